@@ -1,0 +1,334 @@
+//! A record: one change of the file system, as it stands in the update log and on the wire.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Attr, Caller, Fingerprint, Ino, Name, Timestamp, Version};
+
+/// What a new inode is to be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NewNode {
+    /// Empty regular file.
+    File,
+    /// Empty directory.
+    Directory,
+    /// Symbolic link to these bytes.
+    Symlink(#[serde(with = "bytes_as_slice")] Vec<u8>),
+    /// Named pipe.
+    Fifo,
+    /// Unix socket.
+    Socket,
+    /// Character device with this number.
+    CharDevice(u32),
+    /// Block device with this number.
+    BlockDevice(u32),
+}
+
+/// Attributes to change; `None` leaves one as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SetAttr {
+    /// Permission bits (07777).
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last access.
+    pub atime: Option<Timestamp>,
+    /// Last change of data.
+    pub mtime: Option<Timestamp>,
+    /// The times were given as "now": a writer may set them, not only the owner.
+    pub times_now: bool,
+}
+
+/// How a rename treats an existing target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum RenameMode {
+    /// The target is replaced: this inode, or nothing, was there when the user renamed.
+    Replace(Option<Ino>),
+    /// EEXIST if there is a target (RENAME_NOREPLACE).
+    NoReplace,
+    /// Both names change places; this inode was the other one (RENAME_EXCHANGE).
+    Exchange(Ino),
+}
+
+/// Which state of the data a store was made from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Base {
+    /// The data version that the client had read.
+    Version(Version),
+    /// The result of the client's own record with this seq, of the same incarnation.
+    Result(u64),
+}
+
+/// A run of new bytes of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Piece {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// What it is.
+    pub bytes: PieceBytes,
+}
+
+/// The bytes of a [`Piece`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum PieceBytes {
+    /// Here they are, at most [`INLINE_MAX`].
+    Inline(#[serde(with = "bytes_as_slice")] Vec<u8>),
+    /// A whole chunk that the server holds.
+    Chunk {
+        /// Its fingerprint.
+        fingerprint: Fingerprint,
+        /// Its length in bytes.
+        len: u32,
+    },
+    /// Zeros that need no room.
+    Hole {
+        /// How many.
+        len: u64,
+    },
+}
+
+impl Piece {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        match &self.bytes {
+            PieceBytes::Inline(bytes) => bytes.len() as u64,
+            PieceBytes::Chunk { len, .. } => u64::from(*len),
+            PieceBytes::Hole { len } => *len,
+        }
+    }
+
+    /// True for a piece without bytes, which nobody should send.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Largest run of bytes that travels inside a record.
+pub const INLINE_MAX: usize = 8192;
+
+/// New data of one file, applied as a whole or not at all.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Store {
+    /// The file.
+    pub ino: Ino,
+    /// The state it was made from; another one on the server is a conflict.
+    pub base: Base,
+    /// The smallest size that the file had since `base`: everything beyond goes first.
+    pub cut: Option<u64>,
+    /// Size afterwards.
+    pub size: u64,
+    /// New bytes, ascending and not overlapping.
+    pub pieces: Vec<Piece>,
+    /// When the data last changed; `None` if a later setattr record says so.
+    pub mtime: Option<Timestamp>,
+    /// `pieces` are the whole content, so that a conflict can keep it beside the server's.
+    pub whole: bool,
+}
+
+/// One change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Record {
+    /// A new inode under a new name.
+    Create {
+        /// Directory.
+        parent: Ino,
+        /// New name in it.
+        name: Name,
+        /// Number of the new inode, from the client's grants.
+        ino: Ino,
+        /// What it is.
+        node: NewNode,
+        /// Permission bits (07777), umask applied.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+    },
+    /// A further name for an inode.
+    Link {
+        /// The inode, not a directory.
+        ino: Ino,
+        /// Directory of the new name.
+        parent: Ino,
+        /// New name.
+        name: Name,
+    },
+    /// A name of anything but a directory goes.
+    Unlink {
+        /// Directory.
+        parent: Ino,
+        /// Name in it.
+        name: Name,
+        /// What the name meant when the user removed it.
+        ino: Ino,
+        /// The file is open here: keep its data until `Release`.
+        open: bool,
+    },
+    /// An empty directory goes.
+    Rmdir {
+        /// Directory that holds it.
+        parent: Ino,
+        /// Name in it.
+        name: Name,
+        /// What the name meant when the user removed it.
+        ino: Ino,
+    },
+    /// A name moves.
+    Rename {
+        /// Directory it leaves.
+        from_parent: Ino,
+        /// Name it had.
+        from_name: Name,
+        /// What the name meant when the user renamed.
+        ino: Ino,
+        /// Directory it enters.
+        to_parent: Ino,
+        /// Name it gets.
+        to_name: Name,
+        /// What happens to an existing target.
+        mode: RenameMode,
+        /// The replaced file is open here: keep its data until `Release`.
+        open: bool,
+    },
+    /// Attributes change.
+    SetAttr {
+        /// The inode.
+        ino: Ino,
+        /// What changes.
+        set: SetAttr,
+    },
+    /// An extended attribute is set.
+    SetXattr {
+        /// The inode.
+        ino: Ino,
+        /// Full name, `user.` included.
+        #[serde(with = "bytes_as_slice")]
+        name: Vec<u8>,
+        /// New value.
+        #[serde(with = "bytes_as_slice")]
+        value: Vec<u8>,
+    },
+    /// An extended attribute goes.
+    RemoveXattr {
+        /// The inode.
+        ino: Ino,
+        /// Full name.
+        #[serde(with = "bytes_as_slice")]
+        name: Vec<u8>,
+    },
+    /// Data change.
+    Store(Store),
+    /// The last handle here of an unlinked file is closed.
+    Release {
+        /// The file.
+        ino: Ino,
+    },
+}
+
+impl Record {
+    /// A word for `segue log`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Record::Create { node: NewNode::Directory, .. } => "mkdir",
+            Record::Create { node: NewNode::Symlink(_), .. } => "symlink",
+            Record::Create { .. } => "create",
+            Record::Link { .. } => "link",
+            Record::Unlink { .. } => "unlink",
+            Record::Rmdir { .. } => "rmdir",
+            Record::Rename { .. } => "rename",
+            Record::SetAttr { .. } => "setattr",
+            Record::SetXattr { .. } => "setxattr",
+            Record::RemoveXattr { .. } => "removexattr",
+            Record::Store(_) => "store",
+            Record::Release { .. } => "release",
+        }
+    }
+
+    /// The inode that the record is about.
+    pub fn ino(&self) -> Ino {
+        match self {
+            Record::Create { ino, .. }
+            | Record::Link { ino, .. }
+            | Record::Unlink { ino, .. }
+            | Record::Rmdir { ino, .. }
+            | Record::Rename { ino, .. }
+            | Record::SetAttr { ino, .. }
+            | Record::SetXattr { ino, .. }
+            | Record::RemoveXattr { ino, .. }
+            | Record::Store(Store { ino, .. })
+            | Record::Release { ino } => *ino,
+        }
+    }
+}
+
+/// A record with its place in the log, its time and whose it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stamped {
+    /// Place in the log; with client and incarnation the record's OpId.
+    pub seq: u64,
+    /// When the user made the change: mtime and ctime of what it touches.
+    pub time: Timestamp,
+    /// Who made it.
+    pub caller: Caller,
+    /// The operation it belongs to, when operations are shipped [OPS 3].
+    pub operation: Option<u64>,
+    /// The change.
+    pub record: Record,
+}
+
+/// What became of a record.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Applied. Final.
+    Done {
+        /// New attributes of the inodes it touched that still exist.
+        touched: Vec<Attr>,
+    },
+    /// The server's version stayed; ours stands beside it. Final.
+    Conflict {
+        /// Directory of the copy.
+        parent: Ino,
+        /// Name of the copy, `NAME.conflict-HOST-TIME`.
+        name: Name,
+        /// New attributes of the copy, its directory and the inode the server kept.
+        touched: Vec<Attr>,
+        /// The copy.
+        copy: Ino,
+    },
+    /// Not applied, and never will be. Final.
+    Refused {
+        /// Why.
+        refusal: crate::refusal::Refusal,
+    },
+    /// Not applied: a conflict, but the store was not `whole`. Send it again whole.
+    NeedsWhole,
+    /// Not applied: the server lacks these chunks. Offer them and send it again.
+    Missing {
+        /// Which.
+        chunks: Vec<Fingerprint>,
+    },
+}
+
+impl Outcome {
+    /// True if the server keeps this outcome under the record's OpId.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Outcome::NeedsWhole | Outcome::Missing { .. })
+    }
+}
+
+/// Byte strings as one slice instead of a sequence of numbers.
+mod bytes_as_slice {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<u8>, D::Error> {
+        Ok(<bytes::Bytes>::deserialize(deserializer)?.to_vec())
+    }
+}

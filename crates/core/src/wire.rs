@@ -1,0 +1,343 @@
+//! The messages between client and server: a u16 tag, then postcard.
+//!
+//! A call is a request with an optional body and a reply with an optional body. Bodies are
+//! not described here: `segue-rpc` streams them beside the message. Every request can be sent
+//! again without harm: reads change nothing, and records carry their OpId.
+
+use serde::{Deserialize, Serialize};
+
+use crate::modlog::{Outcome, Stamped};
+use crate::refusal::Refusal;
+use crate::types::{Attr, Class, ClientId, Fingerprint, Ino, InoGrant, Name, Role, Version};
+
+/// Protocol version, negotiated as ALPN before any message.
+pub const ALPN: &[u8] = b"segue/1";
+/// Longest encoded message without its body, in bytes.
+pub const MESSAGE_MAX: usize = 16 << 20;
+/// Longest range of one FETCH, in bytes.
+pub const FETCH_MAX: u64 = 4 << 20;
+/// Most records in one APPLY.
+pub const APPLY_MAX: usize = 256;
+/// Most chunks in one OFFER or PUT.
+pub const OFFER_MAX: usize = 1024;
+/// Most entries in one page of a listing.
+pub const PAGE_MAX: u32 = 4096;
+
+/// Why bytes are not a message.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Fewer bytes than a tag.
+    #[error("message is cut short")]
+    Short,
+    /// A tag of another version, or garbage.
+    #[error("message tag {0} is unknown")]
+    UnknownTag(u16),
+    /// The fields do not decode.
+    #[error("message does not decode: {0}")]
+    Fields(#[from] postcard::Error),
+}
+
+macro_rules! messages {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $tag:literal $variant:ident($body:ty),)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum $name { $($(#[$vdoc])* $variant($body),)* }
+
+        impl $name {
+            /// Tag and fields.
+            pub fn encode(&self) -> Result<Vec<u8>, postcard::Error> {
+                match self {
+                    $($name::$variant(body) => {
+                        let tag: u16 = $tag;
+                        postcard::to_extend(body, tag.to_le_bytes().to_vec())
+                    })*
+                }
+            }
+
+            /// The message that `bytes` are.
+            pub fn decode(bytes: &[u8]) -> Result<$name, DecodeError> {
+                let (tag, fields) = bytes.split_first_chunk::<2>().ok_or(DecodeError::Short)?;
+                match u16::from_le_bytes(*tag) {
+                    $($tag => Ok($name::$variant(postcard::from_bytes(fields)?)),)*
+                    other => Err(DecodeError::UnknownTag(other)),
+                }
+            }
+
+            /// The message's name, for logs and metrics.
+            pub fn name(&self) -> &'static str {
+                match self { $($name::$variant(_) => stringify!($variant),)* }
+            }
+        }
+    };
+}
+
+messages! {
+    /// What one side asks of the other.
+    Request {
+        /// First call of a connection: which volume, which cache. Reply `Welcome`.
+        1 Hello(Hello),
+        /// Only call without a certificate: an invite for a certificate. Reply `Enrolled`.
+        2 Enrol(Enrol),
+        /// Attributes of an inode. Reply `Node`.
+        10 Getattr(Ino),
+        /// A name in a directory. Reply `Looked`.
+        11 Lookup(Lookup),
+        /// A page of a directory with attributes. Reply `Page`.
+        12 Readdir(Readdir),
+        /// All extended attributes of an inode. Reply `Xattrs`.
+        13 Xattrs(Ino),
+        /// Space and inodes of the volume. Reply `Space`.
+        14 Statfs(()),
+        /// A range of a file. Reply `Fetched`; body: the bytes of its data segments.
+        20 Fetch(Fetch),
+        /// Chunks that the client has, with proof. Reply `Wanted`.
+        30 Offer(Offer),
+        /// Chunks that the server wanted; body: their bytes one after the other. Reply `Stored`.
+        31 Put(Put),
+        /// Records to apply, in order. Reply `Applied`.
+        40 Apply(Apply),
+        /// More inode numbers. Reply `Granted`.
+        41 Grant(()),
+    }
+}
+
+messages! {
+    /// What is answered.
+    Reply {
+        /// The request was understood and refused.
+        0 Refused(Refused),
+        /// To `Hello`.
+        1 Welcome(Welcome),
+        /// To `Enrol`.
+        2 Enrolled(Enrolled),
+        /// To `Getattr`.
+        10 Node(Node),
+        /// To `Lookup`.
+        11 Looked(Looked),
+        /// To `Readdir`.
+        12 Page(Page),
+        /// To `Xattrs`.
+        13 Xattrs(Xattrs),
+        /// To `Statfs`.
+        14 Space(Space),
+        /// To `Fetch`.
+        20 Fetched(Fetched),
+        /// To `Offer`.
+        30 Wanted(Wanted),
+        /// To `Put`.
+        31 Stored(()),
+        /// To `Apply`.
+        40 Applied(Applied),
+        /// To `Grant`.
+        41 Granted(InoGrant),
+    }
+}
+
+impl Request {
+    /// The class at which the request and its reply travel [MFS table 1].
+    pub fn class(&self) -> Class {
+        match self {
+            Request::Hello(_)
+            | Request::Enrol(_)
+            | Request::Getattr(_)
+            | Request::Lookup(_)
+            | Request::Xattrs(_)
+            | Request::Statfs(_)
+            | Request::Grant(_) => Class::Validate,
+            Request::Readdir(_) | Request::Fetch(_) => Class::Fetch,
+            Request::Apply(_) => Class::StoreAttr,
+            Request::Offer(_) | Request::Put(_) => Class::StoreData,
+        }
+    }
+}
+
+/// A refusal with words for a person.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refused {
+    /// Which.
+    pub refusal: Refusal,
+    /// What was refused and what to do, one line; may be empty.
+    pub words: String,
+}
+
+/// Opens a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// Name of the volume.
+    pub volume: String,
+    /// The cache; bound to the identity on first use.
+    pub client: ClientId,
+    /// Which life of the cache's log.
+    pub incarnation: u32,
+    /// The host's name, for conflict copies.
+    pub host: String,
+    /// The client needs no outcome below this seq any more.
+    pub acked_below: u64,
+    /// Nothing of an earlier process of this cache is open any more: its orphans may go.
+    pub fresh_start: bool,
+}
+
+/// A session is open.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The volume's random identity, which names the client's cache directory.
+    pub volume_uuid: [u8; 16],
+    /// The volume's epoch.
+    pub epoch: u32,
+    /// What the identity may do.
+    pub role: Role,
+    /// Numbers for new inodes.
+    pub grants: Vec<InoGrant>,
+    /// Key of the proofs in `Offer`.
+    pub nonce: [u8; 32],
+}
+
+/// Asks for a certificate.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Enrol {
+    /// The invite's code.
+    pub code: String,
+    /// PKCS #10 request with the host's public key, DER.
+    pub request_der: Vec<u8>,
+    /// The host's name, for `segue identity list`.
+    pub host: String,
+}
+
+/// The certificate.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Enrolled {
+    /// Certificate of the host's key, PEM.
+    pub certificate_pem: String,
+    /// The server's CA, PEM.
+    pub authority_pem: String,
+    /// The volume that the invite was for.
+    pub volume: String,
+    /// What the identity may do there.
+    pub role: Role,
+}
+
+/// An inode as the server has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// Its attributes.
+    pub attr: Attr,
+    /// Target, of a symbolic link.
+    pub target: Option<Vec<u8>>,
+}
+
+/// Asks for a name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lookup {
+    /// Directory.
+    pub parent: Ino,
+    /// Name in it.
+    pub name: Name,
+}
+
+/// What a name means.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Looked {
+    /// The directory's attributes at that moment.
+    pub parent: Attr,
+    /// The inode, or `None`: there is no such name.
+    pub node: Option<Node>,
+}
+
+/// Asks for a page of a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Readdir {
+    /// Directory.
+    pub ino: Ino,
+    /// Entries after this name; `None` from the start.
+    pub after: Option<Name>,
+    /// At most this many entries, and never more than [`PAGE_MAX`].
+    pub limit: u32,
+}
+
+/// A page of a directory, in byte order of names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Page {
+    /// The directory's attributes; pages with different `change` are of different listings.
+    pub directory: Attr,
+    /// Names and inodes.
+    pub entries: Vec<(Name, Node)>,
+    /// There are more.
+    pub more: bool,
+}
+
+/// All extended attributes of an inode.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Xattrs {
+    /// The inode's `change` at that moment.
+    pub change: Version,
+    /// Names and values, in order of names.
+    pub values: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Space of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Space {
+    /// Bytes that the volume may grow to.
+    pub total_bytes: u64,
+    /// Bytes not used yet.
+    pub free_bytes: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+}
+
+/// Asks for a range of one data version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Fetch {
+    /// The file.
+    pub ino: Ino,
+    /// The version wanted; another one on the server is refused with `Changed`.
+    pub version: Version,
+    /// First byte.
+    pub offset: u64,
+    /// How many; clipped at end of file and [`FETCH_MAX`].
+    pub len: u64,
+}
+
+/// What a range holds: segments from `offset` on without gaps.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Fetched {
+    /// (length, is data): data segments follow in the body, others are zeros.
+    pub segments: Vec<(u64, bool)>,
+}
+
+/// Chunks the client has.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Offer {
+    /// Fingerprint and, to show possession, BLAKE3 of the chunk keyed by the session's nonce.
+    pub chunks: Vec<(Fingerprint, Fingerprint)>,
+}
+
+/// Chunks the server lacks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Places in the offer.
+    pub indexes: Vec<u32>,
+}
+
+/// Chunks that follow in the body.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Put {
+    /// Fingerprint and length of each.
+    pub chunks: Vec<(Fingerprint, u32)>,
+}
+
+/// Records to apply.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Apply {
+    /// Ascending by seq.
+    pub records: Vec<Stamped>,
+    /// The client needs no outcome below this seq any more.
+    pub acked_below: u64,
+}
+
+/// What became of the records.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Applied {
+    /// One for each record up to the first that is not final; later ones were not tried.
+    pub outcomes: Vec<Outcome>,
+}
