@@ -15,6 +15,7 @@
 //! Verbs and `handle_*(.., now)` put things in; `poll_*` take actions out until `None`;
 //! `next_deadline()` says when to call `handle_deadline(now)`; getters have no `get_`.
 
+pub mod chunk;
 pub mod modlog;
 pub mod refusal;
 pub mod types;
