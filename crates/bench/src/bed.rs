@@ -1,0 +1,173 @@
+//! The test bed: hosts in network namespaces, joined by links of any quality.
+//!
+//! ```text
+//!   server ──link──┐
+//!   a ──────link── switch          every host: its own network, addresses 10.7.0.N,
+//!   b ──────link──┘                its own HOME; all share the machine's files and kernel
+//! ```
+//!
+//! Each host has one access link to the switch; what a packet meets is the sender's link, then
+//! the receiver's. Programs run with [`Host::command`]; a closure with [`Host::enter`].
+//!
+//! Invariant: when a [`Bed`] has been dropped, and also after its process was killed, no
+//! process, mount, namespace or file of it is left; the reaper sees to that.
+
+mod error;
+mod host;
+mod lane;
+mod link;
+mod netns;
+mod process;
+mod reaper;
+mod relay;
+mod rng;
+pub mod segue;
+mod tun;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+pub(crate) use self::error::Doing;
+pub use self::error::{Error, Result, run};
+pub use self::host::Host;
+pub use self::link::Link;
+use self::netns::NetNs;
+pub use self::process::Proc;
+use self::reaper::Reaper;
+pub use self::rng::Rng;
+
+/// One test bed: a switch and the hosts on it.
+#[derive(Debug)]
+pub struct Bed {
+    name: String,
+    dir: PathBuf,
+    switch: NetNs,
+    seed: u64,
+    segue: Mutex<Option<PathBuf>>,
+    hosts: Mutex<Vec<Host>>,
+    reaper: Reaper,
+}
+
+impl Bed {
+    /// Makes a bed without hosts; [`Error::Unavailable`] says why this machine cannot.
+    pub fn new() -> Result<Bed> {
+        Bed::with_seed(1)
+    }
+
+    /// Makes a bed whose links take their chances from `seed`.
+    pub fn with_seed(seed: u64) -> Result<Bed> {
+        static BEDS: AtomicU32 = AtomicU32::new(0);
+        available()?;
+        let number = BEDS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("segue-bed-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(&name);
+        fs::create_dir(&dir).doing(format!("make {}", dir.display()))?;
+        let mut reaper = Reaper::start(&name, &dir)?;
+        match make_switch(&name) {
+            Ok(switch) => {
+                let (segue, hosts) = (Mutex::default(), Mutex::default());
+                Ok(Bed { name, dir, switch, seed, segue, hosts, reaper })
+            }
+            Err(error) => {
+                reaper.finish();
+                Err(Error::Unavailable(error.to_string()))
+            }
+        }
+    }
+
+    /// A bed for a test, or none where `SEGUE_SKIP_E2E=1` allows to do without.
+    ///
+    /// # Panics
+    ///
+    /// When there can be no bed here and nobody allowed that: a skipped test must not pass.
+    pub fn for_test() -> Option<Bed> {
+        match Bed::new() {
+            Ok(bed) => Some(bed),
+            Err(error) => {
+                eprintln!("SKIPPED: {error}");
+                let allowed = std::env::var_os("SEGUE_SKIP_E2E").is_some_and(|value| value == "1");
+                assert!(allowed, "SKIPPED: {error} (SEGUE_SKIP_E2E=1 lets this pass)");
+                None
+            }
+        }
+    }
+
+    /// The `segue` program to run on the hosts, unless `SEGUE_BIN` names another.
+    pub fn use_segue(&self, program: impl Into<PathBuf>) {
+        *lock(&self.segue) = Some(program.into());
+    }
+
+    /// Adds a host on an unlimited link. Hosts find each other by [`Host::addr`].
+    pub fn host(&self, name: &str) -> Result<Host> {
+        self.host_with(name, Link::default())
+    }
+
+    /// Adds a host on `link`.
+    pub fn host_with(&self, name: &str, link: Link) -> Result<Host> {
+        let mut hosts = lock(&self.hosts);
+        // 254 addresses, far more than a machine can carry hosts.
+        let number = u8::try_from(hosts.len() + 1)
+            .map_err(|_| Error::Unavailable("a bed has at most 255 hosts".into()))?;
+        let segue = segue::binary(lock(&self.segue).as_deref());
+        let ns = NetNs::create(format!("{}-{name}", self.name))?;
+        let dir = self.dir.join(name);
+        let seed = self.seed.wrapping_mul(256).wrapping_add(u64::from(number));
+        let cable = link::Cable::lay(ns.clone(), self.switch.clone(), number, seed)?;
+        let host = Host::make(name, ns, cable, dir, segue)?;
+        hosts.push(host.clone());
+        drop(hosts);
+        host.set_link(link)?;
+        Ok(host)
+    }
+
+    /// The bed's own directory, which goes with it.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for host in lock(&self.hosts).iter() {
+            host.cut();
+        }
+        self.reaper.finish();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn make_switch(bed: &str) -> Result<NetNs> {
+    let switch = NetNs::create(format!("{bed}-switch"))?;
+    link::make_switch(&switch)?;
+    Ok(switch)
+}
+
+/// Checks what a bed needs of the machine.
+fn available() -> Result<()> {
+    let missing = |what: &str| Err(Error::Unavailable(what.into()));
+    if !rustix::process::geteuid().is_root() {
+        return missing("needs root");
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return missing("/dev/net/tun is missing");
+    }
+    for (tool, flag) in [("ip", "-V"), ("tc", "-V"), ("nsenter", "-V"), ("umount", "-V")] {
+        if Command::new(tool).arg(flag).output().is_err() {
+            return missing(&format!("the program {tool} is missing"));
+        }
+    }
+    open_fuse_to_all().map_err(|error| Error::Unavailable(format!("/dev/fuse: {error}")))
+}
+
+/// Gives /dev/fuse the mode that udev gives it, for tests as other users.
+fn open_fuse_to_all() -> std::io::Result<()> {
+    fs::File::options().read(true).write(true).open("/dev/fuse")?;
+    fs::set_permissions("/dev/fuse", fs::Permissions::from_mode(0o666))
+}

@@ -1,0 +1,77 @@
+//! What can go wrong with a test bed.
+
+use std::io;
+use std::process::{Command, Output, Stdio};
+
+/// Why a bed, a host or a program on it did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This machine cannot carry a bed: not root, no /dev/fuse, a tool is missing.
+    #[error("no test bed here: {0}")]
+    Unavailable(String),
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// How it failed.
+        source: io::Error,
+    },
+    /// A program ended with an error.
+    #[error("{command}: {output}")]
+    Program {
+        /// The command line.
+        command: String,
+        /// Its exit status and what it printed.
+        output: String,
+    },
+    /// Something that was waited for did not come.
+    #[error("timed out: {0}")]
+    TimedOut(String),
+}
+
+/// A bed's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Names the action that an IO error belongs to.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl Into<String>) -> Result<T>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl Into<String>) -> Result<T> {
+        self.map_err(|source| Error::Io { what: what.into(), source })
+    }
+}
+
+impl<T> Doing<T> for rustix::io::Result<T> {
+    fn doing(self, what: impl Into<String>) -> Result<T> {
+        self.map_err(io::Error::from).doing(what)
+    }
+}
+
+/// Runs `command` to its end and returns its standard output; a failure carries what it said.
+pub fn run(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().doing(shown(command))?;
+    check(command, &output)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Turns an unsuccessful `output` of `command` into an error.
+pub(crate) fn check(command: &Command, output: &Output) -> Result<()> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = format!(
+        "{}: {}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Err(Error::Program { command: shown(command), output: said.trim_end().to_owned() })
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,144 @@
+//! A host: a network namespace, an access link and a home directory.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use super::error::{Doing, Result, run};
+use super::link::{Cable, Link};
+use super::netns::NetNs;
+use super::process::Proc;
+
+/// A host of a bed; clones are the same host. It is of no use after its bed is gone.
+#[derive(Debug, Clone)]
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    ns: NetNs,
+    cable: Cable,
+    dir: PathBuf,
+    home: PathBuf,
+    segue: PathBuf,
+}
+
+impl Host {
+    pub(crate) fn make(
+        name: &str,
+        ns: NetNs,
+        cable: Cable,
+        dir: PathBuf,
+        segue: PathBuf,
+    ) -> Result<Host> {
+        let home = dir.join("home");
+        fs::create_dir_all(&home).doing(format!("make {}", home.display()))?;
+        Ok(Host { inner: Arc::new(Inner { name: name.into(), ns, cable, dir, home, segue }) })
+    }
+
+    /// Its name on the bed.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its address.
+    pub fn addr(&self) -> Ipv4Addr {
+        self.inner.cable.addr()
+    }
+
+    /// The home directory of the programs that run here.
+    pub fn home(&self) -> &Path {
+        &self.inner.home
+    }
+
+    /// A directory of the host's, for what is not in its home.
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Makes the directory `name` of this host; what is mounted there goes with the bed.
+    pub fn mkdir(&self, name: &str) -> Result<PathBuf> {
+        let path = self.inner.dir.join(name);
+        fs::create_dir_all(&path).doing(format!("make {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// A command that runs `program` on this host: its network, its HOME, no XDG or Segue
+    /// settings of ours. `segue` is the program under test.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let program = program.as_ref();
+        // Not `ip netns exec`: it unshares mounts, and nobody else would see what it mounts.
+        let mut command = Command::new("nsenter");
+        let mut door = std::ffi::OsString::from("--net=");
+        door.push(self.inner.ns.path());
+        command.arg(door).arg("--");
+        command.arg(if program == "segue" { self.inner.segue.as_os_str() } else { program });
+        for (key, _) in std::env::vars_os().filter(|(key, _)| is_setting(key)) {
+            command.env_remove(key);
+        }
+        command.env("HOME", self.home()).current_dir(self.home());
+        command
+    }
+
+    /// Starts `command`, made by [`Host::command`].
+    pub fn spawn(&self, command: &mut Command) -> Result<Proc> {
+        let what = format!("start {command:?} on {}", self.inner.name);
+        Ok(Proc::new(command.spawn().doing(what)?))
+    }
+
+    /// Runs `program` with `args` here to its end and returns its standard output.
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
+        run(self.command(program).args(args))
+    }
+
+    /// Runs `work` on a thread in this host's network: sockets opened there belong to it.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        self.inner.ns.enter(work)
+    }
+
+    /// Its link as set last.
+    pub fn link(&self) -> Link {
+        self.inner.cable.link()
+    }
+
+    /// Changes its link, under running connections.
+    pub fn set_link(&self, link: Link) -> Result<()> {
+        self.inner.cable.set_link(link)
+    }
+
+    /// Cuts its link: from now on packets vanish silently.
+    pub fn link_down(&self) -> Result<()> {
+        self.inner.cable.set_down(true)
+    }
+
+    /// Mends its link.
+    pub fn link_up(&self) -> Result<()> {
+        self.inner.cable.set_down(false)
+    }
+
+    /// Bytes that its link has carried away from it so far, packet headers included.
+    pub fn tx_bytes(&self) -> Result<u64> {
+        Ok(self.inner.ns.counters()?.tx)
+    }
+
+    /// Bytes that its link has brought so far, packet headers included.
+    pub fn rx_bytes(&self) -> Result<u64> {
+        Ok(self.inner.ns.counters()?.rx)
+    }
+
+    pub(crate) fn cut(&self) {
+        self.inner.cable.cut();
+    }
+}
+
+/// Whether an environment variable would carry settings of the outer world onto a host.
+fn is_setting(key: &OsStr) -> bool {
+    let key = key.to_string_lossy();
+    let segue = key.starts_with("SEGUE_") && key != "SEGUE_LOG";
+    segue || key.starts_with("XDG_") || key.starts_with("RCLONE_") || key.starts_with("SSH_")
+}

@@ -1,0 +1,223 @@
+//! A host's access link: what it is like, and how it is put on the host's devices.
+//!
+//! Each host has one link to the bed's switch, a namespace that routes between the hosts. The
+//! link takes one of two ways, and may change from one to the other under running connections:
+//!
+//! ```text
+//!            eth0 ════ veth, tbf at both ends ════ pN
+//!   host ──<                                         >── switch (routes) ── other hosts
+//!            tun0 ──── relay threads (Lane x 2) ── tN
+//! ```
+//!
+//! A link with nothing but a rate is a veth pair shaped by the kernel. Delay, jitter, loss,
+//! reordering and rate traces need the relay, which then does the rate as well.
+
+use std::net::Ipv4Addr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::error::Result;
+use super::netns::NetNs;
+use super::relay::Relay;
+
+/// The hosts' gateway, on the switch's loopback.
+const GATEWAY: &str = "10.7.255.254";
+
+/// Bytes that wait in front of a link without a rate of its own.
+const QUEUE_BYTES_DEFAULT: u64 = 1 << 20;
+
+/// The smallest default queue: twenty full packets.
+const QUEUE_BYTES_MIN: u64 = 32 << 10;
+
+/// What a link is like, the same in both directions. The default is as fast as the machine.
+#[derive(Debug, Clone, Default)]
+pub struct Link {
+    /// Bytes a second; none: unlimited.
+    pub rate: Option<u64>,
+    /// Delay of each direction: half of what is added to a round trip.
+    pub delay: Duration,
+    /// Additional random delay, up to this; packets stay in order.
+    pub jitter: Duration,
+    /// Share of packets lost, 0 to 1.
+    pub loss: f64,
+    /// Share of packets that later ones overtake, 0 to 1.
+    pub reorder: f64,
+    /// Rates in bytes a second with how long each holds, repeated for ever; overrides `rate`.
+    pub trace: Vec<(Duration, u64)>,
+    /// Bytes that may wait for the link, then the newest are dropped; none: one second's worth.
+    pub queue: Option<u64>,
+}
+
+impl Link {
+    /// A link of `kilobytes` (of 1024 bytes) a second.
+    pub fn kb_per_s(kilobytes: u64) -> Link {
+        Link { rate: Some(kilobytes * 1024), ..Link::default() }
+    }
+
+    /// The same link with `rtt` added to each round trip.
+    pub fn with_rtt(self, rtt: Duration) -> Link {
+        Link { delay: rtt / 2, ..self }
+    }
+
+    pub(crate) fn queue_bytes(&self) -> u64 {
+        let fastest = self.trace.iter().map(|(_, rate)| *rate).max().or(self.rate);
+        let second = fastest.map_or(QUEUE_BYTES_DEFAULT, |rate| rate.max(QUEUE_BYTES_MIN));
+        self.queue.unwrap_or(second)
+    }
+
+    fn needs_relay(&self) -> bool {
+        let times = !self.delay.is_zero() || !self.jitter.is_zero() || !self.trace.is_empty();
+        times || self.loss > 0.0 || self.reorder > 0.0
+    }
+}
+
+/// A host's link as it is laid.
+#[derive(Debug)]
+pub(crate) struct Cable {
+    host: NetNs,
+    switch: NetNs,
+    /// Name of the veth device at the switch.
+    port: String,
+    addr: Ipv4Addr,
+    seed: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    link: Link,
+    down: bool,
+    relay: Option<Relay>,
+}
+
+impl Cable {
+    /// Connects the `number`-th host to the switch by a link as fast as the machine.
+    pub(crate) fn lay(host: NetNs, switch: NetNs, number: u8, seed: u64) -> Result<Cable> {
+        let addr = Ipv4Addr::new(10, 7, 0, number);
+        let port = format!("p{number}");
+        let name = host.name();
+        switch.ip(&format!(
+            "link add {port} type veth peer name eth0 netns {name}\n\
+             link set {port} up\n\
+             route add {addr} dev {port}\n"
+        ))?;
+        host.ip(&format!(
+            "link set eth0 up\n\
+             addr add {addr}/32 dev eth0\n\
+             route add {GATEWAY} dev eth0\n\
+             route add default via {GATEWAY} dev eth0 src {addr}\n"
+        ))?;
+        let state = Mutex::new(State { link: Link::default(), down: false, relay: None });
+        Ok(Cable { host, switch, port, addr, seed, state })
+    }
+
+    pub(crate) fn addr(&self) -> Ipv4Addr {
+        self.addr
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        self.lock().link.clone()
+    }
+
+    /// Makes the link `link`; what is under way on the old one may be lost.
+    pub(crate) fn set_link(&self, link: Link) -> Result<()> {
+        let mut state = self.lock();
+        if link.needs_relay() {
+            self.take_relay(&mut state, &link)?;
+        } else {
+            self.take_veth(&mut state, &link)?;
+        }
+        state.link = link;
+        Ok(())
+    }
+
+    /// Down: the switch, or the relay, drops whatever comes from the host or is for it.
+    ///
+    /// The devices stay up: a carrier that returns is noticed only up to a second later.
+    pub(crate) fn set_down(&self, down: bool) -> Result<()> {
+        let mut state = self.lock();
+        state.down = down;
+        match &state.relay {
+            Some(relay) => relay.set_down(down),
+            None => self.plug(down)?,
+        }
+        Ok(())
+    }
+
+    /// Ends the relay's threads, which hold devices and so namespaces.
+    pub(crate) fn cut(&self) {
+        self.lock().relay = None;
+    }
+
+    fn take_relay(&self, state: &mut State, link: &Link) -> Result<()> {
+        if let Some(relay) = &state.relay {
+            relay.set_link(link);
+            return Ok(());
+        }
+        let far = self.port.replace('p', "t");
+        let relay = Relay::start((&self.host, "tun0"), (&self.switch, &far), link, self.seed)?;
+        relay.set_down(state.down);
+        self.switch.ip(&format!("link set {far} up\nroute replace {} dev {far}\n", self.addr))?;
+        self.host
+            .ip(&format!("link set tun0 up\nroute replace default dev tun0 src {}\n", self.addr))?;
+        state.relay = Some(relay);
+        Ok(())
+    }
+
+    fn take_veth(&self, state: &mut State, link: &Link) -> Result<()> {
+        for (ns, device) in [(&self.host, "eth0"), (&self.switch, self.port.as_str())] {
+            shape(ns, device, link)?;
+        }
+        if state.relay.is_some() {
+            let addr = self.addr;
+            self.host.ip(&format!("route replace default via {GATEWAY} dev eth0 src {addr}\n"))?;
+            self.plug(state.down)?;
+            // Its devices, and the route over them, end with it.
+            state.relay = None;
+        }
+        Ok(())
+    }
+
+    fn plug(&self, down: bool) -> Result<()> {
+        let (port, addr) = (&self.port, self.addr);
+        // Fails where there is no rule, which is right.
+        let _ = self.switch.ip(&format!("rule del iif {port} blackhole\n"));
+        if down {
+            return self
+                .switch
+                .ip(&format!("rule add iif {port} blackhole\nroute replace blackhole {addr}\n"));
+        }
+        self.switch.ip(&format!("route replace {addr} dev {port}\n"))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Sets what `device` sends to the link's rate.
+///
+/// A shaped device does not take segmentation off the kernel's hands: its counters would miss
+/// the headers of all packets but the first of each batch.
+fn shape(ns: &NetNs, device: &str, link: &Link) -> Result<()> {
+    let Some(rate) = link.rate else {
+        ns.ip(&format!("link set {device} gso_max_segs 65535\n"))?;
+        // Back to the default, which is no queue at all; fails where it is there already.
+        let _ = ns.tc(&format!("qdisc del dev {device} root\n"));
+        return Ok(());
+    };
+    // Two packets at least; at high rates what 4 ms bring, for the timer's sake.
+    let burst = (rate / 250).max(3_100);
+    let limit = link.queue_bytes().max(burst);
+    ns.ip(&format!("link set {device} gso_max_segs 1\n"))?;
+    let bits = rate * 8;
+    ns.tc(&format!(
+        "qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {limit}\n"
+    ))
+}
+
+/// Makes `ns` a switch: it routes between hosts and drops, silently, what is for none.
+pub(crate) fn make_switch(ns: &NetNs) -> Result<()> {
+    ns.sysctl("net/ipv4/ip_forward", "1")?;
+    ns.ip(&format!("addr add {GATEWAY}/32 dev lo\nroute add blackhole 10.7.0.0/16\n"))
+}

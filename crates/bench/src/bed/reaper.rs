@@ -1,0 +1,39 @@
+//! The reaper: what cleans up after a bed, whatever becomes of the bed's owner.
+//!
+//! A shell of its own process group that reads a pipe held by the owner. The pipe ends when
+//! the bed is dropped and also when the owner dies, by SIGINT or SIGKILL alike; then the reaper
+//! kills what runs in the bed's namespaces, unmounts what is mounted under the bed's
+//! directory, deletes the namespaces and removes the directory. There is no other clean-up.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::error::{Doing, Result};
+
+const SCRIPT: &str = include_str!("reaper.sh");
+
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    shell: Child,
+}
+
+impl Reaper {
+    /// Starts to guard the namespaces `PREFIX-*` and everything below `dir`.
+    pub(crate) fn start(prefix: &str, dir: &Path) -> Result<Reaper> {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, "segue-bed-reaper", prefix]).arg(dir);
+        // Its own process group: Ctrl-C must end the owner, not the clean-up.
+        command.process_group(0).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        Ok(Reaper { shell: command.spawn().doing("start the bed's reaper")? })
+    }
+
+    /// Lets the clean-up run and waits for its end.
+    pub(crate) fn finish(&mut self) {
+        drop(self.shell.stdin.take());
+        if let Err(error) = self.shell.wait() {
+            eprintln!("segue-bench: waiting for the bed's reaper: {error}");
+        }
+    }
+}

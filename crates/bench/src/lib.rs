@@ -1,0 +1,7 @@
+//! The bench of Segue: hosts in network namespaces, links of any quality, workloads, and the
+//! file systems that Segue is compared with.
+//!
+//! It talks to mounted paths and to the `segue` program only, so it measures any file system.
+//! End-to-end tests use its [`bed`]; the program `segue-bench` runs its workloads.
+
+pub mod bed;
