@@ -15,8 +15,13 @@
 //! Verbs and `handle_*(.., now)` put things in; `poll_*` take actions out until `None`;
 //! `next_deadline()` says when to call `handle_deadline(now)`; getters have no `get_`.
 
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
+
+pub mod cache;
 pub mod chunk;
+pub mod client;
 pub mod modlog;
 pub mod refusal;
+pub mod sched;
 pub mod types;
 pub mod wire;

@@ -179,6 +179,11 @@ impl Name {
         Ok(Name(bytes))
     }
 
+    /// A key that sorts before every name, and is none.
+    pub(crate) fn least() -> Name {
+        Name(Vec::new())
+    }
+
     /// The name as the kernel gave it.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -300,5 +305,16 @@ impl InoGrant {
     /// True if `ino` is one of the granted numbers.
     pub fn contains(&self, ino: Ino) -> bool {
         ino.0 >= self.first && ino.0 - self.first < self.count
+    }
+}
+
+/// A moment on a clock that only goes forward, counted from when the process began.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Time(pub std::time::Duration);
+
+impl Time {
+    /// How long ago `earlier` was; nothing if it is still to come.
+    pub fn since(self, earlier: Time) -> std::time::Duration {
+        self.0.saturating_sub(earlier.0)
     }
 }

@@ -1,7 +1,20 @@
 //! The update log: the client's ordered list of changes that the server does not have yet.
+//!
+//! ```text
+//!   write, truncate ──▶ Written, Resized ─┐ seal (close, fsync, timer)
+//!                                         ▼
+//!   create, rename, .. ─────────────▶ Change ──▶ server ──▶ Settled
+//! ```
+//!
+//! Invariant: what stands in the log file and is not settled is in the [`Queue`] or in a
+//! file's dirty ranges, and nothing leaves either before the server's final answer.
 
+mod entry;
+mod queue;
 mod record;
 
+pub use entry::{Entry, Leftover, replay};
+pub use queue::{Change, DataChange, Logged, Queue};
 pub use record::{
     Base, INLINE_MAX, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped,
     Store,

@@ -1,0 +1,166 @@
+//! What the control socket says: the JSON of the command line, field by field stable.
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/status`: one element of `status --json`'s `mounts`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Where it is mounted.
+    pub mountpoint: String,
+    /// `segue://HOST[:PORT]/VOLUME`.
+    pub url: String,
+    /// Process id of the mount.
+    pub pid: u32,
+    /// Whether the server answers.
+    pub state: State,
+    /// Why it is offline, in words; empty when online.
+    pub reason: String,
+    /// Estimated bytes a second towards the server, 0 when unknown.
+    pub bandwidth_up: u64,
+    /// Estimated bytes a second from the server, 0 when unknown.
+    pub bandwidth_down: u64,
+    /// Round trip to the server.
+    pub rtt_seconds: f64,
+    /// Bytes waiting to leave this host, by class, most urgent first.
+    pub queued: Vec<ClassBytes>,
+    /// Records that the server has not committed.
+    pub log_records: u64,
+    /// Size of the update log on disk.
+    pub log_bytes: u64,
+    /// Bytes of file data that the server does not have.
+    pub unsafe_bytes: u64,
+    /// Age of the oldest of them.
+    pub unsafe_oldest_seconds: f64,
+    /// Bytes of file data on this host's disk.
+    pub cache_bytes: u64,
+    /// Limit of `cache_bytes`, 0 for none.
+    pub cache_limit_bytes: u64,
+    /// Callback promises held.
+    pub promises: u64,
+    /// Conflict copies made since the mount.
+    pub conflicts: u64,
+    /// Records that the server refused and that are kept here.
+    pub refused: u64,
+}
+
+/// Bytes of one class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassBytes {
+    /// Name of the class.
+    pub class: String,
+    /// Bytes queued now.
+    pub queued_bytes: u64,
+    /// Bytes sent since the connection began.
+    pub sent_bytes: u64,
+}
+
+/// State of a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// The server answers.
+    Online,
+    /// It does not.
+    #[default]
+    Offline,
+    /// It answers, and nothing may be changed here.
+    Readonly,
+}
+
+/// `GET /v1/log`: pending records, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogReply {
+    /// At most 10,000 of them.
+    pub records: Vec<LogRecord>,
+}
+
+/// One pending record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogRecord {
+    /// Place in the log.
+    pub seq: u64,
+    /// create, store, rename, ..
+    pub kind: String,
+    /// The path as far as it is known here, else `#INO`.
+    pub path: String,
+    /// Priority class at which it goes.
+    pub class: String,
+    /// Bytes of data.
+    pub bytes: u64,
+    /// Since the change was made.
+    pub age_seconds: f64,
+    /// What it waits for, in words.
+    pub waits_for: String,
+}
+
+/// `POST /v1/where`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhereRequest {
+    /// Paths relative to the mount point, without a leading slash; "" is the root.
+    pub paths: Vec<String>,
+}
+
+/// Answer to [`WhereRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhereReply {
+    /// One for each path, in order.
+    pub files: Vec<WhereFile>,
+}
+
+/// Where a file's bytes are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhereFile {
+    /// As asked.
+    pub path: String,
+    /// 0 if there is no such file: then `error` says why.
+    pub ino: u64,
+    /// `server` if everything is committed, else `host`.
+    pub level: String,
+    /// Bytes of it on this host's disk.
+    pub cached_bytes: u64,
+    /// Its size.
+    pub size: u64,
+    /// Some of it is not committed.
+    pub dirty: bool,
+    /// Another client used it lately.
+    pub shared: bool,
+    /// Data version.
+    pub version: String,
+    /// Empty, or why there is no answer.
+    pub error: String,
+}
+
+/// `POST /v1/sync`: the answer is JSON lines of [`SyncReply`], the last with `done`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SyncRequest {
+    /// Paths relative to the mount point; none: everything.
+    pub paths: Vec<String>,
+    /// `host` or `server`.
+    pub level: String,
+    /// Give up after this; 0: never.
+    pub timeout_ms: u64,
+}
+
+/// Progress or result of a sync.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SyncReply {
+    /// Everything asked for is where it should be.
+    pub ok: bool,
+    /// This is the last line.
+    pub done: bool,
+    /// Records still to go.
+    pub pending_records: u64,
+    /// Bytes still to go.
+    pub pending_bytes: u64,
+    /// The server cannot be reached.
+    pub offline: bool,
+    /// Why it is not ok, in words.
+    pub error: String,
+}
+
+/// `POST /v1/umount`: the answer is JSON lines of [`SyncReply`], the last with `done`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UmountRequest {
+    /// Unmount at once and keep the log for the next mount.
+    pub now: bool,
+}

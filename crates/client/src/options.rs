@@ -1,0 +1,209 @@
+//! Mount options: one parser for `-o`, the configuration file and the environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// When a change must have reached the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteBack {
+    /// Sent at once, in order, in the background; nothing waits.
+    Async,
+    /// close(2) of a written file waits for the commit.
+    Close,
+    /// Every change waits for the commit.
+    Sync,
+}
+
+/// What fsync(2) waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FsyncLevel {
+    /// This host's disk.
+    Local,
+    /// The server's disk.
+    Server,
+}
+
+/// How a volume is mounted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountOptions {
+    /// Where the cache directories of volumes lie; default `$XDG_STATE_HOME/segue`.
+    pub cache_dir: Option<PathBuf>,
+    /// When changes must have reached the server.
+    pub write_back: WriteBack,
+    /// What fsync waits for.
+    pub fsync: FsyncLevel,
+    /// How long an operation waits for an unreachable server before EHOSTUNREACH.
+    pub grace: Duration,
+    /// Refuse changes.
+    pub read_only: bool,
+    /// Show every file as owned by this user.
+    pub uid: Option<u32>,
+    /// Show every file as of this group.
+    pub gid: Option<u32>,
+    /// Users other than the one who mounts may enter.
+    pub allow_other: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            cache_dir: None,
+            write_back: WriteBack::Close,
+            fsync: FsyncLevel::Local,
+            grace: Duration::from_secs(10),
+            read_only: false,
+            uid: None,
+            gid: None,
+            allow_other: false,
+        }
+    }
+}
+
+/// Why an option was not taken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OptionError {
+    /// No version has it.
+    #[error("unknown mount option '{0}' (see 'segue help mount')")]
+    Unknown(String),
+    /// A later version has it.
+    #[error("mount option '{0}' is not in this version")]
+    NotInThisVersion(String),
+    /// The value makes no sense.
+    #[error("mount option '{key}': {reason}")]
+    Invalid {
+        /// The option.
+        key: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+}
+
+/// The options of this version, with the values they take: what `help mount` lists.
+pub const KEYS: &[(&str, &str)] = &[
+    ("allow-other", "users other than the one who mounts may enter"),
+    ("cache-dir=DIR", "where cached and not yet sent data lie"),
+    ("fsync=local|server", "what fsync waits for: this host's disk, or the server's"),
+    ("gid=GID", "show every file as of this group"),
+    ("grace=10s", "how long an operation waits for an unreachable server"),
+    ("ro", "refuse changes"),
+    ("uid=UID", "show every file as owned by this user"),
+    ("write-back=close|async|sync", "what waits for the server: close, nothing, every change"),
+];
+
+const LATER: &[&str] = &[
+    "bwlimit",
+    "cache-min-free",
+    "cache-size",
+    "consistency",
+    "log-max",
+    "observe",
+    "passthrough",
+    "prefetch",
+    "priorities",
+];
+
+/// Options that mount(8) passes to every file system and that mean nothing here.
+const IGNORED: &[&str] =
+    &["_netdev", "auto", "defaults", "exec", "noauto", "noatime", "nodev", "nofail", "nosuid"];
+const IGNORED_MORE: &[&str] = &["relatime", "rw", "user", "users"];
+
+impl MountOptions {
+    /// Sets one option as written in `-o KEY[=VALUE]`.
+    pub fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), OptionError> {
+        match key {
+            "allow-other" | "allow_other" => self.allow_other = flag(key, value)?,
+            "ro" => self.read_only = flag(key, value)?,
+            "cache-dir" => self.cache_dir = Some(PathBuf::from(needed(key, value)?)),
+            "uid" => self.uid = Some(number(key, value)?),
+            "gid" => self.gid = Some(number(key, value)?),
+            "grace" => self.grace = duration(key, needed(key, value)?)?,
+            "fsync" => {
+                self.fsync = match needed(key, value)? {
+                    "local" => FsyncLevel::Local,
+                    "server" => FsyncLevel::Server,
+                    other => return Err(invalid(key, format!("'{other}' is not local or server"))),
+                }
+            }
+            "write-back" => self.write_back = write_back(key, needed(key, value)?)?,
+            _ if LATER.contains(&key) => return Err(OptionError::NotInThisVersion(key.into())),
+            _ if IGNORED.contains(&key) || IGNORED_MORE.contains(&key) => {}
+            _ if key.starts_with("x-") => {}
+            _ => return Err(OptionError::Unknown(key.into())),
+        }
+        Ok(())
+    }
+}
+
+fn write_back(key: &str, value: &str) -> Result<WriteBack, OptionError> {
+    match value {
+        "async" => Ok(WriteBack::Async),
+        "close" => Ok(WriteBack::Close),
+        "sync" => Ok(WriteBack::Sync),
+        later if later.starts_with("log:") || later.starts_with("delay:") => {
+            Err(OptionError::NotInThisVersion(format!("{key}={value}")))
+        }
+        other => Err(invalid(key, format!("'{other}' is not async, close or sync"))),
+    }
+}
+
+fn invalid(key: &str, reason: String) -> OptionError {
+    OptionError::Invalid { key: key.into(), reason }
+}
+
+fn needed<'a>(key: &str, value: Option<&'a str>) -> Result<&'a str, OptionError> {
+    value.filter(|value| !value.is_empty()).ok_or_else(|| invalid(key, "needs a value".into()))
+}
+
+fn flag(key: &str, value: Option<&str>) -> Result<bool, OptionError> {
+    match value {
+        None | Some("true" | "on" | "1") => Ok(true),
+        Some("false" | "off" | "0") => Ok(false),
+        Some(other) => Err(invalid(key, format!("'{other}' is not true or false"))),
+    }
+}
+
+fn number(key: &str, value: Option<&str>) -> Result<u32, OptionError> {
+    let value = needed(key, value)?;
+    value.parse().map_err(|_| invalid(key, format!("'{value}' is not a number")))
+}
+
+/// A time with its unit: `500ms`, `5s`, `10min`, `1h`, `2d`.
+pub fn duration(key: &str, text: &str) -> Result<Duration, OptionError> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let wrong = || invalid(key, format!("'{text}' is not a time such as 500ms, 5s, 10min or 1h"));
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let millis_each = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "min" | "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(millis_each).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_say_what_is_wrong_with_them() {
+        let mut options = MountOptions::default();
+        options.set("write-back", Some("async")).unwrap();
+        assert_eq!(options.write_back, WriteBack::Async);
+        options.set("grace", Some("500ms")).unwrap();
+        assert_eq!(options.grace, Duration::from_millis(500));
+        options.set("x-systemd.automount", None).unwrap();
+        options.set("_netdev", None).unwrap();
+        assert!(matches!(options.set("nonsense", None), Err(OptionError::Unknown(_))));
+        assert!(matches!(
+            options.set("passthrough", Some("on")),
+            Err(OptionError::NotInThisVersion(_))
+        ));
+        assert!(matches!(options.set("grace", Some("10")), Err(OptionError::Invalid { .. })));
+        assert!(matches!(options.set("uid", Some("me")), Err(OptionError::Invalid { .. })));
+        assert!(matches!(options.set("uid", None), Err(OptionError::Invalid { .. })));
+    }
+}

@@ -1,0 +1,296 @@
+//! What of a file's data is on this host: which ranges are valid, and which the server lacks.
+//!
+//! ```text
+//!              fill                write               seal               commit
+//!   (missing) ─────▶ valid, clean ─────▶ valid, dirty ─────▶ valid, sealed ─────▶ valid, clean
+//!       ▲                 │
+//!       └── forget ───────┘  the server has another version, and nothing here is dirty
+//! ```
+//!
+//! Invariants: dirty and sealed ranges are valid; all clean valid bytes are of one data
+//! version; nothing dirty or sealed is ever forgotten but by `discard`, which a conflict needs.
+
+use std::ops::Range;
+
+use super::RangeSet;
+use crate::modlog::Base;
+use crate::types::Version;
+
+/// Read-ahead grows from this..
+const WINDOW_MIN: u64 = 256 << 10;
+/// ..to this.
+const WINDOW_MAX: u64 = 4 << 20;
+
+/// Data of one inode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileData {
+    version: Version,
+    valid: RangeSet,
+    dirty: RangeSet,
+    cut: Option<u64>,
+    dirty_changes: bool,
+    /// Seq of the newest sealed change that is not committed.
+    sealed: Option<u64>,
+    sealed_ranges: RangeSet,
+    fetching: RangeSet,
+    next_sequential: u64,
+    window: u64,
+}
+
+/// The changes of a file between two seals.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sealed {
+    /// What they were made on.
+    pub base: Base,
+    /// Smallest size in between.
+    pub cut: Option<u64>,
+    /// Ranges written.
+    pub ranges: Vec<Range<u64>>,
+}
+
+impl FileData {
+    /// Nothing valid yet of `version`.
+    pub fn new(version: Version) -> FileData {
+        FileData {
+            version,
+            valid: RangeSet::default(),
+            dirty: RangeSet::default(),
+            cut: None,
+            dirty_changes: false,
+            sealed: None,
+            sealed_ranges: RangeSet::default(),
+            fetching: RangeSet::default(),
+            next_sequential: 0,
+            window: WINDOW_MIN,
+        }
+    }
+
+    /// A file of which `valid` ranges of `version` were kept from an earlier life.
+    pub fn restored(version: Version, valid: RangeSet) -> FileData {
+        FileData { valid, ..FileData::new(version) }
+    }
+
+    /// A file created here by record `seq`: all of its nothing is valid.
+    pub fn created(seq: u64) -> FileData {
+        FileData { sealed: Some(seq), ..FileData::new(Version::default()) }
+    }
+
+    /// The data version of the clean bytes.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Ranges whose bytes are here.
+    pub fn valid(&self) -> &RangeSet {
+        &self.valid
+    }
+
+    /// True if something was changed since the last seal.
+    pub fn has_dirty(&self) -> bool {
+        self.dirty_changes
+    }
+
+    /// True if the server lacks something, sealed or not.
+    pub fn is_ahead(&self) -> bool {
+        self.dirty_changes || self.sealed.is_some()
+    }
+
+    /// Bytes that the server lacks.
+    pub fn unsafe_bytes(&self) -> u64 {
+        let mut all = self.sealed_ranges.clone();
+        self.dirty.iter().for_each(|range| all.insert(range));
+        all.bytes()
+    }
+
+    /// What a change made now is made on.
+    pub fn base(&self) -> Base {
+        self.sealed.map_or(Base::Version(self.version), Base::Result)
+    }
+
+    /// `range` was written here, the file being `old_size` long before.
+    pub fn write(&mut self, range: Range<u64>, old_size: u64) {
+        if old_size < range.start {
+            // The gap is zeros, and the container has it as a hole.
+            self.valid.insert(old_size..range.start);
+        }
+        self.valid.insert(range.clone());
+        self.dirty.insert(range);
+        self.dirty_changes = true;
+    }
+
+    /// The file was made `size` bytes long here, from `old_size`.
+    pub fn truncate(&mut self, size: u64, old_size: u64) {
+        if size < old_size {
+            self.valid.remove(size..u64::MAX);
+            self.dirty.remove(size..u64::MAX);
+            self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
+        } else {
+            self.valid.insert(old_size..size);
+        }
+        self.dirty_changes = true;
+    }
+
+    /// Closes the changes since the last seal as record `seq`, if there are any.
+    pub fn seal(&mut self, seq: u64) -> Option<Sealed> {
+        if !self.dirty_changes {
+            return None;
+        }
+        let base = self.base();
+        let ranges: Vec<_> = self.dirty.iter().collect();
+        ranges.iter().for_each(|range| self.sealed_ranges.insert(range.clone()));
+        self.dirty.clear();
+        self.dirty_changes = false;
+        self.sealed = Some(seq);
+        Some(Sealed { base, cut: self.cut.take(), ranges })
+    }
+
+    /// Record `seq` (a creation or a seal) is committed and led to `version`.
+    pub fn committed(&mut self, seq: u64, version: Version) {
+        self.version = version;
+        if self.sealed == Some(seq) {
+            self.sealed = None;
+            self.sealed_ranges.clear();
+        }
+    }
+
+    /// Record `seq` will never be committed. What was written since stays dirty.
+    pub fn withdrawn(&mut self, seq: u64) {
+        if self.sealed == Some(seq) {
+            self.sealed = None;
+            self.sealed_ranges.clear();
+        }
+    }
+
+    /// The server's data are `version`: true if what is here was of another one and is
+    /// forgotten, so that the container must be replaced before anything is filled.
+    pub fn observe(&mut self, version: Version) -> bool {
+        if self.is_ahead() || version == self.version {
+            return false;
+        }
+        *self = FileData::new(version);
+        true
+    }
+
+    /// Forgets everything, also what is dirty: it has been kept elsewhere.
+    pub fn discard(&mut self, version: Version) {
+        *self = FileData::new(version);
+    }
+
+    /// What a reader of `range` still needs and nobody is fetching.
+    pub fn to_fetch(&self, range: Range<u64>, size: u64) -> Vec<Range<u64>> {
+        let range = range.start.min(size)..range.end.min(size);
+        let mut gaps = Vec::new();
+        for gap in self.valid.missing(range) {
+            gaps.extend(self.fetching.missing(gap));
+        }
+        gaps
+    }
+
+    /// True if all of `range` below `size` is here.
+    pub fn is_valid(&self, range: Range<u64>, size: u64) -> bool {
+        self.valid.contains(range.start.min(size)..range.end.min(size))
+    }
+
+    /// `range` is being fetched.
+    pub fn fetch_began(&mut self, range: Range<u64>) {
+        self.fetching.insert(range);
+    }
+
+    /// The fetch of `range` ended, with or without result.
+    pub fn fetch_ended(&mut self, range: Range<u64>) {
+        self.fetching.remove(range);
+    }
+
+    /// Which parts of fetched `range` of `version` may be put into the container: bytes that
+    /// were written here meanwhile are newer, and bytes of another version do not belong.
+    pub fn fillable(&self, range: Range<u64>, version: Version) -> Vec<Range<u64>> {
+        if version != self.version { Vec::new() } else { self.valid.missing(range) }
+    }
+
+    /// `range` is in the container now.
+    pub fn filled(&mut self, range: Range<u64>) {
+        self.valid.insert(range);
+    }
+
+    /// What to fetch ahead of a read of `range`, if reading is sequential. The window doubles
+    /// while it lasts.
+    pub fn read_ahead(&mut self, range: Range<u64>, size: u64) -> Option<Range<u64>> {
+        // Kernels issue the reads of one stream a little out of order.
+        let sequential = range.start <= self.next_sequential + WINDOW_MIN
+            && range.end + WINDOW_MIN >= self.next_sequential;
+        self.next_sequential = self.next_sequential.max(range.end);
+        if !sequential {
+            self.next_sequential = range.end;
+            self.window = WINDOW_MIN;
+            return None;
+        }
+        let ahead = range.end.min(size)..range.end.saturating_add(self.window).min(size);
+        // Half a window is still on its way or here: enough for now.
+        let half = ahead.start..(ahead.start + self.window / 2).min(size);
+        if self.to_fetch(half, size).is_empty() {
+            return None;
+        }
+        let wanted = self.to_fetch(ahead, size).into_iter().next()?;
+        self.window = (self.window * 2).min(WINDOW_MAX);
+        Some(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(counter: u64) -> Version {
+        Version { epoch: 1, counter }
+    }
+
+    #[test]
+    fn a_late_fill_does_not_cover_what_was_written_meanwhile() {
+        let mut data = FileData::new(version(1));
+        data.write(10..20, 100);
+        assert_eq!(data.fillable(0..30, version(1)), [0..10, 20..30]);
+        assert!(data.fillable(0..30, version(2)).is_empty());
+    }
+
+    #[test]
+    fn a_new_version_is_forgotten_only_when_nothing_here_is_ahead() {
+        let mut data = FileData::new(version(1));
+        data.filled(0..100);
+        data.write(0..1, 100);
+        assert!(!data.observe(version(2)));
+        let sealed = data.seal(7).unwrap();
+        assert_eq!(sealed.base, Base::Version(version(1)));
+        assert!(!data.observe(version(2)));
+        data.committed(7, version(3));
+        assert!(data.is_valid(0..100, 100));
+        assert!(data.observe(version(4)));
+        assert!(!data.is_valid(0..100, 100));
+    }
+
+    #[test]
+    fn a_cut_remembers_the_smallest_size() {
+        let mut data = FileData::new(version(1));
+        data.filled(0..100);
+        data.truncate(10, 100);
+        data.truncate(50, 10);
+        data.truncate(30, 50);
+        data.write(40..45, 30);
+        let sealed = data.seal(1).unwrap();
+        assert_eq!(sealed.cut, Some(10));
+        assert_eq!(sealed.ranges, [40..45]);
+        assert!(data.is_valid(0..45, 45));
+        assert_eq!(data.base(), Base::Result(1));
+    }
+
+    #[test]
+    fn sequential_reads_are_fetched_ahead_and_random_ones_are_not() {
+        let mut data = FileData::new(version(1));
+        let size = 64 << 20;
+        let first = data.read_ahead(0..4096, size).unwrap();
+        assert_eq!(first, 4096..4096 + WINDOW_MIN);
+        data.fetch_began(first.clone());
+        assert_eq!(data.read_ahead(4096..8192, size), None);
+        assert!(data.read_ahead(first.end..first.end + 4096, size).is_some());
+        assert_eq!(data.read_ahead(32 << 20..(32 << 20) + 4096, size), None);
+    }
+}

@@ -1,0 +1,293 @@
+//! The effect of this host's own changes on its view of the tree, before the server has them.
+
+use super::tree::{Listing, NameEntry, NodeEntry, Tree};
+use crate::modlog::{NewNode, Record, RenameMode, SetAttr};
+use crate::types::{Attr, Ino, Kind, Name, Time, Timestamp, Version};
+use crate::wire::Node;
+
+/// What a record touches: inodes, and names in directories.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Touched {
+    /// Inodes whose attributes it changes.
+    pub inodes: Vec<Ino>,
+    /// Names it makes, removes or changes.
+    pub names: Vec<(Ino, Name)>,
+}
+
+/// What `record` touches.
+pub fn touched(record: &Record) -> Touched {
+    let (inodes, names) = match record {
+        Record::Create { parent, name, ino, .. }
+        | Record::Link { parent, name, ino }
+        | Record::Unlink { parent, name, ino, .. }
+        | Record::Rmdir { parent, name, ino } => {
+            (vec![*parent, *ino], vec![(*parent, name.clone())])
+        }
+        Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, .. } => {
+            let mut inodes = vec![*from_parent, *ino];
+            if to_parent != from_parent {
+                inodes.push(*to_parent);
+            }
+            match mode {
+                RenameMode::Replace(Some(other)) | RenameMode::Exchange(other) => {
+                    inodes.push(*other);
+                }
+                RenameMode::Replace(None) | RenameMode::NoReplace => {}
+            }
+            (inodes, vec![(*from_parent, from_name.clone()), (*to_parent, to_name.clone())])
+        }
+        Record::SetAttr { ino, .. }
+        | Record::SetXattr { ino, .. }
+        | Record::RemoveXattr { ino, .. }
+        | Record::Release { ino } => (vec![*ino], Vec::new()),
+        Record::Store(store) => (vec![store.ino], Vec::new()),
+    };
+    Touched { inodes, names }
+}
+
+impl Tree {
+    /// Counts one more unsettled change of `ino`.
+    pub fn mark(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.pending += 1;
+        }
+    }
+
+    fn mark_all(&mut self, touched: &Touched) {
+        touched.inodes.iter().for_each(|&ino| self.mark(ino));
+        for key in &touched.names {
+            let unknown = NameEntry { ino: None, checked: None, pending: 0 };
+            self.names.entry(key.clone()).or_insert(unknown).pending += 1;
+        }
+    }
+
+    /// Makes `record` part of this host's view. The caller has checked that it can be.
+    pub fn apply(&mut self, record: &Record, time: Timestamp) {
+        if let Record::Create { ino, node, mode, uid, gid, .. } = record {
+            self.nodes.insert(*ino, new_node(*ino, node, *mode, *uid, *gid, time));
+        }
+        self.mark_all(&touched(record));
+        match record {
+            Record::Create { parent, name, ino, node, .. } => {
+                self.enter(*parent, name, *ino, time);
+                if *node == NewNode::Directory {
+                    self.change_nlink(*parent, 1);
+                }
+            }
+            Record::Link { parent, name, ino } => {
+                self.enter(*parent, name, *ino, time);
+                self.change_nlink(*ino, 1);
+                self.touch_ctime(*ino, time);
+            }
+            Record::Unlink { parent, name, ino, .. } => {
+                self.leave(*parent, name, time);
+                self.change_nlink(*ino, -1);
+                self.touch_ctime(*ino, time);
+            }
+            Record::Rmdir { parent, name, ino } => {
+                self.leave(*parent, name, time);
+                self.change_nlink(*parent, -1);
+                self.change_nlink(*ino, -2);
+            }
+            Record::Rename { .. } => self.rename(record, time),
+            Record::SetAttr { ino, set } => self.set_attr(*ino, set, time),
+            Record::SetXattr { ino, name, value } => {
+                self.with_xattrs(*ino, time, |map| map.insert(name.clone(), value.clone()));
+            }
+            Record::RemoveXattr { ino, name } => {
+                self.with_xattrs(*ino, time, |map| map.remove(name));
+            }
+            Record::Store(_) | Record::Release { .. } => {}
+        }
+    }
+
+    fn enter(&mut self, parent: Ino, name: &Name, ino: Ino, time: Timestamp) {
+        let key = (parent, name.clone());
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.place = Some(key.clone());
+        }
+        if let Some(entry) = self.names.get_mut(&key) {
+            entry.ino = Some(ino);
+        }
+        self.touch_directory(parent, time);
+    }
+
+    fn leave(&mut self, parent: Ino, name: &Name, time: Timestamp) {
+        if let Some(entry) = self.names.get_mut(&(parent, name.clone())) {
+            entry.ino = None;
+        }
+        self.touch_directory(parent, time);
+    }
+
+    fn rename(&mut self, record: &Record, time: Timestamp) {
+        let Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, .. } = record
+        else {
+            return;
+        };
+        let moved_directory = self.is_directory(*ino);
+        self.leave(*from_parent, from_name, time);
+        self.enter(*to_parent, to_name, *ino, time);
+        self.touch_ctime(*ino, time);
+        if moved_directory && from_parent != to_parent {
+            self.change_nlink(*from_parent, -1);
+            self.change_nlink(*to_parent, 1);
+        }
+        match mode {
+            RenameMode::Replace(Some(replaced)) if self.is_directory(*replaced) => {
+                self.change_nlink(*replaced, -2);
+                self.change_nlink(*to_parent, -1);
+            }
+            RenameMode::Replace(Some(replaced)) => {
+                self.change_nlink(*replaced, -1);
+                self.touch_ctime(*replaced, time);
+            }
+            RenameMode::Exchange(other) => {
+                self.enter(*from_parent, from_name, *other, time);
+                self.touch_ctime(*other, time);
+                if self.is_directory(*other) && from_parent != to_parent {
+                    self.change_nlink(*from_parent, 1);
+                    self.change_nlink(*to_parent, -1);
+                }
+            }
+            RenameMode::Replace(None) | RenameMode::NoReplace => {}
+        }
+    }
+
+    fn set_attr(&mut self, ino: Ino, set: &SetAttr, time: Timestamp) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        let attr = &mut node.attr;
+        if (set.uid.is_some() || set.gid.is_some()) && attr.kind == Kind::File {
+            attr.mode &= !0o6000;
+        }
+        attr.mode = set.mode.unwrap_or(attr.mode);
+        attr.uid = set.uid.unwrap_or(attr.uid);
+        attr.gid = set.gid.unwrap_or(attr.gid);
+        attr.atime = set.atime.unwrap_or(attr.atime);
+        attr.mtime = set.mtime.unwrap_or(attr.mtime);
+        attr.ctime = time;
+    }
+
+    fn with_xattrs<R>(
+        &mut self,
+        ino: Ino,
+        time: Timestamp,
+        change: impl FnOnce(&mut super::XattrMap) -> R,
+    ) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            if let Some(map) = node.xattrs.as_mut() {
+                change(map);
+            }
+            node.attr.ctime = time;
+        }
+    }
+
+    /// The data of `ino` changed here.
+    pub fn data_changed(&mut self, ino: Ino, size: u64, allocated: u64, time: Timestamp) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.attr.size = size;
+            node.attr.allocated = allocated.min(size.next_multiple_of(4096));
+            node.attr.mtime = time;
+            node.attr.ctime = time;
+        }
+    }
+
+    fn change_nlink(&mut self, ino: Ino, by: i32) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.attr.nlink = node.attr.nlink.saturating_add_signed(by);
+        }
+    }
+
+    fn touch_ctime(&mut self, ino: Ino, time: Timestamp) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.attr.ctime = time;
+        }
+    }
+
+    fn touch_directory(&mut self, ino: Ino, time: Timestamp) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.attr.mtime = time;
+            node.attr.ctime = time;
+        }
+    }
+
+    /// A change that touched these is committed; `attrs` are the server's attributes after it.
+    pub fn settle(&mut self, touched: &Touched, attrs: &[Attr], now: Time) {
+        self.unmark(touched, Some(now));
+        for attr in attrs {
+            let Some(node) = self.nodes.get_mut(&attr.ino) else { continue };
+            if node.listing == Listing::Own {
+                node.listing = Listing::Complete(now);
+            }
+            if node.pending > 0 {
+                node.attr.change = attr.change;
+                node.attr.data_version = attr.data_version;
+                continue;
+            }
+            self.install_node(Node { attr: *attr, target: None }, now);
+        }
+    }
+
+    /// A change that touched these will never be: the server's view is to be asked for.
+    pub fn undo(&mut self, touched: &Touched) {
+        self.unmark(touched, None);
+        touched.inodes.iter().for_each(|&ino| self.expire(ino));
+    }
+
+    /// One change less of these is unsettled; names with none are known since `checked`.
+    fn unmark(&mut self, touched: &Touched, checked: Option<Time>) {
+        for ino in &touched.inodes {
+            if let Some(node) = self.nodes.get_mut(ino) {
+                node.pending = node.pending.saturating_sub(1);
+                if node.pending == 0 {
+                    // The outcome's attributes follow; without them, ask.
+                    node.checked = None;
+                }
+            }
+        }
+        for key in &touched.names {
+            let Some(entry) = self.names.get_mut(key) else { continue };
+            entry.pending = entry.pending.saturating_sub(1);
+            if entry.pending == 0 {
+                entry.checked = checked;
+                if checked.is_none() {
+                    self.names.remove(key);
+                }
+            }
+        }
+    }
+}
+
+fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Timestamp) -> NodeEntry {
+    let (kind, rdev) = match node {
+        NewNode::File => (Kind::File, 0),
+        NewNode::Directory => (Kind::Directory, 0),
+        NewNode::Symlink(_) => (Kind::Symlink, 0),
+        NewNode::Fifo => (Kind::Fifo, 0),
+        NewNode::Socket => (Kind::Socket, 0),
+        NewNode::CharDevice(rdev) => (Kind::CharDevice, *rdev),
+        NewNode::BlockDevice(rdev) => (Kind::BlockDevice, *rdev),
+    };
+    let target = match node {
+        NewNode::Symlink(target) => Some(target.clone()),
+        _ => None,
+    };
+    let attr = Attr {
+        ino,
+        kind,
+        mode,
+        nlink: if kind == Kind::Directory { 2 } else { 1 },
+        uid,
+        gid,
+        rdev,
+        size: target.as_ref().map_or(0, |target| target.len() as u64),
+        allocated: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        change: Version::default(),
+        data_version: Version::default(),
+    };
+    let listing = if kind == Kind::Directory { Listing::Own } else { Listing::Partial };
+    let xattrs = Some(super::XattrMap::new());
+    NodeEntry { attr, target, checked: None, pending: 0, listing, xattrs, place: None }
+}

@@ -1,0 +1,13 @@
+//! What may be served on this host: names and attributes ([`Tree`]), file data ([`FileData`]).
+
+mod data;
+mod local;
+mod ranges;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use data::{FileData, Sealed};
+pub use local::{Touched, touched};
+pub use ranges::RangeSet;
+pub use tree::{Known, Tree, XattrMap};

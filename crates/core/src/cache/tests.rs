@@ -1,0 +1,129 @@
+use std::time::Duration;
+
+use super::*;
+use crate::modlog::{NewNode, Record, RenameMode};
+use crate::types::{Attr, Ino, Kind, Name, Time, Timestamp, Version};
+use crate::wire::Node;
+
+fn at(secs: u64) -> Time {
+    Time(Duration::from_secs(secs))
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn attr(ino: u64, kind: Kind) -> Attr {
+    Attr {
+        ino: Ino(ino),
+        kind,
+        mode: 0o755,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        allocated: 0,
+        atime: Timestamp::default(),
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        change: Version { epoch: 1, counter: 1 },
+        data_version: Version { epoch: 1, counter: 1 },
+    }
+}
+
+fn tree() -> Tree {
+    let mut tree = Tree::new(Duration::from_secs(1), 100);
+    tree.install_listing(attr(1, Kind::Directory), Vec::new(), at(0));
+    tree
+}
+
+fn create(ino: u64, text: &str, node: NewNode) -> Record {
+    Record::Create {
+        parent: Ino::ROOT,
+        name: name(text),
+        ino: Ino(ino),
+        node,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    }
+}
+
+#[test]
+fn a_complete_listing_knows_what_is_not_there_for_its_lifetime() {
+    let tree = tree();
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(0)), Known::Fresh(None));
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(2)), Known::Stale(None));
+}
+
+#[test]
+fn what_is_pending_here_is_not_overwritten_by_the_server() {
+    let mut tree = tree();
+    let record = create(5, "a", NewNode::File);
+    tree.apply(&record, Timestamp::default());
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
+    tree.install_listing(attr(1, Kind::Directory), Vec::new(), at(9));
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
+    tree.settle(&touched(&record), &[attr(5, Kind::File), attr(1, Kind::Directory)], at(10));
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(10)), Known::Fresh(Some(Ino(5))));
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Stale(Some(Ino(5))));
+    tree.install_name(Ino::ROOT, name("a"), None, at(20));
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Fresh(None));
+}
+
+#[test]
+fn a_directory_made_here_needs_no_question_about_its_names() {
+    let mut tree = tree();
+    tree.apply(&create(5, "d", NewNode::Directory), Timestamp::default());
+    assert_eq!(tree.name(Ino(5), &name("x"), at(99)), Known::Fresh(None));
+    assert_eq!(tree.is_known_empty(Ino(5), at(99)), Some(true));
+    assert_eq!(tree.peek(Ino::ROOT).unwrap().nlink, 2);
+}
+
+#[test]
+fn a_refused_change_is_asked_for_again() {
+    let mut tree = tree();
+    let record = create(5, "a", NewNode::File);
+    tree.apply(&record, Timestamp::default());
+    tree.undo(&touched(&record));
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(0)), Known::Unknown);
+}
+
+#[test]
+fn a_rename_moves_name_and_path_and_link_counts() {
+    let mut tree = tree();
+    tree.apply(&create(5, "d", NewNode::Directory), Timestamp::default());
+    tree.apply(&create(6, "e", NewNode::Directory), Timestamp::default());
+    let rename = Record::Rename {
+        from_parent: Ino::ROOT,
+        from_name: name("e"),
+        ino: Ino(6),
+        to_parent: Ino(5),
+        to_name: name("f"),
+        mode: RenameMode::Replace(None),
+        open: false,
+    };
+    tree.apply(&rename, Timestamp::default());
+    assert_eq!(tree.path(Ino(6)), "d/f");
+    assert_eq!(tree.name(Ino::ROOT, &name("e"), at(99)), Known::Fresh(None));
+    assert_eq!(tree.peek(Ino(5)).unwrap().nlink, 3);
+    assert_eq!(tree.peek(Ino::ROOT).unwrap().nlink, 2);
+}
+
+#[test]
+fn only_what_is_stale_and_settled_is_dropped() {
+    let mut tree = Tree::new(Duration::from_secs(1), 2);
+    let entries = (10..20)
+        .map(|ino| (name(&ino.to_string()), Node { attr: attr(ino, Kind::File), target: None }))
+        .collect();
+    tree.install_listing(attr(1, Kind::Directory), entries, at(0));
+    tree.mark(Ino(15));
+    tree.shrink(at(0), |_| false);
+    assert!(tree.peek(Ino(10)).is_some());
+    tree.shrink(at(5), |ino| ino == Ino(16));
+    assert!(tree.peek(Ino(10)).is_none());
+    assert!(tree.peek(Ino(15)).is_some());
+    assert!(tree.peek(Ino(16)).is_some());
+    assert_eq!(tree.listing(Ino::ROOT, at(5)), Known::Unknown);
+}

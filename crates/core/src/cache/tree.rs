@@ -1,0 +1,347 @@
+//! Names and attributes as this host sees them: the server's, with the changes on top that
+//! the server does not have yet.
+//!
+//! What came from the server may be used for `lifetime`; then it is stale and asked for again
+//! (a fixed lifetime until promises replace it). What this host changed is its own truth until
+//! the last change of it is settled: no reply of the server overwrites it before.
+//!
+//! Invariant: an entry with pending changes is neither stale nor dropped.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::types::{Attr, Ino, Kind, Name, Time};
+use crate::wire::Node;
+
+/// What the cache knows of something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Known<T> {
+    /// It may be used.
+    Fresh(T),
+    /// It was true once; usable only when nobody can be asked.
+    Stale(T),
+    /// Nothing.
+    Unknown,
+}
+
+impl<T> Known<T> {
+    /// The value if it may be used, or if `offline` makes anything usable.
+    pub fn usable(self, offline: bool) -> Option<T> {
+        match self {
+            Known::Fresh(value) => Some(value),
+            Known::Stale(value) if offline => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Names and values of extended attributes.
+pub type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[derive(Clone, Debug)]
+pub(super) struct NodeEntry {
+    pub(super) attr: Attr,
+    pub(super) target: Option<Vec<u8>>,
+    /// `None`: must be asked for again.
+    pub(super) checked: Option<Time>,
+    /// Changes of it that are not settled.
+    pub(super) pending: u32,
+    pub(super) listing: Listing,
+    pub(super) xattrs: Option<XattrMap>,
+    /// Where it was last seen, for messages.
+    pub(super) place: Option<(Ino, Name)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Listing {
+    /// Some names may be known, not all.
+    Partial,
+    /// All names are known, since then.
+    Complete(Time),
+    /// The directory was made here and nobody else can know it.
+    Own,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct NameEntry {
+    pub(super) ino: Option<Ino>,
+    pub(super) checked: Option<Time>,
+    pub(super) pending: u32,
+}
+
+/// The tree as far as it is known.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    lifetime: Duration,
+    limit: usize,
+    pub(super) nodes: BTreeMap<Ino, NodeEntry>,
+    pub(super) names: BTreeMap<(Ino, Name), NameEntry>,
+}
+
+impl Tree {
+    /// An empty tree that keeps about `limit` inodes and trusts the server's answers for
+    /// `lifetime`.
+    pub fn new(lifetime: Duration, limit: usize) -> Tree {
+        Tree { lifetime, limit, nodes: BTreeMap::new(), names: BTreeMap::new() }
+    }
+
+    fn is_fresh(&self, checked: Option<Time>, now: Time) -> bool {
+        checked.is_some_and(|checked| now.since(checked) < self.lifetime)
+    }
+
+    fn judge<T>(&self, value: T, pending: u32, checked: Option<Time>, now: Time) -> Known<T> {
+        if pending > 0 || self.is_fresh(checked, now) {
+            Known::Fresh(value)
+        } else {
+            Known::Stale(value)
+        }
+    }
+
+    /// Attributes of `ino`.
+    pub fn attr(&self, ino: Ino, now: Time) -> Known<Attr> {
+        match self.nodes.get(&ino) {
+            Some(node) => self.judge(node.attr, node.pending, node.checked, now),
+            None => Known::Unknown,
+        }
+    }
+
+    /// Attributes of `ino`, fresh or not.
+    pub fn peek(&self, ino: Ino) -> Option<&Attr> {
+        self.nodes.get(&ino).map(|node| &node.attr)
+    }
+
+    /// How much longer an answer about `ino` may be used: what the kernel's cache is given.
+    pub fn remaining(&self, ino: Ino, now: Time) -> Duration {
+        match self.nodes.get(&ino) {
+            Some(NodeEntry { pending: 1.., .. }) => self.lifetime,
+            Some(NodeEntry { checked: Some(checked), .. }) => {
+                self.lifetime.saturating_sub(now.since(*checked))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// True if changes of `ino` are not settled.
+    pub fn is_pending(&self, ino: Ino) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| node.pending > 0)
+    }
+
+    /// Target of symbolic link `ino`, which never changes.
+    pub fn target(&self, ino: Ino) -> Option<&[u8]> {
+        self.nodes.get(&ino)?.target.as_deref()
+    }
+
+    /// Extended attributes of `ino`.
+    pub fn xattrs(&self, ino: Ino, now: Time) -> Known<&XattrMap> {
+        match self.nodes.get(&ino) {
+            Some(NodeEntry { xattrs: Some(map), pending, checked, .. }) => {
+                self.judge(map, *pending, *checked, now)
+            }
+            _ => Known::Unknown,
+        }
+    }
+
+    /// What `name` in `parent` means: an inode, or surely nothing.
+    pub fn name(&self, parent: Ino, name: &Name, now: Time) -> Known<Option<Ino>> {
+        if let Some(entry) = self.names.get(&(parent, name.clone())) {
+            let known = match entry.ino {
+                Some(ino) if !self.nodes.contains_key(&ino) => return Known::Unknown,
+                ino => ino,
+            };
+            if entry.pending > 0 || self.is_fresh(entry.checked, now) {
+                return Known::Fresh(known);
+            }
+            return match self.listing_state(parent, now) {
+                Known::Fresh(()) => Known::Fresh(known),
+                _ => Known::Stale(known),
+            };
+        }
+        match self.listing_state(parent, now) {
+            Known::Fresh(()) => Known::Fresh(None),
+            Known::Stale(()) => Known::Stale(None),
+            Known::Unknown => Known::Unknown,
+        }
+    }
+
+    fn listing_state(&self, directory: Ino, now: Time) -> Known<()> {
+        match self.nodes.get(&directory).map(|node| node.listing) {
+            Some(Listing::Own) => Known::Fresh(()),
+            Some(Listing::Complete(checked)) => self.judge((), 0, Some(checked), now),
+            _ => Known::Unknown,
+        }
+    }
+
+    /// All names in `directory`, in byte order.
+    pub fn listing(&self, directory: Ino, now: Time) -> Known<Vec<(Name, Ino)>> {
+        let state = self.listing_state(directory, now);
+        if state == Known::Unknown {
+            return Known::Unknown;
+        }
+        let names: Vec<_> = self
+            .names_in(directory)
+            .filter_map(|(name, entry)| Some((name.clone(), entry.ino?)))
+            .collect();
+        if names.iter().any(|(_, ino)| !self.nodes.contains_key(ino)) {
+            return Known::Unknown;
+        }
+        match state {
+            Known::Fresh(()) => Known::Fresh(names),
+            _ => Known::Stale(names),
+        }
+    }
+
+    pub(super) fn names_in(&self, directory: Ino) -> impl Iterator<Item = (&Name, &NameEntry)> {
+        self.names
+            .range(names_from(directory)..)
+            .take_while(move |((parent, _), _)| *parent == directory)
+            .map(|((_, name), entry)| (name, entry))
+    }
+
+    /// The server says what `ino` is.
+    pub fn install_node(&mut self, node: Node, now: Time) {
+        match self.nodes.get_mut(&node.attr.ino) {
+            Some(known) if known.pending > 0 => {}
+            Some(known) => {
+                if known.attr.change != node.attr.change {
+                    known.xattrs = None;
+                }
+                known.attr = node.attr;
+                known.checked = Some(now);
+                known.target = node.target.or(known.target.take());
+            }
+            None => {
+                let entry = NodeEntry {
+                    attr: node.attr,
+                    target: node.target,
+                    checked: Some(now),
+                    pending: 0,
+                    listing: Listing::Partial,
+                    xattrs: None,
+                    place: None,
+                };
+                self.nodes.insert(node.attr.ino, entry);
+            }
+        }
+    }
+
+    /// The server says what the extended attributes of `ino` are.
+    pub fn install_xattrs(&mut self, ino: Ino, map: XattrMap) {
+        if let Some(node) = self.nodes.get_mut(&ino)
+            && (node.pending == 0 || node.xattrs.is_none())
+        {
+            node.xattrs = Some(map);
+        }
+    }
+
+    /// The server says what `name` in `parent` means.
+    pub fn install_name(&mut self, parent: Ino, name: Name, node: Option<Node>, now: Time) {
+        let ino = node.as_ref().map(|node| node.attr.ino);
+        if let Some(node) = node {
+            self.install_node(node, now);
+        }
+        let key = (parent, name);
+        if self.names.get(&key).is_some_and(|entry| entry.pending > 0) {
+            return;
+        }
+        if let Some(node) = ino.and_then(|ino| self.nodes.get_mut(&ino)) {
+            node.place = Some(key.clone());
+        }
+        self.names.insert(key, NameEntry { ino, checked: Some(now), pending: 0 });
+    }
+
+    /// The server says everything that is in `directory`.
+    pub fn install_listing(&mut self, directory: Attr, entries: Vec<(Name, Node)>, now: Time) {
+        let ino = directory.ino;
+        self.install_node(Node { attr: directory, target: None }, now);
+        let known: Vec<Name> = self
+            .names_in(ino)
+            .filter(|(_, entry)| entry.pending == 0)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in known {
+            self.names.remove(&(ino, name));
+        }
+        for (name, node) in entries {
+            self.install_name(ino, name, Some(node), now);
+        }
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.listing = Listing::Complete(now);
+        }
+    }
+
+    /// `ino` must be asked for again before it is used.
+    pub fn expire(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.checked = None;
+            if matches!(node.listing, Listing::Complete(_)) {
+                node.listing = Listing::Partial;
+            }
+        }
+    }
+
+    /// The server says that `ino` is gone.
+    pub fn forget(&mut self, ino: Ino) {
+        if !self.is_pending(ino) {
+            self.nodes.remove(&ino);
+        }
+    }
+
+    /// The path of `ino` below the mount point as far as it is known, else `#INO`.
+    pub fn path(&self, ino: Ino) -> String {
+        let mut parts = Vec::new();
+        let mut at = ino;
+        // A rename on the server can leave a circle of old places; no path is this deep.
+        while at != Ino::ROOT && parts.len() < 256 {
+            match self.nodes.get(&at).and_then(|node| node.place.as_ref()) {
+                Some((parent, name)) => {
+                    parts.push(name.to_string());
+                    at = *parent;
+                }
+                None => {
+                    parts.push(format!("#{at}"));
+                    break;
+                }
+            }
+        }
+        parts.reverse();
+        parts.join("/")
+    }
+
+    /// Drops what is stale and not pending if there are too many inodes; `keep` says which
+    /// are in use.
+    pub fn shrink(&mut self, now: Time, keep: impl Fn(Ino) -> bool) {
+        if self.nodes.len() <= self.limit {
+            return;
+        }
+        let lifetime = self.lifetime;
+        let fresh = |checked: Option<Time>| checked.is_some_and(|at| now.since(at) < lifetime);
+        self.nodes.retain(|ino, node| {
+            node.pending > 0 || *ino == Ino::ROOT || keep(*ino) || fresh(node.checked)
+        });
+        self.names.retain(|_, entry| entry.pending > 0 || fresh(entry.checked));
+        for node in self.nodes.values_mut() {
+            if matches!(node.listing, Listing::Complete(at) if !fresh(Some(at))) {
+                node.listing = Listing::Partial;
+            }
+        }
+    }
+
+    /// True if `ino` is a directory that is known to have no names left.
+    pub fn is_known_empty(&self, ino: Ino, now: Time) -> Option<bool> {
+        match self.listing(ino, now) {
+            Known::Fresh(names) => Some(names.is_empty()),
+            _ => None,
+        }
+    }
+
+    /// True if `ino` is a directory.
+    pub fn is_directory(&self, ino: Ino) -> bool {
+        self.peek(ino).is_some_and(|attr| attr.kind == Kind::Directory)
+    }
+}
+
+/// The least key of a name in `directory`: no name sorts before one of a single NUL, which
+/// no name is.
+fn names_from(directory: Ino) -> (Ino, Name) {
+    (directory, Name::least())
+}

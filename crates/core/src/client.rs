@@ -1,0 +1,372 @@
+//! The client's core: owns the cached tree, the files' data states and the queue of changes,
+//! and routes between them.
+//!
+//! Every change goes through here twice: once when it is made ([`ClientCore::change`],
+//! [`ClientCore::write`], [`ClientCore::resize`], [`ClientCore::seal`]), which yields the
+//! entry to log before the caller is answered, and once when the server's outcome is known
+//! ([`ClientCore::settle`]).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::cache::{FileData, Touched, Tree, touched};
+use crate::modlog::{Change, DataChange, Entry, Logged, Outcome, Queue, Record};
+use crate::types::{Attr, Caller, Ino, Name, Time, Timestamp, Version};
+
+/// State of one mount.
+#[derive(Debug)]
+pub struct ClientCore {
+    /// Names and attributes.
+    pub tree: Tree,
+    /// Files with data here or handles open.
+    pub files: BTreeMap<Ino, FileData>,
+    /// What the server lacks.
+    pub queue: Queue,
+    open: BTreeMap<Ino, u32>,
+    next_seq: u64,
+    seq_reserved: u64,
+    conflicts: u64,
+}
+
+/// What a settled change asks the shell to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// The container of this file holds another version than the server's: replace it, and
+    /// have the kernel drop its pages.
+    Replace(Ino),
+    /// Our version now stands beside the server's.
+    Conflict {
+        /// The file.
+        ino: Ino,
+        /// Directory of the copy.
+        parent: Ino,
+        /// Name of the copy.
+        name: Name,
+    },
+    /// The change was refused: keep it for the user.
+    Refused {
+        /// Why.
+        refusal: crate::refusal::Refusal,
+    },
+}
+
+impl ClientCore {
+    /// An empty core whose changes are numbered from `next_seq`.
+    pub fn new(lifetime: Duration, node_limit: usize, next_seq: u64) -> ClientCore {
+        ClientCore {
+            tree: Tree::new(lifetime, node_limit),
+            files: BTreeMap::new(),
+            queue: Queue::default(),
+            open: BTreeMap::new(),
+            next_seq,
+            seq_reserved: next_seq,
+            conflicts: 0,
+        }
+    }
+
+    /// Numbers below `through` may be used: they are durably reserved.
+    pub fn reserve_seqs(&mut self, through: u64) {
+        self.seq_reserved = self.seq_reserved.max(through);
+    }
+
+    /// How many numbers are left before more must be reserved.
+    pub fn seqs_left(&self) -> u64 {
+        self.seq_reserved - self.next_seq
+    }
+
+    fn take_seq(&mut self) -> u64 {
+        assert!(self.next_seq < self.seq_reserved, "numbers are reserved before they are used");
+        self.next_seq += 1;
+        self.next_seq - 1
+    }
+
+    /// Conflict copies made since the start.
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts
+    }
+
+    /// The server needs to keep no outcome below this seq.
+    pub fn acked_below(&self) -> u64 {
+        self.queue.oldest_seq().unwrap_or(self.next_seq)
+    }
+
+    /// The seq that the next change gets.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// A handle of `ino` was opened.
+    pub fn opened(&mut self, ino: Ino) {
+        *self.open.entry(ino).or_default() += 1;
+    }
+
+    /// A handle of `ino` was closed; true if it was the last.
+    pub fn closed(&mut self, ino: Ino) -> bool {
+        let Some(count) = self.open.get_mut(&ino) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.open.remove(&ino);
+            return true;
+        }
+        false
+    }
+
+    /// True if some handle of `ino` is open.
+    pub fn is_open(&self, ino: Ino) -> bool {
+        self.open.contains_key(&ino)
+    }
+
+    /// The data state of `ino`, made on first use from its attributes.
+    pub fn file(&mut self, ino: Ino) -> Option<&mut FileData> {
+        if !self.files.contains_key(&ino) {
+            let version = self.tree.peek(ino)?.data_version;
+            self.files.insert(ino, FileData::new(version));
+        }
+        self.files.get_mut(&ino)
+    }
+
+    /// Makes a change of names or attributes. Log the entry before answering.
+    pub fn change(&mut self, record: Record, caller: Caller, time: Timestamp, now: Time) -> Entry {
+        self.tree.apply(&record, time);
+        let seq = self.take_seq();
+        if let Record::Create { ino, .. } = &record
+            && matches!(record.kind(), "create")
+        {
+            self.files.insert(*ino, FileData::created(seq));
+        }
+        let logged = Logged { seq, time, caller, operation: None, change: Change::Record(record) };
+        self.queue.push(logged.clone(), now);
+        Entry::Change(logged)
+    }
+
+    /// `range` of `ino` was written into its container. Log the entry before answering.
+    pub fn write(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Option<Entry> {
+        let old_size = self.tree.peek(ino)?.size;
+        let file = self.file(ino)?;
+        let (base, was_clean) = (file.base(), !file.has_dirty());
+        file.write(range.clone(), old_size);
+        self.data_changed(ino, old_size.max(range.end), was_clean, time);
+        let (offset, len) = (range.start, range.end - range.start);
+        Some(Entry::Written { ino, base, offset, len, old_size, time })
+    }
+
+    /// `ino` was made `size` bytes long in its container. Log the entry before answering.
+    pub fn resize(&mut self, ino: Ino, size: u64, time: Timestamp) -> Option<Entry> {
+        let old_size = self.tree.peek(ino)?.size;
+        let file = self.file(ino)?;
+        let (base, was_clean) = (file.base(), !file.has_dirty());
+        file.truncate(size, old_size);
+        self.data_changed(ino, size, was_clean, time);
+        Some(Entry::Resized { ino, base, old_size, size, time })
+    }
+
+    fn data_changed(&mut self, ino: Ino, size: u64, was_clean: bool, time: Timestamp) {
+        let valid = self.files.get(&ino).map_or(0, |file| file.valid().bytes());
+        let before = self.tree.peek(ino).map_or(0, |attr| attr.allocated);
+        self.tree.data_changed(ino, size, before.max(valid), time);
+        if was_clean {
+            // One unsettled change stands for everything until the seal takes it over.
+            self.tree.mark(ino);
+        }
+    }
+
+    /// Closes what was written to `ino` since the last seal into one change. Log the entry.
+    ///
+    /// A file without a name is not stored: nobody else will ever read it.
+    pub fn seal(&mut self, ino: Ino, caller: Caller, time: Timestamp, now: Time) -> Option<Entry> {
+        let attr = *self.tree.peek(ino)?;
+        if attr.nlink == 0 || !self.files.get(&ino)?.has_dirty() {
+            return None;
+        }
+        let seq = self.take_seq();
+        let sealed = self.files.get_mut(&ino)?.seal(seq)?;
+        let change = Change::Data(DataChange {
+            ino,
+            base: sealed.base,
+            cut: sealed.cut,
+            size: attr.size,
+            ranges: sealed.ranges,
+            mtime: attr.mtime,
+        });
+        let logged = Logged { seq, time, caller, operation: None, change };
+        self.queue.push(logged.clone(), now);
+        Some(Entry::Change(logged))
+    }
+
+    /// Files with changes that are not sealed.
+    pub fn unsealed(&self) -> Vec<Ino> {
+        self.files.iter().filter(|(_, file)| file.has_dirty()).map(|(ino, _)| *ino).collect()
+    }
+
+    /// The server's data of `ino` are `version`; true if what is here must be replaced.
+    pub fn observe(&mut self, ino: Ino, version: Version) -> bool {
+        self.files.get_mut(&ino).is_some_and(|file| file.observe(version))
+    }
+
+    /// The server's final answer to the oldest change. Log `Entry::Settled` afterwards.
+    pub fn settle(&mut self, seq: u64, outcome: &Outcome, now: Time) -> Vec<Effect> {
+        let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
+        let ino = logged.change.ino();
+        let is_data = matches!(logged.change, Change::Data(_));
+        let touched = match &logged.change {
+            Change::Record(record) => touched(record),
+            Change::Data(data) => Touched { inodes: vec![data.ino], names: Vec::new() },
+        };
+        match outcome {
+            Outcome::Done { touched: attrs } => {
+                self.tree.settle(&touched, attrs, now);
+                self.data_committed(seq, ino, attrs, &logged.change);
+                Vec::new()
+            }
+            Outcome::Conflict { parent, name, touched: attrs, .. } => {
+                self.conflicts += 1;
+                self.tree.undo(&touched);
+                self.tree.expire(*parent);
+                let mut effects =
+                    vec![Effect::Conflict { ino, parent: *parent, name: name.clone() }];
+                if is_data {
+                    effects.push(self.give_up(seq, ino, attrs));
+                } else {
+                    self.data_committed(seq, ino, attrs, &logged.change);
+                }
+                effects
+            }
+            Outcome::Refused { refusal } => {
+                self.tree.undo(&touched);
+                let mut effects = vec![Effect::Refused { refusal: *refusal }];
+                if is_data {
+                    effects.push(self.give_up(seq, ino, &[]));
+                }
+                effects
+            }
+            Outcome::NeedsWhole | Outcome::Missing { .. } => {
+                unreachable!("only final outcomes settle a change")
+            }
+        }
+    }
+
+    fn data_committed(&mut self, seq: u64, ino: Ino, attrs: &[Attr], change: &Change) {
+        let about_data = matches!(change, Change::Data(_) | Change::Record(Record::Create { .. }));
+        let attr = attrs.iter().find(|attr| attr.ino == ino);
+        if let (true, Some(file), Some(attr)) = (about_data, self.files.get_mut(&ino), attr) {
+            file.committed(seq, attr.data_version);
+        }
+    }
+
+    /// Our version of the data stands elsewhere now: what is here follows the server again,
+    /// except for what was written after it.
+    fn give_up(&mut self, seq: u64, ino: Ino, attrs: &[Attr]) -> Effect {
+        let kept = attrs.iter().find(|attr| attr.ino == ino).map(|attr| attr.data_version);
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.withdrawn(seq);
+            if !file.is_ahead() {
+                file.discard(kept.unwrap_or_default());
+            }
+        }
+        Effect::Replace(ino)
+    }
+
+    /// Drops what is neither open, nor ahead of the server, nor worth its memory.
+    pub fn shrink(&mut self, now: Time) {
+        let (open, files) = (&self.open, &self.files);
+        self.tree.shrink(now, |ino| {
+            open.contains_key(&ino) || files.get(&ino).is_some_and(FileData::is_ahead)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modlog::NewNode;
+    use crate::refusal::Refusal;
+    use crate::types::Kind;
+    use crate::wire::Node;
+
+    fn attr(ino: u64, kind: Kind, counter: u64) -> Attr {
+        Attr {
+            ino: Ino(ino),
+            kind,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            allocated: 0,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            change: Version { epoch: 1, counter },
+            data_version: Version { epoch: 1, counter },
+        }
+    }
+
+    fn core() -> ClientCore {
+        let mut core = ClientCore::new(Duration::from_secs(1), 100, 1);
+        core.reserve_seqs(100);
+        core.tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), Time::default());
+        core
+    }
+
+    fn create(core: &mut ClientCore) {
+        let record = Record::Create {
+            parent: Ino::ROOT,
+            name: Name::new("a").unwrap(),
+            ino: Ino(5),
+            node: NewNode::File,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        };
+        core.change(record, Caller::default(), Timestamp::default(), Time::default());
+    }
+
+    #[test]
+    fn a_file_made_written_and_stored_ends_clean_at_the_servers_version() {
+        let mut core = core();
+        create(&mut core);
+        core.write(Ino(5), 0..100, Timestamp::default()).unwrap();
+        let none = Caller::default();
+        core.seal(Ino(5), none.clone(), Timestamp::default(), Time::default()).unwrap();
+        assert!(core.seal(Ino(5), none, Timestamp::default(), Time::default()).is_none());
+        assert_eq!(core.queue.len(), 2);
+        let Change::Data(data) = &core.queue.batch(9, 999)[1].change else { panic!("a store") };
+        assert_eq!(data.base, crate::modlog::Base::Result(1));
+        let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
+        core.settle(1, &done(2), Time::default());
+        assert!(core.files[&Ino(5)].is_ahead());
+        assert!(core.tree.is_pending(Ino(5)));
+        core.settle(2, &done(3), Time::default());
+        assert!(!core.files[&Ino(5)].is_ahead());
+        assert!(!core.tree.is_pending(Ino(5)));
+        assert_eq!(core.files[&Ino(5)].version().counter, 3);
+        assert!(core.files[&Ino(5)].is_valid(0..100, 100));
+    }
+
+    #[test]
+    fn a_refused_store_gives_the_file_back_to_the_server_but_not_what_was_written_later() {
+        let mut core = core();
+        core.tree
+            .install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+        core.write(Ino(7), 0..10, Timestamp::default()).unwrap();
+        core.seal(Ino(7), Caller::default(), Timestamp::default(), Time::default()).unwrap();
+        core.write(Ino(7), 5..6, Timestamp::default()).unwrap();
+        let refused = Outcome::Refused { refusal: Refusal::NoSpace };
+        let effects = core.settle(1, &refused, Time::default());
+        assert_eq!(effects.len(), 2);
+        assert!(core.files[&Ino(7)].has_dirty());
+        assert!(core.tree.is_pending(Ino(7)));
+    }
+
+    #[test]
+    fn the_last_close_is_told_from_the_others() {
+        let mut core = core();
+        core.opened(Ino(5));
+        core.opened(Ino(5));
+        assert!(!core.closed(Ino(5)));
+        assert!(core.closed(Ino(5)));
+        assert!(!core.is_open(Ino(5)));
+    }
+}

@@ -1,0 +1,161 @@
+//! What stands in the log file, and what a log file that was left behind means.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Base, Change, DataChange, Logged};
+use crate::cache::FileData;
+use crate::types::{Caller, Ino, Timestamp, Version};
+
+/// One entry of the log file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Entry {
+    /// A change for the server.
+    Change(Logged),
+    /// Bytes went into the container of a file and belong to its next store.
+    Written {
+        /// The file.
+        ino: Ino,
+        /// Data version that the file's base has, unless it is a pending change's result.
+        base: Base,
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// Size of the file before.
+        old_size: u64,
+        /// When.
+        time: Timestamp,
+    },
+    /// A file was made shorter or longer, which belongs to its next store.
+    Resized {
+        /// The file.
+        ino: Ino,
+        /// As in `Written`.
+        base: Base,
+        /// Size of the file before.
+        old_size: u64,
+        /// Size after.
+        size: u64,
+        /// When.
+        time: Timestamp,
+    },
+    /// The oldest change is settled.
+    Settled {
+        /// Its seq.
+        seq: u64,
+    },
+}
+
+/// What an earlier life of the client left undone.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Leftover {
+    /// Changes that are not settled, in order.
+    pub changes: Vec<Logged>,
+    /// Files that were written and not stored, to be stored after `changes`.
+    pub unsealed: Vec<DataChange>,
+    /// The highest seq seen.
+    pub newest_seq: u64,
+}
+
+struct Unsealed {
+    data: FileData,
+    base: Base,
+    size: u64,
+    time: Timestamp,
+}
+
+/// What the entries of a log file leave to be done.
+pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
+    let mut changes: BTreeMap<u64, Logged> = BTreeMap::new();
+    let mut unsealed: BTreeMap<Ino, Unsealed> = BTreeMap::new();
+    let mut newest_seq = 0;
+    let open = |base, old_size| Unsealed {
+        data: FileData::new(Version::default()),
+        base,
+        size: old_size,
+        time: Timestamp::default(),
+    };
+    for entry in entries {
+        match entry {
+            Entry::Change(logged) => {
+                newest_seq = newest_seq.max(logged.seq);
+                if let Change::Data(data) = &logged.change {
+                    unsealed.remove(&data.ino);
+                }
+                changes.insert(logged.seq, logged);
+            }
+            Entry::Written { ino, base, offset, len, old_size, time } => {
+                let file = unsealed.entry(ino).or_insert_with(|| open(base, old_size));
+                file.data.write(offset..offset + len, file.size);
+                file.size = file.size.max(offset + len);
+                file.time = time;
+            }
+            Entry::Resized { ino, base, old_size, size, time } => {
+                let file = unsealed.entry(ino).or_insert_with(|| open(base, old_size));
+                file.data.truncate(size, file.size);
+                file.size = size;
+                file.time = time;
+            }
+            Entry::Settled { seq } => {
+                changes.remove(&seq);
+            }
+        }
+    }
+    let unsealed = unsealed
+        .into_iter()
+        .filter_map(|(ino, mut file)| {
+            let sealed = file.data.seal(0)?;
+            Some(DataChange {
+                ino,
+                base: file.base,
+                cut: sealed.cut,
+                size: file.size,
+                ranges: sealed.ranges,
+                mtime: file.time,
+            })
+        })
+        .collect();
+    Leftover { changes: changes.into_values().collect(), unsealed, newest_seq }
+}
+
+impl DataChange {
+    /// The change as logged at `seq`.
+    pub fn logged(self, seq: u64, caller: Caller) -> Logged {
+        Logged { seq, time: self.mtime, caller, operation: None, change: Change::Data(self) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_and_not_stored_is_stored_after_the_rest() {
+        let base = Base::Version(Version { epoch: 1, counter: 4 });
+        let time = Timestamp { secs: 5, nanos: 0 };
+        let written = |offset, len, old_size| Entry::Written {
+            ino: Ino(9),
+            base,
+            offset,
+            len,
+            old_size,
+            time,
+        };
+        let first =
+            DataChange { ino: Ino(9), base, cut: None, size: 10, ranges: vec![0..10], mtime: time };
+        let leftover = replay([
+            written(0, 10, 0),
+            Entry::Change(first.logged(3, Caller::default())),
+            Entry::Settled { seq: 3 },
+            written(10, 10, 10),
+            Entry::Resized { ino: Ino(9), base, old_size: 20, size: 15, time },
+        ]);
+        assert!(leftover.changes.is_empty());
+        assert_eq!(leftover.newest_seq, 3);
+        let [left] = leftover.unsealed.as_slice() else { panic!("one file") };
+        assert_eq!(left.ranges, [10..15]);
+        assert_eq!((left.cut, left.size), (Some(15), 15));
+    }
+}
