@@ -21,6 +21,7 @@ pub mod cache;
 pub mod chunk;
 pub mod client;
 pub mod modlog;
+pub mod namespace;
 pub mod refusal;
 pub mod sched;
 pub mod types;

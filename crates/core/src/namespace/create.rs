@@ -1,0 +1,180 @@
+//! New names: create, mkdir, symlink, mknod, link.
+
+use super::conflict;
+use super::outcome::Effect;
+use super::permission::{Actor, Change};
+use super::rows::{self, InodeRow};
+use super::tree::Tree;
+use super::{Fault, MetaTxn, Stop};
+use crate::modlog::{NewNode, Record};
+use crate::refusal::Refusal;
+use crate::types::{Attr, Ino, Kind, Name, SYMLINK_MAX, Timestamp};
+
+/// Most names of one inode that is not a directory (ext4's number).
+pub(super) const LINK_MAX: u32 = 65_000;
+/// Most subdirectories of one directory (XFS's number), so that counts never wrap.
+const SUBDIRECTORY_MAX: u32 = i32::MAX as u32;
+
+/// A [`Record::Create`].
+pub(super) fn create<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    record: &Record,
+) -> Result<Effect, Stop<T::Error>> {
+    let Record::Create { parent, name, ino, node, mode, uid, gid } = record else {
+        return Err(Refusal::Protocol.into());
+    };
+    let directory = tree.directory(*parent)?;
+    change.actor.may_enter(&directory.attr)?;
+    check_number(tree, change, *ino)?;
+    check_node(&change.actor, node)?;
+    let kind = kind_of(node);
+    if kind == Kind::Directory && directory.attr.nlink >= SUBDIRECTORY_MAX {
+        return Err(Refusal::TooManyLinks.into());
+    }
+    let (uid, gid) = change.actor.ownership(&directory.attr, (*uid, *gid))?;
+    let mode = change.actor.mode(*mode, kind == Kind::Directory, gid);
+    let taken = tree.dentry(*parent, name)?;
+    let place = match taken {
+        None => name.clone(),
+        Some(_) => conflict::free_name(tree, change, *parent, name)?,
+    };
+    let mut row = new_inode(*ino, kind, (*parent, &place), change.time);
+    (row.attr.mode, row.attr.uid, row.attr.gid) = (mode, uid, gid);
+    match node {
+        NewNode::Symlink(target) => {
+            row.attr.size = target.len() as u64;
+            row.target = Some(target.clone());
+        }
+        NewNode::CharDevice(rdev) | NewNode::BlockDevice(rdev) => row.attr.rdev = *rdev,
+        NewNode::File | NewNode::Directory | NewNode::Fifo | NewNode::Socket => {}
+    }
+    insert(tree, row, &place, change.time)?;
+    Ok(match taken {
+        None => Effect::Done { data_of: Some(*ino) },
+        Some(kept) => {
+            tree.mention(kept);
+            Effect::Conflict { parent: *parent, name: place, copy: *ino, data: true }
+        }
+    })
+}
+
+/// A [`Record::Link`].
+pub(super) fn link<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    ino: Ino,
+    parent: Ino,
+    name: &Name,
+) -> Result<Effect, Stop<T::Error>> {
+    let mut row = tree.inode(ino)?;
+    let directory = tree.directory(parent)?;
+    change.actor.may_enter(&directory.attr)?;
+    if row.attr.kind == Kind::Directory {
+        return Err(Refusal::NotPermitted.into());
+    }
+    if row.attr.nlink == 0 {
+        return Err(Refusal::NotFound.into());
+    }
+    let taken = tree.dentry(parent, name)?;
+    if taken == Some(ino) {
+        tree.mention(ino);
+        tree.mention(parent);
+        return Ok(Effect::DONE);
+    }
+    if row.attr.nlink >= LINK_MAX {
+        return Err(Refusal::TooManyLinks.into());
+    }
+    let place = match taken {
+        None => name.clone(),
+        Some(_) => conflict::free_name(tree, change, parent, name)?,
+    };
+    row.attr.nlink += 1;
+    row.attr.ctime = change.time;
+    tree.put_inode(row)?;
+    tree.put_dentry(parent, &place, ino)?;
+    tree.entries_changed(parent, 0, change.time)?;
+    Ok(match taken {
+        None => Effect::DONE,
+        Some(kept) => {
+            tree.mention(kept);
+            Effect::Conflict { parent, name: place, copy: ino, data: false }
+        }
+    })
+}
+
+/// The row of a new inode: empty, owned by the volume's owner, its first name as given.
+pub(super) fn new_inode(ino: Ino, kind: Kind, at: (Ino, &Name), time: Timestamp) -> InodeRow {
+    let attr = Attr {
+        ino,
+        kind,
+        mode: 0,
+        nlink: if kind == Kind::Directory { 2 } else { 1 },
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        allocated: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        change: Default::default(),
+        data_version: Default::default(),
+    };
+    InodeRow { attr, target: None, parent: at.0, name: at.1.as_bytes().to_vec() }
+}
+
+/// Puts a new inode into the tree under `name`.
+pub(super) fn insert<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    mut row: InodeRow,
+    name: &Name,
+    time: Timestamp,
+) -> Result<(), Stop<T::Error>> {
+    let (ino, parent) = (row.attr.ino, row.parent);
+    let links = i32::from(row.attr.kind == Kind::Directory);
+    row.attr.data_version = tree.version;
+    tree.tally.inodes += 1;
+    tree.put_dentry(parent, name, ino)?;
+    tree.put_inode(row)?;
+    tree.entries_changed(parent, links, time)
+}
+
+fn check_number<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    ino: Ino,
+) -> Result<(), Stop<T::Error>> {
+    let client = rows::client(&mut tree.txn, change.context.client)?
+        .ok_or(Fault::Damaged("a client is missing"))?;
+    let granted = client.grants.iter().any(|grant| grant.contains(ino));
+    if !granted || tree.find(ino)?.is_some() {
+        return Err(Refusal::Protocol.into());
+    }
+    Ok(())
+}
+
+fn check_node(actor: &Actor<'_>, node: &NewNode) -> Result<(), Refusal> {
+    match node {
+        NewNode::Symlink(target) if target.is_empty() => Err(Refusal::NotFound),
+        NewNode::Symlink(target) if target.len() > SYMLINK_MAX => Err(Refusal::NameTooLong),
+        NewNode::Symlink(target) if target.contains(&0) => Err(Refusal::Invalid),
+        // Who has no root here brings no devices: other hosts would believe them.
+        NewNode::CharDevice(_) | NewNode::BlockDevice(_) if !actor.trusted() => {
+            Err(Refusal::NotPermitted)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn kind_of(node: &NewNode) -> Kind {
+    match node {
+        NewNode::File => Kind::File,
+        NewNode::Directory => Kind::Directory,
+        NewNode::Symlink(_) => Kind::Symlink,
+        NewNode::Fifo => Kind::Fifo,
+        NewNode::Socket => Kind::Socket,
+        NewNode::CharDevice(_) => Kind::CharDevice,
+        NewNode::BlockDevice(_) => Kind::BlockDevice,
+    }
+}

@@ -1,0 +1,151 @@
+//! Keys of the metadata store: a tag byte, then fields whose byte order is their order.
+//!
+//! Tags from 0x80 on belong to the server's own tables (identities, invites).
+
+use crate::types::{ClientId, Fingerprint, Ino, OpId, VolumeId};
+
+const VOLUME: u8 = 0x01;
+const VOLUME_NAME: u8 = 0x02;
+const VOLUME_TALLY: u8 = 0x03;
+const NEXT_VOLUME: u8 = 0x04;
+const INODE: u8 = 0x10;
+const DENTRY: u8 = 0x11;
+const XATTR: u8 = 0x12;
+const EXTENT: u8 = 0x13;
+const ORPHAN: u8 = 0x14;
+const CLIENT: u8 = 0x20;
+const FLOOR: u8 = 0x21;
+const OUTCOME: u8 = 0x22;
+const CHUNK: u8 = 0x30;
+/// First tag of the server's own tables.
+pub const SERVER_TAGS: u8 = 0x80;
+
+fn key(tag: u8, fields: &[&[u8]]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + fields.iter().map(|field| field.len()).sum::<usize>());
+    key.push(tag);
+    fields.iter().for_each(|field| key.extend_from_slice(field));
+    key
+}
+
+fn of_inode(tag: u8, volume: VolumeId, ino: Ino, rest: &[u8]) -> Vec<u8> {
+    key(tag, &[&volume.0.to_be_bytes(), &ino.0.to_be_bytes(), rest])
+}
+
+/// The first key after all that start with `prefix`.
+pub fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+/// A volume.
+pub fn volume(volume: VolumeId) -> Vec<u8> {
+    key(VOLUME, &[&volume.0.to_be_bytes()])
+}
+
+/// All volumes.
+pub fn all_volumes() -> Vec<u8> {
+    key(VOLUME, &[])
+}
+
+/// A volume's number under its name.
+pub fn volume_name(name: &str) -> Vec<u8> {
+    key(VOLUME_NAME, &[name.as_bytes()])
+}
+
+/// What changes with every commit of a volume.
+pub fn volume_tally(volume: VolumeId) -> Vec<u8> {
+    key(VOLUME_TALLY, &[&volume.0.to_be_bytes()])
+}
+
+/// The number of the next volume.
+pub fn next_volume() -> Vec<u8> {
+    key(NEXT_VOLUME, &[])
+}
+
+/// An inode.
+pub fn inode(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    of_inode(INODE, volume, ino, &[])
+}
+
+/// A name in a directory; an empty name makes the prefix of all.
+pub fn dentry(volume: VolumeId, parent: Ino, name: &[u8]) -> Vec<u8> {
+    of_inode(DENTRY, volume, parent, name)
+}
+
+/// An extended attribute; an empty name makes the prefix of all.
+pub fn xattr(volume: VolumeId, ino: Ino, name: &[u8]) -> Vec<u8> {
+    of_inode(XATTR, volume, ino, name)
+}
+
+/// The extent that ends at `end`: by its end, because then the extents that overlap a range
+/// are found by looking forward from the range's start.
+pub fn extent(volume: VolumeId, ino: Ino, end: u64) -> Vec<u8> {
+    of_inode(EXTENT, volume, ino, &end.to_be_bytes())
+}
+
+/// All extents of an inode.
+pub fn extents(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    of_inode(EXTENT, volume, ino, &[])
+}
+
+/// A nameless inode that a client still has open.
+pub fn orphan(volume: VolumeId, client: ClientId, ino: Ino) -> Vec<u8> {
+    key(ORPHAN, &[&volume.0.to_be_bytes(), &client.0, &ino.0.to_be_bytes()])
+}
+
+/// All nameless inodes that a client still has open.
+pub fn orphans(volume: VolumeId, client: ClientId) -> Vec<u8> {
+    key(ORPHAN, &[&volume.0.to_be_bytes(), &client.0])
+}
+
+/// The inode of an orphan's key.
+pub fn orphan_ino(key: &[u8]) -> Option<Ino> {
+    key.last_chunk().map(|bytes| Ino(u64::from_be_bytes(*bytes)))
+}
+
+/// A client.
+pub fn client(client: ClientId) -> Vec<u8> {
+    key(CLIENT, &[&client.0])
+}
+
+/// All clients.
+pub fn clients() -> Vec<u8> {
+    key(CLIENT, &[])
+}
+
+/// The floor of a client's log: below it every outcome is known to the client.
+pub fn floor(client: ClientId, incarnation: u32) -> Vec<u8> {
+    key(FLOOR, &[&client.0, &incarnation.to_be_bytes()])
+}
+
+/// What became of a record.
+pub fn outcome(op: OpId) -> Vec<u8> {
+    key(OUTCOME, &[&op.client.0, &op.incarnation.to_be_bytes(), &op.seq.to_be_bytes()])
+}
+
+/// Where a chunk is.
+pub fn chunk(fingerprint: &Fingerprint) -> Vec<u8> {
+    key(CHUNK, &[&fingerprint.0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stand_in_the_order_of_their_fields() {
+        let volume = VolumeId(7);
+        assert!(inode(volume, Ino(255)) < inode(volume, Ino(256)));
+        assert!(inode(volume, Ino(u64::MAX)) < inode(VolumeId(8), Ino(0)));
+        assert!(dentry(volume, Ino(3), b"a") < dentry(volume, Ino(3), b"ab"));
+        assert!(dentry(volume, Ino(3), &[255; 255]) < after(&dentry(volume, Ino(3), b"")));
+        assert_eq!(after(&[1, 255, 255]), [2]);
+        assert_eq!(orphan_ino(&orphan(volume, ClientId([9; 16]), Ino(5))), Some(Ino(5)));
+    }
+}

@@ -1,0 +1,188 @@
+//! The server's tree: POSIX rules over an ordered key-value transaction, each record once.
+//!
+//! ```text
+//!   Stamped ──▶ apply ──▶ recall: same OpId before? ── yes ─▶ the stored outcome
+//!                 │ no
+//!                 ▼
+//!        one rule (create, remove, rename, setattr, store) on an overlay
+//!                 │                                    │
+//!          done or conflict                     refused / not yet
+//!                 ▼                                    ▼
+//!   overlay + outcome written together     overlay dropped; a refusal's outcome written
+//! ```
+//!
+//! The rules are written once, here, above [`MetaTxn`]; the server puts SQLite under it and
+//! tests put a `BTreeMap`. A rule works on an overlay, so one that stops half-way leaves
+//! nothing. What a record leads to and its outcome become durable in one transaction: a repeat
+//! finds the outcome and changes nothing.
+//!
+//! Invariant: nothing that two hosts did is silently lost. Where the server's state is not the
+//! one that a change was made from, the server's stays under its name and ours goes beside it
+//! as `NAME.conflict-HOST-TIME`.
+//!
+//! Chunks are only referred to: their rows stay when the last extent that names them goes.
+
+mod conflict;
+mod create;
+mod extents;
+pub mod keys;
+mod outcome;
+mod overlay;
+mod permission;
+pub mod read;
+mod remove;
+mod rename;
+mod rows;
+mod session;
+mod setattr;
+mod store;
+mod tree;
+mod volume;
+
+#[cfg(test)]
+mod tests;
+
+pub use outcome::ApplyResult;
+pub use permission::Rights;
+pub use rows::{ChunkRow, ClientRow, Extent, Source, Tally, VolumeRow, chunk, get_row, put_row};
+pub use session::{BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor};
+pub use volume::{VolumeError, create_volume, find_volume, tally, volumes};
+
+use crate::modlog::{Record, Stamped};
+use crate::refusal::Refusal;
+use crate::types::{ClientId, Fingerprint, OpId, VolumeId};
+use tree::Tree;
+
+/// A consistent view of the store.
+pub trait MetaSnapshot {
+    /// Why the store could not answer.
+    type Error;
+    /// The value of `key`.
+    fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error>;
+    /// The first `limit` keys from `from` on and before `to`, with their values.
+    #[allow(clippy::type_complexity)]
+    fn range(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Self::Error>;
+}
+
+/// A transaction: sees its own writes, and takes effect as a whole or not at all.
+pub trait MetaTxn: MetaSnapshot {
+    /// Sets the value of `key`.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+    /// Removes `key` if it is there.
+    fn remove(&mut self, key: &[u8]) -> Result<(), Self::Error>;
+}
+
+/// Why the store itself failed an operation, whatever the operation was.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault<E> {
+    /// It could not read or write.
+    #[error(transparent)]
+    Store(E),
+    /// A row is there and makes no sense.
+    #[error("the metadata are damaged: {0}")]
+    Damaged(&'static str),
+}
+
+/// Why a rule or a read stopped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stop<E> {
+    /// The rules forbid it.
+    Refused(Refusal),
+    /// The store failed.
+    Fault(Fault<E>),
+}
+
+impl<E> From<Refusal> for Stop<E> {
+    fn from(refusal: Refusal) -> Stop<E> {
+        Stop::Refused(refusal)
+    }
+}
+
+impl<E> From<Fault<E>> for Stop<E> {
+    fn from(fault: Fault<E>) -> Stop<E> {
+        Stop::Fault(fault)
+    }
+}
+
+/// In whose name, and on which volume, records are applied.
+pub struct Context<'a> {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The cache that the records come from.
+    pub client: ClientId,
+    /// Which life of its log.
+    pub incarnation: u32,
+    /// Its host's name, for conflict copies.
+    pub host: &'a str,
+    /// What its identity may do.
+    pub rights: Rights,
+    /// True for a chunk that this session has shown to possess.
+    pub proven: &'a dyn Fn(&Fingerprint) -> bool,
+}
+
+impl Context<'_> {
+    fn op(&self, seq: u64) -> OpId {
+        OpId { client: self.client, incarnation: self.incarnation, seq }
+    }
+}
+
+/// Applies one record, or tells what became of it before. `digest` is that of the record.
+pub fn apply<T: MetaTxn>(
+    txn: &mut T,
+    context: &Context<'_>,
+    stamped: &Stamped,
+    digest: &[u8; 32],
+) -> Result<ApplyResult, Fault<T::Error>> {
+    let op = context.op(stamped.seq);
+    if let Some(known) = outcome::recall(txn, op, digest)? {
+        return Ok(known);
+    }
+    let mut tree = Tree::open(txn, context.volume)?;
+    let effect = match carry_out(&mut tree, context, stamped) {
+        Ok(effect) => effect,
+        Err(Stop::Fault(fault)) => return Err(fault),
+        Err(Stop::Refused(refusal)) => {
+            drop(tree);
+            let refused = crate::modlog::Outcome::Refused { refusal };
+            outcome::keep(txn, op, digest, &refused, None)?;
+            return Ok(ApplyResult::Outcome(refused));
+        }
+    };
+    outcome::settle(tree, op, digest, effect)
+}
+
+fn carry_out<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    context: &Context<'_>,
+    stamped: &Stamped,
+) -> Result<outcome::Effect, Stop<T::Error>> {
+    let change = permission::Change::new(context, stamped)?;
+    match &stamped.record {
+        Record::Create { .. } => create::create(tree, &change, &stamped.record),
+        Record::Link { ino, parent, name } => create::link(tree, &change, *ino, *parent, name),
+        Record::Unlink { parent, name, ino, open } => {
+            remove::unlink(tree, &change, (*parent, name), *ino, *open)
+        }
+        Record::Rmdir { parent, name, ino } => remove::rmdir(tree, &change, (*parent, name), *ino),
+        Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open } => {
+            let (from, to) = ((*from_parent, from_name), (*to_parent, to_name));
+            rename::rename(
+                tree,
+                &change,
+                &rename::Rename { from, to, ino: *ino, mode: *mode, open: *open },
+            )
+        }
+        Record::SetAttr { ino, set } => setattr::set_attr(tree, &change, *ino, set),
+        Record::SetXattr { ino, name, value } => {
+            setattr::set_xattr(tree, &change, *ino, name, Some(value))
+        }
+        Record::RemoveXattr { ino, name } => setattr::set_xattr(tree, &change, *ino, name, None),
+        Record::Store(store) => store::store(tree, &change, store),
+        Record::Release { ino } => remove::release(tree, &change, *ino),
+    }
+}

@@ -1,0 +1,116 @@
+//! Outcomes: what became of each record, kept so that a repeat changes nothing.
+//!
+//! An outcome is written in the transaction of its effect and goes only when the client says
+//! that it needs it no more; the floor it says so with stays for ever. A record below the floor
+//! is therefore never applied again, though nobody knows its outcome any more.
+
+use super::rows::{self, OutcomeRow};
+use super::tree::Tree;
+use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use crate::modlog::Outcome;
+use crate::types::{Ino, Name, OpId, Version};
+
+/// What [`super::apply`] did.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ApplyResult {
+    /// The record's outcome, now or earlier.
+    Outcome(Outcome),
+    /// Another record came under the same OpId: there are two copies of one cache.
+    Cloned,
+    /// The client has said that it knows this record's outcome, and it is forgotten.
+    Settled,
+}
+
+/// What a rule wants to happen.
+pub(super) enum Effect {
+    /// The change.
+    Done {
+        /// The inode whose data the record made.
+        data_of: Option<Ino>,
+    },
+    /// The change, beside what the server had.
+    Conflict {
+        /// Directory of the copy.
+        parent: Ino,
+        /// Its name.
+        name: Name,
+        /// The copy.
+        copy: Ino,
+        /// The record made the copy's data.
+        data: bool,
+    },
+    /// Nothing, and the record may come again.
+    NotYet(Outcome),
+}
+
+impl Effect {
+    /// A change that made no data.
+    pub(super) const DONE: Effect = Effect::Done { data_of: None };
+}
+
+/// What the store knows of `op`: `None` if it is new.
+pub(super) fn recall<S: MetaSnapshot>(
+    snapshot: &mut S,
+    op: OpId,
+    digest: &[u8; 32],
+) -> Result<Option<ApplyResult>, Fault<S::Error>> {
+    if let Some(row) = row(snapshot, op)? {
+        let same = row.digest == *digest;
+        return Ok(Some(if same {
+            ApplyResult::Outcome(row.outcome)
+        } else {
+            ApplyResult::Cloned
+        }));
+    }
+    let floor: Option<u64> =
+        rows::get_row(snapshot, &keys::floor(op.client, op.incarnation), "a floor")?;
+    Ok(floor.is_some_and(|floor| op.seq < floor).then_some(ApplyResult::Settled))
+}
+
+fn row<S: MetaSnapshot>(snapshot: &mut S, op: OpId) -> Result<Option<OutcomeRow>, Fault<S::Error>> {
+    rows::get_row(snapshot, &keys::outcome(op), "an outcome")
+}
+
+/// The data that the client's own record `op` led to.
+pub(super) fn result<S: MetaSnapshot>(
+    snapshot: &mut S,
+    op: OpId,
+) -> Result<Option<(Ino, Version)>, Fault<S::Error>> {
+    Ok(row(snapshot, op)?.and_then(|row| row.result))
+}
+
+/// Writes a final outcome.
+pub(super) fn keep<T: MetaTxn>(
+    txn: &mut T,
+    op: OpId,
+    digest: &[u8; 32],
+    outcome: &Outcome,
+    result: Option<(Ino, Version)>,
+) -> Result<(), Fault<T::Error>> {
+    let row = OutcomeRow { digest: *digest, outcome: outcome.clone(), result };
+    rows::put_row(txn, &keys::outcome(op), &row)
+}
+
+/// Commits what a rule did, with its outcome.
+pub(super) fn settle<T: MetaTxn>(
+    mut tree: Tree<'_, T>,
+    op: OpId,
+    digest: &[u8; 32],
+    effect: Effect,
+) -> Result<ApplyResult, Fault<T::Error>> {
+    let version = tree.version;
+    let (outcome, data_of) = match effect {
+        Effect::NotYet(outcome) => {
+            tree.txn.abandon();
+            return Ok(ApplyResult::Outcome(outcome));
+        }
+        Effect::Done { data_of } => (Outcome::Done { touched: tree.touched()? }, data_of),
+        Effect::Conflict { parent, name, copy, data } => {
+            let touched = tree.touched()?;
+            (Outcome::Conflict { parent, name, touched, copy }, data.then_some(copy))
+        }
+    };
+    let txn = tree.commit()?;
+    keep(txn, op, digest, &outcome, data_of.map(|ino| (ino, version)))?;
+    Ok(ApplyResult::Outcome(outcome))
+}

@@ -1,0 +1,186 @@
+//! Who asks, and what POSIX lets them do.
+//!
+//! A personal identity is the volume's owner whatever local user asks, so every permission
+//! check passes; what it may not have is devices and the extended attributes that a kernel
+//! believes. A host's identity speaks for its users: each is checked as a local file system
+//! would, and its root is nobody unless the invite said otherwise.
+
+use super::{Context, Stop};
+use crate::modlog::Stamped;
+use crate::refusal::Refusal;
+use crate::types::{Attr, Caller, OpId, Role, Timestamp};
+
+/// What a squashed root becomes.
+const NOBODY: u32 = 65534;
+/// May write.
+pub(super) const WRITE: u32 = 2;
+/// May search; with write, may change entries.
+pub(super) const SEARCH: u32 = 1;
+/// Set user on execution.
+pub(super) const SET_UID: u32 = 0o4000;
+/// Set group on execution; of a directory: its group is inherited.
+pub(super) const SET_GID: u32 = 0o2000;
+/// Only owners remove entries.
+const STICKY: u32 = 0o1000;
+/// Members of the group may execute.
+pub(super) const GROUP_EXECUTE: u32 = 0o010;
+
+/// What an identity may do on its volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rights {
+    /// Its role.
+    pub role: Role,
+    /// Uid 0 of a host is root here too.
+    pub no_root_squash: bool,
+}
+
+/// One record's circumstances.
+pub(super) struct Change<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) actor: Actor<'a>,
+    pub(super) time: Timestamp,
+    pub(super) op: OpId,
+}
+
+impl<'a> Change<'a> {
+    pub(super) fn new<E>(context: &'a Context<'a>, stamped: &'a Stamped) -> Result<Self, Stop<E>> {
+        if stamped.time.nanos >= 1_000_000_000 {
+            return Err(Refusal::Invalid.into());
+        }
+        let actor = Actor::new(context.rights, &stamped.caller).ok_or(Refusal::ReadOnly)?;
+        Ok(Change { context, actor, time: stamped.time, op: context.op(stamped.seq) })
+    }
+}
+
+/// Who makes a change.
+pub(super) enum Actor<'a> {
+    /// The volume's owner, with what the local user of the moment may keep.
+    Owner {
+        /// The local user is root: set-id bits survive a write, as on a local file system.
+        local_root: bool,
+    },
+    /// Root of a host that is trusted with it.
+    Root,
+    /// A user of a host.
+    User {
+        /// Effective user.
+        uid: u32,
+        /// Effective group.
+        gid: u32,
+        /// Further groups.
+        groups: &'a [u32],
+    },
+}
+
+impl<'a> Actor<'a> {
+    /// `None` for a reader, who changes nothing.
+    fn new(rights: Rights, caller: &'a Caller) -> Option<Actor<'a>> {
+        Some(match rights.role {
+            Role::Reader => return None,
+            Role::Writer => Actor::Owner { local_root: caller.uid == 0 },
+            Role::Host if caller.uid != 0 => {
+                Actor::User { uid: caller.uid, gid: caller.gid, groups: &caller.groups }
+            }
+            Role::Host if rights.no_root_squash => Actor::Root,
+            Role::Host => Actor::User { uid: NOBODY, gid: NOBODY, groups: &[] },
+        })
+    }
+
+    /// No permission check applies.
+    pub(super) fn privileged(&self) -> bool {
+        !matches!(self, Actor::User { .. })
+    }
+
+    /// Devices and the attributes that a kernel believes.
+    pub(super) fn trusted(&self) -> bool {
+        matches!(self, Actor::Root)
+    }
+
+    /// Set-id bits survive this actor's writes.
+    pub(super) fn keeps_set_id(&self) -> bool {
+        matches!(self, Actor::Root | Actor::Owner { local_root: true })
+    }
+
+    /// User and group of a file that nobody chose an owner for.
+    pub(super) fn ids(&self) -> (u32, u32) {
+        match self {
+            Actor::User { uid, gid, .. } => (*uid, *gid),
+            _ => (0, 0),
+        }
+    }
+
+    pub(super) fn owns(&self, attr: &Attr) -> bool {
+        match self {
+            Actor::User { uid, .. } => *uid == attr.uid,
+            _ => true,
+        }
+    }
+
+    pub(super) fn in_group(&self, group: u32) -> bool {
+        match self {
+            Actor::User { gid, groups, .. } => *gid == group || groups.contains(&group),
+            _ => true,
+        }
+    }
+
+    /// True if the mode bits grant all of `want`.
+    pub(super) fn may(&self, attr: &Attr, want: u32) -> bool {
+        if self.privileged() {
+            return true;
+        }
+        let shift = match (self.owns(attr), self.in_group(attr.gid)) {
+            (true, _) => 6,
+            (false, true) => 3,
+            (false, false) => 0,
+        };
+        (attr.mode >> shift) & want == want
+    }
+
+    /// Entries of `directory` may be made.
+    pub(super) fn may_enter<E>(&self, directory: &Attr) -> Result<(), Stop<E>> {
+        if !self.may(directory, WRITE | SEARCH) {
+            return Err(Refusal::Access.into());
+        }
+        Ok(())
+    }
+
+    /// The entry of `inode` in `directory` may go.
+    pub(super) fn may_remove<E>(&self, directory: &Attr, inode: &Attr) -> Result<(), Stop<E>> {
+        self.may_enter(directory)?;
+        let sticky = directory.mode & STICKY != 0;
+        if sticky && !self.owns(directory) && !self.owns(inode) {
+            return Err(Refusal::NotPermitted.into());
+        }
+        Ok(())
+    }
+
+    /// User and group that a new inode in `directory` really gets.
+    pub(super) fn ownership<E>(
+        &self,
+        directory: &Attr,
+        asked: (u32, u32),
+    ) -> Result<(u32, u32), Stop<E>> {
+        let Actor::User { uid, gid, .. } = self else { return Ok(asked) };
+        // A squashed root asks for what its own kernel took it for.
+        let squashed = *uid == NOBODY;
+        let user = if squashed && asked.0 == 0 { NOBODY } else { asked.0 };
+        let inherited = directory.mode & SET_GID != 0 && asked.1 == directory.gid;
+        let group = if squashed && asked.1 == 0 && !inherited { *gid } else { asked.1 };
+        if user != *uid || !(inherited || self.in_group(group)) {
+            return Err(Refusal::NotPermitted.into());
+        }
+        Ok((user, group))
+    }
+
+    /// Mode bits that this actor may really give an inode of group `gid`.
+    pub(super) fn mode(&self, mode: u32, directory: bool, gid: u32) -> u32 {
+        let mode = mode & 0o7777;
+        if !directory && !self.privileged() && !self.in_group(gid) { mode & !SET_GID } else { mode }
+    }
+}
+
+/// The mode after somebody else than root wrote the file.
+pub(super) fn mode_after_write(mode: u32) -> u32 {
+    let mode = mode & !SET_UID;
+    if mode & GROUP_EXECUTE != 0 { mode & !SET_GID } else { mode }
+}

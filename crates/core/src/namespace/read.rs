@@ -1,0 +1,153 @@
+//! Reads: what a client may ask about a volume, answered from one snapshot.
+
+use super::rows::{self, InodeRow, Source};
+use super::{MetaSnapshot, Stop, extents, keys};
+use crate::refusal::Refusal;
+use crate::types::{Attr, Ino, Kind, Name, VolumeId};
+use crate::wire::{FETCH_MAX, Fetch, Looked, Node, PAGE_MAX, Page, Readdir, Xattrs};
+
+/// Bytes of names and targets after which a page ends: a page is one message.
+const PAGE_BYTES: usize = 4 << 20;
+/// Most extended attributes that one answer carries.
+const XATTRS_MAX: usize = 1024;
+
+/// A run of bytes of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// How many.
+    pub len: u64,
+    /// Where they are; `None` in a hole.
+    pub source: Option<Source>,
+}
+
+impl From<InodeRow> for Node {
+    fn from(row: InodeRow) -> Node {
+        Node { attr: row.attr, target: row.target }
+    }
+}
+
+fn inode<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+) -> Result<InodeRow, Stop<S::Error>> {
+    Ok(rows::inode(snapshot, volume, ino)?.ok_or(Refusal::Stale)?)
+}
+
+fn directory<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+) -> Result<Attr, Stop<S::Error>> {
+    let attr = inode(snapshot, volume, ino)?.attr;
+    if attr.kind == Kind::Directory { Ok(attr) } else { Err(Refusal::NotDirectory.into()) }
+}
+
+/// An inode.
+pub fn getattr<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+) -> Result<Node, Stop<S::Error>> {
+    Ok(inode(snapshot, volume, ino)?.into())
+}
+
+/// A name in a directory.
+pub fn lookup<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    parent: Ino,
+    name: &Name,
+) -> Result<Looked, Stop<S::Error>> {
+    let parent_attr = directory(snapshot, volume, parent)?;
+    let node = match rows::dentry(snapshot, volume, parent, name.as_bytes())? {
+        Some(ino) => Some(getattr(snapshot, volume, ino)?),
+        None => None,
+    };
+    Ok(Looked { parent: parent_attr, node })
+}
+
+/// A page of a directory.
+pub fn page<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ask: &Readdir,
+) -> Result<Page, Stop<S::Error>> {
+    let attr = directory(snapshot, volume, ask.ino)?;
+    let prefix = keys::dentry(volume, ask.ino, &[]);
+    let from = match &ask.after {
+        // The first key after a name is that name with a zero, which no name has.
+        Some(name) => {
+            let mut key = keys::dentry(volume, ask.ino, name.as_bytes());
+            key.push(0);
+            key
+        }
+        None => prefix.clone(),
+    };
+    let limit = ask.limit.clamp(1, PAGE_MAX) as usize;
+    let found = snapshot.range(&from, &keys::after(&prefix), limit + 1);
+    let found = found.map_err(super::Fault::Store)?;
+    let total = found.len();
+    let (mut entries, mut bytes) = (Vec::with_capacity(total), 0);
+    for (key, value) in found {
+        if entries.len() == limit || bytes > PAGE_BYTES {
+            break;
+        }
+        let name = key.get(prefix.len()..).and_then(|name| Name::new(name).ok());
+        let name = name.ok_or(super::Fault::Damaged("a directory entry's key"))?;
+        let node = getattr(snapshot, volume, rows::decode(&value, "a directory entry")?)?;
+        bytes +=
+            name.as_bytes().len() + node.target.as_ref().map_or(0, Vec::len) + size_of::<Attr>();
+        entries.push((name, node));
+    }
+    let more = entries.len() < total;
+    Ok(Page { directory: attr, entries, more })
+}
+
+/// All extended attributes of an inode.
+pub fn xattrs<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+) -> Result<Xattrs, Stop<S::Error>> {
+    let change = inode(snapshot, volume, ino)?.attr.change;
+    let prefix = keys::xattr(volume, ino, &[]);
+    let rows = snapshot.range(&prefix, &keys::after(&prefix), XATTRS_MAX);
+    let rows = rows.map_err(super::Fault::Store)?;
+    let values = rows.into_iter().map(|(mut key, value)| (key.split_off(prefix.len()), value));
+    Ok(Xattrs { change, values: values.collect() })
+}
+
+/// What a range of one version of a file holds, without gaps from its start to its end, or to
+/// the end of file.
+pub fn contents<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ask: &Fetch,
+) -> Result<Vec<Segment>, Stop<S::Error>> {
+    let attr = inode(snapshot, volume, ask.ino)?.attr;
+    match attr.kind {
+        Kind::File if attr.data_version == ask.version => {}
+        Kind::File => return Err(Refusal::Changed.into()),
+        Kind::Directory => return Err(Refusal::IsDirectory.into()),
+        _ => return Err(Refusal::Invalid.into()),
+    }
+    let end = ask.offset.saturating_add(ask.len.min(FETCH_MAX)).min(attr.size);
+    let (mut at, mut segments) = (ask.offset, Vec::new());
+    if at >= end {
+        return Ok(segments);
+    }
+    for (start, extent) in extents::overlapping(snapshot, (volume, ask.ino), at, end)? {
+        if start > at {
+            segments.push(Segment { len: start - at, source: None });
+        }
+        let (first, last) = (start.max(at), (start + extent.len).min(end));
+        let part = extent.part(first - start, last - first);
+        segments.push(Segment { len: part.len, source: Some(part.source) });
+        at = last;
+    }
+    if at < end {
+        segments.push(Segment { len: end - at, source: None });
+    }
+    Ok(segments)
+}

@@ -1,0 +1,172 @@
+//! Rows: what stands under the keys, in postcard.
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use crate::modlog::Outcome;
+use crate::types::{Attr, ClientId, Fingerprint, Ino, InoGrant, Timestamp, Version, VolumeId};
+
+/// A volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeRow {
+    /// Its name.
+    pub name: String,
+    /// Random, and never that of another volume.
+    pub uuid: [u8; 16],
+    /// Grows when the volume is restored from a backup.
+    pub epoch: u32,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The first inode number that nobody was granted.
+    pub next_ino: u64,
+}
+
+/// What changes with every commit of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// Counter of the last version given.
+    pub commits: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Bytes of all files that are not holes.
+    pub allocated: u64,
+    /// Next number for an inode that the server itself makes.
+    pub own_next: u64,
+    /// End of the numbers that the server keeps for itself.
+    pub own_end: u64,
+}
+
+/// An inode.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct InodeRow {
+    pub(super) attr: Attr,
+    /// Target of a symbolic link.
+    pub(super) target: Option<Vec<u8>>,
+    /// A directory's parent; of another inode the directory of the name it had first or got
+    /// last, which need not be there any more.
+    pub(super) parent: Ino,
+    /// The name in `parent`.
+    pub(super) name: Vec<u8>,
+}
+
+/// A run of bytes of a file, under the key of its end.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Extent {
+    /// Length in bytes.
+    pub len: u64,
+    /// Where the bytes are.
+    pub source: Source,
+}
+
+/// Where the bytes of an extent are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Source {
+    /// Here.
+    Inline(Bytes),
+    /// In a chunk.
+    Chunk {
+        /// Which.
+        fingerprint: Fingerprint,
+        /// First byte in it.
+        start: u32,
+    },
+}
+
+/// Where a chunk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChunkRow {
+    /// Number of the pack.
+    pub pack: u64,
+    /// Where its bytes start in the pack.
+    pub offset: u64,
+    /// Bytes in the pack.
+    pub stored_len: u32,
+    /// Bytes of the chunk itself.
+    pub raw_len: u32,
+    /// The pack has it in zstd.
+    pub compressed: bool,
+}
+
+/// A client: bound to one identity and one volume on first use.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClientRow {
+    /// The identity.
+    pub identity: String,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The latest life of its log.
+    pub incarnation: u32,
+    /// Its inode numbers.
+    pub grants: Vec<InoGrant>,
+}
+
+/// What became of a record.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct OutcomeRow {
+    pub(super) digest: [u8; 32],
+    pub(super) outcome: Outcome,
+    /// The inode whose data it made, and their version.
+    pub(super) result: Option<(Ino, Version)>,
+}
+
+/// The row under `key`.
+pub fn get_row<S: MetaSnapshot, R: DeserializeOwned>(
+    snapshot: &mut S,
+    key: &[u8],
+    what: &'static str,
+) -> Result<Option<R>, Fault<S::Error>> {
+    let Some(bytes) = snapshot.get(key).map_err(Fault::Store)? else { return Ok(None) };
+    decode(&bytes, what).map(Some)
+}
+
+/// The row that `bytes` are.
+pub(super) fn decode<R: DeserializeOwned, E>(
+    bytes: &[u8],
+    what: &'static str,
+) -> Result<R, Fault<E>> {
+    postcard::from_bytes(bytes).map_err(|_| Fault::Damaged(what))
+}
+
+/// Puts `row` under `key`.
+pub fn put_row<T: MetaTxn, R: Serialize>(
+    txn: &mut T,
+    key: &[u8],
+    row: &R,
+) -> Result<(), Fault<T::Error>> {
+    let bytes = postcard::to_stdvec(row).map_err(|_| Fault::Damaged("a row does not encode"))?;
+    txn.put(key, &bytes).map_err(Fault::Store)
+}
+
+pub(super) fn inode<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+) -> Result<Option<InodeRow>, Fault<S::Error>> {
+    get_row(snapshot, &keys::inode(volume, ino), "an inode")
+}
+
+pub(super) fn dentry<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    parent: Ino,
+    name: &[u8],
+) -> Result<Option<Ino>, Fault<S::Error>> {
+    get_row(snapshot, &keys::dentry(volume, parent, name), "a directory entry")
+}
+
+pub(super) fn client<S: MetaSnapshot>(
+    snapshot: &mut S,
+    client: ClientId,
+) -> Result<Option<ClientRow>, Fault<S::Error>> {
+    get_row(snapshot, &keys::client(client), "a client")
+}
+
+/// Where the chunk `fingerprint` is.
+pub fn chunk<S: MetaSnapshot>(
+    snapshot: &mut S,
+    fingerprint: &Fingerprint,
+) -> Result<Option<ChunkRow>, Fault<S::Error>> {
+    get_row(snapshot, &keys::chunk(fingerprint), "a chunk's place")
+}

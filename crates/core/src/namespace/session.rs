@@ -1,0 +1,140 @@
+//! What the store remembers of a client between its sessions.
+
+use super::rows::{self, ClientRow, VolumeRow};
+use super::tree::Tree;
+use super::{Fault, MetaTxn, keys};
+use crate::types::{ClientId, InoGrant, OpId, VolumeId};
+
+/// Inode numbers in one grant.
+pub const GRANT_COUNT: u64 = 1 << 20;
+/// Most grants of one client: four thousand million files.
+const GRANTS_MAX: usize = 4096;
+/// Most outcomes forgotten in one transaction, so that none is long.
+const TRIM: usize = 1024;
+/// Rows removed at a time.
+const SLICE: usize = 256;
+
+/// Why a client cannot be who it says it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BindError {
+    /// The client belongs to another identity.
+    #[error("this cache directory belongs to another identity")]
+    OtherIdentity,
+    /// The client belongs to another volume.
+    #[error("this cache directory belongs to another volume")]
+    OtherVolume,
+    /// A later life of the client's log has been seen.
+    #[error("this cache directory was copied, or put back from an old copy")]
+    OldIncarnation,
+}
+
+/// Binds `client` to the identity and the volume on first use, and checks it later.
+pub fn bind<T: MetaTxn>(
+    txn: &mut T,
+    client: ClientId,
+    identity: &str,
+    volume: VolumeId,
+    incarnation: u32,
+) -> Result<Result<(), BindError>, Fault<T::Error>> {
+    let row = match rows::client(txn, client)? {
+        None => {
+            ClientRow { identity: identity.to_owned(), volume, incarnation, grants: Vec::new() }
+        }
+        Some(row) if row.identity != identity => return Ok(Err(BindError::OtherIdentity)),
+        Some(row) if row.volume != volume => return Ok(Err(BindError::OtherVolume)),
+        Some(row) if row.incarnation > incarnation => return Ok(Err(BindError::OldIncarnation)),
+        Some(row) if row.incarnation == incarnation => return Ok(Ok(())),
+        Some(row) => {
+            // Nobody can repeat a record of the old log.
+            forget_before(txn, OpId { client, incarnation, seq: 0 })?;
+            ClientRow { incarnation, ..row }
+        }
+    };
+    rows::put_row(txn, &keys::client(client), &row)?;
+    Ok(Ok(()))
+}
+
+fn forget_before<T: MetaTxn>(txn: &mut T, end: OpId) -> Result<(), Fault<T::Error>> {
+    let first = keys::outcome(OpId { incarnation: 0, seq: 0, ..end });
+    let rows = txn.range(&first, &keys::outcome(end), TRIM).map_err(Fault::Store)?;
+    rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
+}
+
+/// Forgets outcomes below `below`, which the client knows.
+pub fn raise_floor<T: MetaTxn>(
+    txn: &mut T,
+    client: ClientId,
+    incarnation: u32,
+    below: u64,
+) -> Result<(), Fault<T::Error>> {
+    let key = keys::floor(client, incarnation);
+    let floor: Option<u64> = rows::get_row(txn, &key, "a floor")?;
+    if floor.unwrap_or(0) >= below {
+        return Ok(());
+    }
+    rows::put_row(txn, &key, &below)?;
+    forget_before(txn, OpId { client, incarnation, seq: below })
+}
+
+/// The client's inode numbers.
+pub fn grants<T: MetaTxn>(txn: &mut T, client: ClientId) -> Result<Vec<InoGrant>, Fault<T::Error>> {
+    Ok(rows::client(txn, client)?.map(|row| row.grants).unwrap_or_default())
+}
+
+/// More inode numbers for a client that is bound; `None` if it has had too many.
+pub fn grant<T: MetaTxn>(
+    txn: &mut T,
+    client: ClientId,
+) -> Result<Option<InoGrant>, Fault<T::Error>> {
+    let mut row = rows::client(txn, client)?.ok_or(Fault::Damaged("a client is missing"))?;
+    if row.grants.len() >= GRANTS_MAX {
+        return Ok(None);
+    }
+    let block = reserve(txn, row.volume)?;
+    match row.grants.last_mut() {
+        // One run, where nobody else asked in between.
+        Some(last) if last.first + last.count == block.first => last.count += block.count,
+        _ => row.grants.push(block),
+    }
+    rows::put_row(txn, &keys::client(client), &row)?;
+    Ok(Some(block))
+}
+
+/// Takes a block of numbers that nobody will get again.
+pub(super) fn reserve<T: MetaTxn>(
+    txn: &mut T,
+    volume: VolumeId,
+) -> Result<InoGrant, Fault<T::Error>> {
+    let key = keys::volume(volume);
+    let mut row: VolumeRow =
+        rows::get_row(txn, &key, "a volume")?.ok_or(Fault::Damaged("a volume is missing"))?;
+    let first = row.next_ino;
+    row.next_ino = first.checked_add(GRANT_COUNT).ok_or(Fault::Damaged("inode numbers ran out"))?;
+    rows::put_row(txn, &key, &row)?;
+    Ok(InoGrant { first, count: GRANT_COUNT })
+}
+
+/// Removes what the client had open without a name: none of it is open any more.
+pub fn drop_orphans<T: MetaTxn>(
+    txn: &mut T,
+    volume: VolumeId,
+    client: ClientId,
+) -> Result<(), Fault<T::Error>> {
+    let mut tree = Tree::open(txn, volume)?;
+    let prefix = keys::orphans(volume, client);
+    loop {
+        let rows = super::MetaSnapshot::range(&mut tree.txn, &prefix, &keys::after(&prefix), SLICE)
+            .map_err(Fault::Store)?;
+        for (key, _) in &rows {
+            tree.txn.remove(key).map_err(Fault::Store)?;
+            let ino = keys::orphan_ino(key).ok_or(Fault::Damaged("an orphan's key"))?;
+            if let Some(row) = tree.find(ino)? {
+                tree.remove_inode(&row)?;
+            }
+        }
+        if rows.len() < SLICE {
+            tree.commit()?;
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Hosts that apply records to one store, as the server would.
+
+mod conflicts;
+mod rules;
+mod twice;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+
+use super::*;
+use crate::modlog::{Base, NewNode, Outcome, Piece, PieceBytes, RenameMode, SetAttr, Store};
+use crate::types::{Attr, Caller, Ino, Name, Role, Timestamp};
+
+/// A store in memory.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct MapTxn(pub(super) BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl MetaSnapshot for MapTxn {
+    type Error = Infallible;
+    fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(self.0.get(key).cloned())
+    }
+    fn range(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Infallible> {
+        let rows = self.0.range(from.to_vec()..to.to_vec()).take(limit);
+        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}
+
+impl MetaTxn for MapTxn {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Infallible> {
+        self.0.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+    fn remove(&mut self, key: &[u8]) -> Result<(), Infallible> {
+        self.0.remove(key);
+        Ok(())
+    }
+}
+
+pub(super) const OWNER: Rights = Rights { role: Role::Writer, no_root_squash: false };
+const HOST: Rights = Rights { role: Role::Host, no_root_squash: false };
+const VOLUME: VolumeId = VolumeId(1);
+
+/// A store with one volume.
+pub(super) fn store() -> MapTxn {
+    let mut txn = MapTxn::default();
+    let made = create_volume(&mut txn, "home", [7; 16], Timestamp::default()).unwrap();
+    assert_eq!(made, Ok(VOLUME));
+    txn
+}
+
+/// A client of the volume.
+pub(super) struct Client {
+    id: ClientId,
+    rights: Rights,
+    caller: Caller,
+    seq: u64,
+    next_ino: u64,
+    pub(super) proven: BTreeSet<Fingerprint>,
+}
+
+impl Client {
+    pub(super) fn new(txn: &mut MapTxn, id: u8, rights: Rights) -> Client {
+        let id = ClientId([id; 16]);
+        bind(txn, id, "identity", VOLUME, 1).unwrap().unwrap();
+        let next_ino = grant(txn, id).unwrap().unwrap().first;
+        Client {
+            id,
+            rights,
+            caller: Caller { uid: 1000, gid: 1000, ..Caller::default() },
+            seq: 0,
+            next_ino,
+            proven: BTreeSet::new(),
+        }
+    }
+
+    fn user(mut self, uid: u32, gid: u32, groups: &[u32]) -> Client {
+        self.caller = Caller { uid, gid, groups: groups.to_vec(), ..Caller::default() };
+        self
+    }
+
+    pub(super) fn ino(&mut self) -> Ino {
+        self.next_ino += 1;
+        Ino(self.next_ino - 1)
+    }
+
+    /// The record, stamped with the next seq.
+    pub(super) fn stamp(&mut self, record: Record) -> Stamped {
+        self.seq += 1;
+        let time = Timestamp { secs: 1_795_250_399 + self.seq as i64, nanos: 0 };
+        Stamped { seq: self.seq, time, caller: self.caller.clone(), operation: None, record }
+    }
+
+    pub(super) fn send(&self, txn: &mut MapTxn, stamped: &Stamped) -> ApplyResult {
+        let context = Context {
+            volume: VOLUME,
+            client: self.id,
+            incarnation: 1,
+            host: "tin",
+            rights: self.rights,
+            proven: &|fingerprint| self.proven.contains(fingerprint),
+        };
+        let digest = *blake3::hash(&postcard::to_stdvec(stamped).unwrap()).as_bytes();
+        apply(txn, &context, stamped, &digest).unwrap()
+    }
+
+    pub(super) fn apply(&mut self, txn: &mut MapTxn, record: Record) -> Outcome {
+        let stamped = self.stamp(record);
+        match self.send(txn, &stamped) {
+            ApplyResult::Outcome(outcome) => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn make(&mut self, txn: &mut MapTxn, parent: Ino, name: &str, node: NewNode) -> Ino {
+        let ino = self.ino();
+        let outcome = self.apply(txn, self.creation(parent, name, ino, node));
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+        ino
+    }
+
+    fn creation(&self, parent: Ino, name: &str, ino: Ino, node: NewNode) -> Record {
+        let (uid, gid) = match self.rights.role {
+            Role::Host => (self.caller.uid, self.caller.gid),
+            _ => (0, 0),
+        };
+        Record::Create { parent, name: name_of(name), ino, node, mode: 0o755, uid, gid }
+    }
+
+    fn file(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {
+        self.make(txn, parent, name, NewNode::File)
+    }
+
+    fn directory(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {
+        self.make(txn, parent, name, NewNode::Directory)
+    }
+}
+
+pub(super) fn name_of(name: &str) -> Name {
+    Name::new(name).unwrap()
+}
+
+pub(super) fn refused(refusal: Refusal) -> Outcome {
+    Outcome::Refused { refusal }
+}
+
+fn attr(txn: &mut MapTxn, ino: Ino) -> Attr {
+    read::getattr(txn, VOLUME, ino).unwrap().attr
+}
+
+fn unlink(parent: Ino, name: &str, ino: Ino, open: bool) -> Record {
+    Record::Unlink { parent, name: name_of(name), ino, open }
+}
+
+fn rename(from: (Ino, &str), ino: Ino, to: (Ino, &str), mode: RenameMode) -> Record {
+    Record::Rename {
+        from_parent: from.0,
+        from_name: name_of(from.1),
+        ino,
+        to_parent: to.0,
+        to_name: name_of(to.1),
+        mode,
+        open: false,
+    }
+}
+
+/// A store of the whole content `bytes`.
+fn whole(ino: Ino, base: Base, bytes: &[u8]) -> Record {
+    let pieces = match bytes.is_empty() {
+        true => vec![],
+        false => vec![Piece { offset: 0, bytes: PieceBytes::Inline(bytes.to_vec()) }],
+    };
+    let size = bytes.len() as u64;
+    Record::Store(Store { ino, base, cut: None, size, pieces, mtime: None, whole: true })
+}
+
+/// A store of `bytes` at `offset` that is not whole.
+fn splice(ino: Ino, base: Base, offset: u64, bytes: &[u8], size: u64) -> Record {
+    let pieces = vec![Piece { offset, bytes: PieceBytes::Inline(bytes.to_vec()) }];
+    Record::Store(Store { ino, base, cut: None, size, pieces, mtime: None, whole: false })
+}
+
+/// All bytes of a file whose extents are inline.
+pub(super) fn content(txn: &mut MapTxn, ino: Ino) -> Vec<u8> {
+    let attr = attr(txn, ino);
+    let fetch = crate::wire::Fetch { ino, version: attr.data_version, offset: 0, len: attr.size };
+    let mut bytes = Vec::new();
+    for segment in read::contents(txn, VOLUME, &fetch).unwrap() {
+        match segment.source {
+            None => bytes.resize(bytes.len() + segment.len as usize, 0),
+            Some(Source::Inline(inline)) => {
+                assert_eq!(inline.len() as u64, segment.len);
+                bytes.extend_from_slice(&inline);
+            }
+            Some(Source::Chunk { .. }) => panic!("a chunk"),
+        }
+    }
+    assert_eq!(bytes.len() as u64, attr.size);
+    bytes
+}
+
+fn version(txn: &mut MapTxn, ino: Ino) -> Base {
+    Base::Version(attr(txn, ino).data_version)
+}
+
+/// The inode that `name` means.
+fn named(txn: &mut MapTxn, parent: Ino, name: &str) -> Option<Ino> {
+    let looked = read::lookup(txn, VOLUME, parent, &name_of(name)).unwrap();
+    looked.node.map(|node| node.attr.ino)
+}

@@ -1,0 +1,264 @@
+//! POSIX rules, one by one.
+
+use super::*;
+
+#[test]
+fn a_directory_counts_its_subdirectories() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let a = tin.directory(&mut txn, Ino::ROOT, "a");
+    let b = tin.directory(&mut txn, a, "b");
+    assert_eq!((attr(&mut txn, Ino::ROOT).nlink, attr(&mut txn, a).nlink), (3, 3));
+    tin.apply(&mut txn, rename((a, "b"), b, (Ino::ROOT, "b"), RenameMode::Replace(None)));
+    assert_eq!((attr(&mut txn, Ino::ROOT).nlink, attr(&mut txn, a).nlink), (4, 2));
+    let gone = Record::Rmdir { parent: Ino::ROOT, name: name_of("b"), ino: b };
+    assert!(matches!(tin.apply(&mut txn, gone), Outcome::Done { .. }));
+    assert_eq!(attr(&mut txn, Ino::ROOT).nlink, 3);
+    assert_eq!(tally(&mut txn, VOLUME).unwrap().inodes, 2);
+}
+
+#[test]
+fn wrong_kinds_are_refused_with_the_right_reason() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let d = tin.directory(&mut txn, Ino::ROOT, "d");
+    let f = tin.file(&mut txn, d, "f");
+    let e = tin.directory(&mut txn, Ino::ROOT, "e");
+    let ino = tin.ino();
+    let cases = [
+        (tin.creation(f, "x", ino, NewNode::File), Refusal::NotDirectory),
+        (tin.creation(Ino(99), "x", ino, NewNode::File), Refusal::NotFound),
+        (tin.creation(d, "x", Ino(99), NewNode::File), Refusal::Protocol),
+        (tin.creation(d, "x", f, NewNode::File), Refusal::Protocol),
+        (tin.creation(d, "x", ino, NewNode::BlockDevice(1)), Refusal::NotPermitted),
+        (tin.creation(d, "x", ino, NewNode::Symlink(vec![])), Refusal::NotFound),
+        (tin.creation(d, "x", ino, NewNode::Symlink(vec![b'x'; 4096])), Refusal::NameTooLong),
+        (Record::Link { ino: d, parent: d, name: name_of("x") }, Refusal::NotPermitted),
+        (unlink(Ino::ROOT, "d", d, false), Refusal::IsDirectory),
+        (Record::Rmdir { parent: d, name: name_of("f"), ino: f }, Refusal::NotDirectory),
+        (Record::Rmdir { parent: Ino::ROOT, name: name_of("d"), ino: d }, Refusal::NotEmpty),
+        (rename((Ino::ROOT, "x"), f, (d, "y"), RenameMode::NoReplace), Refusal::NotFound),
+        (rename((Ino::ROOT, "d"), d, (d, "y"), RenameMode::NoReplace), Refusal::Invalid),
+        (rename((Ino::ROOT, "e"), e, (d, "f"), RenameMode::NoReplace), Refusal::Exists),
+        (
+            rename((Ino::ROOT, "e"), e, (d, "f"), RenameMode::Replace(Some(f))),
+            Refusal::NotDirectory,
+        ),
+        (rename((d, "f"), f, (Ino::ROOT, "e"), RenameMode::Replace(Some(e))), Refusal::IsDirectory),
+        (
+            rename((Ino::ROOT, "e"), e, (Ino::ROOT, "d"), RenameMode::Replace(Some(d))),
+            Refusal::NotEmpty,
+        ),
+        (rename((d, "f"), f, (Ino::ROOT, "d"), RenameMode::Exchange(d)), Refusal::Invalid),
+        (rename((Ino::ROOT, "e"), e, (d, "f"), RenameMode::Exchange(d)), Refusal::Changed),
+        (splice(d, Base::Result(1), 0, b"x", 1), Refusal::IsDirectory),
+        (splice(f, Base::Result(2), 0, b"xy", 1), Refusal::Protocol),
+    ];
+    let before = txn.clone();
+    for (record, refusal) in cases {
+        assert_eq!(tin.apply(&mut txn, record.clone()), refused(refusal), "{record:?}");
+    }
+    let outcomes = |txn: &MapTxn| txn.0.iter().filter(|(key, _)| key[0] != 0x22).count();
+    assert_eq!(outcomes(&txn), outcomes(&before));
+    txn.0.retain(|key, _| before.0.contains_key(key));
+    assert_eq!(txn, before, "a refusal changed something");
+}
+
+#[test]
+fn renames_replace_exchange_and_do_nothing_between_links() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let d = tin.directory(&mut txn, Ino::ROOT, "d");
+    let e = tin.directory(&mut txn, Ino::ROOT, "e");
+    let f = tin.file(&mut txn, d, "f");
+    tin.apply(&mut txn, Record::Link { ino: f, parent: d, name: name_of("g") });
+    tin.apply(&mut txn, rename((d, "f"), f, (d, "g"), RenameMode::Replace(Some(f))));
+    assert_eq!((named(&mut txn, d, "f"), named(&mut txn, d, "g")), (Some(f), Some(f)));
+    assert_eq!(attr(&mut txn, f).nlink, 2);
+
+    tin.apply(&mut txn, rename((d, "f"), f, (Ino::ROOT, "e"), RenameMode::Exchange(e)));
+    assert_eq!((named(&mut txn, Ino::ROOT, "e"), named(&mut txn, d, "f")), (Some(f), Some(e)));
+    assert_eq!((attr(&mut txn, Ino::ROOT).nlink, attr(&mut txn, d).nlink), (3, 3));
+
+    let h = tin.directory(&mut txn, Ino::ROOT, "h");
+    tin.apply(&mut txn, rename((Ino::ROOT, "h"), h, (d, "f"), RenameMode::Replace(Some(e))));
+    assert_eq!(named(&mut txn, d, "f"), Some(h));
+    assert_eq!((attr(&mut txn, Ino::ROOT).nlink, attr(&mut txn, d).nlink), (3, 3));
+    assert_eq!(read::getattr(&mut txn, VOLUME, e), Err(Refusal::Stale.into()));
+}
+
+#[test]
+fn links_have_a_limit() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let mut row = rows::inode(&mut txn, VOLUME, f).unwrap().unwrap();
+    row.attr.nlink = create::LINK_MAX;
+    put_row(&mut txn, &keys::inode(VOLUME, f), &row).unwrap();
+    let link = Record::Link { ino: f, parent: Ino::ROOT, name: name_of("g") };
+    assert_eq!(tin.apply(&mut txn, link), refused(Refusal::TooManyLinks));
+}
+
+#[test]
+fn an_unlinked_open_file_stays_until_its_last_close() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let before = tally(&mut txn, VOLUME).unwrap().inodes;
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    tin.apply(&mut txn, unlink(Ino::ROOT, "f", f, true));
+    assert_eq!(attr(&mut txn, f).nlink, 0);
+    let base = version(&mut txn, f);
+    assert!(matches!(tin.apply(&mut txn, whole(f, base, b"abc")), Outcome::Done { .. }));
+    assert_eq!(content(&mut txn, f), b"abc");
+    tin.apply(&mut txn, Record::Release { ino: f });
+    assert_eq!(read::getattr(&mut txn, VOLUME, f), Err(Refusal::Stale.into()));
+
+    let g = tin.file(&mut txn, Ino::ROOT, "g");
+    tin.apply(&mut txn, unlink(Ino::ROOT, "g", g, true));
+    drop_orphans(&mut txn, VOLUME, tin.id).unwrap();
+    assert_eq!(read::getattr(&mut txn, VOLUME, g), Err(Refusal::Stale.into()));
+    let after = tally(&mut txn, VOLUME).unwrap();
+    assert_eq!((after.inodes, after.allocated), (before, 0));
+}
+
+#[test]
+fn a_reader_changes_nothing() {
+    let mut txn = store();
+    let rights = Rights { role: Role::Reader, no_root_squash: false };
+    let mut tin = Client::new(&mut txn, 1, rights);
+    let ino = tin.ino();
+    let record = tin.creation(Ino::ROOT, "f", ino, NewNode::File);
+    assert_eq!(tin.apply(&mut txn, record), refused(Refusal::ReadOnly));
+}
+
+#[test]
+fn users_of_a_host_are_told_apart() {
+    let mut txn = store();
+    let mut owner = Client::new(&mut txn, 1, OWNER);
+    let d = owner.directory(&mut txn, Ino::ROOT, "tmp");
+    let sticky = SetAttr { mode: Some(0o1777), ..SetAttr::default() };
+    owner.apply(&mut txn, Record::SetAttr { ino: d, set: sticky });
+    let mut alice = Client::new(&mut txn, 2, HOST).user(1000, 1000, &[50]);
+    let mut bob = Client::new(&mut txn, 3, HOST).user(1001, 1001, &[]);
+    let mut root = Client::new(&mut txn, 4, HOST).user(0, 0, &[]);
+    let f = alice.file(&mut txn, d, "f");
+    let ino = alice.ino();
+    let record = alice.creation(Ino::ROOT, "x", ino, NewNode::File);
+    assert_eq!(alice.apply(&mut txn, record), refused(Refusal::Access));
+
+    let set = |set| Record::SetAttr { ino: f, set };
+    let chmod = SetAttr { mode: Some(0o2750), ..SetAttr::default() };
+    let chgrp = SetAttr { gid: Some(50), ..SetAttr::default() };
+    let chown = SetAttr { uid: Some(1001), ..SetAttr::default() };
+    assert_eq!(bob.apply(&mut txn, set(chmod)), refused(Refusal::NotPermitted));
+    assert_eq!(alice.apply(&mut txn, set(chown)), refused(Refusal::NotPermitted));
+    assert!(matches!(alice.apply(&mut txn, set(chmod)), Outcome::Done { .. }));
+    assert_eq!(attr(&mut txn, f).mode, 0o2750);
+    assert!(matches!(alice.apply(&mut txn, set(chgrp)), Outcome::Done { .. }));
+    assert_eq!((attr(&mut txn, f).gid, attr(&mut txn, f).mode), (50, 0o750));
+    let base = version(&mut txn, f);
+    assert_eq!(bob.apply(&mut txn, whole(f, base, b"x")), refused(Refusal::Access));
+    let take = unlink(d, "f", f, false);
+    assert_eq!(bob.apply(&mut txn, take.clone()), refused(Refusal::NotPermitted));
+    assert_eq!(root.apply(&mut txn, take.clone()), refused(Refusal::NotPermitted));
+    assert!(matches!(alice.apply(&mut txn, take), Outcome::Done { .. }));
+
+    let squashed = root.file(&mut txn, d, "r");
+    assert_eq!(attr(&mut txn, squashed).uid, 65534);
+}
+
+#[test]
+fn a_group_is_inherited_where_the_directory_says_so() {
+    let mut txn = store();
+    let mut owner = Client::new(&mut txn, 1, OWNER);
+    let d = owner.directory(&mut txn, Ino::ROOT, "shared");
+    let set = SetAttr { mode: Some(0o2777), gid: Some(77), ..SetAttr::default() };
+    owner.apply(&mut txn, Record::SetAttr { ino: d, set });
+    let mut alice = Client::new(&mut txn, 2, HOST).user(1000, 1000, &[]);
+    let create = |ino, gid| Record::Create {
+        parent: d,
+        name: name_of(&format!("f{gid}")),
+        ino,
+        node: NewNode::File,
+        mode: 0o2755,
+        uid: 1000,
+        gid,
+    };
+    let (a, b) = (alice.ino(), alice.ino());
+    assert_eq!(alice.apply(&mut txn, create(b, 78)), refused(Refusal::NotPermitted));
+    assert!(matches!(alice.apply(&mut txn, create(a, 77)), Outcome::Done { .. }));
+    assert_eq!((attr(&mut txn, a).gid, attr(&mut txn, a).mode), (77, 0o755));
+}
+
+#[test]
+fn set_id_bits_go_when_others_than_root_write() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let set = SetAttr { mode: Some(0o6755), ..SetAttr::default() };
+    tin.apply(&mut txn, Record::SetAttr { ino: f, set });
+    assert_eq!(attr(&mut txn, f).mode, 0o6755, "rsync and tar bring them");
+    let base = version(&mut txn, f);
+    let mut root = tin.user(0, 0, &[]);
+    root.apply(&mut txn, whole(f, base, b"x"));
+    assert_eq!(attr(&mut txn, f).mode, 0o6755);
+    let base = version(&mut txn, f);
+    let mut tin = root.user(1000, 1000, &[]);
+    tin.apply(&mut txn, whole(f, base, b"y"));
+    assert_eq!(attr(&mut txn, f).mode, 0o755);
+}
+
+#[test]
+fn extended_attributes_have_namespaces_and_limits() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let set = |name: &str, len| Record::SetXattr {
+        ino: f,
+        name: name.as_bytes().to_vec(),
+        value: vec![1; len],
+    };
+    let cases = [
+        (set("trusted.a", 1), Refusal::NotSupported),
+        (set("security.a", 1), Refusal::NotSupported),
+        (set("system.posix_acl_access", 1), Refusal::NotSupported),
+        (set("user.", 1), Refusal::Invalid),
+        (set(&format!("user.{}", "x".repeat(251)), 1), Refusal::AttributeTooLarge),
+        (set("user.a", (64 << 10) + 1), Refusal::AttributeTooLarge),
+        (Record::RemoveXattr { ino: f, name: b"user.a".to_vec() }, Refusal::NoAttribute),
+    ];
+    for (record, refusal) in cases {
+        assert_eq!(tin.apply(&mut txn, record), refused(refusal));
+    }
+    for number in 0..64 {
+        let name = format!("user.{number:02}");
+        assert!(matches!(tin.apply(&mut txn, set(&name, 5)), Outcome::Done { .. }));
+    }
+    assert_eq!(tin.apply(&mut txn, set("user.more", 5)), refused(Refusal::NoSpace));
+    assert!(matches!(tin.apply(&mut txn, set("user.00", 64 << 10)), Outcome::Done { .. }));
+    tin.apply(&mut txn, Record::RemoveXattr { ino: f, name: b"user.01".to_vec() });
+    let values = read::xattrs(&mut txn, VOLUME, f).unwrap().values;
+    assert_eq!((values.len(), values[0].1.len()), (63, 64 << 10));
+    assert_eq!(values[1].0, b"user.02");
+}
+
+#[test]
+fn pages_follow_each_other_in_byte_order() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let names = ["b", "a", "a b", "aa", "\u{fc}", "Z"];
+    names.iter().for_each(|name| {
+        tin.file(&mut txn, Ino::ROOT, name);
+    });
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let ask = crate::wire::Readdir { ino: Ino::ROOT, after: after.clone(), limit: 2 };
+        let page = read::page(&mut txn, VOLUME, &ask).unwrap();
+        all.extend(page.entries.iter().map(|(name, _)| name.to_string()));
+        after = page.entries.last().map(|(name, _)| name.clone());
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(all, ["Z", "a", "a b", "aa", "b", "\u{fc}"]);
+}

@@ -1,0 +1,100 @@
+//! Volumes: made once, found by name.
+
+use super::create::new_inode;
+use super::rows::{self, InodeRow, Tally, VolumeRow};
+use super::session::GRANT_COUNT;
+use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use crate::types::{Ino, Kind, Name, Timestamp, Version, VolumeId};
+
+/// Longest name of a volume, in bytes.
+const NAME_MAX: usize = 64;
+
+/// Why a volume is not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// There is one of that name.
+    #[error("a volume of this name exists")]
+    Exists,
+    /// The name would not stand in a URL.
+    #[error(
+        "a volume's name has 1 to 64 letters, digits, '.', '_' or '-', and no '.' or '-' in front"
+    )]
+    BadName,
+}
+
+/// Makes an empty volume, whose root belongs to its owner.
+pub fn create_volume<T: MetaTxn>(
+    txn: &mut T,
+    name: &str,
+    uuid: [u8; 16],
+    now: Timestamp,
+) -> Result<Result<VolumeId, VolumeError>, Fault<T::Error>> {
+    let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if name.is_empty() || name.len() > NAME_MAX || name.starts_with(['.', '-']) || !letters {
+        return Ok(Err(VolumeError::BadName));
+    }
+    if find_volume(txn, name)?.is_some() {
+        return Ok(Err(VolumeError::Exists));
+    }
+    let next: Option<u32> = rows::get_row(txn, &keys::next_volume(), "the number of volumes")?;
+    let volume = VolumeId(next.unwrap_or(1));
+    rows::put_row(txn, &keys::next_volume(), &(volume.0 + 1))?;
+    let version = Version { epoch: 1, counter: 1 };
+    let row = VolumeRow {
+        name: name.to_owned(),
+        uuid,
+        epoch: version.epoch,
+        created: now,
+        next_ino: GRANT_COUNT,
+    };
+    rows::put_row(txn, &keys::volume(volume), &row)?;
+    rows::put_row(txn, &keys::volume_name(name), &volume)?;
+    let own_next = Ino::ROOT.0 + 1;
+    let tally =
+        Tally { commits: version.counter, inodes: 1, allocated: 0, own_next, own_end: GRANT_COUNT };
+    rows::put_row(txn, &keys::volume_tally(volume), &tally)?;
+    rows::put_row(txn, &keys::inode(volume, Ino::ROOT), &root(version, now)?)?;
+    Ok(Ok(volume))
+}
+
+fn root<E>(version: Version, now: Timestamp) -> Result<InodeRow, Fault<E>> {
+    let name = Name::new("root").map_err(|_| Fault::Damaged("the root's name"))?;
+    let mut root = new_inode(Ino::ROOT, Kind::Directory, (Ino::ROOT, &name), now);
+    root.attr.mode = 0o755;
+    (root.attr.change, root.attr.data_version) = (version, version);
+    Ok(root)
+}
+
+/// The volume of that name.
+pub fn find_volume<S: MetaSnapshot>(
+    snapshot: &mut S,
+    name: &str,
+) -> Result<Option<(VolumeId, VolumeRow)>, Fault<S::Error>> {
+    let Some(volume) = rows::get_row(snapshot, &keys::volume_name(name), "a volume's name")? else {
+        return Ok(None);
+    };
+    let row = rows::get_row(snapshot, &keys::volume(volume), "a volume")?;
+    Ok(row.map(|row| (volume, row)))
+}
+
+/// All volumes, in the order of their making.
+pub fn volumes<S: MetaSnapshot>(
+    snapshot: &mut S,
+) -> Result<Vec<(VolumeId, VolumeRow)>, Fault<S::Error>> {
+    let prefix = keys::all_volumes();
+    let rows = snapshot.range(&prefix, &keys::after(&prefix), usize::MAX).map_err(Fault::Store)?;
+    let volume = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let id = key.last_chunk().ok_or(Fault::Damaged("a volume's key"))?;
+        Ok((VolumeId(u32::from_be_bytes(*id)), rows::decode(&value, "a volume")?))
+    };
+    rows.into_iter().map(volume).collect()
+}
+
+/// How much a volume holds.
+pub fn tally<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+) -> Result<Tally, Fault<S::Error>> {
+    rows::get_row(snapshot, &keys::volume_tally(volume), "a volume's tally")?
+        .ok_or(Fault::Damaged("a volume's tally is missing"))
+}
