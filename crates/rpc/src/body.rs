@@ -1,0 +1,180 @@
+//! Bodies: the bytes beside a message, streamed, of any length.
+//!
+//! Neither side holds a body in memory. The sender of a [`Body::channel`] waits once
+//! [`BUFFER_BYTES`] are queued; the reader is ahead of its consumer by at most the stream's
+//! window. A body is complete only if its sender said so: one that is dropped halfway, by an
+//! error or a crash, ends as [`BodyError::Cut`] and never looks short but whole.
+//!
+//! Whoever consumes a body must not make calls on the same connection meanwhile: the unread
+//! rest of the body may fill the window that the reply needs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use quinn::{ReadError, RecvStream};
+use tokio::sync::mpsc;
+
+use crate::close::{CloseReason, StreamCode};
+use crate::outbox::Outbox;
+use crate::peer::Call;
+
+/// Most bytes of one body that wait in the queue: a quarter of a second at 1 MB/s, and more
+/// than a quantum of a fast link.
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
+/// Most pieces between a body's producer and the queue.
+const CHANNEL_PIECES: usize = 4;
+/// Pieces taken from the connection under one lock.
+const READ_PIECES: usize = 32;
+
+/// What goes with a message.
+#[derive(Debug)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// Bytes that are in memory anyhow.
+    Bytes(Bytes),
+    /// Bytes as they come.
+    Stream(BodySource),
+}
+
+impl Body {
+    /// A body that is produced while it is sent.
+    pub fn channel() -> (BodySender, Body) {
+        let (sender, pieces) = mpsc::channel(CHANNEL_PIECES);
+        (BodySender { sender }, Body::Stream(BodySource { pieces }))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Body {
+        if bytes.is_empty() { Body::Empty } else { Body::Bytes(bytes) }
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Body {
+        Bytes::from(bytes).into()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Bytes(Bytes),
+    End,
+}
+
+/// The queue's end of [`Body::channel`].
+#[derive(Debug)]
+pub struct BodySource {
+    pub(crate) pieces: mpsc::Receiver<Piece>,
+}
+
+/// The producer's end of [`Body::channel`].
+#[derive(Debug)]
+pub struct BodySender {
+    sender: mpsc::Sender<Piece>,
+}
+
+/// Nobody wants the rest of a body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("nobody reads this body any more")]
+pub struct Stopped;
+
+impl BodySender {
+    /// Adds bytes, once there is space for them.
+    pub async fn send(&self, bytes: Bytes) -> Result<(), Stopped> {
+        self.sender.send(Piece::Bytes(bytes)).await.map_err(|_| Stopped)
+    }
+
+    /// The body is complete. Dropping the sender instead cuts it.
+    pub async fn finish(self) -> Result<(), Stopped> {
+        self.sender.send(Piece::End).await.map_err(|_| Stopped)
+    }
+}
+
+/// Why a body has no further bytes.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The connection is over.
+    #[error("connection lost: {0}")]
+    Lost(CloseReason),
+    /// The sender could not go on.
+    #[error("the body was cut by its sender")]
+    Cut,
+    /// There is more than the reader takes.
+    #[error("the body is longer than {limit} bytes")]
+    TooLong {
+        /// What the reader takes.
+        limit: usize,
+    },
+}
+
+/// A body being received. Dropping it tells the sender to stop, and cancels the call.
+#[derive(Debug)]
+pub struct BodyReader {
+    stream: RecvStream,
+    pieces: VecDeque<Bytes>,
+    ended: bool,
+    /// Keeps the connection open for as long as somebody reads from it.
+    outbox: Arc<Outbox>,
+    /// The call whose reply this is, so that both end together.
+    _call: Option<Call>,
+}
+
+impl BodyReader {
+    pub(crate) fn new(stream: RecvStream, outbox: Arc<Outbox>, call: Option<Call>) -> BodyReader {
+        let pieces = VecDeque::new();
+        BodyReader { stream, pieces, ended: false, outbox, _call: call }
+    }
+
+    /// The next bytes, never none of them; `None` after the last.
+    ///
+    /// Cancel safe: bytes are not lost when the future is dropped.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Ok(Some(piece));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let mut read: [Bytes; READ_PIECES] = Default::default();
+            match self.stream.read_chunks(&mut read).await.map_err(body_error)? {
+                None => self.ended = true,
+                Some(count) => self.pieces.extend(read.into_iter().take(count)),
+            }
+            let received: usize = self.pieces.iter().map(Bytes::len).sum();
+            self.outbox.counters.received(received);
+        }
+    }
+
+    /// All bytes that are left, at most `limit` of them.
+    pub async fn collect(mut self, limit: usize) -> Result<Bytes, BodyError> {
+        let mut all = BytesMut::new();
+        while let Some(piece) = self.next().await? {
+            if all.len() + piece.len() > limit {
+                return Err(BodyError::TooLong { limit });
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(all.freeze())
+    }
+}
+
+fn body_error(error: ReadError) -> BodyError {
+    match error {
+        ReadError::ConnectionLost(error) => BodyError::Lost(error.into()),
+        ReadError::Reset(_) => BodyError::Cut,
+        other => BodyError::Lost(CloseReason::Broken(other.to_string())),
+    }
+}
+
+impl Drop for BodyReader {
+    fn drop(&mut self) {
+        if !self.ended {
+            // The stream may be over by itself: then there is nobody left to tell.
+            let _ = self.stream.stop(StreamCode::Cancelled.to_wire());
+        }
+    }
+}

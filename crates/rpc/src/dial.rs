@@ -1,0 +1,153 @@
+//! The client's end: one attempt to reach a server.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{ClientConfig, Endpoint, EndpointConfig, TokioRuntime};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::close::{self, CloseCode, CloseReason};
+use crate::identity::{Identity, MountUrl, SERVER_NAME};
+use crate::peer::Peer;
+use crate::tls::{self, Pin};
+use crate::transport;
+
+/// Head start of each of a host's addresses before the next is tried beside it (RFC 8305).
+const ADDRESS_STAGGER: Duration = Duration::from_millis(250);
+/// Addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// Which server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// Name or address, an IPv6 address without brackets.
+    pub host: String,
+    /// UDP port.
+    pub port: u16,
+    /// Fingerprint of its authority.
+    pub authority: String,
+}
+
+impl Target {
+    /// The server of `url` with the authority that was pinned for it.
+    pub fn new(url: &MountUrl, authority: &str) -> Target {
+        Target { host: url.host().into(), port: url.port(), authority: authority.into() }
+    }
+}
+
+/// Why a server cannot be reached.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The host's name has no address.
+    #[error("cannot resolve {0}")]
+    Resolve(String),
+    /// Nobody answers.
+    #[error("cannot reach {0}")]
+    Unreachable(String),
+    /// Somebody else answers.
+    #[error("another server answers: its authority is {found}, expected was {expected}")]
+    WrongAuthority {
+        /// What is pinned.
+        expected: String,
+        /// What was shown.
+        found: String,
+    },
+    /// It speaks another version of the protocol.
+    #[error("the server speaks another version of Segue's protocol")]
+    OtherProtocol,
+    /// It does not want this host.
+    #[error("denied by the server: {0}")]
+    Denied(String),
+}
+
+/// Connects to a server: within `patience`, or not.
+///
+/// The server judges a certificate only after this side's handshake is done, so one that it
+/// does not accept shows at the first call, as [`CloseCode::Denied`].
+pub async fn dial(
+    target: &Target,
+    identity: Option<&Identity>,
+    patience: Duration,
+) -> Result<Peer, ConnectError> {
+    let name = format!("{}:{}", target.host, target.port);
+    match timeout(patience, race(target, &name, identity)).await {
+        Ok(result) => result,
+        Err(_) => Err(ConnectError::Unreachable(format!("{name}: no answer"))),
+    }
+}
+
+/// Tries all addresses of the host, each a little later than the one before; the first that
+/// answers wins.
+async fn race(
+    target: &Target,
+    name: &str,
+    identity: Option<&Identity>,
+) -> Result<Peer, ConnectError> {
+    let resolved = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
+    let resolved = resolved.map_err(|error| ConnectError::Resolve(format!("{name}: {error}")))?;
+    let mut attempts = JoinSet::new();
+    for (index, address) in (0..).zip(resolved.take(ADDRESSES_MAX)) {
+        let (authority, identity) = (target.authority.clone(), identity.cloned());
+        attempts.spawn(async move {
+            sleep(ADDRESS_STAGGER * index).await;
+            connect(address, &authority, identity.as_ref()).await
+        });
+    }
+    let mut worst = ConnectError::Resolve(format!("{name}: it has no address"));
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok(Ok(peer)) => return Ok(peer),
+            // An answer says more than silence at another address.
+            Ok(Err(ConnectError::Unreachable(_))) if is_answer(&worst) => {}
+            Ok(Err(error)) => worst = error,
+            Err(error) => worst = ConnectError::Unreachable(format!("{name}: {error}")),
+        }
+    }
+    Err(worst)
+}
+
+fn is_answer(error: &ConnectError) -> bool {
+    !matches!(error, ConnectError::Resolve(_) | ConnectError::Unreachable(_))
+}
+
+async fn connect(
+    address: SocketAddr,
+    authority: &str,
+    identity: Option<&Identity>,
+) -> Result<Peer, ConnectError> {
+    let unreachable = |words: String| ConnectError::Unreachable(format!("{address}: {words}"));
+    let pin = Pin::new(authority);
+    let tls = tls::client(pin.clone(), identity).map_err(|error| unreachable(error.to_string()))?;
+    let mut config = ClientConfig::new(Arc::new(tls));
+    config.transport_config(Arc::new(transport::config()));
+    let endpoint = endpoint().map_err(|error| unreachable(error.to_string()))?;
+    let connecting = endpoint
+        .connect_with(config, address, SERVER_NAME)
+        .map_err(|error| unreachable(error.to_string()))?;
+    let error = match connecting.await {
+        Ok(connection) => return Ok(Peer::new(connection)),
+        Err(error) => error,
+    };
+    if let Some(found) = pin.other_authority() {
+        let (expected, found) = (authority.to_owned(), found.to_owned());
+        return Err(ConnectError::WrongAuthority { expected, found });
+    }
+    if close::is_other_protocol(&error) {
+        return Err(ConnectError::OtherProtocol);
+    }
+    match CloseReason::from(error) {
+        CloseReason::Closed { code: CloseCode::Denied, words } => Err(ConnectError::Denied(words)),
+        reason => Err(unreachable(reason.to_string())),
+    }
+}
+
+/// A socket of its own for each connection: one that the system has closed, or that is bound to
+/// an address which is gone, never outlives the connection that suffers from it.
+fn endpoint() -> io::Result<Endpoint> {
+    let socket = transport::bind((Ipv6Addr::UNSPECIFIED, 0).into())
+        .or_else(|_| transport::bind((Ipv4Addr::UNSPECIFIED, 0).into()))?;
+    Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
+}

@@ -1,0 +1,85 @@
+//! A user's identities, one for each server, and which server is behind which URL.
+//!
+//! ```text
+//! identities/CA-FINGERPRINT/key.pem, cert.pem     the identity at that server
+//! identities/known/HOST:PORT,VOLUME               CA fingerprint, from the first mount
+//! ```
+
+use std::path::PathBuf;
+
+use super::{Identity, IdentityError, KeyRequest, MountUrl, files, url};
+
+/// The directory of a user's identities.
+#[derive(Clone, Debug)]
+pub struct Identities {
+    directory: PathBuf,
+}
+
+impl Identities {
+    /// In `directory`, which need not exist: `$XDG_CONFIG_HOME/segue/identities`.
+    pub fn at(directory: impl Into<PathBuf>) -> Identities {
+        Identities { directory: directory.into() }
+    }
+
+    /// The identity at the server whose authority has this fingerprint, if enrolled there.
+    pub fn load(&self, authority: &str) -> Result<Option<Identity>, IdentityError> {
+        let directory = self.of(authority)?;
+        let (key_path, certificate_path) = (directory.join("key.pem"), directory.join("cert.pem"));
+        let Some(certificate) = files::read(&certificate_path)? else { return Ok(None) };
+        let key = files::read(&key_path)?
+            .ok_or_else(|| IdentityError::damaged(&key_path, "the key is missing"))?;
+        Identity::from_pem(&certificate, &key)
+            .map(Some)
+            .map_err(|words| IdentityError::damaged(&certificate_path, words))
+    }
+
+    /// Keeps a key with the certificate that a server gave for it.
+    pub(crate) fn store(
+        &self,
+        authority: &str,
+        request: &KeyRequest,
+        certificate_pem: &str,
+    ) -> Result<Identity, IdentityError> {
+        let key = request.key_pem();
+        let identity =
+            Identity::from_pem(certificate_pem.as_bytes(), key.as_bytes()).map_err(|words| {
+                IdentityError::Invalid { what: "certificate from the server", words }
+            })?;
+        let directory = self.of(authority)?;
+        files::make_directory(&directory)?;
+        // The certificate last: it is what makes the identity exist.
+        files::write(&directory.join("key.pem"), key.as_bytes())?;
+        files::write(&directory.join("cert.pem"), certificate_pem.as_bytes())?;
+        Ok(identity)
+    }
+
+    /// The authority of a server that was mounted from before.
+    pub fn lookup(&self, url: &MountUrl) -> Result<Option<String>, IdentityError> {
+        let path = self.known(url);
+        let Some(bytes) = files::read(&path)? else { return Ok(None) };
+        let authority = String::from_utf8_lossy(&bytes).trim().to_owned();
+        if !url::is_fingerprint(&authority) {
+            return Err(IdentityError::damaged(&path, "not a fingerprint"));
+        }
+        Ok(Some(authority))
+    }
+
+    /// Remembers which authority is behind a URL.
+    pub fn remember(&self, url: &MountUrl, authority: &str) -> Result<(), IdentityError> {
+        files::make_directory(&self.directory.join("known"))?;
+        files::write(&self.known(url), format!("{authority}\n").as_bytes())
+    }
+
+    fn of(&self, authority: &str) -> Result<PathBuf, IdentityError> {
+        if !url::is_fingerprint(authority) {
+            let words = authority.to_owned();
+            return Err(IdentityError::Invalid { what: "fingerprint", words });
+        }
+        Ok(self.directory.join(authority))
+    }
+
+    /// A URL's host and volume hold no '/', so they can name a file.
+    fn known(&self, url: &MountUrl) -> PathBuf {
+        self.directory.join("known").join(format!("{},{}", url.address(), url.volume()))
+    }
+}

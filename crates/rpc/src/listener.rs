@@ -1,0 +1,126 @@
+//! The server's end: connections that hosts open.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quinn::crypto::{CryptoError, HmacKey};
+use quinn::{Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use quinn_proto::HashedConnectionIdGenerator;
+use tokio::sync::{Mutex, mpsc};
+
+use crate::close::CloseCode;
+use crate::identity::Authority;
+use crate::peer::Peer;
+use crate::tls::{self, TlsError};
+use crate::transport;
+
+/// Connections whose handshake is done and that nobody has accepted yet.
+const BACKLOG: usize = 64;
+
+/// Why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address is taken, or not of this host.
+    #[error("cannot listen on {address}: {error}")]
+    Bind {
+        /// Which.
+        address: SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The authority's files.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// A listening server.
+#[derive(Debug)]
+pub struct Listener {
+    endpoint: Endpoint,
+    address: SocketAddr,
+    peers: Mutex<mpsc::Receiver<Peer>>,
+}
+
+impl Listener {
+    /// Listens on `address`; port 0 takes a free one. Needs a tokio runtime.
+    pub fn bind(address: SocketAddr, authority: &Authority) -> Result<Listener, ListenError> {
+        let mut server = ServerConfig::with_crypto(Arc::new(tls::server(authority)?));
+        server.transport_config(Arc::new(transport::config()));
+        let bind = |error| ListenError::Bind { address, error };
+        let socket = transport::bind(address).map_err(bind)?;
+        let address = socket.local_addr().map_err(bind)?;
+        let config = endpoint_config(authority);
+        let endpoint = Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime));
+        let endpoint = endpoint.map_err(bind)?;
+        let (sender, peers) = mpsc::channel(BACKLOG);
+        tokio::spawn(shake_hands(endpoint.clone(), sender));
+        Ok(Listener { endpoint, address, peers: Mutex::new(peers) })
+    }
+
+    /// Where hosts can reach it.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next connection, its handshake done; `None` once closed. One without identity may
+    /// be served [`Request::Enrol`](segue_core::wire::Request::Enrol) only.
+    pub async fn accept(&self) -> Option<Peer> {
+        self.peers.lock().await.recv().await
+    }
+
+    /// Closes every connection and waits until the other sides were told.
+    pub async fn close(&self, code: CloseCode, words: &str) {
+        self.endpoint.close(code.to_wire(), words.as_bytes());
+        self.endpoint.wait_idle().await;
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.endpoint.close(CloseCode::Stopping.to_wire(), b"");
+    }
+}
+
+async fn shake_hands(endpoint: Endpoint, peers: mpsc::Sender<Peer>) {
+    while let Some(incoming) = endpoint.accept().await {
+        let peers = peers.clone();
+        tokio::spawn(async move {
+            let address = incoming.remote_address();
+            match incoming.await {
+                // It fails when the listener is gone.
+                Ok(connection) => drop(peers.send(Peer::new(connection)).await),
+                Err(error) => tracing::debug!(%address, %error, "handshake failed"),
+            }
+        });
+    }
+}
+
+/// A server that restarts recognizes the connections of its predecessor and says that they are
+/// over; otherwise hosts would notice only after the idle timeout.
+fn endpoint_config(authority: &Authority) -> EndpointConfig {
+    let mut config = EndpointConfig::new(Arc::new(ResetKey(authority.derive("segue reset 1"))));
+    let [a, b, c, d, e, f, g, h, ..] = authority.derive("segue connection ids 1");
+    let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(key)));
+    config
+}
+
+/// Makes the tokens by which a server proves that a connection of its predecessor is over.
+struct ResetKey([u8; 32]);
+
+impl HmacKey for ResetKey {
+    fn sign(&self, data: &[u8], signature: &mut [u8]) {
+        signature.copy_from_slice(blake3::keyed_hash(&self.0, data).as_bytes());
+    }
+
+    fn signature_len(&self) -> usize {
+        blake3::OUT_LEN
+    }
+
+    fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), CryptoError> {
+        // Comparing hashes takes the same time whatever they are.
+        let valid = blake3::Hash::from_slice(signature)
+            .is_ok_and(|signature| signature == blake3::keyed_hash(&self.0, data));
+        if valid { Ok(()) } else { Err(CryptoError) }
+    }
+}

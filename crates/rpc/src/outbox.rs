@@ -1,0 +1,202 @@
+//! The way from callers to a connection's writer.
+//!
+//! A message is handed over as events: opened with its head, then offered bytes, then closed
+//! or aborted. Whoever sends a message holds its [`Sending`]; dropping that before the message
+//! is complete aborts it, so a cancelled future leaves nothing behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use quinn::{Connection, SendStream};
+use segue_core::sched::MessageId;
+use segue_core::types::Class;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::body::{BUFFER_BYTES, Body, BodySource, Piece, Stopped};
+use crate::close::{CallError, CloseCode, StreamCode};
+use crate::stats::Counters;
+
+/// Bytes of a body that enter the queue together: several fit into its buffer, so that one is
+/// produced while another is sent.
+const PIECE_BYTES: usize = BUFFER_BYTES / 4;
+
+/// What the writer is told.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Open(Opening),
+    Offer(MessageId, Bytes),
+    Close(MessageId),
+    Abort(MessageId, StreamCode),
+}
+
+/// A new message.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) id: MessageId,
+    pub(crate) class: Class,
+    pub(crate) stream: SendStream,
+    /// The head, and the body if it is in memory.
+    pub(crate) bytes: [Bytes; 2],
+    /// Nothing follows.
+    pub(crate) closed: bool,
+    /// Space for the rest of the body; the writer gives back what it has sent.
+    pub(crate) space: Arc<Semaphore>,
+    pub(crate) done: oneshot::Sender<Result<(), CallError>>,
+}
+
+/// A connection as its callers share it. The last one to let go closes it.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    pub(crate) connection: Connection,
+    pub(crate) counters: Arc<Counters>,
+    events: mpsc::UnboundedSender<Event>,
+    ids: AtomicU64,
+}
+
+impl Outbox {
+    /// Also returns what the writer reads. The channel needs no bound of its own: messages
+    /// are limited by streams, and their bytes by each one's space.
+    pub(crate) fn new(connection: Connection) -> (Outbox, mpsc::UnboundedReceiver<Event>) {
+        let (events, receiver) = mpsc::unbounded_channel();
+        let counters = Arc::default();
+        (Outbox { connection, counters, events, ids: AtomicU64::new(0) }, receiver)
+    }
+
+    /// Begins to send a message, with its body if that is in memory, else with what the
+    /// returned source will give.
+    fn open(
+        &self,
+        class: Class,
+        stream: SendStream,
+        head: Bytes,
+        body: Body,
+    ) -> (Sending, Option<BodySource>) {
+        let id = MessageId(self.ids.fetch_add(1, Relaxed));
+        let space = Arc::new(Semaphore::new(BUFFER_BYTES));
+        let (bytes, source) = match body {
+            Body::Empty => (Bytes::new(), None),
+            Body::Bytes(bytes) => (bytes, None),
+            Body::Stream(source) => (Bytes::new(), Some(source)),
+        };
+        let (done, is_done) = oneshot::channel();
+        let opening = Opening {
+            id,
+            class,
+            stream,
+            bytes: [head, bytes],
+            closed: source.is_none(),
+            space: space.clone(),
+            done,
+        };
+        // A writer that is gone drops the event, and with it `done`.
+        let _ = self.events.send(Event::Open(opening));
+        (Sending { id, events: self.events.clone(), space, done: is_done }, source)
+    }
+
+    /// Sends a message in the background, for as long as the result is kept.
+    pub(crate) fn start(
+        &self,
+        class: Class,
+        stream: SendStream,
+        head: Bytes,
+        body: Body,
+    ) -> InFlight {
+        match self.open(class, stream, head, body) {
+            (sending, None) => InFlight::Queued { _sending: sending },
+            (mut sending, Some(source)) => InFlight::Pumped(tokio::spawn(async move {
+                sending.pump(source).await;
+                // The guard stays until the last byte has left the queue.
+                let _ = sending.done().await;
+            })),
+        }
+    }
+
+    /// Sends a message and returns once all of it was handed to QUIC.
+    pub(crate) async fn send(
+        &self,
+        class: Class,
+        stream: SendStream,
+        head: Bytes,
+        body: Body,
+    ) -> Result<(), CallError> {
+        let (mut sending, source) = self.open(class, stream, head, body);
+        if let Some(source) = source {
+            sending.pump(source).await;
+        }
+        sending.done().await
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.connection.close(CloseCode::Done.to_wire(), b"");
+    }
+}
+
+/// A message being sent in the background; dropping it cancels what is unsent.
+#[derive(Debug)]
+pub(crate) enum InFlight {
+    /// All of it is with the writer.
+    Queued { _sending: Sending },
+    /// Its body is still being produced.
+    Pumped(JoinHandle<()>),
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let InFlight::Pumped(task) = self {
+            task.abort();
+        }
+    }
+}
+
+/// The sender's hold on a message.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    id: MessageId,
+    events: mpsc::UnboundedSender<Event>,
+    space: Arc<Semaphore>,
+    done: oneshot::Receiver<Result<(), CallError>>,
+}
+
+impl Sending {
+    /// Moves a body into the queue as space allows, then closes the message or cuts it.
+    async fn pump(&mut self, mut source: BodySource) {
+        loop {
+            let event = match source.pieces.recv().await {
+                Some(Piece::Bytes(bytes)) => match self.offer(bytes).await {
+                    Ok(()) => continue,
+                    Err(Stopped) => return,
+                },
+                Some(Piece::End) => Event::Close(self.id),
+                None => Event::Abort(self.id, StreamCode::Cut),
+            };
+            let _ = self.events.send(event);
+            return;
+        }
+    }
+
+    async fn offer(&self, mut bytes: Bytes) -> Result<(), Stopped> {
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+            let permits = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+            // The writer closes the space of a message that has ended.
+            self.space.acquire_many(permits).await.map_err(|_| Stopped)?.forget();
+            self.events.send(Event::Offer(self.id, piece)).map_err(|_| Stopped)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until QUIC has all of the message, or it ended otherwise.
+    async fn done(&mut self) -> Result<(), CallError> {
+        (&mut self.done).await.unwrap_or(Err(CallError::Cancelled))
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let _ = self.events.send(Event::Abort(self.id, StreamCode::Cancelled));
+    }
+}

@@ -1,0 +1,61 @@
+//! QUIC's parameters, with the reason for each number.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use quinn::{IdleTimeout, TransportConfig, VarInt};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+
+/// Calls that the other side may have under way: enough for every thread of a busy build.
+pub(crate) const STREAMS_MAX: u32 = 256;
+/// Bytes that one body may be ahead of its reader: 100 ms at 100 MB/s, so that a single body
+/// can fill a fast link far away.
+const STREAM_WINDOW_BYTES: u32 = 10 << 20;
+/// Bytes that all bodies may be ahead of their readers: three that nobody reads leave room for
+/// a fourth. It bounds what one connection can make this process hold.
+const CONNECTION_WINDOW_BYTES: u32 = 4 * STREAM_WINDOW_BYTES;
+/// How often an idle connection is asked for a sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// A connection is over when three signs of life in a row did not come.
+const IDLE_MS: u32 = 20_000;
+/// Wanted from the kernel for each direction of a socket; it grants what it permits. Its usual
+/// 208 KiB hold 2 ms of a 100 MB/s link.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+pub(crate) fn config() -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS_MAX))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))
+        .receive_window(VarInt::from_u32(CONNECTION_WINDOW_BYTES))
+        .datagram_receive_buffer_size(None)
+        // The first of equally urgent streams goes whole, as in our own queue.
+        .send_fairness(false)
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_MS))));
+    config
+}
+
+/// A UDP socket at `address`. One at `[::]` takes IPv4 as well.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = rustix::net::socket_with(
+        family,
+        SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    // The kernel cuts what it does not permit; a smaller buffer is slower, not wrong.
+    let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+    let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+    rustix::net::bind(&socket, &address)?;
+    Ok(UdpSocket::from(socket))
+}
