@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 pub(crate) use self::error::Doing;
-pub use self::error::{Error, Result, run};
+pub use self::error::{Error, Result, run, run_detaching};
 pub use self::host::Host;
 pub use self::link::Link;
 use self::netns::NetNs;

@@ -5,3 +5,10 @@
 //! End-to-end tests use its [`bed`]; the program `segue-bench` runs its workloads.
 
 pub mod bed;
+pub mod floor;
+pub mod peer;
+mod plot;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod workload;

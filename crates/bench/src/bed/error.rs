@@ -1,6 +1,8 @@
 //! What can go wrong with a test bed.
 
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Why a bed, a host or a program on it did not do what was asked.
@@ -28,6 +30,9 @@ pub enum Error {
     /// Something that was waited for did not come.
     #[error("timed out: {0}")]
     TimedOut(String),
+    /// A file system gave a wrong answer.
+    #[error("wrong answer: {0}")]
+    Wrong(String),
 }
 
 /// A bed's result.
@@ -74,4 +79,23 @@ pub(crate) fn check(command: &Command, output: &Output) -> Result<()> {
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a `command` that leaves a daemon behind and returns once it has detached.
+///
+/// What it prints goes to the file `log`: a daemon that kept a pipe of ours would let us wait
+/// for ever.
+pub fn run_detaching(command: &mut Command, log: &Path) -> Result<()> {
+    let before = fs::metadata(log).map_or(0, |meta| meta.len());
+    let file = fs::File::options().create(true).append(true).open(log).doing("open a log")?;
+    let copy = file.try_clone().doing("open a log")?;
+    let status = command.stdin(Stdio::null()).stdout(file).stderr(copy).status();
+    let status = status.doing(shown(command))?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = fs::read(log).doing("read a log")?;
+    let said = said.get(usize::try_from(before).unwrap_or(0)..).unwrap_or_default();
+    let output = format!("{status}: {}", String::from_utf8_lossy(said).trim_end());
+    Err(Error::Program { command: shown(command), output })
 }

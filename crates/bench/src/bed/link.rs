@@ -210,6 +210,8 @@ fn shape(ns: &NetNs, device: &str, link: &Link) -> Result<()> {
     let burst = (rate / 250).max(3_100);
     let limit = link.queue_bytes().max(burst);
     ns.ip(&format!("link set {device} gso_max_segs 1\n"))?;
+    // Open connections learn of it when they look up their route again.
+    ns.sysctl("net/ipv4/route/flush", "1")?;
     let bits = rate * 8;
     ns.tc(&format!(
         "qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {limit}\n"

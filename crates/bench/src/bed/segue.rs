@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::error::{Doing, Error, Result, run};
+use super::error::{Doing, Error, Result, run, run_detaching};
 use super::host::Host;
 use super::process::Proc;
 
@@ -140,7 +140,9 @@ pub struct SegueMount {
 impl SegueMount {
     /// Runs `segue mount URL POINT ARGS..` on `host`; done when the mount is usable.
     pub fn new(host: &Host, url: &str, point: &Path, args: &[&str]) -> Result<SegueMount> {
-        run(host.command("segue").arg("mount").arg(url).arg(point).args(args))?;
+        let mut command = host.command("segue");
+        command.arg("mount").arg(url).arg(point).args(args);
+        run_detaching(&mut command, &host.dir().join("mount.log"))?;
         Ok(SegueMount { host: host.clone(), point: point.to_path_buf() })
     }
 

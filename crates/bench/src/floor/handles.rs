@@ -1,0 +1,36 @@
+//! Open files and directories, by the numbers that the kernel has for them.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use fuser::FileHandle;
+
+#[derive(Debug)]
+pub(crate) struct Handles<T> {
+    open: RwLock<HashMap<u64, Arc<T>>>,
+    next: AtomicU64,
+}
+
+impl<T> Handles<T> {
+    pub(crate) fn new() -> Handles<T> {
+        Handles { open: RwLock::default(), next: AtomicU64::new(1) }
+    }
+
+    pub(crate) fn insert(&self, what: T) -> FileHandle {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        open.insert(number, Arc::new(what));
+        FileHandle(number)
+    }
+
+    pub(crate) fn get(&self, handle: FileHandle) -> io::Result<Arc<T>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(&handle.0).cloned().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    }
+
+    pub(crate) fn remove(&self, handle: FileHandle) {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
+    }
+}

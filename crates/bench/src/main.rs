@@ -1,0 +1,156 @@
+//! `segue-bench`: runs workloads on Segue and on other file systems, side by side.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use segue_bench::bed::Error;
+use segue_bench::peer::{self, Kind};
+use segue_bench::record::{Context, Measurement};
+use segue_bench::report::Report;
+use segue_bench::run::Plan;
+use segue_bench::workload::{self, Workload};
+
+/// Measures Segue and its peers on links of any quality, in network namespaces of its own.
+#[derive(Parser)]
+#[command(name = "segue-bench", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists the workloads and the file systems.
+    List,
+    /// Runs workloads; `all` runs every one.
+    Run(Run),
+    /// Mirrors SOURCE at MOUNTPOINT and does nothing else.
+    #[command(hide = true)]
+    FuseFloor { source: PathBuf, mountpoint: PathBuf },
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// Workloads by name.
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// A file system to measure, several times for several; all if none is named.
+    #[arg(long = "peer")]
+    peers: Vec<String>,
+    /// Rates of the client's link in KB/s (1 KB = 1024 bytes), or `unlimited`.
+    #[arg(long, value_delimiter = ',', default_value = "unlimited")]
+    rates: Vec<String>,
+    /// Milliseconds that the link adds to a round trip.
+    #[arg(long, default_value_t = 0)]
+    rtt: u64,
+    /// How often to measure each.
+    #[arg(long, default_value_t = 3)]
+    repeat: u32,
+    /// Where to write the results.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+    /// Seconds after which one measurement counts as failed.
+    #[arg(long, default_value_t = 1800)]
+    limit: u64,
+    /// Share of the workloads' standard size, at most 1: to try something out.
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::List => {
+            list();
+            Ok(())
+        }
+        Command::Run(run) => run_workloads(&run),
+        Command::FuseFloor { source, mountpoint } => {
+            segue_bench::floor::mount(&source, &mountpoint).map_err(|error| error.to_string())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("segue-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list() {
+    println!("workloads:");
+    for workload in workload::all() {
+        println!("  {:<12} {}", workload.name(), workload.about());
+    }
+    println!("file systems:");
+    for kind in peer::all() {
+        println!("  {:<12} {}", kind.name, kind.about);
+    }
+}
+
+fn run_workloads(run: &Run) -> Result<(), String> {
+    let plan = plan(run)?;
+    let title = run.names.join("+");
+    let text = |error: Error| error.to_string();
+    let mut report = Report::create(&run.out, &title, Context::now()).map_err(text)?;
+    let measured = plan.run(|measurement| {
+        eprintln!("{}", progress(&measurement));
+        report.add(measurement)
+    });
+    measured.map_err(text)?;
+    println!("{}", report.finish().map_err(text)?);
+    Ok(())
+}
+
+fn plan(run: &Run) -> Result<Plan, String> {
+    if !(run.scale > 0.0 && run.scale <= 1.0) {
+        return Err(format!("--scale {}: must be above 0 and at most 1", run.scale));
+    }
+    let rates = run.rates.iter().map(|rate| parse_rate(rate)).collect::<Result<_, _>>()?;
+    Ok(Plan {
+        workloads: workloads(&run.names)?,
+        kinds: kinds(&run.peers)?,
+        rates,
+        rtt: Duration::from_millis(run.rtt),
+        repeats: run.repeat,
+        scale: run.scale,
+        limit: Duration::from_secs(run.limit),
+    })
+}
+
+fn workloads(names: &[String]) -> Result<Vec<&'static dyn Workload>, String> {
+    if names == ["all"] {
+        return Ok(workload::all().to_vec());
+    }
+    let named =
+        |name: &String| workload::named(name).ok_or(format!("no workload is called {name}"));
+    names.iter().map(named).collect()
+}
+
+fn kinds(names: &[String]) -> Result<Vec<Kind>, String> {
+    if names.is_empty() {
+        return Ok(peer::all().to_vec());
+    }
+    let named = |name: &String| peer::named(name).ok_or(format!("no file system is called {name}"));
+    names.iter().map(named).collect()
+}
+
+fn parse_rate(word: &str) -> Result<Option<u64>, String> {
+    if word == "unlimited" {
+        return Ok(None);
+    }
+    let rate = word.parse().ok().filter(|rate| *rate > 0);
+    rate.map(Some).ok_or(format!("--rates {word}: neither KB/s nor \"unlimited\""))
+}
+
+fn progress(measurement: &Measurement) -> String {
+    let Measurement { workload, file_system, repeat, rate_kb_per_s, .. } = measurement;
+    let rate = rate_kb_per_s.map_or(String::new(), |rate| format!(" {rate} KB/s"));
+    let outcome = match &measurement.figures {
+        Ok(figures) => format!("{:.3} s", figures.seconds),
+        Err(error) => format!("failed: {error}"),
+    };
+    format!("{workload} {file_system}{rate} #{repeat}: {outcome}")
+}

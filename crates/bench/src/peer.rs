@@ -1,0 +1,123 @@
+//! The file systems under test, each started afresh for each measurement.
+
+mod local;
+mod rclone;
+mod segue;
+mod sshd;
+mod sshfs;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::bed::{Doing, Error, Host, Proc, Result};
+
+/// The hosts of one measurement.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// Where the data is served.
+    pub server: Host,
+    /// Where the file system is mounted and measured.
+    pub client: Host,
+    /// Another client, on an unlimited link, to write what must be there before.
+    pub seeder: Host,
+}
+
+/// A running file system under test. It ends with its bed.
+pub trait Peer {
+    /// Has `write` write into the file system's root, past the client that is measured.
+    fn seed(&mut self, write: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()>;
+
+    /// Mounts it on the client, whose caches are empty, and returns where.
+    fn mount(&mut self) -> Result<PathBuf>;
+
+    /// Returns when the server has every change made on the client.
+    fn drain(&mut self) -> Result<()>;
+}
+
+/// A kind of file system that can be measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// Its name on the command line and in results.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Whether the link lies between the client and the data.
+    pub remote: bool,
+    start: fn(&Stage) -> Result<Box<dyn Peer>>,
+}
+
+impl Kind {
+    /// Starts its server, where it has one.
+    pub fn start(&self, stage: &Stage) -> Result<Box<dyn Peer>> {
+        (self.start)(stage)
+    }
+}
+
+/// Every file system that can be measured, in the order of reports.
+pub fn all() -> &'static [Kind] {
+    &[
+        Kind {
+            name: "local",
+            about: "a plain directory: what no file system beats",
+            remote: false,
+            start: |stage| Ok(Box::new(local::Local::new(stage)?)),
+        },
+        Kind {
+            name: "fuse-floor",
+            about: "a mirror that does nothing: what no FUSE file system beats",
+            remote: false,
+            start: |stage| Ok(Box::new(local::Floor::new(stage)?)),
+        },
+        Kind {
+            name: "segue",
+            about: "Segue with its default options",
+            remote: true,
+            start: |stage| Ok(Box::new(segue::Segue::new(stage, &[])?)),
+        },
+        Kind {
+            name: "segue-async",
+            about: "Segue, -o write-back=async",
+            remote: true,
+            start: |stage| Ok(Box::new(segue::Segue::new(stage, &["-o", "write-back=async"])?)),
+        },
+        Kind {
+            name: "sshfs",
+            about: "sshfs with its default options",
+            remote: true,
+            start: |stage| Ok(Box::new(sshfs::Sshfs::new(stage)?)),
+        },
+        Kind {
+            name: "rclone",
+            about: "rclone mount over SFTP, --vfs-cache-mode full",
+            remote: true,
+            start: |stage| Ok(Box::new(rclone::Rclone::new(stage)?)),
+        },
+    ]
+}
+
+/// The file system called `name`.
+pub fn named(name: &str) -> Option<Kind> {
+    all().iter().copied().find(|kind| kind.name == name)
+}
+
+/// Asks every 10 ms until `done` says so.
+fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    while !done()? {
+        if Instant::now() > deadline {
+            return Err(Error::TimedOut(what.to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// An error if `process` has ended, which nobody asked of it.
+fn still_runs(process: &mut Proc, name: &str) -> Result<()> {
+    match process.try_wait().doing(name)? {
+        None => Ok(()),
+        Some(status) => {
+            Err(Error::Program { command: name.to_owned(), output: status.to_string() })
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The two baselines without a network: a plain directory, and the floor over one.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::{Peer, Stage, wait_until};
+use crate::bed::segue::is_mounted;
+use crate::bed::{Doing, Host, Proc, Result};
+
+/// A plain directory on the client.
+pub(crate) struct Local {
+    dir: PathBuf,
+}
+
+impl Local {
+    pub(crate) fn new(stage: &Stage) -> Result<Local> {
+        Ok(Local { dir: stage.client.mkdir("local")? })
+    }
+}
+
+impl Peer for Local {
+    fn seed(&mut self, write: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+        write(&self.dir)
+    }
+
+    fn mount(&mut self) -> Result<PathBuf> {
+        Ok(self.dir.clone())
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The floor over a directory on the client.
+pub(crate) struct Floor {
+    client: Host,
+    source: PathBuf,
+    point: PathBuf,
+    daemon: Option<Proc>,
+}
+
+impl Floor {
+    pub(crate) fn new(stage: &Stage) -> Result<Floor> {
+        let client = stage.client.clone();
+        let (source, point) = (client.mkdir("source")?, client.mkdir("mnt")?);
+        Ok(Floor { client, source, point, daemon: None })
+    }
+}
+
+impl Peer for Floor {
+    fn seed(&mut self, write: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+        write(&self.source)
+    }
+
+    fn mount(&mut self) -> Result<PathBuf> {
+        let us = std::env::current_exe().doing("find segue-bench")?;
+        let mut command = self.client.command(us);
+        command.arg("fuse-floor").arg(&self.source).arg(&self.point).stdin(Stdio::null());
+        let daemon = self.daemon.insert(self.client.spawn(&mut command)?);
+        wait_until("the floor is not mounted", Duration::from_secs(10), || {
+            super::still_runs(daemon, "fuse-floor")?;
+            Ok(is_mounted(&self.point))
+        })?;
+        Ok(self.point.clone())
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! Segue, through its program only.
+
+use std::path::{Path, PathBuf};
+
+use super::{Peer, Stage};
+use crate::bed::Result;
+use crate::bed::segue::{SegueMount, SegueServer};
+
+const VOLUME: &str = "home";
+
+pub(crate) struct Segue {
+    stage: Stage,
+    server: SegueServer,
+    options: &'static [&'static str],
+    mounted: Option<SegueMount>,
+}
+
+impl Segue {
+    pub(crate) fn new(stage: &Stage, options: &'static [&'static str]) -> Result<Segue> {
+        let server = SegueServer::start(&stage.server, &stage.server.mkdir("data")?)?;
+        Ok(Segue { stage: stage.clone(), server, options, mounted: None })
+    }
+}
+
+impl Peer for Segue {
+    fn seed(&mut self, write: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+        let point = self.stage.seeder.mkdir("mnt")?;
+        let url = self.server.invite(&["--volume", VOLUME])?;
+        let mut mount = SegueMount::new(&self.stage.seeder, &url, &point, &[])?;
+        write(&point)?;
+        mount.sync()?;
+        mount.umount(&[])
+    }
+
+    fn mount(&mut self) -> Result<PathBuf> {
+        let point = self.stage.client.mkdir("mnt")?;
+        let url = self.server.invite(&["--volume", VOLUME])?;
+        let mount = SegueMount::new(&self.stage.client, &url, &point, self.options)?;
+        self.mounted = Some(mount);
+        Ok(point)
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        self.mounted.as_ref().map_or(Ok(()), SegueMount::sync)
+    }
+}

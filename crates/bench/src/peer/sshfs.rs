@@ -1,0 +1,41 @@
+//! sshfs, as installed, with its default caches.
+
+use std::path::{Path, PathBuf};
+
+use super::sshd::Sshd;
+use super::{Peer, Stage};
+use crate::bed::{Host, Result, run_detaching};
+
+pub(crate) struct Sshfs {
+    client: Host,
+    sshd: Sshd,
+}
+
+impl Sshfs {
+    pub(crate) fn new(stage: &Stage) -> Result<Sshfs> {
+        Ok(Sshfs { client: stage.client.clone(), sshd: Sshd::start(stage)? })
+    }
+}
+
+impl Peer for Sshfs {
+    fn seed(&mut self, write: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+        write(&self.sshd.exported)
+    }
+
+    fn mount(&mut self) -> Result<PathBuf> {
+        let point = self.client.mkdir("mnt")?;
+        let Sshd { exported, key, known_hosts, host, port, .. } = &self.sshd;
+        let mut command = self.client.command("sshfs");
+        command.arg(format!("root@{host}:{}", exported.display())).arg(&point);
+        command.args(["-F", "/dev/null", "-p", port]);
+        command.arg("-o").arg(format!("IdentityFile={}", key.display()));
+        command.arg("-o").arg(format!("UserKnownHostsFile={}", known_hosts.display()));
+        run_detaching(&mut command, &self.client.dir().join("sshfs.log"))?;
+        Ok(point)
+    }
+
+    /// Its close waits until the server has the data.
+    fn drain(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! What one measurement says, and where and when it was made.
+
+use std::fs;
+use std::process::Command;
+
+use serde::{Serialize, Serializer};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::bed::run;
+
+/// One workload once on one file system over one link.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measurement {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The file system's name.
+    pub file_system: &'static str,
+    /// Whether the link matters to it.
+    pub remote: bool,
+    /// The link's rate; null: unlimited.
+    pub rate_kb_per_s: Option<u64>,
+    /// What the link adds to a round trip.
+    pub rtt_seconds: f64,
+    /// Which repeat of the run, from 1.
+    pub repeat: u32,
+    /// Share of the workload's standard size.
+    pub scale: f64,
+    /// The figures, or why there are none.
+    #[serde(flatten, serialize_with = "figures_or_error")]
+    pub figures: Result<Figures, String>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Figures {
+    /// How long the user waits.
+    pub seconds: f64,
+    /// From the start until the server has every change; null where nothing is written.
+    pub until_server_seconds: Option<f64>,
+    /// Bytes from the client on its link in that time.
+    pub sent_bytes: u64,
+    /// Bytes to the client on its link in that time.
+    pub received_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    error: &'a str,
+}
+
+fn figures_or_error<S: Serializer>(
+    figures: &Result<Figures, String>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match figures {
+        Ok(figures) => figures.serialize(to),
+        Err(error) => Failure { error }.serialize(to),
+    }
+}
+
+/// Where, when and of what a run is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Context {
+    /// When it began, in UTC.
+    pub date: String,
+    /// The commit measured; `-dirty` if the tree differed from it.
+    pub commit: String,
+    /// The command line.
+    pub command: String,
+    /// Processor, memory and kernel.
+    pub machine: String,
+}
+
+impl Context {
+    /// The context of this process, now.
+    pub fn now() -> Context {
+        let date = OffsetDateTime::now_utc().replace_nanosecond(0);
+        let date = date.ok().and_then(|date| date.format(&Rfc3339).ok()).unwrap_or_default();
+        let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        Context {
+            date,
+            commit: commit(),
+            command: format!("segue-bench {command}"),
+            machine: machine(),
+        }
+    }
+}
+
+fn commit() -> String {
+    let here = env!("CARGO_MANIFEST_DIR");
+    let git = |args: &[&str]| run(Command::new("git").args(["-C", here]).args(args));
+    let Ok(head) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".into() };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+    let dirty = changed.is_ok_and(|changed| changed.is_empty());
+    format!("{}{}", head.trim(), if dirty { "" } else { "-dirty" })
+}
+
+fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let value = |table: &str, key: &str| {
+        let line = table.lines().find(|line| line.starts_with(key));
+        let value = line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim());
+        value.unwrap_or("unknown").to_owned()
+    };
+    let processors = read("/proc/cpuinfo");
+    let count = processors.lines().filter(|line| line.starts_with("processor")).count();
+    format!(
+        "{count} x {}, {} memory, Linux {}",
+        value(&processors, "model name"),
+        value(&read("/proc/meminfo"), "MemTotal"),
+        read("/proc/sys/kernel/osrelease").trim()
+    )
+}

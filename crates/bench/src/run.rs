@@ -1,0 +1,124 @@
+//! Runs workloads on file systems, interleaved, each measurement on a bed of its own.
+//!
+//! One repeat of everything comes before the next repeat of anything, so that what disturbs the
+//! machine for a while disturbs all file systems alike. A file system that is missing or fails
+//! is a result, with its reason.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, Error, Link, Result};
+use crate::peer::{Kind, Stage};
+use crate::record::{Figures, Measurement};
+use crate::workload::{Place, Workload};
+
+/// What to measure.
+pub struct Plan {
+    /// The workloads, in order.
+    pub workloads: Vec<&'static dyn Workload>,
+    /// The file systems, in order.
+    pub kinds: Vec<Kind>,
+    /// Rates of the client's link in KB (1024 bytes) a second; none: unlimited.
+    pub rates: Vec<Option<u64>>,
+    /// What the link adds to a round trip.
+    pub rtt: Duration,
+    /// How often to measure each.
+    pub repeats: u32,
+    /// Share of the workloads' standard size.
+    pub scale: f64,
+    /// When to give up on one measurement.
+    pub limit: Duration,
+}
+
+/// One cell of the plan.
+#[derive(Clone, Copy)]
+struct Cell {
+    workload: &'static dyn Workload,
+    kind: Kind,
+    rate: Option<u64>,
+    repeat: u32,
+}
+
+impl Plan {
+    /// Measures everything and hands each measurement to `sink` as soon as it is there.
+    pub fn run(&self, mut sink: impl FnMut(Measurement) -> Result<()>) -> Result<()> {
+        for cell in self.cells() {
+            let figures = self.measure(cell);
+            sink(Measurement {
+                workload: cell.workload.name(),
+                file_system: cell.kind.name,
+                remote: cell.kind.remote,
+                rate_kb_per_s: cell.rate,
+                rtt_seconds: self.rtt.as_secs_f64(),
+                repeat: cell.repeat,
+                scale: self.scale,
+                figures: figures.map_err(|error| error.to_string()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for repeat in 1..=self.repeats {
+            for &workload in &self.workloads {
+                for (index, &rate) in self.rates.iter().enumerate() {
+                    // The link does not matter to a local file system: once is enough.
+                    let kinds = self.kinds.iter().filter(|kind| kind.remote || index == 0);
+                    cells.extend(kinds.map(|&kind| Cell { workload, kind, rate, repeat }));
+                }
+            }
+        }
+        cells
+    }
+
+    /// Measures one cell on a fresh bed, for at most the limit.
+    fn measure(&self, cell: Cell) -> Result<Figures> {
+        let bed = Bed::new()?;
+        let stage = Stage {
+            server: bed.host("server")?,
+            client: bed.host("client")?,
+            seeder: bed.host("seeder")?,
+        };
+        let link = cell.rate.map_or_else(Link::default, Link::kb_per_s).with_rtt(self.rtt);
+        let (sender, receiver) = mpsc::channel();
+        let scale = self.scale;
+        let work = thread::spawn(move || {
+            // Nobody listens any more when the limit has passed.
+            let _ = sender.send(act(cell, &stage, link, scale));
+        });
+        let Ok(result) = receiver.recv_timeout(self.limit) else {
+            // Dropping the bed kills the file system, which frees the thread.
+            return Err(Error::TimedOut(format!("not done after {:?}", self.limit)));
+        };
+        // A panic has been reported by then.
+        let _ = work.join();
+        result
+    }
+}
+
+fn act(cell: Cell, stage: &Stage, link: Link, scale: f64) -> Result<Figures> {
+    let mut peer = cell.kind.start(stage)?;
+    peer.seed(&mut |dir| cell.workload.seed(dir, scale))?;
+    let place = Place { host: stage.client.clone(), dir: peer.mount()?, scale };
+    cell.workload.warm(&place)?;
+    // What earlier work has left to the disk must not disturb this.
+    rustix::fs::sync();
+    stage.client.set_link(link)?;
+
+    let before = (stage.client.tx_bytes()?, stage.client.rx_bytes()?);
+    let start = Instant::now();
+    let seconds = cell.workload.measure(&place)?;
+    let mut until_server_seconds = None;
+    if cell.workload.writes() {
+        peer.drain()?;
+        until_server_seconds = Some(start.elapsed().as_secs_f64());
+    }
+    Ok(Figures {
+        seconds,
+        until_server_seconds,
+        sent_bytes: stage.client.tx_bytes()? - before.0,
+        received_bytes: stage.client.rx_bytes()? - before.1,
+    })
+}

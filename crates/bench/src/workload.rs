@@ -1,0 +1,91 @@
+//! Workloads: what is done in a mounted directory and how long it takes.
+//!
+//! A workload has three parts. `seed` writes what must be on the server before; `warm` brings
+//! the client's caches into the state that is asked about; both run on an unlimited link.
+//! `measure` runs on the link of the experiment, and is the only part that is timed.
+
+mod content;
+mod small_files;
+mod stat_storm;
+mod untar;
+mod warm_read;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::bed::{Error, Host, Result};
+
+/// Where a workload runs.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The host that the file system is mounted on.
+    pub host: Host,
+    /// A directory on it, inside the file system under test.
+    pub dir: PathBuf,
+    /// A share of the standard size; 1 outside of tests.
+    pub scale: f64,
+}
+
+impl Place {
+    /// `standard` at this place's scale, at least one.
+    fn scaled(&self, standard: u32) -> u32 {
+        scaled(standard, self.scale)
+    }
+}
+
+/// `standard` times `scale`, at least one.
+fn scaled(standard: u32, scale: f64) -> u32 {
+    // Never out of range: scales above 1 are refused on the command line.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let share = (f64::from(standard) * scale) as u32;
+    share.max(1)
+}
+
+/// One of the standard workloads.
+pub trait Workload: Sync {
+    /// Its name on the command line and in results.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a line.
+    fn about(&self) -> &'static str;
+
+    /// Writes into the empty directory `dir` what must be there before.
+    fn seed(&self, dir: &Path, scale: f64) -> Result<()> {
+        let _ = (dir, scale);
+        Ok(())
+    }
+
+    /// Brings the caches of the client into the state that the measurement is about.
+    fn warm(&self, place: &Place) -> Result<()> {
+        let _ = place;
+        Ok(())
+    }
+
+    /// The work itself: returns the seconds that its user waits.
+    fn measure(&self, place: &Place) -> Result<f64>;
+
+    /// Whether it leaves changes behind, so that the time until the server has them counts.
+    fn writes(&self) -> bool;
+}
+
+/// Every workload.
+pub fn all() -> &'static [&'static dyn Workload] {
+    &[&warm_read::WarmRead, &stat_storm::StatStorm, &untar::Untar, &small_files::SmallFiles]
+}
+
+/// The workload called `name`.
+pub fn named(name: &str) -> Option<&'static dyn Workload> {
+    all().iter().copied().find(|workload| workload.name() == name)
+}
+
+/// Seconds that `work` takes.
+fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// A file system that answers wrongly has failed, however fast it was.
+fn expect(right: bool, wrong: impl FnOnce() -> String) -> Result<()> {
+    if right { Ok(()) } else { Err(Error::Wrong(wrong())) }
+}
