@@ -1,1 +1,70 @@
-fn main() {}
+//! The program `segue`: serves volumes, mounts them, and asks the daemons that do.
+//!
+//! Each subcommand is one file in `commands`. A daemon is this program in the background
+//! (`daemon`); commands find it by the kernel's mount list (`mounts`) or the server's data
+//! directory (`admin`) and talk to its control socket (`http`).
+
+mod admin;
+mod cli;
+mod commands;
+mod config;
+mod control;
+mod daemon;
+mod exit;
+mod http;
+mod logging;
+mod mounts;
+mod output;
+mod places;
+mod process;
+mod quantity;
+mod signals;
+
+use std::process::ExitCode;
+
+use crate::cli::{Cli, Command};
+use crate::commands::Context;
+use crate::config::Config;
+use crate::daemon::Announcer;
+use crate::exit::Outcome;
+use crate::places::Places;
+
+fn main() -> ExitCode {
+    let cli = cli::parse(std::env::args_os().collect());
+    let announcer = Announcer { detached: cli.command.ready_on_stdout() };
+    match run(cli, announcer) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            // In the background stderr is the log, where it belongs too.
+            announcer.failed(&failure);
+            output::note(&failure.to_string());
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli, announcer: Announcer) -> Outcome {
+    if let Command::Completions(arguments) = &cli.command {
+        return commands::completions::run(arguments);
+    }
+    let places = Places::from_environment()?;
+    let config = Config::load(&places)?;
+    let wanted = std::env::var("SEGUE_LOG").ok().or_else(|| config.log.clone());
+    let format = cli.log_format.or(config.log_format).unwrap_or_default();
+    logging::start(wanted.as_deref(), format, cli.command.is_daemon())?;
+    let context = Context { places, config, log_format: format, announcer };
+    match cli.command {
+        Command::Serve(arguments) => commands::serve::run(&arguments, &context),
+        Command::Volume(arguments) => commands::volume::run(&arguments, &context),
+        Command::Invite(arguments) => commands::invite::run(&arguments, &context),
+        Command::Identity(arguments) => commands::identity::run(&arguments, &context),
+        Command::Mount(arguments) => commands::mount::run(&arguments, &context),
+        Command::Umount(arguments) => commands::umount::run(&arguments, &context),
+        Command::Status(arguments) => commands::status::run(&arguments, &context),
+        Command::Sync(arguments) => commands::sync::run(&arguments, &context),
+        Command::Where(arguments) => commands::place::run(&arguments, &context),
+        Command::Log(arguments) => commands::log::run(&arguments, &context),
+        Command::Metrics(arguments) => commands::metrics::run(&arguments, &context),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+    }
+}

@@ -1,0 +1,79 @@
+//! Asking a server about itself: through its control socket, or on its data directory while
+//! it is down.
+
+use std::path::Path;
+
+use segue_server::admin::{self, AdminReply, AdminRequest, FailReason};
+
+use crate::commands::block_on;
+use crate::exit::{Exit, Failure};
+use crate::http::{self, HttpError};
+
+/// Executes `request` on the server whose data directory is `data`.
+///
+/// A request that only asks does not make a data directory where there is none.
+pub(crate) fn ask(data: &Path, request: AdminRequest) -> Result<AdminReply, Failure> {
+    if only_asks(&request) {
+        require_data(data)?;
+    }
+    let socket = admin::socket_path(data);
+    let through_socket = block_on(async {
+        match http::connect(&socket).await {
+            Ok(connection) => connection.post("/v1/admin", &request).await.map(Some),
+            Err(HttpError::NobodyThere) => Ok(None),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| unreachable_server(data, &error))
+    })?;
+    let reply = match through_socket {
+        Some(reply) => reply,
+        None => admin::execute_offline(data, request)
+            .map_err(|error| Failure::new(Exit::from_code(error.exit_code()), error.to_string()))?,
+    };
+    match reply {
+        AdminReply::Failed { reason, words } => Err(Failure::new(exit_for(reason), words)),
+        reply => Ok(reply),
+    }
+}
+
+/// Fails if no server has ever used `data`.
+pub(crate) fn require_data(data: &Path) -> Result<(), Failure> {
+    if data.join("VERSION").exists() {
+        return Ok(());
+    }
+    let words = format!(
+        "{}: no server's data there: start one with 'segue serve', or name its directory with \
+         --data",
+        data.display()
+    );
+    Err(Failure::new(Exit::NotFound, words))
+}
+
+/// The words for a server that runs and cannot be asked.
+pub(crate) fn unreachable_server(data: &Path, error: &HttpError) -> Failure {
+    let exit = match error {
+        HttpError::NotPermitted => Exit::NotPermitted,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, format!("cannot ask the server on {}: {error}", data.display()))
+}
+
+/// The failure for an answer to another question.
+pub(crate) fn unexpected(data: &Path) -> Failure {
+    Failure::failed(format!(
+        "the server on {} answered something else: is it another version?",
+        data.display()
+    ))
+}
+
+fn only_asks(request: &AdminRequest) -> bool {
+    !matches!(request, AdminRequest::Invite { .. } | AdminRequest::VolumeCreate { .. })
+}
+
+fn exit_for(reason: FailReason) -> Exit {
+    match reason {
+        FailReason::NotFound => Exit::NotFound,
+        FailReason::Invalid => Exit::Usage,
+        FailReason::Exists | FailReason::Io => Exit::Failed,
+    }
+}

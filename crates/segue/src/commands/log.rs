@@ -1,0 +1,79 @@
+//! `segue log`: the changes that wait for the server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use segue_client::control::{LogRecord, LogReply};
+use serde_json::json;
+
+use super::{Context, block_on};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::mounts::Mount;
+use crate::{control, output, quantity};
+
+/// Show the changes that the server does not have yet
+///
+/// Oldest first, each with what it waits for.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// A mount, or any path on it [default: all mounts]
+    mountpoint: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  segue log
+  segue log ~/home --json";
+
+/// Asks each mount.
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
+    let mut records = Vec::new();
+    for mount in control::chosen(arguments.mountpoint.as_deref())? {
+        records.extend(block_on(ask(&mount, context))?);
+    }
+    if arguments.json {
+        output::print_json(&json!({ "records": records }))?;
+    } else if records.is_empty() {
+        output::print("nothing waits: the server has every change\n")?;
+    } else {
+        output::print(&describe(&records))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn ask(mount: &Mount, context: &Context) -> Result<Vec<LogRecord>, Failure> {
+    let unanswered = |error| control::unanswered(mount, &error);
+    let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
+    let reply: LogReply = connection.get("/v1/log").await.map_err(unanswered)?;
+    Ok(reply.records.into_iter().map(|record| absolute(record, mount)).collect())
+}
+
+/// Paths come relative to the mount; an inode without a known name comes as `#INO`.
+fn absolute(record: LogRecord, mount: &Mount) -> LogRecord {
+    if record.path.starts_with('#') {
+        return record;
+    }
+    let path = mount.mountpoint.join(record.path.trim_start_matches('/'));
+    LogRecord { path: path.display().to_string(), ..record }
+}
+
+fn describe(records: &[LogRecord]) -> String {
+    let row = |record: &LogRecord| {
+        let age = Duration::try_from_secs_f64(record.age_seconds).unwrap_or_default();
+        vec![
+            record.seq.to_string(),
+            record.kind.clone(),
+            record.class.clone(),
+            quantity::bytes(record.bytes),
+            quantity::age(age),
+            record.waits_for.clone(),
+            record.path.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = records.iter().map(row).collect();
+    output::table(&["SEQ", "KIND", "CLASS", "SIZE", "AGE", "WAITS FOR", "PATH"], &rows)
+}

@@ -1,0 +1,68 @@
+//! `segue metrics`: measurements for Prometheus.
+
+use std::path::PathBuf;
+
+use super::{Context, ServerData, block_on};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::http::HttpError;
+use crate::{admin, control, http, output};
+
+/// Print measurements in the Prometheus text format
+///
+/// Those of a mount, or with --server of a server. A scraper can also ask the control socket itself: GET /v1/metrics.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// A mount, or any path on it; may be left out if there is only one
+    #[arg(conflicts_with = "server")]
+    mountpoint: Option<PathBuf>,
+    /// Those of the server on this host instead
+    #[arg(long)]
+    server: bool,
+    #[command(flatten)]
+    data: ServerData,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  segue metrics ~/home
+  segue metrics --server --data /srv/segue";
+
+/// Prints them.
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
+    let text =
+        if arguments.server || arguments.data.data.is_some() && arguments.mountpoint.is_none() {
+            of_server(arguments, context)?
+        } else {
+            of_mount(arguments, context)?
+        };
+    output::print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn of_mount(arguments: &Arguments, context: &Context) -> Result<String, Failure> {
+    let mounts = control::chosen(arguments.mountpoint.as_deref())?;
+    let [mount] = mounts.as_slice() else {
+        let words = match mounts.len() {
+            0 => "no volume is mounted here",
+            _ => "several volumes are mounted: name one ('segue status' lists them)",
+        };
+        return Err(Failure::usage(words));
+    };
+    let unanswered = |error: HttpError| control::unanswered(mount, &error);
+    block_on(async {
+        let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
+        connection.get_text("/v1/metrics").await.map_err(unanswered)
+    })
+}
+
+fn of_server(arguments: &Arguments, context: &Context) -> Result<String, Failure> {
+    let data = arguments.data.resolve(context);
+    admin::require_data(&data)?;
+    let socket = segue_server::admin::socket_path(&data);
+    block_on(async {
+        let unreachable = |error: HttpError| admin::unreachable_server(&data, &error);
+        let connection = http::connect(&socket).await.map_err(unreachable)?;
+        connection.get_text("/v1/metrics").await.map_err(unreachable)
+    })
+}

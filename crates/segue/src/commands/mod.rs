@@ -1,0 +1,94 @@
+//! One file for each subcommand: its arguments, its help, and what it does.
+
+pub(crate) mod completions;
+pub(crate) mod identity;
+pub(crate) mod invite;
+pub(crate) mod log;
+pub(crate) mod metrics;
+pub(crate) mod mount;
+pub(crate) mod place;
+pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod sync;
+pub(crate) mod umount;
+pub(crate) mod volume;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::config::Config;
+use crate::daemon::{self, Announcer};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::logging::LogFormat;
+use crate::output;
+use crate::places::Places;
+
+/// What a command knows besides its arguments.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Where this user's files lie.
+    pub(crate) places: Places,
+    /// What the configuration says.
+    pub(crate) config: Config,
+    /// How log lines are written.
+    pub(crate) log_format: LogFormat,
+    /// To whom a daemon reports.
+    pub(crate) announcer: Announcer,
+}
+
+impl Context {
+    /// Starts `segue ARGUMENTS` in the background, `input` on its stdin, its log named `log`;
+    /// prints its words when it is usable.
+    pub(crate) fn launch(
+        &self,
+        mut arguments: Vec<OsString>,
+        input: Option<&str>,
+        log: &str,
+    ) -> Outcome {
+        let format = self.log_format.to_possible_value().map(|value| value.get_name().to_owned());
+        arguments.splice(0..0, ["--log-format".into(), format.unwrap_or_default().into()]);
+        let words = daemon::launch(&arguments, input, &self.places.log_file(log))?;
+        output::print(&format!("segue: {words}\n"))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The server that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct ServerData {
+    /// The server's data directory [default: ~/.local/share/segue]
+    #[arg(long, value_name = "DIR", env = "SEGUE_DATA", hide_env_values = true)]
+    pub(crate) data: Option<PathBuf>,
+}
+
+impl ServerData {
+    /// The directory, absolute: flag, environment, file, default.
+    pub(crate) fn resolve(&self, context: &Context) -> PathBuf {
+        let chosen = self.data.as_ref().or(context.config.data.as_ref());
+        let path = chosen.unwrap_or(&context.places.data);
+        std::path::absolute(path).unwrap_or_else(|_| path.clone())
+    }
+}
+
+/// Runs a short conversation with a daemon to its end.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::io("cannot start", &error))?
+        .block_on(work)
+}
+
+/// Runs a daemon to its end.
+pub(crate) fn block_on_daemon<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::io("cannot start", &error))?
+        .block_on(work)
+}

@@ -1,0 +1,76 @@
+//! `segue where`: which bytes of a file are where.
+
+use std::path::{Path, PathBuf};
+
+use segue_client::control::{WhereFile, WhereReply, WhereRequest};
+use serde_json::json;
+
+use super::{Context, block_on};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::http::HttpError;
+use crate::mounts::Mount;
+use crate::{control, mounts, output, quantity};
+
+/// Show where files' bytes are
+///
+/// Says for each file whether it has reached the server, and how much of it is on this host.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Files or directories on a Segue mount
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  segue where ~/home/thesis.tex
+  segue where *.jpg --json";
+
+/// Asks each file's mount.
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
+    let all = mounts::list()?;
+    let mut files = Vec::new();
+    let mut exit = Exit::Done;
+    for path in &arguments.paths {
+        let (mount, inside) = control::holding(&all, path)?;
+        let file = block_on(ask(&mount, &inside, context))?;
+        if file.ino == 0 {
+            output::note(&format!("{}: {}", path.display(), file.error));
+            exit = Exit::NotFound;
+            continue;
+        }
+        files.push(WhereFile { path: path.display().to_string(), ..file });
+    }
+    if arguments.json {
+        output::print_json(&json!({ "files": files }))?;
+    } else if !files.is_empty() {
+        output::print(&describe(&files))?;
+    }
+    Ok(exit)
+}
+
+async fn ask(mount: &Mount, inside: &Path, context: &Context) -> Result<WhereFile, Failure> {
+    let unanswered = |error: HttpError| control::unanswered(mount, &error);
+    let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
+    let request = WhereRequest { paths: vec![inside.to_string_lossy().into_owned()] };
+    let reply: WhereReply = connection.post("/v1/where", &request).await.map_err(unanswered)?;
+    let broken = || unanswered(HttpError::Broken("it answered nothing".to_owned()));
+    reply.files.into_iter().next().ok_or_else(broken)
+}
+
+fn describe(files: &[WhereFile]) -> String {
+    let mark = |is_so: bool, word: &str| if is_so { word.to_owned() } else { "-".to_owned() };
+    let row = |file: &WhereFile| {
+        let cached =
+            format!("{} of {}", quantity::bytes(file.cached_bytes), quantity::bytes(file.size));
+        let (dirty, shared) = (mark(file.dirty, "dirty"), mark(file.shared, "shared"));
+        let version = file.version.clone();
+        vec![file.level.clone(), cached, dirty, shared, version, file.path.clone()]
+    };
+    let rows: Vec<Vec<String>> = files.iter().map(row).collect();
+    output::table(&["LEVEL", "ON THIS HOST", "DIRTY", "SHARED", "VERSION", "PATH"], &rows)
+}

@@ -1,0 +1,125 @@
+//! `segue serve`: the server, in the foreground or in the background.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use segue_server::{ServeOptions, serve};
+
+use super::{Context, ServerData, block_on, block_on_daemon};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::http::{self, HttpError};
+use crate::signals::StopSignals;
+use crate::{admin, daemon, output, process};
+
+const DEFAULT_LISTEN: &str = "[::]:7420";
+/// A clean stop ends what was being written and closes the store. Longer means stuck.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// Serve volumes from this host
+///
+/// The first start makes the directory with the volume 'home' and the server's own
+/// certificate authority. Hosts get in with a line from 'segue invite'.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    server: ServerData,
+    /// Address and UDP port to serve on [default: [::]:7420, every address of this host]
+    #[arg(long, value_name = "ADDR:PORT", env = "SEGUE_LISTEN", hide_env_values = true)]
+    listen: Option<String>,
+    /// Go to the background once serving
+    #[arg(long, conflicts_with = "stop")]
+    detach: bool,
+    /// Stop the server of this data directory, and wait until it has ended
+    #[arg(long)]
+    stop: bool,
+    /// A parent process waits on stdout.
+    #[arg(long, hide = true)]
+    pub(crate) ready_on_stdout: bool,
+}
+
+impl Arguments {
+    /// True if this process is the server.
+    pub(crate) fn stays(&self) -> bool {
+        !self.detach && !self.stop
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  segue serve                                  until Ctrl-C
+  segue serve --detach --data /srv/segue       in the background; its log is in ~/.local/state/segue/log
+  segue serve --listen 192.168.1.5:7420
+  segue serve --stop";
+
+/// Serves, detaches or stops.
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
+    let data = arguments.server.resolve(context);
+    if arguments.stop {
+        return stop(&data);
+    }
+    let text = arguments.listen.as_ref().or(context.config.listen.as_ref());
+    let text = text.map_or(DEFAULT_LISTEN, String::as_str);
+    let listen: SocketAddr = text.parse().map_err(|_| {
+        Failure::usage(format!("--listen {text}: not ADDR:PORT such as 0.0.0.0:7420 or [::]:7420"))
+    })?;
+    if arguments.detach {
+        let again = ["serve", daemon::READY_FLAG, "--listen", text, "--data"].map(OsString::from);
+        let again = again.into_iter().chain([data.into_os_string()]).collect();
+        return context.launch(again, None, "serve");
+    }
+    block_on_daemon(serve_until_signal(ServeOptions { data, listen }, context))?;
+    Ok(Exit::Done)
+}
+
+async fn serve_until_signal(options: ServeOptions, context: &Context) -> Result<(), Failure> {
+    let mut signals =
+        StopSignals::catch().map_err(|error| Failure::io("cannot catch signals", &error))?;
+    let (abandon, abandoned) = tokio::sync::oneshot::channel();
+    let announcer = context.announcer;
+    let ready = move |address: SocketAddr| {
+        tracing::info!(%address, "serving");
+        if let Err(error) = announcer.ready(&format!("serving on {address}")) {
+            tracing::warn!("nobody waits for this server any more, stopping: {error}");
+            let _ = abandon.send(());
+        }
+    };
+    let stop = async move {
+        tokio::select! {
+            () = signals.wait() => {}
+            Ok(()) = abandoned => {}
+        }
+    };
+    serve(options, ready, stop)
+        .await
+        .map_err(|error| Failure::new(Exit::from_code(error.exit_code()), error.to_string()))
+}
+
+fn stop(data: &Path) -> Outcome {
+    admin::require_data(data)?;
+    let nobody = || Failure::failed(format!("no server is running on {}", data.display()));
+    let socket = segue_server::admin::socket_path(data);
+    let pid = block_on(async {
+        let connection = match http::connect(&socket).await {
+            Ok(connection) => connection,
+            Err(HttpError::NobodyThere) => return Err(nobody()),
+            Err(error) => return Err(admin::unreachable_server(data, &error)),
+        };
+        let pid = connection.pid;
+        let answer: Result<serde_json::Value, HttpError> =
+            connection.post("/v1/shutdown", &serde_json::json!({})).await;
+        match answer {
+            // A server that ends before its answer has arrived has still done as asked.
+            Ok(_) | Err(HttpError::Broken(_)) => Ok(pid),
+            Err(error) => Err(admin::unreachable_server(data, &error)),
+        }
+    })?;
+    if pid.is_some_and(|pid| !process::wait_for_end(pid, STOP_LIMIT)) {
+        let words = format!("the server on {} is still stopping: look at its log", data.display());
+        return Err(Failure::new(Exit::NotYetSafe, words));
+    }
+    output::print(&format!("segue: the server on {} has stopped\n", data.display()))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,118 @@
+//! `segue umount`: everything to the server, then away.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use segue_client::control::{SyncReply, UmountRequest};
+
+use super::{Context, block_on};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::http::{Connection, HttpError};
+use crate::mounts::Mount;
+use crate::output::Progress;
+use crate::{control, mounts, output, process, quantity};
+
+/// After the file system is gone the process closes its cache. Longer means stuck.
+const END_LIMIT: Duration = Duration::from_secs(60);
+
+/// Unmount, after everything has reached the server
+///
+/// Without a network, and with changes that are not on the server, nothing happens and the
+/// exit code is 4. --now unmounts at once, as umount(8) and fusermount3 -u do: changes stay
+/// on this host's disk and are sent after the next mount.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The directory where the volume is mounted
+    mountpoint: PathBuf,
+    /// First wait until everything is on the server (the default)
+    #[arg(long, conflicts_with = "now")]
+    wait: bool,
+    /// Unmount at once; unsent changes are kept for the next mount
+    #[arg(long)]
+    now: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  segue umount ~/home
+  segue umount --now ~/home      no time, or no network";
+
+/// Unmounts.
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
+    let mount = control::at(&mounts::list()?, &arguments.mountpoint)?;
+    let request = UmountRequest { now: arguments.now };
+    let mountpoint = mount.mountpoint.display();
+    let (pid, last) = block_on(async {
+        match control::connect(&context.places, &mount).await {
+            Ok(connection) => ask(connection, &request, &mount).await,
+            Err(HttpError::NobodyThere) => Ok((None, None)),
+            Err(error) => Err(control::unanswered(&mount, &error)),
+        }
+    })?;
+    match last {
+        Some(reply) if !reply.ok => return Err(refused(&mount, &reply)),
+        Some(reply) if reply.pending_records > 0 => output::note(&format!(
+            "{mountpoint}: {} not on the server yet, kept here for the next mount",
+            to_go(&reply)
+        )),
+        None if mounts::is_dead(&mount.mountpoint) => {
+            mounts::detach(&mount.mountpoint)?;
+            output::note(&format!(
+                "{mountpoint}: its process had ended; the mountpoint is cleared, mounting again \
+                 brings everything back that it had accepted"
+            ));
+        }
+        _ => {}
+    }
+    if pid.is_some_and(|pid| !process::wait_for_end(pid, END_LIMIT)) {
+        let words = format!("{mountpoint}: unmounted, but its process does not end");
+        return Err(Failure::failed(words));
+    }
+    match mounts::list()?.contains(&mount) {
+        true => Err(Failure::failed(format!("{mountpoint}: still mounted"))),
+        false => Ok(Exit::Done),
+    }
+}
+
+/// Sends the request; the process's id and last line. None: it ended without one.
+async fn ask(
+    connection: Connection,
+    request: &UmountRequest,
+    mount: &Mount,
+) -> Result<(Option<i32>, Option<SyncReply>), Failure> {
+    let pid = connection.pid;
+    let mut progress = Progress::new();
+    let mut last = None;
+    let on_line = |reply: SyncReply| {
+        if reply.done {
+            last = Some(reply);
+        } else {
+            progress.show(&format!("{} to go", to_go(&reply)));
+        }
+    };
+    match connection.post_lines("/v1/umount", request, on_line).await {
+        Ok(()) | Err(HttpError::Broken(_)) => Ok((pid, last)),
+        Err(error) => Err(control::unanswered(mount, &error)),
+    }
+}
+
+fn refused(mount: &Mount, reply: &SyncReply) -> Failure {
+    let mountpoint = mount.mountpoint.display();
+    if reply.offline {
+        let words = format!(
+            "{mountpoint}: the server cannot be reached and {} are not there yet, so it stays \
+             mounted: try again later, or 'segue umount --now {mountpoint}' keeps them for the \
+             next mount",
+            to_go(reply)
+        );
+        return Failure::new(Exit::Offline, words);
+    }
+    let exit = if reply.pending_records > 0 { Exit::DataAtRisk } else { Exit::Failed };
+    Failure::new(exit, format!("{mountpoint}: not unmounted: {}", reply.error))
+}
+
+fn to_go(reply: &SyncReply) -> String {
+    let records = quantity::count(reply.pending_records, "change");
+    format!("{records} ({})", quantity::bytes(reply.pending_bytes))
+}

@@ -1,0 +1,161 @@
+//! Settings from the configuration file and the environment.
+//!
+//! The order is flag, environment, file, default. Every mount option is a key of
+//! `config.toml` and, in capitals after `SEGUE_`, an environment variable. A key that the
+//! file should not have is an error: a misspelt setting must not be a silent default.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use segue_client::{MountOptions, OptionError};
+
+use crate::exit::Failure;
+use crate::logging::LogFormat;
+use crate::places::Places;
+
+const ENVIRONMENT_PREFIX: &str = "SEGUE_";
+
+/// What the file and the environment say.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    /// Server data.
+    pub(crate) data: Option<PathBuf>,
+    /// Address to listen on.
+    pub(crate) listen: Option<String>,
+    /// Which log lines are wanted.
+    pub(crate) log: Option<String>,
+    /// How they are written.
+    pub(crate) log_format: Option<LogFormat>,
+    mount: MountOptions,
+    home: PathBuf,
+}
+
+impl Config {
+    /// Reads `config.toml`, if there is one, then the environment.
+    pub(crate) fn load(places: &Places) -> Result<Config, Failure> {
+        let path = &places.config_file;
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => {
+                return Err(Failure::io(format!("cannot read {}", path.display()), &error));
+            }
+        };
+        let mut config = Config { home: places.home.clone(), ..Config::default() };
+        config
+            .read_file(&text)
+            .map_err(|words| Failure::usage(format!("{}: {words}", path.display())))?;
+        config.read_environment(std::env::vars().collect())?;
+        Ok(config)
+    }
+
+    /// The mount options of the file and the environment, then those of `flags`, each a
+    /// list as after `-o`.
+    pub(crate) fn mount_options(&self, flags: &[String]) -> Result<MountOptions, Failure> {
+        let mut options = self.mount.clone();
+        let each = flags.iter().flat_map(|list| list.split(',')).filter(|text| !text.is_empty());
+        for text in each {
+            let (key, value) = match text.split_once('=') {
+                Some((key, value)) => (key, Some(value)),
+                None => (text, None),
+            };
+            options.set(key, value).map_err(|error| Failure::usage(error.to_string()))?;
+        }
+        let make_absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        options.cache_dir = options.cache_dir.map(|path| make_absolute(self.expand(path)));
+        Ok(options)
+    }
+
+    fn read_file(&mut self, text: &str) -> Result<(), String> {
+        let table: toml::Table = text.parse().map_err(|error| format!("not TOML: {error}"))?;
+        for (key, value) in &table {
+            let value = plain(value).ok_or(format!("'{key}' is not a plain value"))?;
+            match key.as_str() {
+                "data" => self.data = Some(self.expand(PathBuf::from(value))),
+                "listen" => self.listen = Some(value),
+                "log" => self.log = Some(value),
+                "log-format" => self.log_format = Some(LogFormat::from_str(&value, false)?),
+                _ => self.mount.set(key, Some(&value)).map_err(|error| match error {
+                    OptionError::Unknown(_) => format!("unknown key '{key}'"),
+                    error => error.to_string(),
+                })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Variables that are no mount option are left alone: others may use the prefix too.
+    fn read_environment(&mut self, variables: BTreeMap<String, String>) -> Result<(), Failure> {
+        for (name, value) in variables {
+            let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+            let key = key.to_ascii_lowercase().replace('_', "-");
+            match self.mount.set(&key, Some(&value)) {
+                Ok(()) | Err(OptionError::Unknown(_)) => {}
+                Err(error) => return Err(Failure::usage(format!("{name}: {error}"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn expand(&self, path: PathBuf) -> PathBuf {
+        path.strip_prefix("~").map(|rest| self.home.join(rest)).unwrap_or(path)
+    }
+}
+
+fn plain(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(flag) => Some(flag.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_client::WriteBack;
+
+    use super::*;
+
+    fn config(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+        let mut config = Config { home: PathBuf::from("/home/a"), ..Config::default() };
+        config.read_file(file)?;
+        let variables = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        config.read_environment(variables.collect()).map_err(|failure| failure.to_string())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn flag_beats_environment_beats_file_beats_default() {
+        let write_back = |file, environment: &[(&str, &str)], flags: &[&str]| {
+            let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+            config(file, environment).unwrap().mount_options(&flags).unwrap().write_back
+        };
+        let file = "write-back = \"sync\"";
+        let environment = [("SEGUE_WRITE_BACK", "async")];
+        assert_eq!(write_back("", &[], &[]), MountOptions::default().write_back);
+        assert_eq!(write_back(file, &[], &[]), WriteBack::Sync);
+        assert_eq!(write_back(file, &environment, &[]), WriteBack::Async);
+        assert_eq!(write_back(file, &environment, &["ro,write-back=close"]), WriteBack::Close);
+    }
+
+    #[test]
+    fn unknown_keys_and_wrong_values_are_errors() {
+        assert_eq!(config("cache-szie = 1", &[]).unwrap_err(), "unknown key 'cache-szie'");
+        assert!(config("uid = \"me\"", &[]).is_err());
+        assert!(config("ro = [1]", &[]).is_err());
+        assert!(config("log-format = \"xml\"", &[]).is_err());
+        assert!(config("", &[("SEGUE_GRACE", "soon")]).is_err());
+        assert!(config("", &[("SEGUE_SOMETHING_ELSE", "1")]).is_ok());
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_directory() {
+        let config = config("data = \"~/d\"\ncache-dir = \"~/c\"\nuid = 5", &[]).unwrap();
+        assert_eq!(config.data, Some(PathBuf::from("/home/a/d")));
+        let options = config.mount_options(&[]).unwrap();
+        assert_eq!(options.cache_dir, Some(PathBuf::from("/home/a/c")));
+        assert_eq!(options.uid, Some(5));
+    }
+}

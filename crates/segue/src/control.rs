@@ -1,0 +1,80 @@
+//! Finding the process behind a mount, and the words for when it cannot be asked.
+
+use std::path::{Path, PathBuf};
+
+use crate::exit::{Exit, Failure};
+use crate::http::{self, Connection, HttpError};
+use crate::mounts::{self, Mount};
+use crate::places::{self, Places};
+
+/// Connects to the process that serves `mount`.
+pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection, HttpError> {
+    let mut last = HttpError::NobodyThere;
+    for socket in places.sockets(mount) {
+        match http::connect(&socket).await {
+            Ok(connection) => return Ok(connection),
+            Err(HttpError::NobodyThere) => {}
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The words for a mount whose process did not answer.
+pub(crate) fn unanswered(mount: &Mount, error: &HttpError) -> Failure {
+    let mountpoint = mount.mountpoint.display();
+    match error {
+        HttpError::NobodyThere => Failure::failed(format!(
+            "{mountpoint}: its process has ended: 'segue umount {mountpoint}' clears it, mounting \
+             again brings everything back that it had accepted"
+        )),
+        HttpError::NotPermitted => {
+            let words = format!("{mountpoint}: belongs to user {}", mount.owner);
+            Failure::new(Exit::NotPermitted, words)
+        }
+        error => Failure::failed(format!("{mountpoint}: {error}")),
+    }
+}
+
+/// The mounts that a command is about: the one at or above `path`, or all of this user's.
+pub(crate) fn chosen(path: Option<&Path>) -> Result<Vec<Mount>, Failure> {
+    let mut all = mounts::list()?;
+    if let Some(path) = path {
+        return Ok(vec![holding(&all, path)?.0]);
+    }
+    all.retain(|mount| places::is_root() || mount.owner == places::user());
+    Ok(all)
+}
+
+/// The mount that `path` lies in, and the path inside it, "" for the mountpoint itself.
+///
+/// A symbolic link at the end of `path` is followed only to find a mount: a link on a mount
+/// is meant itself.
+pub(crate) fn holding(all: &[Mount], path: &Path) -> Result<(Mount, PathBuf), Failure> {
+    let resolved = mounts::resolve(path);
+    let candidates = [Some(resolved.clone()), resolved.canonicalize().ok()];
+    for candidate in candidates.into_iter().flatten() {
+        if let Some(mount) = mounts::holding(all, &candidate) {
+            let inside = candidate.strip_prefix(&mount.mountpoint).unwrap_or(&candidate);
+            return Ok((mount.clone(), inside.to_owned()));
+        }
+    }
+    Err(not_ours(&resolved))
+}
+
+/// The mount whose mountpoint is `path`.
+pub(crate) fn at(all: &[Mount], path: &Path) -> Result<Mount, Failure> {
+    let resolved = mounts::resolve(path);
+    let followed = || mounts::at(all, &resolved.canonicalize().ok()?);
+    mounts::at(all, &resolved).or_else(followed).ok_or_else(|| not_ours(&resolved))
+}
+
+fn not_ours(path: &Path) -> Failure {
+    match std::fs::symlink_metadata(path) {
+        Err(error) => Failure::io(path.display(), &error),
+        Ok(_) => Failure::failed(format!(
+            "{}: not on a Segue mount ('segue status' lists them)",
+            path.display()
+        )),
+    }
+}

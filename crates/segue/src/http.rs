@@ -1,0 +1,168 @@
+//! Talking to a control socket: HTTP over a Unix socket, one connection a request.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+/// Longest answer or line that is read: far above any honest one.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// A daemon answers connections at once, whatever its disk or network do.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpError {
+    /// No process listens on the socket.
+    #[error("no process answers on its control socket")]
+    NobodyThere,
+    /// The socket belongs to another user.
+    #[error("its control socket belongs to another user")]
+    NotPermitted,
+    /// The process ended or broke off in the middle.
+    #[error("its process broke off: {0}")]
+    Broken(String),
+    /// The process refused, with its words.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<hyper::Error> for HttpError {
+    fn from(error: hyper::Error) -> HttpError {
+        HttpError::Broken(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for HttpError {
+    fn from(error: serde_json::Error) -> HttpError {
+        HttpError::Broken(format!("an answer that this version does not understand: {error}"))
+    }
+}
+
+/// A connection to the process behind a control socket.
+pub(crate) struct Connection {
+    sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    /// Process at the other end, to wait for its end.
+    pub(crate) pid: Option<i32>,
+}
+
+/// Connects to `socket`.
+pub(crate) async fn connect(socket: &Path) -> Result<Connection, HttpError> {
+    let connecting = tokio::time::timeout(CONNECT_TIMEOUT, UnixStream::connect(socket));
+    let stream = match connecting.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(connect_error(&error)),
+        Err(_) => return Err(HttpError::Broken("it does not accept connections".to_owned())),
+    };
+    let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // Ends with the sender; what goes wrong on it, the waiting request reports.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(Connection { sender, pid })
+}
+
+fn connect_error(error: &io::Error) -> HttpError {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => HttpError::NobodyThere,
+        io::ErrorKind::PermissionDenied => HttpError::NotPermitted,
+        _ => HttpError::Broken(error.to_string()),
+    }
+}
+
+impl Connection {
+    /// `GET path`, its answer as text.
+    pub(crate) async fn get_text(mut self, path: &str) -> Result<String, HttpError> {
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        let body = collect(response.into_body()).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// `GET path`, its answer from JSON.
+    pub(crate) async fn get<T: DeserializeOwned>(mut self, path: &str) -> Result<T, HttpError> {
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        Ok(serde_json::from_slice(&collect(response.into_body()).await?)?)
+    }
+
+    /// `POST path` with `request` as JSON, the answer from JSON.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        mut self,
+        path: &str,
+        request: &impl Serialize,
+    ) -> Result<T, HttpError> {
+        let request = Bytes::from(serde_json::to_vec(request)?);
+        let response = self.send(Method::POST, path, request).await?;
+        Ok(serde_json::from_slice(&collect(response.into_body()).await?)?)
+    }
+
+    /// `POST path`; the answer is a stream of JSON lines, each given to `on_line` as it comes.
+    pub(crate) async fn post_lines<T: DeserializeOwned>(
+        mut self,
+        path: &str,
+        request: &impl Serialize,
+        mut on_line: impl FnMut(T),
+    ) -> Result<(), HttpError> {
+        let request = Bytes::from(serde_json::to_vec(request)?);
+        let mut body = self.send(Method::POST, path, request).await?.into_body();
+        let mut pending: Vec<u8> = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            pending.extend_from_slice(&data);
+            while let Some(end) = pending.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = pending.drain(..=end).collect();
+                if !line.trim_ascii().is_empty() {
+                    on_line(serde_json::from_slice(&line)?);
+                }
+            }
+            if pending.len() > ANSWER_BYTES_MAX {
+                return Err(HttpError::Broken("a line without end".to_owned()));
+            }
+        }
+        if !pending.trim_ascii().is_empty() {
+            on_line(serde_json::from_slice(&pending)?);
+        }
+        Ok(())
+    }
+
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, HttpError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "segue")
+            .header("content-type", "application/json")
+            .body(Full::new(body))
+            .map_err(|error| HttpError::Broken(error.to_string()))?;
+        let response = self.sender.send_request(request).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let words = collect(response.into_body()).await?;
+        let words = String::from_utf8_lossy(&words).trim().to_owned();
+        Err(HttpError::Refused(if words.is_empty() { status.to_string() } else { words }))
+    }
+}
+
+async fn collect(mut body: Incoming) -> Result<Vec<u8>, HttpError> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+        if bytes.len() > ANSWER_BYTES_MAX {
+            return Err(HttpError::Broken("an answer without end".to_owned()));
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,94 @@
+//! Printing for people and for scripts.
+//!
+//! Results go to stdout in one piece, everything else to stderr, so that
+//! `segue invite | ssh laptop ..` carries the result only.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::exit::Failure;
+
+/// Writes `text` to stdout. A reader that went away early (`| head`) is not a failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("cannot write the result to stdout", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes `value` to stdout as one line of JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string(value)
+        .map_err(|error| Failure::failed(format!("cannot write the result as JSON: {error}")))?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Writes one line for a person to stderr. Nobody is left to hear about a failure of this.
+pub(crate) fn note(words: &str) {
+    let _ = writeln!(io::stderr().lock(), "segue: {words}");
+}
+
+/// A line on the terminal that is rewritten while something is waited for.
+///
+/// Silent when stderr is not a terminal: a script wants the end, not the way there.
+pub(crate) struct Progress {
+    shown: bool,
+    on_terminal: bool,
+}
+
+impl Progress {
+    /// Nothing shown yet.
+    pub(crate) fn new() -> Progress {
+        Progress { shown: false, on_terminal: io::stderr().is_terminal() }
+    }
+
+    /// Replaces the line by `words`.
+    pub(crate) fn show(&mut self, words: &str) {
+        if self.on_terminal {
+            self.shown = true;
+            let _ = write!(io::stderr().lock(), "\r\x1b[Ksegue: {words}");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Lines up `rows` under `head`, two spaces between columns, no trailing blanks.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let mut text = String::new();
+    for row in std::iter::once(&head).chain(rows) {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [vec!["home".to_owned(), "1".to_owned()], vec!["a".to_owned(), "22".to_owned()]];
+        assert_eq!(table(&["NAME", "ID"], &rows), "NAME  ID\nhome  1\na     22\n");
+    }
+}

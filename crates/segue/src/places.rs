@@ -1,0 +1,108 @@
+//! Where this user's Segue files lie: the environment, read once and in one place.
+
+use std::path::{Path, PathBuf};
+
+use segue_client::{Paths, socket_path};
+
+use crate::exit::{Exit, Failure};
+use crate::mounts::Mount;
+
+/// Every directory that follows from HOME and XDG_*.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// What the client needs.
+    pub(crate) paths: Paths,
+    /// `config.toml`.
+    pub(crate) config_file: PathBuf,
+    /// Server data unless told otherwise.
+    pub(crate) data: PathBuf,
+    /// For `~/` in the configuration.
+    pub(crate) home: PathBuf,
+}
+
+impl Places {
+    /// Reads HOME and XDG_*. A relative XDG path is ignored, as its specification says.
+    pub(crate) fn from_environment() -> Result<Places, Failure> {
+        let absolute = |name: &str| {
+            std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+        };
+        let home = match absolute("HOME") {
+            Some(home) => home,
+            // mount(8) at boot runs helpers without HOME.
+            None if is_root() => PathBuf::from("/root"),
+            None => return Err(Failure::usage("HOME is not set: set it to your home directory")),
+        };
+        let base = |name: &str, fallback: &str| {
+            absolute(name).unwrap_or_else(|| home.join(fallback)).join("segue")
+        };
+        let config_home = base("XDG_CONFIG_HOME", ".config");
+        Ok(Places {
+            config_file: config_home.join("config.toml"),
+            data: base("XDG_DATA_HOME", ".local/share"),
+            paths: Paths {
+                config_home,
+                state_home: base("XDG_STATE_HOME", ".local/state"),
+                runtime_dir: runtime_dir(absolute("XDG_RUNTIME_DIR")),
+            },
+            home,
+        })
+    }
+
+    /// Where the log of a background process lies.
+    pub(crate) fn log_file(&self, name: &str) -> PathBuf {
+        self.paths.state_home.join("log").join(format!("{name}.log"))
+    }
+
+    /// Makes the runtime directory and refuses one that another user could have made.
+    pub(crate) fn make_runtime_dir(&self) -> Result<(), Failure> {
+        use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+        let path = &self.paths.runtime_dir;
+        let failed = |error| Failure::io(format!("cannot use {}", path.display()), &error);
+        let made = std::fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
+        made.map_err(failed)?;
+        let owner = std::fs::symlink_metadata(path).map_err(failed)?.uid();
+        if owner != user() {
+            let words = format!("{} belongs to user {owner}: remove it", path.display());
+            return Err(Failure::new(Exit::NotPermitted, words));
+        }
+        Ok(())
+    }
+
+    /// Where the control socket of `mount` can be: its owner may have mounted it from a
+    /// session with another runtime directory than ours.
+    pub(crate) fn sockets(&self, mount: &Mount) -> Vec<PathBuf> {
+        let of_owner =
+            [format!("/run/user/{}", mount.owner), format!("/tmp/segue-{}", mount.owner)];
+        let mut directories: Vec<PathBuf> = of_owner.iter().map(PathBuf::from).collect();
+        if mount.owner == user() {
+            directories.insert(0, self.paths.runtime_dir.clone());
+        }
+        let socket = |directory: &PathBuf| socket_path(directory, &mount.mountpoint);
+        let owned = |path: &PathBuf| belongs_to(path, mount.owner);
+        directories.iter().map(socket).filter(owned).collect()
+    }
+}
+
+/// /tmp is everyone's: a socket counts only if the mount's own user made it.
+fn belongs_to(path: &Path, owner: u32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == owner)
+}
+
+fn runtime_dir(of_session: Option<PathBuf>) -> PathBuf {
+    match of_session {
+        _ if is_root() => PathBuf::from("/run"),
+        Some(directory) => directory,
+        None => PathBuf::from(format!("/tmp/segue-{}", user())),
+    }
+}
+
+/// The user this process acts as.
+pub(crate) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// True if this process may do everything on this host.
+pub(crate) fn is_root() -> bool {
+    user() == 0
+}
