@@ -1,0 +1,72 @@
+# Segue's one front door: 'make help' lists what can be done.
+
+PREFIX ?= /usr/local
+# mount(8) looks for its helpers here only.
+HELPERS ?= /sbin
+
+# The directory of a cargo that is new enough goes first, so that it finds its own rustc.
+# Not known before 'setup' has run on a fresh host: hence looked up in each recipe.
+with_cargo = PATH="$$(scripts/toolchain.sh):$$PATH"
+# One profile for everything that is tested, so that nothing is built twice.
+ci = --profile ci --workspace
+
+.PHONY: help setup setup-test run stop build check fmt lint doc test bench install
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: ## install what building and running needs and is missing (Debian packages)
+	@scripts/setup.sh
+
+setup-test:
+	@scripts/setup.sh test
+
+run: ## build, serve, and mount volume home at ./mnt-segue, until Ctrl-C
+	@scripts/run.sh
+
+stop: ## stop what 'make run' started, from elsewhere
+	@scripts/run.sh stop
+
+build: setup ## build target/release/segue
+	@$(with_cargo) cargo build --release --locked -p segue
+
+check: fmt lint ## format, lints and unit tests: fast, no root
+	@$(with_cargo) cargo test $(ci) --lib --bins
+
+fmt:
+	@$(with_cargo) cargo fmt --all --check
+
+# Debian's toolchain may come without clippy; CI's must not.
+lint:
+	@$(with_cargo); export PATH; \
+	if cargo clippy --version >/dev/null 2>&1; then \
+	    cargo clippy $(ci) --all-targets --locked -- -D warnings; \
+	elif [ -n "$${CI:-}" ]; then \
+	    echo "make lint: cargo clippy is missing" >&2; exit 1; \
+	else \
+	    echo "make lint: SKIPPED: cargo clippy is not installed"; \
+	fi
+
+doc:
+	@$(with_cargo) RUSTDOCFLAGS="-D warnings" cargo doc $(ci) --no-deps --locked --quiet
+
+test: setup setup-test ## all that CI runs; root and /dev/fuse for the end-to-end tests
+	@$(MAKE) --no-print-directory fmt lint doc
+	@$(with_cargo) cargo test $(ci) --locked
+
+bench: build ## measure Segue and its peers, results in bench/results
+	@$(with_cargo) cargo build --release --locked -p segue-bench
+	@target/release/segue-bench run warm-read stat-storm untar small-files $(BENCH)
+
+install: build ## install to PREFIX (/usr/local), the mount(8) helper to HELPERS (/sbin)
+	install -D -m 755 target/release/segue $(DESTDIR)$(PREFIX)/bin/segue
+	install -d $(DESTDIR)$(HELPERS)
+	ln -sfn $(PREFIX)/bin/segue $(DESTDIR)$(HELPERS)/mount.segue
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	target/release/segue completions bash \
+	    > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/segue
+	target/release/segue completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_segue
+	target/release/segue completions fish \
+	    > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/segue.fish

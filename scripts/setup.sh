@@ -1,0 +1,39 @@
+#!/bin/sh
+# Installs what is missing of the Debian packages for building and running (no argument) or
+# also for the tests ('test'). Where nothing is missing it does nothing and needs no root.
+set -eu
+cd "$(dirname "$0")/.."
+
+packages="gcc libc6-dev pkg-config make git ca-certificates fuse3"
+if [ "${1:-}" = test ]; then
+    packages="$packages iproute2 util-linux sshfs rclone openssh-server rsync fio sqlite3 attr strace"
+fi
+# Debian 12's own rustc is too old; its security archive has what browsers are built with.
+if ! scripts/toolchain.sh >/dev/null; then
+    packages="$packages rustc-web cargo-web rustfmt-web"
+    [ "${1:-}" != test ] || packages="$packages rust-web-clippy"
+fi
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "setup: not a Debian system: install by hand what is missing of: $packages" >&2
+    exit 0
+fi
+missing=
+for package in $packages; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+install="apt-get install -y --no-install-recommends$missing"
+if [ "$(id -u)" = 0 ]; then
+    as_root=
+elif command -v sudo >/dev/null; then
+    as_root=sudo
+else
+    echo "setup: packages are missing; as root, run: apt-get update && $install" >&2
+    exit 1
+fi
+echo "setup: installing$missing"
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q
+$as_root env DEBIAN_FRONTEND=noninteractive $install
