@@ -1,0 +1,298 @@
+//! The command line as scripts see it: the real binary, with a home directory of its own.
+//! Nothing here mounts.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A user of this host with an empty home directory.
+struct User {
+    home: TempDir,
+}
+
+impl User {
+    fn new() -> User {
+        User { home: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_segue"));
+        for (name, _) in std::env::vars() {
+            if name.starts_with("SEGUE_") || name.starts_with("XDG_") {
+                command.env_remove(name);
+            }
+        }
+        command.args(arguments).env("HOME", self.home.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        Ended::from(self.command(arguments).output().unwrap())
+    }
+
+    fn write_config(&self, text: &str) {
+        let directory = self.home.path().join(".config/segue");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("config.toml"), text).unwrap();
+    }
+}
+
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Ended {
+        Ended {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ended {
+    #[track_caller]
+    fn done(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    #[track_caller]
+    fn json(self) -> Value {
+        serde_json::from_str(&self.done()).unwrap()
+    }
+
+    /// Ended with `code`, and said `words` on stderr and nothing on stdout.
+    #[track_caller]
+    fn refused(self, code: i32, words: &str) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.err.contains(words), "{words:?} in {self:?}");
+        assert_eq!(self.out, "");
+    }
+}
+
+/// A server in the background, stopped at the end of the test, also of a failed one.
+struct Served<'a>(&'a User);
+
+impl Served<'_> {
+    fn start(user: &User) -> (Served<'_>, String) {
+        let words = user.run(&["serve", "--detach", "--listen", "127.0.0.1:0"]).done();
+        let address = words.trim_end().strip_prefix("segue: serving on ").unwrap().to_owned();
+        (Served(user), address)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        self.0.run(&["serve", "--stop"]);
+    }
+}
+
+const COMMANDS: [&str; 12] = [
+    "serve",
+    "volume",
+    "invite",
+    "identity",
+    "mount",
+    "umount",
+    "status",
+    "sync",
+    "where",
+    "log",
+    "metrics",
+    "completions",
+];
+
+#[test]
+fn help_lists_every_command_and_each_teaches_by_example() {
+    let user = User::new();
+    let all = user.run(&["help"]).done();
+    for command in COMMANDS {
+        assert!(all.contains(&format!("\n  {command} ")), "{command} in {all}");
+        let help = user.run(&["help", command]).done();
+        assert!(help.contains(&format!("Usage: segue {command}")), "{help}");
+        assert!(help.contains("Examples:\n  "), "{help}");
+    }
+    assert!(!all.contains("conflicts"), "a command that is not there yet is not listed: {all}");
+    assert!(user.run(&["--version"]).done().starts_with("segue 0."));
+}
+
+#[test]
+fn every_mount_option_is_in_the_help() {
+    let help = User::new().run(&["mount", "--help"]).done();
+    for option in ["cache-dir=DIR", "write-back=", "fsync=", "grace=", "allow-other", "ro "] {
+        assert!(help.contains(&format!("\n  {option}")), "{option} in {help}");
+    }
+}
+
+#[test]
+fn mistakes_in_usage_end_with_2_and_say_which() {
+    let user = User::new();
+    let directory = user.home.path().to_str().unwrap();
+    user.run(&["no-such-command"]).refused(2, "no-such-command");
+    user.run(&["status", "--no-such-flag"]).refused(2, "--no-such-flag");
+    user.run(&["sync", "--timeout", "soon"]).refused(2, "30s");
+    user.run(&["serve", "--listen", "here"]).refused(2, "here");
+    let mount = |option| user.run(&["mount", "segue://localhost/home", directory, "-o", option]);
+    mount("no-such-option").refused(2, "no-such-option");
+    mount("passthrough=on").refused(2, "not in this version");
+    mount("write-back=delay:30s").refused(2, "not in this version");
+    mount("write-back=later").refused(2, "later");
+    mount("grace=5").refused(2, "grace");
+    user.run(&["mount", "http://localhost/home", directory]).refused(2, "segue://");
+}
+
+#[test]
+fn a_path_that_does_not_exist_ends_with_3() {
+    let user = User::new();
+    let missing = user.home.path().join("missing");
+    let missing = missing.to_str().unwrap();
+    user.run(&["mount", "segue://localhost/home", missing]).refused(3, "mkdir");
+    for command in ["umount", "where", "sync", "log", "status"] {
+        user.run(&[command, missing]).refused(3, "missing");
+    }
+    user.run(&["volume", "list"]).refused(3, "segue serve");
+    assert!(!user.home.path().join(".local").exists(), "asking makes nothing");
+}
+
+#[test]
+fn a_path_that_is_on_no_mount_is_named() {
+    let user = User::new();
+    let directory = user.home.path().to_str().unwrap();
+    for command in ["umount", "where", "sync", "log", "status"] {
+        user.run(&[command, directory]).refused(1, "not on a Segue mount");
+    }
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let user = User::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = user.run(&["completions", shell]).done();
+        for command in COMMANDS {
+            assert!(script.contains(command), "{command} for {shell}");
+        }
+    }
+}
+
+#[test]
+fn status_without_mounts_is_not_an_error() {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    if mounts.contains(" - fuse.segue ") {
+        println!("skipped: Segue volumes are mounted on this host");
+        return;
+    }
+    let user = User::new();
+    assert_eq!(user.run(&["status", "--json"]).json(), serde_json::json!({ "mounts": [] }));
+    assert!(user.run(&["status"]).done().contains("no volume is mounted"));
+    assert_eq!(user.run(&["log", "--json"]).json(), serde_json::json!({ "records": [] }));
+    let synced = user.run(&["sync", "--json"]).json();
+    assert_eq!(synced, serde_json::json!({ "ok": true, "pending_records": 0, "pending_bytes": 0 }));
+}
+
+#[test]
+fn unknown_keys_of_the_configuration_are_errors() {
+    let user = User::new();
+    user.write_config("cache-szie = \"1G\"\n");
+    user.run(&["status"]).refused(2, "config.toml: unknown key 'cache-szie'");
+    user.write_config("write-back = \"log:1s\"\n");
+    user.run(&["status"]).refused(2, "not in this version");
+    user.write_config("write-back = ");
+    user.run(&["status"]).refused(2, "config.toml");
+    user.write_config("write-back = \"async\"\n");
+    user.run(&["status"]).done();
+    let ended = user.command(&["status"]).env("SEGUE_GRACE", "soon").output().unwrap();
+    Ended::from(ended).refused(2, "SEGUE_GRACE");
+}
+
+#[test]
+fn a_server_is_administered_while_it_is_down_and_while_it_is_up() {
+    let user = User::new();
+    let offline = user.run(&["invite", "--host", "files.example"]).done();
+    let (served, address) = Served::start(&user);
+    let online = user.run(&["invite", "--host", "files.example", "--role", "reader"]).done();
+    for url in [&offline, &online] {
+        assert!(url.starts_with("segue://files.example"), "{url}");
+        assert!(url.contains("/home?invite=") && url.contains("&ca="), "{url}");
+        assert_eq!(url.lines().count(), 1, "only the line, for scripts: {url}");
+    }
+    let port = address.rsplit(':').next().unwrap();
+    assert!(online.contains(&format!("files.example:{port}/")), "{online} on {address}");
+
+    user.run(&["volume", "create", "photos"]).done();
+    let show = user.run(&["volume", "show", "photos", "--json"]).json();
+    assert_eq!(show["name"], "photos");
+    user.run(&["volume", "create", "photos"]).refused(1, "photos");
+    user.run(&["volume", "show", "nothing"]).refused(3, "nothing");
+    user.run(&["invite", "--volume", "nothing"]).refused(3, "nothing");
+    user.run(&["invite", "--no-root-squash"]).refused(2, "--role host");
+    drop(served);
+
+    let list = user.run(&["volume", "list", "--json"]).json();
+    let names: Vec<&Value> =
+        list["volumes"].as_array().unwrap().iter().map(|volume| &volume["name"]).collect();
+    assert_eq!(names, ["home", "photos"]);
+    assert!(user.run(&["volume", "list"]).done().contains("photos"));
+    let identities = user.run(&["identity", "list", "--json"]).json();
+    assert_eq!(identities, serde_json::json!({ "identities": [] }));
+    user.run(&["identity", "revoke", "0000"]).refused(3, "0000");
+}
+
+#[test]
+fn a_server_stops_when_told_and_starts_again() {
+    let user = User::new();
+    for _ in 0..2 {
+        let (served, _) = Served::start(&user);
+        let again = user.run(&["serve", "--detach", "--listen", "127.0.0.1:0"]);
+        again.refused(1, ".local/share/segue");
+        assert!(user.run(&["metrics", "--server"]).done().contains("segue_"));
+        assert!(user.run(&["serve", "--stop"]).done().contains("stopped"));
+        user.run(&["serve", "--stop"]).refused(1, "no server is running");
+        drop(served);
+    }
+}
+
+#[test]
+fn a_server_in_the_foreground_stops_cleanly_on_a_signal() {
+    use std::io::{BufRead, BufReader};
+    let user = User::new();
+    let serve = &["serve", "--listen", "127.0.0.1:0"];
+    let mut child = user.command(serve).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("segue: serving on 127.0.0.1:"), "{line}");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let user = User::new();
+    let (served, _) = Served::start(&user);
+    drop(served);
+    let log = user.home.path().join(".local/state/segue/log/serve.log");
+    assert!(std::fs::read_to_string(&log).unwrap().contains("serving"));
+    let serve = ["--log-format", "json", "serve", "--detach", "--listen", "127.0.0.1:0"];
+    std::fs::remove_file(&log).unwrap();
+    user.run(&serve).done();
+    drop(Served(&user));
+    assert_json_lines(&log);
+}
+
+fn assert_json_lines(log: &Path) {
+    let text = std::fs::read_to_string(log).unwrap();
+    assert!(!text.is_empty());
+    for line in text.lines() {
+        let record: Value = serde_json::from_str(line).unwrap();
+        assert!(record["level"].is_string(), "{line}");
+    }
+}
