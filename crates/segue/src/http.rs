@@ -50,7 +50,7 @@ impl From<serde_json::Error> for HttpError {
 pub(crate) struct Connection {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     /// Process at the other end, to wait for its end.
-    pub(crate) pid: Option<i32>,
+    pub(crate) pid: i32,
 }
 
 /// Connects to `socket`.
@@ -61,7 +61,8 @@ pub(crate) async fn connect(socket: &Path) -> Result<Connection, HttpError> {
         Ok(Err(error)) => return Err(connect_error(&error)),
         Err(_) => return Err(HttpError::Broken("it does not accept connections".to_owned())),
     };
-    let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+    let peer = stream.peer_cred().map_err(|error| connect_error(&error))?;
+    let pid = peer.pid().ok_or(HttpError::NobodyThere)?;
     let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // Ends with the sender; what goes wrong on it, the waiting request reports.
     tokio::spawn(async move { drop(connection.await) });

@@ -116,7 +116,7 @@ fn stop(data: &Path) -> Outcome {
             Err(error) => Err(admin::unreachable_server(data, &error)),
         }
     })?;
-    if pid.is_some_and(|pid| !process::wait_for_end(pid, STOP_LIMIT)) {
+    if !process::wait_for_end(pid, STOP_LIMIT) {
         let words = format!("the server on {} is still stopping: look at its log", data.display());
         return Err(Failure::new(Exit::NotYetSafe, words));
     }

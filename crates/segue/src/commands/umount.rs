@@ -41,31 +41,25 @@ Examples:
 /// Unmounts.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let mount = control::at(&mounts::list()?, &arguments.mountpoint)?;
-    let request = UmountRequest { now: arguments.now };
     let mountpoint = mount.mountpoint.display();
-    let (pid, last) = block_on(async {
+    let request = UmountRequest { now: arguments.now };
+    let answer = block_on(async {
         match control::connect(&context.places, &mount).await {
-            Ok(connection) => ask(connection, &request, &mount).await,
-            Err(HttpError::NobodyThere) => Ok((None, None)),
+            Ok(connection) => ask(connection, &request, &mount).await.map(Some),
+            Err(HttpError::NobodyThere) => Ok(None),
             Err(error) => Err(control::unanswered(&mount, &error)),
         }
     })?;
+    let Some((pid, last)) = answer else { return clear(&mount, arguments.now) };
     match last {
         Some(reply) if !reply.ok => return Err(refused(&mount, &reply)),
         Some(reply) if reply.pending_records > 0 => output::note(&format!(
             "{mountpoint}: {} not on the server yet, kept here for the next mount",
             to_go(&reply)
         )),
-        None if mounts::is_dead(&mount.mountpoint) => {
-            mounts::detach(&mount.mountpoint)?;
-            output::note(&format!(
-                "{mountpoint}: its process had ended; the mountpoint is cleared, mounting again \
-                 brings everything back that it had accepted"
-            ));
-        }
         _ => {}
     }
-    if pid.is_some_and(|pid| !process::wait_for_end(pid, END_LIMIT)) {
+    if !process::wait_for_end(pid, END_LIMIT) {
         let words = format!("{mountpoint}: unmounted, but its process does not end");
         return Err(Failure::failed(words));
     }
@@ -75,12 +69,32 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     }
 }
 
-/// Sends the request; the process's id and last line. None: it ended without one.
+/// Takes away a mount whose process does not answer.
+fn clear(mount: &Mount, now: bool) -> Outcome {
+    let mountpoint = mount.mountpoint.display();
+    let is_dead = mounts::is_dead(&mount.mountpoint);
+    if !is_dead && !now {
+        return Err(Failure::failed(format!(
+            "{mountpoint}: its process does not answer, so nothing is known of what it has not \
+             sent: 'segue umount --now {mountpoint}' unmounts all the same"
+        )));
+    }
+    mounts::detach(&mount.mountpoint)?;
+    if is_dead {
+        output::note(&format!(
+            "{mountpoint}: its process had ended; the mountpoint is cleared, mounting again \
+             brings everything back that it had accepted"
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// Sends the request; the process's id, and its last line unless it ended without one.
 async fn ask(
     connection: Connection,
     request: &UmountRequest,
     mount: &Mount,
-) -> Result<(Option<i32>, Option<SyncReply>), Failure> {
+) -> Result<(i32, Option<SyncReply>), Failure> {
     let pid = connection.pid;
     let mut progress = Progress::new();
     let mut last = None;
