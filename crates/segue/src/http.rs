@@ -167,3 +167,62 @@ async fn collect(mut body: Incoming) -> Result<Vec<u8>, HttpError> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// Asks a process that answers `parts`, one write each, and then closes.
+    async fn ask(parts: &'static [&'static str]) -> (Vec<u32>, Result<(), HttpError>) {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let answering = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4_096]).await.unwrap();
+            for part in parts {
+                stream.write_all(part.as_bytes()).await.unwrap();
+                stream.flush().await.unwrap();
+            }
+        });
+        let mut lines = Vec::new();
+        let connection = connect(&socket).await.unwrap();
+        let result = connection.post_lines("/v1/sync", &(), |line| lines.push(line)).await;
+        answering.await.unwrap();
+        (lines, result)
+    }
+
+    const OK: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+    #[tokio::test]
+    async fn lines_are_whole_however_they_arrive() {
+        let (lines, result) = ask(&[OK, "3\r\n1\n2\r\n", "4\r\n3\n\n4\r\n", "0\r\n\r\n"]).await;
+        assert!(result.is_ok(), "{result:?}");
+        assert_eq!(lines, [1, 23, 4]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_is_an_error_after_its_lines() {
+        let (lines, result) = ask(&[OK, "2\r\n1\n\r\n"]).await;
+        assert!(matches!(result, Err(HttpError::Broken(_))), "{result:?}");
+        assert_eq!(lines, [1]);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_carries_the_process_s_words() {
+        let (_, result) = ask(&["HTTP/1.1 400 No\r\ncontent-length: 7\r\n\r\nwrong \n"]).await;
+        assert_eq!(result.unwrap_err().to_string(), "wrong");
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        assert!(matches!(connect(&socket).await, Err(HttpError::NobodyThere)));
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        assert!(matches!(connect(&socket).await, Err(HttpError::NobodyThere)));
+    }
+}
