@@ -1,0 +1,377 @@
+//! What an administrator asks for, with the server up (over its control socket) or down.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use segue_core::namespace::{VolumeError, VolumeRow, create_volume, find_volume, tally, volumes};
+use segue_core::types::{Role, VolumeId};
+use segue_rpc::identity::{Invite, MountUrl, PORT};
+use serde::{Deserialize, Serialize};
+
+use crate::data::{Data, hex, now, random};
+use crate::data_dir::DataDir;
+use crate::error::ServeError;
+use crate::interfaces;
+use crate::meta::{Kv, MetaFault, StoreError};
+use crate::principals::{self, IdentityRow, InviteRow};
+use crate::serve::Server;
+
+/// Fewest digits by which an identity may be named.
+const ID_MIN: usize = 4;
+/// Digits of an identity's fingerprint that are shown.
+const ID_DIGITS: usize = 16;
+/// Longest time that an invite is valid: a year.
+const TTL_MAX_SECONDS: u64 = 366 * 86_400;
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum AdminRequest {
+    /// A way in for one host. Reply `Invite`.
+    Invite {
+        /// Name of the volume.
+        volume: String,
+        /// What the host may do.
+        role: Role,
+        /// How long it is valid.
+        ttl_seconds: u64,
+        /// The name that hosts dial; by default the address that the server listens on, or
+        /// the machine's first.
+        host: Option<String>,
+        /// Root of the host is root here too (role `host` only).
+        no_root_squash: bool,
+    },
+    /// A new volume. Reply `Volume`.
+    VolumeCreate {
+        /// Its name.
+        name: String,
+    },
+    /// All volumes. Reply `Volumes`.
+    VolumeList,
+    /// One volume. Reply `Volume`.
+    VolumeShow {
+        /// Its name.
+        name: String,
+    },
+    /// All identities. Reply `Identities`.
+    IdentityList,
+    /// Shuts an identity out, its open connections included. Reply `Revoked`.
+    IdentityRevoke {
+        /// Its id or fingerprint, or the unambiguous start of it.
+        id: String,
+    },
+    /// The server itself. Reply `Info`.
+    Info,
+}
+
+/// An answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum AdminReply {
+    /// The URL to mount.
+    Invite {
+        /// `segue://HOST:PORT/VOLUME?invite=CODE&ca=FINGERPRINT`.
+        url: String,
+    },
+    /// A volume.
+    Volume(VolumeInfo),
+    /// Volumes, in the order of their making.
+    Volumes {
+        /// They.
+        volumes: Vec<VolumeInfo>,
+    },
+    /// Identities, by fingerprint.
+    Identities {
+        /// They.
+        identities: Vec<IdentityInfo>,
+    },
+    /// An identity is out.
+    Revoked {
+        /// Its id.
+        id: String,
+        /// Its certificate's fingerprint.
+        fingerprint: String,
+    },
+    /// The server.
+    Info(ServerInfo),
+    /// It was not done.
+    Failed {
+        /// Why, for programs.
+        reason: FailReason,
+        /// Why, for people.
+        words: String,
+    },
+}
+
+/// Why a request was not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailReason {
+    /// There is no such volume or identity.
+    NotFound,
+    /// There is one already.
+    Exists,
+    /// The request makes no sense.
+    Invalid,
+    /// The disk.
+    Io,
+}
+
+/// A volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: u32,
+    /// Its random identity, hex.
+    pub uuid: String,
+    /// When it was made, in seconds since 1970.
+    pub created: i64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Bytes of all files that are not holes.
+    pub allocated_bytes: u64,
+}
+
+/// An identity.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IdentityInfo {
+    /// The start of its certificate's fingerprint.
+    pub id: String,
+    /// The host's name as it gave it.
+    pub host: String,
+    /// The volume that it may use.
+    pub volume: String,
+    /// What it may do there.
+    pub role: Role,
+    /// Root of the host is root here too.
+    pub no_root_squash: bool,
+    /// When it was let in, in seconds since 1970.
+    pub created: i64,
+    /// When it was shut out, in seconds since 1970.
+    pub revoked: Option<i64>,
+}
+
+/// A server.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// Of the program.
+    pub version: String,
+    /// Data directory.
+    pub data: String,
+    /// It is serving now.
+    pub running: bool,
+    /// Where it listens, or did last.
+    pub address: Option<SocketAddr>,
+    /// How long it has served.
+    pub uptime_seconds: Option<u64>,
+    /// Clients connected now.
+    pub sessions: u64,
+    /// Number of volumes.
+    pub volumes: u64,
+}
+
+/// Executes `request` on a data directory whose server is down.
+pub fn execute_offline(data: &Path, request: AdminRequest) -> Result<AdminReply, ServeError> {
+    let data = Data::open(DataDir::open(data)?)?;
+    Ok(execute(&data, None, request))
+}
+
+/// A reply that says why not.
+pub(crate) fn failed(reason: FailReason, words: impl Into<String>) -> AdminReply {
+    AdminReply::Failed { reason, words: words.into() }
+}
+
+/// Executes `request`; may block.
+pub(crate) fn execute(data: &Data, server: Option<&Server>, request: AdminRequest) -> AdminReply {
+    let done = match request {
+        AdminRequest::Invite { volume, role, ttl_seconds, host, no_root_squash } => {
+            if no_root_squash && role != Role::Host {
+                return failed(FailReason::Invalid, "--no-root-squash goes with --role host only");
+            }
+            if ttl_seconds == 0 || ttl_seconds > TTL_MAX_SECONDS {
+                return failed(FailReason::Invalid, "an invite is valid for 1s to 366d");
+            }
+            let terms = Terms { role, ttl_seconds, no_root_squash };
+            invite(data, server, &volume, terms, host)
+        }
+        AdminRequest::VolumeCreate { name } => volume_create(data, &name),
+        AdminRequest::VolumeList => volume_list(data),
+        AdminRequest::VolumeShow { name } => volume_show(data, &name),
+        AdminRequest::IdentityList => identity_list(data),
+        AdminRequest::IdentityRevoke { id } => identity_revoke(data, &id),
+        AdminRequest::Info => info(data, server),
+    };
+    done.unwrap_or_else(|error| failed(FailReason::Io, error.to_string()))
+}
+
+struct Terms {
+    role: Role,
+    ttl_seconds: u64,
+    no_root_squash: bool,
+}
+
+fn no_volume(name: &str) -> AdminReply {
+    failed(FailReason::NotFound, format!("there is no volume '{name}'; see: segue volume list"))
+}
+
+fn invite(
+    data: &Data,
+    server: Option<&Server>,
+    volume: &str,
+    terms: Terms,
+    host: Option<String>,
+) -> Result<AdminReply, StoreError> {
+    let found = data.store.read_blocking(|kv| find_volume(kv, volume))??;
+    let Some((id, _)) = found else { return Ok(no_volume(volume)) };
+    let listen = match server {
+        Some(server) => Some(server.address),
+        None => data.listen()?,
+    };
+    let host = match host.or_else(|| default_host(listen)) {
+        Some(host) => host,
+        None => {
+            let words = "this machine has no address that others could reach; name one with --host";
+            return Ok(failed(FailReason::Invalid, words));
+        }
+    };
+    let code = match random::<16>() {
+        Ok(bytes) => hex(&bytes),
+        Err(error) => return Ok(failed(FailReason::Io, format!("no random bytes: {error}"))),
+    };
+    let authority = data.authority.fingerprint().to_owned();
+    let port = listen.map_or(PORT, |listen| listen.port());
+    let invite = Some(Invite { code: code.clone(), authority });
+    let url = match MountUrl::new(&host, port, volume, invite) {
+        Ok(url) => url.to_string(),
+        Err(error) => return Ok(failed(FailReason::Invalid, error.to_string())),
+    };
+    let seconds = now().secs;
+    let ttl = i64::try_from(terms.ttl_seconds).unwrap_or(i64::MAX);
+    let row = InviteRow {
+        volume: id,
+        role: terms.role,
+        no_root_squash: terms.no_root_squash,
+        expires: seconds.saturating_add(ttl),
+        used: None,
+    };
+    data.store.write_blocking(move |txn| principals::invite(txn, &code, &row, seconds))?;
+    Ok(AdminReply::Invite { url })
+}
+
+/// The name that hosts dial when nobody says another.
+fn default_host(listen: Option<SocketAddr>) -> Option<String> {
+    let address = match listen.map(|listen| listen.ip()) {
+        Some(ip) if !ip.is_unspecified() => ip,
+        Some(IpAddr::V4(_)) => interfaces::addresses().into_iter().find(IpAddr::is_ipv4)?,
+        _ => *interfaces::addresses().first()?,
+    };
+    Some(address.to_string())
+}
+
+fn volume_create(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
+    let uuid = match random() {
+        Ok(uuid) => uuid,
+        Err(error) => return Ok(failed(FailReason::Io, format!("no random bytes: {error}"))),
+    };
+    let new = name.to_owned();
+    match data.store.write_blocking(move |txn| create_volume(txn, &new, uuid, now()))? {
+        Ok(_) => volume_show(data, name),
+        Err(error @ VolumeError::Exists) => {
+            Ok(failed(FailReason::Exists, format!("{error}: {name}")))
+        }
+        Err(error) => Ok(failed(FailReason::Invalid, error.to_string())),
+    }
+}
+
+fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeInfo, MetaFault> {
+    let tally = tally(kv, id)?;
+    Ok(VolumeInfo {
+        name: row.name,
+        id: id.0,
+        uuid: hex(&row.uuid),
+        created: row.created.secs,
+        inodes: tally.inodes,
+        allocated_bytes: tally.allocated,
+    })
+}
+
+fn volume_list(data: &Data) -> Result<AdminReply, StoreError> {
+    let volumes = data.store.read_blocking(|kv| {
+        let volumes = volumes(kv)?;
+        volumes.into_iter().map(|(id, row)| volume_info(kv, id, row)).collect()
+    })?;
+    let volumes: Result<_, MetaFault> = volumes;
+    Ok(AdminReply::Volumes { volumes: volumes? })
+}
+
+fn volume_show(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
+    let info = data.store.read_blocking(|kv| match find_volume(kv, name)? {
+        Some((id, row)) => volume_info(kv, id, row).map(Some),
+        None => Ok::<_, MetaFault>(None),
+    })??;
+    Ok(info.map_or_else(|| no_volume(name), AdminReply::Volume))
+}
+
+fn short(fingerprint: &str) -> String {
+    fingerprint.chars().take(ID_DIGITS).collect()
+}
+
+fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
+    let (rows, volumes) = data.store.read_blocking(|kv| {
+        Ok::<_, MetaFault>((principals::identities(kv, "")?, volumes(kv)?))
+    })??;
+    let info = |(fingerprint, row): (String, IdentityRow)| {
+        let volume = volumes.iter().find(|(id, _)| *id == row.volume);
+        IdentityInfo {
+            id: short(&fingerprint),
+            host: row.host,
+            volume: volume.map(|(_, volume)| volume.name.clone()).unwrap_or_default(),
+            role: row.role,
+            no_root_squash: row.no_root_squash,
+            created: row.created,
+            revoked: row.revoked,
+        }
+    };
+    Ok(AdminReply::Identities { identities: rows.into_iter().map(info).collect() })
+}
+
+fn identity_revoke(data: &Data, id: &str) -> Result<AdminReply, StoreError> {
+    if id.len() < ID_MIN || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let words = format!("'{id}' is not an identity's id; see: segue identity list");
+        return Ok(failed(FailReason::Invalid, words));
+    }
+    let prefix = id.to_ascii_lowercase();
+    let found = data.store.read_blocking(|kv| principals::identities(kv, &prefix))??;
+    let fingerprint = match found.as_slice() {
+        [(fingerprint, _)] => fingerprint.clone(),
+        [] => {
+            let words = format!("there is no identity '{id}'; see: segue identity list");
+            return Ok(failed(FailReason::NotFound, words));
+        }
+        _ => {
+            let words = format!("'{id}' is the start of several identities; give more of it");
+            return Ok(failed(FailReason::Invalid, words));
+        }
+    };
+    let key = fingerprint.clone();
+    data.store.write_blocking(move |txn| principals::revoke(txn, &key, now().secs))?;
+    Ok(AdminReply::Revoked { id: short(&fingerprint), fingerprint })
+}
+
+fn info(data: &Data, server: Option<&Server>) -> Result<AdminReply, StoreError> {
+    let volumes = data.store.read_blocking(|kv| volumes(kv))??.len() as u64;
+    Ok(AdminReply::Info(ServerInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        data: data.path().display().to_string(),
+        running: server.is_some(),
+        address: match server {
+            Some(server) => Some(server.address),
+            None => data.listen()?,
+        },
+        uptime_seconds: server.map(|server| server.started.elapsed().as_secs()),
+        sessions: server.map_or(0, |server| server.sessions.count() as u64),
+        volumes,
+    }))
+}

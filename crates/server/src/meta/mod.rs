@@ -1,0 +1,157 @@
+//! The metadata store: one writer, many snapshots.
+//!
+//! Writes go to the store thread and come back durable. Reads take a connection of their own,
+//! see one moment of the store and never wait for a commit.
+
+mod sqlite;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use segue_core::namespace::Fault;
+use tokio::sync::{Semaphore, oneshot};
+
+pub(crate) use sqlite::Kv;
+use writer::{Job, Task};
+
+/// Snapshots at the same time: more would only queue for the processors.
+const READERS: usize = 8;
+
+/// A fault of this store.
+pub(crate) type MetaFault = Fault<rusqlite::Error>;
+
+/// Why the store did not do something.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// A write to the disk failed, now or before.
+    #[error("the server's disk failed; its log says how")]
+    Poisoned,
+    /// It could not be read.
+    #[error("the server's metadata cannot be read: {0}")]
+    Read(String),
+    /// A row makes no sense.
+    #[error("the server's metadata are damaged: {0}")]
+    Damaged(&'static str),
+}
+
+impl From<MetaFault> for StoreError {
+    fn from(fault: MetaFault) -> StoreError {
+        match fault {
+            Fault::Store(error) => StoreError::Read(error.to_string()),
+            Fault::Damaged(what) => StoreError::Damaged(what),
+        }
+    }
+}
+
+/// The open store.
+pub(crate) struct Store {
+    path: PathBuf,
+    /// `None` once it is being closed.
+    jobs: Option<Sender<Box<dyn Job>>>,
+    thread: Option<JoinHandle<()>>,
+    poisoned: Arc<AtomicBool>,
+    idle: Mutex<Vec<Connection>>,
+    readers: Semaphore,
+}
+
+impl Store {
+    /// Opens the store in `path`, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Store, String> {
+        let connection = sqlite::writer(path).map_err(|error| error.to_string())?;
+        let (jobs, queue) = channel();
+        let poisoned = Arc::new(AtomicBool::new(false));
+        let seen = poisoned.clone();
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || writer::run(&connection, &queue, &seen))
+            .map_err(|error| error.to_string())?;
+        Ok(Store {
+            path: path.to_owned(),
+            jobs: Some(jobs),
+            thread: Some(thread),
+            poisoned,
+            idle: Mutex::new(Vec::new()),
+            readers: Semaphore::new(READERS),
+        })
+    }
+
+    /// No write is accepted any more: something that was to be durable may not be.
+    pub(crate) fn poison(&self) {
+        self.poisoned.store(true, Ordering::Release);
+    }
+
+    fn submit<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
+    ) -> oneshot::Receiver<Result<R, StoreError>> {
+        let (answer, answered) = oneshot::channel();
+        if let Some(jobs) = &self.jobs {
+            // A thread that is gone drops the job, and with it `answer`.
+            let _ = jobs.send(Box::new(Task::new(work, answer)));
+        }
+        answered
+    }
+
+    /// Does `work` in a transaction and returns when it is durable.
+    pub(crate) async fn write<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.submit(work).await.unwrap_or(Err(StoreError::Poisoned))
+    }
+
+    /// [`Store::write`] for threads that may block.
+    pub(crate) fn write_blocking<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.submit(work).blocking_recv().unwrap_or(Err(StoreError::Poisoned))
+    }
+
+    /// Does `work` on a snapshot, on a thread that may block.
+    pub(crate) async fn read<R: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&mut Kv<'_>) -> R + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let Ok(_permit) = self.readers.acquire().await else { return Err(StoreError::Poisoned) };
+        let store = self.clone();
+        let done = tokio::task::spawn_blocking(move || store.read_blocking(work)).await;
+        done.unwrap_or_else(|error| Err(StoreError::Read(error.to_string())))
+    }
+
+    /// [`Store::read`] for threads that may block.
+    pub(crate) fn read_blocking<R>(
+        &self,
+        work: impl FnOnce(&mut Kv<'_>) -> R,
+    ) -> Result<R, StoreError> {
+        let fail = |error: rusqlite::Error| StoreError::Read(error.to_string());
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => sqlite::reader(&self.path).map_err(fail)?,
+        };
+        connection.execute_batch("BEGIN").map_err(fail)?;
+        let result = work(&mut Kv(&connection));
+        connection.execute_batch("ROLLBACK").map_err(fail)?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        Ok(result)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic in there has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The store thread: the only writer, which commits what has come in as one transaction.
+//!
+//! While one group is being made durable the next one gathers, so a commit's fsync is shared
+//! by everything that arrived during the one before. Each job has a savepoint: one that fails
+//! leaves nothing and the others of its group proceed. Nobody is answered before the commit.
+//!
+//! A failed commit poisons the store until the next start: what the disk then holds is not
+//! known, and asking again would only hide that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+
+use rusqlite::Connection;
+use segue_core::namespace::Fault;
+use tokio::sync::oneshot;
+
+use super::sqlite::Kv;
+use super::{MetaFault, StoreError};
+
+/// Most jobs of one commit, so that none waits long for the others.
+const GROUP_MAX: usize = 128;
+
+/// Something to be done in a transaction and answered after its commit.
+pub(super) trait Job: Send {
+    /// Does it; false takes back what it wrote.
+    fn run(&mut self, txn: &mut Kv<'_>) -> Result<bool, rusqlite::Error>;
+    /// Tells who asked. `durable` is false when the commit failed.
+    fn answer(self: Box<Self>, durable: bool);
+}
+
+/// A job made of a closure.
+pub(super) struct Task<F, R> {
+    work: Option<F>,
+    result: Option<Result<R, StoreError>>,
+    answer: oneshot::Sender<Result<R, StoreError>>,
+}
+
+impl<F, R> Task<F, R> {
+    pub(super) fn new(work: F, answer: oneshot::Sender<Result<R, StoreError>>) -> Self {
+        Task { work: Some(work), result: None, answer }
+    }
+}
+
+impl<F, R> Job for Task<F, R>
+where
+    F: FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send,
+    R: Send,
+{
+    fn run(&mut self, txn: &mut Kv<'_>) -> Result<bool, rusqlite::Error> {
+        let Some(work) = self.work.take() else { return Ok(false) };
+        match work(txn) {
+            Ok(result) => self.result = Some(Ok(result)),
+            Err(Fault::Store(error)) => return Err(error),
+            Err(Fault::Damaged(what)) => {
+                tracing::error!("the metadata are damaged: {what}");
+                self.result = Some(Err(StoreError::Damaged(what)));
+            }
+        }
+        Ok(matches!(self.result, Some(Ok(_))))
+    }
+
+    fn answer(self: Box<Self>, durable: bool) {
+        let result = if durable { self.result } else { None };
+        // Who asked may have gone: the work is done all the same.
+        let _ = self.answer.send(result.unwrap_or(Err(StoreError::Poisoned)));
+    }
+}
+
+/// Runs jobs until nobody can send any more.
+pub(super) fn run(
+    connection: &Connection,
+    jobs: &Receiver<Box<dyn Job>>,
+    poisoned: &Arc<AtomicBool>,
+) {
+    while let Ok(first) = jobs.recv() {
+        let mut group = vec![first];
+        while group.len() < GROUP_MAX
+            && let Ok(next) = jobs.try_recv()
+        {
+            group.push(next);
+        }
+        let durable = !poisoned.load(Ordering::Acquire)
+            && match commit(connection, &mut group) {
+                Ok(()) => true,
+                Err(error) => {
+                    poisoned.store(true, Ordering::Release);
+                    tracing::error!("the metadata cannot be written, restart the server: {error}");
+                    false
+                }
+            };
+        group.into_iter().for_each(|job| job.answer(durable));
+    }
+}
+
+fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+    let batch = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
+    batch("BEGIN IMMEDIATE")?;
+    for job in group {
+        batch("SAVEPOINT job")?;
+        let kept = match job.run(&mut Kv(connection)) {
+            Ok(kept) => kept,
+            Err(error) => {
+                batch("ROLLBACK")?;
+                return Err(error);
+            }
+        };
+        if !kept {
+            batch("ROLLBACK TO job")?;
+        }
+        batch("RELEASE job")?;
+    }
+    batch("COMMIT")
+}

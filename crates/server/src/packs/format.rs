@@ -1,0 +1,85 @@
+//! The bytes of a pack.
+//!
+//! ```text
+//! pack   = header entry*
+//! header = "SEGUEPAK" version u32 zero u32                                   (16 bytes)
+//! entry  = "CHNK" fingerprint[32] raw_len u32 stored_len u32 crc32c u32      (48 bytes)
+//!          stored bytes: as they are if stored_len == raw_len, else one zstd frame
+//! ```
+//!
+//! Numbers are little-endian. The checksum covers the entry's header before it and the stored
+//! bytes, so that an index can be made again from packs alone.
+
+use segue_core::chunk::CHUNK_MAX;
+use segue_core::types::Fingerprint;
+
+/// Length of a pack's header, in bytes.
+pub(super) const PACK_HEADER: usize = 16;
+/// Length of an entry's header, in bytes.
+pub(super) const ENTRY_HEADER: usize = 48;
+const PACK_MAGIC: &[u8; 8] = b"SEGUEPAK";
+const ENTRY_MAGIC: &[u8; 4] = b"CHNK";
+const VERSION: u32 = 1;
+
+/// What stands before a chunk's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    pub(super) fingerprint: Fingerprint,
+    pub(super) raw_len: u32,
+    pub(super) stored_len: u32,
+    crc: u32,
+}
+
+/// A pack's header.
+pub(super) fn pack_header() -> [u8; PACK_HEADER] {
+    let mut header = [0; PACK_HEADER];
+    header[..8].copy_from_slice(PACK_MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header
+}
+
+impl Entry {
+    /// The entry of `stored`.
+    pub(super) fn new(
+        fingerprint: Fingerprint,
+        raw_len: u32,
+        stored_len: u32,
+        stored: &[u8],
+    ) -> Entry {
+        let mut entry = Entry { fingerprint, raw_len, stored_len, crc: 0 };
+        entry.crc = entry.checksum(stored);
+        entry
+    }
+
+    pub(super) fn encode(&self) -> [u8; ENTRY_HEADER] {
+        let mut bytes = [0; ENTRY_HEADER];
+        bytes[..4].copy_from_slice(ENTRY_MAGIC);
+        bytes[4..36].copy_from_slice(&self.fingerprint.0);
+        bytes[36..40].copy_from_slice(&self.raw_len.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.stored_len.to_le_bytes());
+        bytes[44..].copy_from_slice(&self.crc.to_le_bytes());
+        bytes
+    }
+
+    /// The entry that `bytes` are, if they can be one.
+    pub(super) fn decode(bytes: &[u8; ENTRY_HEADER]) -> Option<Entry> {
+        let number = |at: usize| {
+            bytes.get(at..at + 4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+        };
+        let (raw_len, stored_len, crc) = (number(36)?, number(40)?, number(44)?);
+        let possible = raw_len as usize <= CHUNK_MAX && stored_len <= raw_len;
+        let fingerprint = Fingerprint(*bytes.get(4..36)?.first_chunk()?);
+        let known = bytes.starts_with(ENTRY_MAGIC) && possible;
+        known.then_some(Entry { fingerprint, raw_len, stored_len, crc })
+    }
+
+    /// True if `stored` are the bytes that the entry was made for.
+    pub(super) fn holds(&self, stored: &[u8]) -> bool {
+        self.checksum(stored) == self.crc
+    }
+
+    fn checksum(&self, stored: &[u8]) -> u32 {
+        let header = Entry { crc: 0, ..*self }.encode();
+        crc32c::crc32c_append(crc32c::crc32c(&header), stored)
+    }
+}

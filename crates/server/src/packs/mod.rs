@@ -1,0 +1,266 @@
+//! Chunk packs: append-only files that hold the bytes of many chunks.
+//!
+//! A chunk is checked against its fingerprint before it comes in and each time it goes out, so
+//! damage on the disk is an error and never wrong bytes. It is synced before its row is
+//! committed; bytes that no row points to (a torn tail, an upload that came twice) are dead
+//! weight and harm nothing. Nothing is ever written twice to one place.
+
+mod format;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use segue_core::chunk::fingerprint;
+use segue_core::namespace::ChunkRow;
+use segue_core::types::Fingerprint;
+use segue_rpc::codec::decompress;
+
+use format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
+
+/// A pack is closed when it has this many bytes.
+const PACK_BYTES: u64 = 64 << 20;
+/// Packs open for reading at the same time.
+const OPEN_MAX: usize = 128;
+
+/// A chunk in the form in which it is stored and sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StoredChunk {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) raw_len: u32,
+    /// The chunk itself if it has `raw_len` bytes, else one zstd frame.
+    pub(crate) stored: Bytes,
+}
+
+/// Why a chunk cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChunkError {
+    /// The disk.
+    #[error("pack {pack}: {error}")]
+    Read { pack: u64, error: io::Error },
+    /// The bytes are not what was stored.
+    #[error("pack {pack} is damaged at byte {offset}")]
+    Damaged { pack: u64, offset: u64 },
+}
+
+/// The open packs.
+pub(crate) struct Packs {
+    directory: PathBuf,
+    current: Mutex<Current>,
+    open: Mutex<BTreeMap<u64, Arc<File>>>,
+}
+
+/// Where the next chunk goes.
+struct Current {
+    next_id: u64,
+    pack: Option<Arc<Pack>>,
+}
+
+/// A pack being written.
+struct Pack {
+    id: u64,
+    file: Arc<File>,
+    /// Bytes written.
+    end: AtomicU64,
+    /// Bytes known to be on the disk; who waits for the lock mostly finds his among them.
+    synced: Mutex<u64>,
+}
+
+/// Bytes of a pack that have to be on the disk before their rows are.
+pub(crate) struct Unsynced(Vec<(Arc<Pack>, u64)>);
+
+impl Packs {
+    /// Opens the packs in `directory`.
+    pub(crate) fn open(directory: &Path) -> io::Result<Packs> {
+        let mut last = 0;
+        for entry in std::fs::read_dir(directory)? {
+            let name = entry?.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(".pack")?.parse().ok());
+            last = last.max(id.unwrap_or(0));
+        }
+        let packs = Packs {
+            directory: directory.to_owned(),
+            current: Mutex::new(Current { next_id: last + 1, pack: None }),
+            open: Mutex::new(BTreeMap::new()),
+        };
+        // A tail that was torn by a crash stays as it is: the next chunk starts a new pack.
+        if last > 0
+            && let Some(pack) = packs.resume(last)?
+        {
+            lock(&packs.current).pack = Some(pack);
+        }
+        Ok(packs)
+    }
+
+    fn path(&self, id: u64) -> PathBuf {
+        self.directory.join(format!("{id:08}.pack"))
+    }
+
+    /// The pack `id` to go on with, if it is whole to its end.
+    fn resume(&self, id: u64) -> io::Result<Option<Arc<Pack>>> {
+        let file = OpenOptions::new().read(true).write(true).open(self.path(id))?;
+        let end = file.metadata()?.len();
+        let mut header = [0; PACK_HEADER];
+        let begun = end >= PACK_HEADER as u64;
+        if !begun || file.read_exact_at(&mut header, 0).is_err() || header != pack_header() {
+            return Ok(None);
+        }
+        let mut at = PACK_HEADER as u64;
+        while at < end {
+            let mut header = [0; ENTRY_HEADER];
+            if end - at < ENTRY_HEADER as u64 {
+                return Ok(None);
+            }
+            file.read_exact_at(&mut header, at)?;
+            let Some(entry) = Entry::decode(&header) else { return Ok(None) };
+            let next = at + (ENTRY_HEADER as u64) + u64::from(entry.stored_len);
+            if next > end || (next == end && !holds(&file, at, &entry)?) {
+                return Ok(None);
+            }
+            at = next;
+        }
+        let (end, synced) = (AtomicU64::new(end), Mutex::new(0));
+        Ok(Some(Arc::new(Pack { id, file: Arc::new(file), end, synced })))
+    }
+
+    /// Appends chunks whose fingerprints have been checked. They may be referred to after
+    /// [`Packs::sync`].
+    pub(crate) fn append(&self, chunks: &[StoredChunk]) -> io::Result<(Vec<ChunkRow>, Unsynced)> {
+        let mut rows = Vec::with_capacity(chunks.len());
+        let mut unsynced: Vec<(Arc<Pack>, u64)> = Vec::new();
+        let mut current = lock(&self.current);
+        for chunk in chunks {
+            let pack = self.room(&mut current)?;
+            let (row, end) = match pack.append(chunk) {
+                Ok(done) => done,
+                Err(error) => {
+                    // What a failed write left is not known: nothing comes after it.
+                    current.pack = None;
+                    return Err(error);
+                }
+            };
+            rows.push(row);
+            match unsynced.last_mut() {
+                Some((last, upto)) if last.id == pack.id => *upto = end,
+                _ => unsynced.push((pack, end)),
+            }
+        }
+        Ok((rows, Unsynced(unsynced)))
+    }
+
+    /// The pack that the next chunk goes to.
+    fn room(&self, current: &mut MutexGuard<'_, Current>) -> io::Result<Arc<Pack>> {
+        if let Some(pack) = &current.pack
+            && pack.end.load(Ordering::Acquire) < PACK_BYTES
+        {
+            return Ok(pack.clone());
+        }
+        let id = current.next_id;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.path(id))?;
+        current.next_id += 1;
+        file.write_all_at(&pack_header(), 0)?;
+        // The name has to last as long as the bytes.
+        File::open(&self.directory)?.sync_all()?;
+        let end = AtomicU64::new(PACK_HEADER as u64);
+        let pack = Arc::new(Pack { id, file: Arc::new(file), end, synced: Mutex::new(0) });
+        current.pack = Some(pack.clone());
+        Ok(pack)
+    }
+
+    /// Returns when the bytes are on the disk. An error means that nobody knows what is.
+    pub(crate) fn sync(&self, unsynced: &Unsynced) -> io::Result<()> {
+        for (pack, upto) in &unsynced.0 {
+            let mut synced = lock(&pack.synced);
+            if *synced < *upto {
+                let end = pack.end.load(Ordering::Acquire);
+                pack.file.sync_data()?;
+                *synced = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunk as it is stored, and the chunk itself, checked.
+    pub(crate) fn read(
+        &self,
+        fingerprint_wanted: &Fingerprint,
+        row: &ChunkRow,
+    ) -> Result<(StoredChunk, Bytes), ChunkError> {
+        let read = |error| ChunkError::Read { pack: row.pack, error };
+        let damaged = || ChunkError::Damaged { pack: row.pack, offset: row.offset };
+        let file = self.file(row.pack).map_err(read)?;
+        let mut stored = vec![0; row.stored_len as usize];
+        file.read_exact_at(&mut stored, row.offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => damaged(),
+            _ => read(error),
+        })?;
+        let stored = Bytes::from(stored);
+        let raw = decompress(row.raw_len as usize, stored.clone()).map_err(|_| damaged())?;
+        if fingerprint(&raw) != *fingerprint_wanted {
+            return Err(damaged());
+        }
+        let (fingerprint, raw_len) = (*fingerprint_wanted, row.raw_len);
+        Ok((StoredChunk { fingerprint, raw_len, stored }, raw))
+    }
+
+    fn file(&self, id: u64) -> io::Result<Arc<File>> {
+        let mut open = lock(&self.open);
+        if let Some(file) = open.get(&id) {
+            return Ok(file.clone());
+        }
+        if open.len() >= OPEN_MAX {
+            // The oldest pack: what is written together is mostly read together.
+            open.pop_first();
+        }
+        let file = Arc::new(File::open(self.path(id))?);
+        open.insert(id, file.clone());
+        Ok(file)
+    }
+}
+
+impl Pack {
+    /// Writes one entry; returns its row and the pack's new end.
+    fn append(&self, chunk: &StoredChunk) -> io::Result<(ChunkRow, u64)> {
+        let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let stored_len = u32::try_from(chunk.stored.len()).map_err(too_long)?;
+        let entry = Entry::new(chunk.fingerprint, chunk.raw_len, stored_len, &chunk.stored);
+        let at = self.end.load(Ordering::Acquire);
+        let offset = at + ENTRY_HEADER as u64;
+        self.file.write_all_at(&entry.encode(), at)?;
+        self.file.write_all_at(&chunk.stored, offset)?;
+        let end = offset + u64::from(stored_len);
+        self.end.store(end, Ordering::Release);
+        let row = ChunkRow {
+            pack: self.id,
+            offset,
+            stored_len,
+            raw_len: chunk.raw_len,
+            compressed: stored_len < chunk.raw_len,
+        };
+        Ok((row, end))
+    }
+}
+
+/// True if the bytes after the entry at `at` are those it was made for.
+fn holds(file: &File, at: u64, entry: &Entry) -> io::Result<bool> {
+    let mut stored = vec![0; entry.stored_len as usize];
+    file.read_exact_at(&mut stored, at + ENTRY_HEADER as u64)?;
+    Ok(entry.holds(&stored))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,182 @@
+//! Who may do what: identities that hosts have, and invites that become identities.
+//!
+//! An invite is stored as a hash and works once, until it expires. It is consumed in the
+//! transaction that records the identity, so that of two hosts with one invite only one gets
+//! in. A host that asks again with the same request (its answer got lost) gets the same answer.
+
+use segue_core::namespace::keys::{SERVER_TAGS, after};
+use segue_core::namespace::{Fault, MetaSnapshot, MetaTxn, Rights, get_row, put_row};
+use segue_core::types::{Role, VolumeId};
+use serde::{Deserialize, Serialize};
+
+const IDENTITY: u8 = SERVER_TAGS;
+const INVITE: u8 = SERVER_TAGS + 1;
+/// An invite is forgotten so many seconds after it expired: until then there are better words
+/// for it than "unknown".
+const FORGET_SECONDS: i64 = 30 * 86_400;
+
+/// A host that was let in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct IdentityRow {
+    /// The host's name as it gave it.
+    pub(crate) host: String,
+    pub(crate) volume: VolumeId,
+    pub(crate) role: Role,
+    pub(crate) no_root_squash: bool,
+    /// Seconds since 1970.
+    pub(crate) created: i64,
+    /// When it was revoked, in seconds since 1970.
+    pub(crate) revoked: Option<i64>,
+}
+
+impl IdentityRow {
+    pub(crate) fn rights(&self) -> Rights {
+        Rights { role: self.role, no_root_squash: self.no_root_squash }
+    }
+}
+
+/// A way in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct InviteRow {
+    pub(crate) volume: VolumeId,
+    pub(crate) role: Role,
+    pub(crate) no_root_squash: bool,
+    /// Seconds since 1970.
+    pub(crate) expires: i64,
+    /// Who used it.
+    pub(crate) used: Option<Used>,
+}
+
+/// What became of an invite.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Used {
+    /// BLAKE3 of the signing request.
+    pub(crate) request: [u8; 32],
+    /// What was answered.
+    pub(crate) certificate_pem: String,
+}
+
+/// Why an invite does not let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum InviteError {
+    #[error("this server does not know this invite; ask for a new one: segue invite")]
+    Unknown,
+    #[error("this invite has expired; ask for a new one: segue invite")]
+    Expired,
+    #[error("this invite has been used, and each works once; ask for a new one: segue invite")]
+    Used,
+}
+
+fn identity_key(fingerprint: &str) -> Vec<u8> {
+    [&[IDENTITY], fingerprint.as_bytes()].concat()
+}
+
+fn invite_key(code: &str) -> Vec<u8> {
+    [&[INVITE], blake3::hash(code.as_bytes()).as_bytes().as_slice()].concat()
+}
+
+/// The identity with that certificate.
+pub(crate) fn identity<S: MetaSnapshot>(
+    snapshot: &mut S,
+    fingerprint: &str,
+) -> Result<Option<IdentityRow>, Fault<S::Error>> {
+    get_row(snapshot, &identity_key(fingerprint), "an identity")
+}
+
+/// All identities whose fingerprints start with `prefix`, with their fingerprints.
+pub(crate) fn identities<S: MetaSnapshot>(
+    snapshot: &mut S,
+    prefix: &str,
+) -> Result<Vec<(String, IdentityRow)>, Fault<S::Error>> {
+    let first = identity_key(prefix);
+    let rows = snapshot.range(&first, &after(&first), usize::MAX).map_err(Fault::Store)?;
+    let identity = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let fingerprint = key.get(1..).and_then(|key| String::from_utf8(key.to_vec()).ok());
+        let fingerprint = fingerprint.ok_or(Fault::Damaged("an identity's key"))?;
+        let row = postcard::from_bytes(&value).map_err(|_| Fault::Damaged("an identity"))?;
+        Ok((fingerprint, row))
+    };
+    rows.into_iter().map(identity).collect()
+}
+
+/// Shuts an identity out from `now` on; one that is out stays so.
+pub(crate) fn revoke<T: MetaTxn>(
+    txn: &mut T,
+    fingerprint: &str,
+    now: i64,
+) -> Result<(), Fault<T::Error>> {
+    if let Some(mut row) = identity(txn, fingerprint)? {
+        row.revoked = row.revoked.or(Some(now));
+        put_row(txn, &identity_key(fingerprint), &row)?;
+    }
+    Ok(())
+}
+
+/// Records an invite, and forgets those that expired long ago.
+pub(crate) fn invite<T: MetaTxn>(
+    txn: &mut T,
+    code: &str,
+    invite: &InviteRow,
+    now: i64,
+) -> Result<(), Fault<T::Error>> {
+    let old = txn.range(&[INVITE], &[INVITE + 1], usize::MAX).map_err(Fault::Store)?;
+    for (key, value) in old {
+        let row: InviteRow =
+            postcard::from_bytes(&value).map_err(|_| Fault::Damaged("an invite"))?;
+        if row.expires < now - FORGET_SECONDS {
+            txn.remove(&key).map_err(Fault::Store)?;
+        }
+    }
+    put_row(txn, &invite_key(code), invite)
+}
+
+/// The invite, if `request` may use it at `now`.
+pub(crate) fn valid<S: MetaSnapshot>(
+    snapshot: &mut S,
+    code: &str,
+    request: &[u8; 32],
+    now: i64,
+) -> Result<Result<InviteRow, InviteError>, Fault<S::Error>> {
+    let row: Option<InviteRow> = get_row(snapshot, &invite_key(code), "an invite")?;
+    Ok(match row {
+        None => Err(InviteError::Unknown),
+        Some(row) => match &row.used {
+            Some(used) if used.request != *request => Err(InviteError::Used),
+            Some(_) => Ok(row),
+            None if row.expires <= now => Err(InviteError::Expired),
+            None => Ok(row),
+        },
+    })
+}
+
+/// Uses an invite: from now on `identity` has the certificate with that fingerprint. Returns
+/// the certificate that counts, which is an earlier one if this request came before.
+pub(crate) fn enrol<T: MetaTxn>(
+    txn: &mut T,
+    code: &str,
+    used: Used,
+    fingerprint: &str,
+    host: &str,
+    now: i64,
+) -> Result<Result<(String, InviteRow), InviteError>, Fault<T::Error>> {
+    let mut row = match valid(txn, code, &used.request, now)? {
+        Ok(row) => row,
+        Err(error) => return Ok(Err(error)),
+    };
+    if let Some(used) = &row.used {
+        return Ok(Ok((used.certificate_pem.clone(), row)));
+    }
+    let certificate_pem = used.certificate_pem.clone();
+    row.used = Some(used);
+    put_row(txn, &invite_key(code), &row)?;
+    let identity = IdentityRow {
+        host: host.to_owned(),
+        volume: row.volume,
+        role: row.role,
+        no_root_squash: row.no_root_squash,
+        created: now,
+        revoked: None,
+    };
+    put_row(txn, &identity_key(fingerprint), &identity)?;
+    Ok(Ok((certificate_pem, row)))
+}

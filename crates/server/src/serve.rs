@@ -1,0 +1,97 @@
+//! The server's life: open, listen, serve until it is told to stop.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use segue_rpc::{CloseCode, Listener};
+use tokio::sync::Notify;
+
+use crate::control;
+use crate::data::Data;
+use crate::data_dir::DataDir;
+use crate::error::ServeError;
+use crate::metrics::Metrics;
+use crate::session;
+use crate::sessions::Sessions;
+
+/// What a server is started with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServeOptions {
+    /// Data directory, made if it is not there.
+    pub data: PathBuf,
+    /// UDP address; port 0 takes a free one.
+    pub listen: SocketAddr,
+}
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) data: Data,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) metrics: Metrics,
+    pub(crate) started: Instant,
+    pub(crate) address: SocketAddr,
+    /// Told when somebody asked on the control socket.
+    pub(crate) shutdown: Notify,
+}
+
+/// Serves until `stop` is ready, or until the control socket is told to shut down.
+///
+/// `ready` hears the address once connections are accepted. What was answered before the stop
+/// is durable; what was not is for the clients to send again.
+pub async fn serve(
+    options: ServeOptions,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let ServeOptions { data: path, listen } = options;
+    let open = move || Data::open(DataDir::create(&path)?);
+    let data = blocking(open).await?;
+    let listener = Listener::bind(listen, &data.authority)
+        .map_err(|error| ServeError::Listen { listen, words: error.to_string() })?;
+    let address = listener.local_address();
+    let server = Arc::new(Server {
+        data,
+        sessions: Arc::default(),
+        metrics: Metrics::default(),
+        started: Instant::now(),
+        address,
+        shutdown: Notify::new(),
+    });
+    let remembering = server.clone();
+    blocking(move || {
+        remembering.data.set_listen(address).map_err(|error| ServeError::Meta {
+            path: remembering.data.path().to_owned(),
+            words: error.to_string(),
+        })
+    })
+    .await?;
+    let control = control::start(server.clone())?;
+    ready(address);
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            peer = listener.accept() => match peer {
+                Some(peer) => drop(tokio::spawn(session::run(server.clone(), peer))),
+                None => break,
+            },
+            () = &mut stop => break,
+            () = server.shutdown.notified() => break,
+        }
+    }
+    listener.close(CloseCode::Stopping, "the server is stopping").await;
+    control.stop().await;
+    Ok(())
+}
+
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, ServeError> + Send + 'static,
+) -> Result<R, ServeError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        // The worker panicked, which is our own error and not the outside world's.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

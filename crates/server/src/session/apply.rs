@@ -1,0 +1,161 @@
+//! Records from a client's log.
+
+use std::sync::atomic::Ordering;
+
+use segue_core::modlog::{Outcome, Stamped};
+use segue_core::namespace::{self, ApplyResult, Context, Fault};
+use segue_core::refusal::Refusal;
+use segue_core::types::Fingerprint;
+use segue_core::wire::{APPLY_MAX, Applied, Apply, Reply};
+use segue_rpc::{Body, CloseCode};
+
+use super::{Answer, Bound, Session, refuse};
+use crate::meta::{Kv, MetaFault};
+use crate::metrics::add;
+
+/// Why not all records of a batch were tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// All were, or the last outcome is not final.
+    Normal,
+    /// Two caches have one log.
+    Cloned,
+    /// The client has said that it needs this outcome no more.
+    Settled,
+}
+
+/// What a host hears whose cache is one of two.
+const CLONED: &str = "this cache directory was copied, and the other copy has written since; \
+                      mount with another --cache-dir";
+
+impl Session {
+    pub(super) async fn apply(&self, bound: &Bound, apply: Apply) -> Answer {
+        let ascending = apply.records.windows(2).all(|pair| match pair {
+            [first, second] => first.seq < second.seq,
+            _ => true,
+        });
+        if apply.records.len() > APPLY_MAX || !ascending {
+            let words = format!("records come at most {APPLY_MAX} at a time, in ascending order");
+            return Err(refuse(Refusal::Limit, words));
+        }
+        let digests = apply.records.iter().map(digest).collect::<Result<Vec<_>, _>>();
+        let digests = digests.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
+        let batch = Batch {
+            proven: self.proven_of(&apply.records),
+            volume: bound.volume,
+            client: bound.client,
+            incarnation: bound.incarnation,
+            host: bound.host.clone(),
+            rights: bound.rights,
+        };
+        let Apply { records, acked_below } = apply;
+        let work = move |txn: &mut Kv<'_>| batch.apply(txn, &records, &digests, acked_below);
+        let (outcomes, end) = self.server.data.store.write(work).await?;
+        self.count(&outcomes);
+        match end {
+            End::Normal => Ok((Reply::Applied(Applied { outcomes }), Body::Empty)),
+            End::Cloned => {
+                self.peer.close(CloseCode::Denied, CLONED);
+                Err(refuse(Refusal::NotPermitted, CLONED))
+            }
+            End::Settled => {
+                Err(refuse(Refusal::Protocol, "a record came again after its outcome was known"))
+            }
+        }
+    }
+
+    /// Of the chunks that the records name, those that this session has shown to possess.
+    fn proven_of(&self, records: &[Stamped]) -> Vec<Fingerprint> {
+        use segue_core::modlog::{PieceBytes, Record};
+        let proven = self.proven();
+        let mut found = Vec::new();
+        for stamped in records {
+            let Record::Store(store) = &stamped.record else { continue };
+            for piece in &store.pieces {
+                if let PieceBytes::Chunk { fingerprint, .. } = &piece.bytes
+                    && proven.contains(fingerprint)
+                {
+                    found.push(*fingerprint);
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    fn count(&self, outcomes: &[Outcome]) {
+        let metrics = &self.server.metrics;
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Done { .. } => {}
+                Outcome::Conflict { .. } => add(&metrics.conflicts, 1),
+                Outcome::Refused { .. } => add(&metrics.refused, 1),
+                Outcome::NeedsWhole | Outcome::Missing { .. } => continue,
+            }
+            metrics.records.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A record's digest, by which a repeat is told from another record with its number.
+fn digest(stamped: &Stamped) -> Result<[u8; 32], postcard::Error> {
+    Ok(*blake3::hash(&postcard::to_stdvec(stamped)?).as_bytes())
+}
+
+/// Whose records are applied.
+struct Batch {
+    volume: segue_core::types::VolumeId,
+    client: segue_core::types::ClientId,
+    incarnation: u32,
+    host: String,
+    rights: namespace::Rights,
+    /// Ascending.
+    proven: Vec<Fingerprint>,
+}
+
+impl Batch {
+    fn apply(
+        &self,
+        txn: &mut Kv<'_>,
+        records: &[Stamped],
+        digests: &[[u8; 32]],
+        acked_below: u64,
+    ) -> Result<(Vec<Outcome>, End), MetaFault> {
+        let context = Context {
+            volume: self.volume,
+            client: self.client,
+            incarnation: self.incarnation,
+            host: &self.host,
+            rights: self.rights,
+            proven: &|fingerprint| self.proven.binary_search(fingerprint).is_ok(),
+        };
+        let (mut outcomes, mut end) = (Vec::with_capacity(records.len()), End::Normal);
+        for (stamped, digest) in records.iter().zip(digests) {
+            match namespace::apply(txn, &context, stamped, digest) {
+                Ok(ApplyResult::Outcome(outcome)) => {
+                    let last = !outcome.is_final();
+                    outcomes.push(outcome);
+                    if last {
+                        break;
+                    }
+                }
+                Ok(ApplyResult::Cloned) => {
+                    end = End::Cloned;
+                    break;
+                }
+                Ok(ApplyResult::Settled) => {
+                    end = End::Settled;
+                    break;
+                }
+                // What was applied before stays; the client will hear of this one alone.
+                Err(Fault::Damaged(what)) if !outcomes.is_empty() => {
+                    tracing::error!("the metadata are damaged: {what}");
+                    break;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        namespace::raise_floor(txn, self.client, self.incarnation, acked_below)?;
+        Ok((outcomes, end))
+    }
+}

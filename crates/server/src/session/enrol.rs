@@ -1,0 +1,86 @@
+//! Connections without a certificate: they may trade an invite for one, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_core::namespace::volumes;
+use segue_core::refusal::Refusal;
+use segue_core::wire::{Enrol, Enrolled, Reply, Request};
+use segue_rpc::{Body, CloseCode, Peer};
+use tokio::time::timeout;
+
+use super::{Answer, refuse};
+use crate::data::now;
+use crate::meta::StoreError;
+use crate::principals::{self, InviteError, Used};
+use crate::serve::Server;
+
+/// A stranger that says nothing is shown out.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests of one stranger: a guess each.
+const TRIES: usize = 3;
+/// Longest name of a host, in bytes.
+const HOST_MAX: usize = 255;
+
+/// Serves a connection without identity.
+pub(super) async fn run(server: &Arc<Server>, peer: &Peer) {
+    for _ in 0..TRIES {
+        let Ok(Some(incoming)) = timeout(PATIENCE, peer.accept()).await else { break };
+        let answer = match &incoming.request {
+            Request::Enrol(request) => enrol(server, request).await,
+            _ => {
+                Err(refuse(Refusal::NotPermitted, "this server lets in hosts with an invite only"))
+            }
+        };
+        let (reply, body) = answer.unwrap_or_else(|refused| (Reply::Refused(refused), Body::Empty));
+        if incoming.reply(reply, body).await.is_err() {
+            break;
+        }
+    }
+    // Who has an answer closes; who has not is told.
+    if timeout(PATIENCE, peer.closed()).await.is_err() {
+        peer.close(CloseCode::Denied, "this connection has no identity");
+    }
+}
+
+async fn enrol(server: &Arc<Server>, ask: &Enrol) -> Answer {
+    if ask.host.len() > HOST_MAX {
+        return Err(refuse(Refusal::Limit, "the host's name is too long"));
+    }
+    let request = *blake3::hash(&ask.request_der).as_bytes();
+    let (code, seconds) = (ask.code.clone(), now().secs);
+    let store = &server.data.store;
+    let known = store.read(move |kv| principals::valid(kv, &code, &request, seconds)).await?;
+    known.map_err(StoreError::from)?.map_err(denied)?;
+    let issued = server.data.authority.sign(&ask.request_der, &ask.host).map_err(|error| {
+        refuse(Refusal::Invalid, format!("the signing request cannot be used: {error}"))
+    })?;
+    let (code, host) = (ask.code.clone(), ask.host.clone());
+    let used = Used { request, certificate_pem: issued.certificate_pem };
+    let (certificate_pem, row, volume) = store
+        .write(move |txn| {
+            let enrolled =
+                principals::enrol(txn, &code, used, &issued.fingerprint, &host, seconds)?;
+            let (certificate_pem, row) = match enrolled {
+                Ok(enrolled) => enrolled,
+                Err(error) => return Ok(Err(error)),
+            };
+            let volume = volumes(txn)?.into_iter().find(|(id, _)| *id == row.volume);
+            Ok(Ok((certificate_pem, row, volume)))
+        })
+        .await?
+        .map_err(denied)?;
+    let (_, volume) = volume.ok_or_else(|| refuse(Refusal::NotFound, "the volume is gone"))?;
+    tracing::info!(host = ask.host, volume = volume.name, "a host was let in");
+    let enrolled = Enrolled {
+        certificate_pem,
+        authority_pem: server.data.authority.certificate_pem().to_owned(),
+        volume: volume.name,
+        role: row.role,
+    };
+    Ok((Reply::Enrolled(enrolled), Body::Empty))
+}
+
+fn denied(error: InviteError) -> segue_core::wire::Refused {
+    refuse(Refusal::NotPermitted, error.to_string())
+}

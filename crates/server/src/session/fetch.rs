@@ -1,0 +1,117 @@
+//! Ranges of files that go out.
+//!
+//! A fetch sees one snapshot, and everything it sends is checked before the answer begins, so
+//! that damage is a refusal with words and not a body that breaks off.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use segue_core::namespace::read::{Segment, contents};
+use segue_core::namespace::{ChunkRow, Source, Stop, chunk};
+use segue_core::refusal::Refusal;
+use segue_core::wire::{Fetch, Fetched, Refused, Reply};
+use segue_rpc::Body;
+use segue_rpc::codec::{block_from_stored, encode_block};
+
+use super::upload::note;
+use super::{Answer, Bound, Session, lost, refuse, settled};
+use crate::metrics::add;
+use crate::serve::Server;
+
+/// Small pieces are put together into blocks of at least so many bytes.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// A segment, with the row of its chunk.
+type Placed = (Segment, Option<ChunkRow>);
+
+impl Session {
+    pub(super) async fn fetch(&self, bound: &Bound, ask: Fetch) -> Answer {
+        let volume = bound.volume;
+        let found = self.server.data.store.read(move |snapshot| {
+            let mut placed: Vec<Placed> = Vec::new();
+            for segment in contents(snapshot, volume, &ask)? {
+                let row = match &segment.source {
+                    Some(Source::Chunk { fingerprint, .. }) => {
+                        // A row that is missing is damage, reported with the others.
+                        chunk(snapshot, fingerprint)?
+                    }
+                    _ => None,
+                };
+                placed.push((segment, row));
+            }
+            Ok::<_, Stop<rusqlite::Error>>(placed)
+        });
+        let placed = settled(found.await)?;
+        let segments = summary(&placed);
+        let bytes = segments.iter().filter(|(_, data)| *data).map(|(len, _)| *len).sum();
+        let server = self.server.clone();
+        let body = tokio::task::spawn_blocking(move || gather(&server, &placed)).await;
+        let body = body.map_err(lost)??;
+        add(&self.server.metrics.bytes_fetched, bytes);
+        Ok((Reply::Fetched(Fetched { segments }), Body::from(body)))
+    }
+}
+
+/// Lengths of data and holes, neighbours joined.
+fn summary(placed: &[Placed]) -> Vec<(u64, bool)> {
+    let mut summary: Vec<(u64, bool)> = Vec::new();
+    for (segment, _) in placed {
+        let data = segment.source.is_some();
+        match summary.last_mut() {
+            Some((len, last)) if *last == data => *len += segment.len,
+            _ => summary.push((segment.len, data)),
+        }
+    }
+    summary
+}
+
+/// The bytes of all data segments as blocks.
+fn gather(server: &Arc<Server>, placed: &[Placed]) -> Result<Bytes, Refused> {
+    let mut blocks = Vec::new();
+    let mut small = Vec::new();
+    for (segment, row) in placed {
+        match &segment.source {
+            None => {}
+            Some(Source::Inline(bytes)) => small.extend_from_slice(bytes),
+            Some(Source::Chunk { fingerprint, start }) => {
+                let row = row.ok_or_else(|| {
+                    tracing::error!("chunk {fingerprint} is in a file and not in the index");
+                    damaged()
+                })?;
+                let read = server.data.packs.read(fingerprint, &row);
+                let (stored, raw) = read.map_err(|error| {
+                    note(server, &error);
+                    damaged()
+                })?;
+                if *start == 0 && segment.len == raw.len() as u64 {
+                    flush(&mut small, &mut blocks);
+                    blocks.extend_from_slice(&block_from_stored(raw.len(), &stored.stored));
+                    continue;
+                }
+                let (start, len) = (*start as usize, usize::try_from(segment.len));
+                let end = len.ok().and_then(|len| start.checked_add(len));
+                let part = end.and_then(|end| raw.get(start..end)).ok_or_else(|| {
+                    tracing::error!("an extent is longer than chunk {fingerprint}");
+                    damaged()
+                })?;
+                small.extend_from_slice(part);
+            }
+        }
+        if small.len() >= BLOCK_BYTES {
+            flush(&mut small, &mut blocks);
+        }
+    }
+    flush(&mut small, &mut blocks);
+    Ok(blocks.into())
+}
+
+fn flush(small: &mut Vec<u8>, blocks: &mut Vec<u8>) {
+    for part in small.chunks(segue_rpc::codec::BLOCK_MAX) {
+        blocks.extend_from_slice(&encode_block(part));
+    }
+    small.clear();
+}
+
+fn damaged() -> Refused {
+    refuse(Refusal::Io, "the server's copy of this file is damaged; its log says where")
+}

@@ -1,0 +1,108 @@
+//! The start of a session: which cache, which volume, which numbers.
+
+use segue_core::namespace::{self, Fault};
+use segue_core::refusal::Refusal;
+use segue_core::types::InoGrant;
+use segue_core::wire::{Hello, Refused, Reply, Welcome};
+use segue_rpc::Body;
+
+use super::{Answer, Bound, Session, refuse};
+use crate::data::random;
+use crate::meta::{Kv, MetaFault};
+
+/// Longest name of a host, in bytes.
+const HOST_MAX: usize = 255;
+
+/// What the store says to a hello.
+struct Greeting {
+    uuid: [u8; 16],
+    epoch: u32,
+    grants: Vec<InoGrant>,
+}
+
+impl Session {
+    pub(super) async fn hello(&self, hello: Hello) -> Answer {
+        if self.bound.get().is_some() {
+            return Err(refuse(Refusal::Protocol, "a connection has one session"));
+        }
+        if hello.host.len() > HOST_MAX {
+            return Err(refuse(Refusal::Limit, "the host's name is too long"));
+        }
+        let nonce = random().map_err(|error| {
+            tracing::error!("no random bytes: {error}");
+            refuse(Refusal::Io, "the server has no random bytes")
+        })?;
+        let bound = Bound {
+            volume: self.identity.volume,
+            client: hello.client,
+            incarnation: hello.incarnation,
+            host: hello.host.clone(),
+            rights: self.identity.rights(),
+            nonce,
+        };
+        let (identity, volume) = (self.fingerprint.clone(), self.identity.volume);
+        let greeting = self
+            .server
+            .data
+            .store
+            .write(move |txn| greet(txn, &identity, volume, &hello))
+            .await??;
+        self.place.claim(bound.client);
+        let welcome = Welcome {
+            volume_uuid: greeting.uuid,
+            epoch: greeting.epoch,
+            role: self.identity.role,
+            grants: greeting.grants,
+            nonce,
+        };
+        self.bound
+            .set(bound)
+            .map_err(|_| refuse(Refusal::Protocol, "a connection has one session"))?;
+        Ok((Reply::Welcome(welcome), Body::Empty))
+    }
+
+    pub(super) async fn grant(&self, bound: &Bound) -> Answer {
+        let client = bound.client;
+        let granted =
+            self.server.data.store.write(move |txn| namespace::grant(txn, client)).await?;
+        let grant = granted
+            .ok_or_else(|| refuse(Refusal::Limit, "this cache has too many inode numbers"))?;
+        Ok((Reply::Granted(grant), Body::Empty))
+    }
+}
+
+fn greet(
+    txn: &mut Kv<'_>,
+    identity: &str,
+    volume: segue_core::types::VolumeId,
+    hello: &Hello,
+) -> Result<Result<Greeting, Refused>, MetaFault> {
+    let (found, row) = match namespace::find_volume(txn, &hello.volume)? {
+        Some(found) => found,
+        None => {
+            let words = format!("this server has no volume '{}'", hello.volume);
+            return Ok(Err(refuse(Refusal::NotFound, words)));
+        }
+    };
+    if found != volume {
+        let words = format!(
+            "this host's identity is not for volume '{}'; ask for an invite: segue invite --volume {}",
+            hello.volume, hello.volume
+        );
+        return Ok(Err(refuse(Refusal::NotPermitted, words)));
+    }
+    let client = hello.client;
+    if let Err(error) = namespace::bind(txn, client, identity, volume, hello.incarnation)? {
+        let words = format!("{error}; mount with another --cache-dir");
+        return Ok(Err(refuse(Refusal::NotPermitted, words)));
+    }
+    namespace::raise_floor(txn, client, hello.incarnation, hello.acked_below)?;
+    if hello.fresh_start {
+        namespace::drop_orphans(txn, volume, client)?;
+    }
+    if namespace::grants(txn, client)?.is_empty() && namespace::grant(txn, client)?.is_none() {
+        return Err(Fault::Damaged("a new client has too many grants"));
+    }
+    let grants = namespace::grants(txn, client)?;
+    Ok(Ok(Greeting { uuid: row.uuid, epoch: row.epoch, grants }))
+}

@@ -1,0 +1,259 @@
+//! One connection: which identity it has, which cache it serves, and an answer to each request.
+//!
+//! ```text
+//!   connection ─▶ identity known, not revoked? ─ no ─▶ closed, with words
+//!        │ yes
+//!      Hello ─▶ cache bound, floor raised, numbers granted ─▶ every other request
+//! ```
+//!
+//! Each request has its own task. How many run at once is bounded, and more tightly for those
+//! that hold data, so that a client which asks for everything at once waits for itself only.
+
+mod apply;
+mod enrol;
+mod fetch;
+mod hello;
+mod read;
+mod upload;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use segue_core::namespace::{Rights, Stop};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Class, ClientId, Fingerprint, VolumeId};
+use segue_core::wire::{Refused, Reply, Request};
+use segue_rpc::{Body, CloseCode, Incoming, Peer};
+use tokio::sync::Semaphore;
+
+use crate::meta::StoreError;
+use crate::metrics::add;
+use crate::principals::{self, IdentityRow};
+use crate::serve::Server;
+use crate::sessions::Place;
+
+/// Requests of one session under way, waiting ones included.
+const REQUESTS_MAX: usize = 1024;
+/// Of these, requests about metadata that run at once: more would queue for the disk.
+const SMALL_MAX: usize = 64;
+/// Requests that hold file data, each up to about 12 MiB, that run at once at each class. A
+/// class has places of its own, or a prefetch whose answer trickles out between more urgent
+/// ones would keep a demand fetch waiting.
+const BULK_MAX: [(Class, usize); 6] = [
+    (Class::Validate, 2),
+    (Class::Fetch, 8),
+    (Class::StoreAttr, 2),
+    (Class::StoreFast, 4),
+    (Class::StoreData, 8),
+    (Class::Prefetch, 4),
+];
+/// Chunks that a session has shown to possess: 8 GiB of the smallest kind. The oldest are
+/// forgotten first, and offered again.
+const PROVEN_MAX: usize = 1 << 17;
+
+/// An answer, or why there is none.
+type Answer = Result<(Reply, Body), Refused>;
+
+/// A connection with a known identity.
+struct Session {
+    server: Arc<Server>,
+    peer: Peer,
+    fingerprint: String,
+    identity: IdentityRow,
+    place: Place,
+    bound: OnceLock<Bound>,
+    proven: Mutex<Proven>,
+    rooms: Rooms,
+}
+
+/// Places for requests that run.
+struct Rooms {
+    /// For requests that somebody waits for.
+    urgent: Semaphore,
+    /// For other requests without file data.
+    small: Semaphore,
+    bulk: BTreeMap<Class, Semaphore>,
+}
+
+impl Rooms {
+    fn new() -> Rooms {
+        let bulk = BULK_MAX.map(|(class, places)| (class, Semaphore::new(places)));
+        let small = || Semaphore::new(SMALL_MAX);
+        Rooms { urgent: small(), small: small(), bulk: bulk.into() }
+    }
+
+    fn of(&self, request: &Request, class: Class) -> &Semaphore {
+        let bulk = matches!(
+            request,
+            Request::Fetch(_) | Request::Offer(_) | Request::Put(_) | Request::Readdir(_)
+        );
+        match self.bulk.get(&class) {
+            Some(room) if bulk => room,
+            _ if class <= Class::Fetch => &self.urgent,
+            _ => &self.small,
+        }
+    }
+}
+
+/// What `Hello` said.
+struct Bound {
+    volume: VolumeId,
+    client: ClientId,
+    incarnation: u32,
+    host: String,
+    rights: Rights,
+    nonce: [u8; 32],
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn run(server: Arc<Server>, peer: Peer) {
+    let Some(fingerprint) = peer.identity().map(|identity| identity.fingerprint.clone()) else {
+        return enrol::run(&server, &peer).await;
+    };
+    // Entered before the identity is looked up, so that a revocation meanwhile finds it.
+    let place = server.sessions.enter(&peer, &fingerprint);
+    let key = fingerprint.clone();
+    let row = server.data.store.read(move |snapshot| principals::identity(snapshot, &key)).await;
+    let identity = match row.map(|row| row.map_err(StoreError::from)) {
+        Ok(Ok(Some(row))) if row.revoked.is_none() => row,
+        Ok(Ok(Some(_))) => {
+            return peer.close(CloseCode::Denied, REVOKED);
+        }
+        Ok(Ok(None)) => {
+            let words = "this server does not know this host's identity; mount with a new invite: segue invite";
+            return peer.close(CloseCode::Denied, words);
+        }
+        Ok(Err(error)) | Err(error) => {
+            tracing::error!("an identity cannot be looked up: {error}");
+            return peer.close(CloseCode::Stopping, &error.to_string());
+        }
+    };
+    let session = Arc::new(Session {
+        server,
+        peer,
+        fingerprint,
+        identity,
+        place,
+        bound: OnceLock::new(),
+        proven: Mutex::default(),
+        rooms: Rooms::new(),
+    });
+    session.run().await;
+}
+
+/// What a host hears whose identity was revoked.
+pub(crate) const REVOKED: &str =
+    "this host's identity was revoked on the server; ask for a new invite: segue invite";
+
+impl Session {
+    async fn run(self: Arc<Self>) {
+        let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        while let Some(incoming) = self.peer.accept().await {
+            let Ok(permit) = requests.clone().acquire_owned().await else { return };
+            let session = self.clone();
+            tokio::spawn(async move {
+                session.serve(incoming).await;
+                drop(permit);
+            });
+        }
+    }
+
+    async fn serve(&self, incoming: Incoming) {
+        let name = incoming.request.name();
+        // The semaphores are never closed.
+        let room = self.rooms.of(&incoming.request, incoming.class);
+        let Ok(_permit) = room.acquire().await else { return };
+        let Incoming { request, body, responder, .. } = incoming;
+        let (reply, body) = match self.answer(request, body).await {
+            Ok(answer) => answer,
+            Err(refused) => {
+                tracing::debug!(request = name, ?refused, "refused");
+                (Reply::Refused(refused), Body::Empty)
+            }
+        };
+        add(&self.server.metrics.requests, 1);
+        if let Err(error) = responder.reply(reply, body).await {
+            tracing::debug!(request = name, %error, "an answer did not go out");
+        }
+    }
+
+    async fn answer(&self, request: Request, body: segue_rpc::BodyReader) -> Answer {
+        match request {
+            Request::Hello(hello) => return self.hello(hello).await,
+            Request::Enrol(_) => {
+                return Err(refuse(Refusal::Protocol, "this host has an identity already"));
+            }
+            _ => {}
+        }
+        let bound =
+            self.bound.get().ok_or_else(|| refuse(Refusal::Protocol, "Hello comes first"))?;
+        match request {
+            Request::Fetch(fetch) => self.fetch(bound, fetch).await,
+            Request::Offer(offer) => self.offer(bound, offer).await,
+            Request::Put(put) => self.put(put, body).await,
+            Request::Apply(apply) => self.apply(bound, apply).await,
+            Request::Grant(()) => self.grant(bound).await,
+            other => self.read(bound, other).await,
+        }
+    }
+
+    fn proven(&self) -> MutexGuard<'_, Proven> {
+        self.proven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Chunks that a session has shown to possess.
+#[derive(Default)]
+struct Proven {
+    set: BTreeSet<Fingerprint>,
+    /// Oldest first.
+    order: VecDeque<Fingerprint>,
+}
+
+impl Proven {
+    fn insert(&mut self, fingerprint: Fingerprint) {
+        if !self.set.insert(fingerprint) {
+            return;
+        }
+        self.order.push_back(fingerprint);
+        if self.order.len() > PROVEN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.set.remove(&oldest);
+        }
+    }
+
+    fn contains(&self, fingerprint: &Fingerprint) -> bool {
+        self.set.contains(fingerprint)
+    }
+}
+
+/// A refusal with words.
+fn refuse(refusal: Refusal, words: impl Into<String>) -> Refused {
+    Refused { refusal, words: words.into() }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Refused {
+        refuse(Refusal::Io, error.to_string())
+    }
+}
+
+/// What a read on a snapshot came to.
+fn settled<R>(result: Result<Result<R, Stop<rusqlite::Error>>, StoreError>) -> Result<R, Refused> {
+    match result? {
+        Ok(value) => Ok(value),
+        Err(Stop::Refused(refusal)) => Err(refuse(refusal, "")),
+        Err(Stop::Fault(fault)) => {
+            let error = StoreError::from(fault);
+            tracing::error!("a read failed: {error}");
+            Err(error.into())
+        }
+    }
+}
+
+/// Work that a worker did not finish.
+fn lost(error: tokio::task::JoinError) -> Refused {
+    tracing::error!("a worker failed: {error}");
+    refuse(Refusal::Io, "the server failed inside; its log says how")
+}

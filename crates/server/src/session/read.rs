@@ -1,0 +1,35 @@
+//! Questions about metadata, each answered from one snapshot.
+
+use segue_core::namespace::{Stop, read, tally};
+use segue_core::refusal::Refusal;
+use segue_core::wire::{Reply, Request, Space};
+use segue_rpc::Body;
+
+use super::{Answer, Bound, Session, settled};
+use crate::meta::Kv;
+
+impl Session {
+    pub(super) async fn read(&self, bound: &Bound, request: Request) -> Answer {
+        let volume = bound.volume;
+        let path = self.server.data.path().to_owned();
+        let answer = move |snapshot: &mut Kv<'_>| match request {
+            Request::Getattr(ino) => read::getattr(snapshot, volume, ino).map(Reply::Node),
+            Request::Lookup(ask) => {
+                read::lookup(snapshot, volume, ask.parent, &ask.name).map(Reply::Looked)
+            }
+            Request::Readdir(ask) => read::page(snapshot, volume, &ask).map(Reply::Page),
+            Request::Xattrs(ino) => read::xattrs(snapshot, volume, ino).map(Reply::Xattrs),
+            Request::Statfs(()) => {
+                let disk = rustix::fs::statvfs(&path).map_err(|_| Stop::from(Refusal::Io))?;
+                Ok(Reply::Space(Space {
+                    total_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
+                    free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+                    inodes: tally(snapshot, volume)?.inodes,
+                }))
+            }
+            _ => Err(Refusal::Protocol.into()),
+        };
+        let reply = settled(self.server.data.store.read(answer).await)?;
+        Ok((reply, Body::Empty))
+    }
+}

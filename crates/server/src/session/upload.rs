@@ -1,0 +1,196 @@
+//! Chunks that come in: offered, then sent where they are missing.
+//!
+//! An offer counts only with proof: whoever knows a fingerprint without having the chunk must
+//! not get at it by linking it into a file. A chunk that is sent is its own proof. It is synced
+//! before its row is committed, and that before the answer.
+
+use bytes::Bytes;
+use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
+use segue_core::namespace::{self, ChunkRow, Fault, keys};
+use segue_core::refusal::Refusal;
+use segue_core::types::Fingerprint;
+use segue_core::wire::{OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
+use segue_rpc::codec::{BlockReader, decompress};
+use segue_rpc::{Body, BodyReader};
+
+use super::{Answer, Bound, Session, lost, refuse};
+use crate::meta::{Kv, MetaFault, StoreError};
+use crate::metrics::add;
+use crate::packs::{ChunkError, StoredChunk};
+use crate::serve::Server;
+use std::sync::Arc;
+
+/// Bytes of chunks held in memory before they are written and committed.
+const BATCH_BYTES: usize = 4 << 20;
+
+impl Session {
+    pub(super) async fn offer(&self, bound: &Bound, offer: Offer) -> Answer {
+        if offer.chunks.len() > OFFER_MAX {
+            return Err(refuse(Refusal::Limit, format!("an offer has at most {OFFER_MAX} chunks")));
+        }
+        let rows = self.rows(offer.chunks.iter().map(|(fingerprint, _)| *fingerprint)).await?;
+        let known: Vec<bool> = {
+            let proven = self.proven();
+            offer.chunks.iter().map(|(fingerprint, _)| proven.contains(fingerprint)).collect()
+        };
+        let (server, nonce) = (self.server.clone(), bound.nonce);
+        let check = move || {
+            let mut shown = Vec::with_capacity(rows.len());
+            for ((row, known), (fingerprint, proof)) in rows.iter().zip(known).zip(&offer.chunks) {
+                shown.push(
+                    row.is_some_and(|row| {
+                        known || proves(&server, &nonce, fingerprint, &row, proof)
+                    }),
+                );
+            }
+            (shown, offer)
+        };
+        let (shown, offer) = tokio::task::spawn_blocking(check).await.map_err(lost)?;
+        let mut indexes = Vec::new();
+        let mut proven = self.proven();
+        for (index, ((fingerprint, _), shown)) in (0..).zip(offer.chunks.iter().zip(shown)) {
+            match shown {
+                true => proven.insert(*fingerprint),
+                false => indexes.push(index),
+            }
+        }
+        add(&self.server.metrics.chunks_known, (offer.chunks.len() - indexes.len()) as u64);
+        Ok((Reply::Wanted(Wanted { indexes }), Body::Empty))
+    }
+
+    pub(super) async fn put(&self, put: Put, body: BodyReader) -> Answer {
+        if put.chunks.len() > OFFER_MAX {
+            return Err(refuse(
+                Refusal::Limit,
+                format!("at most {OFFER_MAX} chunks are put at once"),
+            ));
+        }
+        let mut blocks = BlockReader::new(body);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for (fingerprint, raw_len) in put.chunks {
+            let block = blocks.next_stored().await;
+            let block = block.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
+            let block =
+                block.ok_or_else(|| refuse(Refusal::Protocol, "fewer chunks than named"))?;
+            if block.raw_len != raw_len as usize || block.raw_len > CHUNK_MAX || raw_len == 0 {
+                return Err(refuse(Refusal::Protocol, "a chunk has another length than named"));
+            }
+            bytes += block.stored.len();
+            batch.push(StoredChunk { fingerprint, raw_len, stored: block.stored });
+            if bytes >= BATCH_BYTES {
+                self.keep(std::mem::take(&mut batch)).await?;
+                bytes = 0;
+            }
+        }
+        self.keep(batch).await?;
+        Ok((Reply::Stored(()), Body::Empty))
+    }
+
+    /// Stores chunks, and remembers that this session has them.
+    async fn keep(&self, chunks: Vec<StoredChunk>) -> Result<(), Refused> {
+        let fingerprints: Vec<Fingerprint> = chunks.iter().map(|chunk| chunk.fingerprint).collect();
+        let rows = self.rows(fingerprints.iter().copied()).await?;
+        let server = self.server.clone();
+        let work = move || write(&server, chunks, &rows);
+        let places = tokio::task::spawn_blocking(work).await.map_err(lost)??;
+        self.server.data.store.write(move |txn| index(txn, &places)).await?;
+        let mut proven = self.proven();
+        fingerprints.into_iter().for_each(|fingerprint| proven.insert(fingerprint));
+        Ok(())
+    }
+
+    /// Where chunks are, as far as they are here.
+    async fn rows(
+        &self,
+        fingerprints: impl Iterator<Item = Fingerprint>,
+    ) -> Result<Vec<Option<ChunkRow>>, Refused> {
+        let fingerprints: Vec<_> = fingerprints.collect();
+        let look = move |snapshot: &mut Kv<'_>| -> Result<Vec<_>, MetaFault> {
+            fingerprints.iter().map(|fingerprint| namespace::chunk(snapshot, fingerprint)).collect()
+        };
+        let rows = self.server.data.store.read(look).await?;
+        Ok(rows.map_err(StoreError::from)?)
+    }
+}
+
+/// A place for a chunk, and the row that it may replace.
+type Placed = (Fingerprint, ChunkRow, Option<ChunkRow>);
+
+/// Checks chunks, and writes those that are not here already, to the disk.
+fn write(
+    server: &Arc<Server>,
+    chunks: Vec<StoredChunk>,
+    rows: &[Option<ChunkRow>],
+) -> Result<Vec<Placed>, Refused> {
+    let (mut new, mut replaced) = (Vec::new(), Vec::new());
+    for (chunk, row) in chunks.into_iter().zip(rows) {
+        check(&chunk)?;
+        // One that is here but damaged is written anew: the upload heals it.
+        if row.is_none_or(|row| read(server, &chunk.fingerprint, &row).is_none()) {
+            add(&server.metrics.chunks_received, 1);
+            add(&server.metrics.chunk_bytes_received, chunk.stored.len() as u64);
+            new.push(chunk);
+            replaced.push(*row);
+        }
+    }
+    let (places, unsynced) = server.data.packs.append(&new).map_err(|error| {
+        tracing::error!("chunks cannot be written: {error}");
+        let refusal = match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Refusal::NoSpace,
+            _ => Refusal::Io,
+        };
+        refuse(refusal, format!("the server cannot write chunks: {error}"))
+    })?;
+    if let Err(error) = server.data.packs.sync(&unsynced) {
+        tracing::error!("chunks cannot be made durable, restart the server: {error}");
+        server.data.store.poison();
+        return Err(StoreError::Poisoned.into());
+    }
+    let names = new.iter().map(|chunk| chunk.fingerprint);
+    Ok(names.zip(places).zip(replaced).map(|((name, place), old)| (name, place, old)).collect())
+}
+
+fn check(chunk: &StoredChunk) -> Result<(), Refused> {
+    let raw = decompress(chunk.raw_len as usize, chunk.stored.clone());
+    match raw {
+        Ok(raw) if fingerprint(&raw) == chunk.fingerprint => Ok(()),
+        _ => Err(refuse(Refusal::Protocol, "a chunk is not what its fingerprint says")),
+    }
+}
+
+/// Records where chunks are. Where somebody else sent the same one meanwhile, his stays.
+fn index(txn: &mut Kv<'_>, places: &[Placed]) -> Result<(), MetaFault> {
+    for (fingerprint, place, replaced) in places {
+        if namespace::chunk(txn, fingerprint)? == *replaced {
+            namespace::put_row(txn, &keys::chunk(fingerprint), place)?;
+        }
+    }
+    Ok::<(), Fault<_>>(())
+}
+
+fn proves(
+    server: &Arc<Server>,
+    nonce: &[u8; 32],
+    fingerprint: &Fingerprint,
+    row: &ChunkRow,
+    proof: &Fingerprint,
+) -> bool {
+    read(server, fingerprint, row).is_some_and(|raw| possession_proof(nonce, &raw) == *proof)
+}
+
+/// A chunk that is to be here; `None` if it cannot be read.
+fn read(server: &Arc<Server>, fingerprint: &Fingerprint, row: &ChunkRow) -> Option<Bytes> {
+    match server.data.packs.read(fingerprint, row) {
+        Ok((_, raw)) => Some(raw),
+        Err(error) => {
+            note(server, &error);
+            None
+        }
+    }
+}
+
+/// Counts and reports a chunk that cannot be read.
+pub(super) fn note(server: &Arc<Server>, error: &ChunkError) {
+    add(&server.metrics.damaged, 1);
+    tracing::error!("a chunk cannot be read: {error}");
+}
