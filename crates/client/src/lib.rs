@@ -1,1 +1,20 @@
-//! Segue.
+//! A mount of a Segue volume: FUSE adaptor, container files, index, update log, remote.
+//!
+//! Everything that can be decided without waiting is in `segue-core`; here is what waits for
+//! the kernel, the disk and the server. The library prints nothing, asks nothing and does not
+//! read the environment.
+
+pub mod control;
+mod error;
+mod fuse;
+mod mount;
+pub mod options;
+pub mod paths;
+mod remote;
+mod state;
+
+pub use error::MountError;
+pub use mount::{MountPlan, Ready, mount};
+pub use options::MountOptions;
+pub use paths::Paths;
+pub use segue_rpc::identity::MountUrl;

@@ -1,17 +1,17 @@
 //! The client's core: owns the cached tree, the files' data states and the queue of changes,
 //! and routes between them.
 //!
-//! Every change goes through here twice: once when it is made ([`ClientCore::change`],
-//! [`ClientCore::write`], [`ClientCore::resize`], [`ClientCore::seal`]), which yields the
-//! entry to log before the caller is answered, and once when the server's outcome is known
-//! ([`ClientCore::settle`]).
+//! Every change goes through three steps: a `draft_*` makes its log entry and changes nothing,
+//! the shell writes the entry to the log, [`ClientCore::admit`] makes it part of this host's
+//! view. So what cannot be logged never happened. When the server's outcome is known,
+//! [`ClientCore::settle`] takes the change out again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use crate::cache::{FileData, Touched, Tree, touched};
-use crate::modlog::{Change, DataChange, Entry, Logged, Outcome, Queue, Record};
+use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Outcome, Queue, Record};
 use crate::types::{Attr, Caller, Ino, Name, Time, Timestamp, Version};
 
 /// State of one mount.
@@ -26,7 +26,6 @@ pub struct ClientCore {
     open: BTreeMap<Ino, u32>,
     next_seq: u64,
     seq_reserved: u64,
-    conflicts: u64,
 }
 
 /// What a settled change asks the shell to do.
@@ -61,7 +60,6 @@ impl ClientCore {
             open: BTreeMap::new(),
             next_seq,
             seq_reserved: next_seq,
-            conflicts: 0,
         }
     }
 
@@ -73,17 +71,6 @@ impl ClientCore {
     /// How many numbers are left before more must be reserved.
     pub fn seqs_left(&self) -> u64 {
         self.seq_reserved - self.next_seq
-    }
-
-    fn take_seq(&mut self) -> u64 {
-        assert!(self.next_seq < self.seq_reserved, "numbers are reserved before they are used");
-        self.next_seq += 1;
-        self.next_seq - 1
-    }
-
-    /// Conflict copies made since the start.
-    pub fn conflicts(&self) -> u64 {
-        self.conflicts
     }
 
     /// The server needs to keep no outcome below this seq.
@@ -126,43 +113,98 @@ impl ClientCore {
         self.files.get_mut(&ino)
     }
 
-    /// Makes a change of names or attributes. Log the entry before answering.
-    pub fn change(&mut self, record: Record, caller: Caller, time: Timestamp, now: Time) -> Entry {
-        self.tree.apply(&record, time);
-        let seq = self.take_seq();
-        if let Record::Create { ino, .. } = &record
-            && matches!(record.kind(), "create")
-        {
-            self.files.insert(*ino, FileData::created(seq));
-        }
-        let logged = Logged { seq, time, caller, operation: None, change: Change::Record(record) };
-        self.queue.push(logged.clone(), now);
-        Entry::Change(logged)
+    /// The entry for a change of names or attributes.
+    pub fn draft_change(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
+        self.draft(Change::Record(record), caller, time)
     }
 
-    /// `range` of `ino` was written into its container. Log the entry before answering.
-    pub fn write(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Option<Entry> {
+    fn draft(&self, change: Change, caller: Caller, time: Timestamp) -> Entry {
+        Entry::Change(Logged { seq: self.next_seq, time, caller, operation: None, change })
+    }
+
+    /// The entry for bytes written into the container of `ino`; `None` if it is not known.
+    pub fn draft_write(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Option<Entry> {
         let old_size = self.tree.peek(ino)?.size;
-        let file = self.file(ino)?;
-        let (base, was_clean) = (file.base(), !file.has_dirty());
-        file.write(range.clone(), old_size);
-        self.data_changed(ino, old_size.max(range.end), was_clean, time);
+        let base = self.file(ino)?.base();
         let (offset, len) = (range.start, range.end - range.start);
         Some(Entry::Written { ino, base, offset, len, old_size, time })
     }
 
-    /// `ino` was made `size` bytes long in its container. Log the entry before answering.
-    pub fn resize(&mut self, ino: Ino, size: u64, time: Timestamp) -> Option<Entry> {
+    /// The entry for a new size of the container of `ino`; `None` if it is not known.
+    pub fn draft_resize(&mut self, ino: Ino, size: u64, time: Timestamp) -> Option<Entry> {
         let old_size = self.tree.peek(ino)?.size;
-        let file = self.file(ino)?;
-        let (base, was_clean) = (file.base(), !file.has_dirty());
-        file.truncate(size, old_size);
-        self.data_changed(ino, size, was_clean, time);
+        let base = self.file(ino)?.base();
         Some(Entry::Resized { ino, base, old_size, size, time })
     }
 
-    fn data_changed(&mut self, ino: Ino, size: u64, was_clean: bool, time: Timestamp) {
-        let valid = self.files.get(&ino).map_or(0, |file| file.valid().bytes());
+    /// The entry that closes what was written to `ino` since the last seal into one change;
+    /// `None` if there is nothing.
+    ///
+    /// A file without a name is not stored: nobody else will ever read it.
+    pub fn draft_seal(&self, ino: Ino, caller: Caller, time: Timestamp) -> Option<Entry> {
+        let attr = self.tree.peek(ino)?;
+        if attr.nlink == 0 {
+            return None;
+        }
+        let unsealed = self.files.get(&ino)?.unsealed()?;
+        let change = Change::Data(DataChange {
+            ino,
+            base: unsealed.base,
+            cut: unsealed.cut,
+            size: attr.size,
+            ranges: unsealed.ranges,
+            mtime: attr.mtime,
+        });
+        Some(self.draft(change, caller, time))
+    }
+
+    /// Takes in an entry that was drafted last and is in the log now.
+    pub fn admit(&mut self, entry: Entry, now: Time) {
+        match entry {
+            Entry::Change(logged) => {
+                assert!(logged.seq == self.next_seq, "an entry is admitted before the next draft");
+                assert!(self.seqs_left() > 0, "numbers are reserved before they are used");
+                self.next_seq += 1;
+                match &logged.change {
+                    Change::Record(record) => self.apply(logged.seq, record, logged.time),
+                    Change::Data(data) => {
+                        if let Some(file) = self.files.get_mut(&data.ino) {
+                            file.seal(logged.seq);
+                        }
+                    }
+                }
+                self.queue.push(logged, now);
+            }
+            Entry::Written { ino, offset, len, old_size, time, .. } => {
+                let range = offset..offset + len;
+                let size = old_size.max(range.end);
+                self.change_data(ino, size, time, |file| file.write(range, old_size));
+            }
+            Entry::Resized { ino, old_size, size, time, .. } => {
+                self.change_data(ino, size, time, |file| file.truncate(size, old_size));
+            }
+            Entry::Settled { .. } => {}
+        }
+    }
+
+    fn apply(&mut self, seq: u64, record: &Record, time: Timestamp) {
+        self.tree.apply(record, time);
+        if let Record::Create { ino, node: NewNode::File, .. } = record {
+            self.files.insert(*ino, FileData::created(seq));
+        }
+    }
+
+    fn change_data(
+        &mut self,
+        ino: Ino,
+        size: u64,
+        time: Timestamp,
+        change: impl FnOnce(&mut FileData),
+    ) {
+        let Some(file) = self.files.get_mut(&ino) else { return };
+        let was_clean = !file.has_dirty();
+        change(file);
+        let valid = file.valid().bytes();
         let before = self.tree.peek(ino).map_or(0, |attr| attr.allocated);
         self.tree.data_changed(ino, size, before.max(valid), time);
         if was_clean {
@@ -171,27 +213,33 @@ impl ClientCore {
         }
     }
 
-    /// Closes what was written to `ino` since the last seal into one change. Log the entry.
-    ///
-    /// A file without a name is not stored: nobody else will ever read it.
-    pub fn seal(&mut self, ino: Ino, caller: Caller, time: Timestamp, now: Time) -> Option<Entry> {
-        let attr = *self.tree.peek(ino)?;
-        if attr.nlink == 0 || !self.files.get(&ino)?.has_dirty() {
-            return None;
+    /// Puts a change that an earlier life of the client left into the queue.
+    pub fn requeue(&mut self, logged: Logged, now: Time) {
+        self.next_seq = self.next_seq.max(logged.seq + 1);
+        self.queue.push(logged, now);
+    }
+
+    /// Entries that say the same as the log so far, in less.
+    pub fn log_entries(&self) -> Vec<Entry> {
+        let mut entries: Vec<Entry> =
+            self.queue.iter().map(|(logged, _)| Entry::Change(logged.clone())).collect();
+        for (ino, file) in &self.files {
+            let (Some(unsealed), Some(attr)) = (file.unsealed(), self.tree.peek(*ino)) else {
+                continue;
+            };
+            let (ino, base, time) = (*ino, unsealed.base, attr.mtime);
+            if let Some(cut) = unsealed.cut {
+                entries.push(Entry::Resized { ino, base, old_size: u64::MAX, size: cut, time });
+            }
+            for range in unsealed.ranges {
+                let (offset, len) = (range.start, range.end - range.start);
+                let old_size = attr.size;
+                entries.push(Entry::Written { ino, base, offset, len, old_size, time });
+            }
+            let size = attr.size;
+            entries.push(Entry::Resized { ino, base, old_size: size, size, time });
         }
-        let seq = self.take_seq();
-        let sealed = self.files.get_mut(&ino)?.seal(seq)?;
-        let change = Change::Data(DataChange {
-            ino,
-            base: sealed.base,
-            cut: sealed.cut,
-            size: attr.size,
-            ranges: sealed.ranges,
-            mtime: attr.mtime,
-        });
-        let logged = Logged { seq, time, caller, operation: None, change };
-        self.queue.push(logged.clone(), now);
-        Some(Entry::Change(logged))
+        entries
     }
 
     /// Files with changes that are not sealed.
@@ -220,7 +268,6 @@ impl ClientCore {
                 Vec::new()
             }
             Outcome::Conflict { parent, name, touched: attrs, .. } => {
-                self.conflicts += 1;
                 self.tree.undo(&touched);
                 self.tree.expire(*parent);
                 let mut effects =
@@ -320,17 +367,27 @@ mod tests {
             uid: 0,
             gid: 0,
         };
-        core.change(record, Caller::default(), Timestamp::default(), Time::default());
+        let entry = core.draft_change(record, Caller::default(), Timestamp::default());
+        core.admit(entry, Time::default());
+    }
+
+    fn write(core: &mut ClientCore, ino: u64, range: Range<u64>) {
+        let entry = core.draft_write(Ino(ino), range, Timestamp::default()).unwrap();
+        core.admit(entry, Time::default());
+    }
+
+    fn seal(core: &mut ClientCore, ino: u64) -> bool {
+        let entry = core.draft_seal(Ino(ino), Caller::default(), Timestamp::default());
+        entry.map(|entry| core.admit(entry, Time::default())).is_some()
     }
 
     #[test]
     fn a_file_made_written_and_stored_ends_clean_at_the_servers_version() {
         let mut core = core();
         create(&mut core);
-        core.write(Ino(5), 0..100, Timestamp::default()).unwrap();
-        let none = Caller::default();
-        core.seal(Ino(5), none.clone(), Timestamp::default(), Time::default()).unwrap();
-        assert!(core.seal(Ino(5), none, Timestamp::default(), Time::default()).is_none());
+        write(&mut core, 5, 0..100);
+        assert!(seal(&mut core, 5));
+        assert!(!seal(&mut core, 5));
         assert_eq!(core.queue.len(), 2);
         let Change::Data(data) = &core.queue.batch(9, 999)[1].change else { panic!("a store") };
         assert_eq!(data.base, crate::modlog::Base::Result(1));
@@ -350,14 +407,29 @@ mod tests {
         let mut core = core();
         core.tree
             .install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
-        core.write(Ino(7), 0..10, Timestamp::default()).unwrap();
-        core.seal(Ino(7), Caller::default(), Timestamp::default(), Time::default()).unwrap();
-        core.write(Ino(7), 5..6, Timestamp::default()).unwrap();
+        write(&mut core, 7, 0..10);
+        assert!(seal(&mut core, 7));
+        write(&mut core, 7, 5..6);
         let refused = Outcome::Refused { refusal: Refusal::NoSpace };
         let effects = core.settle(1, &refused, Time::default());
         assert_eq!(effects.len(), 2);
         assert!(core.files[&Ino(7)].has_dirty());
         assert!(core.tree.is_pending(Ino(7)));
+    }
+
+    #[test]
+    fn a_rewritten_log_means_the_same() {
+        let mut core = core();
+        create(&mut core);
+        write(&mut core, 5, 0..100);
+        let cut = core.draft_resize(Ino(5), 50, Timestamp::default()).unwrap();
+        core.admit(cut, Time::default());
+        write(&mut core, 5, 80..90);
+        let leftover = crate::modlog::replay(core.log_entries());
+        assert_eq!(leftover.changes.len(), 1);
+        let left = &leftover.unsealed[0];
+        assert_eq!((left.cut, left.size), (Some(50), 90));
+        assert_eq!(left.ranges, [0..50, 80..90]);
     }
 
     #[test]

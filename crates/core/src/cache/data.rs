@@ -35,11 +35,13 @@ pub struct FileData {
     fetching: RangeSet,
     next_sequential: u64,
     window: u64,
+    /// The kernel may have pages of this version.
+    in_kernel: bool,
 }
 
-/// The changes of a file between two seals.
+/// The changes of a file since its last seal.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sealed {
+pub struct Unsealed {
     /// What they were made on.
     pub base: Base,
     /// Smallest size in between.
@@ -62,7 +64,14 @@ impl FileData {
             fetching: RangeSet::default(),
             next_sequential: 0,
             window: WINDOW_MIN,
+            in_kernel: false,
         }
+    }
+
+    /// Notes that the kernel may cache pages from now on; true if it did before, of this same
+    /// version.
+    pub fn shown_to_kernel(&mut self) -> bool {
+        std::mem::replace(&mut self.in_kernel, true)
     }
 
     /// A file of which `valid` ranges of `version` were kept from an earlier life.
@@ -130,18 +139,22 @@ impl FileData {
         self.dirty_changes = true;
     }
 
-    /// Closes the changes since the last seal as record `seq`, if there are any.
-    pub fn seal(&mut self, seq: u64) -> Option<Sealed> {
-        if !self.dirty_changes {
-            return None;
-        }
-        let base = self.base();
-        let ranges: Vec<_> = self.dirty.iter().collect();
-        ranges.iter().for_each(|range| self.sealed_ranges.insert(range.clone()));
+    /// The changes since the last seal, if there are any.
+    pub fn unsealed(&self) -> Option<Unsealed> {
+        self.dirty_changes.then(|| Unsealed {
+            base: self.base(),
+            cut: self.cut,
+            ranges: self.dirty.iter().collect(),
+        })
+    }
+
+    /// Closes the changes since the last seal as record `seq`.
+    pub fn seal(&mut self, seq: u64) {
+        self.dirty.iter().for_each(|range| self.sealed_ranges.insert(range));
         self.dirty.clear();
         self.dirty_changes = false;
+        self.cut = None;
         self.sealed = Some(seq);
-        Some(Sealed { base, cut: self.cut.take(), ranges })
     }
 
     /// Record `seq` (a creation or a seal) is committed and led to `version`.
@@ -225,9 +238,9 @@ impl FileData {
             return None;
         }
         let ahead = range.end.min(size)..range.end.saturating_add(self.window).min(size);
-        // Half a window is still on its way or here: enough for now.
-        let half = ahead.start..(ahead.start + self.window / 2).min(size);
-        if self.to_fetch(half, size).is_empty() {
+        // While a quarter of a window is on its way or here, that is enough.
+        let quarter = ahead.start..(ahead.start + self.window / 4).min(size);
+        if self.to_fetch(quarter, size).is_empty() {
             return None;
         }
         let wanted = self.to_fetch(ahead, size).into_iter().next()?;
@@ -258,8 +271,8 @@ mod tests {
         data.filled(0..100);
         data.write(0..1, 100);
         assert!(!data.observe(version(2)));
-        let sealed = data.seal(7).unwrap();
-        assert_eq!(sealed.base, Base::Version(version(1)));
+        assert_eq!(data.unsealed().unwrap().base, Base::Version(version(1)));
+        data.seal(7);
         assert!(!data.observe(version(2)));
         data.committed(7, version(3));
         assert!(data.is_valid(0..100, 100));
@@ -275,9 +288,10 @@ mod tests {
         data.truncate(50, 10);
         data.truncate(30, 50);
         data.write(40..45, 30);
-        let sealed = data.seal(1).unwrap();
-        assert_eq!(sealed.cut, Some(10));
-        assert_eq!(sealed.ranges, [40..45]);
+        let unsealed = data.unsealed().unwrap();
+        assert_eq!(unsealed.cut, Some(10));
+        assert_eq!(unsealed.ranges, [40..45]);
+        data.seal(1);
         assert!(data.is_valid(0..45, 45));
         assert_eq!(data.base(), Base::Result(1));
     }

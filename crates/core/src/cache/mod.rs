@@ -7,7 +7,7 @@ mod ranges;
 mod tests;
 mod tree;
 
-pub use data::{FileData, Sealed};
+pub use data::{FileData, Unsealed};
 pub use local::{Touched, touched};
 pub use ranges::RangeSet;
 pub use tree::{Known, Tree, XattrMap};

@@ -59,7 +59,7 @@ pub struct Leftover {
     pub newest_seq: u64,
 }
 
-struct Unsealed {
+struct Written {
     data: FileData,
     base: Base,
     size: u64,
@@ -69,9 +69,9 @@ struct Unsealed {
 /// What the entries of a log file leave to be done.
 pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
     let mut changes: BTreeMap<u64, Logged> = BTreeMap::new();
-    let mut unsealed: BTreeMap<Ino, Unsealed> = BTreeMap::new();
+    let mut unsealed: BTreeMap<Ino, Written> = BTreeMap::new();
     let mut newest_seq = 0;
-    let open = |base, old_size| Unsealed {
+    let open = |base, old_size| Written {
         data: FileData::new(Version::default()),
         base,
         size: old_size,
@@ -105,14 +105,14 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
     }
     let unsealed = unsealed
         .into_iter()
-        .filter_map(|(ino, mut file)| {
-            let sealed = file.data.seal(0)?;
+        .filter_map(|(ino, file)| {
+            let unsealed = file.data.unsealed()?;
             Some(DataChange {
                 ino,
                 base: file.base,
-                cut: sealed.cut,
+                cut: unsealed.cut,
                 size: file.size,
-                ranges: sealed.ranges,
+                ranges: unsealed.ranges,
                 mtime: file.time,
             })
         })

@@ -1,0 +1,138 @@
+//! The mount's control socket: HTTP and JSON over a Unix socket, for the command line.
+
+pub mod types;
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::mount::{Mount, Scope, Shared};
+use types::{LogReply, Status, SyncReply, SyncRequest, UmountRequest, WhereReply, WhereRequest};
+
+/// Starts serving on `socket`.
+pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> {
+    if let Some(parent) = socket.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    }
+    // The cache directory's lock is held: a socket that is there is a dead one's.
+    std::fs::remove_file(socket).ok();
+    let listener = UnixListener::bind(socket)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    let routes = Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/log", get(log))
+        .route("/v1/where", post(locate))
+        .route("/v1/sync", post(sync))
+        .route("/v1/umount", post(umount))
+        .route("/v1/metrics", get(metrics))
+        .with_state(mount);
+    Ok(tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, routes).await {
+            tracing::error!("control socket: {error}");
+        }
+    }))
+}
+
+async fn status(State(mount): State<Shared>) -> Json<Status> {
+    Json(mount.status())
+}
+
+async fn log(State(mount): State<Shared>) -> Json<LogReply> {
+    Json(mount.log_listing())
+}
+
+async fn metrics(State(mount): State<Shared>) -> String {
+    mount.metrics()
+}
+
+async fn locate(
+    State(mount): State<Shared>,
+    Json(request): Json<WhereRequest>,
+) -> Json<WhereReply> {
+    let mut files = Vec::with_capacity(request.paths.len());
+    for path in &request.paths {
+        files.push(mount.locate(path).await);
+    }
+    Json(WhereReply { files })
+}
+
+async fn sync(State(mount): State<Shared>, Json(request): Json<SyncRequest>) -> Response {
+    let scope = match request.paths.is_empty() {
+        true => Scope::All,
+        false => Scope::Below(request.paths),
+    };
+    let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
+    let to_server = request.level != "host";
+    let (tell, told) = mpsc::channel(4);
+    tokio::spawn(mount.sync(scope, to_server, timeout, false, tell));
+    lines(told)
+}
+
+async fn umount(State(mount): State<Shared>, Json(request): Json<UmountRequest>) -> Response {
+    let (tell, told) = mpsc::channel(4);
+    tokio::spawn(unmount(mount, request.now, tell));
+    lines(told)
+}
+
+/// Waits until everything is safe, unless `now`, and then unmounts.
+async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>) {
+    let mut last = SyncReply { ok: true, done: true, ..SyncReply::default() };
+    if !now {
+        let (progress, mut heard) = mpsc::channel(4);
+        tokio::spawn(Arc::clone(&mount).sync(Scope::All, true, None, true, progress));
+        while let Some(reply) = heard.recv().await {
+            if reply.done {
+                last = reply;
+            } else if tell.send(reply).await.is_err() {
+                return;
+            }
+        }
+    }
+    if last.ok
+        && let Err(error) = mount.unmount()
+    {
+        last = SyncReply { ok: false, done: true, error: error.to_string(), ..last };
+    }
+    tell.send(last).await.ok();
+}
+
+/// Answers with one line of JSON for each reply.
+fn lines(told: mpsc::Receiver<SyncReply>) -> Response {
+    let stream = LineStream { told };
+    Response::new(Body::new(stream))
+}
+
+struct LineStream {
+    told: mpsc::Receiver<SyncReply>,
+}
+
+impl axum::body::HttpBody for LineStream {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, io::Error>>> {
+        self.told.poll_recv(context).map(|reply| {
+            let reply = reply?;
+            let line = serde_json::to_vec(&reply).map_err(io::Error::other).map(|mut line| {
+                line.push(b'\n');
+                http_body::Frame::data(Bytes::from(line))
+            });
+            Some(line)
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! The FUSE adaptor: translates the kernel's requests into calls of the mount, and answers
+//! back. It decides nothing.
+//!
+//! A request that needs no wait is answered on the thread that read it; any other goes on as a
+//! task, so that one slow file never holds up the rest.
+
+mod caller;
+mod convert;
+mod filesystem;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use segue_core::types::Role;
+use tokio::runtime::Handle;
+
+use crate::error::MountError;
+use crate::mount::Shared;
+
+/// The adaptor.
+#[derive(Debug)]
+pub(crate) struct Front {
+    mount: Shared,
+    runtime: Handle,
+}
+
+impl Front {
+    /// Runs `work` here as far as it gets without waiting, and the rest as a task.
+    fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
+        let _entered = self.runtime.enter();
+        // A task is polled again when it is spawned, so this waker need not wake anybody.
+        let mut context = Context::from_waker(Waker::noop());
+        if work.as_mut().poll(&mut context).is_pending() {
+            self.runtime.spawn(work);
+        }
+    }
+}
+
+/// Mounts at `mountpoint` and shakes hands with the kernel.
+pub(crate) async fn session(
+    mount: &Shared,
+    mountpoint: PathBuf,
+) -> Result<Session<Front>, MountError> {
+    let front = Front { mount: Shared::clone(mount), runtime: Handle::current() };
+    let config = config(mount);
+    let at = mountpoint.clone();
+    let opened = tokio::task::spawn_blocking(move || Session::new(front, &at, &config)).await;
+    let failed = |reason: String| MountError::Fuse { mountpoint: mountpoint.clone(), reason };
+    match opened {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(error)) => Err(failed(explain(&error))),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+fn explain(error: &std::io::Error) -> String {
+    if !std::path::Path::new("/dev/fuse").exists() {
+        return "this host has no /dev/fuse: load the kernel module (modprobe fuse)".into();
+    }
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => format!(
+            "{error}: /dev/fuse must be readable and writable for you, and the mount point yours"
+        ),
+        std::io::ErrorKind::NotFound => {
+            format!("{error}: fusermount3 is missing (apt-get install fuse3)")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn config(mount: &Shared) -> Config {
+    let read_only = mount.options.read_only || mount.owner.role == Role::Reader;
+    let mut options = vec![
+        MountOption::FSName(mount.url.clone()),
+        MountOption::Subtype("segue".into()),
+        MountOption::DefaultPermissions,
+        if read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    // Who speaks for one user only has no business with devices and set-user-id programs.
+    if mount.owner.role != Role::Host || !rustix::process::geteuid().is_root() {
+        options.extend([MountOption::NoDev, MountOption::NoSuid]);
+    }
+    let mut config = Config::default();
+    config.mount_options = options;
+    config.acl = if mount.options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config
+}

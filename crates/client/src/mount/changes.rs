@@ -1,0 +1,276 @@
+//! Changing names and attributes: the record, its log entry, and who waits for the server.
+//!
+//! Under `write-back=close` calls whose success means "this name was not there before" wait
+//! for the server, because other hosts may race for the name; all others return once they are
+//! logged. Under `sync` every call waits, under `async` none does. Nobody waits longer than
+//! `grace` for a server that cannot be reached: the change then stays logged, and wins or
+//! becomes a conflict copy later.
+
+use segue_core::modlog::{NewNode, Outcome, Record, RenameMode, SetAttr};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Attr, Caller, Ino, Kind, Name, SYMLINK_MAX};
+use tokio::sync::oneshot;
+
+use super::{Mount, lock};
+use crate::options::WriteBack;
+
+/// How a rename was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RenameFlag {
+    Replace,
+    NoReplace,
+    Exchange,
+}
+
+/// A new inode under a new name.
+#[derive(Clone, Debug)]
+pub(crate) struct Creation {
+    pub(crate) parent: Ino,
+    pub(crate) name: Name,
+    pub(crate) node: NewNode,
+    pub(crate) mode: u32,
+    /// It must not exist yet, on any host.
+    pub(crate) exclusive: bool,
+}
+
+impl Mount {
+    fn waits(&self, exclusive: bool) -> bool {
+        match self.options.write_back {
+            WriteBack::Async => false,
+            WriteBack::Close => exclusive,
+            WriteBack::Sync => true,
+        }
+    }
+
+    /// Logs `record`; the receiver hears its outcome if `wait`.
+    fn log_record(
+        &self,
+        record: Record,
+        caller: Caller,
+        wait: bool,
+    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+        let time = self.wall();
+        let told = self.log_change(
+            |core| Ok(Some(core.draft_change(record, caller, time))),
+            |core| wait.then(|| self.await_outcome(core.next_seq() - 1)),
+        )?;
+        Ok(told.flatten())
+    }
+
+    async fn change(&self, record: Record, caller: Caller, exclusive: bool) -> Result<(), Refusal> {
+        let told = self.log_record(record, caller, self.waits(exclusive))?;
+        let Some(told) = told else { return Ok(()) };
+        match self.outcome(told).await {
+            Ok(Outcome::Refused { refusal }) => Err(refusal),
+            Ok(Outcome::Conflict { parent, name, copy, .. }) => {
+                self.remove_copy(parent, name, copy)?;
+                Err(Refusal::Exists)
+            }
+            Ok(_) | Err(Refusal::Unreachable) => Ok(()),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// The caller is told that the name exists, so what was made beside it must go.
+    fn remove_copy(&self, parent: Ino, name: Name, ino: Ino) -> Result<(), Refusal> {
+        let record = if self.core().tree.is_directory(ino) {
+            Record::Rmdir { parent, name, ino }
+        } else {
+            Record::Unlink { parent, name, ino, open: false }
+        };
+        self.log_record(record, super::nobody_asked(), false).map(drop)
+    }
+
+    async fn new_ino(&self) -> Result<Ino, Refusal> {
+        loop {
+            let taken = lock(&self.numbers).take_ino();
+            match taken.map_err(|error| self.disk_refusal("state.json", &error))? {
+                Some(ino) => return Ok(ino),
+                None => {
+                    let grant = self.remote.grant().await?;
+                    let added = lock(&self.numbers).add_grant(grant);
+                    added.map_err(|error| self.disk_refusal("state.json", &error))?;
+                }
+            }
+        }
+    }
+
+    /// Makes a new inode under a new name.
+    pub(crate) async fn create(&self, new: Creation, caller: Caller) -> Result<Attr, Refusal> {
+        if let NewNode::Symlink(target) = &new.node
+            && target.len() > SYMLINK_MAX
+        {
+            return Err(Refusal::NameTooLong);
+        }
+        if self.lookup(new.parent, &new.name).await?.is_some() {
+            return Err(Refusal::Exists);
+        }
+        let parent = self.getattr(new.parent).await?;
+        let ino = self.new_ino().await?;
+        let (uid, mut gid) = self.owner.to_store(caller.uid, caller.gid);
+        let mut mode = new.mode & 0o7777;
+        if parent.mode & 0o2000 != 0 {
+            gid = self.core().tree.peek(new.parent).map_or(gid, |attr| attr.gid);
+            if new.node == NewNode::Directory {
+                mode |= 0o2000;
+            }
+        }
+        let exclusive = new.exclusive || new.node != NewNode::File;
+        let (parent, name, node) = (new.parent, new.name, new.node);
+        let record = Record::Create { parent, name, ino, node, mode, uid, gid };
+        self.change(record, caller, exclusive).await?;
+        self.getattr(ino).await
+    }
+
+    /// Opens a name with O_CREAT: the new file and true, or the one that was there and false.
+    pub(crate) async fn create_or_find(
+        &self,
+        new: Creation,
+        caller: Caller,
+    ) -> Result<(Attr, bool), Refusal> {
+        if !new.exclusive
+            && let Some(found) = self.lookup(new.parent, &new.name).await?
+        {
+            return Ok((found, false));
+        }
+        self.create(new, caller).await.map(|made| (made, true))
+    }
+
+    /// A further name for `ino`.
+    pub(crate) async fn link(
+        &self,
+        ino: Ino,
+        parent: Ino,
+        name: Name,
+        caller: Caller,
+    ) -> Result<Attr, Refusal> {
+        if self.lookup(parent, &name).await?.is_some() {
+            return Err(Refusal::Exists);
+        }
+        if self.getattr(ino).await?.kind == Kind::Directory {
+            return Err(Refusal::NotPermitted);
+        }
+        self.getattr(parent).await?;
+        self.change(Record::Link { ino, parent, name }, caller, true).await?;
+        self.getattr(ino).await
+    }
+
+    async fn existing(&self, parent: Ino, name: &Name) -> Result<Attr, Refusal> {
+        self.lookup(parent, name).await?.ok_or(Refusal::NotFound)
+    }
+
+    /// Takes away a name of something that is not a directory.
+    pub(crate) async fn unlink(
+        &self,
+        parent: Ino,
+        name: Name,
+        caller: Caller,
+    ) -> Result<(), Refusal> {
+        let attr = self.existing(parent, &name).await?;
+        if attr.kind == Kind::Directory {
+            return Err(Refusal::IsDirectory);
+        }
+        self.getattr(parent).await?;
+        let open = self.core().is_open(attr.ino);
+        self.change(Record::Unlink { parent, name, ino: attr.ino, open }, caller, false).await
+    }
+
+    /// Takes away an empty directory.
+    pub(crate) async fn rmdir(
+        &self,
+        parent: Ino,
+        name: Name,
+        caller: Caller,
+    ) -> Result<(), Refusal> {
+        let attr = self.existing(parent, &name).await?;
+        if attr.kind != Kind::Directory {
+            return Err(Refusal::NotDirectory);
+        }
+        self.must_be_empty(attr.ino).await?;
+        self.getattr(parent).await?;
+        self.change(Record::Rmdir { parent, name, ino: attr.ino }, caller, false).await
+    }
+
+    async fn must_be_empty(&self, directory: Ino) -> Result<(), Refusal> {
+        match self.list(directory).await?.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::NotEmpty),
+        }
+    }
+
+    /// Moves a name.
+    pub(crate) async fn rename(
+        &self,
+        from: (Ino, Name),
+        to: (Ino, Name),
+        flag: RenameFlag,
+        caller: Caller,
+    ) -> Result<(), Refusal> {
+        let source = self.existing(from.0, &from.1).await?;
+        let target = self.lookup(to.0, &to.1).await?;
+        self.getattr(from.0).await?;
+        self.getattr(to.0).await?;
+        let mode = match (flag, target) {
+            (RenameFlag::NoReplace, Some(_)) => return Err(Refusal::Exists),
+            (RenameFlag::NoReplace, None) => RenameMode::NoReplace,
+            (RenameFlag::Exchange, None) => return Err(Refusal::NotFound),
+            (RenameFlag::Exchange, Some(target)) => RenameMode::Exchange(target.ino),
+            (RenameFlag::Replace, target) => {
+                if target.is_some_and(|target| target.ino == source.ino) {
+                    return Ok(());
+                }
+                if let Some(target) = target {
+                    self.replaceable(&source, &target).await?;
+                }
+                RenameMode::Replace(target.map(|target| target.ino))
+            }
+        };
+        let open = target.is_some_and(|target| self.core().is_open(target.ino));
+        let ((from_parent, from_name), (to_parent, to_name)) = (from, to);
+        let ino = source.ino;
+        let record = Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open };
+        self.change(record, caller, flag == RenameFlag::NoReplace).await
+    }
+
+    async fn replaceable(&self, source: &Attr, target: &Attr) -> Result<(), Refusal> {
+        match (source.kind == Kind::Directory, target.kind == Kind::Directory) {
+            (true, false) => Err(Refusal::NotDirectory),
+            (false, true) => Err(Refusal::IsDirectory),
+            (true, true) => self.must_be_empty(target.ino).await,
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// Changes attributes. Ids are those of this host.
+    pub(crate) async fn set_attr(
+        &self,
+        ino: Ino,
+        set: SetAttr,
+        caller: Caller,
+    ) -> Result<(), Refusal> {
+        self.getattr(ino).await?;
+        let (uid, gid) = self.owner.to_store(set.uid.unwrap_or(0), set.gid.unwrap_or(0));
+        let set = SetAttr { uid: set.uid.map(|_| uid), gid: set.gid.map(|_| gid), ..set };
+        self.change(Record::SetAttr { ino, set }, caller, false).await
+    }
+
+    /// Sets or (without a value) removes an extended attribute.
+    pub(super) async fn change_xattr(
+        &self,
+        ino: Ino,
+        name: Vec<u8>,
+        value: Option<Vec<u8>>,
+        caller: Caller,
+    ) -> Result<(), Refusal> {
+        let record = match value {
+            Some(value) => Record::SetXattr { ino, name, value },
+            None => Record::RemoveXattr { ino, name },
+        };
+        self.change(record, caller, false).await
+    }
+
+    /// The last handle of a file without names is closed.
+    pub(super) fn release_orphan(&self, ino: Ino, caller: Caller) -> Result<(), Refusal> {
+        self.log_record(Record::Release { ino }, caller, false).map(drop)
+    }
+}

@@ -1,0 +1,350 @@
+//! File data: open, read, write, truncate, close.
+
+use std::sync::Arc;
+
+use segue_core::cache::FileData;
+use segue_core::modlog::Outcome;
+use segue_core::refusal::Refusal;
+use segue_core::types::{Attr, Caller, Ino, Version};
+use tokio::sync::oneshot;
+
+use super::handles::FileHandle;
+use super::{Mount, Shared, lock};
+use crate::options::{FsyncLevel, WriteBack};
+use crate::state::Container;
+
+/// Writes are refused while the cache's disk has less than this left, so that what was
+/// accepted can still be logged and sent.
+const DISK_RESERVE: u64 = 64 << 20;
+
+/// An opened file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) handle: u64,
+    /// The kernel's pages of it are still right.
+    pub(crate) keep_pages: bool,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenMode {
+    pub(crate) writable: bool,
+    pub(crate) truncate: bool,
+    pub(crate) synchronous: bool,
+}
+
+impl Mount {
+    /// The server's data of `ino` are `version`: forgets what is here of another one.
+    pub(super) fn follow_version(&self, ino: Ino, version: Version) -> Result<(), Refusal> {
+        let mut core = self.core();
+        if core.observe(ino, version) {
+            self.drop_container(ino)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the container of `ino` over. The core is locked, so that nobody fills the old
+    /// one and notes it as valid in the new.
+    pub(super) fn drop_container(&self, ino: Ino) -> Result<(), Refusal> {
+        self.index.remove(ino).map_err(|error| {
+            tracing::error!("index.db: {error}");
+            Refusal::Io
+        })?;
+        self.containers.replace(ino).map_err(|error| self.disk_refusal("containers", &error))?;
+        self.kernel.forget_data(ino);
+        Ok(())
+    }
+
+    pub(super) fn container(&self, ino: Ino) -> Result<Arc<Container>, Refusal> {
+        self.containers.open(ino).map_err(|error| self.disk_refusal("containers", &error))
+    }
+
+    /// Makes the data state of `ino`, from the index if an earlier life left something.
+    fn load(&self, ino: Ino) -> Result<(), Refusal> {
+        if self.core().files.contains_key(&ino) {
+            return Ok(());
+        }
+        let kept = self.index.load(ino).unwrap_or_else(|error| {
+            tracing::warn!("index.db: {error}");
+            None
+        });
+        let mut core = self.core();
+        let Some(attr) = core.tree.peek(ino) else { return Err(Refusal::Stale) };
+        let current = attr.data_version;
+        match kept {
+            Some((version, valid)) if version == current => {
+                core.files.entry(ino).or_insert_with(|| FileData::restored(version, valid));
+            }
+            _ if !core.files.contains_key(&ino) => {
+                self.drop_container(ino)?;
+                core.files.insert(ino, FileData::new(current));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Opens a file. Between hosts the data of the last close before this are what is read,
+    /// so the server is asked, unless this host is ahead of it or nobody waits for closes.
+    pub(crate) async fn open(
+        &self,
+        ino: Ino,
+        mode: OpenMode,
+        caller: Caller,
+    ) -> Result<Opened, Refusal> {
+        let read_only =
+            self.options.read_only || self.owner.role == segue_core::types::Role::Reader;
+        if mode.writable && read_only {
+            return Err(Refusal::ReadOnly);
+        }
+        let ask = self.options.write_back != WriteBack::Async
+            && !self.core().tree.is_pending(ino)
+            && !self.remote.is_offline();
+        if ask {
+            self.ask_attr(ino).await?
+        } else {
+            self.getattr(ino).await?
+        };
+        self.load(ino)?;
+        let opened = self.add_handle(ino, mode, caller.clone());
+        if mode.truncate
+            && let Err(refusal) = self.resize(ino, 0)
+        {
+            self.close(opened.handle);
+            return Err(refusal);
+        }
+        Ok(opened)
+    }
+
+    /// A handle of `ino`, whose data state is loaded.
+    pub(crate) fn add_handle(&self, ino: Ino, mode: OpenMode, caller: Caller) -> Opened {
+        let OpenMode { writable, synchronous, .. } = mode;
+        let keep_pages = {
+            let mut core = self.core();
+            core.opened(ino);
+            core.files.get_mut(&ino).is_some_and(FileData::shown_to_kernel)
+        };
+        let file = FileHandle { ino, writable, synchronous, caller };
+        Opened { handle: lock(&self.handles).add_file(file), keep_pages }
+    }
+
+    fn handle(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {
+        lock(&self.handles).file(handle).ok_or(Refusal::Invalid)
+    }
+
+    /// Bytes of an open file; fewer than asked for only at its end.
+    pub(crate) async fn read(
+        self: &Shared,
+        handle: u64,
+        offset: u64,
+        len: u32,
+    ) -> Result<Vec<u8>, Refusal> {
+        let ino = self.handle(handle)?.ino;
+        let wanted = offset..offset.saturating_add(u64::from(len));
+        loop {
+            let (here, size, ahead) = {
+                let mut core = self.core();
+                let size = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
+                let file = core.file(ino).ok_or(Refusal::Stale)?;
+                let ahead = file.read_ahead(wanted.clone(), size);
+                let here = file.is_valid(wanted.clone(), size);
+                (here.then(|| self.container(ino)), size, ahead)
+            };
+            if let Some(ahead) = ahead {
+                self.fetch_ahead(ino, ahead);
+            }
+            match here {
+                Some(container) => {
+                    let end = wanted.end.min(size);
+                    let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
+                    let bytes = container?.read(offset, len);
+                    return bytes.map_err(|error| self.disk_refusal("containers", &error));
+                }
+                None => self.fetch(ino, wanted.clone()).await?,
+            }
+        }
+    }
+
+    /// Writes into an open file. The receiver hears when the server has it, if this write
+    /// must wait for that.
+    pub(crate) fn write(
+        &self,
+        handle: u64,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+        let handle = self.handle(handle)?;
+        let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Refusal::TooLarge)?;
+        self.check_room()?;
+        self.change_data(
+            handle.ino,
+            |container| container.write(bytes, offset),
+            |core, time| core.draft_write(handle.ino, range.clone(), time),
+        )?;
+        if handle.synchronous || self.options.write_back == WriteBack::Sync {
+            return self.seal(handle.ino, handle.caller.clone(), true);
+        }
+        Ok(None)
+    }
+
+    fn check_room(&self) -> Result<(), Refusal> {
+        let space = rustix::fs::statvfs(&self.refused_dir)
+            .map_err(|error| self.disk_refusal("cache directory", &error.into()))?;
+        match space.f_bavail.saturating_mul(space.f_frsize) < DISK_RESERVE {
+            true => Err(Refusal::NoSpace),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes `ino` `size` bytes long here.
+    pub(crate) fn resize(&self, ino: Ino, size: u64) -> Result<(), Refusal> {
+        if self.core().tree.peek(ino).is_some_and(|attr| attr.size == size && size == 0) {
+            return Ok(());
+        }
+        self.change_data(
+            ino,
+            |container| container.resize(size),
+            |core, time| core.draft_resize(ino, size, time),
+        )
+    }
+
+    /// Changes a container and logs it. A container that was replaced in between gets the
+    /// change again: the log and the core know nothing of it yet.
+    fn change_data(
+        &self,
+        ino: Ino,
+        change: impl Fn(&Container) -> std::io::Result<()>,
+        draft: impl Fn(
+            &mut segue_core::client::ClientCore,
+            segue_core::types::Timestamp,
+        ) -> Option<segue_core::modlog::Entry>,
+    ) -> Result<(), Refusal> {
+        let time = self.wall();
+        loop {
+            let container = self.container(ino)?;
+            let _writing = container.writing();
+            change(&container).map_err(|error| self.disk_refusal("containers", &error))?;
+            let logged = self.log_change(
+                |core| {
+                    if !Arc::ptr_eq(&self.container(ino)?, &container) {
+                        return Ok(None);
+                    }
+                    draft(core, time).map(Some).ok_or(Refusal::Stale)
+                },
+                |_| (),
+            )?;
+            if logged.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Changes the size of a file that may not be open.
+    pub(crate) async fn truncate(
+        &self,
+        ino: Ino,
+        size: u64,
+        open: bool,
+        caller: Caller,
+    ) -> Result<Attr, Refusal> {
+        self.getattr(ino).await?;
+        self.load(ino)?;
+        self.resize(ino, size)?;
+        let wait = self.options.write_back != WriteBack::Async && !open;
+        if (wait || self.options.write_back == WriteBack::Sync)
+            && let Some(told) = self.seal(ino, caller, true)?
+        {
+            self.committed(told).await?;
+        }
+        self.getattr(ino).await
+    }
+
+    /// Closes what was written to `ino` into a change for the server. With `wait` the receiver
+    /// hears when everything of `ino` so far is settled, if anything is not.
+    pub(crate) fn seal(
+        &self,
+        ino: Ino,
+        caller: Caller,
+        wait: bool,
+    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+        if self.core().files.get(&ino).is_some_and(FileData::has_dirty) {
+            let time = self.wall();
+            self.log_change(|core| Ok(core.draft_seal(ino, caller, time)), |_| ())?;
+        }
+        if !wait {
+            return Ok(None);
+        }
+        let core = self.core();
+        let newest = core.queue.newest_of(&|other| other == ino);
+        Ok(newest.map(|seq| self.await_outcome(seq)))
+    }
+
+    /// close(2): under `close` and `sync` it waits until the server has the file.
+    pub(crate) async fn flush(&self, handle: u64) -> Result<(), Refusal> {
+        let handle = self.handle(handle)?;
+        if !handle.writable {
+            return Ok(());
+        }
+        let wait = self.options.write_back != WriteBack::Async;
+        match self.seal(handle.ino, handle.caller.clone(), wait)? {
+            Some(told) => self.committed(told).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the server has a change. A conflict is no failure: both versions are kept.
+    pub(crate) async fn committed(&self, told: oneshot::Receiver<Outcome>) -> Result<(), Refusal> {
+        match self.outcome(told).await? {
+            Outcome::Refused { refusal } => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
+    /// fsync(2).
+    pub(crate) async fn fsync(self: &Shared, handle: u64) -> Result<(), Refusal> {
+        let handle = self.handle(handle)?;
+        let server = self.options.fsync == FsyncLevel::Server;
+        let told = match self.options.read_only {
+            true => None,
+            false => self.seal(handle.ino, handle.caller.clone(), server)?,
+        };
+        self.sync_disk(Some(handle.ino)).await?;
+        match told {
+            Some(told) => self.committed(told).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The last reference to a handle is gone.
+    pub(crate) fn close(&self, handle: u64) {
+        let Some(handle) = lock(&self.handles).remove_file(handle) else { return };
+        let ino = handle.ino;
+        if let Err(refusal) = self.seal(ino, handle.caller.clone(), false) {
+            tracing::error!("#{ino}: what was written last waits for the next start: {refusal}");
+        }
+        let (last, orphan, clean) = {
+            let mut core = self.core();
+            let last = core.closed(ino);
+            let orphan = core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+            let clean = core.files.get(&ino).filter(|file| !file.is_ahead()).cloned();
+            (last, orphan, clean)
+        };
+        if !last {
+            return;
+        }
+        if orphan {
+            if let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
+                tracing::debug!("#{ino}: left to the server's own care: {refusal}");
+            }
+        } else if let Some(clean) = clean {
+            self.note_valid(&[(ino, clean)]);
+        }
+    }
+
+    /// Keeps in the index what is valid of clean files.
+    pub(super) fn note_valid(&self, files: &[(Ino, FileData)]) {
+        if let Err(error) = self.index.save(files) {
+            tracing::warn!("index.db: {error}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The drain: sends the update log to the server, in order, a batch at a time, and carries out
+//! what the answers ask for.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use segue_core::cache::touched;
+use segue_core::client::Effect;
+use segue_core::modlog::{Change, Entry, Logged, Outcome};
+use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
+use tokio::sync::oneshot;
+
+use super::{Mount, Shared, lock};
+
+/// Records in one batch; more only delay the answers that someone waits for.
+const BATCH_RECORDS: usize = 64;
+/// Bytes of data in one batch, unless one record alone has more.
+const BATCH_BYTES: u64 = 8 << 20;
+/// The log is rewritten when it is larger than this and everything is settled..
+const REWRITE_SETTLED: u64 = 1 << 20;
+/// ..or larger than this whatever is pending.
+const REWRITE_PENDING: u64 = 64 << 20;
+/// After a failure that is not the network's, wait this long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Mount {
+    /// Sends changes for as long as the mount lives.
+    pub(super) async fn drain(self: Shared) {
+        loop {
+            let batch = self.core().queue.batch(BATCH_RECORDS, BATCH_BYTES);
+            if batch.is_empty() {
+                self.logged.notified().await;
+                continue;
+            }
+            if let Err(refusal) = self.send(batch).await {
+                tracing::debug!("write-back: {refusal}");
+                self.pause().await;
+            }
+        }
+    }
+
+    /// Waits until trying again makes sense.
+    async fn pause(&self) {
+        let mut link = self.remote.link().watch();
+        if self.remote.is_offline() {
+            link.changed().await.ok();
+        } else {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Sends a batch and settles what is final.
+    pub(super) async fn send(self: &Shared, batch: Vec<Logged>) -> Result<(), Refusal> {
+        let records = self.stamp(&batch).await?;
+        let acked_below = self.core().acked_below();
+        self.acked_below.store(acked_below, Ordering::Relaxed);
+        let outcomes = self.remote.apply(records, acked_below).await?;
+        if outcomes.is_empty() || outcomes.len() > batch.len() {
+            return Err(Refusal::Protocol);
+        }
+        for (logged, outcome) in batch.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::NeedsWhole => {
+                    lock(&self.whole).insert(logged.seq);
+                }
+                // The next attempt offers all chunks again.
+                Outcome::Missing { chunks } => {
+                    tracing::debug!("{} chunks are missing for {}", chunks.len(), logged.seq);
+                }
+                outcome => self.settle(&logged, outcome),
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&self, logged: &Logged, outcome: Outcome) {
+        let seq = logged.seq;
+        let effects = {
+            let mut log = lock(&self.log);
+            let mut core = self.core();
+            let effects = core.settle(seq, &outcome, self.now());
+            // If this is not logged, the record is sent once more, and answered the same.
+            if let Err(error) = log.append(&Entry::Settled { seq }) {
+                tracing::warn!("update.log: {error}");
+            }
+            effects
+        };
+        lock(&self.whole).remove(&seq);
+        let waiting = lock(&self.waiters).remove(&seq).unwrap_or_default();
+        let mut claimed = false;
+        for tell in waiting {
+            claimed |= tell.send(outcome.clone()).is_ok();
+        }
+        for effect in effects {
+            self.carry_out(effect, logged, claimed);
+        }
+        self.reap(logged);
+        self.tidy_log();
+        self.settled.send_replace(seq + 1);
+    }
+
+    fn carry_out(&self, effect: Effect, logged: &Logged, claimed: bool) {
+        match effect {
+            Effect::Replace(ino) => {
+                let _core = self.core();
+                if let Err(refusal) = self.drop_container(ino) {
+                    tracing::error!("#{ino}: its container stays: {refusal}");
+                }
+            }
+            Effect::Conflict { parent, name, .. } => {
+                self.kernel_forgets(logged);
+                self.kernel.forget_name(parent, name.clone());
+                if !claimed {
+                    self.conflicts.fetch_add(1, Ordering::Relaxed);
+                    let directory = self.core().tree.path(parent);
+                    tracing::warn!("conflict: kept as {directory}/{name}");
+                }
+            }
+            Effect::Refused { refusal } => {
+                self.kernel_forgets(logged);
+                if !claimed && let Err(error) = self.park(logged, refusal) {
+                    tracing::error!("record {}: refused, and not kept: {error}", logged.seq);
+                }
+            }
+        }
+    }
+
+    /// What the kernel was told when the change was made is not so.
+    fn kernel_forgets(&self, logged: &Logged) {
+        match &logged.change {
+            Change::Record(record) => {
+                let touched = touched(record);
+                for (parent, name) in touched.names {
+                    self.kernel.forget_name(parent, name);
+                }
+                touched.inodes.into_iter().for_each(|ino| self.kernel.forget_data(ino));
+            }
+            Change::Data(data) => self.kernel.forget_data(data.ino),
+        }
+    }
+
+    /// Keeps a refused change, with its data, for the user.
+    fn park(&self, logged: &Logged, refusal: Refusal) -> io::Result<()> {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let path = self.core().tree.path(logged.change.ino());
+        tracing::warn!("{}: {} was refused by the server: {refusal}", path, logged.change.kind());
+        if let Change::Data(data) = &logged.change {
+            let container = self.containers.open(data.ino)?;
+            let file =
+                std::fs::File::create(self.refused_dir.join(format!("{}.data", logged.seq)))?;
+            for range in &data.ranges {
+                let mut at = range.start;
+                while at < range.end {
+                    let len = usize::try_from((range.end - at).min(1 << 20)).unwrap_or(1 << 20);
+                    let bytes = container.read(at, len)?;
+                    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, at)?;
+                    at += bytes.len() as u64;
+                }
+            }
+            file.sync_all()?;
+        }
+        let kept =
+            serde_json::json!({ "path": path, "why": refusal.to_string(), "change": logged });
+        let file = self.refused_dir.join(format!("{}.json", logged.seq));
+        std::fs::write(file, serde_json::to_vec_pretty(&kept)?)
+    }
+
+    /// Drops what is here of files that are gone everywhere.
+    fn reap(&self, logged: &Logged) {
+        let Change::Record(record) = &logged.change else { return };
+        for ino in touched(record).inodes {
+            let mut core = self.core();
+            let gone = core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+            if gone && !core.is_open(ino) && !core.tree.is_pending(ino) {
+                core.files.remove(&ino);
+                core.tree.forget(ino);
+                self.drop_local(ino);
+            }
+        }
+    }
+
+    fn drop_local(&self, ino: Ino) {
+        if let Err(error) = self.index.remove(ino) {
+            tracing::warn!("index.db: {error}");
+        }
+        if let Err(error) = self.containers.replace(ino) {
+            tracing::warn!("containers: #{ino}: {error}");
+        }
+    }
+
+    fn tidy_log(&self) {
+        let mut log = lock(&self.log);
+        let core = self.core();
+        let settled = core.queue.is_empty() && core.unsealed().is_empty();
+        let limit = if settled { REWRITE_SETTLED } else { REWRITE_PENDING };
+        if log.len() < limit {
+            return;
+        }
+        let entries = core.log_entries();
+        drop(core);
+        if let Err(error) = log.rewrite(&entries) {
+            tracing::warn!("update.log: {error}");
+        }
+    }
+
+    /// Waits for an outcome, but for an unreachable server no longer than `grace`.
+    pub(crate) async fn outcome(
+        &self,
+        mut told: oneshot::Receiver<Outcome>,
+    ) -> Result<Outcome, Refusal> {
+        let mut link = self.remote.link().watch();
+        loop {
+            let offline = self.remote.is_offline();
+            tokio::select! {
+                outcome = &mut told => return outcome.map_err(|_| Refusal::Unreachable),
+                _ = link.changed() => {}
+                () = tokio::time::sleep(self.options.grace), if offline => {
+                    return Err(Refusal::Unreachable);
+                }
+            }
+        }
+    }
+}

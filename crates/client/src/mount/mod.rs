@@ -1,0 +1,225 @@
+//! A mount: the client core's shell. It waits for the server and the disk, and decides nothing
+//! about files that core could decide.
+//!
+//! ```text
+//!   FUSE ──▶ names, changes, data ──▶ core (mutex) ──▶ answer
+//!                 │        │            ▲
+//!              remote   log file        │ outcomes
+//!                          └──▶ drain ──┴──▶ remote
+//! ```
+//!
+//! Lock order: a container's `writing`, then the log, then the core; the other locks are
+//! leaves. No lock is held across an await.
+
+mod changes;
+mod data;
+mod drain;
+mod fetch;
+mod handles;
+mod kernel;
+mod names;
+mod recover;
+mod report;
+mod start;
+mod sync;
+mod upload;
+mod xattr;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use segue_core::client::ClientCore;
+use segue_core::modlog::{Entry, Outcome};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Attr, Caller, Ino, Role, Time, Timestamp};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::options::MountOptions;
+use crate::remote::Remote;
+use crate::state::{Containers, Index, LogFile, Numbers};
+
+pub(crate) use changes::{Creation, RenameFlag};
+pub(crate) use data::{OpenMode, Opened};
+pub(crate) use handles::DirectoryHandle;
+pub(crate) use kernel::KernelCache;
+pub use start::{MountPlan, Ready, mount};
+pub(crate) use sync::Scope;
+
+/// How long the server's answers about names and attributes are trusted.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
+/// Inodes kept in memory.
+const NODE_LIMIT: usize = 500_000;
+
+/// One mounted volume.
+pub(crate) struct Mount {
+    core: Mutex<ClientCore>,
+    log: Mutex<LogFile>,
+    numbers: Mutex<Numbers>,
+    containers: Containers,
+    index: Index,
+    pub(crate) remote: Remote,
+    pub(crate) options: MountOptions,
+    pub(crate) owner: Owner,
+    pub(crate) url: String,
+    mountpoint: PathBuf,
+    refused_dir: PathBuf,
+    refused: AtomicU64,
+    conflicts: AtomicU64,
+    /// Told to the server with each new connection.
+    acked_below: Arc<AtomicU64>,
+    handles: Mutex<handles::Handles>,
+    waiters: Mutex<BTreeMap<u64, Vec<oneshot::Sender<Outcome>>>>,
+    lookups: Mutex<HashMap<Ino, names::Storm>>,
+    /// Stores that the server wants whole.
+    whole: Mutex<std::collections::BTreeSet<u64>>,
+    /// Something was logged.
+    logged: Notify,
+    /// Some fetch ended.
+    fetched: Notify,
+    /// Seq below which everything is settled, and changes with each settlement.
+    settled: watch::Sender<u64>,
+    kernel: KernelCache,
+    started: Instant,
+}
+
+/// Whose files are whose: how ids of this host and of the store map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    /// The user who mounted.
+    pub(crate) uid: u32,
+    /// The user's group.
+    pub(crate) gid: u32,
+    /// What the identity may do.
+    pub(crate) role: Role,
+}
+
+impl Owner {
+    /// The ids that a file gets in the store. The volume's owner is 0 there, whoever mounts.
+    pub(crate) fn to_store(self, uid: u32, gid: u32) -> (u32, u32) {
+        if self.role == Role::Host {
+            return (uid, gid);
+        }
+        (if uid == self.uid { 0 } else { uid }, if gid == self.gid { 0 } else { gid })
+    }
+
+    /// The ids that this host shows for a file of the store.
+    pub(crate) fn to_host(self, uid: u32, gid: u32) -> (u32, u32) {
+        if self.role == Role::Host {
+            return (uid, gid);
+        }
+        (if uid == 0 { self.uid } else { uid }, if gid == 0 { self.gid } else { gid })
+    }
+}
+
+impl std::fmt::Debug for Mount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mount").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere must not take the user's data with it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Mount {
+    fn core(&self) -> MutexGuard<'_, ClientCore> {
+        lock(&self.core)
+    }
+
+    /// The moment on this mount's clock.
+    pub(crate) fn now(&self) -> Time {
+        Time(self.started.elapsed())
+    }
+
+    /// Wall-clock time, for files.
+    pub(crate) fn wall(&self) -> Timestamp {
+        timestamp(SystemTime::now())
+    }
+
+    /// How long the kernel may keep attributes of `ino`.
+    pub(crate) fn kernel_lifetime(&self, ino: Ino) -> Duration {
+        self.core().tree.remaining(ino, self.now())
+    }
+
+    /// Logs what `draft` makes and then takes it in: what cannot be logged did not happen.
+    fn log_change<R>(
+        &self,
+        draft: impl FnOnce(&mut ClientCore) -> Result<Option<Entry>, Refusal>,
+        then: impl FnOnce(&mut ClientCore) -> R,
+    ) -> Result<Option<R>, Refusal> {
+        if self.options.read_only || self.owner.role == Role::Reader {
+            return Err(Refusal::ReadOnly);
+        }
+        let mut log = lock(&self.log);
+        let drafted = {
+            let mut core = self.core();
+            if core.seqs_left() == 0 {
+                let through = lock(&self.numbers).reserve_seqs();
+                core.reserve_seqs(
+                    through.map_err(|error| self.disk_refusal("state.json", &error))?,
+                );
+            }
+            draft(&mut core)?
+        };
+        let Some(entry) = drafted else { return Ok(None) };
+        log.append(&entry).map_err(|error| self.disk_refusal("update.log", &error))?;
+        let is_change = matches!(entry, Entry::Change(_));
+        let mut core = self.core();
+        core.admit(entry, self.now());
+        let result = then(&mut core);
+        if is_change {
+            self.logged.notify_one();
+        }
+        Ok(Some(result))
+    }
+
+    /// Asks to be told the outcome of change `seq`. Call it while the core is locked.
+    fn await_outcome(&self, seq: u64) -> oneshot::Receiver<Outcome> {
+        let (tell, told) = oneshot::channel();
+        lock(&self.waiters).entry(seq).or_default().push(tell);
+        told
+    }
+
+    /// What an error of this host's disk means to an application.
+    fn disk_refusal(&self, what: &str, error: &io::Error) -> Refusal {
+        tracing::error!("{}: {what}: {error}", self.mountpoint.display());
+        match error.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => Refusal::NoSpace,
+            _ => Refusal::Io,
+        }
+    }
+
+    /// Attributes as this host shows them.
+    pub(crate) fn shown(&self, attr: Attr) -> Attr {
+        let (uid, gid) = self.owner.to_host(attr.uid, attr.gid);
+        Attr { uid: self.options.uid.unwrap_or(uid), gid: self.options.gid.unwrap_or(gid), ..attr }
+    }
+}
+
+/// `time` as files carry it.
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
+    let secs = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => Timestamp { secs: secs(after), nanos: after.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            match before.subsec_nanos() {
+                0 => Timestamp { secs: -secs(before), nanos: 0 },
+                nanos => Timestamp { secs: -secs(before) - 1, nanos: 1_000_000_000 - nanos },
+            }
+        }
+    }
+}
+
+/// The caller of changes that nobody on this host asked for.
+fn nobody_asked() -> Caller {
+    Caller { program: "segue".into(), ..Caller::default() }
+}
+
+/// A shared mount.
+pub(crate) type Shared = Arc<Mount>;

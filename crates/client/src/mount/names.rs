@@ -1,0 +1,235 @@
+//! Looking: attributes, names, listings, links, space.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use segue_core::cache::Known;
+use segue_core::refusal::Refusal;
+use segue_core::types::{Attr, Ino, Kind, Name, Time};
+use segue_core::wire::{Page, Space};
+
+use super::{DirectoryHandle, LIFETIME, Mount, lock};
+
+/// So many lookups in one directory within a lifetime, and its listing is fetched instead.
+const STORM: u32 = 4;
+/// A directory whose listing does not fit a page is not fetched for lookups again so soon.
+const BIG_FOR: Duration = Duration::from_secs(60);
+
+/// Lookups that went to the server for one directory.
+#[derive(Debug)]
+pub(super) struct Storm {
+    since: Time,
+    lookups: u32,
+    big_until: Time,
+}
+
+impl Mount {
+    /// Attributes of `ino`, asked for if what is known is stale.
+    pub(crate) async fn getattr(&self, ino: Ino) -> Result<Attr, Refusal> {
+        let known = self.core().tree.attr(ino, self.now());
+        let attr = match known.usable(self.remote.is_offline()) {
+            Some(attr) => attr,
+            None => self.ask_attr(ino).await?,
+        };
+        Ok(self.shown(attr))
+    }
+
+    /// Attributes of `ino` from the server, unless this host is ahead of it.
+    pub(super) async fn ask_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
+        match self.remote.getattr(ino).await {
+            Ok(node) => {
+                let version = node.attr.data_version;
+                self.core().tree.install_node(node, self.now());
+                self.follow_version(ino, version)?;
+                self.core().tree.peek(ino).copied().ok_or(Refusal::Stale)
+            }
+            Err(Refusal::Unreachable) => {
+                self.core().tree.peek(ino).copied().ok_or(Refusal::Unreachable)
+            }
+            Err(refusal) => {
+                if refusal == Refusal::Stale {
+                    self.core().tree.forget(ino);
+                }
+                // What is pending or still open here exists here.
+                self.core().tree.peek(ino).copied().ok_or(refusal)
+            }
+        }
+    }
+
+    /// What `name` in `parent` is; `None`: surely nothing.
+    pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Option<Attr>, Refusal> {
+        let offline = self.remote.is_offline();
+        let known = self.core().tree.name(parent, name, self.now()).usable(offline);
+        let ino = match known {
+            Some(ino) => ino,
+            None => self.ask_name(parent, name).await?,
+        };
+        match ino {
+            Some(ino) => self.getattr(ino).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn ask_name(&self, parent: Ino, name: &Name) -> Result<Option<Ino>, Refusal> {
+        if self.is_storm(parent) {
+            let page = self.remote.page(parent, None).await;
+            if let Ok(page) = page {
+                self.install_page(parent, page);
+            }
+            if let Known::Fresh(ino) = self.core().tree.name(parent, name, self.now()) {
+                return Ok(ino);
+            }
+        }
+        match self.remote.lookup(parent, name).await {
+            Ok(looked) => {
+                let versions =
+                    looked.node.as_ref().map(|node| (node.attr.ino, node.attr.data_version));
+                let now = self.now();
+                let known = {
+                    let mut core = self.core();
+                    core.shrink(now);
+                    core.tree.install_name(parent, name.clone(), looked.node, now);
+                    core.tree.name(parent, name, now)
+                };
+                if let Some((ino, version)) = versions {
+                    self.follow_version(ino, version)?;
+                }
+                Ok(known.usable(true).flatten())
+            }
+            Err(Refusal::Unreachable) => {
+                let known = self.core().tree.name(parent, name, self.now());
+                known.usable(true).ok_or(Refusal::Unreachable)
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn is_storm(&self, parent: Ino) -> bool {
+        let now = self.now();
+        let mut storms = lock(&self.lookups);
+        storms.retain(|_, storm| now.since(storm.since) < BIG_FOR);
+        let calm = Storm { since: now, lookups: 0, big_until: Time::default() };
+        let storm = storms.entry(parent).or_insert(calm);
+        if now.since(storm.since) > LIFETIME {
+            storm.since = now;
+            // A directory that is looked at again and again stays one.
+            storm.lookups /= 2;
+        }
+        storm.lookups += 1;
+        storm.lookups > STORM && storm.big_until <= now
+    }
+
+    fn install_page(&self, directory: Ino, page: Page) {
+        let now = self.now();
+        if page.more {
+            let mut storms = lock(&self.lookups);
+            if let Some(storm) = storms.get_mut(&directory) {
+                storm.big_until = Time(now.0 + BIG_FOR);
+            }
+            let mut core = self.core();
+            for (name, node) in page.entries {
+                core.tree.install_name(directory, name, Some(node), now);
+            }
+        } else {
+            self.install_listing(page.directory, page.entries);
+        }
+    }
+
+    fn install_listing(&self, directory: Attr, entries: Vec<(Name, segue_core::wire::Node)>) {
+        let now = self.now();
+        let versions: Vec<_> =
+            entries.iter().map(|(_, node)| (node.attr.ino, node.attr.data_version)).collect();
+        {
+            let mut core = self.core();
+            core.shrink(now);
+            core.tree.install_listing(directory, entries, now);
+        }
+        for (ino, version) in versions {
+            if let Err(refusal) = self.follow_version(ino, version) {
+                tracing::error!("#{ino}: its old container stays: {refusal}");
+            }
+        }
+    }
+
+    /// Everything in `directory`, in byte order of names.
+    pub(crate) async fn list(&self, directory: Ino) -> Result<Vec<(Name, Ino)>, Refusal> {
+        let known = self.core().tree.listing(directory, self.now());
+        if let Some(names) = known.usable(self.remote.is_offline()) {
+            return Ok(names);
+        }
+        match self.ask_listing(directory).await {
+            Ok(()) => {}
+            Err(Refusal::Unreachable) => {}
+            Err(refusal) => return Err(refusal),
+        }
+        let known = self.core().tree.listing(directory, self.now());
+        known.usable(true).ok_or(Refusal::Unreachable)
+    }
+
+    /// Fetches all pages. A directory that keeps changing is taken as it was in passing.
+    async fn ask_listing(&self, directory: Ino) -> Result<(), Refusal> {
+        let mut entries = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.remote.page(directory, after).await?;
+            let more = page.more && !page.entries.is_empty();
+            entries.extend(page.entries);
+            if !more {
+                self.install_listing(page.directory, entries);
+                return Ok(());
+            }
+            after = entries.last().map(|(name, _)| name.clone());
+        }
+    }
+
+    /// Target of symbolic link `ino`.
+    pub(crate) async fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Refusal> {
+        if let Some(target) = self.core().tree.target(ino) {
+            return Ok(target.to_vec());
+        }
+        self.ask_attr(ino).await?;
+        self.core().tree.target(ino).map(<[u8]>::to_vec).ok_or(Refusal::Invalid)
+    }
+
+    /// What `ino` is, as far as is known.
+    pub(crate) fn kind(&self, ino: Ino) -> Kind {
+        self.core().tree.peek(ino).map_or(Kind::File, |attr| attr.kind)
+    }
+
+    /// Opens a directory for reading.
+    pub(crate) async fn open_directory(&self, ino: Ino) -> Result<u64, Refusal> {
+        let names = Mutex::new(Arc::new(self.list(ino).await?));
+        Ok(lock(&self.handles).add_directory(DirectoryHandle { ino, names }))
+    }
+
+    /// The open directory with that number.
+    pub(crate) fn directory(&self, handle: u64) -> Option<Arc<DirectoryHandle>> {
+        lock(&self.handles).directory(handle)
+    }
+
+    /// What an open directory lists; `anew` when its reader starts over.
+    pub(crate) async fn directory_names(
+        &self,
+        directory: &DirectoryHandle,
+        anew: bool,
+    ) -> Result<Arc<Vec<(Name, Ino)>>, Refusal> {
+        if anew {
+            let names = Arc::new(self.list(directory.ino).await?);
+            *lock(&directory.names) = names;
+        }
+        Ok(Arc::clone(&lock(&directory.names)))
+    }
+
+    /// The directory is closed.
+    pub(crate) fn close_directory(&self, handle: u64) {
+        lock(&self.handles).remove_directory(handle);
+    }
+
+    /// Space of the volume; the last known numbers while the server is unreachable.
+    pub(crate) async fn space(&self) -> Result<Space, Refusal> {
+        if self.remote.is_offline() {
+            return Ok(Space { total_bytes: 0, free_bytes: 0, inodes: 0 });
+        }
+        self.remote.space().await
+    }
+}

@@ -1,0 +1,187 @@
+//! What a person may ask of a mount: how it is, what waits, where a file is.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use segue_core::cache::FileData;
+use segue_core::modlog::{Base, Change};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Class, Ino, Kind, Name, Role};
+use segue_rpc::LinkState;
+
+use super::{Mount, Shared};
+use crate::control::types::{ClassBytes, LogRecord, LogReply, State, Status, WhereFile};
+
+/// Most records that `segue log` lists.
+const LOG_MAX: usize = 10_000;
+
+impl Mount {
+    pub(super) fn offline_reason(&self) -> String {
+        match self.remote.link().state() {
+            LinkState::Offline { why, .. } | LinkState::Refused { why } => why,
+            LinkState::Connecting => "connecting".into(),
+            LinkState::Online { .. } => String::new(),
+        }
+    }
+
+    /// How the mount is.
+    pub(crate) fn status(&self) -> Status {
+        let online = !self.remote.is_offline();
+        let state = match (online, self.owner.role == Role::Reader || self.options.read_only) {
+            (false, _) => State::Offline,
+            (true, true) => State::Readonly,
+            (true, false) => State::Online,
+        };
+        let stats = self.remote.link().stats();
+        let bandwidth = stats.as_ref().map_or(0, |stats| stats.bandwidth);
+        let queued = stats.as_ref().map(|stats| (stats.queued, stats.sent)).unwrap_or_default();
+        let classes = Class::ALL.iter().zip(queued.0.into_iter().zip(queued.1));
+        let log_bytes = super::lock(&self.log).len();
+        let cache_bytes = self.containers.bytes();
+        let now = self.now();
+        let core = self.core();
+        let oldest = core.queue.iter().next().map(|(_, at)| now.since(at));
+        Status {
+            mountpoint: self.mountpoint.display().to_string(),
+            url: self.url.clone(),
+            pid: std::process::id(),
+            state,
+            reason: self.offline_reason(),
+            bandwidth_up: bandwidth,
+            bandwidth_down: 0,
+            rtt_seconds: stats.as_ref().map_or(0.0, |stats| stats.rtt.as_secs_f64()),
+            queued: classes
+                .map(|(class, (queued_bytes, sent_bytes))| ClassBytes {
+                    class: class.name().into(),
+                    queued_bytes,
+                    sent_bytes,
+                })
+                .collect(),
+            log_records: core.queue.len() as u64,
+            log_bytes,
+            unsafe_bytes: core.files.values().map(FileData::unsafe_bytes).sum(),
+            unsafe_oldest_seconds: oldest.map_or(0.0, |age| age.as_secs_f64()),
+            cache_bytes,
+            cache_limit_bytes: 0,
+            promises: 0,
+            conflicts: self.conflicts.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Pending records, oldest first.
+    pub(crate) fn log_listing(&self) -> LogReply {
+        let offline = self.remote.is_offline();
+        let now = self.now();
+        let core = self.core();
+        let mut before: Option<u64> = None;
+        let records = core.queue.iter().take(LOG_MAX).map(|(logged, at)| {
+            let waits_for = match (before.replace(logged.seq), &logged.change) {
+                _ if offline => "the server to be reachable".to_string(),
+                (_, Change::Data(data)) if matches!(data.base, Base::Result(_)) => {
+                    "the change that made the file's base".to_string()
+                }
+                (Some(seq), _) => format!("record {seq} before it"),
+                (None, _) => "the server's answer".to_string(),
+            };
+            LogRecord {
+                seq: logged.seq,
+                kind: logged.change.kind().into(),
+                path: core.tree.path(logged.change.ino()),
+                class: logged.change.class().name().into(),
+                bytes: logged.change.bytes(),
+                age_seconds: now.since(at).as_secs_f64(),
+                waits_for,
+            }
+        });
+        LogReply { records: records.collect() }
+    }
+
+    /// Where the file at `path` below the mount point is.
+    pub(crate) async fn locate(self: &Shared, path: &str) -> WhereFile {
+        match self.locate_inner(path).await {
+            Ok(found) => found,
+            Err(refusal) => {
+                WhereFile { path: path.into(), error: refusal.to_string(), ..WhereFile::default() }
+            }
+        }
+    }
+
+    async fn locate_inner(self: &Shared, path: &str) -> Result<WhereFile, Refusal> {
+        let mut ino = Ino::ROOT;
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let name = Name::new(part)?;
+            ino = self.lookup(ino, &name).await?.ok_or(Refusal::NotFound)?.ino;
+        }
+        let attr = self.getattr(ino).await?;
+        let kept = self.index.load(ino).ok().flatten();
+        let core = self.core();
+        let cached_bytes = match (core.files.get(&ino), kept) {
+            (Some(file), _) => file.valid().bytes(),
+            (None, Some((version, valid))) if version == attr.data_version => valid.bytes(),
+            _ => 0,
+        };
+        let dirty = core.tree.is_pending(ino);
+        Ok(WhereFile {
+            path: path.into(),
+            ino: ino.0,
+            level: if dirty { "host".into() } else { "server".into() },
+            cached_bytes,
+            size: if attr.kind == Kind::Directory { 0 } else { attr.size },
+            dirty,
+            shared: false,
+            version: attr.data_version.to_string(),
+            error: String::new(),
+        })
+    }
+
+    /// Prometheus text.
+    pub(crate) fn metrics(&self) -> String {
+        let status = self.status();
+        let mut text = String::new();
+        let mut gauge = |name: &str, help: &str, value: f64| {
+            // Writing to a string does not fail.
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
+        };
+        #[allow(clippy::cast_precision_loss)]
+        let number = |value: u64| value as f64;
+        let online = if status.state == State::Offline { 0.0 } else { 1.0 };
+        gauge("segue_online", "1 while the server answers", online);
+        gauge("segue_log_records", "Uncommitted records", number(status.log_records));
+        gauge("segue_log_bytes", "Size of the update log", number(status.log_bytes));
+        gauge("segue_unsafe_bytes", "File data not on the server", number(status.unsafe_bytes));
+        gauge(
+            "segue_unsafe_oldest_seconds",
+            "Age of the oldest uncommitted record",
+            status.unsafe_oldest_seconds,
+        );
+        gauge("segue_cache_bytes", "File data on this host", number(status.cache_bytes));
+        gauge("segue_conflicts", "Conflict copies since the mount", number(status.conflicts));
+        gauge("segue_refused", "Records refused by the server", number(status.refused));
+        gauge("segue_link_rtt_seconds", "Round trip to the server", status.rtt_seconds);
+        gauge(
+            "segue_link_bandwidth_bytes_per_second",
+            "Estimated bandwidth to the server",
+            number(status.bandwidth_up),
+        );
+        let _ = write!(
+            text,
+            "# HELP segue_link_queued_bytes Bytes waiting to leave this host\n\
+             # TYPE segue_link_queued_bytes gauge\n"
+        );
+        for class in &status.queued {
+            let (name, bytes) = (&class.class, class.queued_bytes);
+            let _ = writeln!(text, "segue_link_queued_bytes{{class=\"{name}\"}} {bytes}");
+        }
+        let _ = write!(
+            text,
+            "# HELP segue_link_sent_bytes_total Bytes sent on this connection\n\
+             # TYPE segue_link_sent_bytes_total counter\n"
+        );
+        for class in &status.queued {
+            let (name, bytes) = (&class.class, class.sent_bytes);
+            let _ = writeln!(text, "segue_link_sent_bytes_total{{class=\"{name}\"}} {bytes}");
+        }
+        text
+    }
+}

@@ -1,0 +1,415 @@
+//! From a URL to a mounted directory, and back.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use segue_core::client::ClientCore;
+use segue_core::modlog::replay;
+use segue_core::types::{ClientId, Ino, Role};
+use segue_core::wire::{Hello, Welcome};
+use segue_rpc::identity::{Identities, Identity, MountUrl};
+use segue_rpc::{ConnectError, EnrolError, Greeting, Link, LinkState, Peer, Target, enrol, greet};
+use tokio::sync::{Notify, oneshot, watch};
+
+use super::handles::Handles;
+use super::kernel::KernelCacheThread;
+use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, recover};
+use crate::control;
+use crate::error::MountError;
+use crate::fuse;
+use crate::options::MountOptions;
+use crate::paths::{Paths, socket_path};
+use crate::remote::Remote;
+use crate::state::{
+    Containers, Index, LogFile, Numbers, StateDirectory, known_volume, remember_volume,
+};
+
+/// The first connection must be there within this.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What to mount, and where.
+#[derive(Clone, Debug)]
+pub struct MountPlan {
+    /// The volume; with an invite the first time.
+    pub url: MountUrl,
+    /// The directory, absolute and without symbolic links.
+    pub mountpoint: PathBuf,
+    /// How.
+    pub options: MountOptions,
+    /// Where this host's files lie.
+    pub paths: Paths,
+    /// This host's name, for conflict copies and the server's list of identities.
+    pub host: String,
+}
+
+/// The mount is usable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// What to tell the user.
+    pub words: String,
+}
+
+/// Mounts, calls `ready` once the mount is usable, and serves until it is unmounted or `stop`
+/// is ready. `tell` hears of progress before that.
+///
+/// With an invite in the URL the host is enrolled first. Changes that an earlier process left
+/// in the update log are sent before the mount appears.
+pub async fn mount(
+    plan: MountPlan,
+    tell: impl Fn(String),
+    ready: impl FnOnce(Ready),
+    stop: impl Future<Output = ()>,
+) -> Result<(), MountError> {
+    check_mountpoint(&plan.mountpoint)?;
+    let identities = Identities::at(plan.paths.identities());
+    let url = plain(&plan.url);
+    let (target, identity) = identity(&plan, &identities).await?;
+    let base = plan.options.cache_dir.clone();
+    let base = base.unwrap_or_else(|| plan.paths.state_home.clone());
+    let (link, welcome, state) = open_session(&plan, &url, &base, &target, identity).await?;
+    remember_volume(&base, &url, &welcome.volume_uuid)
+        .map_err(|error| MountError::state(&base, error))?;
+    let (mount, kernel) = assemble(&plan, url, link, &welcome, state)?;
+    mount.drain_leftover(&tell).await?;
+    let result = serve(&plan, &mount, kernel, ready, stop).await;
+    mount.seal_all();
+    if let Err(refusal) = mount.sync_disk(None).await {
+        tracing::error!("the last changes may not survive a crash: {refusal}");
+    }
+    mount.note_clean();
+    result
+}
+
+/// The URL as users write it once they are enrolled.
+fn plain(url: &MountUrl) -> String {
+    url.plain().to_string()
+}
+
+fn check_mountpoint(path: &Path) -> Result<(), MountError> {
+    match path.metadata() {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(MountError::NotDirectory(path.into())),
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            tracing::warn!("{}: detaching what a dead mount left", path.display());
+            detach(path).map_err(|error| MountError::Fuse {
+                mountpoint: path.into(),
+                reason: format!("a dead mount is in the way: {error}; try fusermount3 -uz"),
+            })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(MountError::NoMountpoint(path.into()))
+        }
+        Err(error) => Err(MountError::state(path, error)),
+    }
+}
+
+/// Takes the mount out of the tree at once; what is still open ends by itself.
+pub(crate) fn detach(path: &Path) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH)?);
+    }
+    // A process group of its own: Ctrl-C ends the mount, not the unmounting.
+    let mut command = Command::new("fusermount3");
+    command.args(["-u", "-z", "--"]).arg(path).process_group(0);
+    match command.status()?.success() {
+        true => Ok(()),
+        false => Err(io::Error::other("fusermount3 -uz failed")),
+    }
+}
+
+/// The host's key for the server, enrolling it if the URL invites.
+async fn identity(
+    plan: &MountPlan,
+    identities: &Identities,
+) -> Result<(Target, Identity), MountError> {
+    let volume = plan.url.volume();
+    let name = server_name(&plan.url);
+    let denied = |reason: String| MountError::Denied { host: name.clone(), reason };
+    let stored = |error: &dyn std::fmt::Display| MountError::State {
+        path: plan.paths.identities(),
+        reason: error.to_string(),
+    };
+    if let Some(invite) = plan.url.invite() {
+        // The same invite line is harmless on a host that is enrolled already.
+        let known = identities.lookup(&plan.url).map_err(|error| stored(&error))?;
+        if known.as_ref() != Some(&invite.authority) {
+            enrol(&plan.url, identities, &plan.host, CONNECT_TIMEOUT)
+                .await
+                .map_err(|error| enrol_error(&name, error))?;
+        }
+    }
+    let authority =
+        identities.lookup(&plan.url).map_err(|error| stored(&error))?.ok_or_else(|| {
+            denied(format!(
+                "this host is not enrolled for volume '{volume}': ask for an invite (on the \
+                 server: segue invite --volume {volume}) and mount its URL once"
+            ))
+        })?;
+    let identity = identities
+        .load(&authority)
+        .map_err(|error| stored(&error))?
+        .ok_or_else(|| denied("the key of this host is missing: enrol with a new invite".into()))?;
+    Ok((Target::new(&plan.url, &authority), identity))
+}
+
+fn server_name(url: &MountUrl) -> String {
+    format!("{}:{}", url.host(), url.port())
+}
+
+fn enrol_error(host: &str, error: EnrolError) -> MountError {
+    let host = host.to_string();
+    match error {
+        EnrolError::Connect(error) => connect_error(host, &error),
+        error => MountError::Denied { host, reason: error.to_string() },
+    }
+}
+
+fn connect_error(host: String, error: &ConnectError) -> MountError {
+    let reason = error.to_string();
+    match error {
+        ConnectError::Resolve(_) | ConnectError::Unreachable(_) => {
+            MountError::Offline { host, reason }
+        }
+        ConnectError::OtherProtocol => MountError::Protocol { host, reason },
+        _ => MountError::Denied { host, reason },
+    }
+}
+
+/// What each new connection says first.
+#[derive(Clone)]
+struct HelloPlan {
+    volume: String,
+    client: ClientId,
+    incarnation: u32,
+    host: String,
+    acked_below: Arc<AtomicU64>,
+    fresh: Arc<AtomicBool>,
+}
+
+impl HelloPlan {
+    fn greeting(self) -> Greeting {
+        Arc::new(move |peer: Peer| {
+            let plan = self.clone();
+            Box::pin(async move {
+                let hello = Hello {
+                    volume: plan.volume,
+                    client: plan.client,
+                    incarnation: plan.incarnation,
+                    host: plan.host,
+                    acked_below: plan.acked_below.load(Ordering::Relaxed),
+                    fresh_start: plan.fresh.load(Ordering::Relaxed),
+                };
+                let welcome = greet(&peer, hello).await?;
+                plan.fresh.store(false, Ordering::Relaxed);
+                Ok(welcome)
+            })
+        })
+    }
+}
+
+struct State {
+    directory: StateDirectory,
+    acked_below: Arc<AtomicU64>,
+}
+
+/// Connects, and opens the cache directory of the volume that is found there.
+async fn open_session(
+    plan: &MountPlan,
+    url: &str,
+    base: &Path,
+    target: &Target,
+    identity: Identity,
+) -> Result<(Link, Arc<Welcome>, State), MountError> {
+    let new_client = match known_volume(base, url) {
+        Some(client) => client,
+        None => ClientId(random().map_err(|error| MountError::state("/dev/urandom", error))?),
+    };
+    let acked_below = Arc::new(AtomicU64::new(0));
+    let mut hello = HelloPlan {
+        volume: plan.url.volume().to_string(),
+        client: new_client,
+        incarnation: 1,
+        host: plan.host.clone(),
+        acked_below: Arc::clone(&acked_below),
+        fresh: Arc::new(AtomicBool::new(true)),
+    };
+    let link = Link::open(target.clone(), identity.clone(), hello.clone().greeting());
+    let welcome = connected(&link, &plan.url).await?;
+    let directory = StateDirectory::open(base, &welcome.volume_uuid, new_client, &plan.mountpoint)?;
+    let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
+    let state = State { directory, acked_below };
+    if client == new_client && incarnation == 1 {
+        return Ok((link, welcome, state));
+    }
+    // The volume is known here under another URL: go on as the cache that it has.
+    drop(link);
+    hello = HelloPlan { client, incarnation, fresh: Arc::new(AtomicBool::new(true)), ..hello };
+    let link = Link::open(target.clone(), identity, hello.greeting());
+    let welcome = connected(&link, &plan.url).await?;
+    Ok((link, welcome, state))
+}
+
+fn random() -> io::Result<[u8; 16]> {
+    use std::io::Read;
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Waits for the first welcome.
+async fn connected(link: &Link, url: &MountUrl) -> Result<Arc<Welcome>, MountError> {
+    let host = server_name(url);
+    let mut watch = link.watch();
+    let waiting = async {
+        loop {
+            let state = watch.borrow_and_update().clone();
+            match state {
+                LinkState::Online { welcome, .. } => return Ok(welcome),
+                LinkState::Refused { why } => {
+                    return Err(MountError::Denied { host: host.clone(), reason: why });
+                }
+                LinkState::Offline { why, .. } => {
+                    return Err(MountError::Offline { host: host.clone(), reason: why });
+                }
+                LinkState::Connecting => {}
+            }
+            if watch.changed().await.is_err() {
+                let reason = "the connection was given up".into();
+                return Err(MountError::Offline { host: host.clone(), reason });
+            }
+        }
+    };
+    tokio::time::timeout(CONNECT_TIMEOUT, waiting).await.unwrap_or_else(|_| {
+        let reason = format!("no answer within {} s", CONNECT_TIMEOUT.as_secs());
+        Err(MountError::Offline { host: host.clone(), reason })
+    })
+}
+
+/// Opens everything in the cache directory and puts the mount together.
+fn assemble(
+    plan: &MountPlan,
+    url: String,
+    link: Link,
+    welcome: &Welcome,
+    state: State,
+) -> Result<(Shared, KernelCacheThread), MountError> {
+    let State { directory, acked_below } = state;
+    let path = directory.path.clone();
+    let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
+    let (mut log, entries) = LogFile::open(path.join("update.log"), directory.saved.incarnation)?;
+    let leftover = replay(entries);
+    let containers = Containers::at(path.join("containers")).map_err(|error| failed(&error))?;
+    let index = Index::open(&path.join("index.db")).map_err(|error| failed(&error))?;
+    if directory.restarted {
+        // What was not synced when the host went down may be missing from the containers.
+        index.clear().map_err(|error| failed(&error))?;
+        let needed: BTreeSet<u64> = recover::inodes(&leftover);
+        containers.retain(|ino: Ino| needed.contains(&ino.0)).map_err(|error| failed(&error))?;
+    }
+    let refused_dir = path.join("refused");
+    std::fs::create_dir_all(&refused_dir).map_err(|error| failed(&error))?;
+    let refused = std::fs::read_dir(&refused_dir).map_err(|error| failed(&error))?;
+    let json = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "json");
+    let refused = refused.flatten().filter(json).count() as u64;
+    let mut numbers = Numbers::new(directory);
+    numbers.set_grants(&welcome.grants).map_err(|error| failed(&error))?;
+    let mut core = ClientCore::new(LIFETIME, NODE_LIMIT, numbers.first_seq());
+    recover::requeue(leftover, &mut core, &mut log).map_err(|error| failed(&error))?;
+    core.reserve_seqs(numbers.reserve_seqs().map_err(|error| failed(&error))?);
+    let (kernel, thread) = KernelCache::new();
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    let mount = Mount {
+        core: Mutex::new(core),
+        log: Mutex::new(log),
+        numbers: Mutex::new(numbers),
+        containers,
+        index,
+        remote: Remote::new(link, plan.options.grace),
+        options: plan.options.clone(),
+        owner: Owner { uid: user, gid: group, role: welcome.role },
+        url,
+        mountpoint: plan.mountpoint.clone(),
+        refused_dir,
+        refused: AtomicU64::new(refused),
+        conflicts: AtomicU64::new(0),
+        acked_below,
+        handles: Mutex::new(Handles::default()),
+        waiters: Mutex::default(),
+        lookups: Mutex::default(),
+        whole: Mutex::default(),
+        logged: Notify::new(),
+        fetched: Notify::new(),
+        settled: watch::Sender::new(0),
+        kernel,
+        started: Instant::now(),
+    };
+    Ok((Arc::new(mount), thread))
+}
+
+/// Puts the mount into the tree and serves it.
+async fn serve(
+    plan: &MountPlan,
+    mount: &Shared,
+    kernel: KernelCacheThread,
+    ready: impl FnOnce(Ready),
+    stop: impl Future<Output = ()>,
+) -> Result<(), MountError> {
+    let io = |doing: &str, source: io::Error| MountError::Io { doing: doing.into(), source };
+    let socket = socket_path(&plan.paths.runtime_dir, &plan.mountpoint);
+    let (unmounted, mut ended) = oneshot::channel();
+    let session = fuse::session(mount, plan.mountpoint.clone()).await?;
+    kernel.start(session.notifier()).map_err(|error| io("starting a thread", error))?;
+    let control = control::serve(Arc::clone(mount), &socket)
+        .map_err(|error| MountError::state(&socket, error))?;
+    let run = move || {
+        let result = session.run();
+        // Nobody listens only when the mount is being stopped anyway.
+        unmounted.send(result).ok();
+    };
+    std::thread::Builder::new()
+        .name("fuse".into())
+        .spawn(run)
+        .map_err(|error| io("starting a thread", error))?;
+    let chores =
+        [tokio::spawn(Arc::clone(mount).drain()), tokio::spawn(Arc::clone(mount).tick()), control];
+    ready(Ready { words: mount.ready_words() });
+    tokio::select! {
+        result = &mut ended => match result {
+            Ok(Err(error)) => tracing::warn!("the FUSE session ended: {error}"),
+            _ => tracing::info!("unmounted"),
+        },
+        () = stop => mount.unmount().unwrap_or_else(|error| {
+            tracing::warn!("{}: {error}", plan.mountpoint.display());
+        }),
+    }
+    chores.iter().for_each(tokio::task::JoinHandle::abort);
+    std::fs::remove_file(&socket).ok();
+    Ok(())
+}
+
+impl Mount {
+    fn ready_words(&self) -> String {
+        let at = self.mountpoint.display();
+        let url = self.url.strip_prefix("segue://").unwrap_or(&self.url);
+        let (host, volume) = url.split_once('/').unwrap_or((url, ""));
+        let note = match (self.owner.role, self.options.read_only) {
+            (Role::Reader, _) => " (read only: this identity may only read)",
+            (_, true) => " (read only)",
+            _ => "",
+        };
+        format!("segue: {host}:/{volume} is mounted at {at}{note}")
+    }
+
+    /// Takes the mount out of the tree; the process ends when the kernel has let go.
+    pub(crate) fn unmount(&self) -> io::Result<()> {
+        detach(&self.mountpoint)
+    }
+}

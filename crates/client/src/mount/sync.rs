@@ -1,0 +1,192 @@
+//! Durability on this host, progress towards the server, and the clock-driven chores.
+
+use std::time::Duration;
+
+use segue_core::cache::FileData;
+use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
+use tokio::sync::mpsc;
+
+use super::{Mount, Shared, lock};
+use crate::control::types::SyncReply;
+
+/// A logged change is durable at most this long after it was made.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// Written and still open files go to the server about this often.
+const SEAL_EVERY: u32 = 5;
+/// Progress of a sync is told this often.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// What a sync waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Scope {
+    /// Everything.
+    All,
+    /// These files, and everything below these directories.
+    Below(Vec<String>),
+}
+
+impl Mount {
+    /// Makes the log durable, with the containers of files that it refers to: those of `only`,
+    /// or of all that are ahead of the server.
+    pub(crate) async fn sync_disk(self: &Shared, only: Option<Ino>) -> Result<(), Refusal> {
+        let mount = Shared::clone(self);
+        let job = move || mount.sync_disk_now(only);
+        tokio::task::spawn_blocking(job).await.map_err(|_| Refusal::Io)?
+    }
+
+    pub(super) fn sync_disk_now(&self, only: Option<Ino>) -> Result<(), Refusal> {
+        let ahead: Vec<Ino> = match only {
+            Some(ino) => vec![ino],
+            None => {
+                let core = self.core();
+                let is_ahead = |(_, file): &(&Ino, &FileData)| file.is_ahead();
+                core.files.iter().filter(is_ahead).map(|(ino, _)| *ino).collect()
+            }
+        };
+        for ino in ahead {
+            let synced = self.container(ino)?.sync();
+            synced.map_err(|error| self.disk_refusal("containers", &error))?;
+        }
+        let handle = lock(&self.log).begin_sync();
+        let handle = handle.map_err(|error| self.disk_refusal("update.log", &error))?;
+        match handle.map(|log| log.sync_data()) {
+            Some(Err(error)) => {
+                lock(&self.log).sync_failed();
+                Err(self.disk_refusal("update.log", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Syncs, seals and notes, once a second.
+    pub(super) async fn tick(self: Shared) {
+        let mut second: u32 = 0;
+        loop {
+            tokio::time::sleep(SYNC_EVERY).await;
+            second = second.wrapping_add(1);
+            if lock(&self.log).needs_sync()
+                && let Err(refusal) = self.sync_disk(None).await
+            {
+                tracing::error!("changes of the last second may not survive a crash: {refusal}");
+            }
+            if second.is_multiple_of(SEAL_EVERY) {
+                self.seal_all();
+                self.note_clean();
+                if let Err(refusal) = self.refill_numbers().await {
+                    tracing::debug!("inode numbers: {refusal}");
+                }
+            }
+        }
+    }
+
+    /// Seals every written file, open or not.
+    pub(crate) fn seal_all(&self) {
+        let unsealed = self.core().unsealed();
+        for ino in unsealed {
+            if let Err(refusal) = self.seal(ino, super::nobody_asked(), false) {
+                tracing::warn!("#{ino}: {refusal}");
+            }
+        }
+    }
+
+    /// Notes in the index what is valid of clean files, and forgets the closed ones.
+    pub(super) fn note_clean(&self) {
+        let clean: Vec<_> = {
+            let mut core = self.core();
+            core.shrink(self.now());
+            let clean = core.files.iter().filter(|(_, file)| !file.is_ahead());
+            let clean: Vec<_> = clean.map(|(ino, file)| (*ino, file.clone())).collect();
+            for (ino, _) in &clean {
+                if !core.is_open(*ino) {
+                    core.files.remove(ino);
+                }
+            }
+            clean
+        };
+        if !clean.is_empty() {
+            self.note_valid(&clean);
+        }
+    }
+
+    async fn refill_numbers(&self) -> Result<(), Refusal> {
+        let enough = lock(&self.numbers).is_half_full();
+        if enough || self.remote.is_offline() || self.options.read_only {
+            return Ok(());
+        }
+        let grant = self.remote.grant().await?;
+        let added = lock(&self.numbers).add_grant(grant);
+        added.map_err(|error| self.disk_refusal("state.json", &error))
+    }
+
+    /// The seq up to which everything must be settled for `scope`, if anything is pending.
+    fn target(&self, scope: &Scope) -> Option<u64> {
+        let core = self.core();
+        match scope {
+            Scope::All => core.queue.newest_seq(),
+            Scope::Below(paths) => {
+                let below = |path: &str| {
+                    paths.iter().any(|top| {
+                        let rest = path.strip_prefix(top.as_str());
+                        top.is_empty() || rest.is_some_and(|r| r.is_empty() || r.starts_with('/'))
+                    })
+                };
+                core.queue.newest_of(&|ino| below(&core.tree.path(ino)))
+            }
+        }
+    }
+
+    /// Tells progress until everything of `scope` is on the server's disk (or on this host's,
+    /// with `to_server` false). Ends at `timeout`, or with `fail_offline` as soon as the server
+    /// cannot be reached.
+    pub(crate) async fn sync(
+        self: Shared,
+        scope: Scope,
+        to_server: bool,
+        timeout: Option<Duration>,
+        fail_offline: bool,
+        tell: mpsc::Sender<SyncReply>,
+    ) {
+        let reply = match self.sync_inner(scope, to_server, timeout, fail_offline, &tell).await {
+            Ok(reply) => reply,
+            Err(refusal) => SyncReply { error: refusal.to_string(), ..SyncReply::default() },
+        };
+        tell.send(SyncReply { done: true, ..reply }).await.ok();
+    }
+
+    async fn sync_inner(
+        self: &Shared,
+        scope: Scope,
+        to_server: bool,
+        timeout: Option<Duration>,
+        fail_offline: bool,
+        tell: &mpsc::Sender<SyncReply>,
+    ) -> Result<SyncReply, Refusal> {
+        self.seal_all();
+        self.sync_disk(None).await?;
+        let target = if to_server { self.target(&scope) } else { None };
+        let began = self.now();
+        let mut settled = self.settled.subscribe();
+        loop {
+            let pending = target.map(|target| self.core().queue.up_to(target)).unwrap_or_default();
+            let (pending_records, pending_bytes) = pending;
+            let offline = self.remote.is_offline();
+            let ok = pending_records == 0;
+            let mut reply =
+                SyncReply { ok, pending_records, pending_bytes, offline, ..SyncReply::default() };
+            let late = timeout.is_some_and(|timeout| self.now().since(began) >= timeout);
+            if offline && !ok {
+                reply.error = format!("the server cannot be reached: {}", self.offline_reason());
+            }
+            if ok || late || (offline && fail_offline) {
+                return Ok(reply);
+            }
+            if tell.send(reply).await.is_err() {
+                return Err(Refusal::Unreachable);
+            }
+            let rest = timeout.map(|timeout| timeout.saturating_sub(self.now().since(began)));
+            let wait = rest.map_or(TELL_EVERY, |rest| rest.min(TELL_EVERY));
+            tokio::time::timeout(wait, settled.changed()).await.ok();
+        }
+    }
+}

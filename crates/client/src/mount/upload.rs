@@ -1,0 +1,193 @@
+//! Making stores: the bytes of a change are read from the container, cut into chunks, and what
+//! the server lacks is sent, before the record that refers to them.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use segue_core::chunk::{Cutter, fingerprint};
+use segue_core::modlog::Record;
+use segue_core::modlog::{
+    Change, DataChange, INLINE_MAX, Logged, Piece, PieceBytes, Stamped, Store,
+};
+use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
+use segue_core::wire::OFFER_MAX;
+use segue_rpc::LinkState;
+
+use super::{Mount, Shared, lock};
+use crate::remote::WireChunk;
+use crate::state::Container;
+
+/// Chunks are offered and sent in groups of about this many bytes.
+const GROUP: usize = 8 << 20;
+/// Less than this is sent without asking whether the server has it: a round trip costs more.
+const OFFER_FROM: usize = 32 << 10;
+/// Most that one PUT carries.
+const PUT_MAX: usize = 4 << 20;
+
+/// Chunks on their way to the server.
+#[derive(Default)]
+struct Group {
+    chunks: Vec<WireChunk>,
+    bytes: usize,
+}
+
+impl Mount {
+    /// The records of a batch. Afterwards the server has every chunk that they refer to.
+    pub(super) async fn stamp(self: &Shared, batch: &[Logged]) -> Result<Vec<Stamped>, Refusal> {
+        let mut group = Group::default();
+        let mut records = Vec::with_capacity(batch.len());
+        for logged in batch {
+            let record = match &logged.change {
+                Change::Record(record) => record.clone(),
+                Change::Data(data) => {
+                    Record::Store(self.store(logged.seq, data, &mut group).await?)
+                }
+            };
+            records.push(Stamped {
+                seq: logged.seq,
+                time: logged.time,
+                caller: logged.caller.clone(),
+                operation: logged.operation,
+                record,
+            });
+        }
+        self.send_group(&mut group).await?;
+        Ok(records)
+    }
+
+    async fn store(
+        self: &Shared,
+        seq: u64,
+        data: &DataChange,
+        group: &mut Group,
+    ) -> Result<Store, Refusal> {
+        let wanted_whole = lock(&self.whole).contains(&seq);
+        let (ranges, cut) = if wanted_whole {
+            self.complete(data.ino, data.size).await?;
+            (vec![0..data.size], Some(0))
+        } else {
+            (data.ranges.clone(), data.cut)
+        };
+        let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let inline = bytes <= INLINE_MAX as u64;
+        let container = self.container(data.ino)?;
+        let mut pieces = Vec::new();
+        for range in ranges {
+            let range = range.start.min(data.size)..range.end.min(data.size);
+            if range.is_empty() {
+                continue;
+            }
+            if inline {
+                pieces.push(self.inline_piece(&container, range)?);
+            } else {
+                self.cut(&container, range, data.size, &mut pieces, group).await?;
+            }
+        }
+        let covered: u64 = pieces.iter().map(Piece::len).sum();
+        Ok(Store {
+            ino: data.ino,
+            base: data.base,
+            cut,
+            size: data.size,
+            pieces,
+            mtime: Some(data.mtime),
+            whole: wanted_whole || cut == Some(0) || covered == data.size,
+        })
+    }
+
+    /// Gets what is missing of a file whose base the server no longer has. Where it cannot be
+    /// had, the server's present bytes stand in: the copy still holds all that was written here.
+    async fn complete(self: &Shared, ino: Ino, size: u64) -> Result<(), Refusal> {
+        match self.fetch(ino, 0..size).await {
+            Err(Refusal::Unreachable) => Err(Refusal::Unreachable),
+            Err(refusal) => {
+                tracing::warn!("#{ino}: conflict copy without the rest of its base: {refusal}");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn inline_piece(&self, container: &Container, range: Range<u64>) -> Result<Piece, Refusal> {
+        let len = usize::try_from(range.end - range.start).map_err(|_| Refusal::TooLarge)?;
+        let bytes = container
+            .read(range.start, len)
+            .map_err(|error| self.disk_refusal("containers", &error))?;
+        Ok(Piece { offset: range.start, bytes: PieceBytes::Inline(bytes) })
+    }
+
+    async fn cut(
+        &self,
+        container: &Container,
+        range: Range<u64>,
+        size: u64,
+        pieces: &mut Vec<Piece>,
+        group: &mut Group,
+    ) -> Result<(), Refusal> {
+        let cutter = Cutter::for_file(size);
+        let mut at = range.start;
+        let mut window = Bytes::new();
+        while at < range.end {
+            let read_to = at + window.len() as u64;
+            let last = read_to == range.end;
+            let Some(len) = cutter.first(&window, last) else {
+                let len = (cutter.longest() as u64 * 4).min(range.end - at);
+                let len = usize::try_from(len).map_err(|_| Refusal::TooLarge)?;
+                let bytes = container.read(at, len);
+                window = bytes.map_err(|error| self.disk_refusal("containers", &error))?.into();
+                continue;
+            };
+            let chunk = window.split_to(len);
+            pieces.push(piece(at, chunk, group)?);
+            at += len as u64;
+            if group.bytes >= GROUP || group.chunks.len() >= OFFER_MAX {
+                self.send_group(group).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the server has the group's chunks, and empties it.
+    async fn send_group(&self, group: &mut Group) -> Result<(), Refusal> {
+        let Group { chunks, bytes } = std::mem::take(group);
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let wanted = if bytes < OFFER_FROM {
+            chunks
+        } else {
+            let nonce = match self.remote.link().state() {
+                LinkState::Online { welcome, .. } => welcome.nonce,
+                _ => return Err(Refusal::Unreachable),
+            };
+            let indexes = self.remote.offer(&nonce, &chunks).await?;
+            let pick = |&index: &u32| chunks.get(index as usize).cloned();
+            indexes.iter().filter_map(pick).collect()
+        };
+        let mut put: Vec<WireChunk> = Vec::new();
+        let mut sum = 0;
+        for chunk in wanted {
+            if sum > 0 && sum + chunk.1.len() > PUT_MAX {
+                self.remote.put(&put).await?;
+                (put, sum) = (Vec::new(), 0);
+            }
+            sum += chunk.1.len();
+            put.push(chunk);
+        }
+        if put.is_empty() { Ok(()) } else { self.remote.put(&put).await }
+    }
+}
+
+/// A chunk as a piece of the file at `offset`: zeros need no chunk.
+fn piece(offset: u64, chunk: Bytes, group: &mut Group) -> Result<Piece, Refusal> {
+    if chunk.iter().all(|&byte| byte == 0) {
+        let len = chunk.len() as u64;
+        return Ok(Piece { offset, bytes: PieceBytes::Hole { len } });
+    }
+    let fingerprint = fingerprint(&chunk);
+    let len = u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?;
+    group.bytes += chunk.len();
+    group.chunks.push((fingerprint, chunk));
+    Ok(Piece { offset, bytes: PieceBytes::Chunk { fingerprint, len } })
+}

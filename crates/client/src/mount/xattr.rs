@@ -1,0 +1,100 @@
+//! Extended attributes: the user's own, and `user.segue.*`, which answer where a file is.
+
+use segue_core::cache::Known;
+use segue_core::refusal::Refusal;
+use segue_core::types::{Caller, Ino};
+
+use super::Mount;
+
+/// Longest value, as Linux has it.
+const VALUE_MAX: usize = 64 << 10;
+const OWN: &[u8] = b"user.segue.";
+
+impl Mount {
+    async fn user_xattrs<R>(
+        &self,
+        ino: Ino,
+        look: impl FnOnce(&segue_core::cache::XattrMap) -> R,
+    ) -> Result<R, Refusal> {
+        self.getattr(ino).await?;
+        let offline = self.remote.is_offline();
+        if let Known::Fresh(map) = self.core().tree.xattrs(ino, self.now()) {
+            return Ok(look(map));
+        }
+        if !offline {
+            let xattrs = self.remote.xattrs(ino).await?;
+            let map = xattrs.values.into_iter().collect();
+            self.core().tree.install_xattrs(ino, map);
+        }
+        let core = self.core();
+        let known = core.tree.xattrs(ino, self.now());
+        known.usable(true).map(look).ok_or(Refusal::Unreachable)
+    }
+
+    /// Value of an attribute.
+    pub(crate) async fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Refusal> {
+        if !name.starts_with(b"user.") {
+            return Err(Refusal::NotSupported);
+        }
+        if let Some(question) = name.strip_prefix(OWN) {
+            return self.own_xattr(ino, question).await;
+        }
+        self.user_xattrs(ino, |map| map.get(name).cloned()).await?.ok_or(Refusal::NoAttribute)
+    }
+
+    /// `where` (host or server), `dirty` (0 or 1), `version`.
+    async fn own_xattr(&self, ino: Ino, question: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let attr = self.getattr(ino).await?;
+        let pending = self.core().tree.is_pending(ino);
+        match question {
+            b"where" => Ok(if pending { b"host".to_vec() } else { b"server".to_vec() }),
+            b"dirty" => Ok(if pending { b"1".to_vec() } else { b"0".to_vec() }),
+            b"version" => Ok(attr.data_version.to_string().into_bytes()),
+            _ => Err(Refusal::NoAttribute),
+        }
+    }
+
+    /// Names of all attributes, without Segue's own.
+    pub(crate) async fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, Refusal> {
+        self.user_xattrs(ino, |map| map.keys().cloned().collect()).await
+    }
+
+    /// Sets an attribute.
+    pub(crate) async fn set_xattr(
+        &self,
+        ino: Ino,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        flags: i32,
+        caller: Caller,
+    ) -> Result<(), Refusal> {
+        if !name.starts_with(b"user.") || name.starts_with(OWN) {
+            return Err(Refusal::NotSupported);
+        }
+        if name.len() > 255 || value.len() > VALUE_MAX {
+            return Err(Refusal::AttributeTooLarge);
+        }
+        let exists = self.user_xattrs(ino, |map| map.contains_key(&name)).await?;
+        match flags {
+            libc::XATTR_CREATE if exists => Err(Refusal::Exists),
+            libc::XATTR_REPLACE if !exists => Err(Refusal::NoAttribute),
+            _ => self.change_xattr(ino, name, Some(value), caller).await,
+        }
+    }
+
+    /// Removes an attribute.
+    pub(crate) async fn remove_xattr(
+        &self,
+        ino: Ino,
+        name: Vec<u8>,
+        caller: Caller,
+    ) -> Result<(), Refusal> {
+        if !name.starts_with(b"user.") || name.starts_with(OWN) {
+            return Err(Refusal::NotSupported);
+        }
+        if !self.user_xattrs(ino, |map| map.contains_key(&name)).await? {
+            return Err(Refusal::NoAttribute);
+        }
+        self.change_xattr(ino, name, None, caller).await
+    }
+}

@@ -1,0 +1,183 @@
+//! A volume on a Segue server: every call, its reply, and what failures mean to a user.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use segue_core::modlog::{Outcome, Stamped};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Version};
+use segue_core::wire::{
+    Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, PAGE_MAX, Page, Put, Readdir, Reply,
+    Request, Space, Xattrs,
+};
+use segue_rpc::codec::{BlockReader, encode_block};
+use segue_rpc::{CallError, Link, LinkState, Response};
+
+/// A chunk on its way to the server.
+pub(crate) type WireChunk = (Fingerprint, Bytes);
+
+/// The server, through a link that heals itself.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    link: Link,
+    grace: Duration,
+}
+
+/// Why a reply of the wrong kind is refused.
+fn unexpected(request: &Request, reply: &Reply) -> Refusal {
+    tracing::warn!("{} was answered with {}", request.name(), reply.name());
+    Refusal::Protocol
+}
+
+impl Remote {
+    pub(crate) fn new(link: Link, grace: Duration) -> Remote {
+        Remote { link, grace }
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// True unless the server answered lately.
+    pub(crate) fn is_offline(&self) -> bool {
+        !matches!(self.link.state(), LinkState::Online { .. })
+    }
+
+    async fn call(
+        &self,
+        class: Class,
+        request: &Request,
+        body: Bytes,
+    ) -> Result<Response, Refusal> {
+        let response = self.link.call_at(class, request, body, self.grace).await;
+        let response = response.map_err(|error| refusal(request, &error))?;
+        match response.reply {
+            Reply::Refused(refused) => {
+                tracing::debug!("{}: {} {}", request.name(), refused.refusal, refused.words);
+                Err(refused.refusal)
+            }
+            _ => Ok(response),
+        }
+    }
+
+    async fn ask(&self, request: Request) -> Result<(Request, Reply), Refusal> {
+        let response = self.call(request.class(), &request, Bytes::new()).await?;
+        Ok((request, response.reply))
+    }
+
+    pub(crate) async fn getattr(&self, ino: Ino) -> Result<Node, Refusal> {
+        match self.ask(Request::Getattr(ino)).await? {
+            (_, Reply::Node(node)) => Ok(node),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Looked, Refusal> {
+        let name = name.clone();
+        match self.ask(Request::Lookup(Lookup { parent, name })).await? {
+            (_, Reply::Looked(looked)) => Ok(looked),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    pub(crate) async fn page(&self, ino: Ino, after: Option<Name>) -> Result<Page, Refusal> {
+        match self.ask(Request::Readdir(Readdir { ino, after, limit: PAGE_MAX })).await? {
+            (_, Reply::Page(page)) => Ok(page),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    pub(crate) async fn xattrs(&self, ino: Ino) -> Result<Xattrs, Refusal> {
+        match self.ask(Request::Xattrs(ino)).await? {
+            (_, Reply::Xattrs(xattrs)) => Ok(xattrs),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    pub(crate) async fn space(&self) -> Result<Space, Refusal> {
+        match self.ask(Request::Statfs(())).await? {
+            (_, Reply::Space(space)) => Ok(space),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    pub(crate) async fn grant(&self) -> Result<InoGrant, Refusal> {
+        match self.ask(Request::Grant(())).await? {
+            (_, Reply::Granted(grant)) => Ok(grant),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// A range of one version: its segments, and a reader of the data ones.
+    pub(crate) async fn fetch(
+        &self,
+        class: Class,
+        ino: Ino,
+        version: Version,
+        range: std::ops::Range<u64>,
+    ) -> Result<(Fetched, BlockReader), Refusal> {
+        let (offset, len) = (range.start, range.end - range.start);
+        let request = Request::Fetch(Fetch { ino, version, offset, len });
+        let response = self.call(class, &request, Bytes::new()).await?;
+        match response.reply {
+            Reply::Fetched(fetched) => Ok((fetched, BlockReader::new(response.body))),
+            reply => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Which of these chunks the server lacks.
+    pub(crate) async fn offer(
+        &self,
+        nonce: &[u8; 32],
+        chunks: &[WireChunk],
+    ) -> Result<Vec<u32>, Refusal> {
+        let proof = |chunk: &Bytes| segue_core::chunk::possession_proof(nonce, chunk);
+        let chunks = chunks.iter().map(|(print, chunk)| (*print, proof(chunk))).collect();
+        match self.ask(Request::Offer(Offer { chunks })).await? {
+            (_, Reply::Wanted(wanted)) => Ok(wanted.indexes),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Gives the server chunks.
+    pub(crate) async fn put(&self, chunks: &[WireChunk]) -> Result<(), Refusal> {
+        let mut body = Vec::new();
+        let mut list = Vec::with_capacity(chunks.len());
+        for (print, chunk) in chunks {
+            list.push((*print, u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?));
+            body.extend(encode_block(chunk));
+        }
+        let request = Request::Put(Put { chunks: list });
+        let response = self.call(request.class(), &request, body.into()).await?;
+        match response.reply {
+            Reply::Stored(()) => Ok(()),
+            reply => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Has records applied, in order.
+    pub(crate) async fn apply(
+        &self,
+        records: Vec<Stamped>,
+        acked_below: u64,
+    ) -> Result<Vec<Outcome>, Refusal> {
+        match self.ask(Request::Apply(Apply { records, acked_below })).await? {
+            (_, Reply::Applied(applied)) => Ok(applied.outcomes),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+}
+
+fn refusal(request: &Request, error: &CallError) -> Refusal {
+    tracing::debug!("{}: {error}", request.name());
+    match error {
+        CallError::Refused { .. } => Refusal::Access,
+        CallError::Protocol(_) => Refusal::Protocol,
+        CallError::TooLarge => Refusal::TooLarge,
+        CallError::Lost(_)
+        | CallError::NoAnswer
+        | CallError::Cancelled
+        | CallError::Busy
+        | CallError::Offline { .. } => Refusal::Unreachable,
+    }
+}

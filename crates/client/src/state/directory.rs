@@ -1,0 +1,207 @@
+//! Opening a cache directory: its lock, its identity, whether the host was restarted since.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use segue_core::types::{ClientId, InoGrant};
+use serde::{Deserialize, Serialize};
+
+use crate::error::MountError;
+
+/// Version of the directory's layout.
+const LAYOUT: u32 = 1;
+
+/// An open cache directory. Its lock lasts as long as this.
+#[derive(Debug)]
+pub(crate) struct StateDirectory {
+    pub(crate) path: PathBuf,
+    pub(crate) saved: Saved,
+    /// The host has been restarted since the directory was last used: what was not synced
+    /// may be missing from its files.
+    pub(crate) restarted: bool,
+    _lock: File,
+}
+
+/// `state.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) layout: u32,
+    pub(crate) client: String,
+    pub(crate) incarnation: u32,
+    /// Seqs below may have been used.
+    pub(crate) seq_reserved: u64,
+    /// Inode numbers of `grants` before this one, in order, may have been used.
+    pub(crate) inos_reserved: u64,
+    pub(crate) grants: Vec<InoGrant>,
+    pub(crate) boot_id: String,
+}
+
+impl StateDirectory {
+    /// Opens or makes the directory of volume `uuid` below `base`.
+    pub(crate) fn open(
+        base: &Path,
+        uuid: &[u8; 16],
+        new_client: ClientId,
+        mountpoint: &Path,
+    ) -> Result<StateDirectory, MountError> {
+        let path = base.join(hex(uuid));
+        make_private(&path)?;
+        let lock = take_lock(&path, mountpoint)?;
+        let boot_id = boot_id();
+        let file = path.join("state.json");
+        let (saved, restarted) = match fs::read(&file) {
+            Ok(bytes) => {
+                let saved: Saved = serde_json::from_slice(&bytes)
+                    .map_err(|error| MountError::state(&file, format!("is damaged: {error}")))?;
+                if saved.layout != LAYOUT {
+                    let reason = "was made by another version of segue: use that one";
+                    return Err(MountError::state(&path, reason));
+                }
+                let restarted = saved.boot_id != boot_id;
+                (Saved { boot_id, ..saved }, restarted)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let saved = Saved {
+                    layout: LAYOUT,
+                    client: hex(&new_client.0),
+                    incarnation: 1,
+                    seq_reserved: 1,
+                    inos_reserved: 0,
+                    grants: Vec::new(),
+                    boot_id,
+                };
+                (saved, false)
+            }
+            Err(error) => return Err(MountError::state(&file, error)),
+        };
+        let directory = StateDirectory { path, saved, restarted, _lock: lock };
+        directory.save().map_err(|error| MountError::state(&file, error))?;
+        Ok(directory)
+    }
+
+    /// Identity of this cache.
+    pub(crate) fn client(&self) -> Result<ClientId, MountError> {
+        unhex(&self.saved.client)
+            .map(ClientId)
+            .ok_or_else(|| MountError::state(self.path.join("state.json"), "is damaged: client"))
+    }
+
+    /// Makes `saved` durable.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        let bytes = serde_json::to_vec_pretty(&self.saved)?;
+        replace_file(&self.path.join("state.json"), &bytes)
+    }
+}
+
+/// Writes `bytes` to `path` so that after a crash it holds either the old or the new.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn make_private(path: &Path) -> Result<(), MountError> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| MountError::state(path, error))
+}
+
+fn take_lock(path: &Path, mountpoint: &Path) -> Result<File, MountError> {
+    let name = path.join("lock");
+    let mut lock = File::options()
+        .create(true)
+        .read(true)
+        .write(true)
+        .truncate(false)
+        .open(&name)
+        .map_err(|error| MountError::state(&name, error))?;
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let mut holder = String::new();
+        lock.read_to_string(&mut holder).map_err(|error| MountError::state(&name, error))?;
+        let reason = format!("this volume is already mounted on this host at {}", holder.trim());
+        return Err(MountError::state(path, reason));
+    }
+    let holder = mountpoint.display().to_string();
+    lock.set_len(0)
+        .and_then(|()| lock.write_all(holder.as_bytes()))
+        .map_err(|error| MountError::state(&name, error))?;
+    Ok(lock)
+}
+
+fn boot_id() -> String {
+    // Without it every start counts as a restart, which only costs refetching.
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+}
+
+fn volumes_file(base: &Path) -> PathBuf {
+    base.join("volumes.json")
+}
+
+fn volumes(base: &Path) -> BTreeMap<String, String> {
+    // The file only spares a question to the server; a damaged one is made anew.
+    fs::read(volumes_file(base))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
+}
+
+/// The cache identity used before for the volume at `url`.
+pub(crate) fn known_volume(base: &Path, url: &str) -> Option<ClientId> {
+    let uuid = volumes(base).remove(url)?;
+    let bytes = fs::read(base.join(uuid).join("state.json")).ok()?;
+    let saved: Saved = serde_json::from_slice(&bytes).ok()?;
+    unhex(&saved.client).map(ClientId)
+}
+
+/// Notes which volume is at `url`.
+pub(crate) fn remember_volume(base: &Path, url: &str, uuid: &[u8; 16]) -> io::Result<()> {
+    let mut known = volumes(base);
+    if known.insert(url.to_string(), hex(uuid)).as_deref() == Some(&hex(uuid)) {
+        return Ok(());
+    }
+    replace_file(&volumes_file(base), &serde_json::to_vec_pretty(&known)?)
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 {
+        return None;
+    }
+    u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_mount_of_a_volume_names_the_first() {
+        let base = tempfile::tempdir().unwrap();
+        let client = ClientId([7; 16]);
+        let open = |at: &str| StateDirectory::open(base.path(), &[1; 16], client, Path::new(at));
+        let first = open("/mnt/a").unwrap();
+        assert_eq!(first.client().unwrap(), client);
+        let refused = open("/mnt/b").unwrap_err().to_string();
+        assert!(refused.contains("already mounted on this host at /mnt/a"), "{refused}");
+        drop(first);
+        let again =
+            StateDirectory::open(base.path(), &[1; 16], ClientId([8; 16]), Path::new("/mnt/b"));
+        assert_eq!(again.unwrap().client().unwrap(), client);
+    }
+}

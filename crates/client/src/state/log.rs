@@ -1,0 +1,275 @@
+//! The update log's file.
+//!
+//! ```text
+//!   header: "SEGUELOG" | version u32 | incarnation u32
+//!   entry:  len u32 | crc32c of seq and body u32 | seq u64 | body: postcard of core's Entry
+//! ```
+//!
+//! An entry is written with one write(2) before the caller is answered; `sync` makes it
+//! durable. A torn end is cut off when the file is opened. A bad entry with good ones behind it
+//! is damage: the file is refused, with the place.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use segue_core::modlog::Entry;
+
+use crate::error::MountError;
+
+const MAGIC: &[u8; 8] = b"SEGUELOG";
+const VERSION: u32 = 1;
+const FILE_HEADER: u64 = 16;
+const ENTRY_HEADER: usize = 16;
+/// Longest entry: a change with its ranges.
+const ENTRY_MAX: usize = 64 << 20;
+
+/// An open log.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    file: File,
+    path: PathBuf,
+    incarnation: u32,
+    len: u64,
+    unsynced: bool,
+}
+
+impl LogFile {
+    /// Opens or makes the log at `path` and reads what is in it.
+    pub(crate) fn open(
+        path: PathBuf,
+        incarnation: u32,
+    ) -> Result<(LogFile, Vec<Entry>), MountError> {
+        let damaged = |reason: String| MountError::state(&path, reason);
+        let mut file = File::options()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| damaged(error.to_string()))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| damaged(error.to_string()))?;
+        let (entries, len) = if bytes.len() < header(incarnation).len() {
+            file.set_len(0)
+                .and_then(|()| file.seek(SeekFrom::Start(0)))
+                .and_then(|_| file.write_all(&header(incarnation)))
+                .and_then(|()| file.sync_all())
+                .map_err(|error| damaged(error.to_string()))?;
+            (Vec::new(), FILE_HEADER)
+        } else {
+            parse(&bytes, incarnation).map_err(damaged)?
+        };
+        file.set_len(len)
+            .and_then(|()| file.seek(SeekFrom::Start(len)))
+            .map_err(|error| damaged(error.to_string()))?;
+        Ok((LogFile { file, path, incarnation, len, unsynced: false }, entries))
+    }
+
+    /// Adds an entry. If this fails, the log is as before.
+    pub(crate) fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        let bytes = encode(entry)?;
+        if let Err(error) = self.file.write_all(&bytes) {
+            self.file.set_len(self.len)?;
+            self.file.seek(SeekFrom::Start(self.len))?;
+            return Err(error);
+        }
+        self.len += bytes.len() as u64;
+        self.unsynced = true;
+        Ok(())
+    }
+
+    /// A second handle for syncing outside the lock, if there is anything to sync.
+    pub(crate) fn begin_sync(&mut self) -> io::Result<Option<File>> {
+        if !self.unsynced {
+            return Ok(None);
+        }
+        self.unsynced = false;
+        self.file.try_clone().map(Some)
+    }
+
+    /// True if something is not durable yet.
+    pub(crate) fn needs_sync(&self) -> bool {
+        self.unsynced
+    }
+
+    /// A sync failed: the next one must try again.
+    pub(crate) fn sync_failed(&mut self) {
+        self.unsynced = true;
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Replaces all entries by `entries`, which say the same in less.
+    pub(crate) fn rewrite(&mut self, entries: &[Entry]) -> io::Result<()> {
+        let mut bytes = header(self.incarnation).to_vec();
+        for entry in entries {
+            bytes.extend(encode(entry)?);
+        }
+        let new = self.path.with_extension("new");
+        let mut file = File::options().create(true).write(true).truncate(true).open(&new)?;
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        fs::rename(&new, &self.path)?;
+        self.path.parent().map_or(Ok(()), sync_directory)?;
+        self.file = file;
+        self.len = bytes.len() as u64;
+        self.unsynced = false;
+        Ok(())
+    }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn header(incarnation: u32) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let (magic, rest) = bytes.split_at_mut(8);
+    let (version, place) = rest.split_at_mut(4);
+    magic.copy_from_slice(MAGIC);
+    version.copy_from_slice(&VERSION.to_le_bytes());
+    place.copy_from_slice(&incarnation.to_le_bytes());
+    bytes
+}
+
+fn seq_of(entry: &Entry) -> u64 {
+    match entry {
+        Entry::Change(logged) => logged.seq,
+        Entry::Settled { seq } => *seq,
+        Entry::Written { .. } | Entry::Resized { .. } => 0,
+    }
+}
+
+fn encode(entry: &Entry) -> io::Result<Vec<u8>> {
+    let too_long = || io::Error::other("log entry too long");
+    let body = postcard::to_stdvec(entry).map_err(io::Error::other)?;
+    if body.len() > ENTRY_MAX {
+        return Err(too_long());
+    }
+    let len = u32::try_from(body.len()).map_err(|_| too_long())?;
+    let seq = seq_of(entry).to_le_bytes();
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&seq), &body);
+    let mut bytes = Vec::with_capacity(ENTRY_HEADER + body.len());
+    bytes.extend(len.to_le_bytes());
+    bytes.extend(crc.to_le_bytes());
+    bytes.extend(seq);
+    bytes.extend(body);
+    Ok(bytes)
+}
+
+/// One entry at the start of `bytes` and its length there, if it is whole and right.
+fn decode(bytes: &[u8]) -> Option<(Entry, usize)> {
+    let (head, rest) = bytes.split_first_chunk::<ENTRY_HEADER>()?;
+    let (len, head) = head.split_first_chunk::<4>()?;
+    let (crc, seq) = head.split_first_chunk::<4>()?;
+    let len = u32::from_le_bytes(*len) as usize;
+    let body = rest.get(..len)?;
+    if crc32c::crc32c_append(crc32c::crc32c(seq), body) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    Some((postcard::from_bytes(body).ok()?, ENTRY_HEADER + len))
+}
+
+/// All entries of a log and the length of its good part, or what is wrong with it.
+fn parse(bytes: &[u8], incarnation: u32) -> Result<(Vec<Entry>, u64), String> {
+    let (head, body) = bytes.split_at_checked(16).ok_or_else(|| "is cut short".to_string())?;
+    if !head.starts_with(MAGIC) {
+        return Err("is not an update log".into());
+    }
+    if head != header(incarnation) {
+        return Err("is of another version or of another life of this cache".into());
+    }
+    let (mut entries, mut at) = (Vec::new(), 0);
+    while let Some((entry, len)) = body.get(at..).and_then(decode) {
+        entries.push(entry);
+        at += len;
+    }
+    // Nothing whole may follow the first entry that is not.
+    let rest = body.get(at..).unwrap_or_default();
+    let follows = (1..rest.len()).any(|skip| rest.get(skip..).and_then(decode).is_some());
+    if follows {
+        let offset = at as u64 + FILE_HEADER;
+        return Err(format!(
+            "is damaged at byte {offset}, with good records behind it; keep a copy of this \
+             directory before anything else"
+        ));
+    }
+    Ok((entries, at as u64 + FILE_HEADER))
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::modlog::{Base, Change, Logged, Record};
+    use segue_core::types::{Caller, Ino, Timestamp, Version};
+
+    use super::*;
+
+    fn change(seq: u64) -> Entry {
+        Entry::Change(Logged {
+            seq,
+            time: Timestamp { secs: 1, nanos: 2 },
+            caller: Caller::default(),
+            operation: None,
+            change: Change::Record(Record::Release { ino: Ino(seq) }),
+        })
+    }
+
+    fn written() -> Entry {
+        let base = Base::Version(Version::default());
+        let time = Timestamp::default();
+        Entry::Written { ino: Ino(1), base, offset: 0, len: 5, old_size: 0, time }
+    }
+
+    fn filled(path: &Path) -> Vec<Entry> {
+        let entries = vec![change(1), written(), change(2), Entry::Settled { seq: 1 }];
+        let (mut log, old) = LogFile::open(path.into(), 1).unwrap();
+        assert!(old.is_empty());
+        entries.iter().for_each(|entry| log.append(entry).unwrap());
+        entries
+    }
+
+    #[test]
+    fn a_log_cut_at_any_byte_opens_with_what_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("update.log");
+        let entries = filled(&path);
+        let bytes = fs::read(&path).unwrap();
+        for len in 0..bytes.len() {
+            fs::write(&path, &bytes[..len]).unwrap();
+            let (mut log, found) = LogFile::open(path.clone(), 1).unwrap();
+            assert_eq!(found, entries[..found.len()], "cut at {len}");
+            log.append(&change(9)).unwrap();
+            let (_, again) = LogFile::open(path.clone(), 1).unwrap();
+            assert_eq!(again.last(), Some(&change(9)));
+        }
+    }
+
+    #[test]
+    fn damage_in_the_middle_is_refused_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("update.log");
+        filled(&path);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[34] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let refused = LogFile::open(path, 1).unwrap_err().to_string();
+        assert!(refused.contains("damaged at byte 16"), "{refused}");
+    }
+
+    #[test]
+    fn a_rewritten_log_holds_what_was_asked_and_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("update.log");
+        filled(&path);
+        let (mut log, _) = LogFile::open(path.clone(), 1).unwrap();
+        log.rewrite(&[change(2)]).unwrap();
+        log.append(&change(3)).unwrap();
+        let (log, found) = LogFile::open(path, 1).unwrap();
+        assert_eq!(found, [change(2), change(3)]);
+        assert!(log.len() > FILE_HEADER);
+    }
+}

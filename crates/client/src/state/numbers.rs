@@ -1,0 +1,122 @@
+//! Log places and inode numbers, handed out from blocks that were reserved durably before.
+//!
+//! After an unclean end the rest of a block is skipped, so that no number is ever used twice.
+
+use std::io;
+
+use segue_core::types::{Ino, InoGrant};
+
+use super::StateDirectory;
+
+const SEQ_BLOCK: u64 = 1 << 16;
+const INO_BLOCK: u64 = 1 << 12;
+
+/// The numbers of one mount.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    directory: StateDirectory,
+    inos_used: u64,
+}
+
+impl Numbers {
+    /// Numbers after those that an earlier process may have used.
+    pub(crate) fn new(directory: StateDirectory) -> Numbers {
+        let inos_used = directory.saved.inos_reserved;
+        Numbers { directory, inos_used }
+    }
+
+    /// The first seq that surely was never used.
+    pub(crate) fn first_seq(&self) -> u64 {
+        self.directory.saved.seq_reserved
+    }
+
+    /// Reserves a block of seqs; they may be used up to the returned one, excluded.
+    pub(crate) fn reserve_seqs(&mut self) -> io::Result<u64> {
+        self.directory.saved.seq_reserved += SEQ_BLOCK;
+        self.directory.save()?;
+        Ok(self.directory.saved.seq_reserved)
+    }
+
+    /// Takes in the server's grants. It returns all of them, oldest first.
+    pub(crate) fn set_grants(&mut self, grants: &[InoGrant]) -> io::Result<()> {
+        if self.directory.saved.grants == grants {
+            return Ok(());
+        }
+        self.directory.saved.grants = grants.to_vec();
+        self.directory.save()
+    }
+
+    /// Adds one grant.
+    pub(crate) fn add_grant(&mut self, grant: InoGrant) -> io::Result<()> {
+        if self.directory.saved.grants.contains(&grant) {
+            return Ok(());
+        }
+        self.directory.saved.grants.push(grant);
+        self.directory.save()
+    }
+
+    /// Unused inode numbers.
+    pub(crate) fn inos_left(&self) -> u64 {
+        let total: u64 = self.directory.saved.grants.iter().map(|grant| grant.count).sum();
+        total.saturating_sub(self.inos_used)
+    }
+
+    /// False when it is time to ask for another grant.
+    pub(crate) fn is_half_full(&self) -> bool {
+        let newest = self.directory.saved.grants.last().map_or(0, |grant| grant.count);
+        newest > 0 && self.inos_left() >= newest / 2
+    }
+
+    /// A new inode number; `None` when all grants are used up.
+    pub(crate) fn take_ino(&mut self) -> io::Result<Option<Ino>> {
+        if self.inos_left() == 0 {
+            return Ok(None);
+        }
+        if self.inos_used >= self.directory.saved.inos_reserved {
+            self.directory.saved.inos_reserved = self.inos_used + INO_BLOCK;
+            self.directory.save()?;
+        }
+        let mut index = self.inos_used;
+        self.inos_used += 1;
+        for grant in &self.directory.saved.grants {
+            if index < grant.count {
+                return Ok(Some(Ino(grant.first + index)));
+            }
+            index -= grant.count;
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use segue_core::types::ClientId;
+
+    use super::*;
+
+    #[test]
+    fn no_number_is_used_twice_even_after_an_unclean_end() {
+        let base = tempfile::tempdir().unwrap();
+        let open = || {
+            let at = Path::new("/mnt");
+            StateDirectory::open(base.path(), &[1; 16], ClientId([7; 16]), at).unwrap()
+        };
+        let mut numbers = Numbers::new(open());
+        assert_eq!(numbers.take_ino().unwrap(), None);
+        numbers.set_grants(&[InoGrant { first: 100, count: 5000 }]).unwrap();
+        assert_eq!(numbers.take_ino().unwrap(), Some(Ino(100)));
+        assert_eq!(numbers.take_ino().unwrap(), Some(Ino(101)));
+        let through = numbers.reserve_seqs().unwrap();
+        drop(numbers);
+        let mut numbers = Numbers::new(open());
+        assert_eq!(numbers.first_seq(), through);
+        assert_eq!(numbers.take_ino().unwrap(), Some(Ino(100 + INO_BLOCK)));
+        numbers.add_grant(InoGrant { first: 9000, count: 10 }).unwrap();
+        let left = numbers.inos_left();
+        let rest: Vec<_> = (0..left).map(|_| numbers.take_ino().unwrap().unwrap()).collect();
+        assert_eq!(rest.last(), Some(&Ino(9009)));
+        assert_eq!(numbers.take_ino().unwrap(), None);
+    }
+}
