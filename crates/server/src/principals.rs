@@ -149,6 +149,13 @@ pub(crate) fn valid<S: MetaSnapshot>(
     })
 }
 
+/// What an invite came to.
+pub(crate) struct Admission {
+    pub(crate) certificate_pem: String,
+    pub(crate) volume: VolumeId,
+    pub(crate) role: Role,
+}
+
 /// Uses an invite: from now on `identity` has the certificate with that fingerprint. Returns
 /// the certificate that counts, which is an earlier one if this request came before.
 pub(crate) fn enrol<T: MetaTxn>(
@@ -158,13 +165,14 @@ pub(crate) fn enrol<T: MetaTxn>(
     fingerprint: &str,
     host: &str,
     now: i64,
-) -> Result<Result<(String, InviteRow), InviteError>, Fault<T::Error>> {
+) -> Result<Result<Admission, InviteError>, Fault<T::Error>> {
     let mut row = match valid(txn, code, &used.request, now)? {
         Ok(row) => row,
         Err(error) => return Ok(Err(error)),
     };
-    if let Some(used) = &row.used {
-        return Ok(Ok((used.certificate_pem.clone(), row)));
+    let (volume, role) = (row.volume, row.role);
+    if let Some(Used { certificate_pem, .. }) = row.used {
+        return Ok(Ok(Admission { certificate_pem, volume, role }));
     }
     let certificate_pem = used.certificate_pem.clone();
     row.used = Some(used);
@@ -178,5 +186,5 @@ pub(crate) fn enrol<T: MetaTxn>(
         revoked: None,
     };
     put_row(txn, &identity_key(fingerprint), &identity)?;
-    Ok(Ok((certificate_pem, row)))
+    Ok(Ok(Admission { certificate_pem, volume, role }))
 }

@@ -57,26 +57,26 @@ async fn enrol(server: &Arc<Server>, ask: &Enrol) -> Answer {
     })?;
     let (code, host) = (ask.code.clone(), ask.host.clone());
     let used = Used { request, certificate_pem: issued.certificate_pem };
-    let (certificate_pem, row, volume) = store
+    let (admission, volume) = store
         .write(move |txn| {
             let enrolled =
                 principals::enrol(txn, &code, used, &issued.fingerprint, &host, seconds)?;
-            let (certificate_pem, row) = match enrolled {
-                Ok(enrolled) => enrolled,
+            let admission = match enrolled {
+                Ok(admission) => admission,
                 Err(error) => return Ok(Err(error)),
             };
-            let volume = volumes(txn)?.into_iter().find(|(id, _)| *id == row.volume);
-            Ok(Ok((certificate_pem, row, volume)))
+            let volume = volumes(txn)?.into_iter().find(|(id, _)| *id == admission.volume);
+            Ok(Ok((admission, volume)))
         })
         .await?
         .map_err(denied)?;
     let (_, volume) = volume.ok_or_else(|| refuse(Refusal::NotFound, "the volume is gone"))?;
     tracing::info!(host = ask.host, volume = volume.name, "a host was let in");
     let enrolled = Enrolled {
-        certificate_pem,
+        certificate_pem: admission.certificate_pem,
         authority_pem: server.data.authority.certificate_pem().to_owned(),
         volume: volume.name,
-        role: row.role,
+        role: admission.role,
     };
     Ok((Reply::Enrolled(enrolled), Body::Empty))
 }

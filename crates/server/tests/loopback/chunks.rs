@@ -1,0 +1,103 @@
+//! Chunks that hosts bring, and those they only claim to have.
+
+use segue_core::chunk::{fingerprint, possession_proof};
+use segue_core::modlog::Outcome;
+use segue_core::refusal::Refusal;
+use segue_core::types::Role;
+use segue_core::wire::{Fetch, Put};
+use segue_rpc::codec::encode_block;
+
+use crate::harness::{Server, chunk, done, noise, store};
+
+#[tokio::test]
+async fn presence_counts_only_with_proof() {
+    let server = Server::start().await;
+    let secret = noise(50_000, 9);
+    let tin = server.client("tin", Role::Writer).await;
+    assert_eq!(tin.offer(&[&secret]).await, [0]);
+    tin.upload(&[&secret]).await.unwrap();
+    assert!(tin.offer(&[&secret]).await.is_empty());
+
+    let mut zinc = server.client("zinc", Role::Writer).await;
+    let name = fingerprint(&secret);
+    let (ino, version) = zinc.create("f").await;
+    let link = store(ino, version, 50_000, vec![chunk(0, &secret)]);
+    let missing = Outcome::Missing { chunks: vec![name] };
+    assert_eq!(zinc.apply(link.clone()).await, missing);
+    let stale = possession_proof(&tin.welcome.nonce, &secret);
+    assert_eq!(zinc.offer_with(vec![(name, stale), (name, name)]).await, [0, 1]);
+    assert_eq!(zinc.apply(link.clone()).await, missing);
+    assert!(zinc.offer(&[&secret]).await.is_empty());
+    done(&zinc.apply(link).await, ino);
+    assert_eq!(zinc.content(ino).await, secret);
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_not_what_it_is_called_is_refused() {
+    let server = Server::start().await;
+    let tin = server.client("tin", Role::Writer).await;
+    let put = |bytes: &[u8], len| Put { chunks: vec![(fingerprint(bytes), len)] };
+    for (put, blocks) in [
+        (put(b"true", 5), encode_block(b"false")),
+        (put(b"true", 4), encode_block(b"true.")),
+        (put(b"true", 4), Vec::new()),
+        (put(b"", 0), encode_block(b"")),
+    ] {
+        assert_eq!(tin.put(put, blocks).await.unwrap_err().refusal, Refusal::Protocol);
+    }
+    assert_eq!(tin.offer(&[b"true"]).await, [0]);
+}
+
+#[tokio::test]
+async fn two_hosts_may_bring_one_chunk_at_once() {
+    let server = Server::start().await;
+    let bytes = noise(100_000, 4);
+    let mut tin = server.client("tin", Role::Writer).await;
+    let mut zinc = server.client("zinc", Role::Writer).await;
+    let chunks: [&[u8]; 1] = [&bytes];
+    let (one, two) = tokio::join!(tin.upload(&chunks), zinc.upload(&chunks));
+    assert_eq!((one, two), (Ok(()), Ok(())));
+    for (client, name) in [(&mut tin, "a"), (&mut zinc, "b")] {
+        let (ino, version) = client.create(name).await;
+        done(&client.apply(store(ino, version, 100_000, vec![chunk(0, &bytes)])).await, ino);
+        assert_eq!(client.content(ino).await, bytes);
+    }
+}
+
+#[tokio::test]
+async fn damage_is_refused_and_healed_by_the_next_upload() {
+    let server = Server::start().await;
+    let bytes = noise(100_000, 5);
+    let mut tin = server.client("tin", Role::Writer).await;
+    tin.upload(&[&bytes]).await.unwrap();
+    let (ino, version) = tin.create("f").await;
+    let outcome = tin.apply(store(ino, version, 100_000, vec![chunk(0, &bytes)])).await;
+    let version = done(&outcome, ino).data_version;
+
+    let pack = server.data().join("packs/00000001.pack");
+    let mut stored = std::fs::read(&pack).unwrap();
+    let middle = stored.len() / 2;
+    stored[middle] ^= 1;
+    std::fs::write(&pack, stored).unwrap();
+    let ask = Fetch { ino, version, offset: 0, len: 100_000 };
+    let refused = tin.fetch(ask).await.unwrap_err();
+    assert_eq!(refused.refusal, Refusal::Io);
+
+    let zinc = server.client("zinc", Role::Writer).await;
+    assert_eq!(zinc.offer(&[&bytes]).await, [0]);
+    zinc.upload(&[&bytes]).await.unwrap();
+    assert_eq!(tin.content(ino).await, bytes);
+}
+
+#[tokio::test]
+async fn many_chunks_come_in_one_put() {
+    let server = Server::start().await;
+    let mut tin = server.client("tin", Role::Writer).await;
+    let chunks: Vec<_> = (0..200).map(|seed| noise(64 << 10, seed * 2 + 1)).collect();
+    let slices: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+    tin.upload(&slices).await.unwrap();
+    let (ino, version) = tin.create("f").await;
+    let pieces = (0..).zip(&chunks).map(|(n, bytes)| chunk(n * (64 << 10), bytes)).collect();
+    done(&tin.apply(store(ino, version, 200 * (64 << 10), pieces)).await, ino);
+    assert_eq!(tin.content(ino).await, chunks.concat());
+}

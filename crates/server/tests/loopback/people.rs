@@ -1,0 +1,166 @@
+//! Who gets in, and who does not any more.
+
+use segue_core::refusal::Refusal;
+use segue_core::types::Role;
+use segue_core::wire::{Enrol, Reply, Request};
+use segue_rpc::identity::{Identities, KeyRequest};
+use segue_rpc::{EnrolError, Target, dial};
+use segue_server::ServeError;
+use segue_server::admin::{AdminReply, AdminRequest, FailReason, execute_offline};
+use std::time::Duration;
+
+use crate::harness::{Server, call, http, shut_out};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn enrol(server: &Server, url: &segue_rpc::identity::MountUrl) -> Result<String, String> {
+    let identities = Identities::at(server.dir.path().join("identities"));
+    match segue_rpc::enrol(url, &identities, "tin", PATIENCE).await {
+        Ok(enrolled) => Ok(enrolled.volume),
+        Err(EnrolError::Refused(words)) => Err(words),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn an_invite_works_once_and_until_it_expires() {
+    let server = Server::start().await;
+    let url = server.invite(Role::Writer, 3600).await;
+    assert_eq!(enrol(&server, &url).await, Ok("home".to_owned()));
+    let words = enrol(&server, &url).await.unwrap_err();
+    assert!(words.contains("has been used") && words.contains("segue invite"), "{words}");
+
+    let mut text = server.invite(Role::Writer, 3600).await.to_string();
+    let code = text.find("invite=").unwrap() + 7;
+    text.replace_range(code..code + 4, "0000");
+    let words = enrol(&server, &text.parse().unwrap()).await.unwrap_err();
+    assert!(words.contains("does not know this invite"), "{words}");
+}
+
+#[tokio::test]
+async fn an_answer_that_got_lost_comes_again() {
+    let server = Server::start().await;
+    let url = server.invite(Role::Host, 3600).await;
+    let invite = url.invite().unwrap();
+    let key = KeyRequest::generate().unwrap();
+    let peer = dial(&Target::new(&url, &invite.authority), None, PATIENCE).await.unwrap();
+    let (code, request_der) = (invite.code.clone(), key.request_der);
+    let request = Request::Enrol(Enrol { code, request_der, host: "tin".to_owned() });
+    let first = call(&peer, &request).await;
+    assert!(matches!(&first, Reply::Enrolled(enrolled) if enrolled.role == Role::Host));
+    assert_eq!(call(&peer, &request).await, first);
+}
+
+#[tokio::test]
+async fn strangers_may_do_nothing_else() {
+    let server = Server::start().await;
+    let url = server.invite(Role::Writer, 3600).await;
+    let target = Target::new(&url, &url.invite().unwrap().authority);
+    let peer = dial(&target, None, PATIENCE).await.unwrap();
+    match call(&peer, &Request::Statfs(())).await {
+        Reply::Refused(refused) => assert_eq!(refused.refusal, Refusal::NotPermitted),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_identity_is_out_at_once_and_stays_out() {
+    let mut server = Server::start().await;
+    let host = server.host("tin", Role::Writer).await;
+    let client = host.client(1).await;
+    let fingerprint = host.identity.fingerprint();
+    let id = fingerprint[..16].to_owned();
+    let reply = server.admin(&AdminRequest::IdentityRevoke { id: id.clone() }).await;
+    assert_eq!(reply, AdminReply::Revoked { id, fingerprint });
+    let words = shut_out(&client.peer).await;
+    assert!(words.contains("revoked"), "{words}");
+    for _ in 0..2 {
+        let words = shut_out(&host.dial().await).await;
+        assert!(words.contains("revoked"), "{words}");
+        server.restart().await;
+    }
+    match server.admin(&AdminRequest::IdentityList).await {
+        AdminReply::Identities { identities } => {
+            assert_eq!((identities.len(), identities[0].host.as_str()), (1, "tin"));
+            assert!(identities[0].revoked.is_some());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_cache_belongs_to_one_identity_and_has_one_session() {
+    let server = Server::start().await;
+    let tin = server.host("tin", Role::Writer).await;
+    let zinc = server.host("zinc", Role::Writer).await;
+    let first = tin.client(1).await;
+    match call(&zinc.dial().await, &Request::Hello(zinc.hello(1))).await {
+        Reply::Refused(refused) => {
+            assert_eq!(refused.refusal, Refusal::NotPermitted);
+            assert!(refused.words.contains("another identity"), "{}", refused.words);
+        }
+        other => panic!("{other:?}"),
+    }
+    let second = tin.client(1).await;
+    assert_eq!(second.welcome.grants, first.welcome.grants);
+    let words = shut_out(&first.peer).await;
+    assert!(words.contains("connected again"), "{words}");
+}
+
+#[tokio::test]
+async fn an_identity_is_for_one_volume() {
+    let server = Server::start().await;
+    let made = server.admin(&AdminRequest::VolumeCreate { name: "work".to_owned() }).await;
+    assert!(matches!(made, AdminReply::Volume(volume) if volume.name == "work" && volume.id == 2));
+    let tin = server.host("tin", Role::Writer).await;
+    for (volume, refusal) in [("work", Refusal::NotPermitted), ("play", Refusal::NotFound)] {
+        let mut hello = tin.hello(1);
+        hello.volume = volume.to_owned();
+        match call(&tin.dial().await, &Request::Hello(hello)).await {
+            Reply::Refused(refused) => assert_eq!(refused.refusal, refusal),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn commands_work_with_the_server_down() {
+    let mut server = Server::start().await;
+    let data = server.data();
+    let path = data.clone();
+    let busy = tokio::task::spawn_blocking(move || execute_offline(&path, AdminRequest::Info));
+    let pid = Some(std::process::id());
+    assert!(
+        matches!(busy.await.unwrap(), Err(ServeError::InUse { pid: found, .. }) if found == pid)
+    );
+    server.stop().await;
+    let address = server.address;
+    let offline = move |request| execute_offline(&data, request).unwrap();
+    let replies = tokio::task::spawn_blocking(move || {
+        let invite = |ttl_seconds| AdminRequest::Invite {
+            volume: "home".to_owned(),
+            role: Role::Writer,
+            ttl_seconds,
+            host: Some("example.org".to_owned()),
+            no_root_squash: false,
+        };
+        let unknown = AdminRequest::VolumeShow { name: "play".to_owned() };
+        [invite(60), invite(0), unknown, AdminRequest::VolumeList].map(offline)
+    });
+    let [invite, bad, unknown, list] = replies.await.unwrap();
+    let AdminReply::Invite { url } = invite else { panic!("{invite:?}") };
+    let start = format!("segue://example.org:{}/home?invite=", address.port());
+    assert!(url.starts_with(&start), "{url}");
+    assert!(matches!(bad, AdminReply::Failed { reason: FailReason::Invalid, .. }));
+    assert!(matches!(unknown, AdminReply::Failed { reason: FailReason::NotFound, .. }));
+    assert!(matches!(list, AdminReply::Volumes { volumes } if volumes[0].name == "home"));
+}
+
+#[tokio::test]
+async fn the_control_socket_stops_the_server() {
+    let server = Server::start().await;
+    let tin = server.client("tin", Role::Writer).await;
+    http(&server.data(), "POST", "/v1/shutdown", "").await;
+    let words = shut_out(&tin.peer).await;
+    assert!(words.contains("stopping"), "{words}");
+}

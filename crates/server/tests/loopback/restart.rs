@@ -1,0 +1,59 @@
+//! What is there after a start, however the server ended before.
+
+use std::io::Write;
+
+use segue_core::types::Role;
+use segue_core::wire::{Reply, Request};
+
+use crate::harness::{Server, call, chunk, done, noise, store};
+
+#[tokio::test]
+async fn everything_answered_is_there_after_a_restart_with_a_torn_pack() {
+    let mut server = Server::start().await;
+    let host = server.host("tin", Role::Writer).await;
+    let mut tin = host.client(1).await;
+    let bytes = noise(70_000, 6);
+    tin.upload(&[&bytes]).await.unwrap();
+    let (ino, version) = tin.create("f").await;
+    let record = store(ino, version, 70_000, vec![chunk(0, &bytes)]);
+    let stamped = tin.stamp(record);
+    let outcomes = tin.send(vec![stamped.clone()]).await;
+    done(&outcomes[0], ino);
+
+    server.stop().await;
+    let pack = server.data().join("packs/00000001.pack");
+    let mut pack = std::fs::OpenOptions::new().append(true).open(pack).unwrap();
+    pack.write_all(b"CHNK and then the power went").unwrap();
+    drop(pack);
+    server.begin().await;
+
+    let mut again = host.client(1).await;
+    assert_eq!(again.welcome.grants, tin.welcome.grants);
+    assert_eq!(again.welcome.volume_uuid, tin.welcome.volume_uuid);
+    assert_eq!(again.send(vec![stamped]).await, outcomes);
+    assert_eq!(again.content(ino).await, bytes);
+    (again.seq, again.next_ino) = (tin.seq, tin.next_ino);
+    let more = noise(70_000, 7);
+    again.upload(&[&more]).await.unwrap();
+    let (ino, version) = again.create("g").await;
+    done(&again.apply(store(ino, version, 70_000, vec![chunk(0, &more)])).await, ino);
+    assert_eq!(again.content(ino).await, more);
+}
+
+#[tokio::test]
+async fn a_fresh_start_drops_what_was_open_without_a_name() {
+    let server = Server::start().await;
+    let host = server.host("tin", Role::Writer).await;
+    let mut tin = host.client(1).await;
+    let (ino, _) = tin.create("f").await;
+    let name = segue_core::types::Name::new("f").unwrap();
+    let parent = segue_core::types::Ino::ROOT;
+    tin.apply(segue_core::modlog::Record::Unlink { parent, name, ino, open: true }).await;
+    let again = host.client(1).await;
+    assert_eq!(again.attr(ino).await.nlink, 0);
+    let mut hello = host.hello(1);
+    hello.fresh_start = true;
+    let peer = host.dial().await;
+    assert!(matches!(call(&peer, &Request::Hello(hello)).await, Reply::Welcome(_)));
+    assert!(matches!(call(&peer, &Request::Getattr(ino)).await, Reply::Refused(_)));
+}
