@@ -58,7 +58,7 @@ pub enum CloseReason {
 }
 
 /// TLS alerts that mean "your certificate is not accepted here".
-const CERTIFICATE_ALERTS: [u8; 8] = [42, 43, 44, 45, 46, 48, 49, 116];
+const CERTIFICATE_ALERTS: [u8; 9] = [42, 43, 44, 45, 46, 48, 49, 51, 116];
 /// The TLS alert for "no protocol in common".
 const ALPN_ALERT: u8 = 120;
 

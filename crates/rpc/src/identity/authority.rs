@@ -61,7 +61,11 @@ impl Authority {
 
     fn make(directory: &Path, key: &Path, certificate: &Path) -> Result<Self, IdentityError> {
         let pair = KeyPair::generate()?;
-        let mut params = params("segue authority", AUTHORITY_VALID);
+        // A name of its own: certificates name their issuer, and two authorities of one name
+        // would be taken for each other until the signature fails.
+        let unique = fingerprint(pair.public_key_raw());
+        let name = format!("segue authority {}", unique.get(..16).unwrap_or_default());
+        let mut params = params(&name, AUTHORITY_VALID);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let certificate_pem = params.self_signed(&pair)?.pem();

@@ -1,1 +1,101 @@
+//! Real connections over loopback, in one process.
 
+mod calls;
+mod doors;
+mod hostile;
+mod link;
+mod order;
+mod relay;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
+use segue_core::wire::{Refused, Reply, Request};
+use tempfile::TempDir;
+
+use crate::identity::{Authority, Identities, Identity, KeyRequest};
+use crate::*;
+
+/// Ends a test that hangs; long enough for the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server's address, its authority, and a host that is enrolled there.
+struct World {
+    authority: Authority,
+    identity: Identity,
+    _directory: TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::open(&directory.path().join("server")).unwrap();
+        let identities = Identities::at(directory.path().join("host"));
+        let key = KeyRequest::generate().unwrap();
+        let issued = authority.sign(&key.request_der, "laptop").unwrap();
+        let identity =
+            identities.store(authority.fingerprint(), &key, &issued.certificate_pem).unwrap();
+        World { authority, identity, _directory: directory }
+    }
+
+    fn listen(&self) -> Listener {
+        Listener::bind(loopback(0), &self.authority).unwrap()
+    }
+
+    fn target(&self, address: SocketAddr) -> Target {
+        Target {
+            host: address.ip().to_string(),
+            port: address.port(),
+            authority: self.authority.fingerprint().to_owned(),
+        }
+    }
+
+    async fn dial(&self, address: SocketAddr) -> Peer {
+        dial(&self.target(address), Some(&self.identity), PATIENCE).await.unwrap()
+    }
+
+    /// Both ends of one connection; the listener must live as long.
+    async fn pair(&self) -> (Peer, Peer, Listener) {
+        let listener = self.listen();
+        let client = self.dial(listener.local_address()).await;
+        let server = listener.accept().await.unwrap();
+        (client, server, listener)
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+fn getattr(number: u64) -> Request {
+    Request::Getattr(Ino(number))
+}
+
+/// A reply that is told apart by its words.
+fn answer(words: impl Into<String>) -> Reply {
+    Reply::Refused(Refused { refusal: Refusal::NotFound, words: words.into() })
+}
+
+/// Answers each call with its inode's number as words, and its own body.
+async fn echo(peer: Peer) {
+    while let Some(incoming) = peer.accept().await {
+        tokio::spawn(async move {
+            let words = match &incoming.request {
+                Request::Getattr(ino) => ino.to_string(),
+                other => other.name().to_owned(),
+            };
+            let Incoming { mut body, responder, .. } = incoming;
+            let (sender, reply_body) = Body::channel();
+            let replied = tokio::spawn(responder.reply(answer(words), reply_body));
+            while let Ok(Some(piece)) = body.next().await {
+                if sender.send(piece).await.is_err() {
+                    return;
+                }
+            }
+            let _ = sender.finish().await;
+            let _ = replied.await;
+        });
+    }
+}

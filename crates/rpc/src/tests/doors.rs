@@ -1,0 +1,183 @@
+use std::sync::Arc;
+
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Endpoint, ServerConfig};
+use rustls::crypto::ring::default_provider;
+use rustls::version::TLS13;
+use segue_core::types::Role;
+use segue_core::wire::Enrolled;
+
+use super::*;
+use crate::identity::{Invite, MountUrl, SERVER_NAME};
+use crate::tls::Pin;
+
+#[tokio::test]
+async fn server_of_another_authority_is_not_believed() {
+    let world = World::new();
+    let listener = world.listen();
+    let mut target = world.target(listener.local_address());
+    let expected = "0".repeat(64);
+    target.authority = expected.clone();
+    let error = dial(&target, None, PATIENCE).await.unwrap_err();
+    let found = world.authority.fingerprint().to_owned();
+    assert_eq!(error, ConnectError::WrongAuthority { expected, found });
+}
+
+#[tokio::test]
+async fn server_that_shows_an_authority_which_did_not_sign_it_is_not_believed() {
+    let (world, other) = (World::new(), World::new());
+    // A certificate of the other authority, beside the expected authority's own.
+    let (mut chain, key) = other.authority.server_certificate().unwrap();
+    chain[1] = world.authority.certificate().clone();
+    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    config.alpn_protocols = vec![segue_core::wire::ALPN.to_vec()];
+    let config = QuicServerConfig::try_from(config).unwrap();
+    let impostor =
+        Endpoint::server(ServerConfig::with_crypto(Arc::new(config)), loopback(0)).unwrap();
+    let target = world.target(impostor.local_addr().unwrap());
+    tokio::spawn(async move { while impostor.accept().await.map(|i| i.accept()).is_some() {} });
+    let error = dial(&target, None, PATIENCE).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn host_of_another_authority_is_denied() {
+    let (world, other) = (World::new(), World::new());
+    let listener = world.listen();
+    let target = world.target(listener.local_address());
+    let peer = match dial(&target, Some(&other.identity), PATIENCE).await {
+        Ok(peer) => peer,
+        Err(error) => return assert!(matches!(error, ConnectError::Denied(_)), "{error:?}"),
+    };
+    let error = peer.call(&getattr(1), Body::Empty).await.unwrap_err();
+    let CallError::Lost(CloseReason::Closed { code: CloseCode::Denied, .. }) = error else {
+        panic!("{error:?}");
+    };
+    // The server is none the worse.
+    world.dial(listener.local_address()).await;
+}
+
+#[tokio::test]
+async fn client_of_another_protocol_is_refused() {
+    let world = World::new();
+    let listener = world.listen();
+    let pin = Pin::new(world.authority.fingerprint());
+    let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(pin)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"segue/99".to_vec()];
+    let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(config).unwrap()));
+    let endpoint = Endpoint::client(loopback(0)).unwrap();
+    let connecting = endpoint.connect_with(config, listener.local_address(), SERVER_NAME).unwrap();
+    let error = connecting.await.unwrap_err();
+    assert!(crate::close::is_other_protocol(&error), "{error:?}");
+    world.dial(listener.local_address()).await;
+}
+
+#[tokio::test]
+async fn server_of_another_protocol_is_recognized() {
+    let world = World::new();
+    for protocols in [vec![b"segue/99".to_vec()], vec![]] {
+        let (chain, key) = world.authority.server_certificate().unwrap();
+        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        config.alpn_protocols = protocols;
+        let config = QuicServerConfig::try_from(config).unwrap();
+        let config = ServerConfig::with_crypto(Arc::new(config));
+        let other = Endpoint::server(config, loopback(0)).unwrap();
+        let target = world.target(other.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Some(incoming) = other.accept().await {
+                tokio::spawn(async move { incoming.await.map(drop) });
+            }
+        });
+        let error = dial(&target, Some(&world.identity), PATIENCE).await.unwrap_err();
+        assert_eq!(error, ConnectError::OtherProtocol);
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_unreachable() {
+    let world = World::new();
+    let gone = std::net::UdpSocket::bind(loopback(0)).unwrap().local_addr().unwrap();
+    let patience = Duration::from_millis(50);
+    let error = dial(&world.target(gone), None, patience).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+    let mut target = world.target(gone);
+    target.host = "host.invalid".into();
+    let error = dial(&target, None, PATIENCE).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Resolve(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn host_is_found_by_name_and_over_ipv6() {
+    let world = World::new();
+    let listener = Listener::bind("[::]:0".parse().unwrap(), &world.authority).unwrap();
+    for host in ["localhost", "127.0.0.1", "::1"] {
+        let mut target = world.target(listener.local_address());
+        target.host = host.into();
+        dial(&target, Some(&world.identity), PATIENCE).await.unwrap();
+    }
+}
+
+fn invite(world: &World, listener: &Listener, code: &str) -> MountUrl {
+    let invite = Invite { code: code.into(), authority: world.authority.fingerprint().into() };
+    let port = listener.local_address().port();
+    MountUrl::new("127.0.0.1", port, "home", Some(invite)).unwrap()
+}
+
+/// Enrols whoever knows the code.
+async fn enrolling(world: Arc<World>, listener: Arc<Listener>) {
+    while let Some(peer) = listener.accept().await {
+        assert!(peer.identity().is_none());
+        while let Some(incoming) = peer.accept().await {
+            let Request::Enrol(enrol) = &incoming.request else { panic!() };
+            let reply = if enrol.code == "right" {
+                let issued = world.authority.sign(&enrol.request_der, &enrol.host).unwrap();
+                Reply::Enrolled(Enrolled {
+                    certificate_pem: issued.certificate_pem,
+                    authority_pem: world.authority.certificate_pem().into(),
+                    volume: "home".into(),
+                    role: Role::Writer,
+                })
+            } else {
+                answer("this invite is used up")
+            };
+            incoming.reply(reply, Body::Empty).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn invite_becomes_an_identity() {
+    let world = Arc::new(World::new());
+    let listener = Arc::new(world.listen());
+    let serving = tokio::spawn(enrolling(world.clone(), listener.clone()));
+    let directory = tempfile::tempdir().unwrap();
+    let identities = Identities::at(directory.path());
+    let url = invite(&world, &listener, "wrong");
+    let error = enrol(&url, &identities, "laptop", PATIENCE).await.unwrap_err();
+    assert_eq!(error.to_string(), "this invite is used up");
+    let url = invite(&world, &listener, "right");
+    let enrolled = enrol(&url, &identities, "laptop", PATIENCE).await.unwrap();
+    assert_eq!(enrolled.volume, "home");
+    serving.abort();
+    let authority = identities.lookup(&url.plain()).unwrap().unwrap();
+    let identity = identities.load(&authority).unwrap().unwrap();
+    let target = Target::new(&url.plain(), &authority);
+    let _client = dial(&target, Some(&identity), PATIENCE).await.unwrap();
+    let peer = listener.accept().await.unwrap();
+    assert_eq!(peer.identity().unwrap().fingerprint, identity.fingerprint());
+}

@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use quinn::{ClientConfig, Connection, Endpoint};
+use segue_core::wire::MESSAGE_MAX;
+
+use super::*;
+use crate::close::StreamCode;
+use crate::identity::SERVER_NAME;
+use crate::tls::{self, Pin};
+
+/// A host that is enrolled and sends what it likes.
+async fn raw(world: &World, address: SocketAddr) -> Connection {
+    let pin = Pin::new(world.authority.fingerprint());
+    let tls = tls::client(pin, Some(&world.identity)).unwrap();
+    let config = ClientConfig::new(Arc::new(tls));
+    let endpoint = Endpoint::client(loopback(0)).unwrap();
+    endpoint.connect_with(config, address, SERVER_NAME).unwrap().await.unwrap()
+}
+
+fn framed(class: u8, message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap();
+    [&length.to_le_bytes()[..], &[class], message].concat()
+}
+
+#[tokio::test]
+async fn head_that_makes_no_sense_ends_its_stream_only() {
+    let world = World::new();
+    let listener = world.listen();
+    let hostile = raw(&world, listener.local_address()).await;
+    tokio::spawn(echo(listener.accept().await.unwrap()));
+    let over = u32::try_from(MESSAGE_MAX).unwrap() + 1;
+    let heads = [
+        [&over.to_le_bytes()[..], &[0]].concat(),
+        [&u32::MAX.to_le_bytes()[..], &[0]].concat(),
+        framed(0, b""),
+        framed(0, b"\xff\xff garbage"),
+        framed(0, &[10, 0]),
+        framed(6, &getattr(1).encode().unwrap()),
+        framed(255, b""),
+    ];
+    for head in heads {
+        let (mut send, mut receive) = hostile.open_bi().await.unwrap();
+        send.write_all(&head).await.unwrap();
+        let error = receive.read_to_end(100).await.unwrap_err();
+        let quinn::ReadToEndError::Read(quinn::ReadError::Reset(code)) = error else {
+            panic!("{head:?}: {error:?}");
+        };
+        assert_eq!(StreamCode::from_wire(code), StreamCode::Protocol, "{head:?}");
+    }
+    let (mut send, mut receive) = hostile.open_bi().await.unwrap();
+    send.write_all(&framed(0, &getattr(5).encode().unwrap())).await.unwrap();
+    send.finish().unwrap();
+    let reply = receive.read_to_end(1000).await.unwrap();
+    assert_eq!(Reply::decode(&reply[5..]).unwrap(), answer("5"));
+}
+
+#[tokio::test]
+async fn truncated_heads_end_their_streams() {
+    let world = World::new();
+    let listener = world.listen();
+    let hostile = raw(&world, listener.local_address()).await;
+    tokio::spawn(echo(listener.accept().await.unwrap()));
+    let whole = framed(0, &getattr(5).encode().unwrap());
+    for length in 0..whole.len() {
+        let (mut send, mut receive) = hostile.open_bi().await.unwrap();
+        send.write_all(&whole[..length]).await.unwrap();
+        send.finish().unwrap();
+        receive.read_to_end(100).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn heads_that_never_end_hold_up_nobody_else() {
+    let world = World::new();
+    let listener = world.listen();
+    let hostile = raw(&world, listener.local_address()).await;
+    tokio::spawn(echo(listener.accept().await.unwrap()));
+    let longest = u32::try_from(MESSAGE_MAX).unwrap();
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        let (mut send, receive) = hostile.open_bi().await.unwrap();
+        send.write_all(&[&longest.to_le_bytes()[..], &[0], &[0; 100]].concat()).await.unwrap();
+        held.push((send, receive));
+    }
+    // On the same connection small messages pass, and others see nothing of it.
+    let (mut send, mut receive) = hostile.open_bi().await.unwrap();
+    send.write_all(&framed(0, &getattr(5).encode().unwrap())).await.unwrap();
+    send.finish().unwrap();
+    receive.read_to_end(1000).await.unwrap();
+    let client = world.dial(listener.local_address()).await;
+    tokio::spawn(echo(listener.accept().await.unwrap()));
+    client.call(&getattr(6), Body::Empty).await.unwrap();
+}
+
+#[tokio::test]
+async fn reply_that_makes_no_sense_is_an_error() {
+    let world = World::new();
+    let listener = world.listen();
+    let hostile = raw(&world, listener.local_address()).await;
+    let peer = listener.accept().await.unwrap();
+    for reply in [framed(0, b"\xff\xff"), vec![0xff; 10], vec![1, 0]] {
+        let calling = tokio::spawn({
+            let peer = peer.clone();
+            async move { peer.call(&getattr(1), Body::Empty).await.map(drop) }
+        });
+        let (mut send, _receive) = hostile.accept_bi().await.unwrap();
+        send.write_all(&reply).await.unwrap();
+        send.finish().unwrap();
+        let error = calling.await.unwrap().unwrap_err();
+        assert!(matches!(error, CallError::Protocol(_)), "{error:?}");
+    }
+}

@@ -1,0 +1,249 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use segue_core::types::{ClientId, Role};
+use segue_core::wire::{Hello, Welcome};
+use tokio::runtime::Runtime;
+
+use super::relay::Relay;
+use super::*;
+
+/// How often each call was carried out.
+type Counts = Arc<Mutex<BTreeMap<u64, usize>>>;
+
+fn hello() -> Hello {
+    Hello {
+        volume: "home".into(),
+        client: ClientId([1; 16]),
+        incarnation: 1,
+        host: "laptop".into(),
+        acked_below: 0,
+        fresh_start: true,
+    }
+}
+
+fn greeting() -> Greeting {
+    Arc::new(|peer| Box::pin(async move { greet(&peer, hello()).await }))
+}
+
+fn welcome() -> Reply {
+    Reply::Welcome(Welcome {
+        volume_uuid: [2; 16],
+        epoch: 1,
+        role: Role::Writer,
+        grants: Vec::new(),
+        nonce: [3; 32],
+    })
+}
+
+/// Greets, counts calls by number, and answers with the number.
+async fn serve(listener: Arc<Listener>, counts: Counts) {
+    while let Some(peer) = listener.accept().await {
+        let counts = counts.clone();
+        tokio::spawn(async move {
+            while let Some(incoming) = peer.accept().await {
+                let reply = match &incoming.request {
+                    Request::Hello(_) => welcome(),
+                    Request::Getattr(ino) => {
+                        *counts.lock().unwrap().entry(ino.0).or_default() += 1;
+                        answer(ino.to_string())
+                    }
+                    other => answer(other.name()),
+                };
+                let _ = incoming.reply(reply, Body::Empty).await;
+            }
+        });
+    }
+}
+
+/// A server in a runtime of its own, so that it can die like a process.
+struct Process {
+    runtime: Runtime,
+    listener: Arc<Listener>,
+}
+
+impl Process {
+    fn start(world: &World, address: SocketAddr, counts: &Counts) -> Process {
+        let runtime = Runtime::new().unwrap();
+        let entered = runtime.enter();
+        let listener = Arc::new(listen_again(world, address));
+        drop(entered);
+        runtime.spawn(serve(listener.clone(), counts.clone()));
+        Process { runtime, listener }
+    }
+
+    /// Ends, and leaves it to chance whether anybody is told.
+    async fn kill(self) {
+        drop(self.listener);
+        let ended = move || self.runtime.shutdown_timeout(PATIENCE);
+        tokio::task::spawn_blocking(ended).await.unwrap();
+    }
+}
+
+/// The port is free once the last task of the server before is gone.
+fn listen_again(world: &World, address: SocketAddr) -> Listener {
+    for _ in 0..1000 {
+        match Listener::bind(address, &world.authority) {
+            Ok(listener) => return listener,
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    panic!("{address} stays taken");
+}
+
+async fn until(link: &Link, wanted: impl Fn(&LinkState) -> bool) -> LinkState {
+    link.watch().wait_for(|state| wanted(state)).await.unwrap().clone()
+}
+
+fn generation(state: &LinkState) -> u64 {
+    match state {
+        LinkState::Online { generation, .. } => *generation,
+        _ => 0,
+    }
+}
+
+/// Calls with numbers from `range` until each has its answer.
+async fn call_all(link: Link, range: std::ops::Range<u64>) {
+    for number in range {
+        let response = link.call(&getattr(number), Bytes::new(), PATIENCE).await.unwrap();
+        assert_eq!(response.reply, answer(number.to_string()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_is_lost_or_answered_wrongly_when_the_server_restarts() {
+    let world = World::new();
+    let counts = Counts::default();
+    let mut process = Process::start(&world, loopback(0), &counts);
+    let address = process.listener.local_address();
+    let link = Link::open(world.target(address), world.identity.clone(), greeting());
+    until(&link, |state| generation(state) == 1).await;
+    let (tasks, each) = (4, 2000);
+    let calls: Vec<_> = (0..tasks)
+        .map(|task| tokio::spawn(call_all(link.clone(), task * each..(task + 1) * each)))
+        .collect();
+    for restart in 0..3 {
+        // Let some calls through, so that others are under way.
+        let before = counts.lock().unwrap().len();
+        while counts.lock().unwrap().len() < before + 100 {
+            tokio::task::yield_now().await;
+        }
+        if restart % 2 == 0 {
+            process.listener.close(CloseCode::Stopping, "restarting").await;
+        }
+        process.kill().await;
+        process = Process::start(&world, address, &counts);
+    }
+    for call in calls {
+        call.await.unwrap();
+    }
+    process.kill().await;
+    let counts = counts.lock().unwrap();
+    assert_eq!(counts.len() as u64, tasks * each);
+    // Each task has one call under way, so each restart can repeat at most one of each.
+    let repeated: usize = counts.values().map(|count| count - 1).sum();
+    assert!(repeated as u64 <= 3 * tasks, "{repeated} calls were repeated");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_died_silently_is_noticed_when_it_is_back() {
+    let world = World::new();
+    let counts = Counts::default();
+    let process = Process::start(&world, loopback(0), &counts);
+    let address = process.listener.local_address();
+    let relay = Relay::to(address).await;
+    let link = Link::open(world.target(relay.address), world.identity.clone(), greeting());
+    until(&link, |state| generation(state) == 1).await;
+    let peer = link.peer().unwrap();
+    relay.cut();
+    process.kill().await;
+    let process = Process::start(&world, address, &counts);
+    relay.mend().await;
+    let response = link.call(&getattr(7), Bytes::new(), PATIENCE).await.unwrap();
+    assert_eq!(response.reply, answer("7"));
+    let reason = peer.closed().await;
+    assert_eq!(reason, CloseReason::Broken("the other side has restarted".into()));
+    process.kill().await;
+}
+
+#[tokio::test]
+async fn connection_survives_a_new_address() {
+    let world = World::new();
+    let listener = world.listen();
+    let relay = Relay::to(listener.local_address()).await;
+    let client = world.dial(relay.address).await;
+    let server = listener.accept().await.unwrap();
+    let before = server.remote_address();
+    tokio::spawn(echo(server.clone()));
+    client.call(&getattr(1), Body::Empty).await.unwrap();
+    relay.cut();
+    relay.mend().await;
+    let body = Bytes::from(vec![7; 100_000]);
+    let response = client.call(&getattr(2), body.clone().into()).await.unwrap();
+    assert_eq!(response.body.collect(body.len()).await.unwrap(), body);
+    assert_ne!(server.remote_address(), before);
+}
+
+#[tokio::test]
+async fn call_without_connection_ends_when_patience_does() {
+    let world = World::new();
+    let gone = std::net::UdpSocket::bind(loopback(0)).unwrap().local_addr().unwrap();
+    let link = Link::open(world.target(gone), world.identity.clone(), greeting());
+    let patience = Duration::from_millis(20);
+    let error = link.call(&getattr(1), Bytes::new(), patience).await.unwrap_err();
+    assert!(matches!(error, CallError::Offline { .. }), "{error:?}");
+    assert!(link.stats().is_none());
+}
+
+#[tokio::test]
+async fn denied_host_hears_why() {
+    let world = World::new();
+    let listener = world.listen();
+    let address = listener.local_address();
+    tokio::spawn(async move {
+        while let Some(peer) = listener.accept().await {
+            peer.close(CloseCode::Denied, "this host is revoked");
+        }
+    });
+    let link = Link::open(world.target(address), world.identity.clone(), greeting());
+    let error = link.call(&getattr(1), Bytes::new(), PATIENCE).await.unwrap_err();
+    assert_eq!(error, CallError::Refused { why: "this host is revoked".into() });
+    assert_eq!(link.state(), LinkState::Refused { why: "this host is revoked".into() });
+}
+
+#[tokio::test]
+async fn refused_greeting_is_final_and_a_passing_one_is_repeated() {
+    let world = World::new();
+    let listener = world.listen();
+    let address = listener.local_address();
+    tokio::spawn(async move {
+        let mut greetings = 0;
+        while let Some(peer) = listener.accept().await {
+            let incoming = peer.accept().await.unwrap();
+            greetings += 1;
+            let refusal = if greetings == 1 { Refusal::Io } else { Refusal::Access };
+            let words = "not this volume".to_owned();
+            let reply = Reply::Refused(Refused { refusal, words });
+            incoming.reply(reply, Body::Empty).await.unwrap();
+            peer.closed().await;
+        }
+    });
+    let link = Link::open(world.target(address), world.identity.clone(), greeting());
+    let state = until(&link, |state| matches!(state, LinkState::Offline { .. })).await;
+    assert!(matches!(state, LinkState::Offline { why, .. } if why == "not this volume"));
+    until(&link, |state| matches!(state, LinkState::Refused { .. })).await;
+}
+
+#[tokio::test]
+async fn last_link_dropped_closes_the_connection() {
+    let world = World::new();
+    let listener = world.listen();
+    let address = listener.local_address();
+    let link = Link::open(world.target(address), world.identity.clone(), greeting());
+    let peer = listener.accept().await.unwrap();
+    peer.accept().await.unwrap().reply(welcome(), Body::Empty).await.unwrap();
+    until(&link, |state| generation(state) == 1).await;
+    drop(link);
+    assert!(matches!(peer.closed().await, CloseReason::Closed { code: CloseCode::Done, .. }));
+}

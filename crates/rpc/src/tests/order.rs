@@ -1,0 +1,74 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use segue_core::types::Class;
+use tokio::sync::Notify;
+
+use super::relay::Relay;
+use super::*;
+
+const BULK: usize = 8 << 20;
+
+/// Counts a body as it arrives, and tells when it has begun.
+async fn count(mut body: BodyReader, count: Arc<AtomicUsize>, begun: Arc<Notify>) {
+    while let Ok(Some(piece)) = body.next().await {
+        count.fetch_add(piece.len(), SeqCst);
+        begun.notify_one();
+    }
+}
+
+fn bulk() -> Body {
+    vec![0x5a; BULK].into()
+}
+
+#[tokio::test]
+async fn urgent_call_overtakes_a_bulk_request() {
+    let world = World::new();
+    let listener = world.listen();
+    let relay = Relay::to(listener.local_address()).await;
+    let client = world.dial(relay.address).await;
+    let server = listener.accept().await.unwrap();
+    let storing = tokio::spawn({
+        let client = client.clone();
+        async move { client.call_at(Class::StoreData, &getattr(1), bulk()).await.map(drop) }
+    });
+    let (arrived, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let Incoming { body, .. } = server.accept().await.unwrap();
+    tokio::spawn(count(body, arrived.clone(), begun.clone()));
+    begun.notified().await;
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { client.call(&getattr(2), Body::Empty).await.map(drop) }
+    });
+    let incoming = server.accept().await.unwrap();
+    assert_eq!(incoming.request, getattr(2));
+    // All that may be ahead of it had left the host; the rest of the bulk had not.
+    let ahead = arrived.load(SeqCst);
+    assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
+    incoming.reply(answer("2"), Body::Empty).await.unwrap();
+    asking.await.unwrap().unwrap();
+    storing.abort();
+}
+
+#[tokio::test]
+async fn urgent_reply_overtakes_a_bulk_reply() {
+    let world = World::new();
+    let listener = world.listen();
+    let relay = Relay::to(listener.local_address()).await;
+    let client = world.dial(relay.address).await;
+    let server = listener.accept().await.unwrap();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            let prefetch = incoming.class == Class::Prefetch;
+            let body = if prefetch { bulk() } else { Body::Empty };
+            tokio::spawn(incoming.reply(answer("x"), body));
+        }
+    });
+    let prefetch = client.call_at(Class::Prefetch, &getattr(1), Body::Empty).await.unwrap();
+    let (arrived, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    tokio::spawn(count(prefetch.body, arrived.clone(), begun.clone()));
+    begun.notified().await;
+    client.call(&getattr(2), Body::Empty).await.unwrap();
+    let ahead = arrived.load(SeqCst);
+    assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
+}
