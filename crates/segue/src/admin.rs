@@ -10,13 +10,8 @@ use crate::exit::{Exit, Failure};
 use crate::http::{self, HttpError};
 
 /// Executes `request` on the server whose data directory is `data`.
-///
-/// A request that only asks does not make a data directory where there is none.
 pub(crate) fn ask(data: &Path, request: AdminRequest) -> Result<AdminReply, Failure> {
-    if only_asks(&request) {
-        require_data(data)?;
-    }
-    let socket = admin::socket_path(data);
+    let socket = segue_server::socket_path(data);
     let through_socket = block_on(async {
         match http::connect(&socket).await {
             Ok(connection) => connection.post("/v1/admin", &request).await.map(Some),
@@ -64,10 +59,6 @@ pub(crate) fn unexpected(data: &Path) -> Failure {
         "the server on {} answered something else: is it another version?",
         data.display()
     ))
-}
-
-fn only_asks(request: &AdminRequest) -> bool {
-    !matches!(request, AdminRequest::Invite { .. } | AdminRequest::VolumeCreate { .. })
 }
 
 fn exit_for(reason: FailReason) -> Exit {

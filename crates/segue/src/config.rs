@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use segue_client::{MountOptions, OptionError};
+use segue_client::MountOptions;
+use segue_client::options::OptionError;
 
 use crate::exit::Failure;
 use crate::logging::LogFormat;
@@ -114,7 +115,7 @@ fn plain(value: &toml::Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use segue_client::WriteBack;
+    use segue_client::options::WriteBack;
 
     use super::*;
 

@@ -1,13 +1,14 @@
 //! Going to the background: a command that returns only when its daemon is usable.
 //!
 //! The parent starts the program again with a hidden argument and the write end of a pipe as
-//! its stdout. The child does its work as in the foreground and reports over the pipe, in one
-//! line, "ready" or "failed". Only at "ready" does it leave the parent's session and close the
+//! its stdout. The child does its work as in the foreground and reports over the pipe, a line
+//! each: progress, then "ready" or "failed". Only at "ready" does it leave the parent's session and close the
 //! pipe, so until then Ctrl-C in the terminal ends both. A fork without exec would copy a
 //! process that already has threads; starting again does not.
 //!
 //! ```text
 //!   parent ── start again ──▶ child: stdout = pipe, stderr = log file
+//!     │ ◀──── progress .. ──── │
 //!     │ ◀──── ready, words ─── │ own session, stdout closed
 //!   prints, exits 0            serves
 //! ```
@@ -22,16 +23,18 @@ use std::process::{Child, Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
+use crate::output::{self, Progress};
 
 /// Hidden argument by which a child knows that its stdout is the pipe to a parent.
 pub(crate) const READY_FLAG: &str = "--ready-on-stdout";
 /// A log longer than this starts anew when its daemon does; one older log is kept.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
-/// What the child writes into the pipe: one line.
+/// One line in the pipe.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Report {
+    Progress(String),
     Ready(String),
     Failed { code: u8, words: String },
 }
@@ -65,15 +68,20 @@ pub(crate) fn launch(
             let _ = child.wait();
             Err(Failure::new(Exit::from_code(code), words))
         }
-        None => Err(died(&mut child, &mut log_file, log_start, log)),
+        Some(Report::Progress(_)) | None => Err(died(&mut child, &mut log_file, log_start, log)),
     }
 }
 
-/// The child's one line; none if it ended without it.
+/// The child's last line, none if it ended without it; shows those before.
 fn wait_for_report(child: &mut Child) -> Option<Report> {
-    let mut line = String::new();
-    BufReader::new(child.stdout.take()?).read_line(&mut line).ok()?;
-    serde_json::from_str(&line).ok()
+    let mut progress = Progress::new();
+    for line in BufReader::new(child.stdout.take()?).lines() {
+        match serde_json::from_str(&line.ok()?).ok()? {
+            Report::Progress(words) => progress.show(&words),
+            last => return Some(last),
+        }
+    }
+    None
 }
 
 /// The words for a child that ended without any: the last line that it logged.
@@ -110,12 +118,22 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
+    /// Tells how far the way to "ready" is gone.
+    pub(crate) fn progress(self, words: String) {
+        if self.detached {
+            // A parent that went away is noticed at "ready".
+            let _ = send(&Report::Progress(words));
+        } else {
+            output::note(&words);
+        }
+    }
+
     /// Tells that the daemon is usable and, before a parent, leaves it. An error means that
     /// nobody waits any more: the daemon should end.
     pub(crate) fn ready(self, words: &str) -> std::io::Result<()> {
         if !self.detached {
             let mut out = std::io::stdout().lock();
-            return writeln!(out, "segue: {words}").and_then(|()| out.flush());
+            return writeln!(out, "{words}").and_then(|()| out.flush());
         }
         // The working directory must not keep a file system busy for the daemon's life.
         std::env::set_current_dir("/")?;

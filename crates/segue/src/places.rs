@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use segue_client::{Paths, socket_path};
+use segue_client::Paths;
+use segue_client::paths::socket_path;
 
 use crate::exit::{Exit, Failure};
 use crate::mounts::Mount;

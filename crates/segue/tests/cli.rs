@@ -216,6 +216,8 @@ fn unknown_keys_of_the_configuration_are_errors() {
 #[test]
 fn a_server_is_administered_while_it_is_down_and_while_it_is_up() {
     let user = User::new();
+    user.run(&["invite", "--host", "files.example"]).refused(3, "segue serve");
+    drop(Served::start(&user));
     let offline = user.run(&["invite", "--host", "files.example"]).done();
     let (served, address) = Served::start(&user);
     let online = user.run(&["invite", "--host", "files.example", "--role", "reader"]).done();

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             output::print_json(&json!({ "identities": identities }))?;
         }
         AdminReply::Identities { identities } => output::print(&describe(&identities))?,
-        AdminReply::Revoked { id } => output::print(&format!("segue: {id} is revoked\n"))?,
+        AdminReply::Revoked { id, .. } => output::print(&format!("segue: {id} is revoked\n"))?,
         _ => return Err(admin::unexpected(&data)),
     }
     Ok(Exit::Done)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use segue_server::admin::{AdminReply, AdminRequest, Role};
+use segue_server::admin::{AdminReply, AdminRequest};
 
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
@@ -36,8 +36,9 @@ pub(crate) struct Arguments {
     server: ServerData,
 }
 
-/// What an invited host may do.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+/// What an invited host may do, as the server's administration spells it.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 enum RoleName {
     /// Read everything, change nothing
     Reader,
@@ -56,18 +57,11 @@ Examples:
 
 /// Prints the line, and only it, on stdout.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let role = match arguments.role {
-        RoleName::Reader => Role::Reader,
-        RoleName::Writer => Role::Writer,
-        RoleName::Host => Role::Host,
-    };
-    if arguments.no_root_squash && role != Role::Host {
-        return Err(Failure::usage("--no-root-squash needs --role host"));
-    }
     let data = arguments.server.resolve(context);
     let request = AdminRequest::Invite {
         volume: arguments.volume.clone(),
-        role,
+        role: serde_json::from_value(serde_json::json!(arguments.role))
+            .map_err(|error| Failure::usage(format!("--role: {error}")))?,
         ttl_seconds: arguments.ttl.as_secs().max(1),
         host: arguments.host.clone(),
         no_root_squash: arguments.no_root_squash,

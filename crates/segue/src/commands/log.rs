@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use segue_client::control::{LogRecord, LogReply};
+use segue_client::control::types::{LogRecord, LogReply};
 use serde_json::json;
 
 use super::{Context, block_on};

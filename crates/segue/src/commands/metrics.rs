@@ -59,7 +59,7 @@ fn of_mount(arguments: &Arguments, context: &Context) -> Result<String, Failure>
 fn of_server(arguments: &Arguments, context: &Context) -> Result<String, Failure> {
     let data = arguments.data.resolve(context);
     admin::require_data(&data)?;
-    let socket = segue_server::admin::socket_path(&data);
+    let socket = segue_server::socket_path(&data);
     block_on(async {
         let unreachable = |error: HttpError| admin::unreachable_server(&data, &error);
         let connection = http::connect(&socket).await.map_err(unreachable)?;

@@ -5,7 +5,9 @@ use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use segue_client::{MountOptions, MountPlan, MountUrl, Ready, socket_path};
+use segue_client::options::KEYS;
+use segue_client::paths::socket_path;
+use segue_client::{MountOptions, MountPlan, MountUrl, Ready};
 
 use super::{Context, block_on, block_on_daemon};
 use crate::exit::{Exit, Failure, Outcome};
@@ -44,9 +46,8 @@ pub(crate) struct Arguments {
 }
 
 fn after_help() -> String {
-    let width = segue_client::KEYS.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    let options =
-        segue_client::KEYS.iter().map(|(key, words)| format!("  {key:<width$}  {words}\n"));
+    let width = KEYS.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let options = KEYS.iter().map(|(key, words)| format!("  {key:<width$}  {words}\n"));
     format!("Mount options:\n{}\n{EXAMPLES}", options.collect::<String>())
 }
 
@@ -132,11 +133,17 @@ async fn serve(
             Ok(()) = abandoned => {}
         }
     };
-    let plan = MountPlan { url, mountpoint, options, paths: context.places.paths.clone() };
-    segue_client::mount(plan, ready, stop)
+    let paths = context.places.paths.clone();
+    let plan = MountPlan { url, mountpoint, options, paths, host: host_name() };
+    segue_client::mount(plan, |words| announcer.progress(words), ready, stop)
         .await
         .map_err(|error| Failure::new(Exit::from_code(error.exit_code()), error.to_string()))?;
     Ok(Exit::Done)
+}
+
+/// The name by which the server lists this host, and which conflict copies carry.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The mountpoint without symbolic links. It must be a directory with no Segue mount on it;

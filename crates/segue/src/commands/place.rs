@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use segue_client::control::{WhereFile, WhereReply, WhereRequest};
+use segue_client::control::types::{WhereFile, WhereReply, WhereRequest};
 use serde_json::json;
 
 use super::{Context, block_on};

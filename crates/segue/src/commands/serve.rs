@@ -81,7 +81,7 @@ async fn serve_until_signal(options: ServeOptions, context: &Context) -> Result<
     let announcer = context.announcer;
     let ready = move |address: SocketAddr| {
         tracing::info!(%address, "serving");
-        if let Err(error) = announcer.ready(&format!("serving on {address}")) {
+        if let Err(error) = announcer.ready(&format!("segue: serving on {address}")) {
             tracing::warn!("nobody waits for this server any more, stopping: {error}");
             let _ = abandon.send(());
         }
@@ -100,7 +100,7 @@ async fn serve_until_signal(options: ServeOptions, context: &Context) -> Result<
 fn stop(data: &Path) -> Outcome {
     admin::require_data(data)?;
     let nobody = || Failure::failed(format!("no server is running on {}", data.display()));
-    let socket = segue_server::admin::socket_path(data);
+    let socket = segue_server::socket_path(data);
     let pid = block_on(async {
         let connection = match http::connect(&socket).await {
             Ok(connection) => connection,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use segue_client::control::{State, Status};
+use segue_client::control::types::{State, Status};
 use serde_json::json;
 
 use super::{Context, block_on};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use segue_client::control::{SyncReply, SyncRequest};
+use segue_client::control::types::{SyncReply, SyncRequest};
 use serde_json::json;
 
 use super::{Context, block_on};

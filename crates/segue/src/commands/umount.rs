@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use segue_client::control::{SyncReply, UmountRequest};
+use segue_client::control::types::{SyncReply, UmountRequest};
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
