@@ -1,7 +1,7 @@
 //! The plot of a run: for each workload the medians as bars, seconds on a logarithmic axis.
 //!
 //! A full bar is what the user waits for, the light one behind it the time until the server has
-//! everything. SVG only: a bitmap would need a font of the system's.
+//! everything. SVG only: a bitmap would need fonts, which are not on every machine that measures.
 
 use std::error::Error;
 use std::path::Path;
@@ -64,7 +64,8 @@ fn draw_panel<B: DrawingBackend>(
     for (index, row) in rows.iter().enumerate() {
         let top = count - index as f64;
         let place = chart.backend_coord(&(low, top - 0.5));
-        let what = format!("{} {}", row.file_system, row.link);
+        let failed = if row.median.is_none() { ", failed" } else { "" };
+        let what = format!("{} {}{failed}", row.file_system, row.link);
         panel_text(panel, &what, &right, place)?;
         let Some(figures) = row.median else { continue };
         let bar = |seconds: f64, style| {

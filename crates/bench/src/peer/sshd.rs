@@ -40,7 +40,7 @@ impl Sshd {
         let known_hosts = dir.join("known_hosts");
         write(&known_hosts, &format!("[{}]:{PORT} {server_public}", server.addr()))?;
         let config = dir.join("sshd_config");
-        write(&config, &settings(&host_key, &authorized))?;
+        write(&config, &settings(&host_key, &authorized, server.home()))?;
         if !Path::new(PRIVSEP).exists() {
             fs::DirBuilder::new().mode(0o755).create(PRIVSEP).doing(format!("make {PRIVSEP}"))?;
         }
@@ -58,11 +58,14 @@ impl Sshd {
     }
 }
 
-fn settings(host_key: &Path, authorized: &Path) -> String {
+/// HOME is the host's: a user's shell profile would run with every command that rclone sends,
+/// and could be killed with the bed in the middle of something.
+fn settings(host_key: &Path, authorized: &Path, home: &Path) -> String {
     format!(
         "ListenAddress 0.0.0.0:{PORT}\n\
          HostKey {}\n\
          AuthorizedKeysFile {}\n\
+         SetEnv HOME={}\n\
          PidFile none\n\
          UsePAM no\n\
          StrictModes no\n\
@@ -70,7 +73,8 @@ fn settings(host_key: &Path, authorized: &Path) -> String {
          PermitRootLogin prohibit-password\n\
          Subsystem sftp internal-sftp\n",
         host_key.display(),
-        authorized.display()
+        authorized.display(),
+        home.display()
     )
 }
 

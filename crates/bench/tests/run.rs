@@ -1,0 +1,89 @@
+//! `segue-bench run`, at a hundredth of the standard size.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use segue_bench::bed::Bed;
+use serde_json::Value;
+
+fn segue_bench(args: &[&str], out: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_segue-bench"));
+    command.arg("run").args(args).args(["--scale", "0.01", "--out"]).arg(out);
+    // So that `segue` is found nowhere: these tests are of the bench.
+    command.env("SEGUE_BIN", "/nonexistent/segue").output().unwrap()
+}
+
+fn result(out: &Path, extension: &str) -> String {
+    let files: Vec<PathBuf> = fs::read_dir(out).unwrap().map(|f| f.unwrap().path()).collect();
+    let named = files.iter().find(|path| path.extension().is_some_and(|e| e == extension));
+    fs::read_to_string(named.unwrap()).unwrap()
+}
+
+fn lines(out: &Path) -> Vec<Value> {
+    result(out, "jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_workload_runs_on_every_peer() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let peers = ["local", "fuse-floor", "sshfs", "rclone"];
+    let mut args = vec!["all", "--repeat", "1", "--rates", "4096", "--rtt", "2", "--limit", "60"];
+    peers.iter().for_each(|peer| args.extend(["--peer", peer]));
+    let output = segue_bench(&args, dir.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+
+    let lines = lines(dir.path());
+    assert_eq!(lines.len(), 4 * peers.len());
+    for line in &lines {
+        assert!(line["seconds"].as_f64().is_some_and(|s| s > 0.0), "{line}");
+        let writes = line["workload"] == "untar" || line["workload"] == "small-files";
+        assert_eq!(line["until_server_seconds"].is_f64(), writes, "{line}");
+        if line["workload"] == "untar" && line["remote"] == true {
+            // At this scale the tar brings 300 KB, and nobody here compresses.
+            assert!(line["sent_bytes"].as_u64().unwrap() > 200_000, "{line}");
+        }
+        if line["remote"] == false {
+            assert_eq!(line["sent_bytes"], 0, "{line}");
+        }
+    }
+    let table = result(dir.path(), "md");
+    assert!(table.contains("| untar | 4096 KB/s, 2 ms | rclone |"), "{table}");
+    assert!(result(dir.path(), "svg").ends_with("</svg>\n"));
+}
+
+#[test]
+fn a_file_system_that_fails_is_reported_with_its_reason() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["small-files", "--peer", "segue", "--peer", "local", "--repeat", "2"];
+    assert!(segue_bench(&args, dir.path()).status.success());
+    let lines = lines(dir.path());
+    let order: Vec<_> = lines.iter().map(|line| line["file_system"].as_str().unwrap()).collect();
+    assert_eq!(order, ["segue", "local", "segue", "local"]);
+    assert!(lines[0]["error"].as_str().unwrap().contains("segue"), "{}", lines[0]);
+    let table = result(dir.path(), "md");
+    assert!(table.contains("* small-files, unlimited, segue failed: "), "{table}");
+}
+
+#[test]
+fn what_is_not_known_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [&["no-such-workload"][..], &["untar", "--peer", "nfs"], &["untar", "--rates", "x"]]
+    {
+        assert!(!segue_bench(args, dir.path()).status.success(), "{args:?}");
+    }
+    let list = Command::new(env!("CARGO_BIN_EXE_segue-bench")).arg("list").output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    for name in ["warm-read", "stat-storm", "untar", "small-files", "sshfs", "rclone", "segue"] {
+        assert!(list.contains(name), "{list}");
+    }
+}
