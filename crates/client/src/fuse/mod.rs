@@ -4,6 +4,7 @@
 //! A request that needs no wait is answered on the thread that read it; any other goes on as a
 //! task, so that one slow file never holds up the rest.
 
+mod attach;
 mod caller;
 mod convert;
 mod filesystem;
@@ -13,8 +14,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-use fuser::{Config, MountOption, Session, SessionACL};
-use segue_core::types::Role;
+use fuser::Session;
 use tokio::runtime::Handle;
 
 use crate::error::MountError;
@@ -46,9 +46,8 @@ pub(crate) async fn session(
     mountpoint: PathBuf,
 ) -> Result<Session<Front>, MountError> {
     let front = Front { mount: Shared::clone(mount), runtime: Handle::current() };
-    let config = config(mount);
     let at = mountpoint.clone();
-    let opened = tokio::task::spawn_blocking(move || Session::new(front, &at, &config)).await;
+    let opened = tokio::task::spawn_blocking(move || attach::attach(front, &at)).await;
     let failed = |reason: String| MountError::Fuse { mountpoint: mountpoint.clone(), reason };
     match opened {
         Ok(Ok(session)) => Ok(session),
@@ -70,22 +69,4 @@ fn explain(error: &std::io::Error) -> String {
         }
         _ => error.to_string(),
     }
-}
-
-fn config(mount: &Shared) -> Config {
-    let read_only = mount.options.read_only || mount.owner.role == Role::Reader;
-    let mut options = vec![
-        MountOption::FSName(mount.url.clone()),
-        MountOption::Subtype("segue".into()),
-        MountOption::DefaultPermissions,
-        if read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    // Who speaks for one user only has no business with devices and set-user-id programs.
-    if mount.owner.role != Role::Host || !rustix::process::geteuid().is_root() {
-        options.extend([MountOption::NoDev, MountOption::NoSuid]);
-    }
-    let mut config = Config::default();
-    config.mount_options = options;
-    config.acl = if mount.options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    config
 }

@@ -46,6 +46,7 @@ pub(crate) use changes::{Creation, RenameFlag};
 pub(crate) use data::{OpenMode, Opened};
 pub(crate) use handles::DirectoryHandle;
 pub(crate) use kernel::KernelCache;
+pub(crate) use start::detach;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
 
