@@ -9,7 +9,7 @@
 //! All streams that a newly open window wakes are resumed before the next choice, so the most
 //! urgent of them goes first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -115,6 +115,8 @@ pub(crate) struct Writer {
     scheduler: Scheduler,
     outgoing: BTreeMap<MessageId, Outgoing>,
     woken: Arc<Woken>,
+    /// Messages whose streams took nothing when last tried.
+    held: BTreeSet<MessageId>,
     quantum: usize,
     window: u64,
 }
@@ -132,6 +134,7 @@ impl Writer {
             scheduler: Scheduler::new(MESSAGES_MAX),
             outgoing: BTreeMap::new(),
             woken: Arc::default(),
+            held: BTreeSet::new(),
             quantum: QUANTUM_MIN_BYTES,
             window: 0,
         }
@@ -179,15 +182,14 @@ impl Writer {
                 self.apply(event);
             }
             for id in self.woken.take() {
+                self.held.remove(&id);
                 self.scheduler.resume(id);
             }
-            self.counters.set_queued(self.scheduler.queued());
-            if self.scheduler.next(self.quantum).is_none() {
-                return false;
-            }
             self.follow_window();
-            if let Some(next) = self.scheduler.next(self.quantum) {
-                self.write(next);
+            self.counters.set_queued(self.scheduler.queued());
+            match self.scheduler.next(self.quantum) {
+                Some(next) => self.write(next),
+                None => return false,
             }
         }
         true
@@ -200,10 +202,18 @@ impl Writer {
         self.quantum = part.clamp(QUANTUM_MIN_BYTES, QUANTUM_BYTES);
         // Two: one that QUIC counts until its last byte is acknowledged, one to send next.
         let window = congestion + 2 * self.quantum as u64;
-        if window != self.window {
-            self.window = window;
-            self.connection.set_send_window(window);
+        if window == self.window {
+            return;
         }
+        if window > self.window {
+            // Those who found the window full are first to have what is new of it, before any
+            // message that is less urgent and was not tried yet.
+            for id in std::mem::take(&mut self.held) {
+                self.scheduler.resume(id);
+            }
+        }
+        self.window = window;
+        self.connection.set_send_window(window);
     }
 
     fn apply(&mut self, event: Event) {
@@ -218,6 +228,7 @@ impl Writer {
             Event::Close(id) => self.scheduler.close(id),
             Event::Abort(id, code) => {
                 if let Some(mut outgoing) = self.outgoing.remove(&id) {
+                    self.held.remove(&id);
                     self.scheduler.cancel(id);
                     // A stream that has ended by itself needs no reset.
                     let _ = outgoing.stream.reset(code.to_wire());
@@ -258,7 +269,10 @@ impl Writer {
         let mut context = Context::from_waker(&outgoing.waker);
         let written = pin!(outgoing.stream.write_chunks(&mut piece)).poll(&mut context);
         match written {
-            Poll::Pending => self.scheduler.hold(next.id),
+            Poll::Pending => {
+                self.held.insert(next.id);
+                self.scheduler.hold(next.id);
+            }
             Poll::Ready(Ok(written)) => self.wrote(next.id, written.bytes),
             Poll::Ready(Err(error)) => self.end(next.id, Err(write_error(error))),
         }
@@ -277,6 +291,7 @@ impl Writer {
     }
 
     fn end(&mut self, id: MessageId, result: Result<(), CallError>) {
+        self.held.remove(&id);
         self.scheduler.cancel(id);
         if let Some(mut outgoing) = self.outgoing.remove(&id) {
             if result.is_ok() {

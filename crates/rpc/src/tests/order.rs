@@ -33,7 +33,7 @@ async fn urgent_call_overtakes_a_bulk_request() {
         async move { client.call_at(Class::StoreData, &getattr(1), bulk()).await.map(drop) }
     });
     let (arrived, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-    let Incoming { body, .. } = server.accept().await.unwrap();
+    let Incoming { body, responder: _unanswered, .. } = server.accept().await.unwrap();
     tokio::spawn(count(body, arrived.clone(), begun.clone()));
     begun.notified().await;
     let asking = tokio::spawn({
