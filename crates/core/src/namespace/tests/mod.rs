@@ -1,6 +1,9 @@
 //! Hosts that apply records to one store, as the server would.
 
+mod bytes;
 mod conflicts;
+mod model;
+mod overlay;
 mod rules;
 mod twice;
 

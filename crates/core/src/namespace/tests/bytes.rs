@@ -1,0 +1,143 @@
+//! Extents against an array of bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::chunk::fingerprint;
+use crate::wire::Fetch;
+
+/// Longest file here.
+const LEN: usize = 30_000;
+
+#[derive(Clone, Debug)]
+struct Write {
+    cut: Option<u64>,
+    size: u64,
+    /// Gap before the piece, its length, and what it is.
+    pieces: Vec<(usize, usize, u8)>,
+    whole: bool,
+    seed: u8,
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    let piece = (0usize..6000, prop_oneof![1usize..20, 1usize..8192], 0u8..6);
+    (
+        prop::option::of(0..LEN as u64),
+        0..LEN as u64,
+        prop::collection::vec(piece, 0..4),
+        prop::bool::weighted(0.1),
+        any::<u8>(),
+    )
+        .prop_map(|(cut, size, pieces, whole, seed)| Write { cut, size, pieces, whole, seed })
+}
+
+/// Bytes of a piece: never zero, so that a hole is told from data.
+fn fill(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| ((at * 7 + usize::from(seed)) % 255) as u8 + 1).collect()
+}
+
+/// A file as it should be: `None` is a hole.
+#[derive(Default)]
+struct Array(Vec<Option<u8>>);
+
+impl Array {
+    fn apply(&mut self, store: &Store, chunks: &BTreeMap<Fingerprint, Vec<u8>>) {
+        let cut = if store.whole { 0 } else { store.cut.unwrap_or(u64::MAX) };
+        self.0.truncate(usize::try_from(cut.min(store.size)).unwrap());
+        self.0.resize(usize::try_from(store.size).unwrap(), None);
+        for piece in &store.pieces {
+            let at = piece.offset as usize;
+            let bytes: Vec<Option<u8>> = match &piece.bytes {
+                PieceBytes::Inline(bytes) => bytes.iter().copied().map(Some).collect(),
+                PieceBytes::Chunk { fingerprint, .. } => {
+                    chunks[fingerprint].iter().copied().map(Some).collect()
+                }
+                PieceBytes::Hole { len } => vec![None; *len as usize],
+            };
+            self.0[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+    }
+}
+
+fn fetched(
+    txn: &mut MapTxn,
+    ask: &Fetch,
+    chunks: &BTreeMap<Fingerprint, Vec<u8>>,
+) -> Vec<Option<u8>> {
+    let mut bytes = Vec::new();
+    for segment in read::contents(txn, VOLUME, ask).unwrap() {
+        let len = segment.len as usize;
+        match segment.source {
+            None => bytes.extend(vec![None; len]),
+            Some(Source::Inline(inline)) => bytes.extend(inline.iter().copied().map(Some)),
+            Some(Source::Chunk { fingerprint, start }) => {
+                let part = &chunks[&fingerprint][start as usize..start as usize + len];
+                bytes.extend(part.iter().copied().map(Some));
+            }
+        }
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn a_file_holds_what_was_stored(
+        writes in prop::collection::vec(write(), 1..12),
+        asks in prop::collection::vec((0..LEN as u64, 0..LEN as u64), 4),
+    ) {
+        let mut txn = store();
+        let mut tin = Client::new(&mut txn, 1, OWNER);
+        let ino = tin.file(&mut txn, Ino::ROOT, "f");
+        let (mut array, mut chunks) = (Array::default(), BTreeMap::new());
+        for write in writes {
+            let (mut at, mut pieces) = (0, Vec::new());
+            for (gap, len, kind) in write.pieces {
+                let offset = at + gap as u64;
+                at = offset + len as u64;
+                let bytes = fill(len, write.seed.wrapping_add(kind));
+                let bytes = match kind {
+                    0 => PieceBytes::Hole { len: len as u64 },
+                    1 | 2 => {
+                        let fingerprint = fingerprint(&bytes);
+                        let row = ChunkRow {
+                            pack: 1,
+                            offset: 0,
+                            stored_len: len as u32,
+                            raw_len: len as u32,
+                            compressed: false,
+                        };
+                        put_row(&mut txn, &keys::chunk(&fingerprint), &row).unwrap();
+                        tin.proven.insert(fingerprint);
+                        chunks.insert(fingerprint, bytes);
+                        PieceBytes::Chunk { fingerprint, len: len as u32 }
+                    }
+                    _ => PieceBytes::Inline(bytes),
+                };
+                pieces.push(Piece { offset, bytes });
+            }
+            let (size, base) = (write.size.max(at), version(&mut txn, ino));
+            let (cut, whole) = (write.cut, write.whole);
+            let store = Store { ino, base, cut, size, pieces, mtime: None, whole };
+            array.apply(&store, &chunks);
+            let outcome = tin.apply(&mut txn, Record::Store(store));
+            prop_assert!(matches!(outcome, Outcome::Done { .. }), "{:?}", outcome);
+
+            let attr = attr(&mut txn, ino);
+            let all = Fetch { ino, version: attr.data_version, offset: 0, len: u64::MAX };
+            prop_assert_eq!(&fetched(&mut txn, &all, &chunks), &array.0);
+            let data = array.0.iter().flatten().count() as u64;
+            prop_assert_eq!((attr.size, attr.allocated), (array.0.len() as u64, data));
+            prop_assert_eq!(tally(&mut txn, VOLUME).unwrap().allocated, data);
+        }
+        let version = attr(&mut txn, ino).data_version;
+        for (offset, len) in asks {
+            let found = fetched(&mut txn, &Fetch { ino, version, offset, len }, &chunks);
+            let end = array.0.len().min((offset + len) as usize);
+            prop_assert_eq!(&found[..], array.0.get(offset as usize..end).unwrap_or_default());
+        }
+        tin.apply(&mut txn, unlink(Ino::ROOT, "f", ino, false));
+        let extents = keys::extents(VOLUME, ino);
+        prop_assert!(!txn.0.keys().any(|key| key.starts_with(&extents)));
+    }
+}
