@@ -12,16 +12,22 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::net::UnixListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::admin::{self, AdminReply, AdminRequest, FailReason};
 use crate::error::ServeError;
 use crate::serve::Server;
+
+/// How long a stop waits for requests under way: none takes long.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the control socket of the server on `data` is while it runs.
 pub fn socket_path(data: &Path) -> PathBuf {
@@ -32,14 +38,17 @@ pub fn socket_path(data: &Path) -> PathBuf {
 pub(crate) struct Control {
     path: PathBuf,
     task: JoinHandle<()>,
+    over: Arc<Notify>,
 }
 
 impl Control {
-    /// Ends the socket. Requests under way are cut off.
+    /// Ends the socket, after requests that are under way.
     pub(crate) async fn stop(self) {
-        self.task.abort();
-        // It was aborted, so an error is what we expect.
-        let _ = self.task.await;
+        self.over.notify_one();
+        let mut task = self.task;
+        if timeout(PATIENCE, &mut task).await.is_err() {
+            task.abort();
+        }
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "the control socket stays");
         }
@@ -55,12 +64,16 @@ pub(crate) fn start(server: Arc<Server>) -> Result<Control, ServeError> {
         .route("/v1/metrics", get(metrics))
         .route("/v1/shutdown", post(shutdown))
         .with_state(server);
+    let over = Arc::new(Notify::new());
+    let told = over.clone();
     let task = tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
+        let serving = axum::serve(listener, router);
+        let until = async move { told.notified().await };
+        if let Err(error) = serving.with_graceful_shutdown(until).await {
             tracing::error!("the control socket failed: {error}");
         }
     });
-    Ok(Control { path, task })
+    Ok(Control { path, task, over })
 }
 
 fn listen(path: &Path) -> io::Result<UnixListener> {

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use segue_rpc::{CloseCode, Listener};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
 
 use crate::control;
 use crate::data::Data;
@@ -16,6 +17,9 @@ use crate::error::ServeError;
 use crate::metrics::Metrics;
 use crate::session;
 use crate::sessions::Sessions;
+
+/// How long a stop waits for what is under way; a restart recovers from less.
+const STOP: Duration = Duration::from_secs(10);
 
 /// What a server is started with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,11 +74,15 @@ pub async fn serve(
     .await?;
     let control = control::start(server.clone())?;
     ready(address);
+    // Nothing is sent: it is closed when the last connection is over.
+    let (alive, mut over) = mpsc::channel::<()>(1);
     tokio::pin!(stop);
     loop {
         tokio::select! {
             peer = listener.accept() => match peer {
-                Some(peer) => drop(tokio::spawn(session::run(server.clone(), peer))),
+                Some(peer) => {
+                    drop(tokio::spawn(session::run(server.clone(), peer, alive.clone())));
+                }
                 None => break,
             },
             () = &mut stop => break,
@@ -83,7 +91,16 @@ pub async fn serve(
     }
     listener.close(CloseCode::Stopping, "the server is stopping").await;
     control.stop().await;
-    Ok(())
+    drop(alive);
+    if timeout(STOP, over.recv()).await.is_err() {
+        tracing::warn!("requests are still under way at the end; clients will send them again");
+    }
+    // The store's thread ends with its last job, which takes a while.
+    blocking(move || {
+        drop(server);
+        Ok(())
+    })
+    .await
 }
 
 async fn blocking<R: Send + 'static>(

@@ -1,1 +1,132 @@
+use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+use segue_core::namespace::{MetaSnapshot, MetaTxn};
+
+use super::*;
+
+fn open(dir: &Path) -> Arc<Store> {
+    Arc::new(Store::open(&dir.join("meta.db")).unwrap())
+}
+
+fn put(key: &'static [u8]) -> impl FnOnce(&mut Kv<'_>) -> Result<(), MetaFault> {
+    move |txn| txn.put(key, b"value").map_err(Fault::Store)
+}
+
+fn has(store: &Store, key: &[u8]) -> bool {
+    store.read_blocking(|kv| kv.get(key)).unwrap().unwrap().is_some()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Vec<u8>, Vec<u8>),
+    Remove(Vec<u8>),
+    Range(Vec<u8>, Vec<u8>, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = || prop::collection::vec(prop_oneof![Just(0u8), Just(7), Just(255)], 0..4);
+    prop_oneof![
+        (key(), prop::collection::vec(any::<u8>(), 0..9)).prop_map(|(k, v)| Step::Put(k, v)),
+        key().prop_map(Step::Remove),
+        (key(), key(), 0usize..6).prop_map(|(from, to, limit)| Step::Range(from, to, limit)),
+    ]
+}
+
+/// What a map answers to a range.
+fn range(
+    map: &BTreeMap<Vec<u8>, Vec<u8>>,
+    from: &[u8],
+    to: &[u8],
+    limit: usize,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let inside = map.iter().filter(|(key, _)| &key[..] >= from && &key[..] < to);
+    inside.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+    #[test]
+    fn the_store_is_an_ordered_map(
+        groups in prop::collection::vec(prop::collection::vec(step(), 1..20), 1..4),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut expected = BTreeMap::new();
+        for steps in groups {
+            let store = open(dir.path());
+            for step in &steps {
+                match step {
+                    Step::Put(key, value) => drop(expected.insert(key.clone(), value.clone())),
+                    Step::Remove(key) => drop(expected.remove(key)),
+                    Step::Range(..) => {}
+                }
+            }
+            let done = store.write_blocking(move |txn| {
+                for step in steps {
+                    match step {
+                        Step::Put(key, value) => txn.put(&key, &value),
+                        Step::Remove(key) => txn.remove(&key),
+                        Step::Range(from, to, limit) => txn.range(&from, &to, limit).map(drop),
+                    }
+                    .map_err(Fault::Store)?;
+                }
+                Ok(())
+            });
+            prop_assert_eq!(done, Ok(()));
+            for (from, to, limit) in [(&[][..], &[255, 255, 255, 255][..], 99), (&[7], &[255], 2), (&[255], &[0], 9)] {
+                let found = store.read_blocking(|kv| kv.range(from, to, limit)).unwrap().unwrap();
+                prop_assert_eq!(found, range(&expected, from, to, limit));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_job_that_finds_damage_leaves_nothing_and_harms_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let damaged = store.write_blocking(|txn| {
+        txn.put(b"half", b"done").map_err(Fault::Store)?;
+        Err::<(), _>(Fault::Damaged("a row"))
+    });
+    assert_eq!(damaged, Err(StoreError::Damaged("a row")));
+    assert_eq!(store.write_blocking(put(b"whole")), Ok(()));
+    assert!(!has(&store, b"half") && has(&store, b"whole"));
+}
+
+#[test]
+fn a_store_whose_disk_failed_is_not_believed_until_it_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    assert_eq!(store.write_blocking(put(b"before")), Ok(()));
+    let failed = store.write_blocking(|txn| {
+        txn.put(b"never", b"").map_err(Fault::Store)?;
+        Err::<(), _>(Fault::Store(rusqlite::Error::InvalidQuery))
+    });
+    assert_eq!(failed, Err(StoreError::Poisoned));
+    assert_eq!(store.write_blocking(put(b"after")), Err(StoreError::Poisoned));
+    drop(store);
+    let store = open(dir.path());
+    assert!(has(&store, b"before") && !has(&store, b"never") && !has(&store, b"after"));
+    assert_eq!(store.write_blocking(put(b"after")), Ok(()));
+}
+
+#[tokio::test]
+async fn writes_that_come_together_are_all_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let tasks: Vec<_> = (0..500u32)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let key = number.to_be_bytes();
+                store.write(move |txn| txn.put(&key, b"").map_err(Fault::Store)).await
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), Ok(()));
+    }
+    let all = store.read(|kv| kv.range(&[], &[255], usize::MAX)).await.unwrap().unwrap();
+    assert_eq!(all.len(), 500);
+}

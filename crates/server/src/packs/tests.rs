@@ -5,7 +5,8 @@ fn chunk(bytes: &[u8]) -> StoredChunk {
         Some(stored) => stored.into(),
         None => Bytes::copy_from_slice(bytes),
     };
-    StoredChunk { fingerprint: fingerprint(bytes), raw_len: bytes.len() as u32, stored }
+    let raw_len = u32::try_from(bytes.len()).unwrap();
+    StoredChunk { fingerprint: fingerprint(bytes), raw_len, stored }
 }
 
 fn append(packs: &Packs, bytes: &[u8]) -> ChunkRow {

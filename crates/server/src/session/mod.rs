@@ -24,7 +24,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Class, ClientId, Fingerprint, VolumeId};
 use segue_core::wire::{Refused, Reply, Request};
 use segue_rpc::{Body, CloseCode, Incoming, Peer};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::meta::StoreError;
 use crate::metrics::add;
@@ -64,6 +64,8 @@ struct Session {
     bound: OnceLock<Bound>,
     proven: Mutex<Proven>,
     rooms: Rooms,
+    /// Dropped last: then the server may end.
+    _alive: mpsc::Sender<()>,
 }
 
 /// Places for requests that run.
@@ -105,8 +107,8 @@ struct Bound {
     nonce: [u8; 32],
 }
 
-/// Serves a connection to its end.
-pub(crate) async fn run(server: Arc<Server>, peer: Peer) {
+/// Serves a connection to its end, and holds `alive` until nothing of it is under way.
+pub(crate) async fn run(server: Arc<Server>, peer: Peer, alive: mpsc::Sender<()>) {
     let Some(fingerprint) = peer.identity().map(|identity| identity.fingerprint.clone()) else {
         return enrol::run(&server, &peer).await;
     };
@@ -137,6 +139,7 @@ pub(crate) async fn run(server: Arc<Server>, peer: Peer) {
         bound: OnceLock::new(),
         proven: Mutex::default(),
         rooms: Rooms::new(),
+        _alive: alive,
     });
     session.run().await;
 }
