@@ -14,14 +14,14 @@ use rustix::mount::{UnmountFlags, unmount};
 use crate::exit::Failure;
 
 /// The type that the kernel shows for our mounts.
-pub(crate) const FILE_SYSTEM_TYPE: &str = "fuse.segue";
+const FILE_SYSTEM_TYPE: &[u8] = b"fuse.segue";
 
 /// One Segue mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mount {
     /// Where it is mounted, absolute and without symbolic links.
     pub(crate) mountpoint: PathBuf,
-    /// What is mounted: `HOST:/VOLUME`.
+    /// What is mounted: `segue://HOST[:PORT]/VOLUME`.
     pub(crate) source: String,
     /// The user whose process serves it.
     pub(crate) owner: u32,
@@ -91,7 +91,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let [kind, source, options, ..] = fields.get(separator + 1..)? else {
         return None;
     };
-    if *kind != FILE_SYSTEM_TYPE.as_bytes() {
+    if *kind != FILE_SYSTEM_TYPE {
         return None;
     }
     let owner = options.split(|&byte| byte == b',').find_map(|option| {
@@ -134,8 +134,8 @@ mod tests {
     use super::*;
 
     const TABLE: &[u8] = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
-        90 27 0:50 / /home/a/my\\040files rw,nosuid shared:9 - fuse.segue host:/home rw,user_id=1000,group_id=0\n\
-        91 27 0:51 / /home/a/my\\040files/deep rw - fuse.segue host:/deep rw,user_id=0\n\
+        90 27 0:50 / /home/a/my\\040files rw,nosuid shared:9 - fuse.segue segue://h/home rw,user_id=1000,group_id=0\n\
+        91 27 0:51 / /home/a/my\\040files/deep rw - fuse.segue segue://h/deep rw,user_id=0\n\
         92 27 0:52 / /mnt rw - fuse.sshfs host: rw,user_id=1000\n";
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         let mounts = parse(TABLE);
         assert_eq!(mounts.len(), 2);
         let mount = at(&mounts, Path::new("/home/a/my files")).unwrap();
-        assert_eq!((mount.source.as_str(), mount.owner), ("host:/home", 1000));
+        assert_eq!((mount.source.as_str(), mount.owner), ("segue://h/home", 1000));
         assert_eq!(at(&mounts, Path::new("/mnt")), None);
     }
 
@@ -151,8 +151,8 @@ mod tests {
     fn a_path_belongs_to_the_deepest_mount_above_it() {
         let mounts = parse(TABLE);
         let source = |path: &str| holding(&mounts, Path::new(path)).map(|mount| mount.source);
-        assert_eq!(source("/home/a/my files/x"), Some("host:/home".to_owned()));
-        assert_eq!(source("/home/a/my files/deep/x"), Some("host:/deep".to_owned()));
+        assert_eq!(source("/home/a/my files/x"), Some("segue://h/home".to_owned()));
+        assert_eq!(source("/home/a/my files/deep/x"), Some("segue://h/deep".to_owned()));
         assert_eq!(source("/home/a/my filesystem"), None);
     }
 
