@@ -1,7 +1,7 @@
 //! The wire format stays as it is: hosts and servers of one protocol version understand each
 //! other whatever they were built from. A vector that changes needs a new ALPN.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test throughout")]
 
 use proptest::prelude::*;
 use segue_core::modlog::{
