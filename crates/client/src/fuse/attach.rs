@@ -67,9 +67,8 @@ fn mount_as_root(shared: &Shared, device: &OwnedFd, mountpoint: &Path) -> io::Re
     let fd = device.as_raw_fd();
     let (uid, gid) = (shared.owner.uid, shared.owner.gid);
     let other = if shared.options.allow_other { ",allow_other" } else { "" };
-    let data = format!(
-        "fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions{other}"
-    );
+    let data =
+        format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions{other}");
     let data = CString::new(data)?;
     Ok(mount(shared.url.as_str(), mountpoint, "fuse.segue", flags, data.as_c_str())?)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use segue_core::cache::Known;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name, Time};
-use segue_core::wire::{Page, Space};
+use segue_core::wire::{Looked, Node, Page, Space};
 
 use super::{DirectoryHandle, LIFETIME, Mount, lock};
 
@@ -14,6 +14,9 @@ use super::{DirectoryHandle, LIFETIME, Mount, lock};
 const STORM: u32 = 4;
 /// A directory whose listing does not fit a page is not fetched for lookups again so soon.
 const BIG_FOR: Duration = Duration::from_secs(60);
+
+/// So often a reply may be overtaken by a change before the caller is told to try again.
+const OVERTAKEN_MAX: u32 = 8;
 
 /// Lookups that went to the server for one directory.
 #[derive(Debug)]
@@ -74,34 +77,46 @@ impl Mount {
         if self.is_storm(parent) {
             let page = self.remote.page(parent, None).await;
             if let Ok(page) = page {
-                self.install_page(parent, page);
+                self.install_page(page);
             }
             if let Known::Fresh(ino) = self.core().tree.name(parent, name, self.now()) {
                 return Ok(ino);
             }
         }
-        match self.remote.lookup(parent, name).await {
-            Ok(looked) => {
-                let versions =
-                    looked.node.as_ref().map(|node| (node.attr.ino, node.attr.data_version));
-                let now = self.now();
-                let known = {
-                    let mut core = self.core();
-                    core.shrink(now);
-                    core.tree.install_name(parent, name.clone(), looked.node, now);
-                    core.tree.name(parent, name, now)
-                };
-                if let Some((ino, version)) = versions {
-                    self.follow_version(ino, version)?;
+        for _ in 0..OVERTAKEN_MAX {
+            match self.remote.lookup(parent, name).await {
+                Ok(looked) => {
+                    if let Some(ino) = self.install_looked(name, looked)? {
+                        return Ok(ino);
+                    }
                 }
-                Ok(known.usable(true).flatten())
+                Err(Refusal::Unreachable) => {
+                    let known = self.core().tree.name(parent, name, self.now());
+                    return known.usable(true).ok_or(Refusal::Unreachable);
+                }
+                Err(refusal) => return Err(refusal),
             }
-            Err(Refusal::Unreachable) => {
-                let known = self.core().tree.name(parent, name, self.now());
-                known.usable(true).ok_or(Refusal::Unreachable)
-            }
-            Err(refusal) => Err(refusal),
         }
+        Err(Refusal::Changed)
+    }
+
+    /// What the name means now, or `None` if the reply had been overtaken.
+    fn install_looked(&self, name: &Name, looked: Looked) -> Result<Option<Option<Ino>>, Refusal> {
+        let Looked { parent, node } = looked;
+        let version = node.as_ref().map(|node| (node.attr.ino, node.attr.data_version));
+        let now = self.now();
+        let known = {
+            let mut core = self.core();
+            core.shrink(now);
+            if !core.tree.install_name(parent, name.clone(), node, now) {
+                return Ok(None);
+            }
+            core.tree.name(parent.ino, name, now)
+        };
+        if let Some((ino, version)) = version {
+            self.follow_version(ino, version)?;
+        }
+        Ok(known.usable(true))
     }
 
     fn is_storm(&self, parent: Ino) -> bool {
@@ -119,36 +134,40 @@ impl Mount {
         storm.lookups > STORM && storm.big_until <= now
     }
 
-    fn install_page(&self, directory: Ino, page: Page) {
-        let now = self.now();
-        if page.more {
-            let mut storms = lock(&self.lookups);
-            if let Some(storm) = storms.get_mut(&directory) {
-                storm.big_until = Time(now.0 + BIG_FOR);
-            }
-            let mut core = self.core();
-            for (name, node) in page.entries {
-                core.tree.install_name(directory, name, Some(node), now);
-            }
-        } else {
+    /// Takes in what may be a whole listing, or the first page of a long one.
+    fn install_page(&self, page: Page) {
+        if !page.more {
             self.install_listing(page.directory, page.entries);
+            return;
+        }
+        let now = self.now();
+        if let Some(storm) = lock(&self.lookups).get_mut(&page.directory.ino) {
+            storm.big_until = Time(now.0 + BIG_FOR);
+        }
+        let mut core = self.core();
+        for (name, node) in page.entries {
+            core.tree.install_name(page.directory, name, Some(node), now);
         }
     }
 
-    fn install_listing(&self, directory: Attr, entries: Vec<(Name, segue_core::wire::Node)>) {
+    /// False if the listing had been overtaken.
+    fn install_listing(&self, directory: Attr, entries: Vec<(Name, Node)>) -> bool {
         let now = self.now();
         let versions: Vec<_> =
             entries.iter().map(|(_, node)| (node.attr.ino, node.attr.data_version)).collect();
         {
             let mut core = self.core();
             core.shrink(now);
-            core.tree.install_listing(directory, entries, now);
+            if !core.tree.install_listing(directory, entries, now) {
+                return false;
+            }
         }
         for (ino, version) in versions {
             if let Err(refusal) = self.follow_version(ino, version) {
                 tracing::error!("#{ino}: its old container stays: {refusal}");
             }
         }
+        true
     }
 
     /// Everything in `directory`, in byte order of names.
@@ -166,20 +185,31 @@ impl Mount {
         known.usable(true).ok_or(Refusal::Unreachable)
     }
 
-    /// Fetches all pages. A directory that keeps changing is taken as it was in passing.
+    /// Fetches all pages, of one state of the directory if it holds still for long enough.
     async fn ask_listing(&self, directory: Ino) -> Result<(), Refusal> {
         let mut entries = Vec::new();
-        let mut after = None;
-        loop {
-            let page = self.remote.page(directory, after).await?;
-            let more = page.more && !page.entries.is_empty();
-            entries.extend(page.entries);
-            if !more {
-                self.install_listing(page.directory, entries);
+        for attempt in 0..OVERTAKEN_MAX {
+            entries.clear();
+            let mut page = self.remote.page(directory, None).await?;
+            let change = page.directory.change;
+            loop {
+                entries.append(&mut page.entries);
+                let after = entries.last().map(|(name, _)| name.clone());
+                let patient = attempt + 1 < OVERTAKEN_MAX;
+                if !page.more || (patient && page.directory.change != change) {
+                    break;
+                }
+                page = self.remote.page(directory, after).await?;
+            }
+            let one_state = !page.more && page.directory.change == change;
+            let last_try = attempt + 1 == OVERTAKEN_MAX;
+            if (one_state || last_try)
+                && self.install_listing(page.directory, std::mem::take(&mut entries))
+            {
                 return Ok(());
             }
-            after = entries.last().map(|(name, _)| name.clone());
         }
+        Err(Refusal::Changed)
     }
 
     /// Target of symbolic link `ino`.

@@ -174,10 +174,11 @@ impl FileData {
         }
     }
 
-    /// The server's data are `version`: true if what is here was of another one and is
-    /// forgotten, so that the container must be replaced before anything is filled.
+    /// The server's data are `version`: true if what is here was of an older one and is
+    /// forgotten, so that the container must be replaced before anything is filled. A reply
+    /// that was overtaken by the outcome of a store made here changes nothing.
     pub fn observe(&mut self, version: Version) -> bool {
-        if self.is_ahead() || version == self.version {
+        if self.is_ahead() || version <= self.version {
             return false;
         }
         *self = FileData::new(version);

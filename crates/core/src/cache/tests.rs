@@ -68,8 +68,26 @@ fn what_is_pending_here_is_not_overwritten_by_the_server() {
     tree.settle(&touched(&record), &[attr(5, Kind::File), attr(1, Kind::Directory)], at(10));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(10)), Known::Fresh(Some(Ino(5))));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Stale(Some(Ino(5))));
-    tree.install_name(Ino::ROOT, name("a"), None, at(20));
+    assert!(tree.install_name(attr(1, Kind::Directory), name("a"), None, at(20)));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Fresh(None));
+}
+
+/// A listing asked for before an rmdir was committed arrived after its outcome and brought the
+/// directory back: git gc then found a name whose inode was gone (ESTALE).
+#[test]
+fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
+    let mut tree = tree();
+    let entries = vec![(name("d"), Node { attr: attr(5, Kind::Directory), target: None })];
+    let old = attr(1, Kind::Directory);
+    assert!(tree.install_listing(old, entries.clone(), at(0)));
+    let record = Record::Rmdir { parent: Ino::ROOT, name: name("d"), ino: Ino(5) };
+    tree.apply(&record, Timestamp::default());
+    let change = Version { epoch: 1, counter: 2 };
+    tree.settle(&touched(&record), &[Attr { change, ..old }], at(0));
+    assert!(!tree.install_listing(old, entries, at(0)));
+    let node = Node { attr: attr(5, Kind::Directory), target: None };
+    assert!(!tree.install_name(old, name("d"), Some(node), at(0)));
+    assert_eq!(tree.name(Ino::ROOT, &name("d"), at(0)), Known::Fresh(None));
 }
 
 #[test]

@@ -197,10 +197,11 @@ impl Tree {
             .map(|((_, name), entry)| (name, entry))
     }
 
-    /// The server says what `ino` is.
+    /// The server says what an inode is. A reply that is older than what is known (it was
+    /// overtaken by the outcome of a change made here) changes nothing.
     pub fn install_node(&mut self, node: Node, now: Time) {
         match self.nodes.get_mut(&node.attr.ino) {
-            Some(known) if known.pending > 0 => {}
+            Some(known) if known.pending > 0 || node.attr.change < known.attr.change => {}
             Some(known) => {
                 if known.attr.change != node.attr.change {
                     known.xattrs = None;
@@ -233,8 +234,28 @@ impl Tree {
         }
     }
 
-    /// The server says what `name` in `parent` means.
-    pub fn install_name(&mut self, parent: Ino, name: Name, node: Option<Node>, now: Time) {
+    /// The server says what `name` in `parent` means. False if the reply is older than what
+    /// is known of the directory: ask again.
+    pub fn install_name(
+        &mut self,
+        parent: Attr,
+        name: Name,
+        node: Option<Node>,
+        now: Time,
+    ) -> bool {
+        if self.is_newer_than(&parent) {
+            return false;
+        }
+        self.install_node(Node { attr: parent, target: None }, now);
+        self.put_name(parent.ino, name, node, now);
+        true
+    }
+
+    fn is_newer_than(&self, reply: &Attr) -> bool {
+        self.peek(reply.ino).is_some_and(|known| reply.change < known.change)
+    }
+
+    fn put_name(&mut self, parent: Ino, name: Name, node: Option<Node>, now: Time) {
         let ino = node.as_ref().map(|node| node.attr.ino);
         if let Some(node) = node {
             self.install_node(node, now);
@@ -249,8 +270,17 @@ impl Tree {
         self.names.insert(key, NameEntry { ino, checked: Some(now), pending: 0 });
     }
 
-    /// The server says everything that is in `directory`.
-    pub fn install_listing(&mut self, directory: Attr, entries: Vec<(Name, Node)>, now: Time) {
+    /// The server says everything that is in `directory`. False if that is older than what is
+    /// known of it: ask again.
+    pub fn install_listing(
+        &mut self,
+        directory: Attr,
+        entries: Vec<(Name, Node)>,
+        now: Time,
+    ) -> bool {
+        if self.is_newer_than(&directory) {
+            return false;
+        }
         let ino = directory.ino;
         self.install_node(Node { attr: directory, target: None }, now);
         let known: Vec<Name> = self
@@ -262,11 +292,12 @@ impl Tree {
             self.names.remove(&(ino, name));
         }
         for (name, node) in entries {
-            self.install_name(ino, name, Some(node), now);
+            self.put_name(ino, name, Some(node), now);
         }
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.listing = Listing::Complete(now);
         }
+        true
     }
 
     /// `ino` must be asked for again before it is used.
