@@ -28,13 +28,21 @@ end_daemons() {
     fi
 }
 
+# The address of last time, for which this host is enrolled; else 7420; else any free port.
+choose_address() {
+    for address in $(cat "$state/address" 2>/dev/null) 127.0.0.1:7420; do
+        # The kernel's table has ports in hexadecimal.
+        port=$(printf ':%04X ' "${address##*:}")
+        if ! grep -q "$port" /proc/net/udp /proc/net/udp6 2>/dev/null; then
+            echo "$address"
+            return
+        fi
+    done
+    echo 127.0.0.1:0
+}
+
 start_daemons() {
-    listen=127.0.0.1:7420
-    # 1CFC is 7420. Any free port serves as well, only not the address of last time.
-    if grep -qi ':1CFC ' /proc/net/udp /proc/net/udp6 2>/dev/null; then
-        listen=127.0.0.1:0
-    fi
-    served=$("$segue" serve --detach --data "$state/data" --listen "$listen" 9>&-)
+    served=$("$segue" serve --detach --data "$state/data" --listen "$(choose_address)" 9>&-)
     echo "$served"
     address=${served##* }
     mkdir -p "$mountpoint"
@@ -48,7 +56,7 @@ start_daemons() {
 }
 
 run() {
-    if ! (: <>/dev/fuse) 2>/dev/null; then
+    if ! { [ -c /dev/fuse ] && (: <>/dev/fuse) 2>/dev/null; }; then
         echo "make run: cannot open /dev/fuse, which a mount needs (modprobe fuse; in a" \
             "container --device /dev/fuse --cap-add SYS_ADMIN)" >&2
         exit 1
