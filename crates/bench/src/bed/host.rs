@@ -1,7 +1,8 @@
 //! A host: a network namespace, an access link and a home directory.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,6 +130,18 @@ impl Host {
     /// Bytes that its link has brought so far, packet headers included.
     pub fn rx_bytes(&self) -> Result<u64> {
         Ok(self.inner.ns.counters()?.rx)
+    }
+
+    /// Notes for the reaper what sockets programs here listen on, before they are killed.
+    pub(crate) fn note_sockets(&self) -> Result<()> {
+        let table = self.enter(|| fs::read_to_string("/proc/thread-self/net/unix"))?;
+        let table = table.doing("read /proc/thread-self/net/unix")?;
+        let paths = table.lines().filter_map(|line| line.split_whitespace().nth(7));
+        let paths: String =
+            paths.filter(|path| path.starts_with('/')).map(|path| format!("{path}\n")).collect();
+        let notes = self.inner.dir.with_file_name("sockets");
+        let file = File::options().create(true).append(true).open(notes);
+        file.and_then(|mut file| file.write_all(paths.as_bytes())).doing("note sockets")
     }
 
     pub(crate) fn cut(&self) {

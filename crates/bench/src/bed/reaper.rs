@@ -3,7 +3,8 @@
 //! A shell of its own process group that reads a pipe held by the owner. The pipe ends when
 //! the bed is dropped and also when the owner dies, by SIGINT or SIGKILL alike; then the reaper
 //! kills what runs in the bed's namespaces, unmounts what is mounted under the bed's
-//! directory, deletes the namespaces and removes the directory. There is no other clean-up.
+//! directory, removes the sockets that it listened on, deletes the namespaces and removes the
+//! directory. There is no other clean-up.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

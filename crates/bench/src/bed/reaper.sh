@@ -28,9 +28,18 @@ unmount_all() {
     done
 }
 
+# Paths of the sockets that programs of the bed listen on: killed, they cannot remove them.
+sockets() {
+    for ns in $(namespaces); do
+        nsenter --net=/run/netns/"$ns" awk '$8 ~ "^/" { print $8 }' /proc/net/unix 2>/dev/null
+    done
+    cat "$dir/sockets" 2>/dev/null
+}
+
 # End of file: the owner let go or died.
 while read -r _; do :; done
 
+orphans=$(sockets)
 tries=0
 while [ "$tries" -lt 100 ]; do
     running=$(pids)
@@ -41,6 +50,7 @@ while [ "$tries" -lt 100 ]; do
     sleep 0.05
 done
 
+for socket in $orphans; do [ -S "$socket" ] && rm -f "$socket"; done
 for ns in $(namespaces); do ip netns delete "$ns" 2>/dev/null; done
 # --one-file-system: a mount that could not be removed keeps its contents.
 rm -rf --one-file-system "$dir" 2>/dev/null

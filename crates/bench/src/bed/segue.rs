@@ -161,6 +161,7 @@ impl SegueMount {
     /// SIGKILL for the daemon; the dead mount is removed, so that it can be mounted again.
     pub fn kill9(&mut self) -> Result<()> {
         let Some(pid) = self.pid() else { return self.detach() };
+        self.host.note_sockets()?;
         kill9(pid).doing(format!("kill segue mount, pid {pid}"))?;
         self.detach()
     }
