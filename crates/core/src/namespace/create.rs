@@ -41,6 +41,7 @@ pub(super) fn create<T: MetaTxn>(
     };
     let mut row = new_inode(*ino, kind, (*parent, &place), change.time);
     (row.attr.mode, row.attr.uid, row.attr.gid) = (mode, uid, gid);
+    row.made_by = Some(change.op);
     match node {
         NewNode::Symlink(target) => {
             row.attr.size = target.len() as u64;
@@ -51,10 +52,10 @@ pub(super) fn create<T: MetaTxn>(
     }
     insert(tree, row, &place, change.time)?;
     Ok(match taken {
-        None => Effect::Done { data_of: Some(*ino) },
+        None => Effect::Done,
         Some(kept) => {
             tree.mention(kept);
-            Effect::Conflict { parent: *parent, name: place, copy: *ino, data: true }
+            Effect::Conflict { parent: *parent, name: place, copy: *ino }
         }
     })
 }
@@ -80,7 +81,7 @@ pub(super) fn link<T: MetaTxn>(
     if taken == Some(ino) {
         tree.mention(ino);
         tree.mention(parent);
-        return Ok(Effect::DONE);
+        return Ok(Effect::Done);
     }
     if row.attr.nlink >= LINK_MAX {
         return Err(Refusal::TooManyLinks.into());
@@ -95,10 +96,10 @@ pub(super) fn link<T: MetaTxn>(
     tree.put_dentry(parent, &place, ino)?;
     tree.entries_changed(parent, 0, change.time)?;
     Ok(match taken {
-        None => Effect::DONE,
+        None => Effect::Done,
         Some(kept) => {
             tree.mention(kept);
-            Effect::Conflict { parent, name: place, copy: ino, data: false }
+            Effect::Conflict { parent, name: place, copy: ino }
         }
     })
 }
@@ -121,7 +122,7 @@ pub(super) fn new_inode(ino: Ino, kind: Kind, at: (Ino, &Name), time: Timestamp)
         change: Default::default(),
         data_version: Default::default(),
     };
-    InodeRow { attr, target: None, parent: at.0, name: at.1.as_bytes().to_vec() }
+    InodeRow { attr, target: None, parent: at.0, name: at.1.as_bytes().to_vec(), made_by: None }
 }
 
 /// Puts a new inode into the tree under `name`.

@@ -16,6 +16,7 @@ const ORPHAN: u8 = 0x14;
 const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
+const COPY: u8 = 0x23;
 const CHUNK: u8 = 0x30;
 /// First tag of the server's own tables.
 pub const SERVER_TAGS: u8 = 0x80;
@@ -127,6 +128,16 @@ pub fn floor(client: ClientId, incarnation: u32) -> Vec<u8> {
 /// What became of a record.
 pub fn outcome(op: OpId) -> Vec<u8> {
     key(OUTCOME, &[&op.client.0, &op.incarnation.to_be_bytes(), &op.seq.to_be_bytes()])
+}
+
+/// The conflict copy that a client's stores to an inode go on in.
+pub fn copy(client: ClientId, ino: Ino) -> Vec<u8> {
+    key(COPY, &[&client.0, &ino.0.to_be_bytes()])
+}
+
+/// All conflict copies that a client's stores go on in.
+pub fn copies(client: ClientId) -> Vec<u8> {
+    key(COPY, &[&client.0])
 }
 
 /// Where a chunk is.

@@ -149,7 +149,7 @@ pub fn apply<T: MetaTxn>(
         Err(Stop::Refused(refusal)) => {
             drop(tree);
             let refused = crate::modlog::Outcome::Refused { refusal };
-            outcome::keep(txn, op, digest, &refused, None)?;
+            outcome::keep(txn, op, digest, &refused)?;
             return Ok(ApplyResult::Outcome(refused));
         }
     };

@@ -8,7 +8,7 @@ use super::rows::{self, OutcomeRow};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys};
 use crate::modlog::Outcome;
-use crate::types::{Ino, Name, OpId, Version};
+use crate::types::{Ino, Name, OpId};
 
 /// What [`super::apply`] did.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,10 +24,7 @@ pub enum ApplyResult {
 /// What a rule wants to happen.
 pub(super) enum Effect {
     /// The change.
-    Done {
-        /// The inode whose data the record made.
-        data_of: Option<Ino>,
-    },
+    Done,
     /// The change, beside what the server had.
     Conflict {
         /// Directory of the copy.
@@ -36,16 +33,9 @@ pub(super) enum Effect {
         name: Name,
         /// The copy.
         copy: Ino,
-        /// The record made the copy's data.
-        data: bool,
     },
     /// Nothing, and the record may come again.
     NotYet(Outcome),
-}
-
-impl Effect {
-    /// A change that made no data.
-    pub(super) const DONE: Effect = Effect::Done { data_of: None };
 }
 
 /// What the store knows of `op`: `None` if it is new.
@@ -54,7 +44,8 @@ pub(super) fn recall<S: MetaSnapshot>(
     op: OpId,
     digest: &[u8; 32],
 ) -> Result<Option<ApplyResult>, Fault<S::Error>> {
-    if let Some(row) = row(snapshot, op)? {
+    let row: Option<OutcomeRow> = rows::get_row(snapshot, &keys::outcome(op), "an outcome")?;
+    if let Some(row) = row {
         let same = row.digest == *digest;
         return Ok(Some(if same {
             ApplyResult::Outcome(row.outcome)
@@ -67,27 +58,14 @@ pub(super) fn recall<S: MetaSnapshot>(
     Ok(floor.is_some_and(|floor| op.seq < floor).then_some(ApplyResult::Settled))
 }
 
-fn row<S: MetaSnapshot>(snapshot: &mut S, op: OpId) -> Result<Option<OutcomeRow>, Fault<S::Error>> {
-    rows::get_row(snapshot, &keys::outcome(op), "an outcome")
-}
-
-/// The data that the client's own record `op` led to.
-pub(super) fn result<S: MetaSnapshot>(
-    snapshot: &mut S,
-    op: OpId,
-) -> Result<Option<(Ino, Version)>, Fault<S::Error>> {
-    Ok(row(snapshot, op)?.and_then(|row| row.result))
-}
-
 /// Writes a final outcome.
 pub(super) fn keep<T: MetaTxn>(
     txn: &mut T,
     op: OpId,
     digest: &[u8; 32],
     outcome: &Outcome,
-    result: Option<(Ino, Version)>,
 ) -> Result<(), Fault<T::Error>> {
-    let row = OutcomeRow { digest: *digest, outcome: outcome.clone(), result };
+    let row = OutcomeRow { digest: *digest, outcome: outcome.clone() };
     rows::put_row(txn, &keys::outcome(op), &row)
 }
 
@@ -98,19 +76,15 @@ pub(super) fn settle<T: MetaTxn>(
     digest: &[u8; 32],
     effect: Effect,
 ) -> Result<ApplyResult, Fault<T::Error>> {
-    let version = tree.version;
-    let (outcome, data_of) = match effect {
-        Effect::NotYet(outcome) => {
-            tree.txn.abandon();
-            return Ok(ApplyResult::Outcome(outcome));
-        }
-        Effect::Done { data_of } => (Outcome::Done { touched: tree.touched()? }, data_of),
-        Effect::Conflict { parent, name, copy, data } => {
-            let touched = tree.touched()?;
-            (Outcome::Conflict { parent, name, touched, copy }, data.then_some(copy))
+    let touched = tree.touched()?;
+    let outcome = match effect {
+        Effect::NotYet(outcome) => return Ok(ApplyResult::Outcome(outcome)),
+        Effect::Done => Outcome::Done { touched },
+        Effect::Conflict { parent, name, copy } => {
+            Outcome::Conflict { parent, name, touched, copy }
         }
     };
     let txn = tree.commit()?;
-    keep(txn, op, digest, &outcome, data_of.map(|ino| (ino, version)))?;
+    keep(txn, op, digest, &outcome)?;
     Ok(ApplyResult::Outcome(outcome))
 }

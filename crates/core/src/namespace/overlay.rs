@@ -29,11 +29,6 @@ impl<'a, T: MetaTxn> Overlay<'a, T> {
         }
         Ok(self.below)
     }
-
-    /// The transaction below, without the pending writes.
-    pub(super) fn abandon(self) -> &'a mut T {
-        self.below
-    }
 }
 
 impl<T: MetaTxn> MetaSnapshot for Overlay<'_, T> {

@@ -16,14 +16,14 @@ pub(super) fn unlink<T: MetaTxn>(
     ino: Ino,
     open: bool,
 ) -> Result<Effect, Stop<T::Error>> {
-    let Some(row) = meant(tree, change, at, ino)? else { return Ok(Effect::DONE) };
+    let Some(row) = meant(tree, change, at, ino)? else { return Ok(Effect::Done) };
     if row.attr.kind == Kind::Directory {
         return Err(Refusal::IsDirectory.into());
     }
     tree.remove_dentry(at.0, at.1)?;
     tree.entries_changed(at.0, 0, change.time)?;
     drop_link(tree, change, row, open)?;
-    Ok(Effect::DONE)
+    Ok(Effect::Done)
 }
 
 /// A [`crate::modlog::Record::Rmdir`].
@@ -33,7 +33,7 @@ pub(super) fn rmdir<T: MetaTxn>(
     at: (Ino, &Name),
     ino: Ino,
 ) -> Result<Effect, Stop<T::Error>> {
-    let Some(row) = meant(tree, change, at, ino)? else { return Ok(Effect::DONE) };
+    let Some(row) = meant(tree, change, at, ino)? else { return Ok(Effect::Done) };
     if row.attr.kind != Kind::Directory {
         return Err(Refusal::NotDirectory.into());
     }
@@ -43,7 +43,7 @@ pub(super) fn rmdir<T: MetaTxn>(
     tree.remove_dentry(at.0, at.1)?;
     tree.entries_changed(at.0, -1, change.time)?;
     tree.remove_inode(&row)?;
-    Ok(Effect::DONE)
+    Ok(Effect::Done)
 }
 
 /// The inode under the name, if that is still the one the user removed and it may go.
@@ -103,5 +103,5 @@ pub(super) fn release<T: MetaTxn>(
         let row = tree.find(ino)?.ok_or(Fault::Damaged("an orphan without an inode"))?;
         tree.remove_inode(&row)?;
     }
-    Ok(Effect::DONE)
+    Ok(Effect::Done)
 }

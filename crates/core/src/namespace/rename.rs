@@ -45,7 +45,7 @@ pub(super) fn rename<T: MetaTxn>(
         }
         (_, Some(target)) if target == rename.ino => {
             tree.mention(rename.ino);
-            Ok(Effect::DONE)
+            Ok(Effect::Done)
         }
         (RenameMode::Exchange(_), Some(target)) => {
             let other = named(tree, target)?;
@@ -56,14 +56,14 @@ pub(super) fn rename<T: MetaTxn>(
         (_, None) => {
             change.actor.may_enter(&to.attr)?;
             move_entry(tree, change, rename, row, rename.to.1, 0)?;
-            Ok(Effect::DONE)
+            Ok(Effect::Done)
         }
         (RenameMode::Replace(expected), Some(target)) if expected != Some(target) => {
             change.actor.may_enter(&to.attr)?;
             let name = conflict::free_name(tree, change, rename.to.0, rename.to.1)?;
             move_entry(tree, change, rename, row, &name, 0)?;
             tree.mention(target);
-            Ok(Effect::Conflict { parent: rename.to.0, name, copy: rename.ino, data: false })
+            Ok(Effect::Conflict { parent: rename.to.0, name, copy: rename.ino })
         }
         (_, Some(target)) => {
             let replaced = named(tree, target)?;
@@ -119,7 +119,7 @@ fn replace<T: MetaTxn>(
             move_entry(tree, change, rename, row, rename.to.1, 0)?;
         }
     }
-    Ok(Effect::DONE)
+    Ok(Effect::Done)
 }
 
 /// Moves the entry to `name` in the new directory, which gets `links` more subdirectories
@@ -161,5 +161,5 @@ fn exchange<T: MetaTxn>(
     }
     tree.put_inode(row)?;
     tree.put_inode(other)?;
-    Ok(Effect::DONE)
+    Ok(Effect::Done)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Fault, MetaSnapshot, MetaTxn, keys};
 use crate::modlog::Outcome;
-use crate::types::{Attr, ClientId, Fingerprint, Ino, InoGrant, Timestamp, Version, VolumeId};
+use crate::types::{Attr, ClientId, Fingerprint, Ino, InoGrant, OpId, Timestamp, VolumeId};
 
 /// A volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -49,6 +49,8 @@ pub(super) struct InodeRow {
     pub(super) parent: Ino,
     /// The name in `parent`.
     pub(super) name: Vec<u8>,
+    /// The record that made the data what they are.
+    pub(super) made_by: Option<OpId>,
 }
 
 /// A run of bytes of a file, under the key of its end.
@@ -107,8 +109,6 @@ pub struct ClientRow {
 pub(super) struct OutcomeRow {
     pub(super) digest: [u8; 32],
     pub(super) outcome: Outcome,
-    /// The inode whose data it made, and their version.
-    pub(super) result: Option<(Ino, Version)>,
 }
 
 /// The row under `key`.

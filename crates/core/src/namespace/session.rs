@@ -47,6 +47,7 @@ pub fn bind<T: MetaTxn>(
         Some(row) => {
             // Nobody can repeat a record of the old log.
             forget_before(txn, OpId { client, incarnation, seq: 0 })?;
+            forget_copies(txn, client)?;
             ClientRow { incarnation, ..row }
         }
     };
@@ -57,6 +58,12 @@ pub fn bind<T: MetaTxn>(
 fn forget_before<T: MetaTxn>(txn: &mut T, end: OpId) -> Result<(), Fault<T::Error>> {
     let first = keys::outcome(OpId { incarnation: 0, seq: 0, ..end });
     let rows = txn.range(&first, &keys::outcome(end), TRIM).map_err(Fault::Store)?;
+    rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
+}
+
+fn forget_copies<T: MetaTxn>(txn: &mut T, client: ClientId) -> Result<(), Fault<T::Error>> {
+    let prefix = keys::copies(client);
+    let rows = txn.range(&prefix, &keys::after(&prefix), TRIM).map_err(Fault::Store)?;
     rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
 }
 

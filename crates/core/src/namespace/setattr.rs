@@ -37,7 +37,7 @@ pub(super) fn set_attr<T: MetaTxn>(
     attr.mtime = set.mtime.unwrap_or(attr.mtime);
     attr.ctime = change.time;
     tree.put_inode(row)?;
-    Ok(Effect::DONE)
+    Ok(Effect::Done)
 }
 
 fn check_set(actor: &Actor<'_>, attr: &Attr, set: &SetAttr) -> Result<(), Refusal> {
@@ -95,7 +95,7 @@ pub(super) fn set_xattr<T: MetaTxn>(
     }
     row.attr.ctime = change.time;
     tree.put_inode(row)?;
-    Ok(Effect::DONE)
+    Ok(Effect::Done)
 }
 
 fn count<T: MetaTxn>(tree: &mut Tree<'_, T>, ino: Ino) -> Result<usize, Fault<T::Error>> {

@@ -5,7 +5,7 @@
 //! beside the original, which needs its whole content. A store whose base is an own record
 //! follows that record's result, so that writes after a conflict go on in the copy.
 
-use super::outcome::{self, Effect};
+use super::outcome::Effect;
 use super::permission::{Change, WRITE, mode_after_write};
 use super::rows::{self, Extent, InodeRow, Source};
 use super::tree::Tree;
@@ -13,7 +13,7 @@ use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys};
 use crate::chunk::CHUNK_MAX;
 use crate::modlog::{Base, INLINE_MAX, Outcome, PieceBytes, Store};
 use crate::refusal::Refusal;
-use crate::types::{Ino, Kind, OpId, Version};
+use crate::types::{Ino, Kind, OpId};
 
 /// Largest file: offsets are signed to applications.
 const SIZE_MAX: u64 = i64::MAX as u64;
@@ -25,16 +25,19 @@ pub(super) fn store<T: MetaTxn>(
     store: &Store,
 ) -> Result<Effect, Stop<T::Error>> {
     check_shape(store)?;
-    let (ino, expected) = base(tree, change, store)?;
-    let row = tree.find(ino)?;
-    if let Some(row) = &row {
-        check_target(change, row)?;
-    }
-    let alive = match &row {
-        Some(row) => row.attr.nlink > 0 || is_orphan(tree, change, ino)?,
-        None => false,
+    let original = tree.find(store.ino)?;
+    let current = match &original {
+        Some(row) => {
+            check_target(change, row)?;
+            let alive = row.attr.nlink > 0 || is_orphan(tree, change, store.ino)?;
+            (alive && is_base(change, store, row)).then(|| row.clone())
+        }
+        None => None,
     };
-    let current = row.as_ref().filter(|row| alive && Some(row.attr.data_version) == expected);
+    let current = match current {
+        Some(row) => Some(row),
+        None => copy_of_base(tree, change, store)?,
+    };
     if current.is_none() && !store.whole {
         return Ok(Effect::NotYet(Outcome::NeedsWhole));
     }
@@ -43,16 +46,44 @@ pub(super) fn store<T: MetaTxn>(
         return Ok(Effect::NotYet(Outcome::Missing { chunks: missing }));
     }
     if let Some(row) = current {
-        write(tree, change, row.clone(), store)?;
-        return Ok(Effect::Done { data_of: Some(ino) });
+        write(tree, change, row, store)?;
+        return Ok(Effect::Done);
     }
-    if let Some(kept) = &row {
-        tree.mention(kept.attr.ino);
+    if original.is_some() {
+        tree.mention(store.ino);
     }
-    let (copy, name) = conflict::copy_of(tree, change, row.as_ref(), store.ino)?;
+    let (copy, name) = conflict::copy_of(tree, change, original.as_ref(), store.ino)?;
     let (parent, number) = (copy.parent, copy.attr.ino);
+    let key = keys::copy(change.context.client, store.ino);
+    rows::put_row(&mut tree.txn, &key, &number)?;
     write(tree, change, copy, store)?;
-    Ok(Effect::Conflict { parent, name, copy: number, data: true })
+    Ok(Effect::Conflict { parent, name, copy: number })
+}
+
+/// True if the data of `row` are those that the store was made from.
+fn is_base(change: &Change<'_>, store: &Store, row: &InodeRow) -> bool {
+    match store.base {
+        Base::Version(version) => row.attr.data_version == version,
+        Base::Result(seq) => row.made_by == Some(OpId { seq, ..change.op }),
+    }
+}
+
+/// The copy that an earlier store of this client made, if this store was made from its data.
+fn copy_of_base<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    store: &Store,
+) -> Result<Option<InodeRow>, Stop<T::Error>> {
+    let key = keys::copy(change.context.client, store.ino);
+    let Some(copy) = rows::get_row(&mut tree.txn, &key, "a conflict copy's number")? else {
+        return Ok(None);
+    };
+    let Some(row) = tree.find(copy)? else { return Ok(None) };
+    let ours = row.attr.nlink > 0 && is_base(change, store, &row);
+    if ours {
+        check_target(change, &row)?;
+    }
+    Ok(ours.then_some(row))
 }
 
 fn check_shape(store: &Store) -> Result<(), Refusal> {
@@ -73,21 +104,6 @@ fn check_shape(store: &Store) -> Result<(), Refusal> {
     }
     let bad_time = store.mtime.is_some_and(|time| time.nanos >= 1_000_000_000);
     if end > store.size || bad_time { Err(Refusal::Protocol) } else { Ok(()) }
-}
-
-/// The inode that the store goes to, and the data version it has to have.
-fn base<T: MetaTxn>(
-    tree: &mut Tree<'_, T>,
-    change: &Change<'_>,
-    store: &Store,
-) -> Result<(Ino, Option<Version>), Fault<T::Error>> {
-    match store.base {
-        Base::Version(version) => Ok((store.ino, Some(version))),
-        Base::Result(seq) => {
-            let result = outcome::result(&mut tree.txn, OpId { seq, ..change.op })?;
-            Ok(result.map_or((store.ino, None), |(ino, version)| (ino, Some(version))))
-        }
-    }
 }
 
 fn check_target(change: &Change<'_>, row: &InodeRow) -> Result<(), Refusal> {
@@ -163,6 +179,7 @@ fn write<T: MetaTxn>(
     attr.mtime = store.mtime.unwrap_or(attr.mtime);
     attr.ctime = change.time;
     attr.data_version = tree.version;
+    row.made_by = Some(change.op);
     if !change.actor.keeps_set_id() {
         attr.mode = mode_after_write(attr.mode);
     }
