@@ -48,6 +48,10 @@ impl Data {
         store
             .write_blocking(move |txn| first_volume(txn, uuid))
             .map_err(|error| broken(error.to_string()))?;
+        // What was made just now has to be found again.
+        File::open(path)
+            .and_then(|directory| directory.sync_all())
+            .map_err(|error| ServeError::data(path, error))?;
         Ok(Data { store: Arc::new(store), packs, authority, directory })
     }
 

@@ -188,3 +188,55 @@ pub(crate) fn enrol<T: MetaTxn>(
     put_row(txn, &identity_key(fingerprint), &identity)?;
     Ok(Ok(Admission { certificate_pem, volume, role }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::Store;
+
+    const INVITE_ROW: InviteRow = InviteRow {
+        volume: VolumeId(1),
+        role: Role::Writer,
+        no_root_squash: false,
+        expires: 100,
+        used: None,
+    };
+
+    #[test]
+    fn an_invite_ends_on_time_and_lets_one_host_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("meta.db")).unwrap();
+        store.write_blocking(|txn| invite(txn, "code", &INVITE_ROW, 0)).unwrap();
+        let admit = |code: &'static str, request: u8, now| {
+            let used = Used { request: [request; 32], certificate_pem: format!("of {request}") };
+            let admitted =
+                store.write_blocking(move |txn| enrol(txn, code, used, "print", "tin", now));
+            admitted.unwrap().map(|admission| admission.certificate_pem)
+        };
+        assert_eq!(admit("other", 1, 50), Err(InviteError::Unknown));
+        assert_eq!(admit("code", 1, 100), Err(InviteError::Expired));
+        assert_eq!(admit("code", 1, 99), Ok("of 1".to_owned()));
+        assert_eq!(admit("code", 1, 200), Ok("of 1".to_owned()), "the answer may have got lost");
+        assert_eq!(admit("code", 2, 99), Err(InviteError::Used));
+        let later = 100 + FORGET_SECONDS + 1;
+        store.write_blocking(move |txn| invite(txn, "new", &INVITE_ROW, later)).unwrap();
+        assert_eq!(admit("code", 2, 99), Err(InviteError::Unknown), "it is forgotten");
+    }
+
+    #[test]
+    fn a_revoked_identity_keeps_the_time_of_its_first_revocation() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("meta.db")).unwrap();
+        store.write_blocking(|txn| invite(txn, "code", &INVITE_ROW, 0)).unwrap();
+        let used = Used { request: [1; 32], certificate_pem: String::new() };
+        let row = store.write_blocking(|txn| {
+            drop(enrol(txn, "code", used, "print", "tin", 5)?);
+            revoke(txn, "print", 7)?;
+            revoke(txn, "print", 9)?;
+            revoke(txn, "nobody", 9)?;
+            identities(txn, "pr")
+        });
+        let rows = row.unwrap();
+        assert_eq!((rows.len(), rows[0].1.created, rows[0].1.revoked), (1, 5, Some(7)));
+    }
+}

@@ -34,6 +34,9 @@ pub(crate) enum StoreError {
     /// A write to the disk failed, now or before.
     #[error("the server's disk failed; its log says how")]
     Poisoned,
+    /// There is no space on the disk: nothing was written.
+    #[error("the server's disk is full")]
+    Full,
     /// It could not be read.
     #[error("the server's metadata cannot be read: {0}")]
     Read(String),

@@ -5,7 +5,8 @@
 //! leaves nothing and the others of its group proceed. Nobody is answered before the commit.
 //!
 //! A failed commit poisons the store until the next start: what the disk then holds is not
-//! known, and asking again would only hide that.
+//! known, and asking again would only hide that. A full disk is different: SQLite takes the
+//! group back, and there may be space later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +26,8 @@ const GROUP_MAX: usize = 128;
 pub(super) trait Job: Send {
     /// Does it; false takes back what it wrote.
     fn run(&mut self, txn: &mut Kv<'_>) -> Result<bool, rusqlite::Error>;
-    /// Tells who asked. `durable` is false when the commit failed.
-    fn answer(self: Box<Self>, durable: bool);
+    /// Tells who asked what came of the commit.
+    fn answer(self: Box<Self>, commit: Result<(), StoreError>);
 }
 
 /// A job made of a closure.
@@ -60,10 +61,10 @@ where
         Ok(matches!(self.result, Some(Ok(_))))
     }
 
-    fn answer(self: Box<Self>, durable: bool) {
-        let result = if durable { self.result } else { None };
+    fn answer(self: Box<Self>, commit: Result<(), StoreError>) {
+        let Task { result, answer, .. } = *self;
         // Who asked may have gone: the work is done all the same.
-        let _ = self.answer.send(result.unwrap_or(Err(StoreError::Poisoned)));
+        let _ = answer.send(commit.and_then(|()| result.unwrap_or(Err(StoreError::Poisoned))));
     }
 }
 
@@ -80,32 +81,39 @@ pub(super) fn run(
         {
             group.push(next);
         }
-        let durable = !poisoned.load(Ordering::Acquire)
-            && match commit(connection, &mut group) {
-                Ok(()) => true,
-                Err(error) => {
-                    poisoned.store(true, Ordering::Release);
-                    tracing::error!("the metadata cannot be written, restart the server: {error}");
-                    false
-                }
-            };
-        group.into_iter().for_each(|job| job.answer(durable));
+        let done = match poisoned.load(Ordering::Acquire) {
+            true => Err(StoreError::Poisoned),
+            false => commit(connection, &mut group).map_err(|error| failed(&error, poisoned)),
+        };
+        group.into_iter().for_each(|job| job.answer(done.clone()));
     }
 }
 
+fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
+    if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) {
+        tracing::error!("the disk is full: {error}");
+        return StoreError::Full;
+    }
+    poisoned.store(true, Ordering::Release);
+    tracing::error!("the metadata cannot be written, restart the server: {error}");
+    StoreError::Poisoned
+}
+
 fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+    let done = try_commit(connection, group);
+    // Some errors have rolled back by themselves.
+    if done.is_err() && !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
+    done
+}
+
+fn try_commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
     let batch = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
     batch("BEGIN IMMEDIATE")?;
     for job in group {
         batch("SAVEPOINT job")?;
-        let kept = match job.run(&mut Kv(connection)) {
-            Ok(kept) => kept,
-            Err(error) => {
-                batch("ROLLBACK")?;
-                return Err(error);
-            }
-        };
-        if !kept {
+        if !job.run(&mut Kv(connection))? {
             batch("ROLLBACK TO job")?;
         }
         batch("RELEASE job")?;

@@ -28,6 +28,8 @@ use format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
 
 /// A pack is closed when it has this many bytes.
 const PACK_BYTES: u64 = 64 << 20;
+/// Chunks leave so many bytes of the disk for metadata, without which nothing can be removed.
+const RESERVE_BYTES: u64 = 64 << 20;
 /// Packs open for reading at the same time.
 const OPEN_MAX: usize = 128;
 
@@ -136,6 +138,7 @@ impl Packs {
     pub(crate) fn append(&self, chunks: &[StoredChunk]) -> io::Result<(Vec<ChunkRow>, Unsynced)> {
         let mut rows = Vec::with_capacity(chunks.len());
         let mut unsynced: Vec<(Arc<Pack>, u64)> = Vec::new();
+        self.check_space()?;
         let mut current = lock(&self.current);
         for chunk in chunks {
             let pack = self.room(&mut current)?;
@@ -154,6 +157,14 @@ impl Packs {
             }
         }
         Ok((rows, Unsynced(unsynced)))
+    }
+
+    fn check_space(&self) -> io::Result<()> {
+        let disk = rustix::fs::statvfs(&self.directory)?;
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE_BYTES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
     }
 
     /// The pack that the next chunk goes to.

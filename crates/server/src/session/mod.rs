@@ -238,7 +238,11 @@ fn refuse(refusal: Refusal, words: impl Into<String>) -> Refused {
 
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Refused {
-        refuse(Refusal::Io, error.to_string())
+        let refusal = match error {
+            StoreError::Full => Refusal::NoSpace,
+            _ => Refusal::Io,
+        };
+        refuse(refusal, error.to_string())
     }
 }
 
