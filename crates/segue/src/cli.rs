@@ -8,10 +8,10 @@ use clap::{Parser, Subcommand};
 use crate::commands;
 use crate::logging::LogFormat;
 
-/// A network file system that never waits for a write.
+/// A network file system with its cache, and its unsent changes, on this host's disk.
 ///
 /// Segue mounts a volume of a server as a directory. Files that were used are on this host's
-/// disk; changes are written here first and sent to the server in order, also after the
+/// disk; every change is logged here first and sent to the server in order, also after the
 /// network was gone or the machine was switched off.
 #[derive(Debug, Parser)]
 #[command(name = "segue", version, propagate_version = true, after_help = FIRST_STEPS)]

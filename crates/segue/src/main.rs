@@ -4,6 +4,8 @@
 //! (`daemon`); commands find it by the kernel's mount list (`mounts`) or the server's data
 //! directory (`admin`) and talk to its control socket (`http`).
 
+#![allow(rustdoc::broken_intra_doc_links, reason = "help texts, with [brackets], are doc comments")]
+
 mod admin;
 mod cli;
 mod commands;

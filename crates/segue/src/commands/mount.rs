@@ -17,10 +17,9 @@ use crate::{control, daemon, mounts, output};
 
 /// Mount a volume as a directory
 ///
-/// Returns when the mount can be used. The first time, URL is the line that 'segue invite' printed on the server; it enrols this
-/// host. Afterwards segue://HOST[:PORT]/VOLUME is enough. A volume that was mounted before
-/// comes up without a network too: what is on this host's disk can be used, changes are kept
-/// and sent later.
+/// Returns when the mount can be used. The first time, URL is the line that 'segue invite'
+/// printed on the server; it enrols this host. Afterwards segue://HOST[:PORT]/VOLUME is enough.
+/// Changes that an earlier mount could not send any more are sent first.
 ///
 /// Every option can also stand in ~/.config/segue/config.toml (write-back = "async") or in
 /// the environment (SEGUE_WRITE_BACK=async). The order is: flag, environment, file, default.
