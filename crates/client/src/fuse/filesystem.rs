@@ -19,7 +19,7 @@ use segue_core::types::{Attr, Ino, NAME_MAX, Name};
 use super::Front;
 use super::caller::resolve;
 use super::convert::{attr, errno, file_type, name, time};
-use crate::mount::{Creation, DirectoryHandle, OpenMode, Opened, RenameFlag, Shared};
+use crate::mount::{Creation, DirectoryHandle, Names, OpenMode, Opened, RenameFlag, Shared};
 
 /// Largest write and read-ahead of the kernel.
 const TRANSFER_MAX: u32 = 1 << 20;
@@ -93,7 +93,7 @@ impl Front {
         mount: Shared,
         handle: u64,
         offset: u64,
-    ) -> Result<(Arc<DirectoryHandle>, Arc<Vec<(Name, Ino)>>), Refusal> {
+    ) -> Result<(Arc<DirectoryHandle>, Names), Refusal> {
         let directory = mount.directory(handle).ok_or(Refusal::Invalid)?;
         let names = mount.directory_names(&directory, offset == 0).await?;
         Ok((directory, names))
@@ -144,11 +144,15 @@ impl Filesystem for Front {
     fn lookup(&self, _request: &Request, parent: INodeNo, child: &OsStr, reply: ReplyEntry) {
         let (mount, child) = (Shared::clone(&self.mount), name(child));
         self.run(async move {
-            let found = match child {
-                Ok(child) => mount.lookup(ino(parent), &child).await,
-                Err(refusal) => Err(refusal),
+            let found = async {
+                let child = child?;
+                let found = mount.lookup(ino(parent), &child).await?.ok_or(Refusal::NotFound)?;
+                Ok((mount.kernel_name_lifetime(ino(parent), &child, found.ino), found))
             };
-            answer_entry(&mount, reply, found.and_then(|found| found.ok_or(Refusal::NotFound)));
+            match found.await {
+                Ok((ttl, found)) => reply.entry(&ttl, &attr(&found), GENERATION),
+                Err(refusal) => reply.error(errno(refusal)),
+            }
         });
     }
 
@@ -504,13 +508,8 @@ impl Filesystem for Front {
     }
 
     fn opendir(&self, _request: &Request, directory: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let mount = Shared::clone(&self.mount);
-        self.run(async move {
-            match mount.open_directory(ino(directory)).await {
-                Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
-                Err(refusal) => reply.error(errno(refusal)),
-            }
-        });
+        let handle = self.mount.open_directory(ino(directory));
+        reply.opened(FileHandle(handle), FopenFlags::empty());
     }
 
     fn readdir(
@@ -560,8 +559,11 @@ impl Filesystem for Front {
                 let known = mount.getattr(child).await;
                 // A name whose inode went meanwhile is not there any more.
                 let Ok(known) = known else { continue };
-                let (ttl, known) = (mount.kernel_lifetime(child), attr(&known));
-                let name = OsStr::from_bytes(name);
+                let ttl = match Name::new(name) {
+                    Ok(name) => mount.kernel_name_lifetime(directory.ino, &name, child),
+                    Err(_) => mount.kernel_lifetime(child),
+                };
+                let (known, name) = (attr(&known), OsStr::from_bytes(name));
                 if reply.add(known.ino, at + 1, name, &ttl, &known, GENERATION) {
                     break;
                 }

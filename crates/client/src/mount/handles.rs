@@ -16,11 +16,14 @@ pub(crate) struct FileHandle {
     pub(crate) caller: Caller,
 }
 
-/// An open directory: its names as of when it was opened or rewound.
+/// What a directory lists.
+pub(crate) type Names = Arc<Vec<(Name, Ino)>>;
+
+/// An open directory: its names as of when it was first read, or rewound.
 #[derive(Debug)]
 pub(crate) struct DirectoryHandle {
     pub(crate) ino: Ino,
-    pub(crate) names: Mutex<Arc<Vec<(Name, Ino)>>>,
+    pub(crate) names: Mutex<Option<Names>>,
 }
 
 /// All of them.

@@ -35,7 +35,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use segue_core::client::ClientCore;
 use segue_core::modlog::{Entry, Outcome};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino, Role, Time, Timestamp};
+use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
+use segue_core::wire::Space;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::options::MountOptions;
@@ -44,7 +45,7 @@ use crate::state::{Containers, Index, LogFile, Numbers};
 
 pub(crate) use changes::{Creation, RenameFlag};
 pub(crate) use data::{OpenMode, Opened};
-pub(crate) use handles::DirectoryHandle;
+pub(crate) use handles::{DirectoryHandle, Names};
 pub(crate) use kernel::KernelCache;
 pub(crate) use start::detach;
 pub use start::{MountPlan, Ready, mount};
@@ -75,6 +76,7 @@ pub(crate) struct Mount {
     handles: Mutex<handles::Handles>,
     waiters: Mutex<BTreeMap<u64, Vec<oneshot::Sender<Outcome>>>>,
     lookups: Mutex<HashMap<Ino, names::Storm>>,
+    last_space: Mutex<Option<Space>>,
     /// Stores that the server wants whole.
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// Something was logged.
@@ -145,6 +147,11 @@ impl Mount {
     /// How long the kernel may keep attributes of `ino`.
     pub(crate) fn kernel_lifetime(&self, ino: Ino) -> Duration {
         self.core().tree.remaining(ino, self.now())
+    }
+
+    /// How long the kernel may keep that `name` in `parent` is `ino`.
+    pub(crate) fn kernel_name_lifetime(&self, parent: Ino, name: &Name, ino: Ino) -> Duration {
+        self.core().tree.name_remaining(parent, name, ino, self.now())
     }
 
     /// Logs what `draft` makes and then takes it in: what cannot be logged did not happen.

@@ -8,7 +8,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name, Time};
 use segue_core::wire::{Looked, Node, Page, Space};
 
-use super::{DirectoryHandle, LIFETIME, Mount, lock};
+use super::{DirectoryHandle, LIFETIME, Mount, Names, lock};
 
 /// So many lookups in one directory within a lifetime, and its listing is fetched instead.
 const STORM: u32 = 4;
@@ -50,11 +50,12 @@ impl Mount {
                 self.core().tree.peek(ino).copied().ok_or(Refusal::Unreachable)
             }
             Err(refusal) => {
-                if refusal == Refusal::Stale {
-                    self.core().tree.forget(ino);
-                }
+                let mut core = self.core();
                 // What is pending or still open here exists here.
-                self.core().tree.peek(ino).copied().ok_or(refusal)
+                if refusal == Refusal::Stale && !core.is_open(ino) {
+                    core.tree.forget(ino);
+                }
+                core.tree.peek(ino).copied().ok_or(refusal)
             }
         }
     }
@@ -227,9 +228,8 @@ impl Mount {
     }
 
     /// Opens a directory for reading.
-    pub(crate) async fn open_directory(&self, ino: Ino) -> Result<u64, Refusal> {
-        let names = Mutex::new(Arc::new(self.list(ino).await?));
-        Ok(lock(&self.handles).add_directory(DirectoryHandle { ino, names }))
+    pub(crate) fn open_directory(&self, ino: Ino) -> u64 {
+        lock(&self.handles).add_directory(DirectoryHandle { ino, names: Mutex::new(None) })
     }
 
     /// The open directory with that number.
@@ -242,12 +242,16 @@ impl Mount {
         &self,
         directory: &DirectoryHandle,
         anew: bool,
-    ) -> Result<Arc<Vec<(Name, Ino)>>, Refusal> {
-        if anew {
-            let names = Arc::new(self.list(directory.ino).await?);
-            *lock(&directory.names) = names;
+    ) -> Result<Names, Refusal> {
+        let read = lock(&directory.names).clone();
+        match read {
+            Some(names) if !anew => Ok(names),
+            _ => {
+                let names = Arc::new(self.list(directory.ino).await?);
+                *lock(&directory.names) = Some(Arc::clone(&names));
+                Ok(names)
+            }
         }
-        Ok(Arc::clone(&lock(&directory.names)))
     }
 
     /// The directory is closed.
@@ -257,9 +261,17 @@ impl Mount {
 
     /// Space of the volume; the last known numbers while the server is unreachable.
     pub(crate) async fn space(&self) -> Result<Space, Refusal> {
-        if self.remote.is_offline() {
-            return Ok(Space { total_bytes: 0, free_bytes: 0, inodes: 0 });
+        if !self.remote.is_offline() {
+            match self.remote.space().await {
+                Ok(space) => {
+                    *lock(&self.last_space) = Some(space);
+                    return Ok(space);
+                }
+                Err(Refusal::Unreachable) => {}
+                Err(refusal) => return Err(refusal),
+            }
         }
-        self.remote.space().await
+        let last = *lock(&self.last_space);
+        last.ok_or(Refusal::Unreachable)
     }
 }

@@ -31,6 +31,9 @@ use crate::state::{
     Containers, Index, LogFile, Numbers, StateDirectory, known_volume, remember_volume,
 };
 
+/// After unmounting, this long is spent on sending what the last calls left; the rest stays
+/// logged for the next mount.
+const PARTING: Duration = Duration::from_secs(2);
 /// The first connection must be there within this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -80,6 +83,7 @@ pub async fn mount(
     mount.drain_leftover(&tell).await?;
     let result = serve(&plan, &mount, kernel, ready, stop).await;
     mount.seal_all();
+    mount.send_last_changes().await;
     if let Err(refusal) = mount.sync_disk(None).await {
         tracing::error!("the last changes may not survive a crash: {refusal}");
     }
@@ -344,6 +348,7 @@ fn assemble(
         handles: Mutex::new(Handles::default()),
         waiters: Mutex::default(),
         lookups: Mutex::default(),
+        last_space: Mutex::default(),
         whole: Mutex::default(),
         logged: Notify::new(),
         fetched: Notify::new(),
@@ -390,7 +395,11 @@ async fn serve(
             tracing::warn!("{}: {error}", plan.mountpoint.display());
         }),
     }
-    chores.iter().for_each(tokio::task::JoinHandle::abort);
+    // No two drains at once.
+    for chore in chores {
+        chore.abort();
+        chore.await.ok();
+    }
     std::fs::remove_file(&socket).ok();
     Ok(())
 }
@@ -406,6 +415,19 @@ impl Mount {
             _ => "",
         };
         format!("segue: {host}:/{volume} is mounted at {at}{note}")
+    }
+
+    async fn send_last_changes(self: &Shared) {
+        let sending = async {
+            while !self.remote.is_offline() {
+                let batch = self.core().queue.batch(64, 8 << 20);
+                if batch.is_empty() || self.send(batch).await.is_err() {
+                    return;
+                }
+            }
+        };
+        // Whatever is cut off here is sent again next time, and answered the same.
+        tokio::time::timeout(PARTING, sending).await.ok();
     }
 
     /// Takes the mount out of the tree; the process ends when the kernel has let go.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use segue_core::types::{ClientId, InoGrant};
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::MountError;
 
+/// A process that was unmounted has this long to send its last changes and end.
+const PARTING_WAIT: Duration = Duration::from_secs(5);
 /// Version of the directory's layout.
 const LAYOUT: u32 = 1;
 
@@ -127,17 +130,35 @@ fn take_lock(path: &Path, mountpoint: &Path) -> Result<File, MountError> {
         .truncate(false)
         .open(&name)
         .map_err(|error| MountError::state(&name, error))?;
-    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+    let patience = Instant::now() + PARTING_WAIT;
+    while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() < patience && !is_mounted(&lock) {
+            std::thread::sleep(Duration::from_millis(50));
+            continue;
+        }
         let mut holder = String::new();
-        lock.read_to_string(&mut holder).map_err(|error| MountError::state(&name, error))?;
+        lock.seek(SeekFrom::Start(0))
+            .and_then(|_| lock.read_to_string(&mut holder))
+            .map_err(|error| MountError::state(&name, error))?;
         let reason = format!("this volume is already mounted on this host at {}", holder.trim());
         return Err(MountError::state(path, reason));
     }
     let holder = mountpoint.display().to_string();
     lock.set_len(0)
-        .and_then(|()| lock.write_all(holder.as_bytes()))
+        .and_then(|()| lock.seek(SeekFrom::Start(0)))
+        .and_then(|_| lock.write_all(holder.as_bytes()))
         .map_err(|error| MountError::state(&name, error))?;
     Ok(lock)
+}
+
+/// True if the mount point named in the lock file is in the mount list: its process is not
+/// about to end.
+fn is_mounted(mut lock: &File) -> bool {
+    let mut holder = String::new();
+    let read = lock.seek(SeekFrom::Start(0)).and_then(|_| lock.read_to_string(&mut holder));
+    let list = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let escaped = holder.trim().replace(' ', "\\040");
+    read.is_ok() && list.lines().any(|line| line.split(' ').nth(4) == Some(escaped.as_str()))
 }
 
 fn boot_id() -> String {

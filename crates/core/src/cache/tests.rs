@@ -91,6 +91,18 @@ fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
 }
 
 #[test]
+fn a_name_is_not_promised_for_longer_than_it_was_checked() {
+    let mut tree = tree();
+    let node = |ino| Node { attr: attr(ino, Kind::File), target: None };
+    tree.install_name(attr(1, Kind::Directory), name("a"), Some(node(5)), at(0));
+    let later = Time(Duration::from_millis(900));
+    tree.install_node(node(5), later);
+    assert_eq!(tree.remaining(Ino(5), later), Duration::from_secs(1));
+    let left = tree.name_remaining(Ino::ROOT, &name("a"), Ino(5), later);
+    assert_eq!(left, Duration::from_millis(100));
+}
+
+#[test]
 fn a_directory_made_here_needs_no_question_about_its_names() {
     let mut tree = tree();
     tree.apply(&create(5, "d", NewNode::Directory), Timestamp::default());

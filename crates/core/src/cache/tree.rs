@@ -121,6 +121,22 @@ impl Tree {
         }
     }
 
+    /// How much longer it may be said that `name` in `parent` is `ino`.
+    pub fn name_remaining(&self, parent: Ino, name: &Name, ino: Ino, now: Time) -> Duration {
+        let listed = match self.nodes.get(&parent).map(|node| node.listing) {
+            Some(Listing::Own) => return self.remaining(ino, now),
+            Some(Listing::Complete(checked)) => Some(checked),
+            _ => None,
+        };
+        let known = match self.names.get(&(parent, name.clone())) {
+            Some(entry) if entry.pending > 0 => return self.remaining(ino, now),
+            Some(entry) => entry.checked.max(listed),
+            None => listed,
+        };
+        let left = known.map(|at| self.lifetime.saturating_sub(now.since(at)));
+        left.unwrap_or_default().min(self.remaining(ino, now))
+    }
+
     /// True if changes of `ino` are not settled.
     pub fn is_pending(&self, ino: Ino) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.pending > 0)
