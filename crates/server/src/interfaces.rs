@@ -59,3 +59,15 @@ fn is_reachable(address: &IpAddr) -> bool {
         IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_that_others_reach_are_named() {
+        let found = addresses();
+        assert!(found.iter().all(|address| is_reachable(address) && !address.is_loopback()));
+        assert!(found.is_sorted_by_key(IpAddr::is_ipv6));
+    }
+}

@@ -1,12 +1,13 @@
 //! The server's life: open, listen, serve until it is told to stop.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use segue_rpc::{CloseCode, Listener};
+use segue_rpc::{CloseCode, ListenError, Listener};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -54,7 +55,7 @@ pub async fn serve(
     let open = move || Data::open(DataDir::create(&path)?);
     let data = blocking(open).await?;
     let listener = Listener::bind(listen, &data.authority)
-        .map_err(|error| ServeError::Listen { listen, words: error.to_string() })?;
+        .map_err(|error| ServeError::Listen { listen, words: listen_words(error) })?;
     let address = listener.local_address();
     let server = Arc::new(Server {
         data,
@@ -101,6 +102,16 @@ pub async fn serve(
         Ok(())
     })
     .await
+}
+
+fn listen_words(error: ListenError) -> String {
+    match error {
+        ListenError::Bind { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+            "another program listens there; choose another address with --listen".to_owned()
+        }
+        ListenError::Bind { error, .. } => error.to_string(),
+        other => other.to_string(),
+    }
 }
 
 async fn blocking<R: Send + 'static>(

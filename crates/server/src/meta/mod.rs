@@ -151,6 +151,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        // The writer closes last, because only it may tidy up the log.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
             // A panic in there has been reported where it happened.

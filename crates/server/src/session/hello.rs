@@ -1,14 +1,15 @@
 //! The start of a session: which cache, which volume, which numbers.
 
-use segue_core::namespace::{self, Fault};
+use segue_core::namespace::{self, BindError, ClientRow, Fault, get_row, keys, put_row};
 use segue_core::refusal::Refusal;
-use segue_core::types::InoGrant;
+use segue_core::types::{ClientId, InoGrant, VolumeId};
 use segue_core::wire::{Hello, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, refuse};
 use crate::data::random;
 use crate::meta::{Kv, MetaFault};
+use crate::principals;
 
 /// Longest name of a host, in bytes.
 const HOST_MAX: usize = 255;
@@ -71,10 +72,22 @@ impl Session {
     }
 }
 
+/// A cache whose identity was revoked belongs to the one that its host got afterwards: what it
+/// has not sent yet need not be lost with a lost key.
+fn take_over(txn: &mut Kv<'_>, client: ClientId, identity: &str) -> Result<(), MetaFault> {
+    let key = keys::client(client);
+    let Some(row) = get_row::<_, ClientRow>(txn, &key, "a client")? else { return Ok(()) };
+    let owner = principals::identity(txn, &row.identity)?;
+    if row.identity != identity && owner.is_some_and(|owner| owner.revoked.is_some()) {
+        put_row(txn, &key, &ClientRow { identity: identity.to_owned(), ..row })?;
+    }
+    Ok(())
+}
+
 fn greet(
     txn: &mut Kv<'_>,
     identity: &str,
-    volume: segue_core::types::VolumeId,
+    volume: VolumeId,
     hello: &Hello,
 ) -> Result<Result<Greeting, Refused>, MetaFault> {
     let (found, row) = match namespace::find_volume(txn, &hello.volume)? {
@@ -92,8 +105,13 @@ fn greet(
         return Ok(Err(refuse(Refusal::NotPermitted, words)));
     }
     let client = hello.client;
+    take_over(txn, client, identity)?;
     if let Err(error) = namespace::bind(txn, client, identity, volume, hello.incarnation)? {
-        let words = format!("{error}; mount with another --cache-dir");
+        let hint = match error {
+            BindError::OtherIdentity => "have that one revoked (segue identity revoke) or ",
+            BindError::OtherVolume | BindError::OldIncarnation => "",
+        };
+        let words = format!("{error}; {hint}mount with another --cache-dir");
         return Ok(Err(refuse(Refusal::NotPermitted, words)));
     }
     namespace::raise_floor(txn, client, hello.incarnation, hello.acked_below)?;

@@ -108,6 +108,18 @@ async fn a_cache_belongs_to_one_identity_and_has_one_session() {
 }
 
 #[tokio::test]
+async fn a_cache_outlives_an_identity_that_was_revoked() {
+    let server = Server::start().await;
+    let old = server.host("tin", Role::Writer).await;
+    let grants = old.client(1).await.welcome.grants;
+    let id = old.identity.fingerprint();
+    let reply = server.admin(&AdminRequest::IdentityRevoke { id }).await;
+    assert!(matches!(reply, AdminReply::Revoked { .. }));
+    let new = server.host("tin-again", Role::Writer).await;
+    assert_eq!(new.client(1).await.welcome.grants, grants);
+}
+
+#[tokio::test]
 async fn an_identity_is_for_one_volume() {
     let server = Server::start().await;
     let made = server.admin(&AdminRequest::VolumeCreate { name: "work".to_owned() }).await;

@@ -57,3 +57,27 @@ async fn a_fresh_start_drops_what_was_open_without_a_name() {
     assert!(matches!(call(&peer, &Request::Hello(hello)).await, Reply::Welcome(_)));
     assert!(matches!(call(&peer, &Request::Getattr(ino)).await, Reply::Refused(_)));
 }
+
+#[tokio::test]
+async fn a_stopped_server_leaves_one_file_of_metadata_and_no_socket() {
+    let mut server = Server::start().await;
+    let mut tin = server.client("tin", Role::Writer).await;
+    tin.create("f").await;
+    server.stop().await;
+    let names = std::fs::read_dir(server.data()).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["VERSION", "identity", "lock", "meta.db", "packs"]);
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_named() {
+    let server = Server::start().await;
+    let data = server.dir.path().join("other");
+    let listen = server.address;
+    let options = segue_server::ServeOptions { data, listen };
+    let failed = segue_server::serve(options, |_| panic!("it serves"), std::future::pending());
+    let words = failed.await.unwrap_err().to_string();
+    let expected = format!("cannot listen on {listen}: another program listens there");
+    assert!(words.starts_with(&expected), "{words}");
+}
