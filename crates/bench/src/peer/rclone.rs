@@ -25,6 +25,8 @@ pub(crate) struct Rclone {
 
 impl Rclone {
     pub(crate) fn new(stage: &Stage) -> Result<Rclone> {
+        // Asked first, because a missing program says so here.
+        stage.client.run("rclone", &["version"])?;
         Ok(Rclone { client: stage.client.clone(), sshd: Sshd::start(stage)?, daemon: None })
     }
 

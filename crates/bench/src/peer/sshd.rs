@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Stage, still_runs, wait_until};
-use crate::bed::{Doing, Proc, Result, run};
+use crate::bed::{Doing, Error, Proc, Result, run};
+
+const PROGRAM: &str = "/usr/sbin/sshd";
 
 /// Nothing else listens in the server's namespace.
 const PORT: u16 = 2222;
@@ -30,6 +32,9 @@ pub(crate) struct Sshd {
 
 impl Sshd {
     pub(crate) fn start(stage: &Stage) -> Result<Sshd> {
+        if !Path::new(PROGRAM).exists() {
+            return Err(Error::Unavailable(format!("{PROGRAM} is missing")));
+        }
         let server = &stage.server;
         let dir = server.mkdir("sshd")?;
         let (host_key, key) = (dir.join("host_key"), dir.join("client_key"));
@@ -44,7 +49,7 @@ impl Sshd {
         if !Path::new(PRIVSEP).exists() {
             fs::DirBuilder::new().mode(0o755).create(PRIVSEP).doing(format!("make {PRIVSEP}"))?;
         }
-        let mut command = server.command("/usr/sbin/sshd");
+        let mut command = server.command(PROGRAM);
         command.arg("-D").arg("-f").arg(&config).arg("-E").arg(dir.join("log"));
         let mut process = server.spawn(command.stdin(Stdio::null()))?;
         let addr: SocketAddr = (server.addr(), PORT).into();
