@@ -38,8 +38,21 @@ pub(super) fn system_time(time: Timestamp) -> SystemTime {
 
 pub(super) fn time(time: TimeOrNow, now: Timestamp) -> Timestamp {
     match time {
-        TimeOrNow::SpecificTime(time) => timestamp(time),
+        TimeOrNow::SpecificTime(time) => received(time),
         TimeOrNow::Now => now,
+    }
+}
+
+/// A time as fuser 0.18 decodes it. The kernel says -1.5 s as -2 s and 0.5 s onwards; fuser
+/// subtracts both from 1970, which is undone here.
+fn received(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(_) => timestamp(time),
+        Err(before) => {
+            let before = before.duration();
+            let secs = i64::try_from(before.as_secs()).map_or(i64::MIN, |secs| -secs);
+            Timestamp { secs, nanos: before.subsec_nanos() }
+        }
     }
 }
 
@@ -78,5 +91,14 @@ mod tests {
         ] {
             assert_eq!(timestamp(system_time(time)), time);
         }
+    }
+
+    #[test]
+    fn a_time_before_1970_arrives_as_the_kernel_sent_it() {
+        // What fuser makes of -2 s and 0.5 s.
+        let decoded = UNIX_EPOCH - Duration::new(2, 500_000_000);
+        assert_eq!(received(decoded), Timestamp { secs: -2, nanos: 500_000_000 });
+        let decoded = UNIX_EPOCH - Duration::new(2, 0);
+        assert_eq!(received(decoded), Timestamp { secs: -2, nanos: 0 });
     }
 }
