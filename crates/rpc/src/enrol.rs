@@ -56,7 +56,7 @@ pub async fn enrol(
     let call = timeout(patience, peer.call(&request, Body::Empty));
     match call.await.map_err(|_| EnrolError::Late)??.reply {
         Reply::Enrolled(enrolled) => {
-            identities.store(&invite.authority, &key, &enrolled.certificate_pem)?;
+            identities.store(&invite.authority, url.volume(), &key, &enrolled.certificate_pem)?;
             identities.remember(url, &invite.authority)?;
             Ok(enrolled)
         }

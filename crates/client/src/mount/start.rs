@@ -71,12 +71,10 @@ pub async fn mount(
     stop: impl Future<Output = ()>,
 ) -> Result<(), MountError> {
     check_mountpoint(&plan.mountpoint)?;
-    let identities = Identities::at(plan.paths.identities());
     let url = plain(&plan.url);
-    let (target, identity) = identity(&plan, &identities).await?;
     let base = plan.options.cache_dir.clone();
     let base = base.unwrap_or_else(|| plan.paths.state_home.clone());
-    let (link, welcome, state) = open_session(&plan, &url, &base, &target, identity).await?;
+    let (link, welcome, state) = session(&plan, &url, &base).await?;
     remember_volume(&base, &url, &welcome.volume_uuid)
         .map_err(|error| MountError::state(&base, error))?;
     let (mount, kernel) = assemble(&plan, url, link, &welcome, state)?;
@@ -128,39 +126,69 @@ pub(crate) fn detach(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The host's key for the server, enrolling it if the URL invites.
-async fn identity(
+/// Opens a session as the identity that this host has for the volume. With an invite a host
+/// that has none, or whose own is not accepted any more, is enrolled first.
+async fn session(
     plan: &MountPlan,
-    identities: &Identities,
-) -> Result<(Target, Identity), MountError> {
-    let volume = plan.url.volume();
-    let name = server_name(&plan.url);
-    let denied = |reason: String| MountError::Denied { host: name.clone(), reason };
-    let stored = |error: &dyn std::fmt::Display| MountError::State {
-        path: plan.paths.identities(),
-        reason: error.to_string(),
+    url: &str,
+    base: &Path,
+) -> Result<(Link, Arc<Welcome>, State), MountError> {
+    let identities = Identities::at(plan.paths.identities());
+    let Some(invite) = plan.url.invite() else {
+        let authority = known_authority(plan, &identities)?;
+        let identity = load(plan, &identities, &authority)?.ok_or_else(|| not_enrolled(plan))?;
+        return open_session(plan, url, base, &Target::new(&plan.url, &authority), identity).await;
     };
-    if let Some(invite) = plan.url.invite() {
-        // The same invite line is harmless on a host that is enrolled already.
-        let known = identities.lookup(&plan.url).map_err(|error| stored(&error))?;
-        if known.as_ref() != Some(&invite.authority) {
-            enrol(&plan.url, identities, &plan.host, CONNECT_TIMEOUT)
-                .await
-                .map_err(|error| enrol_error(&name, error))?;
+    let target = Target::new(&plan.url, &invite.authority);
+    // The same line again is harmless on a host that is enrolled, also at a new address.
+    if let Some(identity) = load(plan, &identities, &invite.authority)? {
+        match open_session(plan, url, base, &target, identity).await {
+            Err(MountError::Denied { reason, .. }) => {
+                tracing::info!("enrolling again: {reason}");
+            }
+            Ok(session) => {
+                let remembered = identities.remember(&plan.url, &invite.authority);
+                remembered.map_err(|error| identities_error(plan, &error))?;
+                return Ok(session);
+            }
+            other => return other,
         }
     }
-    let authority =
-        identities.lookup(&plan.url).map_err(|error| stored(&error))?.ok_or_else(|| {
-            denied(format!(
-                "this host is not enrolled for volume '{volume}': ask for an invite (on the \
-                 server: segue invite --volume {volume}) and mount its URL once"
-            ))
-        })?;
-    let identity = identities
-        .load(&authority)
-        .map_err(|error| stored(&error))?
-        .ok_or_else(|| denied("the key of this host is missing: enrol with a new invite".into()))?;
-    Ok((Target::new(&plan.url, &authority), identity))
+    enrol(&plan.url, &identities, &plan.host, CONNECT_TIMEOUT)
+        .await
+        .map_err(|error| enrol_error(&server_name(&plan.url), error))?;
+    let identity = load(plan, &identities, &invite.authority)?;
+    let identity = identity.ok_or_else(|| not_enrolled(plan))?;
+    open_session(plan, url, base, &target, identity).await
+}
+
+fn identities_error(plan: &MountPlan, error: &dyn std::fmt::Display) -> MountError {
+    MountError::State { path: plan.paths.identities(), reason: error.to_string() }
+}
+
+fn load(
+    plan: &MountPlan,
+    identities: &Identities,
+    authority: &str,
+) -> Result<Option<Identity>, MountError> {
+    let loaded = identities.load(authority, plan.url.volume());
+    loaded.map_err(|error| identities_error(plan, &error))
+}
+
+fn known_authority(plan: &MountPlan, identities: &Identities) -> Result<String, MountError> {
+    let known = identities.lookup(&plan.url).map_err(|error| identities_error(plan, &error))?;
+    known.ok_or_else(|| not_enrolled(plan))
+}
+
+fn not_enrolled(plan: &MountPlan) -> MountError {
+    let volume = plan.url.volume();
+    MountError::Denied {
+        host: server_name(&plan.url),
+        reason: format!(
+            "this host is not enrolled for volume '{volume}': ask for an invite (on the server: \
+             segue invite --volume {volume}) and mount its URL once"
+        ),
+    }
 }
 
 fn server_name(url: &MountUrl) -> String {
@@ -246,7 +274,13 @@ async fn open_session(
     };
     let link = Link::open(target.clone(), identity.clone(), hello.clone().greeting());
     let welcome = connected(&link, &plan.url).await?;
-    let directory = StateDirectory::open(base, &welcome.volume_uuid, new_client, &plan.mountpoint)?;
+    let directory = StateDirectory::open(
+        base,
+        &welcome.volume_uuid,
+        new_client,
+        &plan.mountpoint,
+        PARTING * 3,
+    )?;
     let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
     let state = State { directory, acked_below };
     if client == new_client && incarnation == 1 {

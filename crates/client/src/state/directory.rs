@@ -12,8 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::MountError;
 
-/// A process that was unmounted has this long to send its last changes and end.
-const PARTING_WAIT: Duration = Duration::from_secs(5);
 /// Version of the directory's layout.
 const LAYOUT: u32 = 1;
 
@@ -43,16 +41,18 @@ pub(crate) struct Saved {
 }
 
 impl StateDirectory {
-    /// Opens or makes the directory of volume `uuid` below `base`.
+    /// Opens or makes the directory of volume `uuid` below `base`. A process that was unmounted
+    /// and is about to end is waited for with `patience`.
     pub(crate) fn open(
         base: &Path,
         uuid: &[u8; 16],
         new_client: ClientId,
         mountpoint: &Path,
+        patience: Duration,
     ) -> Result<StateDirectory, MountError> {
         let path = base.join(hex(uuid));
         make_private(&path)?;
-        let lock = take_lock(&path, mountpoint)?;
+        let lock = take_lock(&path, mountpoint, patience)?;
         let boot_id = boot_id();
         let file = path.join("state.json");
         let (saved, restarted) = match fs::read(&file) {
@@ -121,7 +121,7 @@ fn make_private(path: &Path) -> Result<(), MountError> {
         .map_err(|error| MountError::state(path, error))
 }
 
-fn take_lock(path: &Path, mountpoint: &Path) -> Result<File, MountError> {
+fn take_lock(path: &Path, mountpoint: &Path, patience: Duration) -> Result<File, MountError> {
     let name = path.join("lock");
     let mut lock = File::options()
         .create(true)
@@ -130,7 +130,7 @@ fn take_lock(path: &Path, mountpoint: &Path) -> Result<File, MountError> {
         .truncate(false)
         .open(&name)
         .map_err(|error| MountError::state(&name, error))?;
-    let patience = Instant::now() + PARTING_WAIT;
+    let patience = Instant::now() + patience;
     while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         if Instant::now() < patience && !is_mounted(&lock) {
             std::thread::sleep(Duration::from_millis(50));
@@ -215,14 +215,15 @@ mod tests {
     fn a_second_mount_of_a_volume_names_the_first() {
         let base = tempfile::tempdir().unwrap();
         let client = ClientId([7; 16]);
-        let open = |at: &str| StateDirectory::open(base.path(), &[1; 16], client, Path::new(at));
-        let first = open("/mnt/a").unwrap();
+        let open = |at: &str, client| {
+            StateDirectory::open(base.path(), &[1; 16], client, Path::new(at), Duration::ZERO)
+        };
+        let first = open("/mnt/a", client).unwrap();
         assert_eq!(first.client().unwrap(), client);
-        let refused = open("/mnt/b").unwrap_err().to_string();
+        let refused = open("/mnt/b", client).unwrap_err().to_string();
         assert!(refused.contains("already mounted on this host at /mnt/a"), "{refused}");
         drop(first);
-        let again =
-            StateDirectory::open(base.path(), &[1; 16], ClientId([8; 16]), Path::new("/mnt/b"));
+        let again = open("/mnt/b", ClientId([8; 16]));
         assert_eq!(again.unwrap().client().unwrap(), client);
     }
 }

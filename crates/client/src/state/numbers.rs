@@ -91,6 +91,7 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
     use segue_core::types::ClientId;
 
@@ -101,7 +102,8 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let open = || {
             let at = Path::new("/mnt");
-            StateDirectory::open(base.path(), &[1; 16], ClientId([7; 16]), at).unwrap()
+            let client = ClientId([7; 16]);
+            StateDirectory::open(base.path(), &[1; 16], client, at, Duration::ZERO).unwrap()
         };
         let mut numbers = Numbers::new(open());
         assert_eq!(numbers.take_ino().unwrap(), None);

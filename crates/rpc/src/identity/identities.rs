@@ -1,8 +1,9 @@
-//! A user's identities, one for each server, and which server is behind which URL.
+//! A user's identities, one for each volume of a server (roles are per volume), and which
+//! server is behind which URL.
 //!
 //! ```text
-//! identities/CA-FINGERPRINT/key.pem, cert.pem     the identity at that server
-//! identities/known/HOST:PORT,VOLUME               CA fingerprint, from the first mount
+//! identities/CA-FINGERPRINT/VOLUME/key.pem, cert.pem     the identity for that volume
+//! identities/known/HOST:PORT,VOLUME                      CA fingerprint, from the first mount
 //! ```
 
 use std::path::PathBuf;
@@ -21,9 +22,10 @@ impl Identities {
         Identities { directory: directory.into() }
     }
 
-    /// The identity at the server whose authority has this fingerprint, if enrolled there.
-    pub fn load(&self, authority: &str) -> Result<Option<Identity>, IdentityError> {
-        let directory = self.of(authority)?;
+    /// The identity for `volume` of the server whose authority has this fingerprint, if
+    /// enrolled there.
+    pub fn load(&self, authority: &str, volume: &str) -> Result<Option<Identity>, IdentityError> {
+        let directory = self.of(authority, volume)?;
         let (key_path, certificate_path) = (directory.join("key.pem"), directory.join("cert.pem"));
         let Some(certificate) = files::read(&certificate_path)? else { return Ok(None) };
         let key = files::read(&key_path)?
@@ -37,6 +39,7 @@ impl Identities {
     pub(crate) fn store(
         &self,
         authority: &str,
+        volume: &str,
         request: &KeyRequest,
         certificate_pem: &str,
     ) -> Result<Identity, IdentityError> {
@@ -45,7 +48,7 @@ impl Identities {
             Identity::from_pem(certificate_pem.as_bytes(), key.as_bytes()).map_err(|words| {
                 IdentityError::Invalid { what: "certificate from the server", words }
             })?;
-        let directory = self.of(authority)?;
+        let directory = self.of(authority, volume)?;
         files::make_directory(&directory)?;
         // The certificate last: it is what makes the identity exist.
         files::write(&directory.join("key.pem"), key.as_bytes())?;
@@ -70,12 +73,12 @@ impl Identities {
         files::write(&self.known(url), format!("{authority}\n").as_bytes())
     }
 
-    fn of(&self, authority: &str) -> Result<PathBuf, IdentityError> {
+    fn of(&self, authority: &str, volume: &str) -> Result<PathBuf, IdentityError> {
         if !url::is_fingerprint(authority) {
             let words = authority.to_owned();
             return Err(IdentityError::Invalid { what: "fingerprint", words });
         }
-        Ok(self.directory.join(authority))
+        Ok(self.directory.join(authority).join(volume))
     }
 
     /// A URL's host and volume hold no '/', so they can name a file.

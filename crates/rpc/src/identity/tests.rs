@@ -73,15 +73,20 @@ fn identities_are_kept_by_authority() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::open(&directory.path().join("server")).unwrap();
     let identities = Identities::at(directory.path().join("identities"));
-    assert!(identities.load(authority.fingerprint()).unwrap().is_none());
+    assert!(identities.load(authority.fingerprint(), "home").unwrap().is_none());
     let key = KeyRequest::generate().unwrap();
     let issued = authority.sign(&key.request_der, "laptop").unwrap();
-    identities.store(authority.fingerprint(), &key, &issued.certificate_pem).unwrap();
-    let identity = identities.load(authority.fingerprint()).unwrap().unwrap();
+    identities.store(authority.fingerprint(), "home", &key, &issued.certificate_pem).unwrap();
+    let identity = identities.load(authority.fingerprint(), "home").unwrap().unwrap();
     assert_eq!(identity.fingerprint(), issued.fingerprint);
-    let key = directory.path().join("identities").join(authority.fingerprint()).join("key.pem");
+    let key = directory
+        .path()
+        .join("identities")
+        .join(authority.fingerprint())
+        .join("home")
+        .join("key.pem");
     assert_eq!(mode(&key), 0o600);
-    assert!(identities.load("../elsewhere").is_err());
+    assert!(identities.load("../elsewhere", "home").is_err());
 }
 
 #[test]

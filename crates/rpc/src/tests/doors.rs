@@ -175,7 +175,7 @@ async fn invite_becomes_an_identity() {
     assert_eq!(enrolled.volume, "home");
     serving.abort();
     let authority = identities.lookup(&url.plain()).unwrap().unwrap();
-    let identity = identities.load(&authority).unwrap().unwrap();
+    let identity = identities.load(&authority, url.volume()).unwrap().unwrap();
     let target = Target::new(&url.plain(), &authority);
     let _client = dial(&target, Some(&identity), PATIENCE).await.unwrap();
     let peer = listener.accept().await.unwrap();

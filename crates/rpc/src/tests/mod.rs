@@ -35,8 +35,9 @@ impl World {
         let identities = Identities::at(directory.path().join("host"));
         let key = KeyRequest::generate().unwrap();
         let issued = authority.sign(&key.request_der, "laptop").unwrap();
-        let identity =
-            identities.store(authority.fingerprint(), &key, &issued.certificate_pem).unwrap();
+        let identity = identities
+            .store(authority.fingerprint(), "home", &key, &issued.certificate_pem)
+            .unwrap();
         World { authority, identity, _directory: directory }
     }
 
