@@ -16,6 +16,8 @@ pub const ALPN: &[u8] = b"segue/1";
 pub const MESSAGE_MAX: usize = 16 << 20;
 /// Longest range of one FETCH, in bytes.
 pub const FETCH_MAX: u64 = 4 << 20;
+/// Most bytes of chunks that one APPLY brings along, as they travel.
+pub const APPLY_BODY_MAX: usize = 1 << 20;
 /// Most records in one APPLY.
 pub const APPLY_MAX: usize = 256;
 /// Most chunks in one OFFER or PUT.
@@ -94,7 +96,7 @@ messages! {
         30 Offer(Offer),
         /// Chunks that the server wanted; body: their bytes one after the other. Reply `Stored`.
         31 Put(Put),
-        /// Records to apply, in order. Reply `Applied`.
+        /// Records to apply, in order; body: the chunks that it brings along. Reply `Applied`.
         40 Apply(Apply),
         /// More inode numbers. Reply `Granted`.
         41 Grant(()),
@@ -145,8 +147,8 @@ impl Request {
             | Request::Statfs(_)
             | Request::Grant(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) => Class::Fetch,
-            Request::Apply(_) => Class::StoreAttr,
-            Request::Offer(_) | Request::Put(_) => Class::StoreData,
+            Request::Apply(apply) if apply.chunks.is_empty() => Class::StoreAttr,
+            Request::Apply(_) | Request::Offer(_) | Request::Put(_) => Class::StoreData,
         }
     }
 }
@@ -331,6 +333,9 @@ pub struct Put {
 pub struct Apply {
     /// Ascending by seq.
     pub records: Vec<Stamped>,
+    /// Fingerprint and length of each chunk in the body: what is small travels with the
+    /// records that need it, which saves a round trip.
+    pub chunks: Vec<(Fingerprint, u32)>,
     /// The client needs no outcome below this seq any more.
     pub acked_below: u64,
 }

@@ -130,7 +130,11 @@ fn requests() -> Vec<Request> {
         Request::Fetch(Fetch { ino: Ino(2), version: VERSION, offset: 4096, len: 65536 }),
         Request::Offer(Offer { chunks: vec![(fingerprint, Fingerprint([0xbb; 32]))] }),
         Request::Put(Put { chunks: vec![(fingerprint, 65536)] }),
-        Request::Apply(Apply { records, acked_below: 9 }),
+        Request::Apply(Apply {
+            records,
+            chunks: vec![(Fingerprint([6; 32]), 70_000)],
+            acked_below: 9,
+        }),
         Request::Grant(()),
     ]
 }

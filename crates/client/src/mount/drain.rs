@@ -18,6 +18,8 @@ use super::{Mount, Shared, lock};
 const BATCH_RECORDS: usize = 64;
 /// Bytes of data in one batch, unless one record alone has more.
 const BATCH_BYTES: u64 = 8 << 20;
+/// A change that nobody waits for may wait this long for company.
+const LINGER: Duration = Duration::from_millis(5);
 /// The log is rewritten when it is larger than this and everything is settled..
 const REWRITE_SETTLED: u64 = 1 << 20;
 /// ..or larger than this whatever is pending.
@@ -29,14 +31,28 @@ impl Mount {
     /// Sends changes for as long as the mount lives.
     pub(super) async fn drain(self: Shared) {
         loop {
-            let batch = self.core().queue.batch(BATCH_RECORDS, BATCH_BYTES);
-            if batch.is_empty() {
+            if self.core().queue.is_empty() {
                 self.logged.notified().await;
                 continue;
             }
+            self.linger().await;
+            let batch = self.core().queue.batch(BATCH_RECORDS, BATCH_BYTES);
             if let Err(refusal) = self.send(batch).await {
                 tracing::debug!("write-back: {refusal}");
                 self.pause().await;
+            }
+        }
+    }
+
+    /// Gives what belongs together the time to get together: create, write, utimes and chmod
+    /// of one file travel as one. Nobody who waits is kept waiting by this.
+    async fn linger(&self) {
+        let end = tokio::time::sleep(LINGER);
+        tokio::pin!(end);
+        while lock(&self.waiters).is_empty() && self.core().queue.len() < BATCH_RECORDS {
+            tokio::select! {
+                () = &mut end => return,
+                () = self.logged.notified() => {}
             }
         }
     }
@@ -53,10 +69,10 @@ impl Mount {
 
     /// Sends a batch and settles what is final.
     pub(super) async fn send(self: &Shared, batch: Vec<Logged>) -> Result<(), Refusal> {
-        let records = self.stamp(&batch).await?;
+        let (records, chunks) = self.stamp(&batch).await?;
         let acked_below = self.core().acked_below();
         self.acked_below.store(acked_below, Ordering::Relaxed);
-        let outcomes = self.remote.apply(records, acked_below).await?;
+        let outcomes = self.remote.apply(records, &chunks, acked_below).await?;
         if outcomes.is_empty() || outcomes.len() > batch.len() {
             return Err(Refusal::Protocol);
         }

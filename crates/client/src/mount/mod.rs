@@ -190,6 +190,7 @@ impl Mount {
     fn await_outcome(&self, seq: u64) -> oneshot::Receiver<Outcome> {
         let (tell, told) = oneshot::channel();
         lock(&self.waiters).entry(seq).or_default().push(tell);
+        self.logged.notify_one();
         told
     }
 

@@ -20,8 +20,9 @@ use crate::state::Container;
 
 /// Chunks are offered and sent in groups of about this many bytes.
 const GROUP: usize = 8 << 20;
-/// Less than this is sent without asking whether the server has it: a round trip costs more.
-const OFFER_FROM: usize = 32 << 10;
+/// Less than this goes along with the records, without asking whether the server has it: a
+/// round trip costs more.
+const OFFER_FROM: usize = 64 << 10;
 /// Most that one PUT carries.
 const PUT_MAX: usize = 4 << 20;
 
@@ -33,8 +34,12 @@ struct Group {
 }
 
 impl Mount {
-    /// The records of a batch. Afterwards the server has every chunk that they refer to.
-    pub(super) async fn stamp(self: &Shared, batch: &[Logged]) -> Result<Vec<Stamped>, Refusal> {
+    /// The records of a batch, with chunks to bring along. Afterwards the server has every
+    /// other chunk that they refer to.
+    pub(super) async fn stamp(
+        self: &Shared,
+        batch: &[Logged],
+    ) -> Result<(Vec<Stamped>, Vec<WireChunk>), Refusal> {
         let mut group = Group::default();
         let mut records = Vec::with_capacity(batch.len());
         for logged in batch {
@@ -52,8 +57,10 @@ impl Mount {
                 record,
             });
         }
-        self.send_group(&mut group).await?;
-        Ok(records)
+        if group.bytes >= OFFER_FROM {
+            self.send_group(&mut group).await?;
+        }
+        Ok((records, group.chunks))
     }
 
     async fn store(
@@ -150,21 +157,13 @@ impl Mount {
 
     /// Makes sure that the server has the group's chunks, and empties it.
     async fn send_group(&self, group: &mut Group) -> Result<(), Refusal> {
-        let Group { chunks, bytes } = std::mem::take(group);
-        if chunks.is_empty() {
-            return Ok(());
-        }
-        let wanted = if bytes < OFFER_FROM {
-            chunks
-        } else {
-            let nonce = match self.remote.link().state() {
-                LinkState::Online { welcome, .. } => welcome.nonce,
-                _ => return Err(Refusal::Unreachable),
-            };
-            let indexes = self.remote.offer(&nonce, &chunks).await?;
-            let pick = |&index: &u32| chunks.get(index as usize).cloned();
-            indexes.iter().filter_map(pick).collect()
+        let chunks = std::mem::take(group).chunks;
+        let nonce = match self.remote.link().state() {
+            LinkState::Online { welcome, .. } => welcome.nonce,
+            _ => return Err(Refusal::Unreachable),
         };
+        let indexes = self.remote.offer(&nonce, &chunks).await?;
+        let wanted = indexes.iter().filter_map(|&index| chunks.get(index as usize).cloned());
         let mut put: Vec<WireChunk> = Vec::new();
         let mut sum = 0;
         for chunk in wanted {

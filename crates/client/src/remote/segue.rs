@@ -141,31 +141,41 @@ impl Remote {
 
     /// Gives the server chunks.
     pub(crate) async fn put(&self, chunks: &[WireChunk]) -> Result<(), Refusal> {
-        let mut body = Vec::new();
-        let mut list = Vec::with_capacity(chunks.len());
-        for (print, chunk) in chunks {
-            list.push((*print, u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?));
-            body.extend(encode_block(chunk));
-        }
-        let request = Request::Put(Put { chunks: list });
-        let response = self.call(request.class(), &request, body.into()).await?;
+        let (chunks, body) = pack(chunks)?;
+        let request = Request::Put(Put { chunks });
+        let response = self.call(request.class(), &request, body).await?;
         match response.reply {
             Reply::Stored(()) => Ok(()),
             reply => Err(unexpected(&request, &reply)),
         }
     }
 
-    /// Has records applied, in order.
+    /// Has records applied, in order, and brings along chunks that they need.
     pub(crate) async fn apply(
         &self,
         records: Vec<Stamped>,
+        chunks: &[WireChunk],
         acked_below: u64,
     ) -> Result<Vec<Outcome>, Refusal> {
-        match self.ask(Request::Apply(Apply { records, acked_below })).await? {
-            (_, Reply::Applied(applied)) => Ok(applied.outcomes),
-            (request, reply) => Err(unexpected(&request, &reply)),
+        let (chunks, body) = pack(chunks)?;
+        let request = Request::Apply(Apply { records, chunks, acked_below });
+        let response = self.call(request.class(), &request, body).await?;
+        match response.reply {
+            Reply::Applied(applied) => Ok(applied.outcomes),
+            reply => Err(unexpected(&request, &reply)),
         }
     }
+}
+
+/// Chunks as they are named in a message, and as they stand in its body.
+fn pack(chunks: &[WireChunk]) -> Result<(Vec<(Fingerprint, u32)>, Bytes), Refusal> {
+    let mut body = Vec::new();
+    let mut list = Vec::with_capacity(chunks.len());
+    for (print, chunk) in chunks {
+        list.push((*print, u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?));
+        body.extend(encode_block(chunk));
+    }
+    Ok((list, body.into()))
 }
 
 fn refusal(request: &Request, error: &CallError) -> Refusal {

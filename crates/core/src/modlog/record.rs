@@ -278,6 +278,21 @@ pub struct Stamped {
     pub record: Record,
 }
 
+impl Stamped {
+    /// The record without what may differ when it is sent again after a crash: a store's
+    /// bytes are read from the container each time, and how they are cut depends on them.
+    /// Whatever changed them in between has an entry of its own behind this one.
+    pub fn identity(&self) -> Stamped {
+        let mut identity = self.clone();
+        if let Record::Store(store) = &mut identity.record {
+            store.pieces.clear();
+            store.cut = None;
+            store.whole = false;
+        }
+        identity
+    }
+}
+
 /// What became of a record.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {

@@ -7,8 +7,9 @@ use segue_core::namespace::{self, ApplyResult, Context, Fault};
 use segue_core::refusal::Refusal;
 use segue_core::types::Fingerprint;
 use segue_core::wire::{APPLY_MAX, Applied, Apply, Reply};
-use segue_rpc::{Body, CloseCode};
+use segue_rpc::{Body, BodyReader, CloseCode};
 
+use super::upload::index;
 use super::{Answer, Bound, Session, refuse};
 use crate::meta::{Kv, MetaFault};
 use crate::metrics::add;
@@ -29,7 +30,7 @@ const CLONED: &str = "this cache directory was copied, and the other copy has wr
                       mount with another --cache-dir";
 
 impl Session {
-    pub(super) async fn apply(&self, bound: &Bound, apply: Apply) -> Answer {
+    pub(super) async fn apply(&self, bound: &Bound, apply: Apply, body: BodyReader) -> Answer {
         let ascending = apply.records.windows(2).all(|pair| match pair {
             [first, second] => first.seq < second.seq,
             _ => true,
@@ -40,6 +41,7 @@ impl Session {
         }
         let digests = apply.records.iter().map(digest).collect::<Result<Vec<_>, _>>();
         let digests = digests.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
+        let places = self.take_along(&apply.chunks, body).await?;
         let batch = Batch {
             proven: self.proven_of(&apply.records),
             volume: bound.volume,
@@ -48,8 +50,11 @@ impl Session {
             host: bound.host.clone(),
             rights: bound.rights,
         };
-        let Apply { records, acked_below } = apply;
-        let work = move |txn: &mut Kv<'_>| batch.apply(txn, &records, &digests, acked_below);
+        let Apply { records, acked_below, .. } = apply;
+        let work = move |txn: &mut Kv<'_>| {
+            index(txn, &places)?;
+            batch.apply(txn, &records, &digests, acked_below)
+        };
         let (outcomes, end) = self.server.data.store.write(work).await?;
         self.count(&outcomes);
         match end {
@@ -99,7 +104,7 @@ impl Session {
 
 /// A record's digest, by which a repeat is told from another record with its number.
 fn digest(stamped: &Stamped) -> Result<[u8; 32], postcard::Error> {
-    Ok(*blake3::hash(&postcard::to_stdvec(stamped)?).as_bytes())
+    Ok(*blake3::hash(&postcard::to_stdvec(&stamped.identity())?).as_bytes())
 }
 
 /// Whose records are applied.

@@ -194,7 +194,7 @@ impl Session {
             Request::Fetch(fetch) => self.fetch(bound, fetch).await,
             Request::Offer(offer) => self.offer(bound, offer).await,
             Request::Put(put) => self.put(put, body).await,
-            Request::Apply(apply) => self.apply(bound, apply).await,
+            Request::Apply(apply) => self.apply(bound, apply, body).await,
             Request::Grant(()) => self.grant(bound).await,
             other => self.read(bound, other).await,
         }

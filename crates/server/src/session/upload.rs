@@ -9,7 +9,7 @@ use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
 use segue_core::namespace::{self, ChunkRow, Fault, keys};
 use segue_core::refusal::Refusal;
 use segue_core::types::Fingerprint;
-use segue_core::wire::{OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
+use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
 use segue_rpc::codec::{BlockReader, decompress};
 use segue_rpc::{Body, BodyReader};
 
@@ -67,16 +67,10 @@ impl Session {
         }
         let mut blocks = BlockReader::new(body);
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        for (fingerprint, raw_len) in put.chunks {
-            let block = blocks.next_stored().await;
-            let block = block.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
-            let block =
-                block.ok_or_else(|| refuse(Refusal::Protocol, "fewer chunks than named"))?;
-            if block.raw_len != raw_len as usize || block.raw_len > CHUNK_MAX || raw_len == 0 {
-                return Err(refuse(Refusal::Protocol, "a chunk has another length than named"));
-            }
-            bytes += block.stored.len();
-            batch.push(StoredChunk { fingerprint, raw_len, stored: block.stored });
+        for named in put.chunks {
+            let chunk = next_chunk(&mut blocks, named).await?;
+            bytes += chunk.stored.len();
+            batch.push(chunk);
             if bytes >= BATCH_BYTES {
                 self.keep(std::mem::take(&mut batch)).await?;
                 bytes = 0;
@@ -86,17 +80,42 @@ impl Session {
         Ok((Reply::Stored(()), Body::Empty))
     }
 
-    /// Stores chunks, and remembers that this session has them.
+    /// Stores the chunks that records bring along; their rows are for the records' transaction.
+    pub(super) async fn take_along(
+        &self,
+        chunks: &[(Fingerprint, u32)],
+        body: BodyReader,
+    ) -> Result<Vec<Placed>, Refused> {
+        let mut blocks = BlockReader::new(body);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for named in chunks.iter().take(OFFER_MAX) {
+            let chunk = next_chunk(&mut blocks, *named).await?;
+            bytes += chunk.stored.len();
+            if bytes > APPLY_BODY_MAX {
+                let words = format!("records bring along at most {APPLY_BODY_MAX} bytes");
+                return Err(refuse(Refusal::Limit, words));
+            }
+            batch.push(chunk);
+        }
+        if batch.is_empty() { Ok(Vec::new()) } else { self.place(batch).await }
+    }
+
+    /// Stores chunks and records where they are.
     async fn keep(&self, chunks: Vec<StoredChunk>) -> Result<(), Refused> {
+        let places = self.place(chunks).await?;
+        Ok(self.server.data.store.write(move |txn| index(txn, &places)).await?)
+    }
+
+    /// Stores chunks durably, and remembers that this session has them.
+    async fn place(&self, chunks: Vec<StoredChunk>) -> Result<Vec<Placed>, Refused> {
         let fingerprints: Vec<Fingerprint> = chunks.iter().map(|chunk| chunk.fingerprint).collect();
         let rows = self.rows(fingerprints.iter().copied()).await?;
         let server = self.server.clone();
         let work = move || write(&server, chunks, &rows);
         let places = tokio::task::spawn_blocking(work).await.map_err(lost)??;
-        self.server.data.store.write(move |txn| index(txn, &places)).await?;
         let mut proven = self.proven();
         fingerprints.into_iter().for_each(|fingerprint| proven.insert(fingerprint));
-        Ok(())
+        Ok(places)
     }
 
     /// Where chunks are, as far as they are here.
@@ -113,8 +132,22 @@ impl Session {
     }
 }
 
+/// The next chunk of a body, of the length that was named.
+async fn next_chunk(
+    blocks: &mut BlockReader,
+    (fingerprint, raw_len): (Fingerprint, u32),
+) -> Result<StoredChunk, Refused> {
+    let block = blocks.next_stored().await;
+    let block = block.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
+    let block = block.ok_or_else(|| refuse(Refusal::Protocol, "fewer chunks than named"))?;
+    if block.raw_len != raw_len as usize || block.raw_len > CHUNK_MAX || raw_len == 0 {
+        return Err(refuse(Refusal::Protocol, "a chunk has another length than named"));
+    }
+    Ok(StoredChunk { fingerprint, raw_len, stored: block.stored })
+}
+
 /// A place for a chunk, and the row that it may replace.
-type Placed = (Fingerprint, ChunkRow, Option<ChunkRow>);
+pub(super) type Placed = (Fingerprint, ChunkRow, Option<ChunkRow>);
 
 /// Checks chunks, and writes those that are not here already, to the disk.
 fn write(
@@ -159,7 +192,7 @@ fn check(chunk: &StoredChunk) -> Result<(), Refused> {
 }
 
 /// Records where chunks are. Where somebody else sent the same one meanwhile, his stays.
-fn index(txn: &mut Kv<'_>, places: &[Placed]) -> Result<(), MetaFault> {
+pub(super) fn index(txn: &mut Kv<'_>, places: &[Placed]) -> Result<(), MetaFault> {
     for (fingerprint, place, replaced) in places {
         if namespace::chunk(txn, fingerprint)? == *replaced {
             namespace::put_row(txn, &keys::chunk(fingerprint), place)?;

@@ -4,7 +4,8 @@ use segue_core::chunk::{fingerprint, possession_proof};
 use segue_core::modlog::Outcome;
 use segue_core::refusal::Refusal;
 use segue_core::types::Role;
-use segue_core::wire::{Fetch, Put};
+use segue_core::wire::{Applied, Apply, Fetch, Put, Reply, Request};
+use segue_rpc::Body;
 use segue_rpc::codec::encode_block;
 
 use crate::harness::{Server, chunk, done, noise, store};
@@ -30,6 +31,22 @@ async fn presence_counts_only_with_proof() {
     assert!(zinc.offer(&[&secret]).await.is_empty());
     done(&zinc.apply(link).await, ino);
     assert_eq!(zinc.content(ino).await, secret);
+}
+
+#[tokio::test]
+async fn records_may_bring_along_the_chunks_that_they_need() {
+    let server = Server::start().await;
+    let mut tin = server.client("tin", Role::Writer).await;
+    let bytes = noise(50_000, 7);
+    let (ino, version) = tin.create("f").await;
+    let stamped = tin.stamp(store(ino, version, 50_000, vec![chunk(0, &bytes)]));
+    let chunks = vec![(fingerprint(&bytes), 50_000)];
+    let request = Request::Apply(Apply { records: vec![stamped], chunks, acked_below: 0 });
+    let body = Body::from(encode_block(&bytes));
+    let reply = tin.peer.call(&request, body).await.unwrap().reply;
+    let Reply::Applied(Applied { outcomes }) = reply else { panic!("{reply:?}") };
+    done(&outcomes[0], ino);
+    assert_eq!(tin.content(ino).await, bytes);
 }
 
 #[tokio::test]

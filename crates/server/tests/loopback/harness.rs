@@ -92,7 +92,7 @@ impl Server {
         let identities = Identities::at(home);
         segue_rpc::enrol(&url, &identities, name, PATIENCE).await.unwrap();
         let authority = url.invite().unwrap().authority.clone();
-        let identity = identities.load(&authority).unwrap().unwrap();
+        let identity = identities.load(&authority, "home").unwrap().unwrap();
         let target = Target::new(&url, &authority);
         Host { target, identity, name: name.to_owned() }
     }
@@ -287,7 +287,7 @@ impl Client {
 }
 
 pub(crate) fn apply(records: Vec<Stamped>) -> Request {
-    Request::Apply(Apply { records, acked_below: 0 })
+    Request::Apply(Apply { records, chunks: Vec::new(), acked_below: 0 })
 }
 
 /// The attributes that a record led to.
