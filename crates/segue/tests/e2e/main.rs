@@ -1,0 +1,16 @@
+//! End to end: real programs on real mounts, on hosts in network namespaces.
+//!
+//! Each test begins with the promise that it checks. Waits are bounded and say what they
+//! waited for; no time is asserted. Contents are compared by hash, on the host that wrote them
+//! and on one that did not.
+
+#![allow(clippy::unwrap_used)]
+
+mod build;
+mod editors;
+mod fio;
+mod git;
+mod rsync;
+mod sqlite;
+mod tree;
+mod world;

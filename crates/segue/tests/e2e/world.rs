@@ -1,0 +1,160 @@
+//! What most tests begin with: a server, and two hosts that can mount its volume.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use segue_bench::bed::segue::{SegueMount, SegueServer};
+use segue_bench::bed::{Bed, Host, run};
+
+/// Longest that a test waits for something that must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// A test that takes this long hangs: its mounts are aborted, so that it fails.
+const TEST_MAX: Duration = Duration::from_secs(240);
+
+/// A server and two hosts on a bed of their own.
+pub(crate) struct World {
+    _watchdog: Sender<()>,
+    pub(crate) server: SegueServer,
+    pub(crate) a: Host,
+    pub(crate) b: Host,
+    pub(crate) serving: Host,
+    pub(crate) bed: Bed,
+    role: &'static str,
+    enrolled: Mutex<BTreeSet<String>>,
+}
+
+impl World {
+    /// A world, or none where `SEGUE_SKIP_E2E=1` allows to do without.
+    pub(crate) fn new() -> Option<World> {
+        World::with_role("writer")
+    }
+
+    /// A world whose hosts are invited as `role`.
+    pub(crate) fn with_role(role: &'static str) -> Option<World> {
+        let bed = Bed::for_test()?;
+        // Other users of a test have no way into the directory it is built in.
+        let program = bed.dir().join("segue");
+        std::fs::copy(env!("CARGO_BIN_EXE_segue"), &program).unwrap();
+        bed.use_segue(program);
+        let serving = bed.host("server").unwrap();
+        let (a, b) = (bed.host("a").unwrap(), bed.host("b").unwrap());
+        let server = SegueServer::start(&serving, &serving.dir().join("data")).unwrap();
+        let enrolled = Mutex::default();
+        let _watchdog = watch_over(bed.dir());
+        Some(World { _watchdog, server, a, b, serving, bed, role, enrolled })
+    }
+
+    /// Mounts volume home on `host`, which is enrolled the first time.
+    pub(crate) fn mount(&self, host: &Host) -> SegueMount {
+        self.mount_with(host, "")
+    }
+
+    /// The same with mount options.
+    pub(crate) fn mount_with(&self, host: &Host, options: &str) -> SegueMount {
+        let url = self.url(host);
+        let point = host.mkdir("mnt").unwrap();
+        let args: &[&str] = if options.is_empty() { &[] } else { &["-o", options] };
+        SegueMount::new(host, &url, &point, args).unwrap()
+    }
+
+    /// What `host` mounts: an invite the first time.
+    pub(crate) fn url(&self, host: &Host) -> String {
+        let is_new = self.enrolled.lock().unwrap().insert(host.name().to_owned());
+        match is_new {
+            true => self.server.invite(&["--role", self.role]).unwrap(),
+            false => self.server.url("home"),
+        }
+    }
+
+    /// Unmounts `mount` of `host` and mounts again.
+    pub(crate) fn remount(&self, host: &Host, mut mount: SegueMount) -> SegueMount {
+        mount.umount(&[]).unwrap();
+        drop(mount);
+        self.mount(host)
+    }
+
+    /// A directory outside of the mounts.
+    pub(crate) fn local(&self, name: &str) -> PathBuf {
+        let path = self.bed.dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+}
+
+/// Aborts every mount under `dir` when the sender does not go away in time: whoever hangs in
+/// one of them gets an error, and the test fails.
+fn watch_over(dir: &Path) -> Sender<()> {
+    let (alive, watched) = channel::<()>();
+    let dir = dir.to_owned();
+    std::thread::spawn(move || {
+        if watched.recv_timeout(TEST_MAX) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
+        eprintln!("{}: the test hangs, aborting its mounts", dir.display());
+        let below = format!("{}/", dir.display());
+        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let points = table.lines().filter_map(|line| line.split(' ').nth(4));
+        for point in points.filter(|point| point.starts_with(&below)) {
+            Command::new("umount").args(["-f", "-l", point]).status().ok();
+        }
+    });
+    alive
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs `command` to its end, whatever that is.
+pub(crate) fn end(command: &mut Command) -> Ended {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    Ended {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Runs `segue` with `args` on `host`. Not for what leaves a daemon behind.
+pub(crate) fn segue(host: &Host, args: &[&str]) -> Ended {
+    end(host.command("segue").args(args))
+}
+
+/// Runs `segue mount` with `args`, which is expected to fail.
+pub(crate) fn failing_mount(host: &Host, args: &[&str]) -> Ended {
+    let ended = segue(host, &[&["mount"], args].concat());
+    assert_ne!(ended.code, Some(0), "mount {args:?} succeeded: {ended:?}");
+    ended
+}
+
+/// Runs a shell script in `dir` and returns what it prints.
+pub(crate) fn sh(dir: &Path, script: &str) -> String {
+    run(Command::new("sh").args(["-euc", script]).current_dir(dir)).unwrap()
+}
+
+/// Waits until `is_so`.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "within {PATIENCE:?} not: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The errno of a failed call.
+pub(crate) fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> Option<i32> {
+    result.unwrap_err().raw_os_error()
+}
+
+/// A path as an argument of a program.
+pub(crate) fn arg(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
