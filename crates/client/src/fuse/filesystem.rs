@@ -3,102 +3,34 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use segue_core::modlog::{NewNode, SetAttr};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, NAME_MAX, Name};
+use segue_core::types::{Ino, NAME_MAX};
 
-use super::Front;
+use super::answer::{
+    GENERATION, answer_attr, answer_empty, answer_entry, answer_xattr, node, open_flags, open_mode,
+};
 use super::caller::resolve;
-use super::convert::{attr, errno, file_type, name, time};
-use crate::mount::{Creation, DirectoryHandle, Names, OpenMode, Opened, RenameFlag, Shared};
+use super::convert::{attr, errno, name, time};
+use super::{Front, directory};
+use crate::mount::{Creation, RenameFlag, Shared};
 
 /// Largest write and read-ahead of the kernel.
 const TRANSFER_MAX: u32 = 1 << 20;
-const GENERATION: Generation = Generation(0);
 
 fn ino(number: INodeNo) -> Ino {
     Ino(number.0)
 }
 
-fn answer_entry(mount: &Shared, reply: ReplyEntry, result: Result<Attr, Refusal>) {
-    match result {
-        Ok(found) => {
-            let ttl = mount.kernel_lifetime(found.ino);
-            reply.entry(&ttl, &attr(&found), GENERATION);
-        }
-        Err(refusal) => reply.error(errno(refusal)),
-    }
-}
-
-fn answer_attr(mount: &Shared, reply: ReplyAttr, result: Result<Attr, Refusal>) {
-    match result {
-        Ok(found) => reply.attr(&mount.kernel_lifetime(found.ino), &attr(&found)),
-        Err(refusal) => reply.error(errno(refusal)),
-    }
-}
-
-fn answer_empty(reply: ReplyEmpty, result: Result<(), Refusal>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(refusal) => reply.error(errno(refusal)),
-    }
-}
-
-fn answer_xattr(reply: ReplyXattr, size: u32, result: Result<Vec<u8>, Refusal>) {
-    match (result, size) {
-        (Err(refusal), _) => reply.error(errno(refusal)),
-        (Ok(value), 0) => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        (Ok(value), size) if value.len() > size as usize => {
-            reply.error(errno(Refusal::AttributeTooLarge));
-        }
-        (Ok(value), _) => reply.data(&value),
-    }
-}
-
-fn open_flags(opened: Opened) -> FopenFlags {
-    if opened.keep_pages { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }
-}
-
-fn open_mode(flags: i32) -> OpenMode {
-    OpenMode {
-        writable: OpenFlags(flags).acc_mode() != OpenAccMode::O_RDONLY,
-        truncate: flags & libc::O_TRUNC != 0,
-        synchronous: flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
-    }
-}
-
-fn node(mode: u32, rdev: u32) -> Result<NewNode, Refusal> {
-    match mode & libc::S_IFMT {
-        libc::S_IFREG => Ok(NewNode::File),
-        libc::S_IFIFO => Ok(NewNode::Fifo),
-        libc::S_IFSOCK => Ok(NewNode::Socket),
-        libc::S_IFCHR => Ok(NewNode::CharDevice(rdev)),
-        libc::S_IFBLK => Ok(NewNode::BlockDevice(rdev)),
-        _ => Err(Refusal::Invalid),
-    }
-}
-
 impl Front {
-    /// The names of an open directory, read anew when the reader starts over.
-    async fn names(
-        mount: Shared,
-        handle: u64,
-        offset: u64,
-    ) -> Result<(Arc<DirectoryHandle>, Names), Refusal> {
-        let directory = mount.directory(handle).ok_or(Refusal::Invalid)?;
-        let names = mount.directory_names(&directory, offset == 0).await?;
-        Ok((directory, names))
-    }
-
     fn make(&self, request: &Request, creation: Result<Creation, Refusal>, reply: ReplyEntry) {
         let (mount, caller) = (Shared::clone(&self.mount), resolve(request));
         self.run(async move {
@@ -108,17 +40,6 @@ impl Front {
             };
             answer_entry(&mount, reply, made);
         });
-    }
-}
-
-/// "." and ".." and then the names, each with the offset behind it.
-const DOTS: [&[u8]; 2] = [b".", b".."];
-
-fn entry(names: &[(Name, Ino)], at: u64, directory: Ino) -> Option<(&[u8], Ino)> {
-    let at = usize::try_from(at).ok()?;
-    match DOTS.get(at) {
-        Some(dot) => Some((dot, directory)),
-        None => names.get(at - DOTS.len()).map(|(name, ino)| (name.as_bytes(), *ino)),
     }
 }
 
@@ -522,20 +443,10 @@ impl Filesystem for Front {
     ) {
         let mount = Shared::clone(&self.mount);
         self.run(async move {
-            let names = Front::names(Shared::clone(&mount), handle.0, offset).await;
-            let (directory, names) = match names {
-                Ok(names) => names,
-                Err(refusal) => return reply.error(errno(refusal)),
-            };
-            for at in offset.. {
-                let Some((name, child)) = entry(&names, at, directory.ino) else { break };
-                let kind = mount.kind(child);
-                let name = OsStr::from_bytes(name);
-                if reply.add(INodeNo(child.0), at + 1, file_type(kind), name) {
-                    break;
-                }
+            match directory::read(&mount, handle.0, offset, &mut reply).await {
+                Ok(()) => reply.ok(),
+                Err(refusal) => reply.error(errno(refusal)),
             }
-            reply.ok();
         });
     }
 
@@ -549,26 +460,10 @@ impl Filesystem for Front {
     ) {
         let mount = Shared::clone(&self.mount);
         self.run(async move {
-            let names = Front::names(Shared::clone(&mount), handle.0, offset).await;
-            let (directory, names) = match names {
-                Ok(names) => names,
-                Err(refusal) => return reply.error(errno(refusal)),
-            };
-            for at in offset.. {
-                let Some((name, child)) = entry(&names, at, directory.ino) else { break };
-                let known = mount.getattr(child).await;
-                // A name whose inode went meanwhile is not there any more.
-                let Ok(known) = known else { continue };
-                let ttl = match Name::new(name) {
-                    Ok(name) => mount.kernel_name_lifetime(directory.ino, &name, child),
-                    Err(_) => mount.kernel_lifetime(child),
-                };
-                let (known, name) = (attr(&known), OsStr::from_bytes(name));
-                if reply.add(known.ino, at + 1, name, &ttl, &known, GENERATION) {
-                    break;
-                }
+            match directory::read_plus(&mount, handle.0, offset, &mut reply).await {
+                Ok(()) => reply.ok(),
+                Err(refusal) => reply.error(errno(refusal)),
             }
-            reply.ok();
         });
     }
 

@@ -4,9 +4,11 @@
 //! A request that needs no wait is answered on the thread that read it; any other goes on as a
 //! task, so that one slow file never holds up the rest.
 
+mod answer;
 mod attach;
 mod caller;
 mod convert;
+mod directory;
 mod filesystem;
 
 use std::future::Future;

@@ -227,6 +227,20 @@ impl Mount {
         self.core().tree.peek(ino).map_or(Kind::File, |attr| attr.kind)
     }
 
+    /// Attributes of what a listing of `directory` names, as far as they need not be asked for.
+    pub(crate) fn listed(
+        &self,
+        directory: Ino,
+        names: &[(Name, Ino)],
+    ) -> Vec<Option<(Attr, Duration)>> {
+        let inodes = names.iter().map(|(_, ino)| *ino);
+        let mut listed = self.core().tree.listed(directory, inodes, self.now());
+        for (attr, _) in listed.iter_mut().flatten() {
+            *attr = self.shown(*attr);
+        }
+        listed
+    }
+
     /// Opens a directory for reading.
     pub(crate) fn open_directory(&self, ino: Ino) -> u64 {
         lock(&self.handles).add_directory(DirectoryHandle { ino, names: Mutex::new(None) })

@@ -103,6 +103,19 @@ fn a_name_is_not_promised_for_longer_than_it_was_checked() {
 }
 
 #[test]
+fn what_a_listing_names_is_known_for_as_long_as_the_listing() {
+    let mut tree = tree();
+    let entries = vec![(name("a"), Node { attr: attr(5, Kind::File), target: None })];
+    tree.install_listing(attr(1, Kind::Directory), entries, at(0));
+    let later = Time(Duration::from_millis(600));
+    tree.install_node(Node { attr: attr(5, Kind::File), target: None }, later);
+    let listed = tree.listed(Ino::ROOT, [Ino(5), Ino(6)].into_iter(), later);
+    assert_eq!(listed[0].map(|(_, left)| left), Some(Duration::from_millis(400)));
+    assert_eq!(listed[1], None);
+    assert_eq!(tree.listed(Ino::ROOT, [Ino(5)].into_iter(), at(9))[0], None);
+}
+
+#[test]
 fn a_directory_made_here_needs_no_question_about_its_names() {
     let mut tree = tree();
     tree.apply(&create(5, "d", NewNode::Directory), Timestamp::default());

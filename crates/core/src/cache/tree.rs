@@ -206,6 +206,31 @@ impl Tree {
         }
     }
 
+    /// Attributes of inodes that a listing of `directory` names, and how much longer they and
+    /// their names may be used; `None` for one that must be asked for.
+    pub fn listed(
+        &self,
+        directory: Ino,
+        inodes: impl Iterator<Item = Ino>,
+        now: Time,
+    ) -> Vec<Option<(Attr, Duration)>> {
+        let left = |checked: Time| self.lifetime.saturating_sub(now.since(checked));
+        let listing = match self.nodes.get(&directory).map(|node| node.listing) {
+            Some(Listing::Own) => self.lifetime,
+            Some(Listing::Complete(checked)) => left(checked),
+            _ => Duration::ZERO,
+        };
+        let known = |ino| {
+            let node = self.nodes.get(&ino)?;
+            let left = match node.pending {
+                0 => left(node.checked?),
+                _ => self.lifetime,
+            };
+            (left > Duration::ZERO).then(|| (node.attr, left.min(listing)))
+        };
+        inodes.map(known).collect()
+    }
+
     pub(super) fn names_in(&self, directory: Ino) -> impl Iterator<Item = (&Name, &NameEntry)> {
         self.names
             .range(names_from(directory)..)

@@ -1,0 +1,95 @@
+//! Reading directories: "." and ".." and then the names, each with the offset behind it.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fuser::{INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Ino, Name};
+
+use super::answer::GENERATION;
+use super::convert::{attr, file_type};
+use crate::mount::{DirectoryHandle, Names, Shared};
+
+const DOTS: [&[u8]; 2] = [b".", b".."];
+/// Entries looked up at a time.
+const ENTRIES: usize = 32;
+
+/// The names of an open directory, read anew when the reader starts over.
+async fn names(
+    mount: &Shared,
+    handle: u64,
+    offset: u64,
+) -> Result<(Arc<DirectoryHandle>, Names), Refusal> {
+    let directory = mount.directory(handle).ok_or(Refusal::Invalid)?;
+    let names = mount.directory_names(&directory, offset == 0).await?;
+    Ok((directory, names))
+}
+
+fn entry(names: &[(Name, Ino)], at: u64, directory: Ino) -> Option<(&[u8], Ino)> {
+    let at = usize::try_from(at).ok()?;
+    match DOTS.get(at) {
+        Some(dot) => Some((dot, directory)),
+        None => names.get(at - DOTS.len()).map(|(name, ino)| (name.as_bytes(), *ino)),
+    }
+}
+
+/// Some names from the one at offset `at` on: about as many as one answer holds.
+fn next_names(names: &[(Name, Ino)], at: u64) -> &[(Name, Ino)] {
+    let from = usize::try_from(at).unwrap_or(usize::MAX).saturating_sub(DOTS.len());
+    let rest = names.get(from..).unwrap_or_default();
+    rest.get(..rest.len().min(ENTRIES)).unwrap_or_default()
+}
+
+/// Fills an answer to READDIR.
+pub(super) async fn read(
+    mount: &Shared,
+    handle: u64,
+    offset: u64,
+    reply: &mut ReplyDirectory,
+) -> Result<(), Refusal> {
+    let (directory, names) = names(mount, handle, offset).await?;
+    for at in offset.. {
+        let Some((name, child)) = entry(&names, at, directory.ino) else { break };
+        let kind = mount.kind(child);
+        if reply.add(INodeNo(child.0), at + 1, file_type(kind), OsStr::from_bytes(name)) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Fills an answer to READDIRPLUS.
+pub(super) async fn read_plus(
+    mount: &Shared,
+    handle: u64,
+    offset: u64,
+    reply: &mut ReplyDirectoryPlus,
+) -> Result<(), Refusal> {
+    let (directory, names) = names(mount, handle, offset).await?;
+    let mut known = VecDeque::new();
+    for at in offset.. {
+        let Some((name, child)) = entry(&names, at, directory.ino) else { break };
+        let is_dot = at < DOTS.len() as u64;
+        if !is_dot && known.is_empty() {
+            known.extend(mount.listed(directory.ino, next_names(&names, at)));
+        }
+        let listed = if is_dot { None } else { known.pop_front() };
+        let (found, ttl) = match listed.flatten() {
+            Some(listed) => listed,
+            None => match mount.getattr(child).await {
+                Ok(found) => (found, Duration::ZERO),
+                // A name whose inode went meanwhile is not there any more.
+                Err(_) => continue,
+            },
+        };
+        let (ino, found) = (INodeNo(child.0), attr(&found));
+        if reply.add(ino, at + 1, OsStr::from_bytes(name), &ttl, &found, GENERATION) {
+            break;
+        }
+    }
+    Ok(())
+}
