@@ -264,6 +264,10 @@ impl ClientCore {
         match outcome {
             Outcome::Done { touched: attrs } => {
                 self.tree.settle(&touched, attrs, now);
+                if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
+                    // It followed an earlier change of ours into that one's conflict copy.
+                    return self.give_up(seq, ino, &[]).into_iter().collect();
+                }
                 self.data_committed(seq, ino, attrs, &logged.change);
                 Vec::new()
             }
@@ -273,7 +277,7 @@ impl ClientCore {
                 let mut effects =
                     vec![Effect::Conflict { ino, parent: *parent, name: name.clone() }];
                 if is_data {
-                    effects.push(self.give_up(seq, ino, attrs));
+                    effects.extend(self.give_up(seq, ino, attrs));
                 } else {
                     self.data_committed(seq, ino, attrs, &logged.change);
                 }
@@ -283,7 +287,7 @@ impl ClientCore {
                 self.tree.undo(&touched);
                 let mut effects = vec![Effect::Refused { refusal: *refusal }];
                 if is_data {
-                    effects.push(self.give_up(seq, ino, &[]));
+                    effects.extend(self.give_up(seq, ino, &[]));
                 }
                 effects
             }
@@ -302,16 +306,20 @@ impl ClientCore {
     }
 
     /// Our version of the data stands elsewhere now: what is here follows the server again,
-    /// except for what was written after it.
-    fn give_up(&mut self, seq: u64, ino: Ino, attrs: &[Attr]) -> Effect {
-        let kept = attrs.iter().find(|attr| attr.ino == ino).map(|attr| attr.data_version);
+    /// once nothing that was written after it waits in the container.
+    fn give_up(&mut self, seq: u64, ino: Ino, attrs: &[Attr]) -> Option<Effect> {
+        let is_later =
+            |logged: &Logged| matches!(&logged.change, Change::Data(data) if data.ino == ino);
+        let mut waits = self.queue.iter().any(|(logged, _)| is_later(logged));
         if let Some(file) = self.files.get_mut(&ino) {
             file.withdrawn(seq);
-            if !file.is_ahead() {
-                file.discard(kept.unwrap_or_default());
+            waits |= file.is_ahead();
+            if !waits {
+                let kept = attrs.iter().find(|attr| attr.ino == ino);
+                file.discard(kept.map(|attr| attr.data_version).unwrap_or_default());
             }
         }
-        Effect::Replace(ino)
+        (!waits).then_some(Effect::Replace(ino))
     }
 
     /// Drops what is neither open, nor ahead of the server, nor worth its memory.
@@ -412,9 +420,35 @@ mod tests {
         write(&mut core, 7, 5..6);
         let refused = Outcome::Refused { refusal: Refusal::NoSpace };
         let effects = core.settle(1, &refused, Time::default());
-        assert_eq!(effects.len(), 2);
+        // The container stays: replaced, it would give zeros for what was written later.
+        assert_eq!(effects, [Effect::Refused { refusal: Refusal::NoSpace }]);
         assert!(core.files[&Ino(7)].has_dirty());
         assert!(core.tree.is_pending(Ino(7)));
+        // Nor may the rest be spliced into data that lack what was refused.
+        assert!(seal(&mut core, 7));
+        let Change::Data(data) = &core.queue.batch(9, 999)[0].change else { panic!("a store") };
+        assert_eq!(data.base, crate::modlog::Base::Result(1));
+    }
+
+    #[test]
+    fn stores_that_follow_a_conflict_end_with_the_servers_data_here() {
+        let mut core = core();
+        core.tree
+            .install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+        write(&mut core, 7, 0..10);
+        assert!(seal(&mut core, 7));
+        write(&mut core, 7, 5..6);
+        assert!(seal(&mut core, 7));
+        let (parent, name, copy) = (Ino::ROOT, Name::new("f.conflict").unwrap(), Ino(9));
+        let touched = vec![attr(9, Kind::File, 5), attr(7, Kind::File, 4)];
+        let conflict = Outcome::Conflict { parent, name: name.clone(), touched, copy };
+        // The next store still needs the container.
+        let told = core.settle(1, &conflict, Time::default());
+        assert_eq!(told, [Effect::Conflict { ino: Ino(7), parent, name }]);
+        let into_copy = Outcome::Done { touched: vec![attr(9, Kind::File, 6)] };
+        let told = core.settle(2, &into_copy, Time::default());
+        assert_eq!(told, [Effect::Replace(Ino(7))]);
+        assert!(!core.files[&Ino(7)].is_ahead());
     }
 
     #[test]

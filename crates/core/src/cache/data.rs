@@ -32,6 +32,8 @@ pub struct FileData {
     /// Seq of the newest sealed change that is not committed.
     sealed: Option<u64>,
     sealed_ranges: RangeSet,
+    /// What is dirty was written above this withdrawn change.
+    above: Option<u64>,
     fetching: RangeSet,
     next_sequential: u64,
     window: u64,
@@ -61,6 +63,7 @@ impl FileData {
             dirty_changes: false,
             sealed: None,
             sealed_ranges: RangeSet::default(),
+            above: None,
             fetching: RangeSet::default(),
             next_sequential: 0,
             window: WINDOW_MIN,
@@ -113,7 +116,7 @@ impl FileData {
 
     /// What a change made now is made on.
     pub fn base(&self) -> Base {
-        self.sealed.map_or(Base::Version(self.version), Base::Result)
+        self.sealed.or(self.above).map_or(Base::Version(self.version), Base::Result)
     }
 
     /// `range` was written here, the file being `old_size` long before.
@@ -155,6 +158,7 @@ impl FileData {
         self.dirty_changes = false;
         self.cut = None;
         self.sealed = Some(seq);
+        self.above = None;
     }
 
     /// Record `seq` (a creation or a seal) is committed and led to `version`.
@@ -166,11 +170,13 @@ impl FileData {
         }
     }
 
-    /// Record `seq` will never be committed. What was written since stays dirty.
+    /// Record `seq` will never be committed here. What was written since stays dirty, and goes
+    /// where that record went: without its bytes it would be something nobody wrote.
     pub fn withdrawn(&mut self, seq: u64) {
         if self.sealed == Some(seq) {
             self.sealed = None;
             self.sealed_ranges.clear();
+            self.above = self.dirty_changes.then_some(seq);
         }
     }
 
