@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::cache::{FileData, Touched, Tree, touched};
 use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Outcome, Queue, Record};
-use crate::types::{Attr, Caller, Ino, Name, Time, Timestamp, Version};
+use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Timestamp, Version};
 
 /// State of one mount.
 #[derive(Debug)]
@@ -94,9 +94,22 @@ impl ClientCore {
         *count -= 1;
         if *count == 0 {
             self.open.remove(&ino);
+            self.drop_nameless(ino);
             return true;
         }
         false
+    }
+
+    /// What was written to a file that nobody can reach any more needs to go nowhere.
+    fn drop_nameless(&mut self, ino: Ino) {
+        let nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+        if let Some(file) = self.files.get_mut(&ino)
+            && nameless
+            && !self.open.contains_key(&ino)
+            && file.drop_dirty()
+        {
+            self.tree.undo(&Touched { inodes: vec![ino], names: Vec::new() });
+        }
     }
 
     /// True if some handle of `ino` is open.
@@ -115,7 +128,13 @@ impl ClientCore {
 
     /// The entry for a change of names or attributes.
     pub fn draft_change(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
-        self.draft(Change::Record(record), caller, time)
+        let change = Change::Record(record);
+        let unnamed = change.unnamed().and_then(|ino| self.tree.peek(ino));
+        let is_last = unnamed.is_some_and(|attr| attr.kind != Kind::Directory && attr.nlink <= 1);
+        match (self.draft(change, caller, time), is_last) {
+            (Entry::Change(logged), true) => Entry::LastName(logged),
+            (entry, _) => entry,
+        }
     }
 
     fn draft(&self, change: Change, caller: Caller, time: Timestamp) -> Entry {
@@ -161,7 +180,7 @@ impl ClientCore {
     /// Takes in an entry that was drafted last and is in the log now.
     pub fn admit(&mut self, entry: Entry, now: Time) {
         match entry {
-            Entry::Change(logged) => {
+            Entry::Change(logged) | Entry::LastName(logged) => {
                 assert!(logged.seq == self.next_seq, "an entry is admitted before the next draft");
                 assert!(self.seqs_left() > 0, "numbers are reserved before they are used");
                 self.next_seq += 1;
@@ -173,7 +192,9 @@ impl ClientCore {
                         }
                     }
                 }
+                let unnamed = logged.change.unnamed();
                 self.queue.push(logged, now);
+                unnamed.into_iter().for_each(|ino| self.drop_nameless(ino));
             }
             Entry::Written { ino, offset, len, old_size, time, .. } => {
                 let range = offset..offset + len;
@@ -227,6 +248,9 @@ impl ClientCore {
             let (Some(unsealed), Some(attr)) = (file.unsealed(), self.tree.peek(*ino)) else {
                 continue;
             };
+            if attr.nlink == 0 {
+                continue;
+            }
             let (ino, base, time) = (*ino, unsealed.base, attr.mtime);
             if let Some(cut) = unsealed.cut {
                 entries.push(Entry::Resized { ino, base, old_size: u64::MAX, size: cut, time });
@@ -336,7 +360,6 @@ mod tests {
     use super::*;
     use crate::modlog::NewNode;
     use crate::refusal::Refusal;
-    use crate::types::Kind;
     use crate::wire::Node;
 
     fn attr(ino: u64, kind: Kind, counter: u64) -> Attr {
@@ -449,6 +472,28 @@ mod tests {
         let told = core.settle(2, &into_copy, Time::default());
         assert_eq!(told, [Effect::Replace(Ino(7))]);
         assert!(!core.files[&Ino(7)].is_ahead());
+    }
+
+    #[test]
+    fn what_was_written_to_a_file_goes_nowhere_once_its_last_name_and_handle_are_gone() {
+        let mut core = core();
+        create(&mut core);
+        core.opened(Ino(5));
+        write(&mut core, 5, 0..100);
+        let (parent, name) = (Ino::ROOT, Name::new("a").unwrap());
+        let unlink = Record::Unlink { parent, name, ino: Ino(5), open: true };
+        let entry = core.draft_change(unlink, Caller::default(), Timestamp::default());
+        assert!(matches!(entry, Entry::LastName(_)));
+        core.admit(entry, Time::default());
+        write(&mut core, 5, 100..200);
+        assert!(!seal(&mut core, 5));
+        assert!(crate::modlog::replay(core.log_entries()).unsealed.is_empty());
+        assert!(core.closed(Ino(5)));
+        assert!(core.unsealed().is_empty());
+        let done = |touched| Outcome::Done { touched };
+        core.settle(1, &done(vec![attr(5, Kind::File, 2)]), Time::default());
+        core.settle(2, &done(Vec::new()), Time::default());
+        assert!(!core.tree.is_pending(Ino(5)));
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Mount {
         };
         let Some(entry) = drafted else { return Ok(None) };
         log.append(&entry).map_err(|error| self.disk_refusal("update.log", &error))?;
-        let is_change = matches!(entry, Entry::Change(_));
+        let is_change = entry.change().is_some();
         let mut core = self.core();
         core.admit(entry, self.now());
         let result = then(&mut core);

@@ -151,6 +151,14 @@ impl FileData {
         })
     }
 
+    /// Forgets that anything was changed since the last seal; true if it was.
+    pub fn drop_dirty(&mut self) -> bool {
+        self.dirty.clear();
+        self.cut = None;
+        self.above = None;
+        std::mem::take(&mut self.dirty_changes)
+    }
+
     /// Closes the changes since the last seal as record `seq`.
     pub fn seal(&mut self, seq: u64) {
         self.dirty.iter().for_each(|range| self.sealed_ranges.insert(range));

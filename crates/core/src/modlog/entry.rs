@@ -1,6 +1,6 @@
 //! What stands in the log file, and what a log file that was left behind means.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,19 @@ pub enum Entry {
         /// Its seq.
         seq: u64,
     },
+    /// A change for the server that takes the last name of a file: what was written to the
+    /// file and is not stored needs to go nowhere.
+    LastName(Logged),
+}
+
+impl Entry {
+    /// The change for the server that this is.
+    pub fn change(&self) -> Option<&Logged> {
+        match self {
+            Entry::Change(logged) | Entry::LastName(logged) => Some(logged),
+            _ => None,
+        }
+    }
 }
 
 /// What an earlier life of the client left undone.
@@ -70,6 +83,7 @@ struct Written {
 pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
     let mut changes: BTreeMap<u64, Logged> = BTreeMap::new();
     let mut unsealed: BTreeMap<Ino, Written> = BTreeMap::new();
+    let mut nameless = BTreeSet::new();
     let mut newest_seq = 0;
     let open = |base, old_size| Written {
         data: FileData::new(Version::default()),
@@ -78,8 +92,11 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
         time: Timestamp::default(),
     };
     for entry in entries {
+        if let Entry::LastName(logged) = &entry {
+            nameless.extend(logged.change.unnamed());
+        }
         match entry {
-            Entry::Change(logged) => {
+            Entry::Change(logged) | Entry::LastName(logged) => {
                 newest_seq = newest_seq.max(logged.seq);
                 if let Change::Data(data) = &logged.change {
                     unsealed.remove(&data.ino);
@@ -105,6 +122,7 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
     }
     let unsealed = unsealed
         .into_iter()
+        .filter(|(ino, _)| !nameless.contains(ino))
         .filter_map(|(ino, file)| {
             let unsealed = file.data.unsealed()?;
             Some(DataChange {
@@ -130,6 +148,29 @@ impl DataChange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_written_to_a_file_that_lost_its_last_name_is_not_stored() {
+        let (parent, name) = (Ino::ROOT, crate::types::Name::new("f").unwrap());
+        let unlink = crate::modlog::Record::Unlink { parent, name, ino: Ino(9), open: true };
+        let unlink = Logged {
+            seq: 1,
+            time: Timestamp::default(),
+            caller: Caller::default(),
+            operation: None,
+            change: Change::Record(unlink),
+        };
+        let written = Entry::Written {
+            ino: Ino(9),
+            base: Base::Version(Version::default()),
+            offset: 0,
+            len: 5,
+            old_size: 0,
+            time: Timestamp::default(),
+        };
+        let leftover = replay([written.clone(), Entry::LastName(unlink), written]);
+        assert_eq!((leftover.changes.len(), leftover.unsealed.len()), (1, 0));
+    }
 
     #[test]
     fn what_was_written_and_not_stored_is_stored_after_the_rest() {
