@@ -101,7 +101,7 @@ async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>) {
         }
     }
     if last.ok
-        && let Err(error) = mount.unmount()
+        && let Err(error) = mount.unmount(now)
     {
         last = SyncReply { ok: false, done: true, error: error.to_string(), ..last };
     }

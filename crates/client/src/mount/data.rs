@@ -101,10 +101,12 @@ impl Mount {
             && !self.core().tree.is_pending(ino)
             && !self.remote.is_offline();
         if ask {
-            self.ask_attr(ino).await?
+            self.ask_attr(ino).await?;
+            // The kernel ends a read at the size that it knows.
+            self.kernel.forget_attr_now(ino);
         } else {
-            self.getattr(ino).await?
-        };
+            self.getattr(ino).await?;
+        }
         self.load(ino)?;
         let opened = self.add_handle(ino, mode, caller.clone());
         if mode.truncate

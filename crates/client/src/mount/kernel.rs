@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 
 use fuser::{INodeNo, Notifier};
@@ -20,19 +20,34 @@ enum Forget {
 #[derive(Debug)]
 pub(crate) struct KernelCache {
     tell: mpsc::Sender<Forget>,
+    notifier: Arc<OnceLock<Notifier>>,
 }
 
 /// The other end, until the session is there.
 #[derive(Debug)]
 pub(crate) struct KernelCacheThread {
     told: mpsc::Receiver<Forget>,
+    notifier: Arc<OnceLock<Notifier>>,
 }
 
 impl KernelCache {
     /// A sender and the thread to be.
     pub(crate) fn new() -> (KernelCache, KernelCacheThread) {
         let (tell, told) = mpsc::channel();
-        (KernelCache { tell }, KernelCacheThread { told })
+        let notifier = Arc::new(OnceLock::new());
+        let cache = KernelCache { tell, notifier: Arc::clone(&notifier) };
+        (cache, KernelCacheThread { told, notifier })
+    }
+
+    /// Drops attributes of `ino`, pages not: done when this returns. The kernel takes no lock
+    /// for it that a request could hold.
+    pub(crate) fn forget_attr_now(&self, ino: Ino) {
+        const NO_PAGES: i64 = -1;
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.inval_inode(INodeNo(ino.0), NO_PAGES, 0)
+        {
+            tracing::debug!("forget #{ino}: {error}");
+        }
     }
 
     /// Drops pages and attributes of `ino`.
@@ -50,6 +65,8 @@ impl KernelCache {
 impl KernelCacheThread {
     /// Starts it; it ends with the last `KernelCache`.
     pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
+        // It is started once.
+        self.notifier.set(notifier.clone()).ok();
         let run = move || {
             while let Ok(forget) = self.told.recv() {
                 let result = match &forget {

@@ -20,8 +20,10 @@ mod kernel;
 mod names;
 mod recover;
 mod report;
+mod session;
 mod start;
 mod sync;
+mod unmount;
 mod upload;
 mod xattr;
 
@@ -47,9 +49,9 @@ pub(crate) use changes::{Creation, RenameFlag};
 pub(crate) use data::{OpenMode, Opened};
 pub(crate) use handles::{DirectoryHandle, Names};
 pub(crate) use kernel::KernelCache;
-pub(crate) use start::detach;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
+pub(crate) use unmount::detach;
 
 /// How long the server's answers about names and attributes are trusted.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
@@ -79,6 +81,8 @@ pub(crate) struct Mount {
     last_space: Mutex<Option<Space>>,
     /// Stores that the server wants whole.
     whole: Mutex<std::collections::BTreeSet<u64>>,
+    /// The process is to end, whatever is still open.
+    quit: Notify,
     /// Something was logged.
     logged: Notify,
     /// Some fetch ended.

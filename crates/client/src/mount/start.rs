@@ -3,23 +3,23 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use segue_core::client::ClientCore;
 use segue_core::modlog::replay;
-use segue_core::types::{ClientId, Ino, Role};
-use segue_core::wire::{Hello, Welcome};
-use segue_rpc::identity::{Identities, Identity, MountUrl};
-use segue_rpc::{ConnectError, EnrolError, Greeting, Link, LinkState, Peer, Target, enrol, greet};
+use segue_core::types::{Ino, Role};
+use segue_core::wire::Welcome;
+use segue_rpc::Link;
+use segue_rpc::identity::MountUrl;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::handles::Handles;
 use super::kernel::KernelCacheThread;
+use super::session::{State, session};
+use super::unmount::{detach, unmount};
 use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, recover};
 use crate::control;
 use crate::error::MountError;
@@ -27,15 +27,11 @@ use crate::fuse;
 use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
-use crate::state::{
-    Containers, Index, LogFile, Numbers, StateDirectory, known_volume, remember_volume,
-};
+use crate::state::{Containers, Index, LogFile, Numbers, remember_volume};
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
 /// logged for the next mount.
-const PARTING: Duration = Duration::from_secs(2);
-/// The first connection must be there within this.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const PARTING: Duration = Duration::from_secs(2);
 
 /// What to mount, and where.
 #[derive(Clone, Debug)]
@@ -112,224 +108,6 @@ fn check_mountpoint(path: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Takes the mount out of the tree at once; what is still open ends by itself.
-pub(crate) fn detach(path: &Path) -> io::Result<()> {
-    if rustix::process::geteuid().is_root() {
-        return Ok(rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH)?);
-    }
-    // A process group of its own: Ctrl-C ends the mount, not the unmounting.
-    let mut command = Command::new("fusermount3");
-    command.args(["-u", "-z", "--"]).arg(path).process_group(0);
-    match command.status()?.success() {
-        true => Ok(()),
-        false => Err(io::Error::other("fusermount3 -uz failed")),
-    }
-}
-
-/// Opens a session as the identity that this host has for the volume. With an invite a host
-/// that has none, or whose own is not accepted any more, is enrolled first.
-async fn session(
-    plan: &MountPlan,
-    url: &str,
-    base: &Path,
-) -> Result<(Link, Arc<Welcome>, State), MountError> {
-    let identities = Identities::at(plan.paths.identities());
-    let Some(invite) = plan.url.invite() else {
-        let authority = known_authority(plan, &identities)?;
-        let identity = load(plan, &identities, &authority)?.ok_or_else(|| not_enrolled(plan))?;
-        return open_session(plan, url, base, &Target::new(&plan.url, &authority), identity).await;
-    };
-    let target = Target::new(&plan.url, &invite.authority);
-    // The same line again is harmless on a host that is enrolled, also at a new address.
-    if let Some(identity) = load(plan, &identities, &invite.authority)? {
-        match open_session(plan, url, base, &target, identity).await {
-            Err(MountError::Denied { reason, .. }) => {
-                tracing::info!("enrolling again: {reason}");
-            }
-            Ok(session) => {
-                let remembered = identities.remember(&plan.url, &invite.authority);
-                remembered.map_err(|error| identities_error(plan, &error))?;
-                return Ok(session);
-            }
-            other => return other,
-        }
-    }
-    enrol(&plan.url, &identities, &plan.host, CONNECT_TIMEOUT)
-        .await
-        .map_err(|error| enrol_error(&server_name(&plan.url), error))?;
-    let identity = load(plan, &identities, &invite.authority)?;
-    let identity = identity.ok_or_else(|| not_enrolled(plan))?;
-    open_session(plan, url, base, &target, identity).await
-}
-
-fn identities_error(plan: &MountPlan, error: &dyn std::fmt::Display) -> MountError {
-    MountError::State { path: plan.paths.identities(), reason: error.to_string() }
-}
-
-fn load(
-    plan: &MountPlan,
-    identities: &Identities,
-    authority: &str,
-) -> Result<Option<Identity>, MountError> {
-    let loaded = identities.load(authority, plan.url.volume());
-    loaded.map_err(|error| identities_error(plan, &error))
-}
-
-fn known_authority(plan: &MountPlan, identities: &Identities) -> Result<String, MountError> {
-    let known = identities.lookup(&plan.url).map_err(|error| identities_error(plan, &error))?;
-    known.ok_or_else(|| not_enrolled(plan))
-}
-
-fn not_enrolled(plan: &MountPlan) -> MountError {
-    let volume = plan.url.volume();
-    MountError::Denied {
-        host: server_name(&plan.url),
-        reason: format!(
-            "this host is not enrolled for volume '{volume}': ask for an invite (on the server: \
-             segue invite --volume {volume}) and mount its URL once"
-        ),
-    }
-}
-
-fn server_name(url: &MountUrl) -> String {
-    format!("{}:{}", url.host(), url.port())
-}
-
-fn enrol_error(host: &str, error: EnrolError) -> MountError {
-    let host = host.to_string();
-    match error {
-        EnrolError::Connect(error) => connect_error(host, &error),
-        error => MountError::Denied { host, reason: error.to_string() },
-    }
-}
-
-fn connect_error(host: String, error: &ConnectError) -> MountError {
-    let reason = error.to_string();
-    match error {
-        ConnectError::Resolve(_) | ConnectError::Unreachable(_) => {
-            MountError::Offline { host, reason }
-        }
-        ConnectError::OtherProtocol => MountError::Protocol { host, reason },
-        _ => MountError::Denied { host, reason },
-    }
-}
-
-/// What each new connection says first.
-#[derive(Clone)]
-struct HelloPlan {
-    volume: String,
-    client: ClientId,
-    incarnation: u32,
-    host: String,
-    acked_below: Arc<AtomicU64>,
-    fresh: Arc<AtomicBool>,
-}
-
-impl HelloPlan {
-    fn greeting(self) -> Greeting {
-        Arc::new(move |peer: Peer| {
-            let plan = self.clone();
-            Box::pin(async move {
-                let hello = Hello {
-                    volume: plan.volume,
-                    client: plan.client,
-                    incarnation: plan.incarnation,
-                    host: plan.host,
-                    acked_below: plan.acked_below.load(Ordering::Relaxed),
-                    fresh_start: plan.fresh.load(Ordering::Relaxed),
-                };
-                let welcome = greet(&peer, hello).await?;
-                plan.fresh.store(false, Ordering::Relaxed);
-                Ok(welcome)
-            })
-        })
-    }
-}
-
-struct State {
-    directory: StateDirectory,
-    acked_below: Arc<AtomicU64>,
-}
-
-/// Connects, and opens the cache directory of the volume that is found there.
-async fn open_session(
-    plan: &MountPlan,
-    url: &str,
-    base: &Path,
-    target: &Target,
-    identity: Identity,
-) -> Result<(Link, Arc<Welcome>, State), MountError> {
-    let new_client = match known_volume(base, url) {
-        Some(client) => client,
-        None => ClientId(random().map_err(|error| MountError::state("/dev/urandom", error))?),
-    };
-    let acked_below = Arc::new(AtomicU64::new(0));
-    let mut hello = HelloPlan {
-        volume: plan.url.volume().to_string(),
-        client: new_client,
-        incarnation: 1,
-        host: plan.host.clone(),
-        acked_below: Arc::clone(&acked_below),
-        fresh: Arc::new(AtomicBool::new(true)),
-    };
-    let link = Link::open(target.clone(), identity.clone(), hello.clone().greeting());
-    let welcome = connected(&link, &plan.url).await?;
-    let directory = StateDirectory::open(
-        base,
-        &welcome.volume_uuid,
-        new_client,
-        &plan.mountpoint,
-        PARTING * 3,
-    )?;
-    let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
-    let state = State { directory, acked_below };
-    if client == new_client && incarnation == 1 {
-        return Ok((link, welcome, state));
-    }
-    // The volume is known here under another URL: go on as the cache that it has.
-    drop(link);
-    hello = HelloPlan { client, incarnation, fresh: Arc::new(AtomicBool::new(true)), ..hello };
-    let link = Link::open(target.clone(), identity, hello.greeting());
-    let welcome = connected(&link, &plan.url).await?;
-    Ok((link, welcome, state))
-}
-
-fn random() -> io::Result<[u8; 16]> {
-    use std::io::Read;
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Waits for the first welcome.
-async fn connected(link: &Link, url: &MountUrl) -> Result<Arc<Welcome>, MountError> {
-    let host = server_name(url);
-    let mut watch = link.watch();
-    let waiting = async {
-        loop {
-            let state = watch.borrow_and_update().clone();
-            match state {
-                LinkState::Online { welcome, .. } => return Ok(welcome),
-                LinkState::Refused { why } => {
-                    return Err(MountError::Denied { host: host.clone(), reason: why });
-                }
-                LinkState::Offline { why, .. } => {
-                    return Err(MountError::Offline { host: host.clone(), reason: why });
-                }
-                LinkState::Connecting => {}
-            }
-            if watch.changed().await.is_err() {
-                let reason = "the connection was given up".into();
-                return Err(MountError::Offline { host: host.clone(), reason });
-            }
-        }
-    };
-    tokio::time::timeout(CONNECT_TIMEOUT, waiting).await.unwrap_or_else(|_| {
-        let reason = format!("no answer within {} s", CONNECT_TIMEOUT.as_secs());
-        Err(MountError::Offline { host: host.clone(), reason })
-    })
-}
-
 /// Opens everything in the cache directory and puts the mount together.
 fn assemble(
     plan: &MountPlan,
@@ -384,6 +162,7 @@ fn assemble(
         lookups: Mutex::default(),
         last_space: Mutex::default(),
         whole: Mutex::default(),
+        quit: Notify::new(),
         logged: Notify::new(),
         fetched: Notify::new(),
         settled: watch::Sender::new(0),
@@ -425,7 +204,8 @@ async fn serve(
             Ok(Err(error)) => tracing::warn!("the FUSE session ended: {error}"),
             _ => tracing::info!("unmounted"),
         },
-        () = stop => mount.unmount().unwrap_or_else(|error| {
+        () = mount.quit.notified() => {}
+        () = stop => detach(&plan.mountpoint).unwrap_or_else(|error| {
             tracing::warn!("{}: {error}", plan.mountpoint.display());
         }),
     }
@@ -464,8 +244,14 @@ impl Mount {
         tokio::time::timeout(PARTING, sending).await.ok();
     }
 
-    /// Takes the mount out of the tree; the process ends when the kernel has let go.
-    pub(crate) fn unmount(&self) -> io::Result<()> {
-        detach(&self.mountpoint)
+    /// Takes the mount out of the tree: with `now` whatever is in use, and the process ends;
+    /// else only if nothing is, and the process ends when the kernel has let go.
+    pub(crate) fn unmount(&self, now: bool) -> io::Result<()> {
+        if !now {
+            return unmount(&self.mountpoint);
+        }
+        detach(&self.mountpoint)?;
+        self.quit.notify_one();
+        Ok(())
     }
 }
