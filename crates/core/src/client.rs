@@ -204,7 +204,7 @@ impl ClientCore {
             Entry::Resized { ino, old_size, size, time, .. } => {
                 self.change_data(ino, size, time, |file| file.truncate(size, old_size));
             }
-            Entry::Settled { .. } => {}
+            Entry::Settled { .. } | Entry::Nameless { .. } => {}
         }
     }
 
@@ -244,6 +244,8 @@ impl ClientCore {
     pub fn log_entries(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> =
             self.queue.iter().map(|(logged, _)| Entry::Change(logged.clone())).collect();
+        let nameless = |ino: &&Ino| self.tree.peek(**ino).is_some_and(|attr| attr.nlink == 0);
+        entries.extend(self.open.keys().filter(nameless).map(|&ino| Entry::Nameless { ino }));
         for (ino, file) in &self.files {
             let (Some(unsealed), Some(attr)) = (file.unsealed(), self.tree.peek(*ino)) else {
                 continue;
@@ -310,7 +312,8 @@ impl ClientCore {
             Outcome::Refused { refusal } => {
                 self.tree.undo(&touched);
                 let mut effects = vec![Effect::Refused { refusal: *refusal }];
-                if is_data {
+                let is_create = matches!(logged.change, Change::Record(Record::Create { .. }));
+                if is_data || is_create {
                     effects.extend(self.give_up(seq, ino, &[]));
                 }
                 effects
@@ -475,6 +478,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_the_server_did_not_want_is_not_ahead_for_ever() {
+        let mut core = core();
+        create(&mut core);
+        core.settle(1, &Outcome::Refused { refusal: Refusal::NotFound }, Time::default());
+        assert!(!core.files[&Ino(5)].is_ahead());
+    }
+
+    #[test]
     fn what_was_written_to_a_file_goes_nowhere_once_its_last_name_and_handle_are_gone() {
         let mut core = core();
         create(&mut core);
@@ -485,9 +496,11 @@ mod tests {
         let entry = core.draft_change(unlink, Caller::default(), Timestamp::default());
         assert!(matches!(entry, Entry::LastName(_)));
         core.admit(entry, Time::default());
+        let mut log = core.log_entries();
+        log.extend(core.draft_write(Ino(5), 100..200, Timestamp::default()));
+        assert!(crate::modlog::replay(log).unsealed.is_empty());
         write(&mut core, 5, 100..200);
         assert!(!seal(&mut core, 5));
-        assert!(crate::modlog::replay(core.log_entries()).unsealed.is_empty());
         assert!(core.closed(Ino(5)));
         assert!(core.unsealed().is_empty());
         let done = |touched| Outcome::Done { touched };

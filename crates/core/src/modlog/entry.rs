@@ -49,6 +49,11 @@ pub enum Entry {
     /// A change for the server that takes the last name of a file: what was written to the
     /// file and is not stored needs to go nowhere.
     LastName(Logged),
+    /// An open file that lost its last name before: as after `LastName`.
+    Nameless {
+        /// The file.
+        ino: Ino,
+    },
 }
 
 impl Entry {
@@ -96,6 +101,9 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
             nameless.extend(logged.change.unnamed());
         }
         match entry {
+            Entry::Nameless { ino } => {
+                nameless.insert(ino);
+            }
             Entry::Change(logged) | Entry::LastName(logged) => {
                 newest_seq = newest_seq.max(logged.seq);
                 if let Change::Data(data) = &logged.change {
