@@ -6,10 +6,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod attributes;
 mod build;
+mod data;
+mod directories;
 mod editors;
 mod fio;
 mod git;
+mod hosts;
+mod names;
 mod rsync;
 mod sqlite;
 mod tree;

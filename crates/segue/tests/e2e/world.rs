@@ -1,6 +1,8 @@
 //! What most tests begin with: a server, and two hosts that can mount its volume.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -23,18 +25,18 @@ pub(crate) struct World {
     pub(crate) b: Host,
     pub(crate) serving: Host,
     pub(crate) bed: Bed,
-    role: &'static str,
+    invitation: &'static [&'static str],
     enrolled: Mutex<BTreeSet<String>>,
 }
 
 impl World {
     /// A world, or none where `SEGUE_SKIP_E2E=1` allows to do without.
     pub(crate) fn new() -> Option<World> {
-        World::with_role("writer")
+        World::invited(&[])
     }
 
-    /// A world whose hosts are invited as `role`.
-    pub(crate) fn with_role(role: &'static str) -> Option<World> {
+    /// A world whose hosts are let in by `segue invite` with these arguments.
+    pub(crate) fn invited(invitation: &'static [&'static str]) -> Option<World> {
         let bed = Bed::for_test()?;
         // Other users of a test have no way into the directory it is built in.
         let program = bed.dir().join("segue");
@@ -45,7 +47,7 @@ impl World {
         let server = SegueServer::start(&serving, &serving.dir().join("data")).unwrap();
         let enrolled = Mutex::default();
         let _watchdog = watch_over(bed.dir());
-        Some(World { _watchdog, server, a, b, serving, bed, role, enrolled })
+        Some(World { _watchdog, server, a, b, serving, bed, invitation, enrolled })
     }
 
     /// Mounts volume home on `host`, which is enrolled the first time.
@@ -65,7 +67,7 @@ impl World {
     pub(crate) fn url(&self, host: &Host) -> String {
         let is_new = self.enrolled.lock().unwrap().insert(host.name().to_owned());
         match is_new {
-            true => self.server.invite(&["--role", self.role]).unwrap(),
+            true => self.server.invite(self.invitation).unwrap(),
             false => self.server.url("home"),
         }
     }
@@ -157,4 +159,32 @@ pub(crate) fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> Option<i3
 /// A path as an argument of a program.
 pub(crate) fn arg(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Makes or replaces a file; Ok only if close(2) said so too.
+pub(crate) fn save(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = std::fs::File::create(path)?;
+    file.write_all(bytes)?;
+    close(file)
+}
+
+/// close(2) with its answer, which dropping a file does not give.
+#[allow(unsafe_code)]
+pub(crate) fn close(file: std::fs::File) -> std::io::Result<()> {
+    // SAFETY: the descriptor was given up by its only owner.
+    unsafe { rustix::io::try_close(file.into_raw_fd())? };
+    Ok(())
+}
+
+/// What `segue COMMAND --json` says.
+pub(crate) fn json(host: &Host, args: &[&str]) -> serde_json::Value {
+    let ended = segue(host, &[args, &["--json"]].concat());
+    serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+/// Waits until `mount` of `host` says that it is `online` or `offline`.
+pub(crate) fn wait_for_state(host: &Host, mount: &SegueMount, state: &str) {
+    eventually(&format!("the mount is {state}"), || {
+        json(host, &["status", arg(mount.path())])["mounts"][0]["state"] == state
+    });
 }

@@ -1,0 +1,72 @@
+//! Big directories.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::world::{World, eventually};
+
+const FILES: usize = 10_000;
+
+fn name(number: usize) -> String {
+    format!("a-name-of-some-length-{number:05}")
+}
+
+/// Names and sizes as a listing with stat shows them; no name comes twice.
+fn look(dir: &Path) -> BTreeSet<(String, u64)> {
+    let entries: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len())
+        })
+        .collect();
+    let set: BTreeSet<_> = entries.iter().cloned().collect();
+    assert_eq!(set.len(), entries.len(), "a name comes twice");
+    set
+}
+
+/// 10,000 files in one directory: all are listed once, with their sizes, here and on another
+/// host; after half of them is gone, exactly the others.
+#[test]
+fn ten_thousand_files_in_one_directory() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    let dir = mount.path().join("dir");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..FILES {
+        fs::write(dir.join(name(number)), vec![b'x'; number % 17]).unwrap();
+    }
+    let all: BTreeSet<_> = (0..FILES).map(|n| (name(n), (n % 17) as u64)).collect();
+    assert!(look(&dir) == all, "just written");
+    mount.sync().unwrap();
+    let other = world.mount(&world.b);
+    let there = other.path().join("dir");
+    assert!(look(&there) == all, "on another host");
+
+    // A listing that goes on while names are removed shows all that stay.
+    let mut reader = fs::read_dir(&dir).unwrap();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut next = || reader.next().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    seen.extend((0..100).filter_map(|_| next()));
+    for number in (0..FILES).step_by(2) {
+        fs::remove_file(dir.join(name(number))).unwrap();
+    }
+    seen.extend(std::iter::from_fn(next));
+    drop(reader);
+    for number in (1..FILES).step_by(2) {
+        assert!(seen.contains(&name(number)), "{} is missing", name(number));
+    }
+    let half: BTreeSet<_> = all.iter().filter(|(n, _)| !n.ends_with(even)).cloned().collect();
+    assert_eq!(half.len(), FILES / 2);
+    assert!(look(&dir) == half, "after removing half");
+    mount.sync().unwrap();
+    eventually("the other host lists the same half", || look(&there) == half);
+    let mount = world.remount(&world.a, mount);
+    assert!(look(&dir) == half, "after a new mount");
+    drop(mount);
+}
+
+fn even(digit: char) -> bool {
+    matches!(digit, '0' | '2' | '4' | '6' | '8')
+}
