@@ -274,8 +274,12 @@ impl ClientCore {
     }
 
     /// The server's data of `ino` are `version`; true if what is here must be replaced.
+    ///
+    /// Data follow only where the attributes did: a write made on the new data with the old
+    /// size would cut off what another host wrote.
     pub fn observe(&mut self, ino: Ino, version: Version) -> bool {
-        self.files.get_mut(&ino).is_some_and(|file| file.observe(version))
+        let known = self.tree.peek(ino).is_none_or(|attr| attr.data_version == version);
+        known && self.files.get_mut(&ino).is_some_and(|file| file.observe(version))
     }
 
     /// The server's final answer to the oldest change. Log `Entry::Settled` afterwards.
@@ -289,12 +293,13 @@ impl ClientCore {
         };
         match outcome {
             Outcome::Done { touched: attrs } => {
-                self.tree.settle(&touched, attrs, now);
+                self.data_committed(seq, ino, attrs, &logged.change);
+                self.tree.settle(&touched, now);
+                self.learn(attrs, now);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
                     // It followed an earlier change of ours into that one's conflict copy.
                     return self.give_up(seq, ino, &[]).into_iter().collect();
                 }
-                self.data_committed(seq, ino, attrs, &logged.change);
                 Vec::new()
             }
             Outcome::Conflict { parent, name, touched: attrs, .. } => {
@@ -307,6 +312,7 @@ impl ClientCore {
                 } else {
                     self.data_committed(seq, ino, attrs, &logged.change);
                 }
+                self.learn(attrs, now);
                 effects
             }
             Outcome::Refused { refusal } => {
@@ -322,6 +328,12 @@ impl ClientCore {
                 unreachable!("only final outcomes settle a change")
             }
         }
+    }
+
+    fn learn(&mut self, attrs: &[Attr], now: Time) {
+        let files = &self.files;
+        let ahead = |ino| files.get(&ino).is_some_and(FileData::is_ahead);
+        self.tree.learn(attrs, ahead, now);
     }
 
     fn data_committed(&mut self, seq: u64, ino: Ino, attrs: &[Attr], change: &Change) {
@@ -475,6 +487,35 @@ mod tests {
         let told = core.settle(2, &into_copy, Time::default());
         assert_eq!(told, [Effect::Replace(Ino(7))]);
         assert!(!core.files[&Ino(7)].is_ahead());
+    }
+
+    #[test]
+    fn new_data_and_their_size_arrive_together() {
+        let mut core = core();
+        let node = |counter, size| {
+            let attr = Attr { size, ..attr(7, Kind::File, counter) };
+            Node { attr, target: None }
+        };
+        core.tree.install_node(node(3, 100), Time::default());
+        core.file(Ino(7)).unwrap();
+        let set = crate::modlog::SetAttr { mode: Some(0o600), ..Default::default() };
+        let chmod = Record::SetAttr { ino: Ino(7), set };
+        let entry = core.draft_change(chmod, Caller::default(), Timestamp::default());
+        core.admit(entry, Time::default());
+        // Another host's longer data: the attributes are pending, so the data must wait too.
+        core.tree.install_node(node(4, 200), Time::default());
+        assert!(!core.observe(Ino(7), node(4, 200).attr.data_version));
+        // A conflict tells what the server has: the next write is made on that.
+        write(&mut core, 7, 0..10);
+        assert!(seal(&mut core, 7));
+        core.settle(1, &Outcome::Done { touched: vec![node(5, 200).attr] }, Time::default());
+        assert_eq!(core.tree.peek(Ino(7)).unwrap().size, 100);
+        let (parent, name, copy) = (Ino::ROOT, Name::new("f.conflict").unwrap(), Ino(9));
+        let touched = vec![node(5, 200).attr];
+        let conflict = Outcome::Conflict { parent, name, touched, copy };
+        core.settle(2, &conflict, Time::default());
+        assert_eq!(core.tree.peek(Ino(7)).unwrap().size, 200);
+        assert_eq!(core.file(Ino(7)).unwrap().version().counter, 5);
     }
 
     #[test]

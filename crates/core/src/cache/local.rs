@@ -210,9 +210,15 @@ impl Tree {
         }
     }
 
-    /// A change that touched these is committed; `attrs` are the server's attributes after it.
-    pub fn settle(&mut self, touched: &Touched, attrs: &[Attr], now: Time) {
+    /// A change that touched these is committed.
+    pub fn settle(&mut self, touched: &Touched, now: Time) {
         self.unmark(touched, Some(now));
+    }
+
+    /// `attrs` are what an outcome says of the server's inodes. Of one that is changed here
+    /// only its data are taken over, version and size together, unless the data are what is
+    /// `ahead`: then the size is this host's.
+    pub fn learn(&mut self, attrs: &[Attr], ahead: impl Fn(Ino) -> bool, now: Time) {
         for attr in attrs {
             let Some(node) = self.nodes.get_mut(&attr.ino) else { continue };
             if node.listing == Listing::Own {
@@ -220,7 +226,11 @@ impl Tree {
             }
             if node.pending > 0 {
                 node.attr.change = attr.change;
-                node.attr.data_version = attr.data_version;
+                if !ahead(attr.ino) {
+                    node.attr.data_version = attr.data_version;
+                    node.attr.size = attr.size;
+                    node.attr.allocated = attr.allocated;
+                }
                 continue;
             }
             self.install_node(Node { attr: *attr, target: None }, now);

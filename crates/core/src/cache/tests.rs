@@ -65,7 +65,8 @@ fn what_is_pending_here_is_not_overwritten_by_the_server() {
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
     tree.install_listing(attr(1, Kind::Directory), Vec::new(), at(9));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
-    tree.settle(&touched(&record), &[attr(5, Kind::File), attr(1, Kind::Directory)], at(10));
+    tree.settle(&touched(&record), at(10));
+    tree.learn(&[attr(5, Kind::File), attr(1, Kind::Directory)], |_| false, at(10));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(10)), Known::Fresh(Some(Ino(5))));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Stale(Some(Ino(5))));
     assert!(tree.install_name(attr(1, Kind::Directory), name("a"), None, at(20)));
@@ -83,7 +84,8 @@ fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
     let record = Record::Rmdir { parent: Ino::ROOT, name: name("d"), ino: Ino(5) };
     tree.apply(&record, Timestamp::default());
     let change = Version { epoch: 1, counter: 2 };
-    tree.settle(&touched(&record), &[Attr { change, ..old }], at(0));
+    tree.settle(&touched(&record), at(0));
+    tree.learn(&[Attr { change, ..old }], |_| false, at(0));
     assert!(!tree.install_listing(old, entries, at(0)));
     let node = Node { attr: attr(5, Kind::Directory), target: None };
     assert!(!tree.install_name(old, name("d"), Some(node), at(0)));
