@@ -143,17 +143,19 @@ impl ClientCore {
 
     /// The entry for bytes written into the container of `ino`; `None` if it is not known.
     pub fn draft_write(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Option<Entry> {
-        let old_size = self.tree.peek(ino)?.size;
+        let Attr { size: old_size, nlink, .. } = *self.tree.peek(ino)?;
         let base = self.file(ino)?.base();
         let (offset, len) = (range.start, range.end - range.start);
-        Some(Entry::Written { ino, base, offset, len, old_size, time })
+        let entry = Entry::Written { ino, base, offset, len, old_size, time };
+        Some(if nlink == 0 { Entry::Nameless(Box::new(entry)) } else { entry })
     }
 
     /// The entry for a new size of the container of `ino`; `None` if it is not known.
     pub fn draft_resize(&mut self, ino: Ino, size: u64, time: Timestamp) -> Option<Entry> {
-        let old_size = self.tree.peek(ino)?.size;
+        let Attr { size: old_size, nlink, .. } = *self.tree.peek(ino)?;
         let base = self.file(ino)?.base();
-        Some(Entry::Resized { ino, base, old_size, size, time })
+        let entry = Entry::Resized { ino, base, old_size, size, time };
+        Some(if nlink == 0 { Entry::Nameless(Box::new(entry)) } else { entry })
     }
 
     /// The entry that closes what was written to `ino` since the last seal into one change;
@@ -204,7 +206,8 @@ impl ClientCore {
             Entry::Resized { ino, old_size, size, time, .. } => {
                 self.change_data(ino, size, time, |file| file.truncate(size, old_size));
             }
-            Entry::Settled { .. } | Entry::Nameless { .. } => {}
+            Entry::Nameless(entry) => self.admit(*entry, now),
+            Entry::Settled { .. } => {}
         }
     }
 
@@ -244,8 +247,6 @@ impl ClientCore {
     pub fn log_entries(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> =
             self.queue.iter().map(|(logged, _)| Entry::Change(logged.clone())).collect();
-        let nameless = |ino: &&Ino| self.tree.peek(**ino).is_some_and(|attr| attr.nlink == 0);
-        entries.extend(self.open.keys().filter(nameless).map(|&ino| Entry::Nameless { ino }));
         for (ino, file) in &self.files {
             let (Some(unsealed), Some(attr)) = (file.unsealed(), self.tree.peek(*ino)) else {
                 continue;

@@ -140,7 +140,7 @@ fn seq_of(entry: &Entry) -> u64 {
     match entry {
         Entry::Change(logged) | Entry::LastName(logged) => logged.seq,
         Entry::Settled { seq } => *seq,
-        Entry::Written { .. } | Entry::Resized { .. } | Entry::Nameless { .. } => 0,
+        Entry::Written { .. } | Entry::Resized { .. } | Entry::Nameless(_) => 0,
     }
 }
 

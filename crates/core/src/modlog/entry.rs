@@ -1,6 +1,6 @@
 //! What stands in the log file, and what a log file that was left behind means.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -49,11 +49,8 @@ pub enum Entry {
     /// A change for the server that takes the last name of a file: what was written to the
     /// file and is not stored needs to go nowhere.
     LastName(Logged),
-    /// An open file that lost its last name before: as after `LastName`.
-    Nameless {
-        /// The file.
-        ino: Ino,
-    },
+    /// `Written` or `Resized` of an open file without a name: it goes with this process.
+    Nameless(Box<Entry>),
 }
 
 impl Entry {
@@ -88,7 +85,6 @@ struct Written {
 pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
     let mut changes: BTreeMap<u64, Logged> = BTreeMap::new();
     let mut unsealed: BTreeMap<Ino, Written> = BTreeMap::new();
-    let mut nameless = BTreeSet::new();
     let mut newest_seq = 0;
     let open = |base, old_size| Written {
         data: FileData::new(Version::default()),
@@ -98,12 +94,9 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
     };
     for entry in entries {
         if let Entry::LastName(logged) = &entry {
-            nameless.extend(logged.change.unnamed());
+            logged.change.unnamed().and_then(|ino| unsealed.remove(&ino));
         }
         match entry {
-            Entry::Nameless { ino } => {
-                nameless.insert(ino);
-            }
             Entry::Change(logged) | Entry::LastName(logged) => {
                 newest_seq = newest_seq.max(logged.seq);
                 if let Change::Data(data) = &logged.change {
@@ -126,11 +119,11 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
             Entry::Settled { seq } => {
                 changes.remove(&seq);
             }
+            Entry::Nameless(_) => {}
         }
     }
     let unsealed = unsealed
         .into_iter()
-        .filter(|(ino, _)| !nameless.contains(ino))
         .filter_map(|(ino, file)| {
             let unsealed = file.data.unsealed()?;
             Some(DataChange {
@@ -176,8 +169,12 @@ mod tests {
             old_size: 0,
             time: Timestamp::default(),
         };
-        let leftover = replay([written.clone(), Entry::LastName(unlink), written]);
+        let nameless = Entry::Nameless(Box::new(written.clone()));
+        let log = [written.clone(), Entry::LastName(unlink), nameless];
+        let leftover = replay(log.clone());
         assert_eq!((leftover.changes.len(), leftover.unsealed.len()), (1, 0));
+        // Another host may have given it a name before the last one went here.
+        assert_eq!(replay(log.into_iter().chain([written])).unsealed.len(), 1);
     }
 
     #[test]
