@@ -100,6 +100,12 @@ impl ClientCore {
         false
     }
 
+    /// True for a file that is only there because it is open. One that is not open and is
+    /// changed has a name, given by another host, whatever is known here.
+    fn is_nameless(&self, ino: Ino) -> bool {
+        self.is_open(ino) && self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0)
+    }
+
     /// What was written to a file that nobody can reach any more needs to go nowhere.
     fn drop_nameless(&mut self, ino: Ino) {
         let nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
@@ -143,28 +149,28 @@ impl ClientCore {
 
     /// The entry for bytes written into the container of `ino`; `None` if it is not known.
     pub fn draft_write(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Option<Entry> {
-        let Attr { size: old_size, nlink, .. } = *self.tree.peek(ino)?;
+        let old_size = self.tree.peek(ino)?.size;
         let base = self.file(ino)?.base();
         let (offset, len) = (range.start, range.end - range.start);
         let entry = Entry::Written { ino, base, offset, len, old_size, time };
-        Some(if nlink == 0 { Entry::Nameless(Box::new(entry)) } else { entry })
+        Some(if self.is_nameless(ino) { Entry::Nameless(Box::new(entry)) } else { entry })
     }
 
     /// The entry for a new size of the container of `ino`; `None` if it is not known.
     pub fn draft_resize(&mut self, ino: Ino, size: u64, time: Timestamp) -> Option<Entry> {
-        let Attr { size: old_size, nlink, .. } = *self.tree.peek(ino)?;
+        let old_size = self.tree.peek(ino)?.size;
         let base = self.file(ino)?.base();
         let entry = Entry::Resized { ino, base, old_size, size, time };
-        Some(if nlink == 0 { Entry::Nameless(Box::new(entry)) } else { entry })
+        Some(if self.is_nameless(ino) { Entry::Nameless(Box::new(entry)) } else { entry })
     }
 
     /// The entry that closes what was written to `ino` since the last seal into one change;
     /// `None` if there is nothing.
     ///
-    /// A file without a name is not stored: nobody else will ever read it.
+    /// An open file without a name is not stored: nobody else will ever read it.
     pub fn draft_seal(&self, ino: Ino, caller: Caller, time: Timestamp) -> Option<Entry> {
         let attr = self.tree.peek(ino)?;
-        if attr.nlink == 0 {
+        if self.is_nameless(ino) {
             return None;
         }
         let unsealed = self.files.get(&ino)?.unsealed()?;
@@ -251,7 +257,7 @@ impl ClientCore {
             let (Some(unsealed), Some(attr)) = (file.unsealed(), self.tree.peek(*ino)) else {
                 continue;
             };
-            if attr.nlink == 0 {
+            if self.is_nameless(*ino) {
                 continue;
             }
             let (ino, base, time) = (*ino, unsealed.base, attr.mtime);
@@ -267,6 +273,11 @@ impl ClientCore {
             entries.push(Entry::Resized { ino, base, old_size: size, size, time });
         }
         entries
+    }
+
+    /// True if this host has data of `ino` that the server lacks.
+    pub fn is_ahead(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(FileData::is_ahead)
     }
 
     /// Files with changes that are not sealed.
