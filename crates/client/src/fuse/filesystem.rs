@@ -357,13 +357,16 @@ impl Filesystem for Front {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        match self.mount.write(handle.0, offset, data) {
+        // Pages that are written back know their place.
+        let from_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let append = flags.0 & libc::O_APPEND != 0 && !from_cache;
+        match self.mount.write(handle.0, offset, append, data) {
             Ok(None) => reply.written(written),
             Ok(Some(told)) => {
                 let mount = Shared::clone(&self.mount);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use segue_core::cache::FileData;
 use segue_core::modlog::Outcome;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino, Version};
+use segue_core::types::{Attr, Caller, Ino};
 use tokio::sync::oneshot;
 
 use super::handles::FileHandle;
@@ -34,11 +34,15 @@ pub(crate) struct OpenMode {
 }
 
 impl Mount {
-    /// The server's data of `ino` are `version`: forgets what is here of another one.
-    pub(super) fn follow_version(&self, ino: Ino, version: Version) -> Result<(), Refusal> {
+    /// Forgets what is here, and in the kernel, of data that moved on the server.
+    pub(super) fn follow_moved(&self) -> Result<(), Refusal> {
         let mut core = self.core();
-        if core.observe(ino, version) {
-            self.drop_container(ino)?;
+        for moved in core.tree.take_moved() {
+            if core.observe(moved.ino, moved.version) {
+                self.drop_container(moved.ino)?;
+            } else if moved.was_known && !core.is_ahead(moved.ino) {
+                self.kernel.forget_data(moved.ino);
+            }
         }
         Ok(())
     }
@@ -102,8 +106,8 @@ impl Mount {
             && !self.remote.is_offline();
         if ask {
             self.ask_attr(ino).await?;
-            // The kernel ends a read at the size that it knows.
-            self.kernel.forget_attr_now(ino);
+            // The kernel ends a read at the size that it knows: it must have forgotten that.
+            self.kernel.forgotten().await;
         } else {
             self.getattr(ino).await?;
         }
@@ -167,15 +171,24 @@ impl Mount {
         }
     }
 
-    /// Writes into an open file. The receiver hears when the server has it, if this write
-    /// must wait for that.
+    /// Writes into an open file. The receiver hears when the server has it, if this write must
+    /// wait for that.
+    ///
+    /// With `append` it goes to the end: the kernel's offset is the size that it last heard of,
+    /// and another host may have appended since.
     pub(crate) fn write(
         &self,
         handle: u64,
         offset: u64,
+        append: bool,
         bytes: &[u8],
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
         let handle = self.handle(handle)?;
+        let end = self.core().tree.peek(handle.ino).map_or(offset, |attr| attr.size);
+        if append && end != offset {
+            self.kernel.forget_data(handle.ino);
+        }
+        let offset = if append { end } else { offset };
         let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Refusal::TooLarge)?;
         self.check_room()?;
         self.change_data(

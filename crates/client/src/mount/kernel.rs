@@ -1,85 +1,93 @@
-//! Telling the kernel to forget: on a thread of its own, because the kernel may make the
+//! Telling the kernel to forget: on threads of their own, because the kernel may make the
 //! teller wait for a request that only we can answer.
+//!
+//! Names and data have a thread each. Forgetting a name takes the directory's lock, which a
+//! request may hold that waits here until data are forgotten.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use fuser::{INodeNo, Notifier};
 use segue_core::types::{Ino, Name};
+use tokio::sync::watch;
 
-/// What the kernel should forget.
-#[derive(Debug)]
-enum Forget {
-    Data(Ino),
-    Name(Ino, Name),
-}
-
-/// The way to the thread.
+/// The way to the threads.
 #[derive(Debug)]
 pub(crate) struct KernelCache {
-    tell: mpsc::Sender<Forget>,
-    notifier: Arc<OnceLock<Notifier>>,
+    data: mpsc::Sender<Ino>,
+    names: mpsc::Sender<(Ino, Name)>,
+    /// How often data were to be forgotten.
+    asked: AtomicU64,
+    /// How often they have been.
+    done: watch::Receiver<u64>,
 }
 
-/// The other end, until the session is there.
+/// The other ends, until the session is there.
 #[derive(Debug)]
-pub(crate) struct KernelCacheThread {
-    told: mpsc::Receiver<Forget>,
-    notifier: Arc<OnceLock<Notifier>>,
+pub(crate) struct KernelCacheThreads {
+    data: mpsc::Receiver<Ino>,
+    names: mpsc::Receiver<(Ino, Name)>,
+    done: watch::Sender<u64>,
 }
 
 impl KernelCache {
-    /// A sender and the thread to be.
-    pub(crate) fn new() -> (KernelCache, KernelCacheThread) {
-        let (tell, told) = mpsc::channel();
-        let notifier = Arc::new(OnceLock::new());
-        let cache = KernelCache { tell, notifier: Arc::clone(&notifier) };
-        (cache, KernelCacheThread { told, notifier })
+    /// The senders, and the threads to be.
+    pub(crate) fn new() -> (KernelCache, KernelCacheThreads) {
+        let (tell_data, data) = mpsc::channel();
+        let (tell_name, names) = mpsc::channel();
+        let (tell_done, done) = watch::channel(0);
+        let asked = AtomicU64::new(0);
+        let cache = KernelCache { data: tell_data, names: tell_name, asked, done };
+        (cache, KernelCacheThreads { data, names, done: tell_done })
     }
 
-    /// Drops attributes of `ino`, pages not: done when this returns. The kernel takes no lock
-    /// for it that a request could hold.
-    pub(crate) fn forget_attr_now(&self, ino: Ino) {
-        const NO_PAGES: i64 = -1;
-        if let Some(notifier) = self.notifier.get()
-            && let Err(error) = notifier.inval_inode(INodeNo(ino.0), NO_PAGES, 0)
-        {
-            tracing::debug!("forget #{ino}: {error}");
+    /// Has pages and attributes of `ino` dropped.
+    pub(crate) fn forget_data(&self, ino: Ino) {
+        // Without a thread there is no mount, hence no cache.
+        if self.data.send(ino).is_ok() {
+            self.asked.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Drops pages and attributes of `ino`.
-    pub(crate) fn forget_data(&self, ino: Ino) {
-        // Without a thread there is no mount, hence no cache.
-        self.tell.send(Forget::Data(ino)).ok();
+    /// Returns when the kernel has forgotten all data that it was to forget so far.
+    pub(crate) async fn forgotten(&self) {
+        let asked = self.asked.load(Ordering::Acquire);
+        let mut done = self.done.clone();
+        // An error means that the mount is ending.
+        done.wait_for(|done| *done >= asked).await.ok();
     }
 
-    /// Drops what `name` in `parent` means.
+    /// Has dropped what `name` in `parent` means.
     pub(crate) fn forget_name(&self, parent: Ino, name: Name) {
-        self.tell.send(Forget::Name(parent, name)).ok();
+        self.names.send((parent, name)).ok();
     }
 }
 
-impl KernelCacheThread {
-    /// Starts it; it ends with the last `KernelCache`.
+impl KernelCacheThreads {
+    /// Starts them; they end with the last `KernelCache`.
     pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
-        // It is started once.
-        self.notifier.set(notifier.clone()).ok();
-        let run = move || {
-            while let Ok(forget) = self.told.recv() {
-                let result = match &forget {
-                    Forget::Data(ino) => notifier.inval_inode(INodeNo(ino.0), 0, 0),
-                    Forget::Name(parent, name) => {
-                        notifier.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name.as_bytes()))
-                    }
-                };
-                if let Err(error) = result {
-                    tracing::debug!("{forget:?}: {error}");
+        let KernelCacheThreads { data, names, done } = self;
+        let kernel = notifier.clone();
+        let forget_data = move || {
+            while let Ok(ino) = data.recv() {
+                if let Err(error) = kernel.inval_inode(INodeNo(ino.0), 0, 0) {
+                    tracing::debug!("forget #{ino}: {error}");
+                }
+                done.send_modify(|done| *done += 1);
+            }
+        };
+        let forget_names = move || {
+            while let Ok((parent, name)) = names.recv() {
+                let bytes = OsStr::from_bytes(name.as_bytes());
+                if let Err(error) = notifier.inval_entry(INodeNo(parent.0), bytes) {
+                    tracing::debug!("forget {name} in #{parent}: {error}");
                 }
             }
         };
-        thread::Builder::new().name("kernel-cache".into()).spawn(run).map(drop)
+        thread::Builder::new().name("forget-data".into()).spawn(forget_data)?;
+        thread::Builder::new().name("forget-names".into()).spawn(forget_names).map(drop)
     }
 }

@@ -41,9 +41,8 @@ impl Mount {
     pub(super) async fn ask_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
         match self.remote.getattr(ino).await {
             Ok(node) => {
-                let version = node.attr.data_version;
                 self.core().tree.install_node(node, self.now());
-                self.follow_version(ino, version)?;
+                self.follow_moved()?;
                 self.core().tree.peek(ino).copied().ok_or(Refusal::Stale)
             }
             Err(Refusal::Unreachable) => {
@@ -104,7 +103,6 @@ impl Mount {
     /// What the name means now, or `None` if the reply had been overtaken.
     fn install_looked(&self, name: &Name, looked: Looked) -> Result<Option<Option<Ino>>, Refusal> {
         let Looked { parent, node } = looked;
-        let version = node.as_ref().map(|node| (node.attr.ino, node.attr.data_version));
         let now = self.now();
         let known = {
             let mut core = self.core();
@@ -114,9 +112,7 @@ impl Mount {
             }
             core.tree.name(parent.ino, name, now)
         };
-        if let Some((ino, version)) = version {
-            self.follow_version(ino, version)?;
-        }
+        self.follow_moved()?;
         Ok(known.usable(true))
     }
 
@@ -145,17 +141,17 @@ impl Mount {
         if let Some(storm) = lock(&self.lookups).get_mut(&page.directory.ino) {
             storm.big_until = Time(now.0 + BIG_FOR);
         }
-        let mut core = self.core();
         for (name, node) in page.entries {
-            core.tree.install_name(page.directory, name, Some(node), now);
+            self.core().tree.install_name(page.directory, name, Some(node), now);
+        }
+        if let Err(refusal) = self.follow_moved() {
+            tracing::error!("an old container stays: {refusal}");
         }
     }
 
     /// False if the listing had been overtaken.
     fn install_listing(&self, directory: Attr, entries: Vec<(Name, Node)>) -> bool {
         let now = self.now();
-        let versions: Vec<_> =
-            entries.iter().map(|(_, node)| (node.attr.ino, node.attr.data_version)).collect();
         {
             let mut core = self.core();
             core.shrink(now);
@@ -163,10 +159,8 @@ impl Mount {
                 return false;
             }
         }
-        for (ino, version) in versions {
-            if let Err(refusal) = self.follow_version(ino, version) {
-                tracing::error!("#{ino}: its old container stays: {refusal}");
-            }
+        if let Err(refusal) = self.follow_moved() {
+            tracing::error!("an old container stays: {refusal}");
         }
         true
     }

@@ -17,7 +17,7 @@ use segue_rpc::identity::MountUrl;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::handles::Handles;
-use super::kernel::KernelCacheThread;
+use super::kernel::KernelCacheThreads;
 use super::session::{State, session};
 use super::unmount::{detach, unmount};
 use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, recover};
@@ -115,7 +115,7 @@ fn assemble(
     link: Link,
     welcome: &Welcome,
     state: State,
-) -> Result<(Shared, KernelCacheThread), MountError> {
+) -> Result<(Shared, KernelCacheThreads), MountError> {
     let State { directory, acked_below } = state;
     let path = directory.path.clone();
     let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
@@ -176,7 +176,7 @@ fn assemble(
 async fn serve(
     plan: &MountPlan,
     mount: &Shared,
-    kernel: KernelCacheThread,
+    kernel: KernelCacheThreads,
     ready: impl FnOnce(Ready),
     stop: impl Future<Output = ()>,
 ) -> Result<(), MountError> {

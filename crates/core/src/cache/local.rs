@@ -233,7 +233,7 @@ impl Tree {
                 }
                 continue;
             }
-            self.install_node(Node { attr: *attr, target: None }, now);
+            self.put_node(Node { attr: *attr, target: None }, now);
         }
     }
 

@@ -10,4 +10,4 @@ mod tree;
 pub use data::{FileData, Unsealed};
 pub use local::{Touched, touched};
 pub use ranges::RangeSet;
-pub use tree::{Known, Tree, XattrMap};
+pub use tree::{Known, Moved, Tree, XattrMap};

@@ -156,6 +156,34 @@ fn a_rename_moves_name_and_path_and_link_counts() {
     assert_eq!(tree.peek(Ino::ROOT).unwrap().nlink, 2);
 }
 
+/// Another host made a file longer; this host had only looked at it, and the kernel went on
+/// ending reads at the old size.
+#[test]
+fn what_moved_on_the_server_is_told_and_what_moved_here_is_not() {
+    let mut tree = tree();
+    tree.take_moved();
+    let node = |counter| {
+        let version = Version { epoch: 1, counter };
+        let attr = Attr { change: version, data_version: version, ..attr(5, Kind::File) };
+        Node { attr, target: None }
+    };
+    let told = |tree: &mut Tree| {
+        tree.take_moved().into_iter().map(|moved| moved.was_known).collect::<Vec<_>>()
+    };
+    tree.install_node(node(1), at(0));
+    assert_eq!(told(&mut tree), [false]);
+    tree.install_node(node(1), at(1));
+    assert!(told(&mut tree).is_empty());
+    tree.install_node(node(2), at(1));
+    assert_eq!(told(&mut tree), [true]);
+    let chmod = Record::SetAttr { ino: Ino(5), set: crate::modlog::SetAttr::default() };
+    tree.apply(&chmod, Timestamp::default());
+    tree.settle(&touched(&chmod), at(2));
+    tree.learn(&[node(3).attr], |_| false, at(2));
+    assert_eq!(tree.peek(Ino(5)).unwrap().data_version.counter, 3);
+    assert!(told(&mut tree).is_empty());
+}
+
 #[test]
 fn only_what_is_stale_and_settled_is_dropped() {
     let mut tree = Tree::new(Duration::from_secs(1), 2);

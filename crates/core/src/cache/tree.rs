@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::types::{Attr, Ino, Kind, Name, Time};
+use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;
 
 /// What the cache knows of something.
@@ -76,13 +76,26 @@ pub struct Tree {
     limit: usize,
     pub(super) nodes: BTreeMap<Ino, NodeEntry>,
     pub(super) names: BTreeMap<(Ino, Name), NameEntry>,
+    /// Inodes whose data moved on the server, until the shell takes them.
+    moved: Vec<Moved>,
+}
+
+/// The server has other data of an inode than what this host knew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// Which.
+    pub ino: Ino,
+    /// What the server has.
+    pub version: Version,
+    /// False if nothing was known here, so that nobody can have been told anything else.
+    pub was_known: bool,
 }
 
 impl Tree {
     /// An empty tree that keeps about `limit` inodes and trusts the server's answers for
     /// `lifetime`.
     pub fn new(lifetime: Duration, limit: usize) -> Tree {
-        Tree { lifetime, limit, nodes: BTreeMap::new(), names: BTreeMap::new() }
+        Tree { lifetime, limit, nodes: BTreeMap::new(), names: BTreeMap::new(), moved: Vec::new() }
     }
 
     fn is_fresh(&self, checked: Option<Time>, now: Time) -> bool {
@@ -241,6 +254,22 @@ impl Tree {
     /// The server says what an inode is. A reply that is older than what is known (it was
     /// overtaken by the outcome of a change made here) changes nothing.
     pub fn install_node(&mut self, node: Node, now: Time) {
+        let (ino, version) = (node.attr.ino, node.attr.data_version);
+        let before = self.peek(ino).map(|attr| attr.data_version);
+        self.put_node(node, now);
+        let after = self.peek(ino).map(|attr| attr.data_version);
+        if after != before {
+            self.moved.push(Moved { ino, version, was_known: before.is_some() });
+        }
+    }
+
+    /// What moved by the replies that were installed since the last call: what is here of other
+    /// data must go.
+    pub fn take_moved(&mut self) -> Vec<Moved> {
+        std::mem::take(&mut self.moved)
+    }
+
+    pub(super) fn put_node(&mut self, node: Node, now: Time) {
         match self.nodes.get_mut(&node.attr.ino) {
             Some(known) if known.pending > 0 || node.attr.change < known.attr.change => {}
             Some(known) => {
