@@ -28,6 +28,8 @@ pub struct FileData {
     valid: RangeSet,
     dirty: RangeSet,
     cut: Option<u64>,
+    /// Clean bytes of `version` from here on were cut off here.
+    clean_len: u64,
     dirty_changes: bool,
     /// Seq of the newest sealed change that is not committed.
     sealed: Option<u64>,
@@ -60,6 +62,7 @@ impl FileData {
             valid: RangeSet::default(),
             dirty: RangeSet::default(),
             cut: None,
+            clean_len: u64::MAX,
             dirty_changes: false,
             sealed: None,
             sealed_ranges: RangeSet::default(),
@@ -136,6 +139,7 @@ impl FileData {
             self.valid.remove(size..u64::MAX);
             self.dirty.remove(size..u64::MAX);
             self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
+            self.clean_len = self.clean_len.min(size);
         } else {
             self.valid.insert(old_size..size);
         }
@@ -175,6 +179,7 @@ impl FileData {
         if self.sealed == Some(seq) {
             self.sealed = None;
             self.sealed_ranges.clear();
+            self.clean_len = self.cut.unwrap_or(u64::MAX);
         }
     }
 
@@ -230,8 +235,10 @@ impl FileData {
     }
 
     /// Which parts of fetched `range` of `version` may be put into the container: bytes that
-    /// were written here meanwhile are newer, and bytes of another version do not belong.
+    /// were written here meanwhile are newer, bytes that were cut off here are gone, and bytes
+    /// of another version do not belong.
     pub fn fillable(&self, range: Range<u64>, version: Version) -> Vec<Range<u64>> {
+        let range = range.start..range.end.min(self.clean_len);
         if version != self.version { Vec::new() } else { self.valid.missing(range) }
     }
 
@@ -278,6 +285,19 @@ mod tests {
         data.write(10..20, 100);
         assert_eq!(data.fillable(0..30, version(1)), [0..10, 20..30]);
         assert!(data.fillable(0..30, version(2)).is_empty());
+    }
+
+    /// A late reply brought back bytes that a truncation had cut off; where a later write left
+    /// a gap they were then read instead of zeros.
+    #[test]
+    fn a_late_fill_does_not_bring_back_what_was_cut_off() {
+        let mut data = FileData::new(version(1));
+        data.truncate(5, 100);
+        assert_eq!(data.fillable(0..100, version(1)), [0..5]);
+        data.seal(7);
+        assert_eq!(data.fillable(0..100, version(1)), [0..5]);
+        data.committed(7, version(2));
+        assert_eq!(data.fillable(0..100, version(2)), [0..100]);
     }
 
     #[test]
