@@ -10,7 +10,7 @@ with_cargo = PATH="$$(scripts/toolchain.sh):$$PATH"
 # One profile for everything that is tested, so that nothing is built twice.
 ci = --profile ci --workspace
 
-.PHONY: help setup setup-test run stop build check fmt lint doc test bench install
+.PHONY: help setup setup-test run stop build check fmt lint doc test sim bench install
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,6 +53,11 @@ doc:
 test: setup setup-test ## all that CI runs; root and /dev/fuse for the end-to-end tests
 	@$(MAKE) --no-print-directory fmt lint doc
 	@$(with_cargo) cargo test $(ci) --locked
+
+SEEDS ?= 0..1000
+
+sim: ## simulate clients, a server and their failures: make sim SEEDS=0..1000
+	@$(with_cargo) cargo run --profile ci --locked --quiet -p segue-sim -- --seeds $(SEEDS)
 
 bench: build ## measure Segue and its peers, results in bench/results
 	@$(with_cargo) cargo build --release --locked -p segue-bench

@@ -1,1 +1,100 @@
-//! Segue.
+//! The simulator: a server and its clients under one seed, with everything between them failing.
+//!
+//! Real logic (`core`'s namespace and client) runs over a simulated network, disk and clock.
+//! A run ends quiet, and then: every record took effect once; nothing acknowledged is lost;
+//! each client sees the server's tree; and the tree is a tree. A host that was alone ends up
+//! with exactly what its applications were told.
+//!
+//! A seed that fails is a regression test: `segue-sim SEED --trace` shows the run again.
+
+mod check;
+mod client;
+mod model;
+mod plan;
+mod rng;
+mod server;
+mod store;
+mod work;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+pub use plan::{Bug, Options};
+use world::World;
+
+/// What happened in a run, or in many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// On the simulated clock.
+    pub virtual_time: Duration,
+    /// Begun by applications.
+    pub operations: u64,
+    /// With a final outcome.
+    pub records: u64,
+    /// Whose change stands beside the server's.
+    pub conflicts: u64,
+    /// Records that the server refused.
+    pub refused: u64,
+    /// Messages that never arrived.
+    pub lost: u64,
+    /// Messages that arrived twice.
+    pub duplicated: u64,
+    /// Times that a client was cut off.
+    pub partitions: u64,
+    /// Times that a client's process died.
+    pub client_crashes: u64,
+    /// Times that the server died.
+    pub server_crashes: u64,
+}
+
+impl Summary {
+    /// Adds another run.
+    pub fn add(&mut self, other: &Summary) {
+        self.virtual_time += other.virtual_time;
+        self.operations += other.operations;
+        self.records += other.records;
+        self.conflicts += other.conflicts;
+        self.refused += other.refused;
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.partitions += other.partitions;
+        self.client_crashes += other.client_crashes;
+        self.server_crashes += other.server_crashes;
+    }
+}
+
+/// Something that must never happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Violation(pub(crate) String);
+
+/// A run that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What was found.
+    pub what: String,
+    /// The last steps before, oldest first.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
+    let failed = |what, trace| Failure { seed, what, trace };
+    let mut world = match World::new(seed, options) {
+        Ok(world) => world,
+        Err(Violation(what)) => return Err(failed(what, Vec::new())),
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let what = match result {
+        Ok(Ok(())) => return Ok(world.summary),
+        Ok(Err(Violation(what))) => what,
+        Err(panic) => match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+            (Some(words), _) => format!("panic: {words}"),
+            (_, Some(words)) => format!("panic: {words}"),
+            _ => "panic".to_owned(),
+        },
+    };
+    Err(failed(what, world.trace.into()))
+}

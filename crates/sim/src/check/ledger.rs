@@ -1,0 +1,357 @@
+//! A second opinion on every commit: what the record and its outcome say may have changed, and
+//! nothing else.
+//!
+//! The ledger keeps its own dentries and contents, moved only by what outcomes say, so a file
+//! whose bytes change or vanish without a committed record that says so is seen at that commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use segue_core::modlog::{Base, NewNode, Outcome, PieceBytes, Record, RenameMode, Stamped, Store};
+use segue_core::namespace::{ApplyResult, keys};
+use segue_core::types::{Attr, ClientId, Ino, Kind, Name, OpId, Version, VolumeId};
+
+use crate::Violation;
+use crate::server::content;
+use crate::store::{Txn, Written};
+
+/// A name in a directory.
+pub(crate) type Place = (Ino, Vec<u8>);
+
+/// A change of a dentry: before, after.
+type Names = BTreeMap<Place, (Option<Ino>, Option<Ino>)>;
+
+/// A file as commits left it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct FileState {
+    pub(crate) content: Vec<u8>,
+    version: Version,
+    made_by: Option<OpId>,
+}
+
+/// All that was committed.
+pub(crate) struct Ledger {
+    volume: VolumeId,
+    pub(crate) outcomes: BTreeMap<OpId, Outcome>,
+    pub(crate) files: BTreeMap<Ino, FileState>,
+    pub(crate) names: BTreeMap<Place, Ino>,
+    copies: BTreeMap<(ClientId, Ino), Ino>,
+    /// Every inode that was ever made.
+    pub(crate) seen: BTreeSet<Ino>,
+}
+
+/// Rows that a commit wrote, by what they are.
+#[derive(Default, Debug)]
+struct Changes {
+    names: Names,
+    made: BTreeSet<Ino>,
+    removed: BTreeSet<Ino>,
+    /// Inodes whose extents or extended attributes changed.
+    inside: BTreeSet<Ino>,
+}
+
+impl Ledger {
+    pub(crate) fn new(volume: VolumeId) -> Ledger {
+        Ledger {
+            volume,
+            outcomes: BTreeMap::new(),
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// A record was applied with `result`, and wrote `written`.
+    pub(crate) fn applied(
+        &mut self,
+        txn: &mut Txn<'_>,
+        (op, stamped): (OpId, &Stamped),
+        result: &ApplyResult,
+        written: &Written,
+    ) -> Result<(), Violation> {
+        let wrong = |what: &str| Violation(format!("{op:?} {:?}: {what}", stamped.record));
+        let outcome = match result {
+            ApplyResult::Outcome(outcome) if outcome.is_final() => outcome,
+            _ if written.is_empty() => return Ok(()),
+            _ => return Err(wrong("wrote without a final outcome")),
+        };
+        if let Some(known) = self.outcomes.get(&op) {
+            return match known == outcome && written.is_empty() {
+                true => Ok(()),
+                false => Err(wrong(&format!("applied twice: {known:?}, then {outcome:?}"))),
+            };
+        }
+        self.outcomes.insert(op, outcome.clone());
+        let changes = self.changes(txn, written);
+        let expected = self.expected_names(&stamped.record, outcome);
+        self.check_names(&changes, &expected, &stamped.record, outcome)
+            .and_then(|()| self.check_inodes(&changes, &stamped.record, outcome))
+            .and_then(|()| self.take_data(txn, op, &stamped.record, outcome))
+            .map_err(|Violation(what)| wrong(&format!("{outcome:?}: {what}")))
+    }
+
+    /// A client's nameless files were dropped.
+    pub(crate) fn orphans_dropped(
+        &mut self,
+        txn: &mut Txn<'_>,
+        written: &Written,
+    ) -> Result<(), Violation> {
+        let changes = self.changes(txn, written);
+        if !changes.names.is_empty() {
+            return Err(Violation("names went with orphans".into()));
+        }
+        self.check_removed(&changes.removed)
+    }
+
+    fn changes(&self, txn: &Txn<'_>, written: &Written) -> Changes {
+        let tag = |key: Vec<u8>| key[0];
+        let inode = tag(keys::inode(self.volume, Ino::ROOT));
+        let dentry = tag(keys::dentry(self.volume, Ino::ROOT, b""));
+        let xattr = tag(keys::xattr(self.volume, Ino::ROOT, b""));
+        let extent = tag(keys::extents(self.volume, Ino::ROOT));
+        let mut changes = Changes::default();
+        for (key, old) in written {
+            let new = txn.rows().get(key);
+            // The key of an inode, and what follows it.
+            let Some((head, rest)) = key.split_at_checked(13) else { continue };
+            let ino = Ino(head[5..].iter().fold(0, |ino, &byte| ino << 8 | u64::from(byte)));
+            if head[0] == dentry {
+                let target = |value: &Vec<u8>| postcard::from_bytes(value).unwrap_or(Ino(0));
+                let change = (old.as_ref().map(target), new.map(target));
+                if change.0 != change.1 {
+                    changes.names.insert((ino, rest.to_vec()), change);
+                }
+            } else if head[0] == inode {
+                match (old.is_some(), new.is_some()) {
+                    (false, true) => drop(changes.made.insert(ino)),
+                    (true, false) => drop(changes.removed.insert(ino)),
+                    _ => {}
+                }
+            } else if (head[0] == xattr || head[0] == extent) && old.as_ref() != new {
+                changes.inside.insert(ino);
+            }
+        }
+        changes
+    }
+
+    fn named(&self, parent: Ino, name: &Name) -> Option<Ino> {
+        self.names.get(&(parent, name.as_bytes().to_vec())).copied()
+    }
+
+    /// The changes of names that `outcome` of `record` stands for.
+    fn expected_names(&self, record: &Record, outcome: &Outcome) -> Names {
+        let at = |parent: Ino, name: &Name| (parent, name.as_bytes().to_vec());
+        let mut names = Names::new();
+        let mut set = |parent, name: &Name, new| {
+            let old = self.named(parent, name);
+            if old != new {
+                names.insert(at(parent, name), (old, new));
+            }
+        };
+        match (record, outcome) {
+            (Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, .. }, _) => {
+                let place = match outcome {
+                    Outcome::Done { .. } => Some((*to_parent, to_name)),
+                    Outcome::Conflict { parent, name, .. } => Some((*parent, name)),
+                    _ => None,
+                };
+                let Some((parent, name)) = place else { return names };
+                if self.named(parent, name) == Some(*ino) {
+                    return names;
+                }
+                let left = match mode {
+                    RenameMode::Exchange(other) => Some(*other),
+                    _ => None,
+                };
+                set(*from_parent, from_name, left);
+                set(parent, name, Some(*ino));
+            }
+            (
+                Record::Create { ino, parent, name, .. } | Record::Link { ino, parent, name },
+                Outcome::Done { .. },
+            ) => set(*parent, name, Some(*ino)),
+            (
+                Record::Unlink { parent, name, .. } | Record::Rmdir { parent, name, .. },
+                Outcome::Done { .. },
+            ) => set(*parent, name, None),
+            (_, Outcome::Conflict { parent, name, copy, .. }) => set(*parent, name, Some(*copy)),
+            _ => {}
+        }
+        names
+    }
+
+    fn check_names(
+        &mut self,
+        changes: &Changes,
+        expected: &Names,
+        record: &Record,
+        outcome: &Outcome,
+    ) -> Result<(), Violation> {
+        // A conflict copy may need the directories for those that have no other place.
+        let shelter = matches!((record, outcome), (Record::Store(_), Outcome::Conflict { .. }));
+        let made_here = |(old, new): &(Option<Ino>, Option<Ino>)| {
+            old.is_none() && new.is_some_and(|ino| changes.made.contains(&ino))
+        };
+        for (place, change) in &changes.names {
+            let explained = expected.get(place) == Some(change);
+            if !(explained || shelter && made_here(change)) {
+                return Err(Violation(format!("{place:?} went {change:?}")));
+            }
+        }
+        if let Some(missing) = expected.keys().find(|place| !changes.names.contains_key(*place)) {
+            return Err(Violation(format!("{missing:?} did not change")));
+        }
+        for (place, (_, new)) in &changes.names {
+            match new {
+                Some(ino) => self.names.insert(place.clone(), *ino),
+                None => self.names.remove(place),
+            };
+        }
+        Ok(())
+    }
+
+    fn check_inodes(
+        &mut self,
+        changes: &Changes,
+        record: &Record,
+        outcome: &Outcome,
+    ) -> Result<(), Violation> {
+        let mut may_go: Vec<Ino> = Vec::new();
+        match record {
+            Record::Unlink { ino, .. } | Record::Rmdir { ino, .. } | Record::Release { ino } => {
+                may_go.push(*ino);
+            }
+            Record::Rename { mode: RenameMode::Replace(Some(ino)), .. } => may_go.push(*ino),
+            _ => {}
+        }
+        if let Some(gone) = changes.removed.iter().find(|ino| !may_go.contains(ino)) {
+            return Err(Violation(format!("#{gone} went")));
+        }
+        let about = match outcome {
+            Outcome::Conflict { copy, .. } => Some(*copy),
+            _ => None,
+        };
+        let own = |ino: &Ino| {
+            *ino == record.ino()
+                || Some(*ino) == about
+                || changes.removed.contains(ino)
+                || self.copies.values().any(|copy| copy == ino)
+        };
+        if let Some(other) = changes.inside.iter().find(|ino| !own(ino)) {
+            return Err(Violation(format!("the inside of #{other} changed")));
+        }
+        self.seen.extend(&changes.made);
+        self.check_removed(&changes.removed)
+    }
+
+    fn check_removed(&mut self, removed: &BTreeSet<Ino>) -> Result<(), Violation> {
+        for ino in removed {
+            if let Some((place, _)) = self.names.iter().find(|(_, named)| *named == ino) {
+                return Err(Violation(format!("#{ino} went and is still named {place:?}")));
+            }
+            self.files.remove(ino);
+        }
+        Ok(())
+    }
+
+    /// Moves the contents on, and compares the server's with them.
+    fn take_data(
+        &mut self,
+        txn: &mut Txn<'_>,
+        op: OpId,
+        record: &Record,
+        outcome: &Outcome,
+    ) -> Result<(), Violation> {
+        match (record, outcome) {
+            (_, Outcome::Refused { .. }) => Ok(()),
+            (
+                Record::Create { ino, node: NewNode::File, .. },
+                Outcome::Done { touched } | Outcome::Conflict { touched, .. },
+            ) => {
+                let version = attr_of(touched, *ino)?.data_version;
+                let state = FileState { content: Vec::new(), version, made_by: Some(op) };
+                self.files.insert(*ino, state);
+                Ok(())
+            }
+            (Record::Store(store), Outcome::Done { touched }) => {
+                self.take_store(txn, op, store, touched)
+            }
+            (Record::Store(store), Outcome::Conflict { touched, copy, .. }) => {
+                if !store.whole {
+                    return Err(Violation("a conflict copy of a part".into()));
+                }
+                // Without a name it may be there for another client, which has it open.
+                let is_named = self.names.values().any(|ino| *ino == store.ino);
+                let original = self.files.get(&store.ino).filter(|_| is_named);
+                if original.is_some_and(|file| is_base(file, op, store)) {
+                    return Err(Violation("a conflict with nobody".into()));
+                }
+                self.copies.insert((op.client, store.ino), *copy);
+                self.write(txn, op, store, (*copy, attr_of(touched, *copy)?.data_version))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_store(
+        &mut self,
+        txn: &mut Txn<'_>,
+        op: OpId,
+        store: &Store,
+        touched: &[Attr],
+    ) -> Result<(), Violation> {
+        let [Attr { ino, kind: Kind::File, data_version, .. }] = touched else {
+            return Err(Violation("a store touches one file".into()));
+        };
+        let known = *ino == store.ino
+            || self.copies.get(&(op.client, store.ino)).is_some_and(|copy| copy == ino);
+        let file = self.files.get(ino).filter(|_| known);
+        let file = file.ok_or_else(|| Violation(format!("stored into #{ino}")))?;
+        if !is_base(file, op, store) {
+            let words = format!("#{ino} was overwritten: it was made by {:?}", file.made_by);
+            return Err(Violation(words));
+        }
+        self.write(txn, op, store, (*ino, *data_version))
+    }
+
+    fn write(
+        &mut self,
+        txn: &mut Txn<'_>,
+        op: OpId,
+        store: &Store,
+        (ino, version): (Ino, Version),
+    ) -> Result<(), Violation> {
+        let state = self.files.entry(ino).or_default();
+        (state.version, state.made_by) = (version, Some(op));
+        let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        let bytes = &mut state.content;
+        if store.whole {
+            bytes.clear();
+        }
+        bytes.truncate(index(store.cut.unwrap_or(u64::MAX)));
+        bytes.resize(index(store.size), 0);
+        for piece in &store.pieces {
+            let at = index(piece.offset);
+            match &piece.bytes {
+                PieceBytes::Inline(new) => bytes[at..at + new.len()].copy_from_slice(new),
+                _ => bytes[at..at + index(piece.len())].fill(0),
+            }
+        }
+        match content(txn, self.volume, ino)? == state.content {
+            true => Ok(()),
+            false => Err(Violation(format!("#{ino} has other bytes than were stored"))),
+        }
+    }
+}
+
+fn is_base(file: &FileState, op: OpId, store: &Store) -> bool {
+    match store.base {
+        Base::Version(version) => file.version == version,
+        Base::Result(seq) => file.made_by == Some(OpId { seq, ..op }),
+    }
+}
+
+fn attr_of(touched: &[Attr], ino: Ino) -> Result<&Attr, Violation> {
+    let found = touched.iter().find(|attr| attr.ino == ino);
+    found.ok_or_else(|| Violation(format!("the outcome does not say what #{ino} is")))
+}

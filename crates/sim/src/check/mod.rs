@@ -1,0 +1,7 @@
+//! What must hold: after each commit ([`ledger`]), for what applications were told ([`told`]),
+//! and at the end ([`structure`], [`view`]).
+
+pub(crate) mod ledger;
+pub(crate) mod structure;
+pub(crate) mod told;
+pub(crate) mod view;

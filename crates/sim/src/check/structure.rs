@@ -1,0 +1,145 @@
+//! The server's tree is one: every directory is reached once, links are counted right, extents
+//! do not overlap, and everything is what the ledger says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use segue_core::namespace::{self, Extent, MetaSnapshot, get_row, keys, read};
+use segue_core::types::{Attr, ClientId, Ino, Kind, Name};
+use segue_core::wire::{Node, PAGE_MAX, Readdir};
+
+use super::ledger::Ledger;
+use crate::Violation;
+use crate::server::{Server, content};
+use crate::store::Txn;
+
+/// What is reached from the root.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) nodes: BTreeMap<Ino, Node>,
+    pub(crate) listings: BTreeMap<Ino, Vec<(Name, Ino)>>,
+}
+
+impl Reached {
+    /// Walks the server's tree.
+    pub(crate) fn walk(server: &mut Server) -> Result<Reached, Violation> {
+        let volume = server.volume;
+        let mut txn = server.snapshot();
+        let failed = |what: &str, ino: Ino| Violation(format!("{what} #{ino} failed"));
+        let mut reached = Reached::default();
+        let root = read::getattr(&mut txn, volume, Ino::ROOT);
+        reached.nodes.insert(Ino::ROOT, root.map_err(|_| failed("reading", Ino::ROOT))?);
+        let mut open = vec![Ino::ROOT];
+        while let Some(ino) = open.pop() {
+            let ask = Readdir { ino, after: None, limit: PAGE_MAX };
+            let page = read::page(&mut txn, volume, &ask).map_err(|_| failed("listing", ino))?;
+            let mut names = Vec::new();
+            for (name, node) in page.entries {
+                let child = node.attr.ino;
+                let new = reached.nodes.insert(child, node.clone()).is_none();
+                if node.attr.kind == Kind::Directory {
+                    if !new {
+                        return Err(Violation(format!("directory #{child} has two names")));
+                    }
+                    open.push(child);
+                }
+                names.push((name, child));
+            }
+            reached.listings.insert(ino, names);
+        }
+        Ok(reached)
+    }
+
+    fn links(&self, attr: &Attr) -> usize {
+        let is_directory = |ino: &Ino| self.nodes[ino].attr.kind == Kind::Directory;
+        match self.listings.get(&attr.ino) {
+            Some(names) => 2 + names.iter().filter(|(_, ino)| is_directory(ino)).count(),
+            None => {
+                let names = self.listings.values().flatten();
+                names.filter(|(_, ino)| *ino == attr.ino).count()
+            }
+        }
+    }
+}
+
+/// Checks everything on the server.
+pub(crate) fn check(server: &mut Server, clients: &[ClientId]) -> Result<Reached, Violation> {
+    let reached = Reached::walk(server)?;
+    let volume = server.volume;
+    for node in reached.nodes.values() {
+        let links = reached.links(&node.attr);
+        if links != node.attr.nlink as usize {
+            let words = format!("#{} has {links} links: {:?}", node.attr.ino, node.attr);
+            return Err(Violation(words));
+        }
+    }
+    let mut txn = server.snapshot();
+    let mut orphans = BTreeSet::new();
+    for client in clients {
+        let prefix = keys::orphans(volume, *client);
+        let Ok(rows) = txn.range(&prefix, &keys::after(&prefix), usize::MAX);
+        orphans.extend(rows.iter().filter_map(|(key, _)| keys::orphan_ino(key)));
+    }
+    let tally = namespace::tally(&mut txn, volume)?;
+    if tally.inodes != (reached.nodes.len() + orphans.len()) as u64 {
+        let words = format!("{tally:?}, reached {}, orphans {orphans:?}", reached.nodes.len());
+        return Err(Violation(words));
+    }
+    let mut allocated = 0;
+    for ino in reached.nodes.keys().chain(&orphans) {
+        allocated += check_extents(&mut txn, volume, *ino)?;
+    }
+    if tally.allocated != allocated {
+        return Err(Violation(format!("{tally:?}, of which {allocated} are found")));
+    }
+    check_ledger(server, &reached)?;
+    Ok(reached)
+}
+
+fn check_extents(
+    txn: &mut Txn<'_>,
+    volume: segue_core::types::VolumeId,
+    ino: Ino,
+) -> Result<u64, Violation> {
+    let attr = read::getattr(txn, volume, ino);
+    let attr = attr.map_err(|_| Violation(format!("#{ino} cannot be read")))?.attr;
+    let prefix = keys::extents(volume, ino);
+    let Ok(rows) = txn.range(&prefix, &keys::after(&prefix), usize::MAX);
+    let (mut at, mut sum) = (0, 0);
+    for (key, _) in rows {
+        let extent: Option<Extent> = get_row(txn, &key, "an extent")?;
+        let len = extent.map_or(0, |extent| extent.len);
+        let end = key.last_chunk().map_or(0, |end| u64::from_be_bytes(*end));
+        if len == 0 || end < at + len || end > attr.size {
+            let words = format!("#{ino}: extent of {len} up to {end}, before it {at}: {attr:?}");
+            return Err(Violation(words));
+        }
+        (at, sum) = (end, sum + len);
+    }
+    if sum != attr.allocated {
+        return Err(Violation(format!("#{ino} has {sum} bytes: {attr:?}")));
+    }
+    Ok(sum)
+}
+
+fn check_ledger(server: &mut Server, reached: &Reached) -> Result<(), Violation> {
+    let mut names = BTreeMap::new();
+    for (parent, listing) in &reached.listings {
+        let of = |(name, ino): &(Name, Ino)| ((*parent, name.as_bytes().to_vec()), *ino);
+        names.extend(listing.iter().map(of));
+    }
+    let Ledger { names: expected, files, .. } = &server.ledger;
+    if names != *expected {
+        return Err(Violation(format!("names {names:?}, committed {expected:?}")));
+    }
+    let files = files.clone();
+    let is_file = |node: &&Node| node.attr.kind == Kind::File;
+    for node in reached.nodes.values().filter(is_file) {
+        let ino = node.attr.ino;
+        let volume = server.volume;
+        let bytes = content(&mut server.snapshot(), volume, ino)?;
+        if files.get(&ino).is_none_or(|file| file.content != bytes) {
+            return Err(Violation(format!("#{ino} does not hold what was committed")));
+        }
+    }
+    Ok(())
+}

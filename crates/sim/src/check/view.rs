@@ -1,0 +1,72 @@
+//! At the end each client's refreshed view is the server's tree, and nothing waits.
+
+use segue_core::cache::Known;
+use segue_core::types::Kind;
+
+use super::structure::Reached;
+use crate::Violation;
+use crate::client::Mount;
+use crate::server::{Server, content};
+
+/// Checks `mount`, which has nothing left to send, against what is reached on `server`.
+pub(crate) fn check(
+    mount: &mut Mount,
+    server: &mut Server,
+    reached: &Reached,
+) -> Result<(), Violation> {
+    check_settled(mount, server)?;
+    for (directory, listing) in &reached.listings {
+        let seen = mount.at_once(server, |mount| mount.list(*directory))?;
+        if seen.as_ref() != Ok(listing) {
+            return Err(Violation(format!("#{directory} lists {seen:?}, has {listing:?}")));
+        }
+    }
+    for (ino, node) in &reached.nodes {
+        let attr = mount.at_once(server, |mount| mount.getattr(*ino))?;
+        if attr.as_ref() != Ok(&node.attr) {
+            return Err(Violation(format!("#{ino} shows {attr:?}, is {:?}", node.attr)));
+        }
+        if node.attr.kind == Kind::File {
+            let bytes = mount.at_once(server, |mount| mount.read(*ino, 0..node.attr.size))?;
+            let volume = server.volume;
+            let stored = content(&mut server.snapshot(), volume, *ino)?;
+            if bytes.as_ref() != Ok(&stored) {
+                return Err(Violation(format!("#{ino} reads {bytes:?}, is {stored:?}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
+    let core = &mount.core;
+    if !core.queue.is_empty() {
+        return Err(Violation(format!("{} changes are queued", core.queue.len())));
+    }
+    if let Some((ino, file)) = core.files.iter().find(|(_, file)| file.is_ahead()) {
+        return Err(Violation(format!("#{ino} is ahead for ever: {file:?}")));
+    }
+    for ino in server.ledger.seen.iter() {
+        if core.tree.is_pending(*ino) {
+            return Err(Violation(format!("#{ino} is pending for ever")));
+        }
+    }
+    for ((parent, name), ino) in &server.ledger.names {
+        let Ok(name) = segue_core::types::Name::new(name.clone()) else { continue };
+        // The clock stands beyond every lifetime: fresh is only what is thought to be pending.
+        if let Known::Fresh(found) = core.tree.name(*parent, &name, mount.now) {
+            return Err(Violation(format!("#{parent}/{name} ({ino}) is {found:?} for ever")));
+        }
+    }
+    for ino in mount.told.unsealed() {
+        if server.ledger.files.contains_key(&ino) {
+            return Err(Violation(format!("#{ino} was written and is never stored")));
+        }
+    }
+    for seq in &mount.told.seqs {
+        if !server.ledger.outcomes.keys().any(|op| op.client == mount.id && op.seq == *seq) {
+            return Err(Violation(format!("nothing became of the acknowledged seq {seq}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Calls to the server, and the application threads that wait for them.
+
+use segue_core::modlog::Logged;
+use segue_core::refusal::Refusal;
+use segue_core::wire::{Hello, Reply, Request};
+
+use super::{Mount, Stop, Thread};
+use crate::Violation;
+use crate::server::{Answer, host_name};
+use crate::work::{Answered, Op};
+
+/// So often an operation may ask before it gives up.
+const TRIES: u32 = 24;
+
+/// What a call is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Purpose {
+    /// A new connection.
+    Hello,
+    /// A batch, or what is fetched for it.
+    Drain(Request, Vec<Logged>),
+    /// An application's thread.
+    Thread(usize, Request),
+}
+
+/// How far a thread came.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Its operation is over.
+    Over(Op, Result<Answered, Refusal>),
+    /// It waits for a reply.
+    Waits,
+    /// It must be tried again after a while.
+    Later,
+}
+
+impl Mount {
+    pub(super) fn call(&mut self, request: Request, purpose: Purpose) {
+        self.calls.insert(self.next_call, purpose);
+        self.outbox.push((self.next_call, request));
+        self.next_call += 1;
+    }
+
+    /// True if `call` is not answered.
+    pub(crate) fn awaits(&self, call: u64) -> bool {
+        self.calls.contains_key(&call)
+    }
+
+    /// Connects (again).
+    pub(crate) fn say_hello(&mut self) {
+        let hello = Hello {
+            volume: "home".into(),
+            client: self.id,
+            incarnation: 1,
+            host: host_name(self.id),
+            acked_below: self.core.acked_below(),
+            fresh_start: !self.said_hello,
+        };
+        self.call(Request::Hello(hello), Purpose::Hello);
+    }
+
+    /// The connection broke: nothing that was asked will be answered. Returns the threads
+    /// that go on without.
+    pub(crate) fn lose_link(&mut self) -> Vec<usize> {
+        self.is_offline = true;
+        self.outbox.clear();
+        let mut waiting = Vec::new();
+        for purpose in std::mem::take(&mut self.calls).into_values() {
+            if let Purpose::Thread(thread, _) = purpose {
+                self.threads[thread].waits = false;
+                waiting.push(thread);
+            }
+        }
+        waiting
+    }
+
+    /// Takes in the answer to `call`. Returns the thread that goes on.
+    pub(crate) fn answered(
+        &mut self,
+        call: u64,
+        (reply, body): Answer,
+    ) -> Result<Option<usize>, Violation> {
+        let Some(purpose) = self.calls.remove(&call) else { return Ok(None) };
+        let goes_on = match purpose {
+            Purpose::Hello => {
+                let Reply::Welcome(welcome) = reply else {
+                    return Err(Violation(format!("hello: {reply:?}")));
+                };
+                self.kept.grants = welcome.grants;
+                (self.is_offline, self.said_hello) = (false, true);
+                None
+            }
+            Purpose::Drain(request, batch) => {
+                match (reply, &request) {
+                    (Reply::Applied(applied), _) => self.settle_batch(batch, applied.outcomes)?,
+                    (Reply::Refused(refused), Request::Fetch(_)) => {
+                        self.give_up_base(&batch, refused.refusal);
+                    }
+                    (reply @ Reply::Fetched(_), _) => self.take_in(&request, reply, &body),
+                    (reply, _) => return Err(Violation(format!("apply: {reply:?}"))),
+                }
+                None
+            }
+            Purpose::Thread(thread, request) => {
+                self.thread_answered(thread, &request, reply, &body);
+                Some(thread)
+            }
+        };
+        self.send()?;
+        Ok(goes_on)
+    }
+
+    fn thread_answered(&mut self, thread: usize, request: &Request, reply: Reply, body: &[u8]) {
+        let state = &mut self.threads[thread];
+        state.waits = false;
+        if let Reply::Refused(refused) = &reply {
+            match (request, refused.refusal) {
+                (Request::Getattr(_), _) => {}
+                (Request::Fetch(_), Refusal::Changed) => state.changed = true,
+                // The operation is refused: it will find that out when it goes on.
+                _ => state.tries = TRIES,
+            }
+        }
+        self.take_in(request, reply, body);
+    }
+
+    /// Gives `op` to an idle thread.
+    pub(crate) fn begin(&mut self, thread: usize, op: Op) {
+        self.threads[thread] = Thread { op: Some(op), ..Thread::default() };
+    }
+
+    /// True if `thread` has nothing to do.
+    pub(crate) fn is_idle(&self, thread: usize) -> bool {
+        self.threads[thread].op.is_none()
+    }
+
+    /// Lets a thread go on.
+    pub(crate) fn go_on(&mut self, thread: usize) -> Result<Option<Ended>, Violation> {
+        let state = &mut self.threads[thread];
+        let Some(op) = state.op.clone().filter(|_| !state.waits) else { return Ok(None) };
+        let changed = std::mem::take(&mut state.changed);
+        state.tries += 1;
+        let result = match state.tries > TRIES {
+            true => Err(Stop::Refused(Refusal::Changed)),
+            false => self.attempt(&op, changed)?,
+        };
+        self.send()?;
+        let ended = match result {
+            Ok(answered) => Ended::Over(op, Ok(answered)),
+            Err(Stop::Refused(refusal)) => Ended::Over(op, Err(refusal)),
+            Err(Stop::Later) => return Ok(Some(Ended::Later)),
+            Err(Stop::Ask(request)) => {
+                self.threads[thread].waits = true;
+                self.call(request.clone(), Purpose::Thread(thread, request));
+                return Ok(Some(Ended::Waits));
+            }
+        };
+        self.threads[thread] = Thread::default();
+        Ok(Some(ended))
+    }
+}

@@ -1,0 +1,174 @@
+//! Write-back, as `segue-client`'s mount/drain.rs and mount/upload.rs do.
+
+use segue_core::cache::touched;
+use segue_core::client::Effect;
+use segue_core::modlog::{
+    Change, DataChange, Entry, INLINE_MAX, Logged, Outcome, Piece, PieceBytes, Record, Stamped,
+    Store,
+};
+use segue_core::refusal::Refusal;
+use segue_core::wire::{Apply, Request};
+
+use super::{Mount, Purpose, Stop};
+use crate::Violation;
+use crate::plan::Bug;
+
+/// Fewer than the real client's, so that a run has more batches.
+const BATCH_RECORDS: usize = 6;
+const BATCH_BYTES: u64 = 1 << 20;
+/// The log is rewritten when it has more entries than this.
+const LOG_ENTRIES: usize = 20;
+
+impl Mount {
+    /// Sends the next batch, if there is one and none is under way.
+    pub(crate) fn send(&mut self) -> Result<(), Violation> {
+        let busy = self.calls.values().any(|call| matches!(call, Purpose::Drain(..)));
+        if self.is_offline || busy {
+            return Ok(());
+        }
+        let batch = self.core.queue.batch(BATCH_RECORDS, BATCH_BYTES);
+        if batch.is_empty() {
+            if !self.is_ready {
+                self.kept.log.clear();
+                self.is_ready = true;
+            }
+            return Ok(());
+        }
+        let request = match self.stamp(&batch)? {
+            Ok(records) => Request::Apply(Apply {
+                records,
+                chunks: Vec::new(),
+                acked_below: self.core.acked_below(),
+            }),
+            Err(request) => request,
+        };
+        self.call(request.clone(), Purpose::Drain(request, batch));
+        Ok(())
+    }
+
+    /// The records of a batch, or what must be fetched before.
+    fn stamp(&mut self, batch: &[Logged]) -> Result<Result<Vec<Stamped>, Request>, Violation> {
+        let mut records = Vec::new();
+        for logged in batch {
+            let record = match &logged.change {
+                Change::Record(record) => record.clone(),
+                Change::Data(data) => match self.complete(logged.seq, data) {
+                    Some(request) => return Ok(Err(request)),
+                    None => Record::Store(self.store(logged.seq, data)?),
+                },
+            };
+            let Logged { seq, time, operation, .. } = *logged;
+            let caller = logged.caller.clone();
+            records.push(Stamped { seq, time, caller, operation, record });
+        }
+        Ok(Ok(records))
+    }
+
+    /// What is missing of a store that must be whole, and can be had.
+    fn complete(&mut self, seq: u64, data: &DataChange) -> Option<Request> {
+        if !self.whole.contains(&seq) || self.baseless.contains(&seq) {
+            return None;
+        }
+        let size = self.core.tree.peek(data.ino).map_or(0, |attr| attr.size);
+        match self.fetch(data.ino, 0..data.size, size) {
+            Err(Stop::Ask(request)) => Some(request),
+            _ => None,
+        }
+    }
+
+    fn store(&self, seq: u64, data: &DataChange) -> Result<Store, Violation> {
+        let wanted_whole = self.whole.contains(&seq);
+        let (ranges, cut) = match wanted_whole {
+            true => (vec![0..data.size], Some(0)),
+            false => (data.ranges.clone(), data.cut),
+        };
+        let mut pieces = Vec::new();
+        for range in ranges {
+            let range = range.start.min(data.size)..range.end.min(data.size);
+            let bytes = self.container_bytes(data.ino, &range);
+            for (part, bytes) in (0..).zip(bytes.chunks(INLINE_MAX)) {
+                let offset = range.start + part * INLINE_MAX as u64;
+                pieces.push(Piece { offset, bytes: PieceBytes::Inline(bytes.to_vec()) });
+            }
+        }
+        let covered: u64 = pieces.iter().map(Piece::len).sum();
+        let store = Store {
+            ino: data.ino,
+            base: data.base,
+            cut,
+            size: data.size,
+            pieces,
+            mtime: Some(data.mtime),
+            whole: wanted_whole || cut == Some(0) || covered == data.size,
+        };
+        self.told.sent(data, &store)?;
+        Ok(store)
+    }
+
+    /// What the server wants fetched for a whole store cannot be had.
+    pub(super) fn give_up_base(&mut self, batch: &[Logged], refusal: Refusal) {
+        if refusal != Refusal::Unreachable {
+            self.baseless.extend(batch.iter().map(|logged| logged.seq));
+        }
+    }
+
+    /// The outcomes of a batch.
+    pub(super) fn settle_batch(
+        &mut self,
+        batch: Vec<Logged>,
+        outcomes: Vec<Outcome>,
+    ) -> Result<(), Violation> {
+        if outcomes.is_empty() || outcomes.len() > batch.len() {
+            return Err(Violation(format!("{} outcomes of {}", outcomes.len(), batch.len())));
+        }
+        for (logged, outcome) in batch.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::NeedsWhole => {
+                    self.whole.insert(logged.seq);
+                }
+                Outcome::Missing { chunks } => {
+                    return Err(Violation(format!("nobody offered {chunks:?}")));
+                }
+                outcome => self.settle(&logged, &outcome)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, logged: &Logged, outcome: &Outcome) -> Result<(), Violation> {
+        let seq = logged.seq;
+        let effects = self.core.settle(seq, outcome, self.now);
+        self.append(Entry::Settled { seq })?;
+        self.whole.remove(&seq);
+        self.baseless.remove(&seq);
+        for effect in effects {
+            match effect {
+                Effect::Replace(ino) => {
+                    self.kept.containers.remove(&ino);
+                }
+                Effect::Conflict { .. } => self.conflicts += 1,
+                Effect::Refused { .. } => self.refused += 1,
+            }
+        }
+        if self.bug == Some(Bug::ClientDropsDirtyData) {
+            self.kept.containers.remove(&logged.change.ino());
+        }
+        self.reap(logged);
+        if self.kept.log.len() > LOG_ENTRIES && self.is_ready {
+            self.kept.log = self.core.log_entries();
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, logged: &Logged) {
+        let Change::Record(record) = &logged.change else { return };
+        for ino in touched(record).inodes {
+            let gone = self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+            if gone && !self.core.is_open(ino) && !self.core.tree.is_pending(ino) {
+                self.core.files.remove(&ino);
+                self.core.tree.forget(ino);
+                self.kept.containers.remove(&ino);
+            }
+        }
+    }
+}

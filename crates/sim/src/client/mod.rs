@@ -1,0 +1,259 @@
+//! A client: core's `ClientCore` in a process that can die, above a disk that does not.
+//!
+//! It mirrors `segue-client`: containers are changed first, then the log, then the core; what
+//! is not in the log did not happen. A call to the server suspends what asked: [`Stop::Ask`]
+//! carries the request, and the operation starts over when the reply has been taken in.
+
+mod calls;
+mod change;
+mod data;
+mod drain;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use segue_core::client::ClientCore;
+use segue_core::modlog::{Entry, Record, replay};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Caller, ClientId, Ino, InoGrant, Time, Timestamp};
+use segue_core::wire::{Reply, Request};
+
+use crate::Violation;
+use crate::check::told::Told;
+use crate::plan::Bug;
+use crate::server::Server;
+use crate::work::Op;
+pub(crate) use calls::{Ended, Purpose};
+
+/// As in the real client.
+const LIFETIME: Duration = Duration::from_secs(1);
+/// Low, so that the core's limit is reached.
+const NODE_LIMIT: usize = 12;
+/// Low, so that blocks of numbers end in a run.
+const SEQ_BLOCK: u64 = 16;
+const INO_BLOCK: u64 = 8;
+/// 2026-11-21, when virtual time begins.
+const EPOCH_SECS: i64 = 1_795_219_200;
+
+/// Why an operation does not go on.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Stop {
+    /// It failed.
+    Refused(Refusal),
+    /// The server must answer this first.
+    Ask(Request),
+    /// It must wait for an outcome that is on its way.
+    Later,
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Stop {
+        Stop::Refused(refusal)
+    }
+}
+
+/// What a process that dies leaves behind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) log: Vec<Entry>,
+    containers: BTreeMap<Ino, Vec<u8>>,
+    seq_reserved: u64,
+    inos_reserved: u64,
+    grants: Vec<InoGrant>,
+}
+
+/// An application's thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Thread {
+    op: Option<Op>,
+    tries: u32,
+    /// The server had other data than those that were asked for.
+    changed: bool,
+    waits: bool,
+}
+
+/// A running client.
+pub(crate) struct Mount {
+    pub(crate) id: ClientId,
+    pub(crate) core: ClientCore,
+    pub(crate) kept: Kept,
+    pub(crate) told: Told,
+    pub(crate) now: Time,
+    /// Usable: what an earlier process left has been sent.
+    pub(crate) is_ready: bool,
+    pub(crate) is_offline: bool,
+    pub(crate) threads: Vec<Thread>,
+    /// Calls that are not answered.
+    calls: BTreeMap<u64, Purpose>,
+    next_call: u64,
+    /// Requests to be sent, with the number of their call.
+    pub(crate) outbox: Vec<(u64, Request)>,
+    /// Open files.
+    pub(crate) handles: Vec<Ino>,
+    inos_used: u64,
+    /// Stores that the server wants whole; and those whose base cannot be had.
+    whole: BTreeSet<u64>,
+    baseless: BTreeSet<u64>,
+    bug: Option<Bug>,
+    pub(crate) conflicts: u64,
+    pub(crate) refused: u64,
+    said_hello: bool,
+}
+
+impl Mount {
+    /// Starts a process on what an earlier one left; calls are numbered from `next_call`.
+    pub(crate) fn start(
+        id: ClientId,
+        (kept, told): (Kept, Told),
+        (threads, next_call): (usize, u64),
+        bug: Option<Bug>,
+        now: Time,
+    ) -> Result<Mount, Violation> {
+        let mut mount = Mount {
+            id,
+            core: ClientCore::new(LIFETIME, NODE_LIMIT, kept.seq_reserved.max(1)),
+            inos_used: kept.inos_reserved,
+            kept,
+            told,
+            now,
+            is_ready: false,
+            is_offline: true,
+            threads: vec![Thread::default(); threads],
+            calls: BTreeMap::new(),
+            next_call,
+            outbox: Vec::new(),
+            handles: Vec::new(),
+            whole: BTreeSet::new(),
+            baseless: BTreeSet::new(),
+            bug,
+            conflicts: 0,
+            refused: 0,
+            said_hello: false,
+        };
+        mount.recover()?;
+        mount.say_hello();
+        Ok(mount)
+    }
+
+    /// As the real client's `recover::requeue`.
+    fn recover(&mut self) -> Result<(), Violation> {
+        let leftover = replay(self.kept.log.clone());
+        let mut seq = leftover.newest_seq.max(self.core.next_seq().saturating_sub(1));
+        for logged in leftover.changes {
+            self.core.requeue(logged, self.now);
+        }
+        for data in leftover.unsealed {
+            seq += 1;
+            self.core.reserve_seqs(seq + 1);
+            let logged = data.logged(seq, Caller::default());
+            self.append(Entry::Change(logged.clone()))?;
+            self.core.requeue(logged, self.now);
+        }
+        self.reserve_seqs();
+        Ok(())
+    }
+
+    /// The process dies: what it leaves, and the number of its next call.
+    pub(crate) fn die(self) -> (Kept, Told, u64) {
+        (self.kept, self.told, self.next_call)
+    }
+
+    fn reserve_seqs(&mut self) {
+        self.kept.seq_reserved = self.kept.seq_reserved.max(self.core.next_seq()) + SEQ_BLOCK;
+        self.core.reserve_seqs(self.kept.seq_reserved);
+    }
+
+    fn append(&mut self, entry: Entry) -> Result<(), Violation> {
+        self.told.logged(&entry)?;
+        let skips = self.bug == Some(Bug::ClientSkipsLog) && self.core.next_seq().is_multiple_of(7);
+        if !(skips && entry.change().is_some()) {
+            self.kept.log.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Logs `entry`, which was drafted last, and takes it in.
+    fn log_change(&mut self, entry: Entry) -> Result<(), Violation> {
+        self.append(entry.clone())?;
+        self.core.admit(entry, self.now);
+        if self.core.seqs_left() == 0 {
+            self.reserve_seqs();
+        }
+        Ok(())
+    }
+
+    fn log_record(&mut self, record: Record) -> Result<(), Violation> {
+        let entry = self.core.draft_change(record, Caller::default(), self.wall());
+        self.log_change(entry)
+    }
+
+    fn wall(&self) -> Timestamp {
+        let secs = i64::try_from(self.now.0.as_secs()).unwrap_or(0);
+        Timestamp { secs: EPOCH_SECS + secs, nanos: self.now.0.subsec_nanos() }
+    }
+
+    fn take_ino(&mut self) -> Result<Ino, Stop> {
+        let mut index = self.inos_used;
+        self.inos_used += 1;
+        if self.inos_used > self.kept.inos_reserved {
+            self.kept.inos_reserved = self.inos_used + INO_BLOCK;
+        }
+        for grant in &self.kept.grants {
+            if index < grant.count {
+                return Ok(Ino(grant.first + index));
+            }
+            index -= grant.count;
+        }
+        Err(Refusal::Unreachable.into())
+    }
+
+    /// The chores that the real client does every few seconds.
+    pub(crate) fn tick(&mut self) -> Result<(), Violation> {
+        if !self.is_ready {
+            return Ok(());
+        }
+        for ino in self.core.unsealed() {
+            self.seal(ino)?;
+        }
+        self.core.shrink(self.now);
+        let idle = |ino: &Ino| !self.core.is_open(*ino) && !self.core.files[ino].is_ahead();
+        let clean: Vec<Ino> = self.core.files.keys().copied().filter(idle).collect();
+        for ino in clean {
+            self.core.files.remove(&ino);
+        }
+        Ok(())
+    }
+
+    /// Closes every file that is open.
+    pub(crate) fn close_all(&mut self) -> Result<(), Violation> {
+        while !self.handles.is_empty() {
+            self.close(0)?;
+        }
+        self.tick()
+    }
+
+    /// Does `op` with a server that answers at once.
+    pub(crate) fn at_once<R>(
+        &mut self,
+        server: &mut Server,
+        op: impl Fn(&mut Mount) -> Result<R, Stop>,
+    ) -> Result<Result<R, Refusal>, Violation> {
+        for _ in 0..64 {
+            let request = match op(self) {
+                Ok(result) => return Ok(Ok(result)),
+                Err(Stop::Refused(refusal)) => return Ok(Err(refusal)),
+                Err(Stop::Ask(request)) => request,
+                Err(Stop::Later) => return Err(Violation("waits for nothing".into())),
+            };
+            let (reply, body) = server.answer(self.id, &request)?;
+            if let Reply::Refused(refused) = &reply
+                && !matches!(request, Request::Getattr(_))
+            {
+                return Ok(Err(refused.refusal));
+            }
+            self.take_in(&request, reply, &body);
+        }
+        Err(Violation("asks again for ever".into()))
+    }
+}

@@ -1,0 +1,280 @@
+//! The tree that one host alone must end up with: each operation that it acknowledged, done to
+//! a tree in memory, by rules that know nothing of Segue.
+
+use std::collections::BTreeMap;
+
+use segue_core::refusal::Refusal;
+use segue_core::types::{Ino, Kind, Name};
+
+use crate::Violation;
+use crate::check::structure::Reached;
+use crate::server::{Server, content};
+use crate::work::{Answered, Flag, Op, Path, bytes_of};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Node {
+    File(Vec<u8>),
+    Directory(BTreeMap<Name, Ino>),
+    Symlink(Vec<u8>),
+}
+
+/// The tree, files without names included.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    nodes: BTreeMap<Ino, Node>,
+    modes: BTreeMap<Ino, u32>,
+    handles: Vec<Ino>,
+}
+
+type Done = Result<Answered, Refusal>;
+
+fn index(at: u64) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
+}
+
+impl Model {
+    pub(crate) fn new() -> Model {
+        Model {
+            nodes: BTreeMap::from([(Ino::ROOT, Node::Directory(BTreeMap::new()))]),
+            modes: BTreeMap::from([(Ino::ROOT, 0o755)]),
+            handles: Vec::new(),
+        }
+    }
+
+    /// The host's process died: nothing is open any more.
+    pub(crate) fn crashed(&mut self) {
+        self.handles.clear();
+    }
+
+    /// Does `op`, which the host answered with `told`, and compares.
+    pub(crate) fn check(&mut self, op: &Op, told: &Done) -> Result<(), Violation> {
+        let unknown = [Refusal::Unreachable, Refusal::Changed];
+        if matches!(told, Err(refusal) if unknown.contains(refusal)) {
+            return Ok(());
+        }
+        let made = match told {
+            Ok(Answered::Ino(ino)) => *ino,
+            _ => Ino(0),
+        };
+        let expected = self.run(op, made);
+        match expected == *told {
+            true => Ok(()),
+            false => Err(Violation(format!("{op:?}: {told:?}, the model says {expected:?}"))),
+        }
+    }
+
+    fn directory(&mut self, ino: Ino) -> Result<&mut BTreeMap<Name, Ino>, Refusal> {
+        match self.nodes.get_mut(&ino) {
+            Some(Node::Directory(names)) => Ok(names),
+            _ => Err(Refusal::NotDirectory),
+        }
+    }
+
+    fn find(&mut self, path: &[Name]) -> Result<Option<Ino>, Refusal> {
+        let Some((name, above)) = path.split_last() else { return Ok(Some(Ino::ROOT)) };
+        let parent = self.find(above)?.ok_or(Refusal::NotFound)?;
+        Ok(self.directory(parent)?.get(name).copied())
+    }
+
+    fn existing(&mut self, path: &[Name]) -> Result<Ino, Refusal> {
+        self.find(path)?.ok_or(Refusal::NotFound)
+    }
+
+    fn holder<'a>(&mut self, path: &'a [Name]) -> Result<(Ino, &'a Name), Refusal> {
+        let (name, above) = path.split_last().ok_or(Refusal::Invalid)?;
+        let parent = self.existing(above)?;
+        self.directory(parent).map(|_| (parent, name))
+    }
+
+    fn is_directory(&self, ino: Ino) -> bool {
+        matches!(self.nodes.get(&ino), Some(Node::Directory(_)))
+    }
+
+    fn file(&mut self, path: &Path) -> Result<(Ino, &mut Vec<u8>), Refusal> {
+        let ino = self.existing(path)?;
+        match self.nodes.get_mut(&ino) {
+            Some(Node::File(bytes)) => Ok((ino, bytes)),
+            Some(Node::Directory(_)) => Err(Refusal::IsDirectory),
+            _ => Err(Refusal::Invalid),
+        }
+    }
+
+    fn make(&mut self, path: &Path, ino: Ino, node: Node, mode: u32) -> Done {
+        let (parent, name) = self.holder(path)?;
+        if self.directory(parent)?.contains_key(name) {
+            return Err(Refusal::Exists);
+        }
+        self.directory(parent)?.insert(name.clone(), ino);
+        self.nodes.insert(ino, node);
+        self.modes.insert(ino, mode);
+        Ok(Answered::Ino(ino))
+    }
+
+    fn handle(&self, which: usize) -> Result<usize, Refusal> {
+        which.checked_rem(self.handles.len()).ok_or(Refusal::Invalid)
+    }
+
+    fn run(&mut self, op: &Op, made: Ino) -> Done {
+        match op {
+            Op::Create(path) => self.make(path, made, Node::File(Vec::new()), 0o644),
+            Op::Mkdir(path) => self.make(path, made, Node::Directory(BTreeMap::new()), 0o755),
+            Op::Symlink(path, target) => {
+                self.make(path, made, Node::Symlink(target.clone()), 0o777)
+            }
+            Op::Write { path, offset, len, fill, keep } => {
+                let (ino, bytes) = self.file(path)?;
+                put(bytes, *offset, &bytes_of(*offset, *len, *fill));
+                if *keep {
+                    self.handles.push(ino);
+                }
+                Ok(Answered::Ino(ino))
+            }
+            Op::WriteOpen { which, offset, len, fill } => {
+                let ino = self.handles[self.handle(*which)?];
+                if let Some(Node::File(bytes)) = self.nodes.get_mut(&ino) {
+                    put(bytes, *offset, &bytes_of(*offset, *len, *fill));
+                }
+                Ok(Answered::Ino(ino))
+            }
+            Op::Close(which) => {
+                let which = self.handle(*which)?;
+                Ok(Answered::Ino(self.handles.remove(which)))
+            }
+            Op::Truncate(path, size) => {
+                let (ino, bytes) = self.file(path)?;
+                bytes.resize(index(*size), 0);
+                Ok(Answered::Ino(ino))
+            }
+            Op::Rename(from, to, flag) => self.rename(from, to, *flag),
+            Op::Unlink(path) => {
+                let ino = self.existing(path)?;
+                if self.is_directory(ino) {
+                    return Err(Refusal::IsDirectory);
+                }
+                let (parent, name) = self.holder(path)?;
+                self.directory(parent)?.remove(name);
+                Ok(Answered::Ino(ino))
+            }
+            Op::Rmdir(path) => {
+                let ino = self.existing(path)?;
+                if !self.directory(ino)?.is_empty() {
+                    return Err(Refusal::NotEmpty);
+                }
+                let (parent, name) = self.holder(path)?;
+                self.directory(parent)?.remove(name);
+                Ok(Answered::Ino(ino))
+            }
+            Op::Link(from, to) => self.link(from, to),
+            Op::Chmod(path, mode) => {
+                let ino = self.existing(path)?;
+                if let Some(Node::Symlink(_)) = self.nodes.get(&ino) {
+                    return Err(Refusal::NotSupported);
+                }
+                self.modes.insert(ino, *mode);
+                Ok(Answered::Ino(ino))
+            }
+            Op::List(path) => {
+                let ino = self.existing(path)?;
+                let names = self.directory(ino)?.iter();
+                Ok(Answered::Names(names.map(|(name, ino)| (name.clone(), *ino)).collect()))
+            }
+            Op::Read(path) => Ok(Answered::Bytes(self.file(path)?.1.clone())),
+        }
+    }
+
+    fn link(&mut self, from: &Path, to: &Path) -> Done {
+        let ino = self.existing(from)?;
+        let (parent, name) = self.holder(to)?;
+        if self.directory(parent)?.contains_key(name) {
+            return Err(Refusal::Exists);
+        }
+        if self.is_directory(ino) {
+            return Err(Refusal::NotPermitted);
+        }
+        self.directory(parent)?.insert(name.clone(), ino);
+        Ok(Answered::Ino(ino))
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path, flag: Flag) -> Done {
+        if to != from && to.starts_with(from) {
+            return Err(Refusal::Invalid);
+        }
+        if to != from && from.starts_with(to) {
+            return Err(Refusal::NotEmpty);
+        }
+        let source = self.existing(from)?;
+        let (from_parent, from_name) = self.holder(from)?;
+        let (to_parent, to_name) = self.holder(to)?;
+        let target = self.directory(to_parent)?.get(to_name).copied();
+        match (flag, target) {
+            (Flag::NoReplace, Some(_)) => return Err(Refusal::Exists),
+            (Flag::Exchange, None) => return Err(Refusal::NotFound),
+            (_, Some(target)) if target == source => return Ok(Answered::Ino(source)),
+            (Flag::Exchange, Some(target)) => {
+                self.directory(from_parent)?.insert(from_name.clone(), target);
+                self.directory(to_parent)?.insert(to_name.clone(), source);
+                return Ok(Answered::Ino(source));
+            }
+            (Flag::Replace, Some(target)) => {
+                match (self.is_directory(source), self.is_directory(target)) {
+                    (true, false) => return Err(Refusal::NotDirectory),
+                    (false, true) => return Err(Refusal::IsDirectory),
+                    (true, true) if !self.directory(target)?.is_empty() => {
+                        return Err(Refusal::NotEmpty);
+                    }
+                    _ => {}
+                }
+            }
+            (_, None) => {}
+        }
+        self.directory(from_parent)?.remove(from_name);
+        self.directory(to_parent)?.insert(to_name.clone(), source);
+        Ok(Answered::Ino(source))
+    }
+
+    /// Compares the server's tree with this one.
+    pub(crate) fn compare(&self, server: &mut Server, reached: &Reached) -> Result<(), Violation> {
+        let mut open = vec![Ino::ROOT];
+        let mut seen = 0;
+        while let Some(ino) = open.pop() {
+            seen += 1;
+            let differs = |what: &str| Violation(format!("#{ino} differs from the model: {what}"));
+            let node = reached.nodes.get(&ino).ok_or_else(|| differs("missing"))?;
+            if self.modes.get(&ino) != Some(&node.attr.mode) {
+                return Err(differs("mode"));
+            }
+            match &self.nodes[&ino] {
+                Node::Directory(names) => {
+                    let listing = reached.listings.get(&ino);
+                    let listing: Vec<_> = listing.into_iter().flatten().cloned().collect();
+                    let expected: Vec<_> = names.iter().map(|(n, i)| (n.clone(), *i)).collect();
+                    if listing != expected {
+                        return Err(differs(&format!("{listing:?} is not {expected:?}")));
+                    }
+                    open.extend(names.values());
+                }
+                Node::Symlink(target) if node.target.as_ref() == Some(target) => {}
+                Node::Symlink(_) => return Err(differs("target")),
+                Node::File(bytes) => {
+                    let volume = server.volume;
+                    let stored = content(&mut server.snapshot(), volume, ino)?;
+                    if node.attr.kind != Kind::File || stored != *bytes {
+                        return Err(differs(&format!("{stored:?} is not {bytes:?}")));
+                    }
+                }
+            }
+        }
+        match seen >= reached.nodes.len() {
+            true => Ok(()),
+            false => Err(Violation("the server has more than the model".into())),
+        }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, offset: u64, new: &[u8]) {
+    let at = index(offset);
+    if bytes.len() < at + new.len() {
+        bytes.resize(at + new.len(), 0);
+    }
+    bytes[at..at + new.len()].copy_from_slice(new);
+}

@@ -1,0 +1,71 @@
+//! What a run is like: how many clients, how bad the network, which bug is planted.
+
+use std::time::Duration;
+
+use crate::rng::Rng;
+
+/// A bug in a simulated shell, to prove that the checkers see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// The server does not keep what became of a record.
+    ServerForgetsOutcomes,
+    /// The server takes a store that is sent again with other bytes for another record.
+    ServerDigestsBytes,
+    /// A client takes some changes in without writing them to its log.
+    ClientSkipsLog,
+    /// A client empties a file's container whenever one of its changes is settled.
+    ClientDropsDirtyData,
+}
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Operations that applications begin before the faults stop.
+    pub steps: u64,
+    /// Print each step as it happens.
+    pub trace: bool,
+    /// A planted bug.
+    pub bug: Option<Bug>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { steps: 150, trace: false, bug: None }
+    }
+}
+
+/// The circumstances that a seed stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) clients: usize,
+    /// Messages that vanish, of a thousand.
+    pub(crate) loss: u64,
+    /// Messages that arrive twice, of a thousand.
+    pub(crate) duplication: u64,
+    /// Messages that take seconds, of a thousand.
+    pub(crate) slow: u64,
+    /// Longest usual delay.
+    pub(crate) delay_micros: u64,
+    /// Mean time between faults of each kind; none where the kind does not happen.
+    pub(crate) partition_every: Option<Duration>,
+    pub(crate) client_crash_every: Option<Duration>,
+    pub(crate) server_crash_every: Option<Duration>,
+}
+
+impl Plan {
+    pub(crate) fn draw(rng: &mut Rng) -> Plan {
+        let mean = |rng: &mut Rng, often: u64, secs: [u64; 3]| {
+            rng.chance(often).then(|| Duration::from_secs(rng.pick(&secs)))
+        };
+        Plan {
+            clients: rng.pick(&[1, 1, 2, 2, 3, 4]),
+            loss: rng.pick(&[0, 0, 5, 30]),
+            duplication: rng.pick(&[0, 20, 100]),
+            slow: rng.pick(&[0, 10, 50]),
+            delay_micros: rng.pick(&[2_000, 40_000, 300_000]),
+            partition_every: mean(rng, 700, [20, 60, 180]),
+            client_crash_every: mean(rng, 700, [15, 40, 120]),
+            server_crash_every: mean(rng, 600, [15, 40, 120]),
+        }
+    }
+}

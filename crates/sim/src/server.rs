@@ -1,0 +1,217 @@
+//! The server: core's namespace over a map, behind the same messages as the real one.
+//!
+//! It mirrors the sessions of `segue-server`: a batch is one transaction, ends at the first
+//! outcome that is not final, and then raises the floor. Each record that it applies is shown
+//! to the [`Ledger`], and applied once more to see that nothing happens.
+
+use std::convert::Infallible;
+
+use segue_core::modlog::Stamped;
+use segue_core::namespace::{
+    self, ApplyResult, Context, Fault, MetaTxn, Rights, Source, Stop, keys, read,
+};
+use segue_core::refusal::Refusal;
+use segue_core::types::{ClientId, Ino, OpId, Role, Timestamp, VolumeId};
+use segue_core::wire::{Applied, Apply, Fetch, Fetched, Hello, Refused, Reply, Request, Welcome};
+
+use crate::Violation;
+use crate::check::ledger::Ledger;
+use crate::plan::Bug;
+use crate::store::{Rows, Txn};
+
+/// Which life of a client's log; the simulator's clients never lose theirs.
+const INCARNATION: u32 = 1;
+
+/// A reply and its body.
+pub(crate) type Answer = (Reply, Vec<u8>);
+
+/// The server with what is on its disk.
+pub(crate) struct Server {
+    rows: Rows,
+    pub(crate) volume: VolumeId,
+    pub(crate) ledger: Ledger,
+    bug: Option<Bug>,
+}
+
+impl From<Fault<Infallible>> for Violation {
+    fn from(fault: Fault<Infallible>) -> Violation {
+        Violation(format!("the server: {fault:?}"))
+    }
+}
+
+fn refused(refusal: Refusal) -> Answer {
+    (Reply::Refused(Refused { refusal, words: refusal.to_string() }), Vec::new())
+}
+
+/// The reply to a read, where a refusal is one too.
+fn replied(result: Result<Answer, Stop<Infallible>>) -> Result<Answer, Violation> {
+    match result {
+        Ok(answer) => Ok(answer),
+        Err(Stop::Refused(refusal)) => Ok(refused(refusal)),
+        Err(Stop::Fault(fault)) => Err(fault.into()),
+    }
+}
+
+impl Server {
+    /// A server with one empty volume.
+    pub(crate) fn new(bug: Option<Bug>) -> Result<Server, Violation> {
+        let mut rows = Rows::new();
+        let mut txn = Txn::begin(&mut rows);
+        let volume = namespace::create_volume(&mut txn, "home", [7; 16], Timestamp::default())?;
+        let volume = volume.map_err(|error| Violation(error.to_string()))?;
+        let ledger = Ledger::new(volume);
+        Ok(Server { rows, volume, ledger, bug })
+    }
+
+    /// A view of the store.
+    pub(crate) fn snapshot(&mut self) -> Txn<'_> {
+        Txn::begin(&mut self.rows)
+    }
+
+    /// Answers `request` of `client`.
+    pub(crate) fn answer(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+    ) -> Result<Answer, Violation> {
+        let volume = self.volume;
+        let mut txn = Txn::begin(&mut self.rows);
+        replied(match request {
+            Request::Hello(hello) => return self.hello(hello),
+            Request::Apply(apply) => return self.apply(client, apply),
+            Request::Getattr(ino) => {
+                read::getattr(&mut txn, volume, *ino).map(|node| (Reply::Node(node), Vec::new()))
+            }
+            Request::Lookup(ask) => read::lookup(&mut txn, volume, ask.parent, &ask.name)
+                .map(|looked| (Reply::Looked(looked), Vec::new())),
+            Request::Readdir(ask) => {
+                read::page(&mut txn, volume, ask).map(|page| (Reply::Page(page), Vec::new()))
+            }
+            Request::Fetch(ask) => fetch(&mut txn, volume, ask),
+            other => return Err(Violation(format!("nobody asks for {}", other.name()))),
+        })
+    }
+
+    fn hello(&mut self, hello: &Hello) -> Result<Answer, Violation> {
+        let mut txn = Txn::begin(&mut self.rows);
+        let (client, identity) = (hello.client, format!("{:?}", hello.client));
+        let bound = namespace::bind(&mut txn, client, &identity, self.volume, hello.incarnation)?;
+        bound.map_err(|error| Violation(error.to_string()))?;
+        namespace::raise_floor(&mut txn, client, hello.incarnation, hello.acked_below)?;
+        txn.take_written();
+        if hello.fresh_start {
+            namespace::drop_orphans(&mut txn, self.volume, client)?;
+            let written = txn.take_written();
+            self.ledger.orphans_dropped(&mut txn, &written)?;
+        }
+        if namespace::grants(&mut txn, client)?.is_empty() {
+            namespace::grant(&mut txn, client)?;
+        }
+        let grants = namespace::grants(&mut txn, client)?;
+        let (volume_uuid, epoch, role, nonce) = ([7; 16], 1, Role::Writer, [0; 32]);
+        let welcome = Welcome { volume_uuid, epoch, role, grants, nonce };
+        Ok((Reply::Welcome(welcome), Vec::new()))
+    }
+
+    fn apply(&mut self, client: ClientId, apply: &Apply) -> Result<Answer, Violation> {
+        let mut txn = Txn::begin(&mut self.rows);
+        let host = host_name(client);
+        let context = Context {
+            volume: self.volume,
+            client,
+            incarnation: INCARNATION,
+            host: &host,
+            rights: Rights { role: Role::Writer, no_root_squash: false },
+            proven: &|_| false,
+        };
+        let mut outcomes = Vec::new();
+        for stamped in &apply.records {
+            let op = OpId { client, incarnation: INCARNATION, seq: stamped.seq };
+            match once(&mut txn, &context, (op, stamped), &mut self.ledger, self.bug)? {
+                ApplyResult::Outcome(outcome) => {
+                    let last = !outcome.is_final();
+                    outcomes.push(outcome);
+                    if last {
+                        break;
+                    }
+                }
+                ApplyResult::Cloned => return Ok(refused(Refusal::NotPermitted)),
+                ApplyResult::Settled => return Ok(refused(Refusal::Protocol)),
+            }
+        }
+        namespace::raise_floor(&mut txn, client, INCARNATION, apply.acked_below)?;
+        Ok((Reply::Applied(Applied { outcomes }), Vec::new()))
+    }
+}
+
+/// Applies a record, shows it to the ledger, and applies it again.
+fn once(
+    txn: &mut Txn<'_>,
+    context: &Context<'_>,
+    (op, stamped): (OpId, &Stamped),
+    ledger: &mut Ledger,
+    bug: Option<Bug>,
+) -> Result<ApplyResult, Violation> {
+    let digest = digest(stamped, bug)?;
+    txn.take_written();
+    let result = namespace::apply(txn, context, stamped, &digest)?;
+    let written = txn.take_written();
+    ledger.applied(txn, (op, stamped), &result, &written)?;
+    if bug == Some(Bug::ServerForgetsOutcomes) {
+        let Ok(()) = txn.remove(&keys::outcome(op));
+        return Ok(result);
+    }
+    let again = namespace::apply(txn, context, stamped, &digest)?;
+    if again != result || !txn.take_written().is_empty() {
+        let words = format!("{op:?} applied again: {again:?}, at first {result:?}");
+        return Err(Violation(words));
+    }
+    Ok(result)
+}
+
+/// As the real server's sessions digest a record.
+fn digest(stamped: &Stamped, bug: Option<Bug>) -> Result<[u8; 32], Violation> {
+    let bytes = match bug {
+        Some(Bug::ServerDigestsBytes) => postcard::to_stdvec(stamped),
+        _ => postcard::to_stdvec(&stamped.identity()),
+    };
+    let bytes = bytes.map_err(|error| Violation(error.to_string()))?;
+    Ok(*blake3::hash(&bytes).as_bytes())
+}
+
+/// A client's host.
+pub(crate) fn host_name(client: ClientId) -> String {
+    format!("host{}", client.0[0])
+}
+
+fn fetch(txn: &mut Txn<'_>, volume: VolumeId, ask: &Fetch) -> Result<Answer, Stop<Infallible>> {
+    let (mut segments, mut body) = (Vec::new(), Vec::new());
+    for segment in read::contents(txn, volume, ask)? {
+        segments.push((segment.len, segment.source.is_some()));
+        match segment.source {
+            Some(Source::Inline(bytes)) => body.extend_from_slice(&bytes),
+            Some(Source::Chunk { .. }) => return Err(Fault::Damaged("a chunk").into()),
+            None => {}
+        }
+    }
+    Ok((Reply::Fetched(Fetched { segments }), body))
+}
+
+/// All bytes of a file.
+pub(crate) fn content(txn: &mut Txn<'_>, volume: VolumeId, ino: Ino) -> Result<Vec<u8>, Violation> {
+    let words = |stop: Stop<Infallible>| Violation(format!("reading #{ino}: {stop:?}"));
+    let attr = read::getattr(txn, volume, ino).map_err(words)?.attr;
+    let ask = Fetch { ino, version: attr.data_version, offset: 0, len: attr.size };
+    let mut bytes = Vec::new();
+    for segment in read::contents(txn, volume, &ask).map_err(words)? {
+        let len = usize::try_from(segment.len).unwrap_or(usize::MAX);
+        match segment.source {
+            Some(Source::Inline(inline)) => bytes.extend_from_slice(&inline),
+            _ => bytes.resize(bytes.len() + len, 0),
+        }
+    }
+    if bytes.len() as u64 != attr.size {
+        return Err(Violation(format!("#{ino} has {} bytes, not {}", bytes.len(), attr.size)));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,76 @@
+//! The metadata store under the simulated server: an ordered map, and transactions that say
+//! afterwards which rows they changed.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use segue_core::namespace::{MetaSnapshot, MetaTxn};
+
+/// Rows by key.
+pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Rows that were written since some moment: each key with the value it had before.
+pub(crate) type Written = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// A transaction. The server crashes before one or after one: so none is ever undone.
+pub(crate) struct Txn<'a> {
+    rows: &'a mut Rows,
+    written: Written,
+}
+
+impl<'a> Txn<'a> {
+    pub(crate) fn begin(rows: &'a mut Rows) -> Txn<'a> {
+        Txn { rows, written: Written::new() }
+    }
+
+    /// What was written since `begin` or the last call, for whoever checks it.
+    pub(crate) fn take_written(&mut self) -> Written {
+        std::mem::take(&mut self.written)
+    }
+
+    /// The rows as they are now.
+    pub(crate) fn rows(&self) -> &Rows {
+        self.rows
+    }
+
+    fn remember(&mut self, key: &[u8]) {
+        if !self.written.contains_key(key) {
+            self.written.insert(key.to_vec(), self.rows.get(key).cloned());
+        }
+    }
+}
+
+impl MetaSnapshot for Txn<'_> {
+    type Error = Infallible;
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(self.rows.get(key).cloned())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Infallible> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let rows = self.rows.range(from.to_vec()..to.to_vec()).take(limit);
+        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}
+
+impl MetaTxn for Txn<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Infallible> {
+        self.remember(key);
+        self.rows.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Infallible> {
+        self.remember(key);
+        self.rows.remove(key);
+        Ok(())
+    }
+}

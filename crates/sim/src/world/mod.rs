@@ -1,0 +1,368 @@
+//! The world: virtual time, the network between the clients and the server, and what fails.
+//!
+//! ```text
+//!   chaos: operations, lost and late messages, partitions, crashes
+//!     │ after so many operations
+//!     ▼
+//!   calm: nothing fails, files are closed, everything is sent ──▶ checks
+//! ```
+//!
+//! Everything that happens is an event at a time; events of one time happen in the order in
+//! which they were made. So one seed is one run.
+
+mod faults;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use segue_core::types::{ClientId, Time};
+use segue_core::wire::Request;
+
+use crate::check::{structure, told::Told, view};
+use crate::client::{Ended, Kept, Mount};
+use crate::model::Model;
+use crate::plan::{Options, Plan};
+use crate::rng::Rng;
+use crate::server::{Answer, Server};
+use crate::work::Op;
+use crate::{Summary, Violation};
+
+/// Application threads of a client: two, so that one's replies meet the other's changes.
+const THREADS: usize = 2;
+/// A call without an answer for so long means that the connection is broken.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const RECONNECT: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_secs(5);
+/// Everything must have been sent so long after the faults stopped.
+const CALM: Duration = Duration::from_secs(600);
+/// Last steps that are told of a run that failed.
+const TRACE: usize = 300;
+/// Characters of each; `--trace` shows all.
+const LINE: usize = 400;
+
+/// What happens.
+#[derive(Debug)]
+enum Event {
+    Request { client: usize, call: u64, request: Request },
+    Reply { client: usize, call: u64, answer: Box<Answer> },
+    Timeout { client: usize, call: u64 },
+    Reconnect(usize),
+    Thread { client: usize, thread: usize },
+    Tick(usize),
+    Part(usize),
+    Heal(usize),
+    Crash(usize),
+    Restart(usize),
+    ServerCrash,
+    ServerRestart,
+}
+
+enum Host {
+    Up(Box<Mount>),
+    Down(Kept, Told, u64),
+}
+
+/// One run.
+pub(crate) struct World {
+    rng: Rng,
+    plan: Plan,
+    options: Options,
+    now: Time,
+    events: BTreeMap<(Time, u64), Event>,
+    next_event: u64,
+    server: Server,
+    server_up: bool,
+    hosts: Vec<Host>,
+    parted: Vec<bool>,
+    model: Option<Model>,
+    calm: bool,
+    pub(crate) summary: Summary,
+    pub(crate) trace: VecDeque<String>,
+}
+
+fn id(client: usize) -> ClientId {
+    ClientId([u8::try_from(client + 1).unwrap_or(u8::MAX); 16])
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, options: Options) -> Result<World, Violation> {
+        let mut rng = Rng::new(seed);
+        let plan = Plan::draw(&mut rng);
+        let mut world = World {
+            now: Time::default(),
+            events: BTreeMap::new(),
+            next_event: 0,
+            server: Server::new(options.bug)?,
+            server_up: true,
+            hosts: Vec::new(),
+            parted: vec![false; plan.clients],
+            model: (plan.clients == 1).then(Model::new),
+            calm: false,
+            summary: Summary::default(),
+            trace: VecDeque::new(),
+            rng,
+            plan,
+            options,
+        };
+        world.say(&format!("{:?}", world.plan));
+        for client in 0..world.plan.clients {
+            world.hosts.push(Host::Down(Kept::default(), Told::default(), 0));
+            world.after(Duration::ZERO, Event::Restart(client));
+            world.after(TICK, Event::Tick(client));
+            for thread in 0..THREADS {
+                world.after(Duration::from_millis(100), Event::Thread { client, thread });
+            }
+            world.again(world.plan.partition_every, Event::Part(client));
+            world.again(world.plan.client_crash_every, Event::Crash(client));
+        }
+        world.again(world.plan.server_crash_every, Event::ServerCrash);
+        Ok(world)
+    }
+
+    fn say(&mut self, what: &str) {
+        let line = format!("{:>12.6} {what}", self.now.0.as_secs_f64());
+        if self.options.trace {
+            eprintln!("{line}");
+        }
+        let line: String = line.chars().take(LINE).collect();
+        if self.trace.len() == TRACE {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(line);
+    }
+
+    fn after(&mut self, wait: Duration, event: Event) {
+        self.events.insert((Time(self.now.0 + wait), self.next_event), event);
+        self.next_event += 1;
+    }
+
+    /// A fault comes about `every` so often.
+    fn again(&mut self, every: Option<Duration>, event: Event) {
+        if let (Some(every), false) = (every, self.calm) {
+            let micros = u64::try_from(every.as_micros()).unwrap_or(u64::MAX);
+            let wait = Duration::from_micros(self.rng.between(micros / 10, micros * 2));
+            self.after(wait, event);
+        }
+    }
+
+    fn random_millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(self.rng.between(from, to))
+    }
+
+    /// Runs to the end and checks.
+    pub(crate) fn run(&mut self) -> Result<(), Violation> {
+        while self.summary.operations < self.options.steps {
+            self.step()?;
+        }
+        self.quiet_down()?;
+        let end = Time(self.now.0 + CALM);
+        while !self.is_done() {
+            if self.now > end {
+                return Err(Violation(format!("never quiet: {}", self.waiting())));
+            }
+            self.step()?;
+        }
+        self.check()
+    }
+
+    fn is_done(&self) -> bool {
+        self.hosts.iter().all(|host| match host {
+            Host::Up(mount) => {
+                let sent = mount.core.queue.is_empty() && mount.told.unsealed().next().is_none();
+                mount.is_ready && mount.handles.is_empty() && sent
+            }
+            Host::Down(..) => false,
+        })
+    }
+
+    fn waiting(&self) -> String {
+        let of = |host: &Host| match host {
+            Host::Up(mount) => format!(
+                "ready {}, {} queued, open {:?}, unsealed {:?}; ",
+                mount.is_ready,
+                mount.core.queue.len(),
+                mount.handles,
+                mount.told.unsealed().collect::<Vec<_>>()
+            ),
+            Host::Down(..) => "down; ".to_owned(),
+        };
+        self.hosts.iter().map(of).collect()
+    }
+
+    /// The faults stop; what is open is closed.
+    fn quiet_down(&mut self) -> Result<(), Violation> {
+        self.say("quiet");
+        self.calm = true;
+        self.server_up = true;
+        self.parted.fill(false);
+        (self.plan.loss, self.plan.duplication, self.plan.slow) = (0, 0, 0);
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), Violation> {
+        let Some(((at, _), event)) = self.events.pop_first() else {
+            return Err(Violation("nothing happens any more".into()));
+        };
+        self.now = at;
+        match event {
+            Event::Request { client, call, request } => self.arrive(client, call, &request),
+            Event::Reply { client, call, answer } => {
+                self.say(&format!("client {client} hears {call}: {:?}", answer.0));
+                let goes_on = self.with(client, |mount| mount.answered(call, *answer))?;
+                self.go_on(client, goes_on.flatten())
+            }
+            Event::Timeout { client, call } => self.time_out(client, call),
+            Event::Reconnect(client) => {
+                self.with(client, |mount| {
+                    mount.say_hello();
+                    Ok(())
+                })?;
+                Ok(())
+            }
+            Event::Thread { client, thread } => self.thread(client, thread),
+            Event::Tick(client) => self.tick(client),
+            other => self.fault(other),
+        }
+    }
+
+    fn tick(&mut self, client: usize) -> Result<(), Violation> {
+        self.after(TICK, Event::Tick(client));
+        let calm = self.calm;
+        self.with(client, |mount| {
+            match calm && mount.is_ready {
+                true => mount.close_all()?,
+                false => mount.tick()?,
+            }
+            mount.send()
+        })?;
+        Ok(())
+    }
+
+    /// Lets a client that is up do something, and sends what it then wants sent.
+    fn with<R>(
+        &mut self,
+        client: usize,
+        act: impl FnOnce(&mut Mount) -> Result<R, Violation>,
+    ) -> Result<Option<R>, Violation> {
+        let Host::Up(mount) = &mut self.hosts[client] else { return Ok(None) };
+        mount.now = self.now;
+        let result = act(mount)?;
+        let requests = std::mem::take(&mut mount.outbox);
+        for (call, request) in requests {
+            self.say(&format!("client {client} asks {call}: {request:?}"));
+            self.after(TIMEOUT, Event::Timeout { client, call });
+            let copies = if self.rng.chance(self.plan.duplication) { 2 } else { 1 };
+            self.summary.duplicated += copies - 1;
+            for _ in 0..copies {
+                if let Some(delay) = self.travel(client) {
+                    let request = request.clone();
+                    self.after(delay, Event::Request { client, call, request });
+                }
+            }
+        }
+        Ok(Some(result))
+    }
+
+    /// How long a message takes, if it arrives.
+    fn travel(&mut self, client: usize) -> Option<Duration> {
+        if self.parted[client] || self.rng.chance(self.plan.loss) {
+            self.summary.lost += 1;
+            return None;
+        }
+        let slow = self.rng.chance(self.plan.slow);
+        let longest = if slow { 8_000_000 } else { self.plan.delay_micros };
+        Some(Duration::from_micros(self.rng.between(100, longest)))
+    }
+
+    /// A request reaches the server and is carried out.
+    fn arrive(&mut self, client: usize, call: u64, request: &Request) -> Result<(), Violation> {
+        if !self.server_up || self.parted[client] {
+            self.summary.lost += 1;
+            return Ok(());
+        }
+        let answer = self.server.answer(id(client), request)?;
+        self.say(&format!("server answers {call} of client {client}: {:?}", answer.0));
+        if let Some(delay) = self.travel(client) {
+            self.after(delay, Event::Reply { client, call, answer: Box::new(answer) });
+        }
+        Ok(())
+    }
+
+    fn time_out(&mut self, client: usize, call: u64) -> Result<(), Violation> {
+        let lost = self.with(client, |mount| Ok(mount.awaits(call).then(|| mount.lose_link())))?;
+        if let Some(threads) = lost.flatten() {
+            self.say(&format!("client {client} is offline"));
+            self.after(RECONNECT, Event::Reconnect(client));
+            for thread in threads {
+                self.go_on(client, Some(thread))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An application's thread begins its next operation, or goes on with its last.
+    fn thread(&mut self, client: usize, thread: usize) -> Result<(), Violation> {
+        let ready = match &self.hosts[client] {
+            Host::Up(mount) if mount.is_ready => Some(mount.is_idle(thread)),
+            _ => None,
+        };
+        match ready {
+            None => self.after(Duration::from_secs(1), Event::Thread { client, thread }),
+            Some(true) if self.calm => return Ok(()),
+            Some(true) => {
+                let op = Op::draw(&mut self.rng);
+                self.summary.operations += 1;
+                self.with(client, |mount| {
+                    mount.begin(thread, op);
+                    Ok(())
+                })?;
+            }
+            Some(false) => {}
+        }
+        self.go_on(client, ready.map(|_| thread))
+    }
+
+    fn go_on(&mut self, client: usize, thread: Option<usize>) -> Result<(), Violation> {
+        let Some(thread) = thread else { return Ok(()) };
+        match self.with(client, |mount| mount.go_on(thread))?.flatten() {
+            Some(Ended::Over(op, answered)) => {
+                self.say(&format!("client {client}.{thread} {op:?}: {answered:?}"));
+                if let Some(model) = &mut self.model {
+                    model.check(&op, &answered)?;
+                }
+                let think = if self.rng.chance(50) { 10_000 } else { 400 };
+                let wait = self.random_millis(1, think);
+                self.after(wait, Event::Thread { client, thread });
+            }
+            Some(Ended::Later) => {
+                self.after(Duration::from_secs(1), Event::Thread { client, thread });
+            }
+            Some(Ended::Waits) | None => {}
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), Violation> {
+        self.now = Time(self.now.0 + Duration::from_secs(60));
+        self.summary.virtual_time = self.now.0;
+        self.summary.records = self.server.ledger.outcomes.len() as u64;
+        let ids: Vec<ClientId> = (0..self.hosts.len()).map(id).collect();
+        let reached = structure::check(&mut self.server, &ids)?;
+        if let Some(model) = &self.model {
+            model.compare(&mut self.server, &reached)?;
+        }
+        for host in &mut self.hosts {
+            let Host::Up(mount) = host else { continue };
+            mount.now = self.now;
+            mount.is_offline = false;
+            self.summary.conflicts += mount.conflicts;
+            self.summary.refused += mount.refused;
+            view::check(mount, &mut self.server, &reached)?;
+        }
+        let quarrels = self.summary.conflicts + self.summary.refused;
+        match self.model.is_some() && quarrels > 0 {
+            true => Err(Violation(format!("{quarrels} conflicts or refusals of one host alone"))),
+            false => Ok(()),
+        }
+    }
+}

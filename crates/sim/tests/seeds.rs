@@ -1,0 +1,53 @@
+//! Runs of fixed seeds, and runs with planted bugs that must be found.
+
+use segue_sim::{Bug, Options, Summary, run};
+
+#[test]
+fn two_hundred_seeds_end_as_they_should() {
+    let mut total = Summary::default();
+    for seed in 0..200 {
+        match run(seed, Options::default()) {
+            Ok(summary) => total.add(&summary),
+            Err(failure) => panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n")),
+        }
+    }
+    let faults = [total.lost, total.duplicated, total.client_crashes, total.server_crashes];
+    assert!(faults.into_iter().all(|count| count > 20), "{total:?}");
+    assert!(total.records > 2_000 && total.conflicts > 20, "{total:?}");
+}
+
+#[test]
+fn a_seed_is_one_run() {
+    for seed in 0..10 {
+        assert_eq!(run(seed, Options::default()).unwrap(), run(seed, Options::default()).unwrap());
+    }
+}
+
+/// Panics unless one of the first `seeds` seeds shows `bug` as a violation with these words.
+fn is_found(bug: Bug, seeds: u64, words: &str) {
+    let options = Options { bug: Some(bug), ..Options::default() };
+    let found: Vec<_> = (0..seeds).filter_map(|seed| run(seed, options).err()).collect();
+    let said: Vec<_> = found.iter().map(|failure| &failure.what).collect();
+    assert!(said.iter().any(|what| what.contains(words)), "{bug:?}: {said:?}");
+}
+
+#[test]
+fn a_server_that_forgets_outcomes_is_found() {
+    is_found(Bug::ServerForgetsOutcomes, 30, "applied twice");
+}
+
+#[test]
+fn a_server_that_takes_a_repeat_for_another_record_is_found() {
+    is_found(Bug::ServerDigestsBytes, 60, "NotPermitted");
+}
+
+#[test]
+fn a_client_that_forgets_to_log_is_found() {
+    is_found(Bug::ClientSkipsLog, 30, "nothing became of the acknowledged");
+    is_found(Bug::ClientSkipsLog, 30, "the model");
+}
+
+#[test]
+fn a_client_that_drops_what_it_wrote_is_found() {
+    is_found(Bug::ClientDropsDirtyData, 30, ", sent");
+}
