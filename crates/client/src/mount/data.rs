@@ -50,13 +50,17 @@ impl Mount {
     /// Starts the container of `ino` over. The core is locked, so that nobody fills the old
     /// one and notes it as valid in the new.
     pub(super) fn drop_container(&self, ino: Ino) -> Result<(), Refusal> {
-        self.index.remove(ino).map_err(|error| {
-            tracing::error!("index.db: {error}");
-            Refusal::Io
-        })?;
+        self.forget_valid(ino)?;
         self.containers.replace(ino).map_err(|error| self.disk_refusal("containers", &error))?;
         self.kernel.forget_data(ino);
         Ok(())
+    }
+
+    fn forget_valid(&self, ino: Ino) -> Result<(), Refusal> {
+        self.index.remove(ino).map_err(|error| {
+            tracing::error!("index.db: {error}");
+            Refusal::Io
+        })
     }
 
     pub(super) fn container(&self, ino: Ino) -> Result<Arc<Container>, Refusal> {
@@ -235,6 +239,11 @@ impl Mount {
         ) -> Option<segue_core::modlog::Entry>,
     ) -> Result<(), Refusal> {
         let time = self.wall();
+        if !self.core().files.get(&ino).is_some_and(FileData::has_dirty) {
+            // If this process dies between the container and the log, the next one must not
+            // take what nobody logged for clean data.
+            self.forget_valid(ino)?;
+        }
         loop {
             let container = self.container(ino)?;
             let _writing = container.writing();

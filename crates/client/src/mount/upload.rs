@@ -71,7 +71,7 @@ impl Mount {
     ) -> Result<Store, Refusal> {
         let wanted_whole = lock(&self.whole).contains(&seq);
         let (ranges, cut) = if wanted_whole {
-            self.complete(data.ino, data.size).await?;
+            self.complete(data).await?;
             (vec![0..data.size], Some(0))
         } else {
             (data.ranges.clone(), data.cut)
@@ -105,8 +105,17 @@ impl Mount {
 
     /// Gets what is missing of a file whose base the server no longer has. Where it cannot be
     /// had, the server's present bytes stand in: the copy still holds all that was written here.
-    async fn complete(self: &Shared, ino: Ino, size: u64) -> Result<(), Refusal> {
-        match self.fetch(ino, 0..size).await {
+    async fn complete(self: &Shared, data: &DataChange) -> Result<(), Refusal> {
+        let ino = data.ino;
+        if self.core().tree.peek(ino).is_none() {
+            // After a crash only the log knows the file. What it says was written here is not
+            // to be fetched.
+            self.ask_attr(ino).await.ok();
+            if let Some(file) = self.core().file(ino) {
+                data.ranges.iter().for_each(|range| file.filled(range.clone()));
+            }
+        }
+        match self.fetch(ino, 0..data.size).await {
             Err(Refusal::Unreachable) => Err(Refusal::Unreachable),
             Err(refusal) => {
                 tracing::warn!("#{ino}: conflict copy without the rest of its base: {refusal}");
