@@ -78,8 +78,10 @@ impl Mount {
         // Our own store made that version, and its outcome is on the way; or another host
         // did, and the rest of our base is gone: the store will become a conflict copy.
         let mut settled = self.settled.subscribe();
-        tokio::time::timeout(Duration::from_secs(1), settled.changed()).await.ok();
-        Ok(())
+        match tokio::time::timeout(Duration::from_secs(1), settled.changed()).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Refusal::Stale),
+        }
     }
 
     /// Starts fetching `range`, which a sequential reader will want next: so it has the class

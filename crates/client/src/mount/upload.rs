@@ -10,7 +10,6 @@ use segue_core::modlog::{
     Change, DataChange, INLINE_MAX, Logged, Piece, PieceBytes, Stamped, Store,
 };
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
 use segue_core::wire::OFFER_MAX;
 use segue_rpc::LinkState;
 
@@ -103,8 +102,9 @@ impl Mount {
         })
     }
 
-    /// Gets what is missing of a file whose base the server no longer has. Where it cannot be
-    /// had, the server's present bytes stand in: the copy still holds all that was written here.
+    /// Gets what is missing of a file that another host changed meanwhile. What was never here
+    /// of its old base is gone, and zeros in the copy, which still holds all that was written
+    /// here.
     async fn complete(self: &Shared, data: &DataChange) -> Result<(), Refusal> {
         let ino = data.ino;
         if self.core().tree.peek(ino).is_none() {
