@@ -11,6 +11,7 @@ use segue_core::modlog::{Change, Entry, Logged, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::Ino;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::{Mount, Shared, lock};
 
@@ -227,12 +228,18 @@ impl Mount {
         mut told: oneshot::Receiver<Outcome>,
     ) -> Result<Outcome, Refusal> {
         let mut link = self.remote.link().watch();
+        // Counted from the loss of the link: every failed attempt to connect changes its state.
+        let mut until = None;
         loop {
             let offline = self.remote.is_offline();
+            if !offline {
+                until = None;
+            }
+            let deadline = *until.get_or_insert_with(|| Instant::now() + self.options.grace);
             tokio::select! {
                 outcome = &mut told => return outcome.map_err(|_| Refusal::Unreachable),
                 _ = link.changed() => {}
-                () = tokio::time::sleep(self.options.grace), if offline => {
+                () = tokio::time::sleep_until(deadline), if offline => {
                     return Err(Refusal::Unreachable);
                 }
             }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use segue_core::cache::Known;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name, Time};
-use segue_core::wire::{Looked, Node, Page, Space};
+use segue_core::wire::{Looked, Node, PAGE_MAX, Page, Space};
 
 use super::{DirectoryHandle, LIFETIME, Mount, Names, lock};
 
-/// So many lookups in one directory within a lifetime, and its listing is fetched instead.
+/// So many lookups in one directory within a lifetime, and a long listing is fetched instead.
 const STORM: u32 = 4;
-/// A directory whose listing does not fit a page is not fetched for lookups again so soon.
+/// A listing of so many names costs about as much as one name.
+const SMALL: u32 = 64;
+/// How long a directory is known to be longer than a listing that was fetched for a lookup.
 const BIG_FOR: Duration = Duration::from_secs(60);
 
 /// So often a reply may be overtaken by a change before the caller is told to try again.
@@ -23,7 +25,8 @@ const OVERTAKEN_MAX: u32 = 8;
 pub(super) struct Storm {
     since: Time,
     lookups: u32,
-    big_until: Time,
+    /// Its listing has more names than this, as of lately.
+    longer_than: u32,
 }
 
 impl Mount {
@@ -74,10 +77,9 @@ impl Mount {
     }
 
     async fn ask_name(&self, parent: Ino, name: &Name) -> Result<Option<Ino>, Refusal> {
-        if self.is_storm(parent) {
-            let page = self.remote.page(parent, None).await;
-            if let Ok(page) = page {
-                self.install_page(page);
+        if let Some(limit) = self.listing_instead(parent) {
+            if let Ok(page) = self.remote.page(parent, None, limit).await {
+                self.install_page(page, limit);
             }
             if let Known::Fresh(ino) = self.core().tree.name(parent, name, self.now()) {
                 return Ok(ino);
@@ -116,11 +118,14 @@ impl Mount {
         Ok(known.usable(true))
     }
 
-    fn is_storm(&self, parent: Ino) -> bool {
+    /// How much of the listing of `parent` to fetch instead of one name: a small directory is
+    /// learnt whole with its first name, which then needs no network; a larger one when names
+    /// of it are asked for again and again.
+    fn listing_instead(&self, parent: Ino) -> Option<u32> {
         let now = self.now();
         let mut storms = lock(&self.lookups);
         storms.retain(|_, storm| now.since(storm.since) < BIG_FOR);
-        let calm = Storm { since: now, lookups: 0, big_until: Time::default() };
+        let calm = Storm { since: now, lookups: 0, longer_than: 0 };
         let storm = storms.entry(parent).or_insert(calm);
         if now.since(storm.since) > LIFETIME {
             storm.since = now;
@@ -128,18 +133,19 @@ impl Mount {
             storm.lookups /= 2;
         }
         storm.lookups += 1;
-        storm.lookups > STORM && storm.big_until <= now
+        let limit = if storm.lookups > STORM { PAGE_MAX } else { SMALL };
+        (storm.longer_than < limit).then_some(limit)
     }
 
     /// Takes in what may be a whole listing, or the first page of a long one.
-    fn install_page(&self, page: Page) {
+    fn install_page(&self, page: Page, limit: u32) {
         if !page.more {
             self.install_listing(page.directory, page.entries);
             return;
         }
         let now = self.now();
         if let Some(storm) = lock(&self.lookups).get_mut(&page.directory.ino) {
-            storm.big_until = Time(now.0 + BIG_FOR);
+            storm.longer_than = limit;
         }
         for (name, node) in page.entries {
             self.core().tree.install_name(page.directory, name, Some(node), now);
@@ -185,7 +191,7 @@ impl Mount {
         let mut entries = Vec::new();
         for attempt in 0..OVERTAKEN_MAX {
             entries.clear();
-            let mut page = self.remote.page(directory, None).await?;
+            let mut page = self.remote.page(directory, None, PAGE_MAX).await?;
             let change = page.directory.change;
             loop {
                 entries.append(&mut page.entries);
@@ -194,7 +200,7 @@ impl Mount {
                 if !page.more || (patient && page.directory.change != change) {
                     break;
                 }
-                page = self.remote.page(directory, after).await?;
+                page = self.remote.page(directory, after, PAGE_MAX).await?;
             }
             let one_state = !page.more && page.directory.change == change;
             let last_try = attempt + 1 == OVERTAKEN_MAX;

@@ -7,8 +7,8 @@ use segue_core::modlog::{Outcome, Stamped};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Version};
 use segue_core::wire::{
-    Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, PAGE_MAX, Page, Put, Readdir, Reply,
-    Request, Space, Xattrs,
+    Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply, Request, Space,
+    Xattrs,
 };
 use segue_rpc::codec::{BlockReader, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response};
@@ -80,8 +80,13 @@ impl Remote {
         }
     }
 
-    pub(crate) async fn page(&self, ino: Ino, after: Option<Name>) -> Result<Page, Refusal> {
-        match self.ask(Request::Readdir(Readdir { ino, after, limit: PAGE_MAX })).await? {
+    pub(crate) async fn page(
+        &self,
+        ino: Ino,
+        after: Option<Name>,
+        limit: u32,
+    ) -> Result<Page, Refusal> {
+        match self.ask(Request::Readdir(Readdir { ino, after, limit })).await? {
             (_, Reply::Page(page)) => Ok(page),
             (request, reply) => Err(unexpected(&request, &reply)),
         }
