@@ -4,10 +4,11 @@
 //! waited for; no time is asserted. Contents are compared by hash, on the host that wrote them
 //! and on one that did not.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod attributes;
 mod build;
+mod crash;
 mod data;
 mod directories;
 mod editors;
@@ -15,7 +16,10 @@ mod fio;
 mod git;
 mod hosts;
 mod names;
+mod network;
+mod reference;
 mod rsync;
 mod sqlite;
 mod tree;
+mod worker;
 mod world;

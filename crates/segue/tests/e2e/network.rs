@@ -1,0 +1,145 @@
+//! Links that are slow, lossy, or gone for a while.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::time::Duration;
+
+use rustix::fs::statvfs;
+use segue_bench::bed::Link;
+
+use crate::build;
+use crate::tree::{self, hash, hash_of, noise};
+use crate::worker::{Acknowledged, Worker};
+use crate::world::{World, arg, close, errno, eventually, json, save, sh, wait_for_state};
+
+const EHOSTUNREACH: Option<i32> = Some(113);
+
+/// A link that is gone for some seconds makes work wait; nothing fails and nothing is lost.
+#[test]
+fn a_link_that_is_gone_for_seconds() {
+    let Some(world) = World::new() else { return };
+    let done = Acknowledged::default();
+    let mut mount = world.mount(&world.a);
+    let dir = mount.path().join("dir");
+    fs::create_dir(&dir).unwrap();
+    let worker = Worker::start(&world.a, &dir, "w", &done);
+    for seconds in [3, 1] {
+        worker.wait_for(done.len(), 5);
+        world.a.link_down().unwrap();
+        std::thread::sleep(Duration::from_secs(seconds));
+        world.a.link_up().unwrap();
+    }
+    worker.wait_for(done.len(), 5);
+    worker.finish();
+    done.check(&dir, "where it was written");
+    mount.umount(&[]).unwrap();
+    done.check(&world.mount(&world.b).path().join("dir"), "on another host");
+}
+
+/// Where the server is out of reach for longer than `grace`, close says so with EHOSTUNREACH;
+/// what was written is kept, and arrives when the link is back.
+#[test]
+fn close_without_a_server_says_so_and_keeps_the_data() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "grace=2s");
+    let other = world.mount(&world.b);
+    let mut file = File::create(mount.path().join("file")).unwrap();
+    file.write_all(&noise(1, 100_000)).unwrap();
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 1);
+    world.a.link_down().unwrap();
+    file.write_all(&noise(2, 100_000)).unwrap();
+    assert_eq!(errno(close(file)), EHOSTUNREACH);
+    let expected = hash_of(&[noise(1, 100_000), noise(2, 100_000)].concat());
+    assert_eq!(hash(&mount.path().join("file")), expected, "here it is as written");
+    wait_for_state(&world.a, &mount, "offline");
+    // Later changes are accepted too, where it is known which names there are.
+    assert_eq!(errno(save(&mount.path().join("later"), b"later")), EHOSTUNREACH);
+    assert_eq!(fs::read(mount.path().join("later")).unwrap(), b"later");
+    fs::create_dir(mount.path().join("dir")).unwrap();
+    fs::rename(mount.path().join("later"), mount.path().join("dir/later")).unwrap();
+    assert!(!other.path().join("dir").exists());
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    eventually("the data arrived", || hash(&other.path().join("file")) == expected);
+    eventually("the later file arrived", || {
+        fs::read(other.path().join("dir/later")).is_ok_and(|text| text == b"later")
+    });
+    assert!(!other.path().join("later").exists());
+}
+
+/// Without a network everything that was used can be used: reading, listing, stat, links,
+/// attributes and df answer from this host; what is not here fails within its time, as
+/// unreachable and not as gone. With the network back all goes on.
+#[test]
+fn cached_files_without_a_network() {
+    let Some(world) = World::new() else { return };
+    let writer = world.mount(&world.b);
+    sh(writer.path(), "mkdir -p dir/sub; ln -s sub dir/link; echo unread >dir/unread");
+    save(&writer.path().join("dir/file"), &noise(1, 3_000_000)).unwrap();
+    sh(writer.path(), "setfattr -n user.a -v b dir/file");
+    let mount = world.mount_with(&world.a, "grace=1s");
+    let dir = mount.path().join("dir");
+    let look = || sh(mount.path(), "ls -lR --time-style=full-iso dir; getfattr -d dir/file");
+    let before = (look(), hash(&dir.join("file")));
+    let space = statvfs(mount.path()).unwrap();
+    world.a.link_down().unwrap();
+    for _ in 0..2 {
+        assert_eq!((look(), hash(&dir.join("file"))), before);
+        assert_eq!(fs::read_link(dir.join("link")).unwrap().to_str(), Some("sub"));
+        assert!(!dir.join("nothing").exists());
+        let now = statvfs(mount.path()).unwrap();
+        assert_eq!((now.f_blocks, now.f_namemax), (space.f_blocks, space.f_namemax), "df");
+        assert_eq!(errno(fs::read(dir.join("unread"))), EHOSTUNREACH);
+        wait_for_state(&world.a, &mount, "offline");
+        // Longer than what was learned before is fresh.
+        std::thread::sleep(Duration::from_millis(1_500));
+    }
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    assert!(!status["mounts"][0]["reason"].as_str().unwrap().is_empty(), "{status}");
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    assert_eq!(fs::read_to_string(dir.join("unread")).unwrap(), "unread\n");
+    assert_eq!((look(), hash(&dir.join("file"))), before);
+}
+
+/// A tree goes to the server and comes back whole over a link with 40 ms of delay that loses
+/// 2 of 100 packets and lets others overtake.
+#[test]
+fn a_tree_over_a_lossy_link() {
+    let Some(world) = World::new() else { return };
+    let link = Link { loss: 0.02, reorder: 0.01, ..Link::default() };
+    let bad = link.with_rtt(Duration::from_millis(40));
+    world.a.set_link(bad.clone()).unwrap();
+    world.b.set_link(bad).unwrap();
+    let local = world.local("local");
+    let original = build::prepare(&local);
+    let mut mount = world.mount_with(&world.a, "write-back=async");
+    sh(mount.path(), &format!("cp -a '{}' copy", original.display()));
+    mount.sync().unwrap();
+    let expected = tree::read(&original);
+    tree::assert_same("where it was written", &tree::read(&mount.path().join("copy")), &expected);
+    mount.umount(&[]).unwrap();
+    let mount = world.mount(&world.b);
+    let found = tree::read(&mount.path().join("copy"));
+    tree::assert_same("on another host", &found, &expected);
+}
+
+/// A host whose link changes (another rate, a delay, back) in the middle of a large copy keeps
+/// its connection, and the copy is whole.
+#[test]
+fn a_link_that_changes_under_a_copy() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let bytes = noise(4, 12 << 20);
+    std::thread::scope(|scope| {
+        let copy = scope.spawn(|| save(&mount.path().join("file"), &bytes));
+        let slow = Link::kb_per_s(4_096);
+        for link in [slow.clone(), slow.with_rtt(Duration::from_millis(30)), Link::default()] {
+            world.a.set_link(link).unwrap();
+            std::thread::sleep(Duration::from_millis(700));
+        }
+        copy.join().unwrap().unwrap();
+    });
+    let other = world.mount(&world.b);
+    assert_eq!(hash(&other.path().join("file")), hash_of(&bytes));
+}
