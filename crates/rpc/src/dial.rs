@@ -48,7 +48,10 @@ pub enum ConnectError {
     #[error("cannot reach {0}")]
     Unreachable(String),
     /// Somebody else answers.
-    #[error("another server answers: its authority is {found}, expected was {expected}")]
+    #[error(
+        "another server answers: its authority is {found}, expected was {expected}; if the \
+         server was set up anew, ask for a new invite"
+    )]
     WrongAuthority {
         /// What is pinned.
         expected: String,
