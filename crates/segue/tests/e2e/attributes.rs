@@ -238,8 +238,8 @@ fn df_shows_the_servers_disk() {
     let mount = world.mount(&world.a);
     let server = statvfs(world.server.data()).unwrap();
     let shown = statvfs(mount.path()).unwrap();
-    let total = |v: &rustix::fs::StatVfs| v.f_blocks * v.f_frsize >> 20;
-    let free = |v: &rustix::fs::StatVfs| v.f_bavail * v.f_frsize >> 20;
+    let total = |v: &rustix::fs::StatVfs| (v.f_blocks * v.f_frsize) >> 20;
+    let free = |v: &rustix::fs::StatVfs| (v.f_bavail * v.f_frsize) >> 20;
     let said = sh(mount.path(), "df -k . ; df -ki .");
     assert!(total(&shown).abs_diff(total(&server)) <= 1, "{said}");
     // Others use that disk too.

@@ -148,7 +148,7 @@ fn truncation_both_ways() {
     let path = mount.path().join("file");
     fs::write(&path, &expected).unwrap();
     let by_path = |size: usize| sh(mount.path(), &format!("truncate -s {size} file"));
-    let mut check = |expected: &[u8], step: &str| {
+    let check = |expected: &[u8], step: &str| {
         assert_eq!(hash(&path), hash_of(expected), "{step}");
         assert_eq!(hash(&other.path().join("file")), hash_of(expected), "{step}, other host");
     };
@@ -235,8 +235,8 @@ fn random_writes_agree_with_memory() {
     let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
     for round in 0..400 {
         let open = file.as_mut().unwrap();
-        let offset = rng.below(3_000_000) as usize;
-        let len = rng.below(90_000) as usize;
+        let mut below = |limit| usize::try_from(rng.below(limit)).unwrap();
+        let (offset, len) = (below(3_000_000), below(90_000));
         match rng.below(10) {
             0 => {
                 open.set_len(offset as u64).unwrap();

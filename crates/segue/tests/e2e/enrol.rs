@@ -1,0 +1,212 @@
+//! Who is let in, who is not, and in which words.
+
+use std::fs;
+use std::path::Path;
+
+use segue_bench::bed::Host;
+
+use crate::world::{Ended, World, arg, errno, eventually, failing_mount, json, save, segue};
+
+const EROFS: Option<i32> = Some(30);
+
+/// Mounts `url` on `host`, which must be refused with `code` and say each of `words`; nothing
+/// is mounted, and no key is left.
+fn refused(host: &Host, url: &str, code: i32, words: &[&str]) {
+    let point = host.mkdir("mnt").unwrap();
+    let ended = failing_mount(host, &[url, arg(&point)]);
+    expect(&ended, code, words);
+    assert!(!segue_bench::bed::segue::is_mounted(&point));
+    assert_eq!(fs::read_dir(&point).unwrap().count(), 0);
+}
+
+fn expect(ended: &Ended, code: i32, words: &[&str]) {
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    for word in words {
+        assert!(ended.err.to_lowercase().contains(word), "no {word:?} in {ended:?}");
+    }
+    assert!(ended.err.starts_with("segue: "), "{ended:?}");
+}
+
+/// Another CA fingerprint with the same digits elsewhere.
+fn with_other_authority(url: &str) -> String {
+    let (rest, print) = url.split_once("ca=").unwrap();
+    let first = if print.starts_with('0') { "1" } else { "0" };
+    format!("{rest}ca={first}{}", &print[1..])
+}
+
+/// A host that was not invited, an unknown code, or a server that is not the pinned one:
+/// refused with exit code 8 and words that say why; and a right invite still works then.
+#[test]
+fn who_is_not_invited_is_refused() {
+    let Some(world) = World::new() else { return };
+    let plain = world.server.url("home");
+    refused(&world.a, &plain, 8, &["not enrolled", "segue invite"]);
+    let invite = world.server.invite(&[]).unwrap();
+    refused(&world.a, &with_other_authority(&invite), 8, &["another server", "new invite"]);
+    let (head, tail) = invite.split_once("invite=").unwrap();
+    let code = tail.split('&').next().unwrap();
+    let other: String = code.chars().rev().collect();
+    assert_ne!(code, other);
+    let wrong = format!("{head}invite={other}{}", &tail[code.len()..]);
+    refused(&world.a, &wrong, 8, &["invite"]);
+    refused(&world.a, &plain, 8, &["not enrolled"]);
+
+    let point = world.a.mkdir("mnt").unwrap();
+    let mount = segue_bench::bed::segue::SegueMount::new(&world.a, &invite, &point, &[]).unwrap();
+    save(&mount.path().join("file"), b"in").unwrap();
+}
+
+/// An invite that has expired or that another host has used lets nobody in; on the host that
+/// used it, the same line mounts again.
+#[test]
+fn invites_work_once_and_not_for_ever() {
+    let Some(world) = World::new() else { return };
+    let short = world.server.invite(&["--ttl", "1s"]).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2_500));
+    refused(&world.a, &short, 8, &["expired"]);
+
+    let once = world.server.invite(&[]).unwrap();
+    let point = world.a.mkdir("mnt").unwrap();
+    let mount = || segue_bench::bed::segue::SegueMount::new(&world.a, &once, &point, &[]).unwrap();
+    let mut first = mount();
+    refused(&world.b, &once, 8, &["used"]);
+    first.umount(&[]).unwrap();
+    drop(first);
+    drop(mount());
+}
+
+/// A revoked host is out: its running mount loses access to what it has not got, a new mount
+/// is refused with exit code 8, and others go on.
+#[test]
+fn a_revoked_host_is_out() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount_with(&world.a, "grace=1s");
+    let mut other = world.mount_with(&world.b, "grace=1s");
+    save(&mount.path().join("from-a"), b"a").unwrap();
+    save(&other.path().join("from-b"), b"b").unwrap();
+    let data = arg(world.server.data());
+    let listed = json(&world.serving, &["identity", "list", "--data", data]);
+    let identities = listed["identities"].as_array().unwrap();
+    assert_eq!(identities.len(), 2, "{listed}");
+    let id = identities[0]["id"].as_str().unwrap();
+    let ended = segue(&world.serving, &["identity", "revoke", id, "--data", data]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // All hosts of a bed have one name, so whose identity it was is seen by who is out.
+    let state = |host: &Host, point: &Path| {
+        json(host, &["status", arg(point)])["mounts"][0]["state"].as_str().unwrap().to_owned()
+    };
+    let is_a_out = || state(&world.a, mount.path()) == "offline";
+    eventually("one is out", || is_a_out() || state(&world.b, other.path()) == "offline");
+    let (host, out, unread, stays, read) = match is_a_out() {
+        true => (&world.a, &mount, "from-b", &other, "from-a"),
+        false => (&world.b, &other, "from-a", &mount, "from-b"),
+    };
+    assert!(fs::read(out.path().join(unread)).is_err());
+    assert!(save(&out.path().join("more"), b"x").is_err());
+    assert_eq!(fs::read(stays.path().join(read)).unwrap().len(), 1);
+    save(&stays.path().join("goes-on"), b"x").unwrap();
+    assert!(!stays.path().join("more").exists());
+    let status = json(host, &["status", arg(out.path())]);
+    let reason = status["mounts"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("revoked"), "{status}");
+    let ended = segue(host, &["umount", "--now", arg(out.path())]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    refused(host, &world.server.url("home"), 8, &["revoked"]);
+    for mount in [&mut mount, &mut other] {
+        mount.umount(&["--now"]).ok();
+    }
+}
+
+/// A reader mounts read-only, and is told so; it reads everything and changes nothing.
+#[test]
+fn a_reader_changes_nothing() {
+    let Some(world) = World::new() else { return };
+    let writer = world.mount(&world.b);
+    save(&writer.path().join("file"), b"text").unwrap();
+    let invite = world.server.invite(&["--role", "reader"]).unwrap();
+    let point = world.a.mkdir("mnt").unwrap();
+    let mount = segue_bench::bed::segue::SegueMount::new(&world.a, &invite, &point, &[]).unwrap();
+    let said = fs::read_to_string(world.a.dir().join("mount.log")).unwrap();
+    assert!(said.contains("read only"), "{said}");
+    assert_eq!(json(&world.a, &["status", arg(&point)])["mounts"][0]["state"], "readonly");
+    let file = mount.path().join("file");
+    assert_eq!(fs::read(&file).unwrap(), b"text");
+    assert_eq!(errno(save(&file, b"other")), EROFS);
+    assert_eq!(errno(save(&mount.path().join("new"), b"")), EROFS);
+    assert_eq!(errno(fs::remove_file(&file)), EROFS);
+    assert_eq!(errno(fs::rename(&file, mount.path().join("moved"))), EROFS);
+    assert_eq!(errno(fs::create_dir(mount.path().join("dir"))), EROFS);
+    assert_eq!(errno(fs::hard_link(&file, mount.path().join("link"))), EROFS);
+    save(&writer.path().join("file"), b"new text").unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"new text");
+}
+
+/// A volume that the server does not have, and one that this identity was not invited to, are
+/// refused by name; a second volume is a tree of its own.
+#[test]
+fn volumes_are_apart() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    save(&mount.path().join("file"), b"home").unwrap();
+    mount.umount(&[]).unwrap();
+    refused(&world.a, &world.server.url("nowhere"), 8, &["nowhere"]);
+    let data = arg(world.server.data());
+    let made = segue(&world.serving, &["volume", "create", "photos", "--data", data]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    refused(&world.a, &world.server.url("photos"), 8, &["photos"]);
+    let invite = world.server.invite(&["--volume", "photos"]).unwrap();
+    let point = world.b.mkdir("mnt").unwrap();
+    let photos = segue_bench::bed::segue::SegueMount::new(&world.b, &invite, &point, &[]).unwrap();
+    assert_eq!(fs::read_dir(photos.path()).unwrap().count(), 0);
+    save(&photos.path().join("file"), b"photos").unwrap();
+    let mount = world.mount(&world.a);
+    assert_eq!(fs::read(mount.path().join("file")).unwrap(), b"home");
+    let volumes = json(&world.serving, &["volume", "list", "--data", data]);
+    let names: Vec<_> = volumes["volumes"].as_array().unwrap().iter().map(|v| &v["name"]).collect();
+    assert_eq!(names, ["home", "photos"]);
+}
+
+/// No server, no directory, no such option, no such URL: each has its exit code and says what
+/// to do.
+#[test]
+fn mistakes_have_their_exit_codes() {
+    let Some(mut world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    mount.umount(&[]).unwrap();
+    let (url, point) = (world.server.url("home"), arg(mount.path()).to_owned());
+    let missing = format!("{point}/missing");
+    expect(&failing_mount(&world.a, &[&url, &missing]), 3, &["mkdir"]);
+    let cases: [(&str, &[&str]); 4] = [
+        ("nonsense", &["nonsense", "help mount"]),
+        ("passthrough=on", &["passthrough", "not in this version"]),
+        ("grace=10", &["grace", "500ms"]),
+        ("write-back=delay:30s", &["not in this version"]),
+    ];
+    for (option, words) in cases {
+        expect(&failing_mount(&world.a, &[&url, &point, "-o", option]), 2, words);
+    }
+    expect(&failing_mount(&world.a, &["http://somewhere/home", &point]), 2, &["segue://"]);
+    let file = world.a.dir().join("file");
+    fs::write(&file, "").unwrap();
+    expect(&failing_mount(&world.a, &[&url, arg(&file)]), 1, &["not a directory"]);
+    let other = world.mount(&world.a);
+    expect(&failing_mount(&world.a, &[&url, &point]), 1, &["already", "umount"]);
+    drop(other);
+
+    world.server.kill9().unwrap();
+    expect(&failing_mount(&world.a, &[&url, &point]), 4, &["cannot be reached"]);
+    world.server.restart().unwrap();
+    world.a.link_down().unwrap();
+    expect(&failing_mount(&world.a, &[&url, &point]), 4, &["cannot be reached"]);
+    world.a.link_up().unwrap();
+    let invite = world.server.invite(&[]).unwrap();
+    world.b.link_down().unwrap();
+    let point = world.b.mkdir("mnt").unwrap();
+    expect(&failing_mount(&world.b, &[&invite, arg(&point)]), 4, &["cannot be reached"]);
+    world.b.link_up().unwrap();
+    // The invite was not used up by the attempt.
+    drop(segue_bench::bed::segue::SegueMount::new(&world.b, &invite, &point, &[]).unwrap());
+    expect(&segue(&world.b, &["umount", arg(&point)]), 1, &["not on a segue mount"]);
+    let missing = point.join("missing");
+    expect(&segue(&world.b, &["umount", arg(&missing)]), 3, &["no such file"]);
+}

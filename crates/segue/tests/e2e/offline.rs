@@ -1,0 +1,274 @@
+//! Changes that wait for the server: umount, sync, status and conflicts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::tree::{hash, hash_of, noise};
+use crate::world::{World, arg, end, eventually, json, save, segue, sh, wait_for_state};
+
+/// A number of status, 0 if it is not there.
+fn number(status: &Value, key: &str) -> u64 {
+    status["mounts"][0][key].as_u64().unwrap_or_else(|| panic!("no {key} in {status}"))
+}
+
+/// `umount` with changes pending and no network exits with 4 at once and stays mounted; with
+/// the network back it sends them, then unmounts.
+#[test]
+fn umount_waits_for_the_server_or_stays() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount_with(&world.a, "write-back=async");
+    save(&mount.path().join("first"), b"first").unwrap();
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    save(&mount.path().join("file"), &noise(1, 300_000)).unwrap();
+    for args in [&[][..], &["--wait"]] {
+        let ended = segue(&world.a, &[&["umount", arg(mount.path())], args].concat());
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        assert!(ended.err.contains("--now"), "{ended:?}");
+        assert!(mount.is_mounted());
+    }
+    assert_eq!(hash(&mount.path().join("file")), hash_of(&noise(1, 300_000)));
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    mount.umount(&["--wait"]).unwrap();
+    assert!(!mount.is_mounted());
+    let other = world.mount(&world.b);
+    assert_eq!(hash(&other.path().join("file")), hash_of(&noise(1, 300_000)));
+}
+
+/// With nothing pending a mount can be unmounted without a network.
+#[test]
+fn umount_without_a_network_and_nothing_to_send() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    save(&mount.path().join("file"), b"text").unwrap();
+    world.a.link_down().unwrap();
+    mount.umount(&[]).unwrap();
+    assert!(!mount.is_mounted());
+}
+
+/// `umount --now` and umount(8) keep what is pending on this host, and the next mount sends
+/// it before anything else is seen.
+#[test]
+fn what_umount_leaves_the_next_mount_sends() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    for (round, with_tool) in [(0, false), (1, true)] {
+        let mut mount = world.mount_with(&world.a, "write-back=async");
+        let (dir, name) = (mount.path().join(format!("dir{round}")), format!("file{round}"));
+        fs::create_dir(&dir).unwrap();
+        mount.sync().unwrap();
+        world.a.link_down().unwrap();
+        save(&dir.join("new"), &noise(round, 200_000)).unwrap();
+        fs::rename(dir.join("new"), dir.join(&name)).unwrap();
+        save(&dir.join("removed"), b"x").unwrap();
+        fs::remove_file(dir.join("removed")).unwrap();
+        if with_tool {
+            let ended = end(world.a.command("umount").arg(mount.path()));
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            let pid = mount.pid();
+            eventually("the mount's process ends", || mount.pid().is_none() || pid.is_none());
+        } else {
+            mount.umount(&["--now"]).unwrap();
+        }
+        drop(mount);
+        let seen = other.path().join(format!("dir{round}"));
+        assert!(!seen.join(&name).exists());
+        world.a.link_up().unwrap();
+        let mount = world.mount_with(&world.a, "write-back=async");
+        let expected = hash_of(&noise(round, 200_000));
+        assert_eq!(hash(&dir.join(&name)), expected, "round {round}");
+        eventually("it arrived", || seen.join(&name).exists());
+        assert_eq!(hash(&seen.join(&name)), expected, "round {round}, other host");
+        assert_eq!(fs::read_dir(&seen).unwrap().count(), 1);
+        drop(mount);
+    }
+}
+
+/// `sync` ends when the server has what it was asked about, and with `--timeout` gives up with
+/// exit code 6 and says how much is missing; this host's disk needs no network.
+#[test]
+fn sync_ends_when_it_is_true() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    let point = arg(mount.path());
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 0);
+    world.a.link_down().unwrap();
+    save(&mount.path().join("file"), &noise(1, 100_000)).unwrap();
+    let host = segue(&world.a, &["sync", point, "--level", "host"]);
+    assert_eq!(host.code, Some(0), "{host:?}");
+    let late = segue(&world.a, &["sync", point, "--timeout", "1s", "--json"]);
+    assert_eq!(late.code, Some(6), "{late:?}");
+    let reply: Value = serde_json::from_str(&late.out).unwrap();
+    assert_eq!(reply["ok"], false);
+    assert!(reply["pending_records"].as_u64().unwrap() >= 2, "{reply}");
+    assert_eq!(reply["pending_bytes"], 100_000);
+    world.a.link_up().unwrap();
+    let path = mount.path().join("file");
+    let reply = json(&world.a, &["sync", arg(&path), "--timeout", "60s"]);
+    assert_eq!(reply["ok"], true, "{reply}");
+    let other = world.mount(&world.b);
+    assert_eq!(hash(&other.path().join("file")), hash_of(&noise(1, 100_000)));
+    let missing = mount.path().join("missing");
+    assert_eq!(segue(&world.a, &["sync", arg(&missing)]).code, Some(3));
+}
+
+fn has_all(value: &Value, keys: &[&str]) {
+    for key in keys {
+        assert!(value.get(key).is_some(), "no {key} in {value}");
+    }
+}
+
+/// status, log, where and metrics say what is pending and where a file is, in JSON with stable
+/// names, with and without a network.
+#[test]
+fn what_is_pending_can_be_seen() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    let (point, file) = (arg(mount.path()).to_owned(), mount.path().join("file"));
+    save(&file, &noise(1, 50_000)).unwrap();
+    mount.sync().unwrap();
+    let status = json(&world.a, &["status", &point]);
+    has_all(
+        &status["mounts"][0],
+        &[
+            "mountpoint",
+            "url",
+            "state",
+            "bandwidth_up",
+            "bandwidth_down",
+            "rtt_seconds",
+            "log_records",
+            "log_bytes",
+            "unsafe_bytes",
+            "unsafe_oldest_seconds",
+            "cache_bytes",
+            "cache_limit_bytes",
+            "promises",
+            "conflicts",
+            "refused",
+        ],
+    );
+    assert_eq!(status["mounts"][0]["mountpoint"], point.as_str());
+    assert_eq!(status["mounts"][0]["url"], world.server.url("home").as_str());
+    assert_eq!(status["mounts"][0]["state"], "online");
+    assert_eq!((number(&status, "log_records"), number(&status, "unsafe_bytes")), (0, 0));
+    let place = || json(&world.a, &["where", arg(&file)])["files"][0].clone();
+    let clean = place();
+    has_all(
+        &clean,
+        &["path", "ino", "level", "cached_bytes", "size", "dirty", "shared", "version"],
+    );
+    assert_eq!((&clean["level"], &clean["dirty"]), (&"server".into(), &false.into()));
+    assert_eq!((&clean["size"], &clean["cached_bytes"]), (&50_000.into(), &50_000.into()));
+
+    world.a.link_down().unwrap();
+    save(&file, &noise(2, 60_000)).unwrap();
+    fs::create_dir(mount.path().join("dir")).unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    let status = json(&world.a, &["status", &point]);
+    assert!(number(&status, "log_records") >= 2, "{status}");
+    assert!(number(&status, "unsafe_bytes") >= 60_000, "{status}");
+    assert!(status["mounts"][0]["unsafe_oldest_seconds"].as_f64().unwrap() > 0.0, "{status}");
+    let dirty = place();
+    assert_eq!((&dirty["level"], &dirty["dirty"]), (&"host".into(), &true.into()));
+    assert_eq!(dirty["size"], 60_000);
+    let log = json(&world.a, &["log", &point]);
+    let records = log["records"].as_array().unwrap();
+    has_all(&records[0], &["seq", "kind", "path", "class", "bytes", "age_seconds", "waits_for"]);
+    let paths: Vec<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
+    assert_eq!(paths, [arg(&file), &format!("{point}/dir")], "{log}");
+    let metrics = segue(&world.a, &["metrics", &point]);
+    assert!(metrics.out.contains("\nsegue_unsafe_bytes"), "{metrics:?}");
+    assert_eq!(segue(&world.a, &["where", &format!("{point}/none")]).code, Some(3));
+    for words in [["status", &point], ["log", &point]] {
+        let ended = segue(&world.a, &words);
+        assert!(ended.code == Some(0) && !ended.out.is_empty(), "{ended:?}");
+    }
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    assert_eq!(number(&json(&world.a, &["status", &point]), "log_records"), 0);
+}
+
+fn copies(dir: &Path, name: &str) -> Vec<PathBuf> {
+    let prefix = format!("{name}.conflict-");
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(&prefix)).collect()
+}
+
+/// When two hosts changed one file without knowing of each other, both versions are kept, on
+/// both hosts: the one that came first under the name, the other as NAME.conflict-HOST-TIME
+/// beside it; status counts it.
+#[test]
+fn a_conflict_keeps_both() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    let other = world.mount(&world.b);
+    save(&mount.path().join("file"), &noise(0, 100_000)).unwrap();
+    save(&mount.path().join("calm"), b"calm").unwrap();
+    mount.sync().unwrap();
+    assert_eq!(hash(&other.path().join("file")), hash_of(&noise(0, 100_000)));
+    world.a.link_down().unwrap();
+    let (ours, theirs) = (noise(1, 120_000), noise(2, 90_000));
+    save(&mount.path().join("file"), &ours).unwrap();
+    save(&mount.path().join("calm"), b"calm again").unwrap();
+    save(&mount.path().join("born"), b"ours").unwrap();
+    save(&other.path().join("file"), &theirs).unwrap();
+    save(&other.path().join("born"), b"theirs").unwrap();
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    for point in [mount.path(), other.path()] {
+        let found = |name: &str, theirs: &[u8], ours: &[u8]| {
+            eventually("both versions are there", || {
+                copies(point, name).len() == 1
+                    && hash(&point.join(name)) == hash_of(theirs)
+                    && hash(&copies(point, name)[0]) == hash_of(ours)
+            });
+            let copy = copies(point, name)[0].clone();
+            assert!(copy.to_string_lossy().contains(&format!(".conflict-{host}-")), "{copy:?}");
+        };
+        found("file", &theirs, &ours);
+        found("born", b"theirs", b"ours");
+        assert_eq!(fs::read(point.join("calm")).unwrap(), b"calm again");
+        assert_eq!(copies(point, "calm"), Vec::<PathBuf>::new());
+        assert_eq!(fs::read_dir(point).unwrap().count(), 5);
+    }
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    assert_eq!((number(&status, "conflicts"), number(&status, "refused")), (2, 0));
+    // Work goes on: the name is theirs now, for us too.
+    save(&mount.path().join("file"), b"agreed").unwrap();
+    mount.sync().unwrap();
+    eventually("the other host has it", || {
+        fs::read(other.path().join("file")).is_ok_and(|text| text == b"agreed")
+    });
+    assert_eq!(copies(other.path(), "file").len(), 1);
+}
+
+/// A file that one host removed while another wrote it unseen is not lost: what was written is
+/// kept as a copy.
+#[test]
+fn written_here_removed_there() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    let other = world.mount(&world.b);
+    save(&mount.path().join("file"), b"old").unwrap();
+    mount.sync().unwrap();
+    eventually("the other host has it", || other.path().join("file").exists());
+    world.a.link_down().unwrap();
+    save(&mount.path().join("file"), &noise(1, 70_000)).unwrap();
+    fs::remove_file(other.path().join("file")).unwrap();
+    other.sync().unwrap();
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    let expected = hash_of(&noise(1, 70_000));
+    for point in [mount.path(), other.path()] {
+        eventually("what was written is somewhere", || {
+            // What was listed a moment ago may be gone.
+            let found = sh(point, "find . -type f -size +60k 2>/dev/null || true");
+            found.lines().any(|path| hash(&point.join(path)) == expected)
+        });
+    }
+}

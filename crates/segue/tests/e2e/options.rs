@@ -1,0 +1,133 @@
+//! Mount options, by flag, environment and file.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use segue_bench::bed::run;
+use segue_bench::bed::run_detaching;
+
+use crate::tree::{hash, hash_of, noise};
+use crate::world::{World, arg, errno, eventually, json, save};
+
+const EROFS: Option<i32> = Some(30);
+
+/// `ro` refuses every change with EROFS, and reads; others' changes are seen.
+#[test]
+fn read_only() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    save(&other.path().join("file"), b"text").unwrap();
+    let mount = world.mount_with(&world.a, "ro");
+    let file = mount.path().join("file");
+    assert_eq!(fs::read(&file).unwrap(), b"text");
+    assert_eq!(errno(save(&file, b"x")), EROFS);
+    assert_eq!(errno(fs::remove_file(&file)), EROFS);
+    assert_eq!(errno(fs::create_dir(mount.path().join("dir"))), EROFS);
+    assert_eq!(json(&world.a, &["status", arg(mount.path())])["mounts"][0]["state"], "readonly");
+    save(&other.path().join("file"), b"later").unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"later");
+}
+
+/// `uid=` and `gid=` show every file as owned by them, and change nothing on the server.
+#[test]
+fn files_shown_as_owned_by() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "uid=1234,gid=5678");
+    save(&mount.path().join("file"), b"text").unwrap();
+    fs::create_dir(mount.path().join("dir")).unwrap();
+    for name in ["", "file", "dir"] {
+        let meta = fs::metadata(mount.path().join(name)).unwrap();
+        assert_eq!((meta.uid(), meta.gid()), (1234, 5678), "{name}");
+    }
+    let other = world.mount(&world.b);
+    let meta = fs::metadata(other.path().join("file")).unwrap();
+    assert_eq!((meta.uid(), meta.gid()), (0, 0));
+}
+
+/// `cache-dir=` holds what is cached and not yet sent: nothing of it is elsewhere.
+#[test]
+fn the_cache_is_where_it_was_asked_for() {
+    let Some(world) = World::new() else { return };
+    let cache = world.local("cache");
+    let mount = world.mount_with(&world.a, &format!("cache-dir={}", arg(&cache)));
+    save(&mount.path().join("file"), &noise(1, 2_000_000)).unwrap();
+    let used = |dir| crate::world::sh(dir, "du -s --block-size=1K . | cut -f1").trim().parse();
+    let (cached, at_home): (u64, u64) = (used(&cache).unwrap(), used(world.a.home()).unwrap());
+    assert!(cached > 1_900 && at_home < 1_000, "{cached} KiB there, {at_home} KiB at home");
+    drop(mount);
+}
+
+/// Under `write-back=sync` each change is on the server when its call returns, also without
+/// close; under `async` a call returns without the server.
+#[test]
+fn when_changes_are_sent() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    let mut mount = world.mount_with(&world.a, "write-back=sync");
+    let mut file = fs::File::create(mount.path().join("file")).unwrap();
+    std::io::Write::write_all(&mut file, &noise(1, 50_000)).unwrap();
+    eventually("the name is seen", || other.path().join("file").exists());
+    assert_eq!(hash(&other.path().join("file")), hash_of(&noise(1, 50_000)), "not closed");
+    drop(file);
+    fs::create_dir(mount.path().join("dir")).unwrap();
+    let pending =
+        json(&world.a, &["status", arg(mount.path())])["mounts"][0]["log_records"].as_u64();
+    assert_eq!(pending, Some(0));
+    mount.umount(&[]).unwrap();
+    drop(mount);
+
+    let mount = world.mount_with(&world.a, "write-back=async");
+    fs::read_dir(mount.path()).unwrap().count();
+    world.a.link_down().unwrap();
+    for number in 0..20 {
+        save(&mount.path().join(format!("new{number}")), &noise(number, 10_000)).unwrap();
+    }
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    for number in 0..20 {
+        let seen = other.path().join(format!("new{number}"));
+        eventually("it arrived", || seen.exists());
+        assert_eq!(hash(&seen), hash_of(&noise(number, 10_000)));
+    }
+}
+
+/// An option comes from the flag, else the environment, else the file.
+#[test]
+fn flag_before_environment_before_file() {
+    let Some(world) = World::new() else { return };
+    let config = world.a.home().join(".config/segue");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "uid = 1001\ngid = 2001\n").unwrap();
+    let point = world.a.mkdir("mnt").unwrap();
+    let url = world.url(&world.a);
+    let mut command = world.a.command("segue");
+    command.args(["mount", &url, arg(&point), "-o", "write-back=async"]).env("SEGUE_UID", "1002");
+    run_detaching(&mut command, &world.a.dir().join("mount.log")).unwrap();
+    let meta = fs::metadata(&point).unwrap();
+    assert_eq!((meta.uid(), meta.gid()), (1002, 2001));
+    run(world.a.command("segue").args(["umount", arg(&point)])).unwrap();
+    let mut command = world.a.command("segue");
+    let url = world.server.url("home");
+    command.args(["mount", &url, arg(&point), "-o", "uid=1003"]).env("SEGUE_UID", "1002");
+    run_detaching(&mut command, &world.a.dir().join("mount.log")).unwrap();
+    assert_eq!(fs::metadata(&point).unwrap().uid(), 1003);
+    run(world.a.command("segue").args(["umount", arg(&point)])).unwrap();
+}
+
+/// mount(8) mounts with the helper `mount.segue`, from a line of options such as fstab's.
+#[test]
+fn the_helper_of_mount_8() {
+    let Some(world) = World::new() else { return };
+    drop(world.mount(&world.a));
+    let helper = world.bed.dir().join("mount.segue");
+    std::os::unix::fs::symlink("segue", &helper).unwrap();
+    let point = world.a.mkdir("mnt").unwrap();
+    let mut command = world.a.command(&helper);
+    command.args([&world.server.url("home"), arg(&point), "-n", "-o"]);
+    command.arg("rw,_netdev,nofail,x-systemd.automount,uid=1234");
+    run_detaching(&mut command, &world.a.dir().join("mount.log")).unwrap();
+    save(&point.join("file"), b"text").unwrap();
+    assert_eq!(fs::metadata(point.join("file")).unwrap().uid(), 1234);
+    run(world.a.command("segue").args(["umount", arg(&point)])).unwrap();
+    assert!(!point.join("file").exists());
+}
