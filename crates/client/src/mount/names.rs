@@ -79,7 +79,11 @@ impl Mount {
     async fn ask_name(&self, parent: Ino, name: &Name) -> Result<Option<Ino>, Refusal> {
         if let Some(limit) = self.listing_instead(parent) {
             if let Ok(page) = self.remote.page(parent, None, limit).await {
+                let (directory, more) = (page.directory, page.more);
                 self.install_page(page, limit);
+                if limit == SMALL && !more {
+                    self.distrust_absence(directory, name);
+                }
             }
             if let Known::Fresh(ino) = self.core().tree.name(parent, name, self.now()) {
                 return Ok(ino);
@@ -133,8 +137,23 @@ impl Mount {
             storm.lookups /= 2;
         }
         storm.lookups += 1;
-        let limit = if storm.lookups > STORM { PAGE_MAX } else { SMALL };
+        let storming = storm.lookups > STORM;
+        if !storming && self.core().tree.has_listing(parent) {
+            return None;
+        }
+        let limit = if storming { PAGE_MAX } else { SMALL };
         (storm.longer_than < limit).then_some(limit)
+    }
+
+    /// A small directory was learnt by the way: what was asked for is known, and what else is
+    /// not in it is asked for when it is wanted.
+    fn distrust_absence(&self, directory: Attr, asked: &Name) {
+        let now = self.now();
+        let mut core = self.core();
+        core.tree.distrust_absence(directory.ino, now);
+        if let Known::Stale(None) = core.tree.name(directory.ino, asked, now) {
+            core.tree.install_name(directory, asked.clone(), None, now);
+        }
     }
 
     /// Takes in what may be a whole listing, or the first page of a long one.

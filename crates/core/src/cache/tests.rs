@@ -57,6 +57,19 @@ fn a_complete_listing_knows_what_is_not_there_for_its_lifetime() {
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(2)), Known::Stale(None));
 }
 
+/// Learning a small directory whole made names that other hosts created a moment later seem
+/// not to be there.
+#[test]
+fn what_was_learnt_by_the_way_does_not_say_that_a_name_is_not_there() {
+    let mut tree = tree();
+    let entries = vec![(name("a"), Node { attr: attr(5, Kind::File), target: None })];
+    tree.install_listing(attr(1, Kind::Directory), entries, at(3));
+    tree.distrust_absence(Ino::ROOT, at(3));
+    assert!(tree.has_listing(Ino::ROOT));
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(3)), Known::Fresh(Some(Ino(5))));
+    assert_eq!(tree.name(Ino::ROOT, &name("b"), at(3)), Known::Stale(None));
+}
+
 #[test]
 fn what_is_pending_here_is_not_overwritten_by_the_server() {
     let mut tree = tree();

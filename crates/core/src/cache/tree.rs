@@ -370,6 +370,22 @@ impl Tree {
         true
     }
 
+    /// From now on the listing of `directory` is for when nobody can be asked: other hosts make
+    /// names, and a name that it does not have is asked for.
+    pub fn distrust_absence(&mut self, directory: Ino, now: Time) {
+        let stale = Time(now.0.saturating_sub(self.lifetime));
+        if let Some(NodeEntry { listing: Listing::Complete(checked), .. }) =
+            self.nodes.get_mut(&directory)
+        {
+            *checked = stale.min(*checked);
+        }
+    }
+
+    /// True if all names of `directory` were known at some time.
+    pub fn has_listing(&self, directory: Ino) -> bool {
+        self.nodes.get(&directory).is_some_and(|node| node.listing != Listing::Partial)
+    }
+
     /// `ino` must be asked for again before it is used.
     pub fn expire(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
