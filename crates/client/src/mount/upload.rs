@@ -90,16 +90,7 @@ impl Mount {
                 self.cut(&container, range, data.size, &mut pieces, group).await?;
             }
         }
-        let covered: u64 = pieces.iter().map(Piece::len).sum();
-        Ok(Store {
-            ino: data.ino,
-            base: data.base,
-            cut,
-            size: data.size,
-            pieces,
-            mtime: Some(data.mtime),
-            whole: wanted_whole || cut == Some(0) || covered == data.size,
-        })
+        Ok(data.store(pieces, cut))
     }
 
     /// Gets what is missing of a file that another host changed meanwhile. What was never here

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, Change, DataChange, Logged};
+use super::{Base, Change, DataChange, Logged, Piece, Store};
 use crate::cache::FileData;
 use crate::types::{Caller, Ino, Timestamp, Version};
 
@@ -140,6 +140,21 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
 }
 
 impl DataChange {
+    /// The store that brings this change as `pieces`, which are everything that is not zeros
+    /// behind `cut` if that is 0, as in a store that the server wants whole.
+    pub fn store(&self, pieces: Vec<Piece>, cut: Option<u64>) -> Store {
+        let covered: u64 = pieces.iter().map(Piece::len).sum();
+        Store {
+            ino: self.ino,
+            base: self.base,
+            cut,
+            size: self.size,
+            pieces,
+            mtime: Some(self.mtime),
+            whole: cut == Some(0) || covered == self.size,
+        }
+    }
+
     /// The change as logged at `seq`.
     pub fn logged(self, seq: u64, caller: Caller) -> Logged {
         Logged { seq, time: self.mtime, caller, operation: None, change: Change::Data(self) }

@@ -91,16 +91,7 @@ impl Mount {
                 pieces.push(Piece { offset, bytes: PieceBytes::Inline(bytes.to_vec()) });
             }
         }
-        let covered: u64 = pieces.iter().map(Piece::len).sum();
-        let store = Store {
-            ino: data.ino,
-            base: data.base,
-            cut,
-            size: data.size,
-            pieces,
-            mtime: Some(data.mtime),
-            whole: wanted_whole || cut == Some(0) || covered == data.size,
-        };
+        let store = data.store(pieces, cut);
         self.told.sent(data, &store)?;
         Ok(store)
     }
