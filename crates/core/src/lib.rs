@@ -24,5 +24,7 @@ pub mod modlog;
 pub mod namespace;
 pub mod refusal;
 pub mod sched;
+#[cfg(test)]
+mod testing;
 pub mod types;
 pub mod wire;

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::modlog::{NewNode, Record, RenameMode};
+use crate::testing::attr;
 use crate::types::{Attr, Ino, Kind, Name, Time, Timestamp, Version};
 use crate::wire::Node;
 
@@ -13,28 +14,9 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-fn attr(ino: u64, kind: Kind) -> Attr {
-    Attr {
-        ino: Ino(ino),
-        kind,
-        mode: 0o755,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size: 0,
-        allocated: 0,
-        atime: Timestamp::default(),
-        mtime: Timestamp::default(),
-        ctime: Timestamp::default(),
-        change: Version { epoch: 1, counter: 1 },
-        data_version: Version { epoch: 1, counter: 1 },
-    }
-}
-
 fn tree() -> Tree {
     let mut tree = Tree::new(Duration::from_secs(1), 100);
-    tree.install_listing(attr(1, Kind::Directory), Vec::new(), at(0));
+    tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), at(0));
     tree
 }
 
@@ -62,8 +44,8 @@ fn a_complete_listing_knows_what_is_not_there_for_its_lifetime() {
 #[test]
 fn what_was_learnt_by_the_way_does_not_say_that_a_name_is_not_there() {
     let mut tree = tree();
-    let entries = vec![(name("a"), Node { attr: attr(5, Kind::File), target: None })];
-    tree.install_listing(attr(1, Kind::Directory), entries, at(3));
+    let entries = vec![(name("a"), Node { attr: attr(5, Kind::File, 1), target: None })];
+    tree.install_listing(attr(1, Kind::Directory, 1), entries, at(3));
     tree.distrust_absence(Ino::ROOT, at(3));
     assert!(tree.has_listing(Ino::ROOT));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(3)), Known::Fresh(Some(Ino(5))));
@@ -76,13 +58,13 @@ fn what_is_pending_here_is_not_overwritten_by_the_server() {
     let record = create(5, "a", NewNode::File);
     tree.apply(&record, Timestamp::default());
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
-    tree.install_listing(attr(1, Kind::Directory), Vec::new(), at(9));
+    tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), at(9));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
     tree.settle(&touched(&record), at(10));
-    tree.learn(&[attr(5, Kind::File), attr(1, Kind::Directory)], |_| false, at(10));
+    tree.learn(&[attr(5, Kind::File, 1), attr(1, Kind::Directory, 1)], |_| false, at(10));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(10)), Known::Fresh(Some(Ino(5))));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Stale(Some(Ino(5))));
-    assert!(tree.install_name(attr(1, Kind::Directory), name("a"), None, at(20)));
+    assert!(tree.install_name(attr(1, Kind::Directory, 1), name("a"), None, at(20)));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Fresh(None));
 }
 
@@ -91,8 +73,8 @@ fn what_is_pending_here_is_not_overwritten_by_the_server() {
 #[test]
 fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
     let mut tree = tree();
-    let entries = vec![(name("d"), Node { attr: attr(5, Kind::Directory), target: None })];
-    let old = attr(1, Kind::Directory);
+    let entries = vec![(name("d"), Node { attr: attr(5, Kind::Directory, 1), target: None })];
+    let old = attr(1, Kind::Directory, 1);
     assert!(tree.install_listing(old, entries.clone(), at(0)));
     let record = Record::Rmdir { parent: Ino::ROOT, name: name("d"), ino: Ino(5) };
     tree.apply(&record, Timestamp::default());
@@ -100,7 +82,7 @@ fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
     tree.settle(&touched(&record), at(0));
     tree.learn(&[Attr { change, ..old }], |_| false, at(0));
     assert!(!tree.install_listing(old, entries, at(0)));
-    let node = Node { attr: attr(5, Kind::Directory), target: None };
+    let node = Node { attr: attr(5, Kind::Directory, 1), target: None };
     assert!(!tree.install_name(old, name("d"), Some(node), at(0)));
     assert_eq!(tree.name(Ino::ROOT, &name("d"), at(0)), Known::Fresh(None));
 }
@@ -108,8 +90,8 @@ fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
 #[test]
 fn a_name_is_not_promised_for_longer_than_it_was_checked() {
     let mut tree = tree();
-    let node = |ino| Node { attr: attr(ino, Kind::File), target: None };
-    tree.install_name(attr(1, Kind::Directory), name("a"), Some(node(5)), at(0));
+    let node = |ino| Node { attr: attr(ino, Kind::File, 1), target: None };
+    tree.install_name(attr(1, Kind::Directory, 1), name("a"), Some(node(5)), at(0));
     let later = Time(Duration::from_millis(900));
     tree.install_node(node(5), later);
     assert_eq!(tree.remaining(Ino(5), later), Duration::from_secs(1));
@@ -120,10 +102,10 @@ fn a_name_is_not_promised_for_longer_than_it_was_checked() {
 #[test]
 fn what_a_listing_names_is_known_for_as_long_as_the_listing() {
     let mut tree = tree();
-    let entries = vec![(name("a"), Node { attr: attr(5, Kind::File), target: None })];
-    tree.install_listing(attr(1, Kind::Directory), entries, at(0));
+    let entries = vec![(name("a"), Node { attr: attr(5, Kind::File, 1), target: None })];
+    tree.install_listing(attr(1, Kind::Directory, 1), entries, at(0));
     let later = Time(Duration::from_millis(600));
-    tree.install_node(Node { attr: attr(5, Kind::File), target: None }, later);
+    tree.install_node(Node { attr: attr(5, Kind::File, 1), target: None }, later);
     let listed = tree.listed(Ino::ROOT, [Ino(5), Ino(6)].into_iter(), later);
     assert_eq!(listed[0].map(|(_, left)| left), Some(Duration::from_millis(400)));
     assert_eq!(listed[1], None);
@@ -177,7 +159,7 @@ fn what_moved_on_the_server_is_told_and_what_moved_here_is_not() {
     tree.take_moved();
     let node = |counter| {
         let version = Version { epoch: 1, counter };
-        let attr = Attr { change: version, data_version: version, ..attr(5, Kind::File) };
+        let attr = Attr { change: version, data_version: version, ..attr(5, Kind::File, 1) };
         Node { attr, target: None }
     };
     let told = |tree: &mut Tree| {
@@ -201,9 +183,9 @@ fn what_moved_on_the_server_is_told_and_what_moved_here_is_not() {
 fn only_what_is_stale_and_settled_is_dropped() {
     let mut tree = Tree::new(Duration::from_secs(1), 2);
     let entries = (10..20)
-        .map(|ino| (name(&ino.to_string()), Node { attr: attr(ino, Kind::File), target: None }))
+        .map(|ino| (name(&ino.to_string()), Node { attr: attr(ino, Kind::File, 1), target: None }))
         .collect();
-    tree.install_listing(attr(1, Kind::Directory), entries, at(0));
+    tree.install_listing(attr(1, Kind::Directory, 1), entries, at(0));
     tree.mark(Ino(15));
     tree.shrink(at(0), |_| false);
     assert!(tree.peek(Ino(10)).is_some());

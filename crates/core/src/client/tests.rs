@@ -1,0 +1,181 @@
+use super::*;
+use crate::refusal::Refusal;
+use crate::testing::attr;
+use crate::wire::Node;
+
+fn core() -> ClientCore {
+    let mut core = ClientCore::new(Duration::from_secs(1), 100, 1);
+    core.reserve_seqs(100);
+    core.tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), Time::default());
+    core
+}
+
+fn create(core: &mut ClientCore) {
+    let record = Record::Create {
+        parent: Ino::ROOT,
+        name: Name::new("a").unwrap(),
+        ino: Ino(5),
+        node: NewNode::File,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    let entry = core.draft_change(record, Caller::default(), Timestamp::default());
+    core.admit(entry, Time::default());
+}
+
+fn write(core: &mut ClientCore, ino: u64, range: Range<u64>) {
+    let entry = core.draft_write(Ino(ino), range, Timestamp::default()).unwrap();
+    core.admit(entry, Time::default());
+}
+
+fn seal(core: &mut ClientCore, ino: u64) -> bool {
+    let entry = core.draft_seal(Ino(ino), Caller::default(), Timestamp::default());
+    entry.map(|entry| core.admit(entry, Time::default())).is_some()
+}
+
+#[test]
+fn a_file_made_written_and_stored_ends_clean_at_the_servers_version() {
+    let mut core = core();
+    create(&mut core);
+    write(&mut core, 5, 0..100);
+    assert!(seal(&mut core, 5));
+    assert!(!seal(&mut core, 5));
+    assert_eq!(core.queue.len(), 2);
+    let Change::Data(data) = &core.queue.batch(9, 999)[1].change else { panic!("a store") };
+    assert_eq!(data.base, crate::modlog::Base::Result(1));
+    let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
+    core.settle(1, &done(2), Time::default());
+    assert!(core.files[&Ino(5)].is_ahead());
+    assert!(core.tree.is_pending(Ino(5)));
+    core.settle(2, &done(3), Time::default());
+    assert!(!core.files[&Ino(5)].is_ahead());
+    assert!(!core.tree.is_pending(Ino(5)));
+    assert_eq!(core.files[&Ino(5)].version().counter, 3);
+    assert!(core.files[&Ino(5)].is_valid(0..100, 100));
+}
+
+#[test]
+fn a_refused_store_gives_the_file_back_to_the_server_but_not_what_was_written_later() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    write(&mut core, 7, 0..10);
+    assert!(seal(&mut core, 7));
+    write(&mut core, 7, 5..6);
+    let refused = Outcome::Refused { refusal: Refusal::NoSpace };
+    let effects = core.settle(1, &refused, Time::default());
+    // The container stays: replaced, it would give zeros for what was written later.
+    assert_eq!(effects, [Effect::Refused { refusal: Refusal::NoSpace }]);
+    assert!(core.files[&Ino(7)].has_dirty());
+    assert!(core.tree.is_pending(Ino(7)));
+    // Nor may the rest be spliced into data that lack what was refused.
+    assert!(seal(&mut core, 7));
+    let Change::Data(data) = &core.queue.batch(9, 999)[0].change else { panic!("a store") };
+    assert_eq!(data.base, crate::modlog::Base::Result(1));
+}
+
+#[test]
+fn stores_that_follow_a_conflict_end_with_the_servers_data_here() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    write(&mut core, 7, 0..10);
+    assert!(seal(&mut core, 7));
+    write(&mut core, 7, 5..6);
+    assert!(seal(&mut core, 7));
+    let (parent, name, copy) = (Ino::ROOT, Name::new("f.conflict").unwrap(), Ino(9));
+    let touched = vec![attr(9, Kind::File, 5), attr(7, Kind::File, 4)];
+    let conflict = Outcome::Conflict { parent, name: name.clone(), touched, copy };
+    // The next store still needs the container.
+    let told = core.settle(1, &conflict, Time::default());
+    assert_eq!(told, [Effect::Conflict { ino: Ino(7), parent, name }]);
+    let into_copy = Outcome::Done { touched: vec![attr(9, Kind::File, 6)] };
+    let told = core.settle(2, &into_copy, Time::default());
+    assert_eq!(told, [Effect::Replace(Ino(7))]);
+    assert!(!core.files[&Ino(7)].is_ahead());
+}
+
+#[test]
+fn new_data_and_their_size_arrive_together() {
+    let mut core = core();
+    let node = |counter, size| {
+        let attr = Attr { size, ..attr(7, Kind::File, counter) };
+        Node { attr, target: None }
+    };
+    core.tree.install_node(node(3, 100), Time::default());
+    core.file(Ino(7)).unwrap();
+    let set = crate::modlog::SetAttr { mode: Some(0o600), ..Default::default() };
+    let chmod = Record::SetAttr { ino: Ino(7), set };
+    let entry = core.draft_change(chmod, Caller::default(), Timestamp::default());
+    core.admit(entry, Time::default());
+    // Another host's longer data: the attributes are pending, so the data must wait too.
+    core.tree.install_node(node(4, 200), Time::default());
+    assert!(!core.observe(Ino(7), node(4, 200).attr.data_version));
+    // A conflict tells what the server has: the next write is made on that.
+    write(&mut core, 7, 0..10);
+    assert!(seal(&mut core, 7));
+    core.settle(1, &Outcome::Done { touched: vec![node(5, 200).attr] }, Time::default());
+    assert_eq!(core.tree.peek(Ino(7)).unwrap().size, 100);
+    let (parent, name, copy) = (Ino::ROOT, Name::new("f.conflict").unwrap(), Ino(9));
+    let touched = vec![node(5, 200).attr];
+    let conflict = Outcome::Conflict { parent, name, touched, copy };
+    core.settle(2, &conflict, Time::default());
+    assert_eq!(core.tree.peek(Ino(7)).unwrap().size, 200);
+    assert_eq!(core.file(Ino(7)).unwrap().version().counter, 5);
+}
+
+#[test]
+fn a_file_that_the_server_did_not_want_is_not_ahead_for_ever() {
+    let mut core = core();
+    create(&mut core);
+    core.settle(1, &Outcome::Refused { refusal: Refusal::NotFound }, Time::default());
+    assert!(!core.files[&Ino(5)].is_ahead());
+}
+
+#[test]
+fn what_was_written_to_a_file_goes_nowhere_once_its_last_name_and_handle_are_gone() {
+    let mut core = core();
+    create(&mut core);
+    core.opened(Ino(5));
+    write(&mut core, 5, 0..100);
+    let (parent, name) = (Ino::ROOT, Name::new("a").unwrap());
+    let unlink = Record::Unlink { parent, name, ino: Ino(5), open: true };
+    let entry = core.draft_change(unlink, Caller::default(), Timestamp::default());
+    assert!(matches!(entry, Entry::LastName(_)));
+    core.admit(entry, Time::default());
+    let mut log = core.log_entries();
+    log.extend(core.draft_write(Ino(5), 100..200, Timestamp::default()));
+    assert!(crate::modlog::replay(log).unsealed.is_empty());
+    write(&mut core, 5, 100..200);
+    assert!(!seal(&mut core, 5));
+    assert!(core.closed(Ino(5)));
+    assert!(core.unsealed().is_empty());
+    let done = |touched| Outcome::Done { touched };
+    core.settle(1, &done(vec![attr(5, Kind::File, 2)]), Time::default());
+    core.settle(2, &done(Vec::new()), Time::default());
+    assert!(!core.tree.is_pending(Ino(5)));
+}
+
+#[test]
+fn a_rewritten_log_means_the_same() {
+    let mut core = core();
+    create(&mut core);
+    write(&mut core, 5, 0..100);
+    let cut = core.draft_resize(Ino(5), 50, Timestamp::default()).unwrap();
+    core.admit(cut, Time::default());
+    write(&mut core, 5, 80..90);
+    let leftover = crate::modlog::replay(core.log_entries());
+    assert_eq!(leftover.changes.len(), 1);
+    let left = &leftover.unsealed[0];
+    assert_eq!((left.cut, left.size), (Some(50), 90));
+    assert_eq!(left.ranges, [0..50, 80..90]);
+}
+
+#[test]
+fn the_last_close_is_told_from_the_others() {
+    let mut core = core();
+    core.opened(Ino(5));
+    core.opened(Ino(5));
+    assert!(!core.closed(Ino(5)));
+    assert!(core.closed(Ino(5)));
+    assert!(!core.is_open(Ino(5)));
+}
