@@ -8,11 +8,13 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("segue-core", &[], &[]),
     ("segue-rpc", &["segue-core"], &[]),
-    ("segue-client", &["segue-core", "segue-rpc"], &[]),
+    ("segue-fuse", &[], &["segue-conformance"]),
+    ("segue-conformance", &[], &[]),
+    ("segue-client", &["segue-core", "segue-rpc", "segue-fuse"], &[]),
     ("segue-server", &["segue-core", "segue-rpc"], &[]),
     ("segue-sim", &["segue-core"], &[]),
-    ("segue-bench", &["segue-core"], &[]),
-    ("segue", &["segue-client", "segue-server"], &["segue-bench"]),
+    ("segue-bench", &["segue-core", "segue-fuse"], &[]),
+    ("segue", &["segue-client", "segue-server"], &["segue-bench", "segue-conformance"]),
 ];
 
 #[test]

@@ -1,0 +1,126 @@
+//! Telling the kernel: what changed, what to forget, what to know.
+//!
+//! Forgetting a name takes the directory's lock, which a request that waits for an answer
+//! may hold. So notifications go from a thread that no answer depends on.
+
+use std::ffi::OsStr;
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, flag, notify};
+use crate::backing::Backing;
+use crate::device::Device;
+
+/// The way to tell. Errors: ENOENT where the kernel does not have the thing, EINVAL where it
+/// does not know the notification.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    device: Arc<Device>,
+}
+
+impl Notifier {
+    pub(crate) fn new(device: Arc<Device>) -> Notifier {
+        Notifier { device }
+    }
+
+    /// Pages of `range` and the attributes of `node` are no longer right.
+    pub fn invalidate(&self, node: u64, range: Range<u64>) -> io::Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        let out = abi::NotifyInvalInodeOut {
+            ino: node,
+            off: i64::try_from(range.start).unwrap_or(i64::MAX),
+            // 0: to the end.
+            len: i64::try_from(len).unwrap_or(0),
+        };
+        self.device.notify(notify::INVAL_INODE, out.as_bytes(), &[])
+    }
+
+    /// The attributes of `node` are no longer right; its pages are.
+    pub fn invalidate_attributes(&self, node: u64) -> io::Result<()> {
+        let out = abi::NotifyInvalInodeOut { ino: node, off: -1, len: 0 };
+        self.device.notify(notify::INVAL_INODE, out.as_bytes(), &[])
+    }
+
+    /// `name` in `parent` may mean something else now.
+    pub fn forget_name(&self, parent: u64, name: &OsStr) -> io::Result<()> {
+        self.name(parent, name, 0)
+    }
+
+    /// `name` in `parent` is to be asked for again; what it names stays usable until then,
+    /// mounts on it too. Kernels before 7.38 forget it at once.
+    pub fn expire_name(&self, parent: u64, name: &OsStr) -> io::Result<()> {
+        self.name(parent, name, flag::EXPIRE_ONLY)
+    }
+
+    fn name(&self, parent: u64, name: &OsStr, flags: u32) -> io::Result<()> {
+        let out = abi::NotifyInvalEntryOut { parent, namelen: length(name)?, flags };
+        self.device.notify(notify::INVAL_ENTRY, out.as_bytes(), &terminated(name))
+    }
+
+    /// `name` in `parent`, which was `child`, has been removed elsewhere.
+    pub fn deleted(&self, parent: u64, child: u64, name: &OsStr) -> io::Result<()> {
+        let out = abi::NotifyDeleteOut { parent, child, namelen: length(name)?, padding: 0 };
+        self.device.notify(notify::DELETE, out.as_bytes(), &terminated(name))
+    }
+
+    /// Puts `data` into the page cache.
+    pub fn store(&self, node: u64, offset: u64, data: &[u8]) -> io::Result<()> {
+        let size = u32::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let out = abi::NotifyStoreOut { nodeid: node, offset, size, padding: 0 };
+        self.device.notify(notify::STORE, out.as_bytes(), data)
+    }
+
+    /// Asks for what the page cache has; it comes as `Call::Retrieved` with the request's
+    /// `unique` being `number`.
+    pub fn retrieve(&self, number: u64, node: u64, offset: u64, size: u32) -> io::Result<()> {
+        let out = abi::NotifyRetrieveOut {
+            notify_unique: number,
+            nodeid: node,
+            offset,
+            size,
+            padding: 0,
+        };
+        self.device.notify(notify::RETRIEVE, out.as_bytes(), &[])
+    }
+
+    /// A polled file changed; the number came with `Call::Poll`.
+    pub fn poll_wakeup(&self, kernel_handle: u64) -> io::Result<()> {
+        let out = abi::NotifyPollWakeupOut { kh: kernel_handle };
+        self.device.notify(notify::POLL, out.as_bytes(), &[])
+    }
+
+    /// Has the kernel send again what it was not answered, for a process that took over.
+    pub fn resend(&self) -> io::Result<()> {
+        self.device.notify(notify::RESEND, &[], &[])
+    }
+
+    /// Every name is to be asked for again, from 7.44 on.
+    pub fn increment_epoch(&self) -> io::Result<()> {
+        self.device.notify(notify::INC_EPOCH, &[], &[])
+    }
+
+    /// Has the kernel let go of those of `nodes` that nobody uses, from 7.45 on.
+    pub fn prune(&self, nodes: &[u64]) -> io::Result<()> {
+        let count = u32::try_from(nodes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let out = abi::NotifyPruneOut { count, ..abi::NotifyPruneOut::default() };
+        self.device.notify(notify::PRUNE, out.as_bytes(), nodes.as_bytes())
+    }
+
+    /// Makes `file` one that opened files may be backed by.
+    pub fn open_backing(&self, file: BorrowedFd<'_>) -> io::Result<Backing> {
+        Backing::open(Arc::clone(&self.device), file)
+    }
+}
+
+fn length(name: &OsStr) -> io::Result<u32> {
+    u32::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn terminated(name: &OsStr) -> Vec<u8> {
+    [name.as_bytes(), &[0]].concat()
+}

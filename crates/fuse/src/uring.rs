@@ -1,0 +1,338 @@
+//! Requests over io_uring, from protocol 7.42 on: fetched and answered without a system call
+//! for each.
+//!
+//! The kernel has a queue for each processor; we have a ring and a thread for each queue. A
+//! ring has entries, each with a header and a payload buffer. An entry is the kernel's from
+//! the moment it is submitted until its completion brings a request, and ours from then until
+//! it is submitted again with the answer:
+//!
+//! ```text
+//!   register ──▶ kernel's ──completion──▶ ours: decode, call ──answer──▶ commit and fetch ─┐
+//!                   ▲                                                                       │
+//!                   └───────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Only the ring's own thread touches buffers and submits, so answers from other threads come
+//! to it through [`Returns`]. Forgets, interrupts and notifications go over the device still.
+
+#![allow(unsafe_code, reason = "buffers are shared with the kernel")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+
+use io_uring::squeue::Entry128;
+use io_uring::{IoUring, cqueue, opcode, types};
+use rustix::event::{EventfdFlags, eventfd};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::abi::{InHeader, OutHeader, UringCmdReq, UringEntInOut};
+use crate::answer::{Outcome, encode};
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::reply::{Reply, Way};
+use crate::request::{Dialect, Request, decode_parts};
+
+const REGISTER: u32 = 1;
+const COMMIT_AND_FETCH: u32 = 2;
+/// Entries of a queue: as many requests of one processor can wait at a time before cached
+/// reads queue up behind them. Payload pages that were never used cost nothing.
+const DEPTH: u16 = 256;
+/// A header: answer and request headers, the request's structure, what goes beside them.
+const HEADER: usize = 128 + 128 + size_of::<UringEntInOut>();
+const FIXED_AT: usize = 128;
+const BESIDE_AT: usize = 256;
+/// The completion that tells of answers from other threads.
+const WOKEN: u64 = u64::MAX;
+
+type Ring = IoUring<Entry128, cqueue::Entry>;
+
+/// Answers on their way to the ring's thread.
+#[derive(Debug)]
+pub(crate) struct Returns {
+    answers: Mutex<Vec<(u16, Outcome)>>,
+    wake: OwnedFd,
+    /// The ring's thread looks by itself before it sleeps.
+    owner: Mutex<Option<ThreadId>>,
+}
+
+impl Returns {
+    pub(crate) fn push(&self, entry: u16, outcome: Outcome) {
+        let first = {
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            answers.push((entry, outcome));
+            answers.len() == 1
+        };
+        let owner = *self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if first && owner != Some(thread::current().id()) {
+            // The counter cannot overflow: it is read whenever it is not 0.
+            rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).ok();
+        }
+    }
+
+    fn take(&self) -> Vec<(u16, Outcome)> {
+        std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A ring for each processor.
+#[derive(Debug)]
+pub(crate) struct Rings(Vec<Queue>);
+
+impl Rings {
+    /// Makes them; an error says that there is no io_uring for us here.
+    pub(crate) fn new(device: &Arc<Device>, write_max: u32) -> io::Result<Rings> {
+        let allowed = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring")?;
+        if !allowed.starts_with('Y') {
+            return Err(io::Error::other("fuse.enable_uring is off"));
+        }
+        let payload = write_max.max(8192) as usize;
+        let queues = (0..processors()?).map(|number| Queue::new(number, device, payload));
+        Ok(Rings(queues.collect::<io::Result<_>>()?))
+    }
+
+    pub(crate) fn into_queues(self) -> Vec<Queue> {
+        self.0
+    }
+}
+
+/// How many processors the host can have.
+fn processors() -> io::Result<u16> {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse().ok());
+    let last: u16 = last.ok_or_else(|| io::Error::other("the list of processors"))?;
+    Ok(last + 1)
+}
+
+/// The buffers of all entries, at addresses that stay.
+struct Buffers {
+    headers: Vec<[u8; HEADER]>,
+    payloads: Vec<u8>,
+    payload_len: usize,
+    vectors: Vec<[libc::iovec; 2]>,
+}
+
+// SAFETY: the pointers in `vectors` point into `headers` and `payloads`, which move along.
+unsafe impl Send for Buffers {}
+
+impl std::fmt::Debug for Buffers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffers").field("entries", &self.headers.len()).finish_non_exhaustive()
+    }
+}
+
+impl Buffers {
+    fn new(entries: u16, payload_len: usize) -> Buffers {
+        let mut headers = vec![[0; HEADER]; entries.into()];
+        // Zeroed memory of this size is mapped, not written.
+        let mut payloads = vec![0; usize::from(entries) * payload_len];
+        let pairs = headers.iter_mut().zip(payloads.chunks_exact_mut(payload_len));
+        let vector = |base: &mut [u8]| libc::iovec {
+            iov_base: base.as_mut_ptr().cast(),
+            iov_len: base.len(),
+        };
+        let vectors = pairs.map(|(header, payload)| [vector(header), vector(payload)]).collect();
+        Buffers { headers, payloads, payload_len, vectors }
+    }
+
+    /// Header and payload of an entry that is ours.
+    fn entry(&mut self, entry: u16) -> Option<(&mut [u8; HEADER], &mut [u8])> {
+        let entry = usize::from(entry);
+        let at = entry * self.payload_len;
+        let payload = self.payloads.get_mut(at..at + self.payload_len)?;
+        Some((self.headers.get_mut(entry)?, payload))
+    }
+}
+
+/// One processor's queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    number: u16,
+    device: Arc<Device>,
+    buffers: Buffers,
+    /// What names the request that an entry holds, for the answer.
+    held: Vec<(u64, u64)>,
+    returns: Arc<Returns>,
+    woken: Box<[u8; 8]>,
+}
+
+impl Queue {
+    fn new(number: u16, device: &Arc<Device>, payload_len: usize) -> io::Result<Queue> {
+        // Whether a ring can be had is known before the kernel is told that it will get one.
+        ring()?;
+        let returns = Returns {
+            answers: Mutex::default(),
+            wake: eventfd(0, EventfdFlags::CLOEXEC)?,
+            owner: Mutex::new(None),
+        };
+        Ok(Queue {
+            number,
+            device: Arc::clone(device),
+            buffers: Buffers::new(DEPTH, payload_len),
+            held: vec![(0, 0); DEPTH.into()],
+            returns: Arc::new(returns),
+            woken: Box::new([0; 8]),
+        })
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Serves until the mount is gone.
+    pub(crate) fn serve(
+        mut self,
+        dialect: Dialect,
+        mut handle: impl FnMut(Request<'_>, &dyn Fn() -> Reply),
+    ) -> io::Result<()> {
+        pin_to(self.number);
+        // A ring of one submitter belongs to the thread that makes it.
+        let mut ring = ring()?;
+        *self.returns.owner.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(thread::current().id());
+        for entry in 0..DEPTH {
+            self.submit(&mut ring, entry, REGISTER, 0)?;
+        }
+        self.listen(&mut ring)?;
+        let mut live = DEPTH;
+        while live > 0 {
+            match ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            let completions: Vec<(u64, i32)> =
+                ring.completion().map(|done| (done.user_data(), done.result())).collect();
+            for (which, result) in completions {
+                match u16::try_from(which) {
+                    Ok(entry) if result >= 0 => self.take_in(entry, dialect, &mut handle),
+                    // The mount is gone, or never took the entry.
+                    Ok(_) => live -= 1,
+                    Err(_) => self.listen(&mut ring)?,
+                }
+            }
+            for (entry, outcome) in self.returns.take() {
+                self.give_back(&mut ring, entry, &outcome)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes the request that came in `entry` and has it handled.
+    fn take_in(
+        &mut self,
+        entry: u16,
+        dialect: Dialect,
+        handle: &mut impl FnMut(Request<'_>, &dyn Fn() -> Reply),
+    ) {
+        let returns = &self.returns;
+        let Some((header, payload)) = self.buffers.entry(entry) else { return };
+        let read = || {
+            let (head, _) = InHeader::read_from_prefix(header.as_slice()).ok()?;
+            let (beside, _) = UringEntInOut::read_from_prefix(header.get(BESIDE_AT..)?).ok()?;
+            let fixed = header.get(FIXED_AT..BESIDE_AT)?;
+            Some((head, beside, fixed, payload.get(..beside.payload_sz as usize)?))
+        };
+        let Some((head, beside, fixed, rest)) = read() else {
+            return returns.push(entry, Err(Errno::IO));
+        };
+        if let Some(held) = self.held.get_mut(usize::from(entry)) {
+            *held = (head.unique, beside.commit_id);
+        }
+        match decode_parts(head, fixed, rest, dialect) {
+            Ok(request) => {
+                handle(request, &|| Reply::new(head.unique, Way::Ring(Arc::clone(returns), entry)))
+            }
+            Err(malformed) => {
+                tracing::error!("{malformed}");
+                returns.push(entry, Err(Errno::IO));
+            }
+        }
+    }
+
+    /// Writes the answer into `entry` and submits it.
+    fn give_back(&mut self, ring: &mut Ring, entry: u16, outcome: &Outcome) -> io::Result<()> {
+        let (unique, commit_id) = self.held.get(usize::from(entry)).copied().unwrap_or_default();
+        let Some((header, payload)) = self.buffers.entry(entry) else { return Ok(()) };
+        let written = match outcome {
+            Ok(answer) => {
+                let (fixed, data) = encode(answer);
+                put(payload, &[fixed.bytes(), data]).ok_or(Errno::IO)
+            }
+            Err(errno) => Err(*errno),
+        };
+        let (error, len) = match written {
+            Ok(len) => (0, len),
+            Err(errno) => (-errno.raw(), 0),
+        };
+        let total = u32::try_from(size_of::<OutHeader>()).unwrap_or(0) + len;
+        let out = OutHeader { len: total, error, unique };
+        let beside = UringEntInOut { commit_id, payload_sz: len, ..UringEntInOut::default() };
+        put(header, &[out.as_bytes()]);
+        put(header.get_mut(BESIDE_AT..).unwrap_or_default(), &[beside.as_bytes()]);
+        self.submit(ring, entry, COMMIT_AND_FETCH, commit_id)
+    }
+
+    /// Hands `entry` to the kernel.
+    fn submit(&self, ring: &mut Ring, entry: u16, command: u32, commit_id: u64) -> io::Result<()> {
+        let request = UringCmdReq { commit_id, qid: self.number, ..UringCmdReq::default() };
+        let mut area = [0; 80];
+        put(&mut area, &[request.as_bytes()]);
+        let device = types::Fd(self.device.as_fd().as_raw_fd());
+        let mut submission =
+            opcode::UringCmd80::new(device, command).cmd(area).build().user_data(entry.into());
+        let vectors = self.buffers.vectors.get(usize::from(entry));
+        let vectors = vectors.map_or(0, |vectors| vectors.as_ptr() as u64);
+        // SAFETY: an entry has the kernel's layout, 128 bytes; its fields `addr` and `len`,
+        // which the library does not set for this command, are at 16 and 24.
+        unsafe {
+            let raw = (&raw mut submission).cast::<u8>();
+            raw.add(16).cast::<u64>().write_unaligned(vectors);
+            raw.add(24).cast::<u32>().write_unaligned(2);
+        }
+        push(ring, &submission)
+    }
+
+    /// Has the ring tell when another thread answered.
+    fn listen(&mut self, ring: &mut Ring) -> io::Result<()> {
+        let wake = types::Fd(self.returns.wake.as_raw_fd());
+        let read = opcode::Read::new(wake, self.woken.as_mut_ptr(), 8).build().user_data(WOKEN);
+        push(ring, &Entry128::from(read))
+    }
+}
+
+fn ring() -> io::Result<Ring> {
+    IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(u32::from(DEPTH) * 2)
+}
+
+fn push(ring: &mut Ring, submission: &Entry128) -> io::Result<()> {
+    // SAFETY: every buffer that a submission names lives in the queue, which outlives its ring
+    // and does not touch the buffer until the completion.
+    let mut pushed = unsafe { ring.submission().push(submission) };
+    if pushed.is_err() {
+        ring.submit()?;
+        // SAFETY: as above.
+        pushed = unsafe { ring.submission().push(submission) };
+    }
+    pushed.map_err(io::Error::other)
+}
+
+/// Puts `parts` one behind the other into `target`, and returns their length.
+fn put(target: &mut [u8], parts: &[&[u8]]) -> Option<u32> {
+    let mut at = 0;
+    for part in parts {
+        target.get_mut(at..at + part.len())?.copy_from_slice(part);
+        at += part.len();
+    }
+    u32::try_from(at).ok()
+}
+
+/// A queue is filled by its processor, and best emptied there.
+fn pin_to(processor: u16) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor.into());
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        tracing::debug!(processor, "not pinned: {error}");
+    }
+}
