@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 packages="gcc libc6-dev pkg-config make git ca-certificates fuse3"
 if [ "${1:-}" = test ]; then
-    packages="$packages iproute2 util-linux sshfs rclone openssh-server rsync fio sqlite3 attr strace vim-tiny"
+    packages="$packages iproute2 util-linux sshfs rclone openssh-server rsync fio sqlite3 attr strace vim-tiny e2fsprogs"
 fi
 # Debian 12's own rustc is too old; its security archive has what browsers are built with.
 if ! scripts/toolchain.sh >/dev/null; then

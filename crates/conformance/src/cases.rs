@@ -1,0 +1,55 @@
+//! The cases, one file for each group of calls.
+
+use crate::Case;
+
+/// Lists a group's cases: those that anyone can run, and those only root can.
+macro_rules! cases {
+    ($group:literal anyone: $($anyone:ident),* $(,)?; root: $($root:ident),* $(,)?;) => {
+        pub(crate) const CASES: &[$crate::Case] = &[
+            $($crate::Case {
+                name: concat!($group, "::", stringify!($anyone)),
+                needs: $crate::Needs::Nothing,
+                run: $anyone,
+            },)*
+            $($crate::Case {
+                name: concat!($group, "::", stringify!($root)),
+                needs: $crate::Needs::Root,
+                run: $root,
+            },)*
+        ];
+    };
+}
+
+mod chmod;
+mod chown;
+mod link;
+mod mkdir;
+mod mknod;
+mod open;
+mod paths;
+mod rename;
+mod rename_flags;
+mod rmdir;
+mod symlink;
+mod truncate;
+mod unlink;
+
+/// Every case of the suite, group by group.
+pub fn cases() -> Vec<Case> {
+    [
+        paths::CASES,
+        open::CASES,
+        mkdir::CASES,
+        rmdir::CASES,
+        unlink::CASES,
+        link::CASES,
+        symlink::CASES,
+        rename::CASES,
+        rename_flags::CASES,
+        truncate::CASES,
+        chmod::CASES,
+        chown::CASES,
+        mknod::CASES,
+    ]
+    .concat()
+}
