@@ -30,7 +30,11 @@ impl Notifier {
 
     /// Pages of `range` and the attributes of `node` are no longer right.
     pub fn invalidate(&self, node: u64, range: Range<u64>) -> io::Result<()> {
-        let len = range.end.saturating_sub(range.start);
+        if range.is_empty() {
+            // A length of 0 would mean everything behind.
+            return self.invalidate_attributes(node);
+        }
+        let len = range.end - range.start;
         let out = abi::NotifyInvalInodeOut {
             ino: node,
             off: i64::try_from(range.start).unwrap_or(i64::MAX),
