@@ -123,13 +123,20 @@ fn groups(mut extensions: &[u8]) -> Result<Vec<u32>, Malformed> {
         if header.kind == flag::EXT_GROUPS {
             let (count, body) =
                 abi::SuppGroups::read_from_prefix(body).map_err(|_| Malformed::Short)?;
-            let (groups, _) = <[u32]>::ref_from_prefix_with_elems(body, count.nr_groups as usize)
-                .map_err(|_| Malformed::Short)?;
-            return Ok(groups.to_vec());
+            return array(body, count.nr_groups);
         }
         extensions = left;
     }
     Ok(Vec::new())
+}
+
+/// `count` structures at the beginning of `bytes`. They are copied, because nothing aligns them:
+/// the kernel puts arguments right behind names.
+fn array<T: FromBytes>(bytes: &[u8], count: u32) -> Result<Vec<T>, Malformed> {
+    let len = (count as usize).checked_mul(size_of::<T>()).ok_or(Malformed::Short)?;
+    let bytes = bytes.get(..len).ok_or(Malformed::Short)?;
+    let elements = bytes.chunks_exact(size_of::<T>()).map(T::read_from_bytes);
+    elements.map(|element| element.map_err(|_| Malformed::Short)).collect()
 }
 
 fn call<'a>(
@@ -179,9 +186,7 @@ fn init(from: &mut Arguments<'_>) -> Result<InitIn, Malformed> {
 
 fn forgets(from: &mut Arguments<'_>) -> Result<Vec<(u64, u64)>, Malformed> {
     let head: abi::BatchForgetIn = from.take()?;
-    let rest = from.rest();
-    let (forgotten, _) = <[abi::ForgetOne]>::ref_from_prefix_with_elems(rest, head.count as usize)
-        .map_err(|_| Malformed::Short)?;
+    let forgotten: Vec<abi::ForgetOne> = array(from.rest(), head.count)?;
     Ok(forgotten.iter().map(|one| (one.nodeid, one.nlookup)).collect())
 }
 
