@@ -218,3 +218,26 @@ impl Listing {
         Answer::Data(self.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number alone does not make the kernel look at it.
+    #[test]
+    fn a_backing_file_comes_with_its_flag() {
+        let open = Open { handle: 5, flags: fopen::KEEP_CACHE, backing: Some(BackingId(3)) };
+        let out = abi::OpenOut { fh: 5, open_flags: 0x82, backing_id: 3 };
+        assert_eq!(encode(&Answer::Open(open)).0.bytes(), out.as_bytes());
+    }
+
+    #[test]
+    fn the_longest_answers_fit() {
+        let answers = [
+            Answer::StatX(StatX::default(), Duration::ZERO),
+            Answer::Created(Entry::default(), Open::default()),
+        ];
+        let lengths = answers.map(|answer| encode(&answer).0.bytes().len());
+        assert_eq!(lengths, [FIXED_MAX, 128 + 16]);
+    }
+}

@@ -273,3 +273,6 @@ pub enum Call<'a> {
     /// files into a guest's memory window, which /dev/fuse has not).
     Unknown,
 }
+
+#[cfg(test)]
+mod tests;
