@@ -20,17 +20,23 @@ macro_rules! cases {
     };
 }
 
+mod append;
 mod chmod;
 mod chown;
+mod copy;
+mod holes;
 mod link;
 mod mkdir;
 mod mknod;
+mod mmap;
 mod open;
 mod paths;
+mod read_write;
 mod rename;
 mod rename_flags;
 mod rmdir;
 mod symlink;
+mod tmpfile;
 mod truncate;
 mod unlink;
 
@@ -46,10 +52,16 @@ pub fn cases() -> Vec<Case> {
         symlink::CASES,
         rename::CASES,
         rename_flags::CASES,
+        mknod::CASES,
         truncate::CASES,
         chmod::CASES,
         chown::CASES,
-        mknod::CASES,
+        read_write::CASES,
+        append::CASES,
+        holes::CASES,
+        copy::CASES,
+        mmap::CASES,
+        tmpfile::CASES,
     ]
     .concat()
 }

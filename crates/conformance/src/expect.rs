@@ -58,9 +58,14 @@ pub(crate) fn refused<T>(call: Result<T, Errno>, source: &str, wanted: &[Errno])
 /// `call` must succeed.
 #[track_caller]
 pub(crate) fn granted<T>(call: Result<T, Errno>, source: &str) -> Result<T, Failure> {
-    call.map_err(|errno| {
-        Failure::here(format_args!("{source} gave {} instead of success", errno_name(errno)))
-    })
+    match call {
+        Ok(gave) => Ok(gave),
+        // No closure: it would stand in the failure's place for its caller.
+        Err(errno) => {
+            let gave = errno_name(errno);
+            Err(Failure::here(format_args!("{source} gave {gave} instead of success")))
+        }
+    }
 }
 
 /// What `source` says must equal `wanted`.

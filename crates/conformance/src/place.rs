@@ -38,13 +38,13 @@ impl Place {
     #[track_caller]
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Outcome {
         let made = create(name, 0o644).and_then(|file| write_all(&file, content.as_ref()));
-        made.map_err(|errno| Failure::from(errno).of("making the file", name))
+        done(made, "making the file", name)
     }
 
     /// Makes a directory with mode 0755.
     #[track_caller]
     pub(crate) fn dir(&self, name: &str) -> Outcome {
-        mkdir(name, 0o755).map_err(|errno| Failure::from(errno).of("making the directory", name))
+        done(mkdir(name, 0o755), "making the directory", name)
     }
 
     /// Makes a directory in which everybody may do everything.
@@ -56,19 +56,18 @@ impl Place {
 
     #[track_caller]
     pub(crate) fn fifo(&self, name: &str) -> Outcome {
-        mkfifo(name, 0o644).map_err(|errno| Failure::from(errno).of("making the fifo", name))
+        done(mkfifo(name, 0o644), "making the fifo", name)
     }
 
     #[track_caller]
     pub(crate) fn symlink(&self, target: &str, name: &str) -> Outcome {
-        let made = fs::symlink(target, name);
-        made.map_err(|errno| Failure::from(errno).of("making the symbolic link", name))
+        done(fs::symlink(target, name), "making the symbolic link", name)
     }
 
     /// What a file holds, by a descriptor of its own.
     #[track_caller]
     pub(crate) fn content(&self, name: &str) -> Result<Vec<u8>, Failure> {
-        std::fs::read(name).map_err(|error| Failure::from(error).of("reading", name))
+        done(std::fs::read(name), "reading", name)
     }
 
     /// The file must hold this.
@@ -80,7 +79,7 @@ impl Place {
     /// What is there by this name, not following a link.
     #[track_caller]
     pub(crate) fn stat(&self, name: &str) -> Result<Stat, Failure> {
-        fs::lstat(name).map_err(|errno| Failure::from(errno).of("lstat of", name))
+        done(fs::lstat(name), "lstat of", name)
     }
 
     /// The permission bits, with set-id and sticky.
@@ -101,8 +100,7 @@ impl Place {
         let listed = std::fs::read_dir(dir).and_then(|entries| {
             entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
         });
-        let mut names: Vec<String> =
-            listed.map_err(|error| Failure::from(error).of("listing", dir))?;
+        let mut names: Vec<String> = done(listed, "listing", dir)?;
         names.sort();
         Ok(names)
     }
@@ -150,10 +148,15 @@ impl Place {
     }
 }
 
-impl Failure {
-    /// Says what was being done, to what.
-    fn of(self, doing: &str, name: &str) -> Failure {
-        Failure(format!("{doing} {name:?}: {}", self.0))
+/// Says of a failure what was being done, to what.
+#[track_caller]
+fn done<T, E>(result: Result<T, E>, doing: &str, name: &str) -> Result<T, Failure>
+where
+    Failure: From<E>,
+{
+    match result {
+        Ok(value) => Ok(value),
+        Err(error) => Err(Failure(format!("{doing} {name:?}: {}", Failure::from(error)))),
     }
 }
 

@@ -234,6 +234,10 @@ fn large_and_direct(p: &Place) -> Outcome {
             let map = sys::Map::anonymous(4096)?;
             map.put(0, &[b'd'; 4096]);
             same!(works!(map.write_to(&direct))?, 4096)?;
+            works!(rustix::io::pwrite(works!(open("f", O::WRONLY))?, b"D", 1))?;
+            same!(works!(map.read_from(&direct, 0))?, 4096)?;
+            same!(map.bytes(0..3), b"dDd".to_vec())?;
+            works!(rustix::io::pwrite(works!(open("f", O::WRONLY))?, b"d", 1))?;
         }
     }
     p.holds("f", [b'd'; 4096])
