@@ -20,10 +20,13 @@ macro_rules! cases {
     };
 }
 
+mod access;
 mod append;
+mod attributes;
 mod chmod;
 mod chown;
 mod copy;
+mod directory;
 mod holes;
 mod link;
 mod mkdir;
@@ -35,10 +38,13 @@ mod read_write;
 mod rename;
 mod rename_flags;
 mod rmdir;
+mod stamps;
 mod symlink;
+mod times;
 mod tmpfile;
 mod truncate;
 mod unlink;
+mod xattr;
 
 /// Every case of the suite, group by group.
 pub fn cases() -> Vec<Case> {
@@ -56,12 +62,18 @@ pub fn cases() -> Vec<Case> {
         truncate::CASES,
         chmod::CASES,
         chown::CASES,
+        access::CASES,
+        attributes::CASES,
+        times::CASES,
+        stamps::CASES,
+        directory::CASES,
         read_write::CASES,
         append::CASES,
         holes::CASES,
         copy::CASES,
         mmap::CASES,
         tmpfile::CASES,
+        xattr::CASES,
     ]
     .concat()
 }
