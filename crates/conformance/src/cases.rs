@@ -27,14 +27,20 @@ mod chmod;
 mod chown;
 mod copy;
 mod directory;
+mod exec;
+mod filesystem;
+mod flock;
 mod holes;
+mod inotify;
 mod link;
 mod mkdir;
 mod mknod;
 mod mmap;
+mod offers;
 mod open;
 mod paths;
 mod read_write;
+mod record_locks;
 mod rename;
 mod rename_flags;
 mod rmdir;
@@ -42,6 +48,7 @@ mod stamps;
 mod symlink;
 mod times;
 mod tmpfile;
+mod together;
 mod truncate;
 mod unlink;
 mod xattr;
@@ -74,6 +81,13 @@ pub fn cases() -> Vec<Case> {
         mmap::CASES,
         tmpfile::CASES,
         xattr::CASES,
+        flock::CASES,
+        record_locks::CASES,
+        together::CASES,
+        inotify::CASES,
+        exec::CASES,
+        filesystem::CASES,
+        offers::CASES,
     ]
     .concat()
 }
