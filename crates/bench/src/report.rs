@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::bed::{Doing, Error, Result};
+use crate::plot::{self, Bar, Panel};
 use crate::record::{Context, Figures, Measurement};
 
 /// The files of one run.
@@ -18,12 +19,12 @@ pub struct Report {
 
 /// All repeats of one workload on one file system over one link.
 #[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) workload: &'static str,
-    pub(crate) file_system: &'static str,
-    pub(crate) link: String,
+struct Row {
+    workload: &'static str,
+    file_system: &'static str,
+    link: String,
     /// Of the repeats that succeeded.
-    pub(crate) median: Option<Figures>,
+    median: Option<Figures>,
     fastest: f64,
     slowest: f64,
     succeeded: usize,
@@ -58,7 +59,7 @@ impl Report {
         let path = self.stem.with_extension("md");
         fs::write(&path, &table).doing(format!("write {}", path.display()))?;
         let path = self.stem.with_extension("svg");
-        crate::plot::write(&path, &rows)
+        plot::write(&path, &panels(&rows))
             .map_err(|error| Error::Wrong(format!("plot {}: {error}", path.display())))?;
         Ok(table)
     }
@@ -136,10 +137,30 @@ fn median(figures: &[Figures]) -> Option<Figures> {
 }
 
 /// The middle value, of an even number the lower one.
-fn middle<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+pub(crate) fn middle<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut values: Vec<T> = values.collect();
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+/// A panel for each workload: what the user waits for, and lightly behind it the time until the
+/// server has everything.
+fn panels(rows: &[Row]) -> Vec<Panel> {
+    let bar = |row: &Row| {
+        let failed = if row.median.is_none() { ", failed" } else { "" };
+        Bar {
+            label: format!("{} {}{failed}", row.file_system, row.link),
+            value: row.median.map(|figures| figures.seconds),
+            behind: row.median.and_then(|figures| figures.until_server_seconds),
+        }
+    };
+    let workloads = rows.chunk_by(|a, b| a.workload == b.workload);
+    let panel = |rows: &[Row]| Panel {
+        title: rows.first().map_or("", |row| row.workload).to_owned(),
+        axis: "seconds",
+        bars: rows.iter().map(bar).collect(),
+    };
+    workloads.map(panel).collect()
 }
 
 fn markdown(context: &Context, rows: &[Row]) -> String {
