@@ -1,23 +1,25 @@
 //! The floor: a FUSE file system that does nothing but mirror a directory.
 //!
-//! It uses the library that Segue uses and lets the kernel cache all it can, for nobody else
+//! It is written over fuser, a library, and lets the kernel cache all it can, for nobody else
 //! changes the source. What it takes is what FUSE itself takes, so no FUSE file system can be
-//! expected to do better than `fuse-floor` in a measurement. Its source must be one file system,
+//! expected to do much better than `fuse-floor` in a measurement. Its source must be one file system,
 //! and it holds one descriptor for each inode that the kernel knows.
 
 mod calls;
-mod handles;
 mod mirror;
 mod nodes;
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use fuser::{Config, MountOption, SessionACL};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Mirrors `source` at `mountpoint` until it is unmounted.
-pub fn mount(source: &Path, mountpoint: &Path) -> io::Result<()> {
+///
+/// The kernel may rely for `ttl` on what it is told: nobody else changes the source.
+pub fn mount(source: &Path, mountpoint: &Path, ttl: Duration) -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     // The kernel has applied the caller's umask already.
@@ -29,5 +31,5 @@ pub fn mount(source: &Path, mountpoint: &Path) -> io::Result<()> {
         MountOption::DefaultPermissions,
     ];
     config.acl = SessionACL::All;
-    fuser::mount(mirror::Mirror::new(source)?, mountpoint, &config)
+    fuser::mount(mirror::Mirror::new(source, ttl)?, mountpoint, &config)
 }

@@ -6,6 +6,8 @@
 
 pub mod bed;
 pub mod floor;
+pub mod fuse_floor;
+pub mod mirror;
 pub mod peer;
 mod plot;
 pub mod record;

@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use segue_bench::bed::Error;
+use segue_bench::fuse_floor::{self, Variant};
+use segue_bench::mirror;
 use segue_bench::peer::{self, Kind};
 use segue_bench::record::{Context, Measurement};
 use segue_bench::report::Report;
 use segue_bench::run::Plan;
 use segue_bench::workload::{self, Workload};
+
+/// The experiment that has file systems of its own.
+const FUSE_FLOOR: &str = "fuse-floor";
 
 /// Measures Segue and its peers on links of any quality, in network namespaces of its own.
 #[derive(Parser)]
@@ -28,7 +33,21 @@ enum Command {
     Run(Run),
     /// Mirrors SOURCE at MOUNTPOINT and does nothing else.
     #[command(hide = true)]
-    FuseFloor { source: PathBuf, mountpoint: PathBuf },
+    FuseFloor {
+        source: PathBuf,
+        mountpoint: PathBuf,
+        /// Seconds for which the kernel may rely on names and attributes.
+        #[arg(long, default_value_t = 3600)]
+        ttl: u64,
+    },
+    /// The same over Segue's own binding.
+    #[command(hide = true)]
+    Mirror {
+        source: PathBuf,
+        mountpoint: PathBuf,
+        #[command(flatten)]
+        options: mirror::Options,
+    },
 }
 
 #[derive(clap::Args)]
@@ -65,9 +84,14 @@ fn main() -> ExitCode {
             list();
             Ok(())
         }
+        Command::Run(run) if run.names == [FUSE_FLOOR] => run_fuse_floor(&run),
         Command::Run(run) => run_workloads(&run),
-        Command::FuseFloor { source, mountpoint } => {
-            segue_bench::floor::mount(&source, &mountpoint).map_err(|error| error.to_string())
+        Command::FuseFloor { source, mountpoint, ttl } => {
+            segue_bench::floor::mount(&source, &mountpoint, Duration::from_secs(ttl))
+                .map_err(|error| error.to_string())
+        }
+        Command::Mirror { source, mountpoint, options } => {
+            mirror::serve(&source, &mountpoint, options).map_err(|error| error.to_string())
         }
     };
     match result {
@@ -88,6 +112,13 @@ fn list() {
     for kind in peer::all() {
         println!("  {:<12} {}", kind.name, kind.about);
     }
+    println!("experiments, run alone:");
+    println!("  {FUSE_FLOOR:<12} what FUSE itself costs, by binding and by kind of request");
+    println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
+    for variant in fuse_floor::ALL {
+        let mark = if variant.usual { '*' } else { ' ' };
+        println!("{mark} {:<26} {}", variant.name, variant.about);
+    }
 }
 
 fn run_workloads(run: &Run) -> Result<(), String> {
@@ -104,10 +135,27 @@ fn run_workloads(run: &Run) -> Result<(), String> {
     Ok(())
 }
 
+fn run_fuse_floor(run: &Run) -> Result<(), String> {
+    let named = |name: &String| {
+        Variant::named(name).ok_or(format!("{FUSE_FLOOR} has no file system called {name}"))
+    };
+    let usual = || fuse_floor::ALL.iter().filter(|variant| variant.usual).copied().collect();
+    let variants = match run.peers.as_slice() {
+        [] => usual(),
+        names => names.iter().map(named).collect::<Result<_, _>>()?,
+    };
+    let plan = fuse_floor::Plan { variants, repeats: run.repeat, scale: scale(run)? };
+    println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn scale(run: &Run) -> Result<f64, String> {
+    let right = run.scale > 0.0 && run.scale <= 1.0;
+    let wrong = || format!("--scale {}: must be above 0 and at most 1", run.scale);
+    if right { Ok(run.scale) } else { Err(wrong()) }
+}
+
 fn plan(run: &Run) -> Result<Plan, String> {
-    if !(run.scale > 0.0 && run.scale <= 1.0) {
-        return Err(format!("--scale {}: must be above 0 and at most 1", run.scale));
-    }
     let rates = run.rates.iter().map(|rate| parse_rate(rate)).collect::<Result<_, _>>()?;
     Ok(Plan {
         workloads: workloads(&run.names)?,
@@ -115,7 +163,7 @@ fn plan(run: &Run) -> Result<Plan, String> {
         rates,
         rtt: Duration::from_millis(run.rtt),
         repeats: run.repeat,
-        scale: run.scale,
+        scale: scale(run)?,
         limit: Duration::from_secs(run.limit),
     })
 }

@@ -64,7 +64,7 @@ pub fn all() -> &'static [Kind] {
         },
         Kind {
             name: "fuse-floor",
-            about: "a mirror that does nothing: what no FUSE file system beats",
+            about: "a mirror that does nothing, over fuser: what FUSE itself takes",
             remote: false,
             start: |stage| Ok(Box::new(local::Floor::new(stage)?)),
         },
@@ -101,7 +101,11 @@ pub fn named(name: &str) -> Option<Kind> {
 }
 
 /// Asks every 10 ms until `done` says so.
-fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(crate) fn wait_until(
+    what: &str,
+    limit: Duration,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Result<()> {
     let deadline = Instant::now() + limit;
     while !done()? {
         if Instant::now() > deadline {
@@ -113,7 +117,7 @@ fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<bool
 }
 
 /// An error if `process` has ended, which nobody asked of it.
-fn still_runs(process: &mut Proc, name: &str) -> Result<()> {
+pub(crate) fn still_runs(process: &mut Proc, name: &str) -> Result<()> {
     match process.try_wait().doing(name)? {
         None => Ok(()),
         Some(status) => {

@@ -4,10 +4,10 @@
 //! the client's caches into the state that is asked about; both run on an unlimited link.
 //! `measure` runs on the link of the experiment, and is the only part that is timed.
 
-mod content;
+pub(crate) mod content;
 mod small_files;
 mod stat_storm;
-mod untar;
+pub(crate) mod untar;
 mod warm_read;
 
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Place {
 }
 
 /// `standard` times `scale`, at least one.
-fn scaled(standard: u32, scale: f64) -> u32 {
+pub(crate) fn scaled(standard: u32, scale: f64) -> u32 {
     // Never out of range: scales above 1 are refused on the command line.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let share = (f64::from(standard) * scale) as u32;
@@ -86,6 +86,6 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
 }
 
 /// A file system that answers wrongly has failed, however fast it was.
-fn expect(right: bool, wrong: impl FnOnce() -> String) -> Result<()> {
+pub(crate) fn expect(right: bool, wrong: impl FnOnce() -> String) -> Result<()> {
     if right { Ok(()) } else { Err(Error::Wrong(wrong())) }
 }

@@ -16,21 +16,18 @@ use rustix::fs::{self, AtFlags, Mode, XattrFlags};
 
 use super::mirror::{Changes, Entry, Listing, Mirror};
 
-/// Nobody else changes the source, so what the kernel has seen stays true.
-const TTL: Duration = Duration::from_secs(3600);
-
 const GENERATION: Generation = Generation(0);
 
-fn entry(reply: ReplyEntry, result: io::Result<FileAttr>) {
+fn entry(reply: ReplyEntry, ttl: Duration, result: io::Result<FileAttr>) {
     match result {
-        Ok(attr) => reply.entry(&TTL, &attr, GENERATION),
+        Ok(attr) => reply.entry(&ttl, &attr, GENERATION),
         Err(error) => reply.error(error.into()),
     }
 }
 
-fn attr(reply: ReplyAttr, result: io::Result<FileAttr>) {
+fn attr(reply: ReplyAttr, ttl: Duration, result: io::Result<FileAttr>) {
     match result {
-        Ok(attr) => reply.attr(&TTL, &attr),
+        Ok(attr) => reply.attr(&ttl, &attr),
         Err(error) => reply.error(error.into()),
     }
 }
@@ -105,9 +102,9 @@ impl Filesystem for Mirror {
             // Number 0 lets the kernel cache that there is no such name.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let none = |attr| FileAttr { ino: INodeNo(0), ..attr };
-                entry(reply, self.nodes.attr(parent).map(none));
+                entry(reply, self.ttl, self.nodes.attr(parent).map(none));
             }
-            result => entry(reply, result),
+            result => entry(reply, self.ttl, result),
         }
     }
 
@@ -116,7 +113,7 @@ impl Filesystem for Mirror {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        attr(reply, self.nodes.attr(ino));
+        attr(reply, self.ttl, self.nodes.attr(ino));
     }
 
     fn setattr(
@@ -137,7 +134,11 @@ impl Filesystem for Mirror {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        attr(reply, self.set(ino, handle, Changes { mode, uid, gid, size, atime, mtime }));
+        attr(
+            reply,
+            self.ttl,
+            self.set(ino, handle, Changes { mode, uid, gid, size, atime, mtime }),
+        );
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -154,7 +155,7 @@ impl Filesystem for Mirror {
         device: u32,
         reply: ReplyEntry,
     ) {
-        entry(reply, Mirror::mknod(self, request, (parent, name), mode, device));
+        entry(reply, self.ttl, Mirror::mknod(self, request, (parent, name), mode, device));
     }
 
     fn mkdir(
@@ -168,7 +169,7 @@ impl Filesystem for Mirror {
     ) {
         let mode = Mode::from_raw_mode(mode);
         let made = self.made(request, (parent, name), |dir| fs::mkdirat(dir, name, mode));
-        entry(reply, made);
+        entry(reply, self.ttl, made);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -188,7 +189,7 @@ impl Filesystem for Mirror {
         reply: ReplyEntry,
     ) {
         let made = self.made(request, (parent, name), |dir| fs::symlinkat(target, dir, name));
-        entry(reply, made);
+        entry(reply, self.ttl, made);
     }
 
     fn rename(
@@ -212,7 +213,7 @@ impl Filesystem for Mirror {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        entry(reply, Mirror::link(self, ino, (new_parent, new_name)));
+        entry(reply, self.ttl, Mirror::link(self, ino, (new_parent, new_name)));
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -234,7 +235,7 @@ impl Filesystem for Mirror {
     ) {
         match Mirror::create(self, request, (parent, name), mode, flags) {
             Ok((attr, handle)) => {
-                reply.created(&TTL, &attr, GENERATION, handle, FopenFlags::FOPEN_KEEP_CACHE);
+                reply.created(&self.ttl, &attr, GENERATION, handle, FopenFlags::FOPEN_KEEP_CACHE);
             }
             Err(error) => reply.error(error.into()),
         }
@@ -251,7 +252,7 @@ impl Filesystem for Mirror {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        data(reply, self.files.get(handle).and_then(|file| read_up_to(&file, offset, size)));
+        data(reply, self.files.get(handle.0).and_then(|file| read_up_to(&file, offset, size)));
     }
 
     fn write(
@@ -266,7 +267,7 @@ impl Filesystem for Mirror {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.files.get(handle).and_then(|file| file.write_all_at(bytes, offset)) {
+        match self.files.get(handle.0).and_then(|file| file.write_all_at(bytes, offset)) {
             Ok(()) => reply.written(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
             Err(error) => reply.error(error.into()),
         }
@@ -287,12 +288,12 @@ impl Filesystem for Mirror {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.files.remove(handle);
+        self.files.remove(handle.0);
         reply.ok();
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, data: bool, reply: ReplyEmpty) {
-        let file = self.files.get(handle);
+        let file = self.files.get(handle.0);
         let sync = |file: &std::fs::File| if data { file.sync_data() } else { file.sync_all() };
         empty(reply, file.and_then(|file| sync(&file)));
     }
@@ -313,7 +314,7 @@ impl Filesystem for Mirror {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listing = match self.listings.get(handle) {
+        let listing = match self.listings.get(handle.0) {
             Ok(listing) => listing,
             Err(error) => return reply.error(error.into()),
         };
@@ -333,7 +334,7 @@ impl Filesystem for Mirror {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listing = match self.listings.get(handle) {
+        let listing = match self.listings.get(handle.0) {
             Ok(listing) => listing,
             Err(error) => return reply.error(error.into()),
         };
@@ -342,7 +343,7 @@ impl Filesystem for Mirror {
             let found = if dots { self.nodes.attr(dir) } else { self.nodes.lookup(dir, name) };
             // Removed since the directory was opened.
             let Ok(attr) = found else { continue };
-            if reply.add(attr.ino, next, name, &TTL, &attr, GENERATION) {
+            if reply.add(attr.ino, next, name, &self.ttl, &attr, GENERATION) {
                 // It did not fit, so the kernel does not know of it.
                 if !dots {
                     self.nodes.forget(attr.ino, 1);
@@ -361,7 +362,7 @@ impl Filesystem for Mirror {
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.listings.remove(handle);
+        self.listings.remove(handle.0);
         reply.ok();
     }
 

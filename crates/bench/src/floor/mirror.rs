@@ -13,8 +13,8 @@ use rustix::fs::{
     self, AtFlags, CWD, Dir, FileType as SourceType, Gid, Mode, OFlags, Timespec, Timestamps, Uid,
 };
 
-use super::handles::Handles;
 use super::nodes::{Nodes, kind, magic_link};
+use crate::mirror::handles::Handles;
 
 /// A directory's entry: number, kind, name.
 pub(crate) type Entry = (INodeNo, FileType, OsString);
@@ -27,6 +27,8 @@ pub(crate) struct Mirror {
     pub(crate) nodes: Nodes,
     pub(crate) files: Handles<File>,
     pub(crate) listings: Handles<Listing>,
+    /// How long the kernel may rely on names and attributes.
+    pub(crate) ttl: Duration,
 }
 
 /// What `setattr` changes.
@@ -41,9 +43,9 @@ pub(crate) struct Changes {
 }
 
 impl Mirror {
-    pub(crate) fn new(source: &Path) -> io::Result<Mirror> {
+    pub(crate) fn new(source: &Path, ttl: Duration) -> io::Result<Mirror> {
         let nodes = Nodes::new(source)?;
-        Ok(Mirror { nodes, files: Handles::new(), listings: Handles::new() })
+        Ok(Mirror { nodes, files: Handles::new(), listings: Handles::new(), ttl })
     }
 
     /// Looks up what `make` makes as `name` in `parent`, once it belongs to the caller.
@@ -107,7 +109,7 @@ impl Mirror {
         let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::NOFOLLOW;
         let path = magic_link(&*self.nodes.path(ino)?);
         let file = fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(self.files.insert(file.into()))
+        Ok(FileHandle(self.files.insert(file.into())))
     }
 
     pub(crate) fn create(
@@ -122,7 +124,7 @@ impl Mirror {
         let dir = self.nodes.path(at.0)?;
         let file = fs::openat(&*dir, at.1, flags, Mode::from_raw_mode(mode))?;
         let attr = self.made(request, at, |_| Ok(()))?;
-        Ok((attr, self.files.insert(file.into())))
+        Ok((attr, FileHandle(self.files.insert(file.into()))))
     }
 
     pub(crate) fn set(
@@ -141,7 +143,7 @@ impl Mirror {
         }
         if let Some(size) = changes.size {
             match handle {
-                Some(handle) => self.files.get(handle)?.set_len(size)?,
+                Some(handle) => self.files.get(handle.0)?.set_len(size)?,
                 None => File::options().write(true).open(magic_link(&path))?.set_len(size)?,
             }
         }
@@ -163,7 +165,7 @@ impl Mirror {
             let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_os_string();
             Ok((self.nodes.number(entry.ino()), kind(entry.file_type()), name))
         });
-        Ok(self.listings.insert(entries.collect::<io::Result<_>>()?))
+        Ok(FileHandle(self.listings.insert(entries.collect::<io::Result<_>>()?)))
     }
 
     /// The path by which the extended attributes of `ino` are reached.

@@ -5,8 +5,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use fuser::FileHandle;
-
 #[derive(Debug)]
 pub(crate) struct Handles<T> {
     open: RwLock<HashMap<u64, Arc<T>>>,
@@ -18,19 +16,21 @@ impl<T> Handles<T> {
         Handles { open: RwLock::default(), next: AtomicU64::new(1) }
     }
 
-    pub(crate) fn insert(&self, what: T) -> FileHandle {
+    pub(crate) fn insert(&self, what: T) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         open.insert(number, Arc::new(what));
-        FileHandle(number)
+        number
     }
 
-    pub(crate) fn get(&self, handle: FileHandle) -> io::Result<Arc<T>> {
+    pub(crate) fn get(&self, handle: u64) -> io::Result<Arc<T>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.get(&handle.0).cloned().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+        open.get(&handle).cloned().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
 
-    pub(crate) fn remove(&self, handle: FileHandle) {
-        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
+    pub(crate) fn remove(&self, handle: u64) {
+        let removed = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+        // Closed when the table is free again.
+        drop(removed);
     }
 }
