@@ -43,11 +43,14 @@ impl Process {
     /// a process group. What is open in the parent stays the parent's: it may hold the other
     /// end of the very mount on which the child gets stuck.
     pub(crate) fn start_alone(work: impl FnOnce() -> Outcome) -> Result<Process, Failure> {
-        Process::fork(|verdict| {
+        let alone = Process::fork(|verdict| {
             sys::close_all_but(verdict.as_raw_fd());
             let grouped = setpgid(None, None).map_err(Failure::from);
             report(&verdict, || grouped.and_then(|()| work()));
-        })
+        })?;
+        // Said by both, so that it is so whoever comes first.
+        let _ = setpgid(Some(alone.pid), Some(alone.pid));
+        Ok(alone)
     }
 
     fn fork(work: impl FnOnce(OwnedFd)) -> Result<Process, Failure> {
@@ -152,13 +155,17 @@ pub(crate) fn becomes_ready(fd: &OwnedFd, seconds: i64) -> Result<bool, rustix::
     Ok(poll(&mut polled, Some(&timeout))? > 0)
 }
 
-/// The child's whole life: a panic becomes a verdict, because unwinding further would run the
-/// parent's code a second time.
+/// Does `work`; a panic becomes a failure.
+pub(crate) fn without_panic(work: impl FnOnce() -> Outcome) -> Outcome {
+    let panicked = |_| Err(Failure("panicked".to_owned()));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
+}
+
+/// The child's whole life. Unwinding further would run the parent's code a second time.
 fn report(verdict: &OwnedFd, work: impl FnOnce() -> Outcome) {
-    let said = match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => vec![PASSED],
-        Ok(Err(failure)) => [&[FAILED], failure.0.as_bytes()].concat(),
-        Err(_) => [&[FAILED][..], b"panicked"].concat(),
+    let said = match without_panic(work) {
+        Ok(()) => vec![PASSED],
+        Err(failure) => [&[FAILED], failure.0.as_bytes()].concat(),
     };
     let length = said.len().min(VERDICT_BYTES_MAX);
     let _ = rustix::io::write(verdict, &said[..length]);
