@@ -36,6 +36,7 @@ mod link;
 mod mkdir;
 mod mknod;
 mod mmap;
+mod mounts;
 mod offers;
 mod open;
 mod paths;
@@ -86,6 +87,7 @@ pub fn cases() -> Vec<Case> {
         together::CASES,
         inotify::CASES,
         exec::CASES,
+        mounts::CASES,
         filesystem::CASES,
         offers::CASES,
     ]

@@ -135,6 +135,7 @@ pub(crate) fn errno_name(errno: Errno) -> String {
         Errno::FAULT => "EFAULT",
         Errno::FBIG => "EFBIG",
         Errno::HOSTUNREACH => "EHOSTUNREACH",
+        Errno::INTR => "EINTR",
         Errno::INVAL => "EINVAL",
         Errno::IO => "EIO",
         Errno::ISDIR => "EISDIR",

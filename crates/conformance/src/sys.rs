@@ -54,6 +54,29 @@ pub(crate) fn ignore_signal(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// Sends this process SIGALRM after `seconds`, with a handler that does nothing: what waits then
+/// is interrupted and is not begun again.
+pub(crate) fn interrupt_after(seconds: u32) -> Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: all zeros is an action without flags and with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: the action lives for the call, and its handler may run at any moment.
+    checked(unsafe { libc::sigaction(libc::SIGALRM, &raw const action, ptr::null_mut()) }.into())?;
+    // SAFETY: no memory is passed.
+    unsafe { libc::alarm(seconds) };
+    Ok(())
+}
+
+/// Gives this process mounts of its own: what it mounts is seen by nobody else, and is gone with
+/// it.
+pub(crate) fn own_mounts() -> Result<()> {
+    // SAFETY: descriptors and memory stay as they are; a case has only this thread.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS)? };
+    let private = rustix::mount::MountPropagationFlags::PRIVATE;
+    rustix::mount::mount_change("/", private | rustix::mount::MountPropagationFlags::REC)
+}
+
 /// Which lock call of fcntl is meant.
 pub(crate) type LockCommand = libc::c_int;
 

@@ -10,7 +10,7 @@ use crate::process::Process;
 
 cases! { "append"
     anyone: goes_to_the_end, moves_the_offset, from_several_descriptors, from_several_processes,
-        after_truncation, positioned_writes_go_to_the_end_too, turned_on_and_off,
+        after_truncation, positioned_writes_go_to_the_end_too, turned_on_and_off, by_the_flag_of_one_write,
         reading_begins_at_the_beginning, together_with_a_plain_writer;
     root: ;
 }
@@ -89,6 +89,21 @@ fn positioned_writes_go_to_the_end_too(p: &Place) -> Outcome {
     let file = works!(open("f", O::WRONLY | O::APPEND))?;
     works!(pwrite(&file, b"end", 0))?;
     p.holds("f", "textend")
+}
+
+/// RWF_APPEND, and with an offset of -1 the descriptor's own offset moves.
+fn by_the_flag_of_one_write(p: &Place) -> Outcome {
+    use std::io::IoSlice;
+
+    use rustix::io::{ReadWriteFlags, pwritev2};
+    p.file("f", "text")?;
+    let file = works!(edit("f"))?;
+    works!(pwritev2(&file, &[IoSlice::new(b" one")], 0, ReadWriteFlags::APPEND))?;
+    same!(fs::tell(&file)?, 0)?;
+    works!(pwritev2(&file, &[IoSlice::new(b" two")], u64::MAX, ReadWriteFlags::APPEND))?;
+    same!(fs::tell(&file)?, 12)?;
+    works!(pwritev2(&file, &[IoSlice::new(b"T")], 0, ReadWriteFlags::DSYNC))?;
+    p.holds("f", "Text one two")
 }
 
 fn turned_on_and_off(p: &Place) -> Outcome {

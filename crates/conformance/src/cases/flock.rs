@@ -12,7 +12,8 @@ cases! { "flock"
     anyone: exclusive_excludes, shared_shares, between_processes, released_by_unlock,
         released_on_last_close, released_on_death, a_duplicate_is_the_same_holder,
         a_child_is_the_same_holder, upgraded_and_downgraded, of_a_read_only_file, of_a_directory,
-        waits_until_released, not_of_the_name, wrong_descriptors;
+        waits_until_released, waiting_is_interrupted,
+        killed_while_waiting, not_of_the_name, wrong_descriptors;
     root: ;
 }
 
@@ -157,6 +158,34 @@ fn waits_until_released(p: &Place) -> Outcome {
     works!(rustix::io::pwrite(&file, b"written", 0))?;
     works!(fs::flock(&file, Lock::Unlock))?;
     waiter.join()
+}
+
+fn waiting_is_interrupted(p: &Place) -> Outcome {
+    p.file("f", "")?;
+    let (one, two) = (works!(edit("f"))?, works!(edit("f"))?);
+    works!(fs::flock(&one, Lock::LockExclusive))?;
+    works!(sys::interrupt_after(1))?;
+    fails!(fs::flock(&two, Lock::LockExclusive), INTR)?;
+    works!(fs::flock(&one, Lock::Unlock))?;
+    works!(fs::flock(&two, Lock::NonBlockingLockExclusive))
+}
+
+/// Who dies waiting gets no lock later.
+fn killed_while_waiting(p: &Place) -> Outcome {
+    p.file("f", "")?;
+    let file = works!(edit("f"))?;
+    works!(fs::flock(&file, Lock::LockExclusive))?;
+    let waiter = Process::start(|| {
+        let theirs = works!(edit("f"))?;
+        p.file("waiting", "")?;
+        works!(fs::flock(&theirs, Lock::LockExclusive))
+    })?;
+    while fs::lstat("waiting").is_err() {
+        std::thread::yield_now();
+    }
+    waiter.kill();
+    works!(fs::flock(&file, Lock::Unlock))?;
+    works!(fs::flock(&works!(edit("f"))?, Lock::NonBlockingLockExclusive))
 }
 
 fn not_of_the_name(p: &Place) -> Outcome {

@@ -13,7 +13,7 @@ use crate::sys::{Map, fallocate, fcntl, lseek};
 cases! { "offers"
     anyone: allocation, punching, zeroing, collapsing, inserting, holes, tmpfile, direct, noreplace,
         exchange, user_attributes, birth_time, access_times, counted_directories, leases;
-    root: whiteout, access_lists, trusted_attributes;
+    root: whiteout, access_lists, trusted_attributes, capabilities;
 }
 
 fn allocation(p: &Place) -> Outcome {
@@ -116,4 +116,11 @@ fn access_lists(p: &Place) -> Outcome {
 fn trusted_attributes(p: &Place) -> Outcome {
     p.file("f", "")?;
     works!(fs::setxattr("f", "trusted.a", b"value", XattrFlags::empty()))
+}
+
+fn capabilities(p: &Place) -> Outcome {
+    p.file("f", "")?;
+    let words = [0x0200_0001_u32, 1 << 10, 0, 0, 0];
+    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    works!(fs::setxattr("f", "security.capability", &value, XattrFlags::empty()))
 }

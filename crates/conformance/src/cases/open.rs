@@ -12,10 +12,12 @@ cases! { "open"
         a_directory_only_for_reading, directory_flag, nofollow, path_only, descriptor_is_lowest,
         flags_are_kept, unix_sockets_are_enxio, a_fifo_without_reader_is_enxio,
         create_directory_flags_are_refused, a_running_program_is_etxtbsy,
-        resolving_beneath, reopened_through_proc, noatime_is_the_owners, large_and_direct;
+        resolving_beneath, reopened_through_proc, noatime_is_the_owners, large_and_direct,
+        waiting_for_a_fifo_is_interrupted;
     root: mode_is_cut_by_umask, takes_the_callers_ids, needs_the_matching_permission,
         first_matching_class_decides, groups_count, a_new_file_may_forbid_its_maker,
-        truncating_needs_write_permission, supplementary_group_may_write, device_without_driver;
+        truncating_needs_write_permission, supplementary_group_may_write, device_without_driver,
+        a_foreign_set_group_id_is_stripped;
 }
 
 fn creates(p: &Place) -> Outcome {
@@ -354,4 +356,22 @@ fn supplementary_group_may_write(p: &Place) -> Outcome {
 fn device_without_driver(_: &Place) -> Outcome {
     works!(mknod("char", FileType::CharacterDevice, 0o666, fs::makedev(250, 250)))?;
     fails!(open("char", O::RDONLY), NXIO | ACCESS)
+}
+
+/// In a set-group-id directory whose group the maker is not in, a file made to act for that
+/// group would be a way into it.
+fn a_foreign_set_group_id_is_stripped(p: &Place) -> Outcome {
+    p.dir("d")?;
+    chown("d", 0, STAFF)?;
+    chmod("d", 0o2777)?;
+    p.as_user(ALICE, &[], || works!(create("d/f", 0o2755)).map(drop))?;
+    same!((p.stat("d/f")?.st_gid, p.mode("d/f")?), (STAFF, 0o755))?;
+    p.as_user(ALICE, &[STAFF], || works!(create("d/g", 0o2755)).map(drop))?;
+    same!((p.stat("d/g")?.st_gid, p.mode("d/g")?), (STAFF, 0o2755))
+}
+
+fn waiting_for_a_fifo_is_interrupted(p: &Place) -> Outcome {
+    p.fifo("fifo")?;
+    works!(sys::interrupt_after(1))?;
+    fails!(open("fifo", O::RDONLY), INTR)
 }

@@ -15,7 +15,7 @@ use crate::sys::{self, lock};
 cases! { "record_locks"
     anyone: ranges_exclude, readers_share, own_locks_do_not_conflict, asked_who_holds,
         a_range_is_split, to_the_end_and_beyond, upgraded, released_on_any_close,
-        released_on_death, not_inherited, waits_until_released, deadlock_is_edeadlk,
+        released_on_death, not_inherited, waits_until_released, waiting_is_interrupted, deadlock_is_edeadlk,
         need_the_matching_mode, wrongly, ofd_exclude_each_other, ofd_are_kept_on_other_closes,
         ofd_and_process_locks_conflict, ofd_are_inherited, ofd_wait, flock_is_another_kind;
     root: ;
@@ -182,6 +182,18 @@ fn waits_until_released(p: &Place) -> Outcome {
     works!(rustix::io::pwrite(&file, b"written", 0))?;
     works!(unlock(&file, 0, 100))?;
     waiter.join()
+}
+
+fn waiting_is_interrupted(p: &Place) -> Outcome {
+    let file = file(p)?;
+    works!(write_lock(&file, 0, 100))?;
+    p.elsewhere(|| {
+        let theirs = works!(edit("f"))?;
+        works!(sys::interrupt_after(1))?;
+        fails!(lock(&theirs, F_SETLKW, F_WRLCK, 0, 1), INTR)
+    })?;
+    works!(unlock(&file, 0, 0))?;
+    free_elsewhere(p, 0, 0)
 }
 
 /// Two that wait for each other: the second is told so at once.

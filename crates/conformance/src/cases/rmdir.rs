@@ -9,7 +9,8 @@ use crate::place::{ALICE, BOB, Place};
 cases! { "rmdir"
     anyone: of_an_empty_directory, of_one_that_is_not_empty, of_what_is_no_directory,
         of_dot_and_dotdot, of_the_root_of_a_mount, by_unlinkat, one_that_is_open,
-        one_that_is_the_working_directory, nothing_is_made_in_a_removed_one;
+        one_that_is_the_working_directory, nothing_is_made_in_a_removed_one,
+        after_its_open_files_are_unlinked;
     root: in_a_sticky_directory, needs_permission_on_the_parent_only;
 }
 
@@ -111,6 +112,23 @@ fn nothing_is_made_in_a_removed_one(p: &Place) -> Outcome {
     fails!(fs::renameat(CWD, "other", &d, "f"), NOENT)?;
     fails!(fs::statat(&d, "f", AtFlags::empty()), NOENT)?;
     p.stat("other").map(drop)
+}
+
+/// A file that lives on without a name is in no directory.
+fn after_its_open_files_are_unlinked(p: &Place) -> Outcome {
+    p.dir("d")?;
+    p.file("d/f", "text")?;
+    p.file("d/g", "other")?;
+    let (file, replaced) = (works!(open("d/f", O::RDWR))?, works!(open("d/g", O::RDWR))?);
+    works!(fs::unlink("d/f"))?;
+    p.file("d/new", "new")?;
+    works!(fs::rename("d/new", "d/g"))?;
+    same!(p.names("d")?, vec!["g".to_owned()])?;
+    works!(fs::unlink("d/g"))?;
+    works!(fs::rmdir("d"))?;
+    works!(rustix::io::pwrite(&file, b"T", 0))?;
+    same!(crate::call::pread(&file, 0, 10)?, b"Text".to_vec())?;
+    same!(crate::call::pread(&replaced, 0, 10)?, b"other".to_vec())
 }
 
 fn in_a_sticky_directory(p: &Place) -> Outcome {

@@ -15,7 +15,8 @@ cases! { "xattr"
         name_lengths, too_large_a_value, namespaces, by_descriptor, not_on_links_and_fifos,
         on_directories, follow_the_file, gone_with_the_file, many, a_large_value,
         bad_flags_are_einval;
-    root: needs_permission, trusted_are_hidden, sticky_directories_are_their_owners;
+    root: needs_permission, trusted_are_hidden, sticky_directories_are_their_owners,
+        a_write_takes_capabilities_away;
 }
 
 fn set(name: &str, value: impl AsRef<[u8]>) -> Result<()> {
@@ -333,4 +334,24 @@ fn sticky_directories_are_their_owners(p: &Place) -> Outcome {
         chown("d", ALICE, ALICE)?;
         p.as_user(ALICE, &[], || works!(on_d()))
     })
+}
+
+/// What a program may do was said of another content.
+fn a_write_takes_capabilities_away(p: &Place) -> Outcome {
+    p.file("f", "text")?;
+    // Version 2 and effective; then what is permitted and inheritable, in two halves.
+    let words = [0x0200_0001_u32, 1 << 10, 0, 0, 0];
+    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let grant = || set("security.capability", &value);
+    if grant() == Err(Errno::OPNOTSUPP) {
+        return Ok(());
+    }
+    works!(rustix::io::pwrite(works!(open("f", O::WRONLY))?, b"T", 0))?;
+    fails!(get("security.capability"), NODATA)?;
+    works!(grant())?;
+    works!(crate::sys::truncate(c"f", 2))?;
+    fails!(get("security.capability"), NODATA)?;
+    works!(grant())?;
+    works!(chown("f", ALICE, ALICE))?;
+    fails!(get("security.capability"), NODATA)
 }
