@@ -11,7 +11,8 @@ use crate::sys;
 cases! { "attributes"
     anyone: stat_and_statx_agree, birth_time_stays, numbers_are_unique, numbers_stay,
         one_device, blocks_grow, of_a_link_and_of_its_target, bad_flags_are_einval,
-        by_empty_path, birth_is_before_changes, size_while_writing, through_proc;
+        by_empty_path, birth_is_before_changes, size_while_writing, through_proc,
+        asked_of_the_file_system_itself;
     root: device_numbers;
 }
 
@@ -173,4 +174,38 @@ fn device_numbers(p: &Place) -> Outcome {
     let more = works!(fs::statx(CWD, "device", AtFlags::empty(), StatxFlags::BASIC_STATS))?;
     same!((more.stx_rdev_major, more.stx_rdev_minor), (5, 300_000))?;
     same!(p.stat("device")?.st_rdev, fs::makedev(5, 300_000))
+}
+
+/// With `AT_STATX_FORCE_SYNC` the kernel's own copy does not count: both must be the same.
+fn asked_of_the_file_system_itself(p: &Place) -> Outcome {
+    let agrees = || {
+        let stat = p.stat("f")?;
+        let more = works!(fs::statx(CWD, "f", AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS))?;
+        same!(more.stx_size.cast_signed(), stat.st_size)?;
+        same!((u32::from(more.stx_mode), more.stx_nlink.into()), (stat.st_mode, stat.st_nlink))?;
+        same!((more.stx_mtime.tv_sec, more.stx_ctime.tv_sec), (stat.st_mtime, stat.st_ctime))?;
+        same!(u64::from(more.stx_mtime.tv_nsec), stat.st_mtime_nsec)?;
+        same!(u64::from(more.stx_ctime.tv_nsec), stat.st_ctime_nsec)
+    };
+    p.file("f", "text")?;
+    agrees()?;
+    let file = works!(edit("f"))?;
+    works!(pwrite(&file, b"longer", 100))?;
+    agrees()?;
+    works!(fs::ftruncate(&file, 10))?;
+    agrees()?;
+    works!(crate::call::chmod("f", 0o604))?;
+    agrees()?;
+    works!(crate::call::utimens("f", (1, 2), (3, 4)))?;
+    agrees()?;
+    works!(fs::link("f", "g"))?;
+    agrees()?;
+    works!(fs::rename("g", "h"))?;
+    agrees()?;
+    works!(fs::unlink("h"))?;
+    agrees()?;
+    p.tick();
+    works!(pwrite(&file, b"x", 0))?;
+    drop(file);
+    agrees()
 }

@@ -17,7 +17,8 @@ cases! { "read_write"
         a_large_file, by_other_descriptors_at_once, by_other_processes_at_once,
         wrong_descriptors_are_ebadf, of_a_directory_is_eisdir, bad_memory_is_efault,
         negative_offset_is_einval, largest_offset_is_refused, seek, seek_wrongly, many_rounds,
-        of_fifos_is_espipe_when_positioned, every_size_around_a_page, synced, advice;
+        of_fifos_is_espipe_when_positioned, every_size_around_a_page, synced, advice,
+        after_the_cache_forgot;
     root: ;
 }
 
@@ -334,6 +335,24 @@ fn advice(p: &Place) -> Outcome {
     for advice in [fs::Advice::Sequential, fs::Advice::WillNeed, fs::Advice::DontNeed] {
         works!(fs::fadvise(&file, 0, None, advice))?;
         same!(pread(&file, 50_000, 3)?, b"xxx".to_vec())?;
+    }
+    Ok(())
+}
+
+/// What was synced is not only in the kernel's cache.
+fn after_the_cache_forgot(p: &Place) -> Outcome {
+    let mut model = pattern(200_000, 5);
+    p.file("f", &model)?;
+    let file = works!(edit("f"))?;
+    for round in 0..10 {
+        let (at, length) = (round * 17_001, 1 + round * 3_333);
+        let bytes = pattern(length, round);
+        works!(pwrite(&file, &bytes, at as u64))?;
+        model.resize(model.len().max(at + length), 0);
+        model[at..at + length].copy_from_slice(&bytes);
+        works!(fs::fsync(&file))?;
+        works!(fs::fadvise(&file, 0, None, fs::Advice::DontNeed))?;
+        holds!(p.content("f")? == model)?;
     }
     Ok(())
 }
