@@ -16,7 +16,6 @@ mod enrol;
 mod fio;
 mod git;
 mod hosts;
-mod interrupts;
 mod names;
 mod network;
 mod offline;
