@@ -10,8 +10,8 @@ use crate::process::Process;
 
 cases! { "append"
     anyone: goes_to_the_end, moves_the_offset, from_several_descriptors, from_several_processes,
-        after_truncation, positioned_writes_go_to_the_end_too, turned_on_and_off, by_the_flag_of_one_write,
-        reading_begins_at_the_beginning, together_with_a_plain_writer;
+        after_truncation, positioned_writes_go_to_the_end_too, turned_on_and_off,
+        by_the_flag_of_one_write, reading_begins_at_the_beginning, together_with_a_plain_writer;
     root: ;
 }
 

@@ -15,9 +15,10 @@ use crate::sys::{self, lock};
 cases! { "record_locks"
     anyone: ranges_exclude, readers_share, own_locks_do_not_conflict, asked_who_holds,
         a_range_is_split, to_the_end_and_beyond, upgraded, released_on_any_close,
-        released_on_death, not_inherited, waits_until_released, waiting_is_interrupted, deadlock_is_edeadlk,
-        need_the_matching_mode, wrongly, ofd_exclude_each_other, ofd_are_kept_on_other_closes,
-        ofd_and_process_locks_conflict, ofd_are_inherited, ofd_wait, flock_is_another_kind;
+        released_on_death, not_inherited, waits_until_released, waiting_is_interrupted,
+        deadlock_is_edeadlk, need_the_matching_mode, wrongly, ofd_exclude_each_other,
+        ofd_are_kept_on_other_closes, ofd_and_process_locks_conflict, ofd_are_inherited,
+        ofd_wait, flock_is_another_kind;
     root: ;
 }
 
