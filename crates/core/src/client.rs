@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::cache::{FileData, Touched, Tree, touched};
 use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Outcome, Queue, Record};
-use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Timestamp, Version};
+use crate::types::{Attr, Caller, Ino, Name, Time, Timestamp, Version};
 
 /// State of one mount.
 #[derive(Debug)]
@@ -94,26 +94,27 @@ impl ClientCore {
         *count -= 1;
         if *count == 0 {
             self.open.remove(&ino);
-            self.drop_nameless(ino);
+            if self.tree.is_orphan(ino) {
+                self.drop_dirty(ino);
+            }
             return true;
         }
         false
     }
 
-    /// True for a file that is only there because it is open. One that is not open and is
-    /// changed has a name, given by another host, whatever is known here.
+    /// True for a file that is only there because it is open here: what is written to it needs
+    /// to go nowhere. One that is not open and is changed is changed by a name.
+    ///
+    /// Only the server can say that this host removed the last name. That it was the last one
+    /// known here proves nothing: another host may have moved it, or made a further one, before
+    /// the server hears of the removal. What is written until then is logged and stored.
     fn is_nameless(&self, ino: Ino) -> bool {
-        self.is_open(ino) && self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0)
+        self.is_open(ino) && self.tree.is_orphan(ino)
     }
 
-    /// What was written to a file that nobody can reach any more needs to go nowhere.
-    fn drop_nameless(&mut self, ino: Ino) {
-        let nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
-        if let Some(file) = self.files.get_mut(&ino)
-            && nameless
-            && !self.open.contains_key(&ino)
-            && file.drop_dirty()
-        {
+    /// What was written to a file that nobody can reach any more goes nowhere.
+    fn drop_dirty(&mut self, ino: Ino) {
+        if self.files.get_mut(&ino).is_some_and(FileData::drop_dirty) {
             self.tree.undo(&Touched { inodes: vec![ino], names: Vec::new() });
         }
     }
@@ -134,13 +135,16 @@ impl ClientCore {
 
     /// The entry for a change of names or attributes.
     pub fn draft_change(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
-        let change = Change::Record(record);
-        let unnamed = change.unnamed().and_then(|ino| self.tree.peek(ino));
-        let is_last = unnamed.is_some_and(|attr| attr.kind != Kind::Directory && attr.nlink <= 1);
-        match (self.draft(change, caller, time), is_last) {
-            (Entry::Change(logged), true) => Entry::LastName(logged),
-            (entry, _) => entry,
-        }
+        self.draft(Change::Record(record), caller, time)
+    }
+
+    /// The file that must be sealed before `record` is logged, if there is one: it loses a
+    /// name, perhaps the last, and nobody has it open. Stored afterwards, what was changed
+    /// would find no file and become a conflict copy of what was removed here on purpose.
+    pub fn seal_first(&self, record: &Record) -> Option<Ino> {
+        let ino = record.unnamed()?;
+        let has_dirty = self.files.get(&ino).is_some_and(FileData::has_dirty);
+        (has_dirty && !self.is_open(ino)).then_some(ino)
     }
 
     fn draft(&self, change: Change, caller: Caller, time: Timestamp) -> Entry {
@@ -167,7 +171,7 @@ impl ClientCore {
     /// The entry that closes what was written to `ino` since the last seal into one change;
     /// `None` if there is nothing.
     ///
-    /// An open file without a name is not stored: nobody else will ever read it.
+    /// An open file that has no name anywhere is not stored: nobody else will ever read it.
     pub fn draft_seal(&self, ino: Ino, caller: Caller, time: Timestamp) -> Option<Entry> {
         let attr = self.tree.peek(ino)?;
         if self.is_nameless(ino) {
@@ -188,7 +192,7 @@ impl ClientCore {
     /// Takes in an entry that was drafted last and is in the log now.
     pub fn admit(&mut self, entry: Entry, now: Time) {
         match entry {
-            Entry::Change(logged) | Entry::LastName(logged) => {
+            Entry::Change(logged) => {
                 assert!(logged.seq == self.next_seq, "an entry is admitted before the next draft");
                 assert!(self.seqs_left() > 0, "numbers are reserved before they are used");
                 self.next_seq += 1;
@@ -200,9 +204,7 @@ impl ClientCore {
                         }
                     }
                 }
-                let unnamed = logged.change.unnamed();
                 self.queue.push(logged, now);
-                unnamed.into_iter().for_each(|ino| self.drop_nameless(ino));
             }
             Entry::Written { ino, offset, len, old_size, time, .. } => {
                 let range = offset..offset + len;
@@ -308,6 +310,7 @@ impl ClientCore {
                 self.data_committed(seq, ino, attrs, &logged.change);
                 self.tree.settle(&touched, now);
                 self.learn(attrs, now);
+                self.note_orphan(&logged.change, attrs);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
                     // It followed an earlier change of ours into that one's conflict copy.
                     return self.give_up(seq, ino, &[]).into_iter().collect();
@@ -346,6 +349,15 @@ impl ClientCore {
         let files = &self.files;
         let ahead = |ino| files.get(&ino).is_some_and(FileData::is_ahead);
         self.tree.learn(attrs, ahead, now);
+    }
+
+    fn note_orphan(&mut self, change: &Change, attrs: &[Attr]) {
+        let Change::Record(record) = change else { return };
+        if let Some(ino) = record.unnamed()
+            && attrs.iter().any(|attr| attr.ino == ino && attr.nlink == 0)
+        {
+            self.tree.mark_orphan(ino);
+        }
     }
 
     fn data_committed(&mut self, seq: u64, ino: Ino, attrs: &[Attr], change: &Change) {

@@ -102,7 +102,7 @@ impl Server {
         if hello.fresh_start {
             namespace::drop_orphans(&mut txn, self.volume, client)?;
             let written = txn.take_written();
-            self.ledger.orphans_dropped(&mut txn, &written)?;
+            self.ledger.orphans_dropped(&mut txn, client, &written)?;
         }
         if namespace::grants(&mut txn, client)?.is_empty() {
             namespace::grant(&mut txn, client)?;

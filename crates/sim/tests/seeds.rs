@@ -16,6 +16,18 @@ fn two_hundred_seeds_end_as_they_should() {
     assert!(total.records > 2_000 && total.conflicts > 20, "{total:?}");
 }
 
+/// Runs that failed once, with their steps: what was written to an open file that had a name
+/// which another host had given it (10615, 22266), or that another host had removed (14194),
+/// was lost.
+#[test]
+fn seeds_that_failed_once_end_as_they_should() {
+    for (seed, steps) in [(10615, 400), (14194, 400), (22266, 150)] {
+        if let Err(failure) = run(seed, Options { steps, ..Options::default() }) {
+            panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n"));
+        }
+    }
+}
+
 #[test]
 fn a_seed_is_one_run() {
     for seed in 0..10 {

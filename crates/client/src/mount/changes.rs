@@ -49,6 +49,10 @@ impl Mount {
         caller: Caller,
         wait: bool,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+        let first = self.core().seal_first(&record);
+        if let Some(ino) = first {
+            self.seal(ino, caller.clone(), false)?;
+        }
         let time = self.wall();
         let told = self.log_change(
             |core| Ok(Some(core.draft_change(record, caller, time))),

@@ -138,7 +138,7 @@ fn header(incarnation: u32) -> [u8; 16] {
 
 fn seq_of(entry: &Entry) -> u64 {
     match entry {
-        Entry::Change(logged) | Entry::LastName(logged) => logged.seq,
+        Entry::Change(logged) => logged.seq,
         Entry::Settled { seq } => *seq,
         Entry::Written { .. } | Entry::Resized { .. } | Entry::Nameless(_) => 0,
     }

@@ -298,6 +298,14 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         data_version: Version::default(),
     };
     let listing = if kind == Kind::Directory { Listing::Own } else { Listing::Partial };
-    let xattrs = Some(super::XattrMap::new());
-    NodeEntry { attr, target, checked: None, pending: 0, listing, xattrs, place: None }
+    NodeEntry {
+        attr,
+        target,
+        checked: None,
+        pending: 0,
+        listing,
+        xattrs: Some(super::XattrMap::new()),
+        place: None,
+        is_orphan: false,
+    }
 }

@@ -50,6 +50,9 @@ pub(super) struct NodeEntry {
     pub(super) xattrs: Option<XattrMap>,
     /// Where it was last seen, for messages.
     pub(super) place: Option<(Ino, Name)>,
+    /// The last name was removed here, and the server found no other. That is final: nobody
+    /// can find it any more to give it one.
+    pub(super) is_orphan: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,6 +156,19 @@ impl Tree {
     /// True if changes of `ino` are not settled.
     pub fn is_pending(&self, ino: Ino) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.pending > 0)
+    }
+
+    /// True if the last name of `ino` was removed here, and the server has confirmed that it
+    /// was the last. (A link count of 0 is less: this host's guess while changes of the inode
+    /// are pending, or the work of another host.)
+    pub fn is_orphan(&self, ino: Ino) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| node.is_orphan)
+    }
+
+    pub(crate) fn mark_orphan(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.is_orphan = true;
+        }
     }
 
     /// Target of symbolic link `ino`, which never changes.
@@ -289,6 +305,7 @@ impl Tree {
                     listing: Listing::Partial,
                     xattrs: None,
                     place: None,
+                    is_orphan: false,
                 };
                 self.nodes.insert(node.attr.ino, entry);
             }

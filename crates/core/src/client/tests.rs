@@ -1,6 +1,8 @@
 use super::*;
+use crate::modlog::RenameMode;
 use crate::refusal::Refusal;
 use crate::testing::attr;
+use crate::types::Kind;
 use crate::wire::Node;
 
 fn core() -> ClientCore {
@@ -131,28 +133,102 @@ fn a_file_that_the_server_did_not_want_is_not_ahead_for_ever() {
     assert!(!core.files[&Ino(5)].is_ahead());
 }
 
+fn unlink(core: &mut ClientCore, ino: u64, open: bool) {
+    let (parent, name) = (Ino::ROOT, Name::new("a").unwrap());
+    let unlink = Record::Unlink { parent, name, ino: Ino(ino), open };
+    let entry = core.draft_change(unlink, Caller::default(), Timestamp::default());
+    core.admit(entry, Time::default());
+}
+
+/// The server's answer to the only change that is queued: the root and file 7 with `nlink`.
+fn settle_with_links(core: &mut ClientCore, seq: u64, nlink: u32) {
+    let touched = vec![attr(1, Kind::Directory, 5), Attr { nlink, ..attr(7, Kind::File, 5) }];
+    core.settle(seq, &Outcome::Done { touched }, Time::default());
+}
+
+/// Another host had moved the name of a file that was open here. This host removed the name
+/// that it knew, took it for the last, and dropped what it wrote through the one that was left
+/// (seed 10615).
 #[test]
-fn what_was_written_to_a_file_goes_nowhere_once_its_last_name_and_handle_are_gone() {
+fn what_is_written_after_the_last_known_name_went_is_kept_while_there_may_be_others() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    core.opened(Ino(7));
+    write(&mut core, 7, 0..10);
+    unlink(&mut core, 7, true);
+    assert_eq!(core.tree.peek(Ino(7)).unwrap().nlink, 0);
+    let entry = core.draft_write(Ino(7), 10..20, Timestamp::default()).unwrap();
+    let left = crate::modlog::replay(core.log_entries().into_iter().chain([entry.clone()]));
+    assert_eq!(left.unsealed[0].ranges, [0..20]);
+    core.admit(entry, Time::default());
+    settle_with_links(&mut core, 1, 1);
+    assert!(core.unsealed() == [Ino(7)] && seal(&mut core, 7));
+    assert!(core.closed(Ino(7)) && core.is_ahead(Ino(7)));
+}
+
+#[test]
+fn what_is_written_while_the_removal_of_the_last_name_is_on_its_way_is_stored() {
     let mut core = core();
     create(&mut core);
     core.opened(Ino(5));
-    write(&mut core, 5, 0..100);
-    let (parent, name) = (Ino::ROOT, Name::new("a").unwrap());
-    let unlink = Record::Unlink { parent, name, ino: Ino(5), open: true };
-    let entry = core.draft_change(unlink, Caller::default(), Timestamp::default());
-    assert!(matches!(entry, Entry::LastName(_)));
+    unlink(&mut core, 5, true);
+    write(&mut core, 5, 0..10);
+    assert!(seal(&mut core, 5));
+    assert!(core.closed(Ino(5)) && core.is_ahead(Ino(5)));
+}
+
+#[test]
+fn what_was_written_to_a_file_goes_nowhere_once_the_server_knows_of_no_name() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    core.opened(Ino(7));
+    write(&mut core, 7, 0..100);
+    unlink(&mut core, 7, true);
+    settle_with_links(&mut core, 1, 0);
+    let entry = core.draft_write(Ino(7), 100..200, Timestamp::default()).unwrap();
+    assert!(matches!(entry, Entry::Nameless(_)));
     core.admit(entry, Time::default());
-    let mut log = core.log_entries();
-    log.extend(core.draft_write(Ino(5), 100..200, Timestamp::default()));
-    assert!(crate::modlog::replay(log).unsealed.is_empty());
-    write(&mut core, 5, 100..200);
-    assert!(!seal(&mut core, 5));
-    assert!(core.closed(Ino(5)));
-    assert!(core.unsealed().is_empty());
-    let done = |touched| Outcome::Done { touched };
-    core.settle(1, &done(vec![attr(5, Kind::File, 2)]), Time::default());
-    core.settle(2, &done(Vec::new()), Time::default());
-    assert!(!core.tree.is_pending(Ino(5)));
+    assert!(core.log_entries().is_empty());
+    assert!(!seal(&mut core, 7));
+    assert!(core.closed(Ino(7)));
+    assert!(core.unsealed().is_empty() && !core.tree.is_pending(Ino(7)));
+}
+
+/// Another host removed a file that was open here, or still had its old name here; what was
+/// written to it was dropped as if this host had removed it (seed 14194).
+#[test]
+fn what_is_written_to_a_file_that_another_host_removed_is_kept() {
+    let mut core = core();
+    let removed = Attr { nlink: 0, ..attr(7, Kind::File, 3) };
+    core.tree.install_node(Node { attr: removed, target: None }, Time::default());
+    core.opened(Ino(7));
+    write(&mut core, 7, 0..10);
+    assert!(seal(&mut core, 7));
+}
+
+#[test]
+fn a_closed_file_is_sealed_before_a_name_of_it_goes_and_an_open_one_need_not_be() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    let (parent, name) = (Ino::ROOT, Name::new("a").unwrap());
+    let unlink = Record::Unlink { parent, name: name.clone(), ino: Ino(7), open: false };
+    let rename = Record::Rename {
+        from_parent: parent,
+        from_name: Name::new("b").unwrap(),
+        ino: Ino(8),
+        to_parent: parent,
+        to_name: name,
+        mode: RenameMode::Replace(Some(Ino(7))),
+        open: false,
+    };
+    assert_eq!(core.seal_first(&unlink), None);
+    write(&mut core, 7, 0..10);
+    assert_eq!([&unlink, &rename].map(|record| core.seal_first(record)), [Some(Ino(7)); 2]);
+    core.opened(Ino(7));
+    assert_eq!(core.seal_first(&unlink), None);
+    core.closed(Ino(7));
+    assert!(seal(&mut core, 7));
+    assert_eq!(core.seal_first(&unlink), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, Change, DataChange, Logged, Piece, Store};
+use super::{Base, Change, DataChange, Logged, Piece, Record, Store};
 use crate::cache::FileData;
 use crate::types::{Caller, Ino, Timestamp, Version};
 
@@ -46,10 +46,8 @@ pub enum Entry {
         /// Its seq.
         seq: u64,
     },
-    /// A change for the server that takes the last name of a file: what was written to the
-    /// file and is not stored needs to go nowhere.
-    LastName(Logged),
-    /// `Written` or `Resized` of an open file without a name: it goes with this process.
+    /// `Written` or `Resized` of an open file that has no name on any host: it goes with this
+    /// process, and so does what was written before and is not stored.
     Nameless(Box<Entry>),
 }
 
@@ -57,7 +55,22 @@ impl Entry {
     /// The change for the server that this is.
     pub fn change(&self) -> Option<&Logged> {
         match self {
-            Entry::Change(logged) | Entry::LastName(logged) => Some(logged),
+            Entry::Change(logged) => Some(logged),
+            _ => None,
+        }
+    }
+
+    /// The file whose data that are not stored yet go nowhere, if this entry means that.
+    /// `Release` is logged at the last close, behind the seal of whatever must be stored.
+    fn abandoned(&self) -> Option<Ino> {
+        match self {
+            Entry::Nameless(entry) => match **entry {
+                Entry::Written { ino, .. } | Entry::Resized { ino, .. } => Some(ino),
+                _ => None,
+            },
+            Entry::Change(Logged { change: Change::Record(Record::Release { ino }), .. }) => {
+                Some(*ino)
+            }
             _ => None,
         }
     }
@@ -93,11 +106,9 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
         time: Timestamp::default(),
     };
     for entry in entries {
-        if let Entry::LastName(logged) = &entry {
-            logged.change.unnamed().and_then(|ino| unsealed.remove(&ino));
-        }
+        entry.abandoned().and_then(|ino| unsealed.remove(&ino));
         match entry {
-            Entry::Change(logged) | Entry::LastName(logged) => {
+            Entry::Change(logged) => {
                 newest_seq = newest_seq.max(logged.seq);
                 if let Change::Data(data) = &logged.change {
                     unsealed.remove(&data.ino);
@@ -165,31 +176,38 @@ impl DataChange {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_written_to_a_file_that_lost_its_last_name_is_not_stored() {
-        let (parent, name) = (Ino::ROOT, crate::types::Name::new("f").unwrap());
-        let unlink = crate::modlog::Record::Unlink { parent, name, ino: Ino(9), open: true };
-        let unlink = Logged {
-            seq: 1,
-            time: Timestamp::default(),
-            caller: Caller::default(),
-            operation: None,
-            change: Change::Record(unlink),
-        };
-        let written = Entry::Written {
-            ino: Ino(9),
+    fn written(ino: u64) -> Entry {
+        Entry::Written {
+            ino: Ino(ino),
             base: Base::Version(Version::default()),
             offset: 0,
             len: 5,
             old_size: 0,
             time: Timestamp::default(),
-        };
-        let nameless = Entry::Nameless(Box::new(written.clone()));
-        let log = [written.clone(), Entry::LastName(unlink), nameless];
-        let leftover = replay(log.clone());
-        assert_eq!((leftover.changes.len(), leftover.unsealed.len()), (1, 0));
-        // Another host may have given it a name before the last one went here.
-        assert_eq!(replay(log.into_iter().chain([written])).unsealed.len(), 1);
+        }
+    }
+
+    fn change(seq: u64, record: Record) -> Entry {
+        let (time, caller) = (Timestamp::default(), Caller::default());
+        Entry::Change(Logged { seq, time, caller, operation: None, change: Change::Record(record) })
+    }
+
+    /// Another host may have given it a name that this one did not know of.
+    #[test]
+    fn what_was_written_to_a_file_that_lost_its_last_known_name_is_stored() {
+        let (parent, name) = (Ino::ROOT, crate::types::Name::new("f").unwrap());
+        let unlink = change(1, Record::Unlink { parent, name, ino: Ino(9), open: true });
+        let leftover = replay([written(9), unlink]);
+        assert_eq!((leftover.changes.len(), leftover.unsealed.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_was_written_to_a_file_without_any_name_is_not_stored() {
+        let nameless = Entry::Nameless(Box::new(written(9)));
+        assert!(replay([written(9), nameless.clone(), nameless]).unsealed.is_empty());
+        let release = change(1, Record::Release { ino: Ino(9) });
+        let leftover = replay([written(8), written(9), release]);
+        assert_eq!(leftover.unsealed.iter().map(|data| data.ino).collect::<Vec<_>>(), [Ino(8)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, Record, RenameMode};
+use super::{Base, Record};
 use crate::types::{Caller, Class, Ino, Time, Timestamp};
 
 /// Data of a file that were changed here, by reference: the bytes are in its container.
@@ -51,15 +51,6 @@ impl Change {
         match self {
             Change::Record(record) => record.ino(),
             Change::Data(data) => data.ino,
-        }
-    }
-
-    /// The inode that has one name less afterwards.
-    pub fn unnamed(&self) -> Option<Ino> {
-        match self {
-            Change::Record(Record::Unlink { ino, .. }) => Some(*ino),
-            Change::Record(Record::Rename { mode: RenameMode::Replace(ino), .. }) => *ino,
-            _ => None,
         }
     }
 

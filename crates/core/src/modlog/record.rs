@@ -261,6 +261,15 @@ impl Record {
             | Record::Release { ino } => *ino,
         }
     }
+
+    /// The file, if it is one, that has a name less afterwards.
+    pub fn unnamed(&self) -> Option<Ino> {
+        match self {
+            Record::Unlink { ino, .. } => Some(*ino),
+            Record::Rename { mode: RenameMode::Replace(ino), .. } => *ino,
+            _ => None,
+        }
+    }
 }
 
 /// A record with its place in the log, its time and whose it is.

@@ -17,6 +17,7 @@ const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
 const COPY: u8 = 0x23;
+const DROPPED: u8 = 0x24;
 const CHUNK: u8 = 0x30;
 /// First tag of the server's own tables.
 pub const SERVER_TAGS: u8 = 0x80;
@@ -138,6 +139,16 @@ pub fn copy(client: ClientId, ino: Ino) -> Vec<u8> {
 /// All conflict copies that a client's stores go on in.
 pub fn copies(client: ClientId) -> Vec<u8> {
     key(COPY, &[&client.0])
+}
+
+/// An orphan of a client that went with the life of the client that had it open.
+pub fn dropped(client: ClientId, ino: Ino) -> Vec<u8> {
+    key(DROPPED, &[&client.0, &ino.0.to_be_bytes()])
+}
+
+/// All orphans of a client that went.
+pub fn all_dropped(client: ClientId) -> Vec<u8> {
+    key(DROPPED, &[&client.0])
 }
 
 /// Where a chunk is.

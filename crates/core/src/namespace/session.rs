@@ -47,7 +47,8 @@ pub fn bind<T: MetaTxn>(
         Some(row) => {
             // Nobody can repeat a record of the old log.
             forget_before(txn, OpId { client, incarnation, seq: 0 })?;
-            forget_copies(txn, client)?;
+            forget_all(txn, &keys::copies(client))?;
+            forget_all(txn, &keys::all_dropped(client))?;
             ClientRow { incarnation, ..row }
         }
     };
@@ -61,9 +62,8 @@ fn forget_before<T: MetaTxn>(txn: &mut T, end: OpId) -> Result<(), Fault<T::Erro
     rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
 }
 
-fn forget_copies<T: MetaTxn>(txn: &mut T, client: ClientId) -> Result<(), Fault<T::Error>> {
-    let prefix = keys::copies(client);
-    let rows = txn.range(&prefix, &keys::after(&prefix), TRIM).map_err(Fault::Store)?;
+fn forget_all<T: MetaTxn>(txn: &mut T, prefix: &[u8]) -> Result<(), Fault<T::Error>> {
+    let rows = txn.range(prefix, &keys::after(prefix), TRIM).map_err(Fault::Store)?;
     rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
 }
 
@@ -122,6 +122,10 @@ pub(super) fn reserve<T: MetaTxn>(
 }
 
 /// Removes what the client had open without a name: none of it is open any more.
+///
+/// What went is remembered: the client's log may hold stores to it, and they need to go
+/// nowhere. (A row for each file that a crash found open and unlinked, until the client's log
+/// begins anew.)
 pub fn drop_orphans<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
@@ -137,6 +141,7 @@ pub fn drop_orphans<T: MetaTxn>(
             let ino = keys::orphan_ino(key).ok_or(Fault::Damaged("an orphan's key"))?;
             if let Some(row) = tree.find(ino)? {
                 tree.remove_inode(&row)?;
+                rows::put_row(&mut tree.txn, &keys::dropped(client, ino), &())?;
             }
         }
         if rows.len() < SLICE {

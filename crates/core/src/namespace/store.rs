@@ -38,6 +38,9 @@ pub(super) fn store<T: MetaTxn>(
         Some(row) => Some(row),
         None => copy_of_base(tree, change, store)?,
     };
+    if original.is_none() && current.is_none() && was_dropped(tree, change, store.ino)? {
+        return Ok(Effect::Done);
+    }
     if current.is_none() && !store.whole {
         return Ok(Effect::NotYet(Outcome::NeedsWhole));
     }
@@ -123,6 +126,16 @@ fn is_orphan<T: MetaTxn>(
     ino: Ino,
 ) -> Result<bool, Fault<T::Error>> {
     let key = keys::orphan(tree.volume, change.context.client, ino);
+    Ok(tree.txn.get(&key).map_err(Fault::Store)?.is_some())
+}
+
+/// True for a file that only this client had open, without a name, when it died.
+fn was_dropped<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    ino: Ino,
+) -> Result<bool, Fault<T::Error>> {
+    let key = keys::dropped(change.context.client, ino);
     Ok(tree.txn.get(&key).map_err(Fault::Store)?.is_some())
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Ledger {
     pub(crate) files: BTreeMap<Ino, FileState>,
     pub(crate) names: BTreeMap<Place, Ino>,
     copies: BTreeMap<(ClientId, Ino), Ino>,
+    /// Orphans that went when a client's process began.
+    dropped: BTreeSet<(ClientId, Ino)>,
     /// Every inode that was ever made.
     pub(crate) seen: BTreeSet<Ino>,
 }
@@ -57,6 +59,7 @@ impl Ledger {
             files: BTreeMap::new(),
             names: BTreeMap::new(),
             copies: BTreeMap::new(),
+            dropped: BTreeSet::new(),
             seen: BTreeSet::new(),
         }
     }
@@ -90,16 +93,18 @@ impl Ledger {
             .map_err(|Violation(what)| wrong(&format!("{outcome:?}: {what}")))
     }
 
-    /// A client's nameless files were dropped.
+    /// The nameless files of `client` were dropped.
     pub(crate) fn orphans_dropped(
         &mut self,
         txn: &mut Txn<'_>,
+        client: ClientId,
         written: &Written,
     ) -> Result<(), Violation> {
         let changes = self.changes(txn, written);
         if !changes.names.is_empty() {
             return Err(Violation("names went with orphans".into()));
         }
+        self.dropped.extend(changes.removed.iter().map(|ino| (client, *ino)));
         self.check_removed(&changes.removed)
     }
 
@@ -132,6 +137,11 @@ impl Ledger {
             }
         }
         changes
+    }
+
+    /// True if `ino` can be reached by a name: what was written to it must be there.
+    pub(crate) fn is_named(&self, ino: Ino) -> bool {
+        self.names.values().any(|named| *named == ino)
     }
 
     fn named(&self, parent: Ino, name: &Name) -> Option<Ino> {
@@ -281,7 +291,7 @@ impl Ledger {
                     return Err(Violation("a conflict copy of a part".into()));
                 }
                 // Without a name it may be there for another client, which has it open.
-                let is_named = self.names.values().any(|ino| *ino == store.ino);
+                let is_named = self.is_named(store.ino);
                 let original = self.files.get(&store.ino).filter(|_| is_named);
                 if original.is_some_and(|file| is_base(file, op, store)) {
                     return Err(Violation("a conflict with nobody".into()));
@@ -300,6 +310,9 @@ impl Ledger {
         store: &Store,
         touched: &[Attr],
     ) -> Result<(), Violation> {
+        if touched.is_empty() && self.dropped.contains(&(op.client, store.ino)) {
+            return Ok(());
+        }
         let [Attr { ino, kind: Kind::File, data_version, .. }] = touched else {
             return Err(Violation("a store touches one file".into()));
         };

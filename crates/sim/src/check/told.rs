@@ -49,19 +49,11 @@ impl Told {
         file.size = size;
     }
 
-    /// The last name of `ino` went: what was written to it needs to go nowhere.
-    pub(crate) fn unnamed(&mut self, ino: Ino) {
-        self.unsealed.remove(&ino);
-    }
-
     /// An entry went into the log.
     pub(crate) fn logged(&mut self, entry: &Entry) -> Result<(), Violation> {
         let Some(logged) = entry.change() else { return Ok(()) };
         if !self.seqs.insert(logged.seq) {
             return Err(Violation(format!("seq {} is used twice", logged.seq)));
-        }
-        if let Entry::LastName(_) = entry {
-            logged.change.unnamed().into_iter().for_each(|ino| self.unnamed(ino));
         }
         match &logged.change {
             segue_core::modlog::Change::Data(data) => self.sealed(data),

@@ -59,7 +59,7 @@ fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
         }
     }
     for ino in mount.told.unsealed() {
-        if server.ledger.files.contains_key(&ino) {
+        if server.ledger.is_named(ino) {
             return Err(Violation(format!("#{ino} was written and is never stored")));
         }
     }

@@ -59,7 +59,6 @@ impl Mount {
         };
         self.log_change(entry)?;
         self.told.wrote(ino, offset, bytes, old_size);
-        self.forget_nameless(ino);
         Ok(Ok(()))
     }
 
@@ -74,16 +73,7 @@ impl Mount {
         };
         self.log_change(entry)?;
         self.told.resized(ino, size, old_size);
-        self.forget_nameless(ino);
         Ok(Ok(()))
-    }
-
-    /// What is written to a file without a name needs to go nowhere.
-    fn forget_nameless(&mut self, ino: Ino) {
-        let nameless = self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
-        if nameless && self.core.is_open(ino) {
-            self.told.unnamed(ino);
-        }
     }
 
     pub(super) fn seal(&mut self, ino: Ino) -> Result<(), Violation> {

@@ -184,6 +184,9 @@ impl Mount {
     }
 
     fn log_record(&mut self, record: Record) -> Result<(), Violation> {
+        if let Some(ino) = self.core.seal_first(&record) {
+            self.seal(ino)?;
+        }
         let entry = self.core.draft_change(record, Caller::default(), self.wall());
         self.log_change(entry)
     }

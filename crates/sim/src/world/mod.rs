@@ -168,8 +168,11 @@ impl World {
     fn is_done(&self) -> bool {
         self.hosts.iter().all(|host| match host {
             Host::Up(mount) => {
-                let sent = mount.core.queue.is_empty() && mount.told.unsealed().next().is_none();
-                mount.is_ready && mount.handles.is_empty() && sent
+                let named = |ino| self.server.ledger.is_named(ino);
+                let core = &mount.core;
+                let sent = core.queue.is_empty() && core.unsealed().is_empty();
+                let stored = !mount.told.unsealed().any(named);
+                mount.is_ready && mount.handles.is_empty() && sent && stored
             }
             Host::Down(..) => false,
         })

@@ -121,6 +121,39 @@ fn an_unlinked_open_file_stays_until_its_last_close() {
     assert_eq!((after.inodes, after.allocated), (before, 0));
 }
 
+/// A host died with an unlinked file open and stores to it in its log: after its next start
+/// they found no file, and became a conflict copy of what nobody had a name for.
+#[test]
+fn stores_to_an_orphan_that_went_with_its_host_go_nowhere() {
+    let mut txn = store();
+    let (mut tin, mut zinc) = (Client::new(&mut txn, 1, OWNER), Client::new(&mut txn, 2, OWNER));
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let base = version(&mut txn, f);
+    tin.apply(&mut txn, unlink(Ino::ROOT, "f", f, true));
+    drop_orphans(&mut txn, VOLUME, tin.id).unwrap();
+    let rows = txn.clone();
+    let stored = tin.apply(&mut txn, splice(f, base, 3, b"abc", 6));
+    assert_eq!(stored, Outcome::Done { touched: Vec::new() });
+    assert_eq!(named(&mut txn, Ino::ROOT, ".segue-conflicts"), None);
+    // Who did not remove it keeps what it wrote.
+    let mut txn = rows;
+    let stored = zinc.apply(&mut txn, whole(f, base, b"abc"));
+    assert!(matches!(stored, Outcome::Conflict { .. }), "{stored:?}");
+}
+
+#[test]
+fn a_new_log_has_no_stores_to_what_went_before() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    tin.apply(&mut txn, unlink(Ino::ROOT, "f", f, true));
+    drop_orphans(&mut txn, VOLUME, tin.id).unwrap();
+    let remembered = keys::dropped(tin.id, f);
+    assert!(txn.0.contains_key(&remembered));
+    bind(&mut txn, tin.id, "identity", VOLUME, 2).unwrap().unwrap();
+    assert!(!txn.0.contains_key(&remembered));
+}
+
 #[test]
 fn a_reader_changes_nothing() {
     let mut txn = store();
