@@ -41,6 +41,18 @@ impl Default for Wishes {
     }
 }
 
+impl Wishes {
+    /// The longest WRITE in whole pages, as the kernel has it.
+    fn write_pages_max(&self) -> u32 {
+        self.write_max.max(4096).next_multiple_of(4096)
+    }
+
+    /// The most that a request or an answer has behind its structures.
+    pub(crate) fn payload_max(&self) -> usize {
+        self.write_pages_max().max(8192) as usize
+    }
+}
+
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agreement {
@@ -103,7 +115,7 @@ pub(crate) fn agree(offer: &InitIn, wishes: &Wishes) -> Step {
         wanted |= init::PASSTHROUGH;
     }
     let flags = (u64::from(offer.flags) | high) & wanted;
-    let write_max = wishes.write_max.max(4096).next_multiple_of(4096);
+    let write_max = wishes.write_pages_max();
     let pages = u16::try_from(write_max / 4096).unwrap_or(u16::MAX);
     let background = wishes.background_max.max(1);
     let minor = offer.minor.min(abi::MINOR);

@@ -16,6 +16,15 @@ use crate::abi::{self, flag, notify};
 use crate::backing::Backing;
 use crate::device::Device;
 
+/// Keeps apart what names retrieved data and what names requests: over io_uring the kernel looks
+/// for both in one table, and its own numbers are even and count from 2.
+const RETRIEVED: u64 = 1 << 61;
+
+/// The number that data were asked for under, which came as `unique`.
+pub(crate) fn number_retrieved(unique: u64) -> u64 {
+    (unique & !RETRIEVED) >> 1
+}
+
 /// The way to tell. Errors: ENOENT where the kernel does not have the thing, EINVAL where it
 /// does not know the notification.
 #[derive(Clone, Debug)]
@@ -79,11 +88,11 @@ impl Notifier {
         self.device.notify(notify::STORE, out.as_bytes(), data)
     }
 
-    /// Asks for what the page cache has; it comes as `Call::Retrieved` with the request's
-    /// `unique` being `number`.
+    /// Asks for what the page cache has; it comes to `FileSystem::retrieved` with `number`, which
+    /// has at most 60 bits.
     pub fn retrieve(&self, number: u64, node: u64, offset: u64, size: u32) -> io::Result<()> {
         let out = abi::NotifyRetrieveOut {
-            notify_unique: number,
+            notify_unique: number << 1 | RETRIEVED,
             nodeid: node,
             offset,
             size,

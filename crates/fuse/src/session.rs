@@ -10,7 +10,7 @@ use crate::agreement::{Agreement, Step, Wishes, agree};
 use crate::answer::Outcome;
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::notifier::Notifier;
+use crate::notifier::{Notifier, number_retrieved};
 use crate::reply::{Reply, Way};
 use crate::request::{Call, Dialect, Request, decode};
 use crate::uring::{Queue, Rings};
@@ -46,7 +46,7 @@ impl<F: FileSystem> Session<F> {
     pub fn begin(device: OwnedFd, files: Arc<F>, wishes: &Wishes) -> io::Result<Session<F>> {
         let device = Arc::new(Device::new(device));
         let mut wishes = *wishes;
-        let rings = wishes.uring.then(|| Rings::new(&device, wishes.write_max));
+        let rings = wishes.uring.then(|| Rings::new(&device, wishes.payload_max()));
         let rings = match rings {
             Some(Ok(rings)) => Some(rings),
             Some(Err(error)) => {
@@ -77,7 +77,9 @@ impl<F: FileSystem> Session<F> {
         let Session { device, files, agreement, rings } = self;
         let dialect = agreement.dialect();
         let mut helpers = Vec::new();
-        for queue in rings.map(Rings::into_queues).unwrap_or_default() {
+        let queues = rings.map(Rings::into_queues).unwrap_or_default();
+        let returns: Vec<_> = queues.iter().map(Queue::returns).collect();
+        for queue in queues {
             let files = Arc::clone(&files);
             let name = format!("fuse-ring-{}", queue.number());
             let serve = move || serve_ring(queue, &*files, dialect);
@@ -90,6 +92,7 @@ impl<F: FileSystem> Session<F> {
             helpers.push(thread::Builder::new().name(name).spawn(serve)?);
         }
         let mut result = read_requests(&device, &*files, agreement);
+        returns.iter().for_each(|ring| ring.end());
         for helper in helpers {
             result = result.and(helper.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())));
         }
@@ -157,7 +160,8 @@ fn dispatch<F: FileSystem>(files: &F, request: Request<'_>, reply: impl FnOnce()
         Call::Forget(nodes) => files.forget(nodes),
         Call::Interrupt { unique } => files.interrupt(unique),
         Call::Retrieved { offset, data } => {
-            files.retrieved(request.header.unique, request.header.nodeid, offset, data);
+            let number = number_retrieved(request.header.unique);
+            files.retrieved(number, request.header.nodeid, offset, data);
         }
         Call::Destroy => reply().send(Ok(crate::Answer::Empty)),
         Call::Unknown | Call::Init(_) => reply().send(unknown()),

@@ -17,8 +17,11 @@
 
 #![allow(unsafe_code, reason = "buffers are shared with the kernel")]
 
+mod buffers;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -27,18 +30,23 @@ use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::event::{EventfdFlags, eventfd};
 use zerocopy::{FromBytes, IntoBytes};
 
+use self::buffers::Buffers;
 use crate::abi::{InHeader, OutHeader, UringCmdReq, UringEntInOut};
-use crate::answer::{Outcome, encode};
+use crate::answer::{Answer, Outcome, encode};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::reply::{Reply, Way};
-use crate::request::{Dialect, Request, decode_parts};
+use crate::request::{Call, Dialect, Request, decode_parts};
 
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
-/// Entries of a queue: as many requests of one processor can wait at a time before cached
-/// reads queue up behind them. Payload pages that were never used cost nothing.
-const DEPTH: u16 = 256;
+/// Entries of a queue: as many requests of one processor can wait at a time. Any more wait in
+/// the kernel, and can be killed there, until one is answered; if all of these wait for one of
+/// those, as for the release of a lock, nobody gets on. So it is more than a host has processes
+/// that wait for one lock. Entries that were never used cost half a kilobyte.
+const DEPTH: u16 = 1024;
+/// So many are handed to the kernel at a time.
+const SUBMISSIONS: u32 = 256;
 /// A header: answer and request headers, the request's structure, what goes beside them.
 const HEADER: usize = 128 + 128 + size_of::<UringEntInOut>();
 const FIXED_AT: usize = 128;
@@ -55,6 +63,8 @@ pub(crate) struct Returns {
     wake: OwnedFd,
     /// The ring's thread looks by itself before it sleeps.
     owner: Mutex<Option<ThreadId>>,
+    /// The mount is gone. Entries whose requests were never answered would be waited for.
+    ended: AtomicBool,
 }
 
 impl Returns {
@@ -66,9 +76,19 @@ impl Returns {
         };
         let owner = *self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         if first && owner != Some(thread::current().id()) {
-            // The counter cannot overflow: it is read whenever it is not 0.
-            rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).ok();
+            self.wake();
         }
+    }
+
+    fn wake(&self) {
+        // The counter cannot overflow: it is read whenever it is not 0.
+        rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).ok();
+    }
+
+    /// Ends the ring's thread.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.wake();
     }
 
     fn take(&self) -> Vec<(u16, Outcome)> {
@@ -81,13 +101,13 @@ impl Returns {
 pub(crate) struct Rings(Vec<Queue>);
 
 impl Rings {
-    /// Makes them; an error says that there is no io_uring for us here.
-    pub(crate) fn new(device: &Arc<Device>, write_max: u32) -> io::Result<Rings> {
+    /// Makes them, with room for requests and answers of `payload` bytes; an error says that
+    /// there is no io_uring for us here.
+    pub(crate) fn new(device: &Arc<Device>, payload: usize) -> io::Result<Rings> {
         let allowed = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring")?;
         if !allowed.starts_with('Y') {
             return Err(io::Error::other("fuse.enable_uring is off"));
         }
-        let payload = write_max.max(8192) as usize;
         let queues = (0..processors()?).map(|number| Queue::new(number, device, payload));
         Ok(Rings(queues.collect::<io::Result<_>>()?))
     }
@@ -103,46 +123,6 @@ fn processors() -> io::Result<u16> {
     let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse().ok());
     let last: u16 = last.ok_or_else(|| io::Error::other("the list of processors"))?;
     Ok(last + 1)
-}
-
-/// The buffers of all entries, at addresses that stay.
-struct Buffers {
-    headers: Vec<[u8; HEADER]>,
-    payloads: Vec<u8>,
-    payload_len: usize,
-    vectors: Vec<[libc::iovec; 2]>,
-}
-
-// SAFETY: the pointers in `vectors` point into `headers` and `payloads`, which move along.
-unsafe impl Send for Buffers {}
-
-impl std::fmt::Debug for Buffers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Buffers").field("entries", &self.headers.len()).finish_non_exhaustive()
-    }
-}
-
-impl Buffers {
-    fn new(entries: u16, payload_len: usize) -> Buffers {
-        let mut headers = vec![[0; HEADER]; entries.into()];
-        // Zeroed memory of this size is mapped, not written.
-        let mut payloads = vec![0; usize::from(entries) * payload_len];
-        let pairs = headers.iter_mut().zip(payloads.chunks_exact_mut(payload_len));
-        let vector = |base: &mut [u8]| libc::iovec {
-            iov_base: base.as_mut_ptr().cast(),
-            iov_len: base.len(),
-        };
-        let vectors = pairs.map(|(header, payload)| [vector(header), vector(payload)]).collect();
-        Buffers { headers, payloads, payload_len, vectors }
-    }
-
-    /// Header and payload of an entry that is ours.
-    fn entry(&mut self, entry: u16) -> Option<(&mut [u8; HEADER], &mut [u8])> {
-        let entry = usize::from(entry);
-        let at = entry * self.payload_len;
-        let payload = self.payloads.get_mut(at..at + self.payload_len)?;
-        Some((self.headers.get_mut(entry)?, payload))
-    }
 }
 
 /// One processor's queue.
@@ -165,11 +145,12 @@ impl Queue {
             answers: Mutex::default(),
             wake: eventfd(0, EventfdFlags::CLOEXEC)?,
             owner: Mutex::new(None),
+            ended: AtomicBool::new(false),
         };
         Ok(Queue {
             number,
             device: Arc::clone(device),
-            buffers: Buffers::new(DEPTH, payload_len),
+            buffers: Buffers::new(DEPTH, payload_len)?,
             held: vec![(0, 0); DEPTH.into()],
             returns: Arc::new(returns),
             woken: Box::new([0; 8]),
@@ -178,6 +159,11 @@ impl Queue {
 
     pub(crate) fn number(&self) -> u16 {
         self.number
+    }
+
+    /// The way to end it.
+    pub(crate) fn returns(&self) -> Arc<Returns> {
+        Arc::clone(&self.returns)
     }
 
     /// Serves until the mount is gone.
@@ -196,7 +182,7 @@ impl Queue {
         }
         self.listen(&mut ring)?;
         let mut live = DEPTH;
-        while live > 0 {
+        while live > 0 && !self.returns.ended.load(Ordering::Acquire) {
             match ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -242,7 +228,13 @@ impl Queue {
         }
         match decode_parts(head, fixed, rest, dialect) {
             Ok(request) => {
-                handle(request, &|| Reply::new(head.unique, Way::Ring(Arc::clone(returns), entry)))
+                let is_told = matches!(request.call, Call::Retrieved { .. });
+                let reply = || Reply::new(head.unique, Way::Ring(Arc::clone(returns), entry));
+                handle(request, &reply);
+                if is_told {
+                    // Nobody answers it, but the kernel wants the entry back.
+                    returns.push(entry, Ok(Answer::Empty));
+                }
             }
             Err(malformed) => {
                 tracing::error!("{malformed}");
@@ -282,8 +274,7 @@ impl Queue {
         let device = types::Fd(self.device.as_fd().as_raw_fd());
         let mut submission =
             opcode::UringCmd80::new(device, command).cmd(area).build().user_data(entry.into());
-        let vectors = self.buffers.vectors.get(usize::from(entry));
-        let vectors = vectors.map_or(0, |vectors| vectors.as_ptr() as u64);
+        let vectors = self.buffers.vectors(entry);
         // SAFETY: an entry has the kernel's layout, 128 bytes; its fields `addr` and `len`,
         // which the library does not set for this command, are at 16 and 24.
         unsafe {
@@ -303,7 +294,10 @@ impl Queue {
 }
 
 fn ring() -> io::Result<Ring> {
-    IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(u32::from(DEPTH) * 2)
+    let mut builder = IoUring::builder();
+    // Every entry can complete at once, and the eventfd with them.
+    builder.setup_single_issuer().setup_coop_taskrun().setup_cqsize(u32::from(DEPTH) * 2);
+    builder.build(SUBMISSIONS)
 }
 
 fn push(ring: &mut Ring, submission: &Entry128) -> io::Result<()> {

@@ -152,10 +152,7 @@ fn call<'a>(
             Call::Forget(vec![(header.nodeid, from.take::<abi::ForgetIn>()?.nlookup)])
         }
         opcode::BATCH_FORGET => Call::Forget(forgets(from)?),
-        opcode::NOTIFY_REPLY => {
-            let head: abi::NotifyRetrieveIn = from.take()?;
-            Call::Retrieved { offset: head.offset, data: from.bytes(head.size)? }
-        }
+        opcode::NOTIFY_REPLY => retrieved(from)?,
         opcode::STATFS => Call::StatFs,
         opcode::SYNCFS => Call::SyncFs,
         opcode::LOOKUP..=opcode::LINK | opcode::RENAME2 | opcode::ACCESS | opcode::STATX => {
@@ -188,6 +185,15 @@ fn forgets(from: &mut Arguments<'_>) -> Result<Vec<(u64, u64)>, Malformed> {
     let head: abi::BatchForgetIn = from.take()?;
     let forgotten: Vec<abi::ForgetOne> = array(from.rest(), head.count)?;
     Ok(forgotten.iter().map(|one| (one.nodeid, one.nlookup)).collect())
+}
+
+fn retrieved<'a>(from: &mut Arguments<'a>) -> Result<Call<'a>, Malformed> {
+    // Of all requests only this one has its structure at the head of the rest.
+    let rest = from.rest();
+    let (head, data) =
+        abi::NotifyRetrieveIn::read_from_prefix(rest).map_err(|_| Malformed::Short)?;
+    *rest = data;
+    Ok(Call::Retrieved { offset: head.offset, data: from.bytes(head.size)? })
 }
 
 fn name_call<'a>(opcode: u32, from: &mut Arguments<'a>) -> Result<Call<'a>, Malformed> {

@@ -66,7 +66,8 @@ fn data_are_stored() {
 
 #[test]
 fn data_are_asked_for() {
-    let body = bytes![3_u64, 77_u64, 4096_u64, 100_u32, 0_u32];
+    let unique = 3_u64 << 1 | 1 << 61;
+    let body = bytes![unique, 77_u64, 4096_u64, 100_u32, 0_u32];
     told(5, &body, |kernel| kernel.retrieve(3, 77, 4096, 100));
 }
 

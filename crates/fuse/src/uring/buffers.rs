@@ -1,0 +1,83 @@
+//! What a ring's entries share with the kernel: for each a header and a payload, at addresses
+//! that stay.
+
+use std::io;
+use std::ptr::null_mut;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use super::HEADER;
+
+/// The buffers of all entries of a queue.
+pub(super) struct Buffers {
+    headers: Vec<[u8; HEADER]>,
+    payloads: Payloads,
+    payload_len: usize,
+    vectors: Vec<[libc::iovec; 2]>,
+}
+
+// SAFETY: the pointers in `vectors` point into `headers` and `payloads`, which move along.
+unsafe impl Send for Buffers {}
+
+impl std::fmt::Debug for Buffers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffers").field("entries", &self.headers.len()).finish_non_exhaustive()
+    }
+}
+
+impl Buffers {
+    pub(super) fn new(entries: u16, payload_len: usize) -> io::Result<Buffers> {
+        let mut headers = vec![[0; HEADER]; entries.into()];
+        let mut payloads = Payloads::new(usize::from(entries) * payload_len)?;
+        let pairs = headers.iter_mut().zip(payloads.bytes().chunks_exact_mut(payload_len));
+        let vector = |base: &mut [u8]| libc::iovec {
+            iov_base: base.as_mut_ptr().cast(),
+            iov_len: base.len(),
+        };
+        let vectors = pairs.map(|(header, payload)| [vector(header), vector(payload)]).collect();
+        Ok(Buffers { headers, payloads, payload_len, vectors })
+    }
+
+    /// Header and payload of an entry that is ours.
+    pub(super) fn entry(&mut self, entry: u16) -> Option<(&mut [u8; HEADER], &mut [u8])> {
+        let entry = usize::from(entry);
+        let at = entry * self.payload_len;
+        let payload = self.payloads.bytes().get_mut(at..at + self.payload_len)?;
+        Some((self.headers.get_mut(entry)?, payload))
+    }
+
+    /// The address by which the kernel finds the buffers of `entry`.
+    pub(super) fn vectors(&self, entry: u16) -> u64 {
+        self.vectors.get(usize::from(entry)).map_or(0, |vectors| vectors.as_ptr() as u64)
+    }
+}
+
+/// Memory of which only what is used counts. Most entries are never used: the kernel takes the
+/// one that came back last.
+struct Payloads {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Payloads {
+    fn new(len: usize) -> io::Result<Payloads> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: the kernel chooses where it is, so it is nothing that is in use.
+        let start = unsafe { mmap_anonymous(null_mut(), len, prot, flags | MapFlags::NORESERVE)? };
+        Ok(Payloads { start: start.cast(), len })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: it is mapped, initialized with zeros, and nobody else's while `self` is.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl Drop for Payloads {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped, and no reference into it is left.
+        if let Err(error) = unsafe { munmap(self.start.cast(), self.len) } {
+            tracing::debug!("unmapping buffers: {error}");
+        }
+    }
+}
