@@ -1,16 +1,18 @@
 //! Who is asking: resolved once, when the request arrives, because a process may be gone when
 //! its change is sent.
 
-use fuser::Request;
 use segue_core::types::Caller;
+use segue_fuse::Request;
 
 /// The caller of `request`.
-pub(super) fn resolve(request: &Request) -> Caller {
-    let caller =
-        Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), ..Caller::default() };
+pub(super) fn resolve(request: &Request<'_>) -> Caller {
+    let header = &request.header;
+    let groups = request.groups.clone();
+    let (uid, gid, pid) = (header.uid, header.gid, header.pid);
+    let caller = Caller { uid, gid, pid, groups, ..Caller::default() };
     // A process of another pid namespace is 0, and one that has just ended has no status.
-    match std::fs::read_to_string(format!("/proc/{}/status", caller.pid)) {
-        Ok(status) if caller.pid != 0 => with_status(caller, &status),
+    match std::fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) if pid != 0 => with_status(caller, &status),
         _ => caller,
     }
 }

@@ -2,72 +2,126 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
+use segue_core::modlog::NewNode;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Kind, Name, Timestamp};
+use segue_core::types::{Attr, Ino, Kind, NAME_MAX, Name, Timestamp};
+use segue_core::wire::Space;
+use segue_fuse::abi::{self, fopen};
+use segue_fuse::{Answer, Entry, Errno, Open, Outcome, SetTime};
 
-use crate::mount::timestamp;
+use crate::mount::{OpenMode, Opened, Shared};
+
+/// Unit of `st_blocks`.
+const BLOCK: u64 = 512;
 
 pub(super) fn errno(refusal: Refusal) -> Errno {
-    Errno::from_i32(refusal.errno())
+    Errno::new(refusal.errno())
+}
+
+pub(super) fn outcome<T>(result: Result<T, Refusal>, answer: impl FnOnce(T) -> Answer) -> Outcome {
+    result.map(answer).map_err(errno)
+}
+
+pub(super) fn empty(result: Result<(), Refusal>) -> Outcome {
+    outcome(result, |()| Answer::Empty)
+}
+
+/// An inode that a name was made for.
+pub(super) fn made(mount: &Shared, result: Result<Attr, Refusal>) -> Outcome {
+    outcome(result, |found| {
+        let ttl = mount.kernel_lifetime(found.ino);
+        Answer::Entry(entry(&found, ttl, ttl))
+    })
+}
+
+pub(super) fn attributes(mount: &Shared, result: Result<Attr, Refusal>) -> Outcome {
+    outcome(result, |found| Answer::Attr(attr(&found), mount.kernel_lifetime(found.ino)))
+}
+
+/// An extended attribute's value or a list of them, for a caller with room for `size` bytes.
+pub(super) fn sized(result: Result<Vec<u8>, Refusal>, size: u32) -> Outcome {
+    match (result, size) {
+        (Err(refusal), _) => Err(errno(refusal)),
+        (Ok(value), 0) => Ok(Answer::XattrSize(u32::try_from(value.len()).unwrap_or(u32::MAX))),
+        (Ok(value), size) if value.len() > size as usize => Err(errno(Refusal::AttributeTooLarge)),
+        (Ok(value), _) => Ok(Answer::Data(value)),
+    }
+}
+
+/// Inode numbers are never used again, so every inode is of the first generation.
+pub(super) fn entry(found: &Attr, name_ttl: Duration, attr_ttl: Duration) -> Entry {
+    Entry { node: found.ino.0, generation: 0, name_ttl, attr_ttl, attr: attr(found) }
+}
+
+pub(super) fn opened(opened: Opened) -> Open {
+    let mut flags = 0;
+    if opened.keep_pages {
+        flags |= fopen::KEEP_CACHE;
+    }
+    if !opened.writable {
+        // There will be nothing to flush.
+        flags |= fopen::NOFLUSH;
+    }
+    Open { handle: opened.handle, flags, backing: None }
 }
 
 pub(super) fn name(name: &OsStr) -> Result<Name, Refusal> {
     Ok(Name::new(name.as_bytes())?)
 }
 
-pub(super) fn file_type(kind: Kind) -> FileType {
+pub(super) fn kind_mode(kind: Kind) -> u32 {
     match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
+        Kind::File => libc::S_IFREG,
+        Kind::Directory => libc::S_IFDIR,
+        Kind::Symlink => libc::S_IFLNK,
+        Kind::Fifo => libc::S_IFIFO,
+        Kind::Socket => libc::S_IFSOCK,
+        Kind::CharDevice => libc::S_IFCHR,
+        Kind::BlockDevice => libc::S_IFBLK,
     }
 }
 
-pub(super) fn system_time(time: Timestamp) -> SystemTime {
-    let nanos = Duration::from_nanos(u64::from(time.nanos));
-    let secs = Duration::from_secs(time.secs.unsigned_abs());
-    if time.secs >= 0 { UNIX_EPOCH + secs + nanos } else { UNIX_EPOCH - secs + nanos }
+pub(super) fn node(mode: u32, device: u32) -> Result<NewNode, Refusal> {
+    match mode & libc::S_IFMT {
+        libc::S_IFREG => Ok(NewNode::File),
+        libc::S_IFIFO => Ok(NewNode::Fifo),
+        libc::S_IFSOCK => Ok(NewNode::Socket),
+        libc::S_IFCHR => Ok(NewNode::CharDevice(device)),
+        libc::S_IFBLK => Ok(NewNode::BlockDevice(device)),
+        _ => Err(Refusal::Invalid),
+    }
 }
 
-pub(super) fn time(time: TimeOrNow, now: Timestamp) -> Timestamp {
+pub(super) fn open_mode(flags: u32) -> OpenMode {
+    let flags = flags.cast_signed();
+    OpenMode {
+        writable: flags & libc::O_ACCMODE != libc::O_RDONLY,
+        truncate: flags & libc::O_TRUNC != 0,
+        synchronous: flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
+    }
+}
+
+pub(super) fn time(time: SetTime, now: Timestamp) -> Timestamp {
     match time {
-        TimeOrNow::SpecificTime(time) => received(time),
-        TimeOrNow::Now => now,
+        SetTime::At(secs, nanos) => Timestamp { secs, nanos },
+        SetTime::Now => now,
     }
 }
 
-/// A time as fuser 0.18 decodes it. The kernel says -1.5 s as -2 s and 0.5 s onwards; fuser
-/// subtracts both from 1970, which is undone here.
-fn received(time: SystemTime) -> Timestamp {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(_) => timestamp(time),
-        Err(before) => {
-            let before = before.duration();
-            let secs = i64::try_from(before.as_secs()).map_or(i64::MIN, |secs| -secs);
-            Timestamp { secs, nanos: before.subsec_nanos() }
-        }
-    }
-}
-
-pub(super) fn attr(attr: &Attr) -> FileAttr {
-    let ctime = system_time(attr.ctime);
-    FileAttr {
-        ino: INodeNo(attr.ino.0),
+pub(super) fn attr(attr: &Attr) -> abi::Attr {
+    abi::Attr {
+        ino: attr.ino.0,
         size: attr.size,
-        blocks: attr.allocated.div_ceil(512),
-        atime: system_time(attr.atime),
-        mtime: system_time(attr.mtime),
-        ctime,
-        crtime: ctime,
-        kind: file_type(attr.kind),
-        perm: u16::try_from(attr.mode & 0o7777).unwrap_or(0),
+        blocks: attr.allocated.div_ceil(BLOCK),
+        atime: attr.atime.secs.cast_unsigned(),
+        mtime: attr.mtime.secs.cast_unsigned(),
+        ctime: attr.ctime.secs.cast_unsigned(),
+        atimensec: attr.atime.nanos,
+        mtimensec: attr.mtime.nanos,
+        ctimensec: attr.ctime.nanos,
+        mode: kind_mode(attr.kind) | attr.mode & 0o7777,
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
@@ -77,28 +131,25 @@ pub(super) fn attr(attr: &Attr) -> FileAttr {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_keep_their_nanoseconds_before_and_after_1970() {
-        for time in [
-            Timestamp { secs: 1_700_000_000, nanos: 123_456_789 },
-            Timestamp { secs: -2, nanos: 500_000_000 },
-            Timestamp { secs: -1, nanos: 0 },
-            Timestamp { secs: 0, nanos: 1 },
-        ] {
-            assert_eq!(timestamp(system_time(time)), time);
-        }
+pub(super) fn stat_fs(space: Space) -> abi::StatFs {
+    const BLOCK: u32 = 4096;
+    let blocks = |bytes: u64| bytes / u64::from(BLOCK);
+    let (total, free) = (blocks(space.total_bytes), blocks(space.free_bytes));
+    abi::StatFs {
+        blocks: total,
+        bfree: free,
+        bavail: free,
+        // Inodes are not limited by themselves: each takes space.
+        files: space.inodes + free,
+        ffree: free,
+        bsize: BLOCK,
+        namelen: u32::try_from(NAME_MAX).unwrap_or(255),
+        frsize: BLOCK,
+        ..abi::StatFs::default()
     }
+}
 
-    #[test]
-    fn a_time_before_1970_arrives_as_the_kernel_sent_it() {
-        // What fuser makes of -2 s and 0.5 s.
-        let decoded = UNIX_EPOCH - Duration::new(2, 500_000_000);
-        assert_eq!(received(decoded), Timestamp { secs: -2, nanos: 500_000_000 });
-        let decoded = UNIX_EPOCH - Duration::new(2, 0);
-        assert_eq!(received(decoded), Timestamp { secs: -2, nanos: 0 });
-    }
+/// The inode that the kernel calls `node`.
+pub(super) fn ino(node: u64) -> Ino {
+    Ino(node)
 }

@@ -1,17 +1,14 @@
 //! Reading directories: "." and ".." and then the names, each with the offset behind it.
 
 use std::collections::VecDeque;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Name};
+use segue_fuse::{Answer, Listing};
 
-use super::answer::GENERATION;
-use super::convert::{attr, file_type};
+use super::convert::{entry, kind_mode};
 use crate::mount::{DirectoryHandle, Names, Shared};
 
 const DOTS: [&[u8]; 2] = [b".", b".."];
@@ -29,7 +26,7 @@ async fn names(
     Ok((directory, names))
 }
 
-fn entry(names: &[(Name, Ino)], at: u64, directory: Ino) -> Option<(&[u8], Ino)> {
+fn at_offset(names: &[(Name, Ino)], at: u64, directory: Ino) -> Option<(&[u8], Ino)> {
     let at = usize::try_from(at).ok()?;
     match DOTS.get(at) {
         Some(dot) => Some((dot, directory)),
@@ -44,35 +41,36 @@ fn next_names(names: &[(Name, Ino)], at: u64) -> &[(Name, Ino)] {
     rest.get(..rest.len().min(ENTRIES)).unwrap_or_default()
 }
 
-/// Fills an answer to READDIR.
+/// The answer to READDIR.
 pub(super) async fn read(
     mount: &Shared,
     handle: u64,
     offset: u64,
-    reply: &mut ReplyDirectory,
-) -> Result<(), Refusal> {
+    size: u32,
+) -> Result<Answer, Refusal> {
     let (directory, names) = names(mount, handle, offset).await?;
+    let mut listing = Listing::new(size);
     for at in offset.. {
-        let Some((name, child)) = entry(&names, at, directory.ino) else { break };
-        let kind = mount.kind(child);
-        if reply.add(INodeNo(child.0), at + 1, file_type(kind), OsStr::from_bytes(name)) {
+        let Some((name, child)) = at_offset(&names, at, directory.ino) else { break };
+        if !listing.add(child.0, at + 1, kind_mode(mount.kind(child)), name) {
             break;
         }
     }
-    Ok(())
+    Ok(listing.finish())
 }
 
-/// Fills an answer to READDIRPLUS.
+/// The answer to READDIRPLUS.
 pub(super) async fn read_plus(
     mount: &Shared,
     handle: u64,
     offset: u64,
-    reply: &mut ReplyDirectoryPlus,
-) -> Result<(), Refusal> {
+    size: u32,
+) -> Result<Answer, Refusal> {
     let (directory, names) = names(mount, handle, offset).await?;
+    let mut listing = Listing::new(size);
     let mut known = VecDeque::new();
     for at in offset.. {
-        let Some((name, child)) = entry(&names, at, directory.ino) else { break };
+        let Some((name, child)) = at_offset(&names, at, directory.ino) else { break };
         let is_dot = at < DOTS.len() as u64;
         if !is_dot && known.is_empty() {
             known.extend(mount.listed(directory.ino, next_names(&names, at)));
@@ -86,10 +84,10 @@ pub(super) async fn read_plus(
                 Err(_) => continue,
             },
         };
-        let (ino, found) = (INodeNo(child.0), attr(&found));
-        if reply.add(ino, at + 1, OsStr::from_bytes(name), &ttl, &found, GENERATION) {
+        let found = entry(&found, ttl, ttl);
+        if !listing.add_plus(&found, at + 1, name) {
             break;
         }
     }
-    Ok(())
+    Ok(listing.finish())
 }

@@ -2,21 +2,24 @@
 //! back. It decides nothing.
 //!
 //! A request that needs no wait is answered on the thread that read it; any other goes on as a
-//! task, so that one slow file never holds up the rest.
+//! task, so that one slow file never holds up the rest, and ends early when its caller is
+//! killed (`waiting`).
 
-mod answer;
-mod attach;
 mod caller;
+mod calls;
 mod convert;
 mod directory;
-mod filesystem;
+mod files;
+mod names;
+mod signals;
+mod waiting;
 
-use std::future::Future;
-use std::path::PathBuf;
-use std::pin::Pin;
-use std::task::{Context, Waker};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use fuser::Session;
+use segue_core::types::Role;
+use segue_fuse::abi::init;
+use segue_fuse::{Interrupts, MountOptions, Session, Wishes};
 use tokio::runtime::Handle;
 
 use crate::error::MountError;
@@ -27,19 +30,7 @@ use crate::mount::Shared;
 pub(crate) struct Front {
     mount: Shared,
     runtime: Handle,
-}
-
-impl Front {
-    /// Runs `work` here as far as it gets without waiting, and the rest as a task.
-    fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
-        let _entered = self.runtime.enter();
-        // A task is polled again when it is spawned, so this waker need not wake anybody.
-        let mut context = Context::from_waker(Waker::noop());
-        if work.as_mut().poll(&mut context).is_pending() {
-            self.runtime.spawn(work);
-        }
-    }
+    interrupts: Interrupts,
 }
 
 /// Mounts at `mountpoint` and shakes hands with the kernel.
@@ -47,15 +38,52 @@ pub(crate) async fn session(
     mount: &Shared,
     mountpoint: PathBuf,
 ) -> Result<Session<Front>, MountError> {
-    let front = Front { mount: Shared::clone(mount), runtime: Handle::current() };
+    let front = Front {
+        mount: Shared::clone(mount),
+        runtime: Handle::current(),
+        interrupts: Interrupts::default(),
+    };
     let at = mountpoint.clone();
-    let opened = tokio::task::spawn_blocking(move || attach::attach(front, &at)).await;
+    let opened = tokio::task::spawn_blocking(move || attach(front, &at)).await;
     let failed = |reason: String| MountError::Fuse { mountpoint: mountpoint.clone(), reason };
     match opened {
         Ok(Ok(session)) => Ok(session),
         Ok(Err(error)) => Err(failed(explain(&error))),
         Err(error) => Err(failed(error.to_string())),
     }
+}
+
+fn attach(front: Front, mountpoint: &Path) -> std::io::Result<Session<Front>> {
+    let device = segue_fuse::mount(mountpoint, &options(&front.mount))?;
+    Session::begin(device, Arc::new(front), &wishes()).inspect_err(|_| {
+        // The handshake failed: what was mounted must not stay.
+        if let Err(error) = segue_fuse::detach(mountpoint) {
+            tracing::warn!("{}: {error}", mountpoint.display());
+        }
+    })
+}
+
+fn options(mount: &Shared) -> MountOptions {
+    MountOptions {
+        source: mount.url.clone(),
+        subtype: "segue".into(),
+        allow_other: mount.options.allow_other,
+        default_permissions: true,
+        read_only: mount.options.read_only || mount.owner.role == Role::Reader,
+        // Who speaks for one user only has no business with devices and set-user-id programs.
+        dev_suid: mount.owner.role == Role::Host,
+        owner: (mount.owner.uid, mount.owner.gid),
+    }
+}
+
+fn wishes() -> Wishes {
+    let wishes = Wishes::default();
+    let flags = init::DO_READDIRPLUS
+        | init::READDIRPLUS_AUTO
+        | init::ATOMIC_O_TRUNC
+        | init::CACHE_SYMLINKS
+        | init::CREATE_SUPP_GROUP;
+    Wishes { flags: wishes.flags | flags, uring: false, ..wishes }
 }
 
 fn explain(error: &std::io::Error) -> String {

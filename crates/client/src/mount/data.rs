@@ -23,6 +23,7 @@ pub(crate) struct Opened {
     pub(crate) handle: u64,
     /// The kernel's pages of it are still right.
     pub(crate) keep_pages: bool,
+    pub(crate) writable: bool,
 }
 
 /// How a file is opened.
@@ -135,7 +136,7 @@ impl Mount {
             core.files.get_mut(&ino).is_some_and(FileData::shown_to_kernel)
         };
         let file = FileHandle { ino, writable, synchronous, caller };
-        Opened { handle: lock(&self.handles).add_file(file), keep_pages }
+        Opened { handle: lock(&self.handles).add_file(file), keep_pages, writable }
     }
 
     fn handle(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use fuser::{INodeNo, Notifier};
 use segue_core::types::{Ino, Name};
+use segue_fuse::Notifier;
 use tokio::sync::watch;
 
 /// The way to the threads.
@@ -73,7 +73,7 @@ impl KernelCacheThreads {
         let kernel = notifier.clone();
         let forget_data = move || {
             while let Ok(ino) = data.recv() {
-                if let Err(error) = kernel.inval_inode(INodeNo(ino.0), 0, 0) {
+                if let Err(error) = kernel.invalidate(ino.0, 0..u64::MAX) {
                     tracing::debug!("forget #{ino}: {error}");
                 }
                 done.send_modify(|done| *done += 1);
@@ -82,7 +82,7 @@ impl KernelCacheThreads {
         let forget_names = move || {
             while let Ok((parent, name)) = names.recv() {
                 let bytes = OsStr::from_bytes(name.as_bytes());
-                if let Err(error) = notifier.inval_entry(INodeNo(parent.0), bytes) {
+                if let Err(error) = notifier.forget_name(parent.0, bytes) {
                     tracing::debug!("forget {name} in #{parent}: {error}");
                 }
             }

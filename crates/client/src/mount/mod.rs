@@ -23,7 +23,6 @@ mod report;
 mod session;
 mod start;
 mod sync;
-mod unmount;
 mod upload;
 mod xattr;
 
@@ -51,7 +50,6 @@ pub(crate) use handles::{DirectoryHandle, Names};
 pub(crate) use kernel::KernelCache;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
-pub(crate) use unmount::detach;
 
 /// How long the server's answers about names and attributes are trusted.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);

@@ -12,6 +12,7 @@ use segue_core::client::ClientCore;
 use segue_core::modlog::replay;
 use segue_core::types::{Ino, Role};
 use segue_core::wire::Welcome;
+use segue_fuse::{detach, unmount};
 use segue_rpc::Link;
 use segue_rpc::identity::MountUrl;
 use tokio::sync::{Notify, oneshot, watch};
@@ -19,7 +20,6 @@ use tokio::sync::{Notify, oneshot, watch};
 use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
 use super::session::{State, session};
-use super::unmount::{detach, unmount};
 use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, recover};
 use crate::control;
 use crate::error::MountError;
@@ -32,6 +32,10 @@ use crate::state::{Containers, Index, LogFile, Numbers, remember_volume};
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
 /// logged for the next mount.
 pub(super) const PARTING: Duration = Duration::from_secs(2);
+
+/// Threads that read requests: one serves a client fastest, as measured, because what needs
+/// no wait is answered on it and what waits leaves it.
+const READERS: usize = 1;
 
 /// What to mount, and where.
 #[derive(Clone, Debug)]
@@ -188,7 +192,7 @@ async fn serve(
     let control = control::serve(Arc::clone(mount), &socket)
         .map_err(|error| MountError::state(&socket, error))?;
     let run = move || {
-        let result = session.run();
+        let result = session.run(READERS);
         // Nobody listens only when the mount is being stopped anyway.
         unmounted.send(result).ok();
     };

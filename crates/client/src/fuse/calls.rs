@@ -1,0 +1,190 @@
+//! Which request goes where.
+
+use std::os::unix::ffi::OsStrExt;
+
+use segue_fuse::{Answer, Call, Errno, FileSystem, Open, Reply, Request};
+
+use super::caller::resolve;
+use super::convert::{attributes, empty, errno, ino, name, outcome, sized, stat_fs};
+use super::waiting::{Asked, Kind};
+use super::{Front, directory, files, names};
+use crate::mount::Shared;
+
+impl FileSystem for Front {
+    fn call(&self, request: Request<'_>, reply: Reply) {
+        match request.call {
+            Call::Open { .. }
+            | Call::Create { .. }
+            | Call::Read { .. }
+            | Call::Write { .. }
+            | Call::Flush { .. }
+            | Call::Release { .. }
+            | Call::FSync { .. } => self.file_call(&request, reply),
+            Call::OpenDir { .. }
+            | Call::ReadDir { .. }
+            | Call::ReadDirPlus { .. }
+            | Call::ReleaseDir { .. }
+            | Call::FSyncDir { .. } => self.directory_call(&request, reply),
+            Call::GetXattr { .. }
+            | Call::ListXattr { .. }
+            | Call::SetXattr { .. }
+            | Call::RemoveXattr { .. } => self.xattr_call(&request, reply),
+            _ => self.name_call(&request, reply),
+        }
+    }
+
+    fn interrupt(&self, unique: u64) {
+        self.interrupts.interrupt(unique);
+    }
+}
+
+impl Front {
+    fn mount(&self) -> Shared {
+        Shared::clone(&self.mount)
+    }
+
+    fn name_call(&self, request: &Request<'_>, reply: Reply) {
+        let (node, mount) = (ino(request.node()), self.mount());
+        let whole = Asked::new(request, Kind::Whole);
+        match request.call {
+            Call::Lookup { name: child } => {
+                self.answer(whole, reply, names::lookup(mount, node, name(child)));
+            }
+            Call::GetAttr { .. } => self.answer(whole, reply, async move {
+                let found = mount.getattr(node).await;
+                attributes(&mount, found)
+            }),
+            Call::SetAttr(set) => {
+                // truncate(2) may wait for the server.
+                let kind = if set.size.is_some() { Kind::Interruptible } else { Kind::Whole };
+                let asked = Asked::new(request, kind);
+                self.answer(asked, reply, names::set_attr(mount, node, set, resolve(request)));
+            }
+            Call::ReadLink => self.answer(whole, reply, async move {
+                outcome(mount.readlink(node).await, Answer::Data)
+            }),
+            Call::Symlink { .. } | Call::MkNod { .. } | Call::MkDir { .. } => {
+                let creation = names::creation(node, &request.call);
+                self.answer(whole, reply, names::make(mount, creation, resolve(request)));
+            }
+            Call::Unlink { name: child } => {
+                self.answer(
+                    whole,
+                    reply,
+                    names::unlink(mount, node, name(child), resolve(request)),
+                );
+            }
+            Call::RmDir { name: child } => {
+                self.answer(whole, reply, names::rmdir(mount, node, name(child), resolve(request)));
+            }
+            Call::Rename { name: from, new_parent, new_name, flags } => {
+                let names = name(from).and_then(|from| Ok((from, name(new_name)?)));
+                let places = names.map(|(from, to)| ((node, from), (ino(new_parent), to)));
+                self.answer(whole, reply, names::rename(mount, places, flags, resolve(request)));
+            }
+            Call::Link { node: file, name: child } => {
+                let place = (node, name(child));
+                self.answer(whole, reply, names::link(mount, ino(file), place, resolve(request)));
+            }
+            Call::StatFs => self.answer(whole, reply, async move {
+                outcome(mount.space().await, |space| Answer::StatFs(stat_fs(space)))
+            }),
+            Call::SyncFs => {
+                self.answer(whole, reply, async move { empty(mount.sync_disk(None).await) })
+            }
+            // The kernel does these by itself, or tells the caller that they are not here.
+            _ => reply.send(Err(Errno::NOSYS)),
+        }
+    }
+
+    fn file_call(&self, request: &Request<'_>, reply: Reply) {
+        let (node, mount) = (ino(request.node()), self.mount());
+        let asked = Asked::new(request, Kind::Interruptible);
+        match request.call {
+            Call::Open { flags, .. } => {
+                self.answer(asked, reply, files::open(mount, node, flags, resolve(request)));
+            }
+            Call::Create { name: child, flags, mode, umask, .. } => {
+                let creation = files::creation(node, child, flags, mode & !umask);
+                let work = files::create(mount, creation, flags, resolve(request));
+                self.answer(asked, reply, work);
+            }
+            Call::Read { handle, offset, size, .. } => self.answer(asked, reply, async move {
+                outcome(mount.read(handle, offset, size).await, Answer::Data)
+            }),
+            Call::Write { handle, offset, data, flags, from_cache, .. } => {
+                // Pages that are written back know their place.
+                let append = flags.cast_signed() & libc::O_APPEND != 0 && !from_cache;
+                let written = self.mount.write(handle, offset, append, data);
+                self.answer(asked, reply, files::written(mount, written, data.len()));
+            }
+            Call::Flush { handle, .. } => {
+                let asked = Asked::new(request, Kind::Close);
+                self.answer(asked, reply, async move { empty(mount.flush(handle).await) });
+            }
+            Call::Release { handle, .. } => {
+                self.mount.close(handle);
+                reply.send(Ok(Answer::Empty));
+            }
+            Call::FSync { handle, .. } => {
+                self.answer(asked, reply, async move { empty(mount.fsync(handle).await) });
+            }
+            _ => reply.send(Err(Errno::NOSYS)),
+        }
+    }
+
+    fn directory_call(&self, request: &Request<'_>, reply: Reply) {
+        let mount = self.mount();
+        let asked = Asked::new(request, Kind::Whole);
+        match request.call {
+            Call::OpenDir { .. } => {
+                let handle = self.mount.open_directory(ino(request.node()));
+                reply.send(Ok(Answer::Open(Open { handle, ..Open::default() })));
+            }
+            Call::ReadDir { handle, offset, size } => self.answer(asked, reply, async move {
+                directory::read(&mount, handle, offset, size).await.map_err(errno)
+            }),
+            Call::ReadDirPlus { handle, offset, size } => self.answer(asked, reply, async move {
+                directory::read_plus(&mount, handle, offset, size).await.map_err(errno)
+            }),
+            Call::ReleaseDir { handle } => {
+                self.mount.close_directory(handle);
+                reply.send(Ok(Answer::Empty));
+            }
+            _ => self.answer(asked, reply, async move { empty(mount.sync_disk(None).await) }),
+        }
+    }
+
+    fn xattr_call(&self, request: &Request<'_>, reply: Reply) {
+        let (node, mount) = (ino(request.node()), self.mount());
+        let asked = Asked::new(request, Kind::Whole);
+        match request.call {
+            Call::GetXattr { name, size } => {
+                let name = name.as_bytes().to_vec();
+                self.answer(asked, reply, async move {
+                    sized(mount.get_xattr(node, &name).await, size)
+                });
+            }
+            Call::ListXattr { size } => self.answer(asked, reply, async move {
+                let names = mount.list_xattrs(node).await.map(|names| {
+                    names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect()
+                });
+                sized(names, size)
+            }),
+            Call::SetXattr { name, value, flags, .. } => {
+                let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
+                let (flags, caller) = (flags.cast_signed(), resolve(request));
+                self.answer(asked, reply, async move {
+                    empty(mount.set_xattr(node, name, value, flags, caller).await)
+                });
+            }
+            Call::RemoveXattr { name } => {
+                let (name, caller) = (name.as_bytes().to_vec(), resolve(request));
+                self.answer(asked, reply, async move {
+                    empty(mount.remove_xattr(node, name, caller).await)
+                });
+            }
+            _ => reply.send(Err(Errno::NOSYS)),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Requests that have to wait, and callers that do not want to.
+//!
+//! The kernel tells when a signal reaches a waiting caller, whatever the signal. Most are none
+//! of our business: a program that counts seconds with SIGALRM does not expect stat(2) to fail
+//! with EINTR. So a call ends early only when its caller is dying, or when the link is down
+//! anyway and the call is one that POSIX lets fail with EINTR. The change that it asked for,
+//! if it is logged already, takes its course.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use segue_fuse::{Answer, Errno, Outcome, Reply, Request};
+use tokio::sync::oneshot;
+
+use super::{Front, signals};
+use crate::mount::Shared;
+
+/// How often a caller that got a signal is looked at: the kernel tells of the first only.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    unique: u64,
+    pid: u32,
+    kind: Kind,
+}
+
+/// What a signal does to a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// It ends with its caller only.
+    Whole,
+    /// POSIX lets it fail with EINTR.
+    Interruptible,
+    /// close(2): a caller that dies makes it too, and is told of no signal.
+    Close,
+}
+
+impl Asked {
+    pub(super) fn new(request: &Request<'_>, kind: Kind) -> Asked {
+        Asked { unique: request.unique(), pid: request.header.pid, kind }
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+impl Front {
+    /// Runs `work` here as far as it gets without waiting, and the rest as a task.
+    pub(super) fn answer(
+        &self,
+        asked: Asked,
+        reply: Reply,
+        work: impl Future<Output = Outcome> + Send + 'static,
+    ) {
+        let mut work: Work = Box::pin(work);
+        let _entered = self.runtime.enter();
+        // A task is polled again when it is spawned, so this waker need not wake anybody.
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => reply.send(outcome),
+            Poll::Pending => self.wait(asked, reply, work),
+        }
+    }
+
+    fn wait(&self, asked: Asked, reply: Reply, mut work: Work) {
+        let (tell, told) = oneshot::channel();
+        let tell = move || {
+            // The call has just been answered.
+            let _ = tell.send(());
+        };
+        let waiting = self.interrupts.wait(asked.unique, tell);
+        let mount = Shared::clone(&self.mount);
+        self.runtime.spawn(async move {
+            let _waiting = waiting;
+            let given_up = tokio::select! {
+                biased;
+                outcome = &mut work => {
+                    reply.send(outcome);
+                    return;
+                }
+                () = given_up(&mount, asked, told) => reply,
+            };
+            given_up.send(Err(Errno::INTR));
+            // Nobody will close what is opened now.
+            if let Ok(Answer::Open(open) | Answer::Created(_, open)) = work.await {
+                mount.close(open.handle);
+            }
+        });
+    }
+}
+
+/// Returns when the caller is to be let go.
+async fn given_up(mount: &Shared, asked: Asked, told: oneshot::Receiver<()>) {
+    if asked.kind == Kind::Close && signals::was_killed(asked.pid) {
+        return;
+    }
+    if told.await.is_err() {
+        // No signal will ever be told of.
+        std::future::pending::<()>().await;
+    }
+    let mut end = pin!(ends(mount, asked));
+    end.as_mut().await;
+}
+
+async fn ends(mount: &Shared, asked: Asked) {
+    loop {
+        let lets_go = asked.kind != Kind::Whole && mount.remote.is_offline();
+        if lets_go || signals::is_dying(asked.pid) {
+            return;
+        }
+        tokio::time::sleep(GLANCE).await;
+    }
+}
