@@ -1,9 +1,9 @@
-//! Other processes: waiting until one has really ended.
+//! Other processes: ending one, and waiting until one has really ended.
 
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// Waits until process `pid` has ended, so that its locks and sockets are free; false if it
 /// has not within `limit`.
@@ -27,6 +27,12 @@ pub(crate) fn wait_for_end(pid: i32, limit: Duration) -> bool {
     }
 }
 
+/// Ends process `pid` at once; false if it may not be.
+pub(crate) fn kill(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return true };
+    matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(rustix::io::Errno::SRCH))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,7 +42,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert!(!wait_for_end(pid, Duration::from_millis(1)));
-        child.kill().unwrap();
+        assert!(kill(pid));
         assert!(wait_for_end(pid, Duration::from_secs(60)));
         child.wait().unwrap();
         assert!(wait_for_end(pid, Duration::from_millis(1)));

@@ -14,6 +14,9 @@ use crate::{control, mounts, output, process, quantity};
 
 /// After the file system is gone the process closes its cache. Longer means stuck.
 const END_LIMIT: Duration = Duration::from_secs(60);
+/// With --now a process that takes longer, to answer or to end, is ended: what it has accepted
+/// is on disk.
+const NOW_LIMIT: Duration = Duration::from_secs(5);
 
 /// Unmount, after everything has reached the server
 ///
@@ -45,7 +48,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let request = UmountRequest { now: arguments.now };
     let answer = block_on(async {
         match control::connect(&context.places, &mount).await {
-            Ok(connection) => ask(connection, &request, &mount).await.map(Some),
+            Ok(connection) => {
+                let (pid, asking) = (connection.pid, ask(connection, &request, &mount));
+                if !arguments.now {
+                    return asking.await.map(Some);
+                }
+                let answered = tokio::time::timeout(NOW_LIMIT, asking).await;
+                answered.unwrap_or(Ok((pid, None))).map(Some)
+            }
             Err(HttpError::NobodyThere) => Ok(None),
             Err(error) => Err(control::unanswered(&mount, &error)),
         }
@@ -59,6 +69,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         )),
         _ => {}
     }
+    if arguments.now && !process::wait_for_end(pid, NOW_LIMIT) {
+        return end(&mount, pid);
+    }
     if !process::wait_for_end(pid, END_LIMIT) {
         let words = format!("{mountpoint}: unmounted, but its process does not end");
         return Err(Failure::failed(words));
@@ -69,10 +82,29 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     }
 }
 
+/// Takes away a mount whose process hangs, and ends the process: with it everybody who waits
+/// for an answer is let go.
+fn end(mount: &Mount, pid: i32) -> Outcome {
+    let mountpoint = mount.mountpoint.display();
+    if mounts::list()?.contains(mount) {
+        mounts::detach(&mount.mountpoint)?;
+    }
+    if !process::kill(pid) || !process::wait_for_end(pid, NOW_LIMIT) {
+        let words = format!("{mountpoint}: unmounted, but its process {pid} cannot be ended");
+        return Err(Failure::failed(words));
+    }
+    output::note(&format!(
+        "{mountpoint}: its process hung and was ended; what it had accepted is kept here for the \
+         next mount"
+    ));
+    Ok(Exit::Done)
+}
+
 /// Takes away a mount whose process does not answer.
 fn clear(mount: &Mount, now: bool) -> Outcome {
     let mountpoint = mount.mountpoint.display();
-    let is_dead = mounts::is_dead(&mount.mountpoint);
+    // To look at a mount whose process hangs is to hang.
+    let is_dead = !now && mounts::is_dead(&mount.mountpoint);
     if !is_dead && !now {
         return Err(Failure::failed(format!(
             "{mountpoint}: its process does not answer, so nothing is known of what it has not \

@@ -16,6 +16,7 @@ mod enrol;
 mod fio;
 mod git;
 mod hosts;
+mod interrupts;
 mod names;
 mod network;
 mod offline;
