@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,8 +65,11 @@ impl Host {
     /// Makes the directory `name` of this host; what is mounted there goes with the bed.
     pub fn mkdir(&self, name: &str) -> Result<PathBuf> {
         let path = self.inner.dir.join(name);
-        fs::create_dir_all(&path).doing(format!("make {}", path.display()))?;
-        Ok(path)
+        match fs::create_dir_all(&path) {
+            // It is there, and a dead mount on it cannot be looked at.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(path),
+            made => made.doing(format!("make {}", path.display())).map(|()| path),
+        }
     }
 
     /// A command that runs `program` on this host: its network, its HOME, no XDG or Segue

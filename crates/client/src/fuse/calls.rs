@@ -109,9 +109,12 @@ impl Front {
                 let work = files::create(mount, creation, flags, resolve(request));
                 self.answer(asked, reply, work);
             }
-            Call::Read { handle, offset, size, .. } => self.answer(asked, reply, async move {
-                outcome(mount.read(handle, offset, size).await, Answer::Data)
-            }),
+            Call::Read { handle, offset, size, .. } => {
+                let asked = Asked::new(request, Kind::Read);
+                self.answer(asked, reply, async move {
+                    outcome(mount.read(handle, offset, size).await, Answer::Data)
+                });
+            }
             Call::Write { handle, offset, data, flags, from_cache, .. } => {
                 // Pages that are written back know their place.
                 let append = flags.cast_signed() & libc::O_APPEND != 0 && !from_cache;

@@ -1,34 +1,67 @@
-//! Whether a process is about to die: read from /proc, where the kernel lets everybody look.
+//! What signals have done to a process: read from /proc, where the kernel lets everybody look.
+//!
+//! Only from `status`, as long as the process may be in execve(2): that holds a lock of the
+//! kernel while it closes files, which are ours perhaps, and whoever reads `stat`, `syscall`,
+//! `stack` or `io` of the process waits for that lock. We would wait for each other.
 
 /// Signals that do nothing unless they are caught: CHLD, CONT, STOP, TSTP, TTIN, TTOU, URG,
 /// WINCH.
 const HARMLESS: u64 = bit(17) | bit(18) | bit(19) | bit(20) | bit(21) | bit(22) | bit(23) | bit(28);
 const KILL: u64 = bit(9);
-/// Process flags in /proc/PID/stat.
-const PF_EXITING: u64 = 0x4;
+/// A process flag in /proc/PID/stat: ended by a signal.
 const PF_SIGNALED: u64 = 0x400;
 
 const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
-/// A signal that ends thread `pid` is pending, or it has ended. A thread that cannot be seen
-/// from here (0) counts as dying: better an error than a process that nobody can kill.
-pub(super) fn is_dying(pid: u32) -> bool {
+/// What is known of a thread that waits for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// No signal is on its way to it.
+    Lives,
+    /// It is to get a signal that it handles.
+    Signalled,
+    /// It is ending by itself: its files are closed for it.
+    Exits,
+    /// A signal ends it, or it has ended. So does one that cannot be seen from here (0): better
+    /// an error than a process that nobody can kill.
+    Dies,
+}
+
+/// The fate of thread `pid`, as it looks now.
+pub(super) fn fate(pid: u32) -> Fate {
     match std::fs::read_to_string(format!("/proc/{pid}/status")) {
-        Ok(status) if pid != 0 => is_deadly(&status) || has_flags(pid, PF_EXITING | PF_SIGNALED),
-        _ => true,
+        Ok(status) if pid != 0 => match by_status(&status) {
+            Fate::Exits if was_killed(pid) => Fate::Dies,
+            fate => fate,
+        },
+        _ => Fate::Dies,
     }
 }
 
-/// Thread `pid` is being ended by a signal: a file that it closes now is closed for it.
-pub(super) fn was_killed(pid: u32) -> bool {
-    has_flags(pid, PF_SIGNALED)
+fn by_status(status: &str) -> Fate {
+    let mask = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|value| u64::from_str_radix(value.trim(), 16).ok()).unwrap_or(0)
+    };
+    let pending = mask("SigPnd:") | mask("ShdPnd:");
+    let passed_over = mask("SigBlk:") | mask("SigIgn:");
+    let caught = mask("SigCgt:");
+    if pending & (KILL | !(passed_over | caught | HARMLESS)) != 0 {
+        return Fate::Dies;
+    }
+    // Its memory goes before its files are closed.
+    if !status.contains("\nVmSize:") {
+        return Fate::Exits;
+    }
+    if pending & caught & !passed_over != 0 { Fate::Signalled } else { Fate::Lives }
 }
 
-fn has_flags(pid: u32, flags: u64) -> bool {
+/// An exiting process was ended by a signal.
+fn was_killed(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| flags_of(&stat).is_some_and(|set| set & flags != 0))
+    stat.is_ok_and(|stat| flags_of(&stat).is_some_and(|flags| flags & PF_SIGNALED != 0))
 }
 
 /// The seventh field behind the program's name, which may hold anything but ends with ')'.
@@ -37,39 +70,31 @@ fn flags_of(stat: &str) -> Option<u64> {
     fields.split_whitespace().nth(6)?.parse().ok()
 }
 
-/// Whether a signal is pending that is neither blocked, ignored nor caught, and ends the
-/// process.
-fn is_deadly(status: &str) -> bool {
-    let mask = |key: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(key));
-        line.and_then(|value| u64::from_str_radix(value.trim(), 16).ok()).unwrap_or(0)
-    };
-    let pending = mask("SigPnd:") | mask("ShdPnd:");
-    let handled = mask("SigBlk:") | mask("SigIgn:") | mask("SigCgt:") | HARMLESS;
-    pending & (KILL | !handled) != 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn status(pending: u64, blocked: u64, ignored: u64, caught: u64) -> String {
         format!(
-            "Name:\tcat\nSigPnd:\t{pending:016x}\nShdPnd:\t0000000000000000\n\
+            "Name:\tcat\nVmSize:\t    2828 kB\n\
+             SigPnd:\t{pending:016x}\nShdPnd:\t0000000000000000\n\
              SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n"
         )
     }
 
     #[test]
-    fn only_signals_that_nobody_handles_are_deadly() {
+    fn a_signal_that_nobody_handles_ends_its_process() {
         let (int, alarm, child) = (bit(2), bit(14), bit(17));
-        assert!(is_deadly(&status(KILL, !0, !0, !0)));
-        assert!(is_deadly(&status(int, 0, 0, alarm)));
-        assert!(!is_deadly(&status(alarm, 0, 0, alarm)));
-        assert!(!is_deadly(&status(int, int, 0, 0)));
-        assert!(!is_deadly(&status(int, 0, int, 0)));
-        assert!(!is_deadly(&status(child, 0, 0, 0)));
-        assert!(!is_deadly(&status(0, 0, 0, 0)));
+        assert_eq!(by_status(&status(KILL, !0, !0, !0)), Fate::Dies);
+        assert_eq!(by_status(&status(int, 0, 0, alarm)), Fate::Dies);
+        assert_eq!(by_status(&status(alarm, 0, 0, alarm)), Fate::Signalled);
+        assert_eq!(by_status(&status(alarm, alarm, 0, alarm)), Fate::Lives);
+        assert_eq!(by_status(&status(int, int, 0, 0)), Fate::Lives);
+        assert_eq!(by_status(&status(int, 0, int, 0)), Fate::Lives);
+        assert_eq!(by_status(&status(child, 0, 0, 0)), Fate::Lives);
+        assert_eq!(by_status(&status(0, 0, 0, 0)), Fate::Lives);
+        let exiting = status(0, 0, 0, 0).replace("VmSize", "Kthread");
+        assert_eq!(by_status(&exiting), Fate::Exits);
     }
 
     #[test]
@@ -81,8 +106,8 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_one_that_is_not_there_does_not() {
-        assert!(!is_dying(std::process::id()));
+        assert_eq!(fate(std::process::id()), Fate::Lives);
         assert!(!was_killed(std::process::id()));
-        assert!(is_dying(0));
+        assert_eq!(fate(0), Fate::Dies);
     }
 }

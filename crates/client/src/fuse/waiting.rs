@@ -14,11 +14,13 @@ use std::time::Duration;
 use segue_fuse::{Answer, Errno, Outcome, Reply, Request};
 use tokio::sync::oneshot;
 
-use super::{Front, signals};
+use super::Front;
+use super::signals::{self, Fate};
 use crate::mount::Shared;
 
-/// How often a caller that got a signal is looked at: the kernel tells of the first only.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How often a caller is looked at of whose signals, or of whose further signals, the kernel
+/// does not tell.
+const GLANCE: Duration = Duration::from_millis(200);
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +37,10 @@ pub(super) enum Kind {
     Whole,
     /// POSIX lets it fail with EINTR.
     Interruptible,
-    /// close(2): a caller that dies makes it too, and is told of no signal.
+    /// The same, but it may be the kernel that reads ahead: nobody waits for the answer, only
+    /// for the pages.
+    Read,
+    /// close(2): a caller that ends makes it too.
     Close,
 }
 
@@ -93,23 +98,40 @@ impl Front {
 
 /// Returns when the caller is to be let go.
 async fn given_up(mount: &Shared, asked: Asked, told: oneshot::Receiver<()>) {
-    if asked.kind == Kind::Close && signals::was_killed(asked.pid) {
-        return;
-    }
-    if told.await.is_err() {
-        // No signal will ever be told of.
-        std::future::pending::<()>().await;
-    }
-    let mut end = pin!(ends(mount, asked));
-    end.as_mut().await;
-}
-
-async fn ends(mount: &Shared, asked: Asked) {
+    // The kernel tells of no signal to a process that is ending, nor to one that waits for
+    // pages that are being read ahead.
+    let looks_by_itself = match asked.kind {
+        Kind::Close => matches!(signals::fate(asked.pid), Fate::Exits | Fate::Dies),
+        Kind::Read => true,
+        Kind::Whole | Kind::Interruptible => false,
+    };
+    let told = async {
+        if told.await.is_err() {
+            // No signal will ever be told of.
+            std::future::pending::<()>().await;
+        }
+    };
+    let mut told = pin!(told);
+    let mut is_told = false;
     loop {
-        let lets_go = asked.kind != Kind::Whole && mount.remote.is_offline();
-        if lets_go || signals::is_dying(asked.pid) {
+        tokio::select! {
+            () = &mut told, if !is_told => is_told = true,
+            () = tokio::time::sleep(GLANCE), if is_told || looks_by_itself => {}
+        }
+        let offline = mount.remote.is_offline();
+        let worth_a_look = is_told || offline || asked.kind == Kind::Close;
+        if worth_a_look && lets_go(asked, offline) {
             return;
         }
-        tokio::time::sleep(GLANCE).await;
+    }
+}
+
+fn lets_go(asked: Asked, offline: bool) -> bool {
+    match signals::fate(asked.pid) {
+        Fate::Dies => true,
+        Fate::Exits => offline && asked.kind == Kind::Close,
+        Fate::Signalled => offline && asked.kind != Kind::Whole,
+        // The signal may have been taken by another thread of the process meanwhile.
+        Fate::Lives => false,
     }
 }

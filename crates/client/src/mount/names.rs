@@ -8,6 +8,8 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name, Time};
 use segue_core::wire::{Looked, Node, PAGE_MAX, Page, Space};
 
+use crate::remote::Remote;
+
 use super::{DirectoryHandle, LIFETIME, Mount, Names, lock};
 
 /// So many lookups in one directory within a lifetime, and a long listing is fetched instead.
@@ -40,9 +42,15 @@ impl Mount {
         Ok(self.shown(attr))
     }
 
+    /// The server, for a question that waits for it only as long as the answer is worth it.
+    fn remote(&self, is_known: bool) -> Remote {
+        if is_known { self.remote.to_refresh() } else { self.remote.clone() }
+    }
+
     /// Attributes of `ino` from the server, unless this host is ahead of it.
     pub(super) async fn ask_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
-        match self.remote.getattr(ino).await {
+        let is_known = self.core().tree.peek(ino).is_some();
+        match self.remote(is_known).getattr(ino).await {
             Ok(node) => {
                 self.core().tree.install_node(node, self.now());
                 self.follow_moved()?;
@@ -77,8 +85,10 @@ impl Mount {
     }
 
     async fn ask_name(&self, parent: Ino, name: &Name) -> Result<Option<Ino>, Refusal> {
+        let known = self.core().tree.name(parent, name, self.now()).usable(true);
+        let remote = self.remote(known.is_some());
         if let Some(limit) = self.listing_instead(parent) {
-            if let Ok(page) = self.remote.page(parent, None, limit).await {
+            if let Ok(page) = remote.page(parent, None, limit).await {
                 let (directory, more) = (page.directory, page.more);
                 self.install_page(page, limit);
                 if limit == SMALL && !more {
@@ -90,7 +100,7 @@ impl Mount {
             }
         }
         for _ in 0..OVERTAKEN_MAX {
-            match self.remote.lookup(parent, name).await {
+            match remote.lookup(parent, name).await {
                 Ok(looked) => {
                     if let Some(ino) = self.install_looked(name, looked)? {
                         return Ok(ino);
@@ -196,7 +206,8 @@ impl Mount {
         if let Some(names) = known.usable(self.remote.is_offline()) {
             return Ok(names);
         }
-        match self.ask_listing(directory).await {
+        let is_known = self.core().tree.listing(directory, self.now()).usable(true).is_some();
+        match self.ask_listing(&self.remote(is_known), directory).await {
             Ok(()) => {}
             Err(Refusal::Unreachable) => {}
             Err(refusal) => return Err(refusal),
@@ -206,11 +217,11 @@ impl Mount {
     }
 
     /// Fetches all pages, of one state of the directory if it holds still for long enough.
-    async fn ask_listing(&self, directory: Ino) -> Result<(), Refusal> {
+    async fn ask_listing(&self, remote: &Remote, directory: Ino) -> Result<(), Refusal> {
         let mut entries = Vec::new();
         for attempt in 0..OVERTAKEN_MAX {
             entries.clear();
-            let mut page = self.remote.page(directory, None, PAGE_MAX).await?;
+            let mut page = remote.page(directory, None, PAGE_MAX).await?;
             let change = page.directory.change;
             loop {
                 entries.append(&mut page.entries);
@@ -219,7 +230,7 @@ impl Mount {
                 if !page.more || (patient && page.directory.change != change) {
                     break;
                 }
-                page = self.remote.page(directory, after, PAGE_MAX).await?;
+                page = remote.page(directory, after, PAGE_MAX).await?;
             }
             let one_state = !page.more && page.directory.change == change;
             let last_try = attempt + 1 == OVERTAKEN_MAX;

@@ -16,6 +16,9 @@ use segue_rpc::{CallError, Link, LinkState, Response};
 /// A chunk on its way to the server.
 pub(crate) type WireChunk = (Fingerprint, Bytes);
 
+/// How long a question waits for a new connection if what is known here would do.
+const REFRESH_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The server, through a link that heals itself.
 #[derive(Clone)]
 pub(crate) struct Remote {
@@ -32,6 +35,12 @@ fn unexpected(request: &Request, reply: &Reply) -> Refusal {
 impl Remote {
     pub(crate) fn new(link: Link, grace: Duration) -> Remote {
         Remote { link, grace }
+    }
+
+    /// For questions whose answer is known here as of earlier: they do not wait for `grace` when
+    /// the link goes down under them.
+    pub(crate) fn to_refresh(&self) -> Remote {
+        Remote { link: self.link.clone(), grace: self.grace.min(REFRESH_PATIENCE) }
     }
 
     pub(crate) fn link(&self) -> &Link {
