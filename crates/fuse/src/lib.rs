@@ -28,6 +28,7 @@ mod notifier;
 mod reply;
 mod request;
 mod session;
+mod splice;
 mod uring;
 
 pub use agreement::{Agreement, Wishes};
