@@ -112,7 +112,8 @@ fn a_writer_that_waits_for_close_can_be_killed() {
     assert_eq!(fs::read(other.path().join("file")).unwrap(), b"beforeafter");
 }
 
-/// "While the link is down a caught signal ends open, read, write and close with EINTR."
+/// "While the link is down a caught signal ends open, read, write, close, fsync and truncate
+/// with EINTR."
 #[test]
 fn a_caught_signal_interrupts_who_waits_for_a_dead_link() {
     let Some(world) = World::new() else { return };
