@@ -75,7 +75,11 @@ impl Device {
             Ok(()) => {}
             // The request was given up meanwhile (ENOENT), or the mount is gone (ENODEV).
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {}
-            Err(error) => tracing::error!(unique, "the kernel does not take an answer: {error}"),
+            Err(error) => {
+                tracing::error!(unique, "the kernel does not take an answer: {error}");
+                // It may not even have seen whose it is, and then somebody waits for another.
+                self.send(unique, -libc::EIO, &[], &[]).ok();
+            }
         }
     }
 
