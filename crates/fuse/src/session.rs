@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
@@ -154,8 +155,19 @@ fn refuse(device: &Device, bytes: &[u8], malformed: crate::request::Malformed) {
     }
 }
 
-/// Hands `request` on. What needs no answer gets no reply.
+/// Hands `request` on. A call that panics answers EIO, and the next one is served: a thread that
+/// is gone would leave everybody in the mount waiting.
 fn dispatch<F: FileSystem>(files: &F, request: Request<'_>, reply: impl FnOnce() -> Reply) {
+    let opcode = request.header.opcode;
+    // A reply that is dropped on the way answers EIO.
+    let handed = catch_unwind(AssertUnwindSafe(|| hand_on(files, request, reply)));
+    if handed.is_err() {
+        tracing::error!(opcode, "a call panicked");
+    }
+}
+
+/// What needs no answer gets no reply.
+fn hand_on<F: FileSystem>(files: &F, request: Request<'_>, reply: impl FnOnce() -> Reply) {
     match request.call {
         Call::Forget(nodes) => files.forget(nodes),
         Call::Interrupt { unique } => files.interrupt(unique),
