@@ -12,14 +12,15 @@ use rustix::fs::{FlockOperation, flock};
 use segue_fuse::abi::fopen;
 use segue_fuse::{Answer, Call, Open, Reply, Request};
 
+use crate::calls::fcntl;
 use crate::files::Memory;
 use crate::mounted::{Mounted, Serving, until};
 
 /// Reads of files of this mode are never answered. Past the page cache, where the kernel lets
 /// a signal interrupt them.
-const HELD: u32 = 0o604;
+pub(crate) const HELD: u32 = 0o604;
 
-fn hold_reads(memory: &Memory, request: &Request<'_>, reply: Reply) -> Option<Reply> {
+pub(crate) fn hold_reads(memory: &Memory, request: &Request<'_>, reply: Reply) -> Option<Reply> {
     let mode = memory.state().tree.node(request.node()).map_or(0, |node| node.mode);
     match request.call {
         _ if mode & 0o777 != HELD => Some(reply),
@@ -38,7 +39,7 @@ fn hold_reads(memory: &Memory, request: &Request<'_>, reply: Reply) -> Option<Re
 }
 
 /// A mount with a file `held`, whose reads are never answered, and a file `locked`.
-fn holding(serving: Serving) -> Option<(Mounted, File)> {
+pub(crate) fn holding(serving: Serving) -> Option<(Mounted, File)> {
     use std::os::unix::fs::PermissionsExt;
     let mounted = Mounted::hooked(serving, hold_reads)?;
     fs::write(mounted.path("held"), "never read").unwrap();
@@ -49,7 +50,7 @@ fn holding(serving: Serving) -> Option<(Mounted, File)> {
 }
 
 /// How many requests wait: reads and locks.
-fn waiting(mounted: &Mounted) -> (usize, usize) {
+pub(crate) fn waiting(mounted: &Mounted) -> (usize, usize) {
     let state = mounted.files.memory.state();
     (state.held.len(), state.waiters.count())
 }
@@ -109,17 +110,45 @@ fn a_signal_interrupts_waiting_for_a_lock() {
     }
 }
 
+/// SETLKW comes for both; a flag tells them apart.
+#[test]
+fn record_locks_and_those_of_flock_are_not_in_each_others_way() {
+    for serving in Serving::ways() {
+        let Some((mounted, _locked)) = holding(serving) else { continue };
+        let open = || File::options().write(true).open(mounted.path("locked")).unwrap();
+        let (holder, other) = (open(), open());
+        let lock = |file: &File, command| {
+            // Of an open file, so that one process can wait for itself.
+            let zeros = libc::flock { l_type: 0, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+            fcntl(file, command, libc::flock { l_type: libc::F_WRLCK as i16, ..zeros })
+        };
+        lock(&holder, libc::F_OFD_SETLKW).unwrap();
+        let refused = lock(&other, libc::F_OFD_SETLK).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EAGAIN));
+        let result =
+            interrupted(|| lock(&other, libc::F_OFD_SETLKW), || waiting(&mounted) == (0, 1));
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::Interrupted);
+        assert_eq!(waiting(&mounted), (0, 0));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock(&other, libc::F_OFD_SETLKW).map(drop));
+            until("the request", || (waiting(&mounted) == (0, 1)).then_some(()));
+            drop(holder);
+            waiter.join().unwrap().unwrap();
+        });
+    }
+}
+
 /// Processes that wait; killed when dropped.
-struct Processes(Vec<Child>);
+pub(crate) struct Processes(pub(crate) Vec<Child>);
 
 impl Processes {
-    fn start(program: &mut Command, count: usize) -> Processes {
+    pub(crate) fn start(program: &mut Command, count: usize) -> Processes {
         let program = program.stdin(Stdio::null()).stdout(Stdio::null());
         Processes((0..count).map(|_| program.spawn().unwrap()).collect())
     }
 
     /// Ends them all; returns how many were killed by that.
-    fn kill(&mut self) -> usize {
+    pub(crate) fn kill(&mut self) -> usize {
         use std::os::unix::process::ExitStatusExt;
         self.0.iter_mut().for_each(|process| process.kill().unwrap());
         let ends = self.0.drain(..).map(|mut process| process.wait().unwrap());

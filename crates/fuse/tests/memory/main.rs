@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod calls;
 mod conformance;
 mod data;
+mod ends;
 mod faults;
 mod files;
 mod interrupts;

@@ -1,25 +1,27 @@
 //! Mounts for tests: made as root, ended and taken out also when a test fails.
 
-use std::fs;
-use std::io;
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::mount::UnmountFlags;
+use rustix::fs::{FlockOperation, flock};
+use rustix::mount::{MountFlags, UnmountFlags};
 use segue_fuse::abi::init;
 use segue_fuse::{
-    Agreement, FileSystem, MountOptions, Notifier, Reply, Request, Session, Wishes, detach, mount,
+    Agreement, FileSystem, MountOptions, Notifier, Reply, Request, Session, Wishes, mount,
 };
 use tempfile::TempDir;
 
 use crate::files::Memory;
 
 /// A test that takes this long hangs: its mount is aborted, so that it fails.
-const TEST_MAX: Duration = Duration::from_secs(240);
+const TEST_MAX: Duration = Duration::from_secs(120);
 /// Longest that a test waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 const URING: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -40,7 +42,7 @@ pub(crate) struct Hooked {
 }
 
 impl Hooked {
-    fn new(hook: Hook) -> Hooked {
+    pub(crate) fn new(hook: Hook) -> Hooked {
         Hooked {
             memory: Memory::default(),
             hook,
@@ -53,6 +55,11 @@ impl Hooked {
     pub(crate) fn count(&self, opcode: u32, node: u64) -> usize {
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|seen| **seen == (opcode, node)).count()
+    }
+
+    /// How many have come, of whatever node.
+    pub(crate) fn all(&self, opcode: u32) -> usize {
+        self.seen.lock().unwrap().iter().filter(|seen| seen.0 == opcode).count()
     }
 }
 
@@ -96,6 +103,11 @@ impl Serving {
         Serving { wishes: Wishes { uring: true, ..wishes() }, ..Serving::default() }
     }
 
+    /// Whether they can come over io_uring here.
+    pub(crate) fn has_uring() -> bool {
+        Offered::new().is_some()
+    }
+
     /// Every way that requests can come.
     pub(crate) fn ways() -> [Serving; 2] {
         [Serving::default(), Serving::uring()]
@@ -119,12 +131,11 @@ pub(crate) fn wishes() -> Wishes {
 
 /// A mounted file system in memory.
 pub(crate) struct Mounted {
-    _watchdog: Sender<()>,
-    dir: TempDir,
     pub(crate) files: Arc<Hooked>,
     pub(crate) notifier: Notifier,
     pub(crate) agreement: Agreement,
     session: Option<JoinHandle<io::Result<()>>>,
+    pub(crate) place: Place,
 }
 
 impl Mounted {
@@ -141,27 +152,16 @@ impl Mounted {
         if !can_mount() {
             return None;
         }
-        let offered = if serving.wishes.uring { Some(Offered::new()?) } else { None };
-        let dir = tempfile::tempdir().unwrap();
-        let point = dir.path().join("mnt");
-        fs::create_dir(&point).unwrap();
-        // Users of a test have a way in.
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let place = Place::new();
         let files = Arc::new(Hooked::new(Box::new(hook)));
-        let device = mount(&point, &options()).unwrap();
-        let watchdog = watch_over(point.clone());
-        let begun = Session::begin(device, Arc::clone(&files), &serving.wishes);
-        let session = begun.inspect_err(|_| force_out(&point)).unwrap();
-        drop(offered);
+        let session = begin(&place.root(), &files, serving)?;
         let (notifier, agreement) = (session.notifier(), session.agreement());
-        assert_eq!(agreement.has(init::OVER_IO_URING), serving.wishes.uring);
-        let session = std::thread::spawn(move || session.run(serving.threads));
-        let session = Some(session);
-        Some(Mounted { _watchdog: watchdog, dir, files, notifier, agreement, session })
+        let session = Some(std::thread::spawn(move || session.run(serving.threads)));
+        Some(Mounted { files, notifier, agreement, session, place })
     }
 
     pub(crate) fn root(&self) -> PathBuf {
-        self.dir.path().join("mnt")
+        self.place.root()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -170,7 +170,7 @@ impl Mounted {
 
     /// Outside of the mount.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.place.beside(name)
     }
 
     /// The inode that `name` means.
@@ -178,35 +178,45 @@ impl Mounted {
         fs::symlink_metadata(self.path(name)).unwrap().ino()
     }
 
-    /// Aborts the mount: whoever is in it gets an error.
-    pub(crate) fn abort(&self) {
-        force_out(&self.root());
-    }
-
     /// Unmounts, and returns how the session ended.
     pub(crate) fn end(mut self) -> io::Result<()> {
-        segue_fuse::unmount(&self.root()).unwrap();
+        // A process that another test starts has all our files until it runs its program.
+        until("the unmounting", || match segue_fuse::unmount(&self.root()) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => None,
+            unmounted => Some(unmounted),
+        })?;
         self.session.take().unwrap().join().unwrap()
     }
 
-    pub(crate) fn session_ended(&mut self) -> io::Result<()> {
+    /// Aborts the mount, whoever is in it, and returns how the session ended.
+    pub(crate) fn abort(mut self) -> io::Result<()> {
+        force_out(&self.root());
         self.session.take().unwrap().join().unwrap()
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.abort();
-        } else {
-            // What a test has ended or aborted is gone already.
-            detach(&self.root()).ok();
-        }
+        force_out(&self.root());
         if let Some(session) = self.session.take() {
             let ended = session.join();
             assert!(std::thread::panicking() || matches!(ended, Ok(Ok(()))), "{ended:?}");
         }
     }
+}
+
+/// Mounts `files` at `point`. None: not over io_uring here.
+pub(crate) fn begin(
+    point: &Path,
+    files: &Arc<Hooked>,
+    serving: Serving,
+) -> Option<Session<Hooked>> {
+    let offered = if serving.wishes.uring { Some(Offered::new()?) } else { None };
+    let device = mount(point, &options()).unwrap();
+    let session = Session::begin(device, Arc::clone(files), &serving.wishes).unwrap();
+    drop(offered);
+    assert_eq!(session.agreement().has(init::OVER_IO_URING), serving.wishes.uring);
+    Some(session)
 }
 
 fn options() -> MountOptions {
@@ -232,17 +242,81 @@ pub(crate) fn can_mount() -> bool {
     false
 }
 
-/// Takes the mount out of the tree and aborts it.
-pub(crate) fn force_out(point: &Path) {
+/// Where a mount is for a test: a directory that others can reach. Nothing is left of it when
+/// it is dropped, and whoever hangs in it is released if the test takes too long.
+pub(crate) struct Place {
+    dir: TempDir,
+    _watchdog: Sender<()>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("mnt")).unwrap();
+        fs::create_dir(dir.path().join("connections")).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let watchdog = watch_over(dir.path().to_owned());
+        let place = Place { dir, _watchdog: watchdog };
+        let (none, flags) = (None::<&CStr>, MountFlags::empty());
+        rustix::mount::mount("none", place.beside("connections"), "fusectl", flags, none).unwrap();
+        place
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.beside("mnt")
+    }
+
+    /// Outside of the mount.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The kernel's number for what is mounted here.
+    pub(crate) fn number(&self) -> Option<u32> {
+        number_at(&self.root())
+    }
+
+    /// How many requests wait there, whether they have been read or not.
+    pub(crate) fn waiting(&self) -> usize {
+        let Some(number) = self.number() else { return 0 };
+        let waiting = self.beside("connections").join(number.to_string()).join("waiting");
+        fs::read_to_string(waiting).map_or(0, |count| count.trim().parse().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        force_out(&self.root());
+        rustix::mount::unmount(self.beside("connections"), UnmountFlags::DETACH).ok();
+    }
+}
+
+/// Takes the mount out of the tree and aborts it: whoever is in it gets an error.
+fn force_out(point: &Path) {
     rustix::mount::unmount(point, UnmountFlags::FORCE | UnmountFlags::DETACH).ok();
 }
 
-fn watch_over(point: PathBuf) -> Sender<()> {
+fn number_at(point: &Path) -> Option<u32> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut here = lines.filter(|fields| fields.get(4).is_some_and(|at| point == Path::new(at)));
+    here.find_map(|fields| fields.get(2)?.strip_prefix("0:")?.parse().ok())
+}
+
+/// Aborts what is mounted in `dir` if the test takes too long. By its number, which it still has
+/// when it has been taken out of the tree.
+fn watch_over(dir: PathBuf) -> Sender<()> {
     let (alive, watched) = channel::<()>();
+    let (end, mut number) = (Instant::now() + TEST_MAX, None);
     std::thread::spawn(move || {
-        if watched.recv_timeout(TEST_MAX) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("{}: the test hangs, aborting its mount", point.display());
-            force_out(&point);
+        while watched.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            number = number.or_else(|| number_at(&dir.join("mnt")));
+            if Instant::now() > end {
+                eprintln!("{}: the test hangs, aborting its mount", dir.display());
+                let number = number.unwrap_or_default().to_string();
+                fs::write(dir.join("connections").join(number).join("abort"), "1").ok();
+                return force_out(&dir.join("mnt"));
+            }
         }
     });
     alive
@@ -251,26 +325,36 @@ fn watch_over(point: PathBuf) -> Sender<()> {
 /// While this lives, the kernel offers io_uring.
 struct Offered {
     before: String,
-    _alone: std::sync::MutexGuard<'static, ()>,
+    /// Locked: tests of other processes wait.
+    parameter: File,
 }
 
 impl Offered {
     /// None, loudly, where that cannot be had.
     fn new() -> Option<Offered> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = fs::read_to_string(URING).ok();
-        let offered = before.filter(|_| fs::write(URING, "Y").is_ok());
+        if std::env::var_os("SEGUE_TEST_URING").is_none() {
+            eprintln!("SKIPPED: io_uring is tested with SEGUE_TEST_URING=1");
+            return None;
+        }
+        let offered = Offered::try_new();
         if offered.is_none() {
             eprintln!("SKIPPED: {URING} cannot be set to Y here");
         }
-        offered.map(|before| Offered { before, _alone: alone })
+        offered
+    }
+
+    fn try_new() -> Option<Offered> {
+        let mut parameter = File::options().read(true).write(true).open(URING).ok()?;
+        flock(&parameter, FlockOperation::LockExclusive).ok()?;
+        let before = io::read_to_string(&parameter).ok()?;
+        parameter.write_all(b"Y").ok()?;
+        Some(Offered { before, parameter })
     }
 }
 
 impl Drop for Offered {
     fn drop(&mut self) {
-        fs::write(URING, &self.before).unwrap();
+        self.parameter.write_all(self.before.as_bytes()).unwrap();
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use segue_fuse::abi::opcode;
 use segue_fuse::{Answer, Backing, Call, Open, Wishes};
 
-use crate::mounted::{Mounted, Serving, wishes};
+use crate::mounted::{Mounted, Serving, until, wishes};
 
 #[test]
 fn a_backed_file_is_read_and_written_without_requests() {
@@ -37,6 +37,13 @@ fn backed(serving: Serving) {
     fs::write(&path, "shadows").unwrap();
     let ino = mounted.ino("f");
     fs::write(&behind, "backing").unwrap();
+    // A process that another test starts has our files open until it runs its program, and a
+    // file is in one mode at a time.
+    let closed = || {
+        let opens = || mounted.files.memory.state().tree.node(ino).unwrap().opens;
+        until("the last to close", || (opens() == 0).then_some(()));
+    };
+    closed();
     let file = File::options().read(true).write(true).open(&behind).unwrap();
     *backing.lock().unwrap() = Some(mounted.notifier.open_backing(file.as_fd()).unwrap());
     drop(file);
@@ -52,6 +59,7 @@ fn backed(serving: Serving) {
     drop(backing.lock().unwrap().take());
     assert_eq!(mapped(&opened, 7), b"BACKing");
     drop(opened);
+    closed();
 
     assert_eq!(mounted.files.count(opcode::READ, ino), 0);
     assert_eq!(mounted.files.count(opcode::WRITE, ino), writes);
