@@ -78,13 +78,17 @@ impl<F: FileSystem> Session<F> {
         let Session { device, files, agreement, rings } = self;
         let dialect = agreement.dialect();
         let mut helpers = Vec::new();
+        let mut ring_threads = Vec::new();
         let queues = rings.map(Rings::into_queues).unwrap_or_default();
         let returns: Vec<_> = queues.iter().map(Queue::returns).collect();
-        for queue in queues {
+        for mut queue in queues {
             let files = Arc::clone(&files);
             let name = format!("fuse-ring-{}", queue.number());
-            let serve = move || serve_ring(queue, &*files, dialect);
-            helpers.push(thread::Builder::new().name(name).spawn(serve)?);
+            let serve = move || {
+                let served = serve_ring(&mut queue, &*files, dialect);
+                (queue, served)
+            };
+            ring_threads.push(thread::Builder::new().name(name).spawn(serve)?);
         }
         for number in 1..threads.max(1) {
             let (files, device) = (Arc::clone(&files), Arc::new(device.another()?));
@@ -94,8 +98,13 @@ impl<F: FileSystem> Session<F> {
         }
         let mut result = read_requests(&device, &*files, agreement);
         returns.iter().for_each(|ring| ring.end());
-        for helper in helpers {
-            result = result.and(helper.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())));
+        let panicked = || io::Error::other("a thread that served panicked");
+        for thread in ring_threads {
+            // Only now may the queue go.
+            result = result.and(thread.join().map_or_else(|_| Err(panicked()), |(_, end)| end));
+        }
+        for thread in helpers {
+            result = result.and(thread.join().unwrap_or_else(|_| Err(panicked())));
         }
         result
     }
@@ -185,6 +194,6 @@ fn unknown() -> Outcome {
     Err(Errno::NOSYS)
 }
 
-fn serve_ring<F: FileSystem>(queue: Queue, files: &F, dialect: Dialect) -> io::Result<()> {
+fn serve_ring<F: FileSystem>(queue: &mut Queue, files: &F, dialect: Dialect) -> io::Result<()> {
     queue.serve(dialect, |request, reply| dispatch(files, request, reply))
 }

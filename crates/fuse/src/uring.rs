@@ -166,9 +166,11 @@ impl Queue {
         Arc::clone(&self.returns)
     }
 
-    /// Serves until the mount is gone.
+    /// Serves until the mount is gone. What it shares with the kernel must outlive its thread,
+    /// on which the kernel works off what is left of a closed ring: the eventfd was read into
+    /// freed memory.
     pub(crate) fn serve(
-        mut self,
+        &mut self,
         dialect: Dialect,
         mut handle: impl FnMut(Request<'_>, &dyn Fn() -> Reply),
     ) -> io::Result<()> {
@@ -301,8 +303,8 @@ fn ring() -> io::Result<Ring> {
 }
 
 fn push(ring: &mut Ring, submission: &Entry128) -> io::Result<()> {
-    // SAFETY: every buffer that a submission names lives in the queue, which outlives its ring
-    // and does not touch the buffer until the completion.
+    // SAFETY: every buffer that a submission names lives in the queue, which outlives the ring's
+    // thread and does not touch the buffer until the completion.
     let mut pushed = unsafe { ring.submission().push(submission) };
     if pushed.is_err() {
         ring.submit()?;
