@@ -14,6 +14,18 @@
 //!
 //! Only the ring's own thread touches buffers and submits, so answers from other threads come
 //! to it through [`Returns`]. Forgets, interrupts and notifications go over the device still.
+//!
+//! When the mount is gone the kernel hands back the entries that are its own. Those that are
+//! ours it only forgets, so the device's reader says when a ring's thread is to end: one that
+//! waited for entries whose requests were never answered never ended.
+//!
+//! Two faults of the kernel (6.18) are not to be mended here, so a mount wishes for io_uring only
+//! where its user does. A signal that reaches a process between the choice of an entry for its
+//! request and the delivery is not told on (`fuse_uring_prepare_send` does not look for it as
+//! `fuse_dev_do_read` does): if the request then waits, as for a lock, its process cannot be
+//! killed until it is answered. And a mount that is ended while its entries are registered can
+//! leave umount(2) waiting for one that came too late (`fuse_uring_do_register` does not look
+//! whether the queue was stopped).
 
 #![allow(unsafe_code, reason = "buffers are shared with the kernel")]
 
@@ -63,7 +75,7 @@ pub(crate) struct Returns {
     wake: OwnedFd,
     /// The ring's thread looks by itself before it sleeps.
     owner: Mutex<Option<ThreadId>>,
-    /// The mount is gone. Entries whose requests were never answered would be waited for.
+    /// The mount is gone.
     ended: AtomicBool,
 }
 
