@@ -15,7 +15,7 @@ use crate::mounted::{Hooked, Place, Serving, begin, can_mount, until};
 use crate::node::Kind;
 use crate::tree::Caller;
 
-const READERS: usize = 50;
+pub(crate) const READERS: usize = 50;
 /// Where a daemon of a test mounts, and how it serves.
 const POINT: &str = "SEGUE_TEST_POINT";
 const URING: &str = "SEGUE_TEST_OVER_URING";

@@ -147,6 +147,11 @@ impl Processes {
         Processes((0..count).map(|_| program.spawn().unwrap()).collect())
     }
 
+    /// Waits until all have ended.
+    pub(crate) fn wait(&mut self) {
+        self.0.drain(..).for_each(|mut process| assert!(process.wait().is_ok()));
+    }
+
     /// Ends them all; returns how many were killed by that.
     pub(crate) fn kill(&mut self) -> usize {
         use std::os::unix::process::ExitStatusExt;

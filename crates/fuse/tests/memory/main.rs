@@ -15,5 +15,6 @@ mod mounted;
 mod node;
 mod notifications;
 mod passthrough;
+mod rounds;
 mod tree;
 mod waiting;

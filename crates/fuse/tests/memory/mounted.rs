@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -21,7 +22,7 @@ use tempfile::TempDir;
 use crate::files::Memory;
 
 /// A test that takes this long hangs: its mount is aborted, so that it fails.
-const TEST_MAX: Duration = Duration::from_secs(120);
+const TEST_MAX: Duration = Duration::from_secs(60);
 /// Longest that a test waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 const URING: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -246,6 +247,7 @@ pub(crate) fn can_mount() -> bool {
 /// it is dropped, and whoever hangs in it is released if the test takes too long.
 pub(crate) struct Place {
     dir: TempDir,
+    hung: Arc<AtomicBool>,
     _watchdog: Sender<()>,
 }
 
@@ -255,8 +257,9 @@ impl Place {
         fs::create_dir(dir.path().join("mnt")).unwrap();
         fs::create_dir(dir.path().join("connections")).unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let watchdog = watch_over(dir.path().to_owned());
-        let place = Place { dir, _watchdog: watchdog };
+        let hung = Arc::default();
+        let watchdog = watch_over(dir.path().to_owned(), Arc::clone(&hung));
+        let place = Place { dir, hung, _watchdog: watchdog };
         let (none, flags) = (None::<&CStr>, MountFlags::empty());
         rustix::mount::mount("none", place.beside("connections"), "fusectl", flags, none).unwrap();
         place
@@ -288,6 +291,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         force_out(&self.root());
         rustix::mount::unmount(self.beside("connections"), UnmountFlags::DETACH).ok();
+        let hung = self.hung.load(Ordering::SeqCst);
+        assert!(!hung || std::thread::panicking(), "the test hung until its mount was aborted");
     }
 }
 
@@ -303,19 +308,22 @@ fn number_at(point: &Path) -> Option<u32> {
     here.find_map(|fields| fields.get(2)?.strip_prefix("0:")?.parse().ok())
 }
 
-/// Aborts what is mounted in `dir` if the test takes too long. By its number, which it still has
-/// when it has been taken out of the tree.
-fn watch_over(dir: PathBuf) -> Sender<()> {
+/// Aborts what is mounted in `dir` if the test takes too long: by its number, which it still has
+/// when it has been taken out of the tree. If that does not help either, all tests end.
+fn watch_over(dir: PathBuf, hung: Arc<AtomicBool>) -> Sender<()> {
     let (alive, watched) = channel::<()>();
-    let (end, mut number) = (Instant::now() + TEST_MAX, None);
+    let (start, mut number) = (Instant::now(), None);
     std::thread::spawn(move || {
         while watched.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
             number = number.or_else(|| number_at(&dir.join("mnt")));
-            if Instant::now() > end {
-                eprintln!("{}: the test hangs, aborting its mount", dir.display());
+            if start.elapsed() > TEST_MAX && !hung.swap(true, Ordering::SeqCst) {
                 let number = number.unwrap_or_default().to_string();
                 fs::write(dir.join("connections").join(number).join("abort"), "1").ok();
-                return force_out(&dir.join("mnt"));
+                force_out(&dir.join("mnt"));
+            }
+            if start.elapsed() > 2 * TEST_MAX {
+                eprintln!("{}: a test hangs, though its mount is aborted", dir.display());
+                std::process::exit(1);
             }
         }
     });
@@ -332,7 +340,7 @@ struct Offered {
 impl Offered {
     /// None, loudly, where that cannot be had.
     fn new() -> Option<Offered> {
-        if std::env::var_os("SEGUE_TEST_URING").is_none() {
+        if std::env::var_os("SEGUE_TEST_URING").is_none_or(|set| set != "1") {
             eprintln!("SKIPPED: io_uring is tested with SEGUE_TEST_URING=1");
             return None;
         }
