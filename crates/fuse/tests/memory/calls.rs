@@ -69,8 +69,8 @@ fn each_call_has_its_request() {
             assert_eq!(mounted.ino("other"), ino);
         });
         leads_to(opcode::GETLK, ino, &|| {
-            let lock = libc::flock { l_type: libc::F_WRLCK as i16, ..whole_file() };
-            assert_eq!(i32::from(fcntl(&file, libc::F_GETLK, lock).unwrap().l_type), libc::F_UNLCK);
+            let found = fcntl(&file, libc::F_GETLK, write_lock()).unwrap();
+            assert_eq!(i32::from(found.l_type), libc::F_UNLCK);
         });
         rustix::fs::syncfs(&file).unwrap();
         drop((file, root));
@@ -78,8 +78,10 @@ fn each_call_has_its_request() {
     }
 }
 
-fn whole_file() -> libc::flock {
-    libc::flock { l_type: 0, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 }
+/// Of the whole file.
+pub(crate) fn write_lock() -> libc::flock {
+    let l_type = libc::F_WRLCK.try_into().unwrap();
+    libc::flock { l_type, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 }
 }
 
 /// A record lock's system call.

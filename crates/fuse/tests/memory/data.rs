@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 pub(crate) const PAGE: u64 = 4096;
+const PAGE_LEN: usize = 4096;
 
 /// A file's bytes. Pages behind its end are reserved and hold zeros.
 #[derive(Default)]
@@ -21,7 +22,7 @@ struct Piece {
 
 impl Piece {
     fn is_whole(&self) -> bool {
-        self.end - self.start == PAGE as usize
+        self.end - self.start == PAGE_LEN
     }
 }
 
@@ -71,7 +72,7 @@ impl Data {
     }
 
     fn page(&mut self, number: u64) -> &mut [u8] {
-        self.pages.entry(number).or_insert_with(|| vec![0; PAGE as usize].into())
+        self.pages.entry(number).or_insert_with(|| vec![0; PAGE_LEN].into())
     }
 
     /// Cuts off, or adds a hole.

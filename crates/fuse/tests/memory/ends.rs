@@ -11,8 +11,9 @@ use segue_fuse::abi::ROOT;
 
 use crate::data::Data;
 use crate::interrupts::{HELD, Processes, hold_reads, holding, waiting};
-use crate::mounted::{Hooked, Place, Serving, begin, can_mount, until};
+use crate::mounted::{Hooked, Serving, begin, can_mount, until};
 use crate::node::Kind;
+use crate::place::Place;
 use crate::tree::Caller;
 
 pub(crate) const READERS: usize = 50;

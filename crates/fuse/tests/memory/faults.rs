@@ -14,7 +14,7 @@ use crate::mounted::{Mounted, Serving};
 /// What happens to requests of a kind.
 #[derive(Clone, Debug)]
 enum Fault {
-    Answer(Answer),
+    Answer(Box<Answer>),
     /// An answer of more bytes than a system call takes.
     Endless,
     /// The reply is dropped.
@@ -37,7 +37,7 @@ fn faulty(serving: Serving) -> Option<(Mounted, Faults)> {
         armed.1 += 1;
         drop(armed);
         match fault {
-            Fault::Answer(answer) => reply.send(Ok(answer)),
+            Fault::Answer(answer) => reply.send(Ok(*answer)),
             Fault::Endless => reply.send(Ok(Answer::Data(vec![0; 1 << 31]))),
             Fault::Silence => drop(reply),
             Fault::Panic => panic!("as a test wants it"),
@@ -86,7 +86,7 @@ const USES: &[(u32, Use)] = &[
     (opcode::WRITE, |mounted| {
         File::options().write(true).open(mounted.path("f"))?.write_all(b"aaaa")
     }),
-    (opcode::STATFS, |mounted| Ok(rustix::fs::statvfs(&mounted.root()).map(drop)?)),
+    (opcode::STATFS, |mounted| Ok(rustix::fs::statvfs(mounted.root()).map(drop)?)),
     (opcode::GETXATTR, |mounted| {
         Ok(rustix::fs::getxattr(mounted.path("f"), "user.x", &mut [0_u8; 8]).map(drop)?)
     }),
@@ -129,7 +129,10 @@ fn misfits(kind: u32) -> Vec<Answer> {
 /// The use fails while there is the fault, and works when it is gone.
 fn fails(mounted: &Mounted, (kind, use_it): (u32, Use), faults: &Faults, fault: Fault) {
     let what = match &fault {
-        Fault::Answer(Answer::Data(data)) => format!("{} bytes", data.len()),
+        Fault::Answer(answer) => match &**answer {
+            Answer::Data(data) => format!("{} bytes", data.len()),
+            other => format!("{other:?}"),
+        },
         other => format!("{other:?}"),
     };
     let what = &format!("{} and {what}", opcode::name(kind));
@@ -150,7 +153,7 @@ fn an_answer_that_does_not_fit_is_an_error() {
         let Some((mounted, faults)) = faulty(serving) else { continue };
         for &(kind, use_it) in USES {
             for answer in misfits(kind) {
-                fails(&mounted, (kind, use_it), &faults, Fault::Answer(answer));
+                fails(&mounted, (kind, use_it), &faults, Fault::Answer(Box::new(answer)));
             }
         }
         mounted.end().unwrap();

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use segue_fuse::abi::fopen;
 use segue_fuse::{Answer, Call, Open, Reply, Request};
 
-use crate::calls::fcntl;
+use crate::calls::{fcntl, write_lock};
 use crate::files::Memory;
 use crate::mounted::{Mounted, Serving, until};
 
@@ -117,11 +117,8 @@ fn record_locks_and_those_of_flock_are_not_in_each_others_way() {
         let Some((mounted, _locked)) = holding(serving) else { continue };
         let open = || File::options().write(true).open(mounted.path("locked")).unwrap();
         let (holder, other) = (open(), open());
-        let lock = |file: &File, command| {
-            // Of an open file, so that one process can wait for itself.
-            let zeros = libc::flock { l_type: 0, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
-            fcntl(file, command, libc::flock { l_type: libc::F_WRLCK as i16, ..zeros })
-        };
+        // Of an open file, so that one process can wait for itself.
+        let lock = |file: &File, command| fcntl(file, command, write_lock());
         lock(&holder, libc::F_OFD_SETLKW).unwrap();
         let refused = lock(&other, libc::F_OFD_SETLK).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EAGAIN));
