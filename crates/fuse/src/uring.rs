@@ -19,12 +19,13 @@
 //! ours it only forgets, so the device's reader says when a ring's thread is to end: one that
 //! waited for entries whose requests were never answered never ended.
 //!
-//! Two faults of the kernel (6.18) are not to be mended here, so a mount wishes for io_uring only
-//! where its user does. A signal that reaches a process between the choice of an entry for its
-//! request and the delivery is not told on (`fuse_uring_prepare_send` does not look for it as
-//! `fuse_dev_do_read` does): if the request then waits, as for a lock, its process cannot be
-//! killed until it is answered. And a mount that is ended while its entries are registered can
-//! leave umount(2) waiting for one that came too late (`fuse_uring_do_register` does not look
+//! A signal that reaches a process between the choice of an entry for its request and the
+//! delivery is not told on by the kernel (6.18: `fuse_uring_prepare_send` does not look for it as
+//! `fuse_dev_do_read` does), and then the process cannot even be killed. So for a request that is
+//! not answered at once we look for one ourselves.
+//!
+//! Another fault is not to be mended here: a mount that is ended while its entries are registered
+//! can leave umount(2) waiting for one that came too late (`fuse_uring_do_register` does not look
 //! whether the queue was stopped).
 
 #![allow(unsafe_code, reason = "buffers are shared with the kernel")]
@@ -101,6 +102,11 @@ impl Returns {
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.wake();
+    }
+
+    fn has(&self, entry: u16) -> bool {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.iter().any(|(answered, _)| *answered == entry)
     }
 
     fn take(&self) -> Vec<(u16, Outcome)> {
@@ -248,6 +254,9 @@ impl Queue {
                 if is_told {
                     // Nobody answers it, but the kernel wants the entry back.
                     returns.push(entry, Ok(Answer::Empty));
+                } else if !returns.has(entry) && is_signalled(head.pid) {
+                    let call = Call::Interrupt { unique: head.unique };
+                    handle(Request { header: head, call, groups: Vec::new() }, &reply);
                 }
             }
             Err(malformed) => {
@@ -324,6 +333,20 @@ fn push(ring: &mut Ring, submission: &Entry128) -> io::Result<()> {
         pushed = unsafe { ring.submission().push(submission) };
     }
     pushed.map_err(io::Error::other)
+}
+
+/// Whether a signal waits for `thread`, which is 0 where nobody waits for the answer. It stays
+/// pending until its request has ended.
+fn is_signalled(thread: u32) -> bool {
+    if thread == 0 {
+        return false;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let mask = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    };
+    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
 }
 
 /// Puts `parts` one behind the other into `target`, and returns their length.
