@@ -10,8 +10,13 @@ use crate::modlog::{Outcome, Stamped};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Class, ClientId, Fingerprint, Ino, InoGrant, Name, Role, Version};
 
-/// Protocol version, negotiated as ALPN before any message.
-pub const ALPN: &[u8] = b"segue/1";
+/// Version of this protocol. Both sides agree on it before any message, by ALPN.
+pub const VERSION: u32 = 1;
+
+/// The ALPN name of a version.
+pub fn alpn(version: u32) -> Vec<u8> {
+    format!("segue/{version}").into_bytes()
+}
 /// Longest encoded message without its body, in bytes.
 pub const MESSAGE_MAX: usize = 16 << 20;
 /// Longest range of one FETCH, in bytes.

@@ -13,6 +13,8 @@ pub enum CloseCode {
     Protocol,
     /// The process ends; it may be back.
     Stopping,
+    /// The other side speaks another version of the protocol.
+    OtherVersion,
 }
 
 impl CloseCode {
@@ -22,6 +24,7 @@ impl CloseCode {
             CloseCode::Denied => 1,
             CloseCode::Protocol => 2,
             CloseCode::Stopping => 3,
+            CloseCode::OtherVersion => 4,
         })
     }
 
@@ -30,6 +33,7 @@ impl CloseCode {
             0 => CloseCode::Done,
             1 => CloseCode::Denied,
             3 => CloseCode::Stopping,
+            4 => CloseCode::OtherVersion,
             _ => CloseCode::Protocol,
         }
     }
@@ -157,7 +161,7 @@ pub enum CallError {
         /// What the last attempt met.
         why: String,
     },
-    /// The server does not want this host.
+    /// The server does not want this host, or speaks another version.
     #[error("refused by the server: {why}")]
     Refused {
         /// The server's words.

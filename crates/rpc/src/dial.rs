@@ -13,7 +13,7 @@ use crate::close::{self, CloseCode, CloseReason};
 use crate::identity::{Identity, MountUrl, SERVER_NAME};
 use crate::peer::Peer;
 use crate::tls::{self, Pin};
-use crate::transport;
+use crate::{transport, version};
 
 /// Head start of each of a host's addresses before the next is tried beside it (RFC 8305).
 const ADDRESS_STAGGER: Duration = Duration::from_millis(250);
@@ -59,8 +59,8 @@ pub enum ConnectError {
         found: String,
     },
     /// It speaks another version of the protocol.
-    #[error("the server speaks another version of Segue's protocol")]
-    OtherProtocol,
+    #[error("{0}")]
+    OtherVersion(String),
     /// It does not want this host.
     #[error("denied by the server: {0}")]
     Denied(String),
@@ -69,7 +69,8 @@ pub enum ConnectError {
 /// Connects to a server: within `patience`, or not.
 ///
 /// The server judges a certificate only after this side's handshake is done, so one that it
-/// does not accept shows at the first call, as [`CloseCode::Denied`].
+/// does not accept shows at the first call, as [`CloseCode::Denied`]. So does a version that
+/// the server does not speak, as [`CloseCode::OtherVersion`].
 pub async fn dial(
     target: &Target,
     identity: Option<&Identity>,
@@ -139,7 +140,7 @@ async fn connect(
         return Err(ConnectError::WrongAuthority { expected, found });
     }
     if close::is_other_protocol(&error) {
-        return Err(ConnectError::OtherProtocol);
+        return Err(ConnectError::OtherVersion(version::silent_words()));
     }
     match CloseReason::from(error) {
         CloseReason::Closed { code: CloseCode::Denied, words } => Err(ConnectError::Denied(words)),

@@ -26,13 +26,27 @@ pub enum EnrolError {
     Refused(String),
     /// The connection broke.
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(CallError),
     /// The server did not answer in time.
     #[error("the server did not answer in time")]
     Late,
     /// The identity cannot be kept here.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+}
+
+impl From<CallError> for EnrolError {
+    fn from(error: CallError) -> EnrolError {
+        match error {
+            CallError::Lost(CloseReason::Closed { code: CloseCode::Denied, words }) => {
+                EnrolError::Refused(words)
+            }
+            CallError::Lost(CloseReason::Closed { code: CloseCode::OtherVersion, words }) => {
+                EnrolError::Connect(ConnectError::OtherVersion(words))
+            }
+            other => EnrolError::Call(other),
+        }
+    }
 }
 
 /// Trades the invite in `url` for a certificate, and keeps that with the key in `identities`,
@@ -74,6 +88,9 @@ pub enum GreetError {
     /// It will not, until somebody changes something.
     #[error("{0}")]
     Refused(String),
+    /// It will not, until one side is upgraded.
+    #[error("{0}")]
+    OtherVersion(String),
 }
 
 impl From<CallError> for GreetError {
@@ -81,6 +98,9 @@ impl From<CallError> for GreetError {
         match error {
             CallError::Lost(CloseReason::Closed { code: CloseCode::Denied, words }) => {
                 GreetError::Refused(words)
+            }
+            CallError::Lost(CloseReason::Closed { code: CloseCode::OtherVersion, words }) => {
+                GreetError::OtherVersion(words)
             }
             other => GreetError::Again(other.to_string()),
         }

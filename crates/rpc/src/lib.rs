@@ -32,6 +32,7 @@ mod peer;
 mod stats;
 mod tls;
 mod transport;
+mod version;
 mod writer;
 
 pub use body::{Body, BodyError, BodyReader, BodySender, BodySource, Stopped};

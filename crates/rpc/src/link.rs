@@ -4,7 +4,7 @@
 //!  Connecting ──connected, greeted──▶ Online ──connection lost──▶ Offline ──▶ (again, after a wait)
 //!      │                                ▲                            ▲
 //!      ├──not reached────────────────── │ ───────────────────────────┤
-//!      └──denied by the server──▶ Refused ──(again, after a longer wait)
+//!      └──denied by the server──▶ Refused, or OtherVersion ──(again, after a longer wait)
 //! ```
 //!
 //! A call is sent again on a new connection when the old one died before the reply's head was
@@ -69,10 +69,15 @@ pub enum LinkState {
         /// What the last attempt met.
         why: String,
     },
-    /// It does not want this host, or speaks another version. It is tried again now and then,
-    /// because a person may change that.
+    /// It does not want this host. It is tried again now and then, because a person may change
+    /// that.
     Refused {
         /// The server's words.
+        why: String,
+    },
+    /// It speaks another version. It is tried again now and then, because it may be upgraded.
+    OtherVersion {
+        /// Which side is to be upgraded.
         why: String,
     },
 }
@@ -173,7 +178,7 @@ impl Link {
         let mut current = self.current.clone();
         let ready = current.wait_for(|current| match current.state {
             LinkState::Online { generation, .. } => generation > after,
-            LinkState::Refused { .. } => true,
+            LinkState::Refused { .. } | LinkState::OtherVersion { .. } => true,
             LinkState::Connecting | LinkState::Offline { .. } => false,
         });
         match timeout(patience, ready).await {
@@ -191,7 +196,9 @@ impl Link {
 
 fn why(state: &LinkState) -> String {
     match state {
-        LinkState::Offline { why, .. } | LinkState::Refused { why } => why.clone(),
+        LinkState::Offline { why, .. }
+        | LinkState::Refused { why }
+        | LinkState::OtherVersion { why } => why.clone(),
         LinkState::Connecting => "no answer yet".into(),
         LinkState::Online { .. } => "the connection was lost".into(),
     }
@@ -223,6 +230,7 @@ struct Keeper {
 enum Setback {
     Offline(String),
     Refused(String),
+    OtherVersion(String),
 }
 
 impl Keeper {
@@ -250,6 +258,11 @@ impl Keeper {
                     self.publisher.publish(LinkState::Refused { why }, None);
                     REFUSED_WAIT
                 }
+                Setback::OtherVersion(why) => {
+                    tracing::warn!(host = %self.target.host, %why, "another version");
+                    self.publisher.publish(LinkState::OtherVersion { why }, None);
+                    REFUSED_WAIT
+                }
             };
             sleep(wait).await;
         }
@@ -261,6 +274,7 @@ impl Keeper {
             Ok(Ok(welcome)) => Ok((peer, welcome)),
             Ok(Err(GreetError::Again(why))) => Err(Setback::Offline(why)),
             Ok(Err(GreetError::Refused(why))) => Err(Setback::Refused(why)),
+            Ok(Err(GreetError::OtherVersion(why))) => Err(Setback::OtherVersion(why)),
             Err(_) => Err(Setback::Offline("the server does not answer the greeting".into())),
         }
     }
@@ -278,6 +292,9 @@ impl Keeper {
             crate::CloseReason::Closed { code: CloseCode::Denied, words } => {
                 Setback::Refused(words)
             }
+            crate::CloseReason::Closed { code: CloseCode::OtherVersion, words } => {
+                Setback::OtherVersion(words)
+            }
             reason => Setback::Offline(reason.to_string()),
         }
     }
@@ -287,7 +304,7 @@ impl From<ConnectError> for Setback {
     fn from(error: ConnectError) -> Setback {
         match error {
             ConnectError::Denied(why) => Setback::Refused(why),
-            ConnectError::OtherProtocol => Setback::Refused(error.to_string()),
+            ConnectError::OtherVersion(why) => Setback::OtherVersion(why),
             // Somebody else at that address is what a strange network looks like: the right
             // server is still somewhere.
             ConnectError::WrongAuthority { .. }

@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quinn::crypto::{CryptoError, HmacKey};
-use quinn::{Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use quinn::{Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
 use quinn_proto::HashedConnectionIdGenerator;
+use segue_core::wire::VERSION;
 use tokio::sync::{Mutex, mpsc};
 
-use crate::close::CloseCode;
+use crate::close::{self, CloseCode};
 use crate::identity::Authority;
 use crate::peer::Peer;
 use crate::tls::{self, TlsError};
-use crate::transport;
+use crate::{transport, version};
 
 /// Connections whose handshake is done and that nobody has accepted yet.
 const BACKLOG: usize = 64;
@@ -87,12 +88,25 @@ async fn shake_hands(endpoint: Endpoint, peers: mpsc::Sender<Peer>) {
         tokio::spawn(async move {
             let address = incoming.remote_address();
             match incoming.await {
-                // It fails when the listener is gone.
-                Ok(connection) => drop(peers.send(Peer::new(connection)).await),
+                Ok(connection) => match version::other_version(&connection) {
+                    Some(theirs) => refuse(&connection, theirs),
+                    // It fails when the listener is gone.
+                    None => drop(peers.send(Peer::new(connection)).await),
+                },
+                Err(error) if close::is_other_protocol(&error) => {
+                    tracing::warn!(%address, "refused: it knows no version of Segue's protocol");
+                }
                 Err(error) => tracing::debug!(%address, %error, "handshake failed"),
             }
         });
     }
+}
+
+/// Tells a host of another version what to do.
+fn refuse(connection: &Connection, theirs: u32) {
+    let words = version::words(VERSION, theirs);
+    tracing::warn!(address = %connection.remote_address(), "refused a host: {words}");
+    connection.close(CloseCode::OtherVersion.to_wire(), words.as_bytes());
 }
 
 /// A server that restarts recognizes the connections of its predecessor and says that they are

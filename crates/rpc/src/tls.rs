@@ -18,9 +18,10 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
     SignatureScheme,
 };
-use segue_core::wire::ALPN;
+use segue_core::wire;
 
 use crate::identity::{Authority, Identity, fingerprint};
+use crate::version;
 
 /// Why TLS cannot be configured: a certificate or key on disk that is none.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
+/// A server answers hosts of every version so far and to come, to tell them what to do.
 pub(crate) fn server(authority: &Authority) -> Result<QuicServerConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.certificate().clone()).map_err(TlsError::of)?;
@@ -52,7 +54,7 @@ pub(crate) fn server(authority: &Authority) -> Result<QuicServerConfig, TlsError
         .with_client_cert_verifier(clients)
         .with_single_cert(chain, key)
         .map_err(TlsError::of)?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = version::answered().map(wire::alpn).collect();
     // A resumed session would skip the check of the client's certificate.
     config.send_tls13_tickets = 0;
     config.try_into().map_err(TlsError::of)
@@ -73,7 +75,7 @@ pub(crate) fn client(
             .map_err(TlsError::of)?,
         None => config.with_no_client_auth(),
     };
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![wire::alpn(wire::VERSION)];
     config.try_into().map_err(TlsError::of)
 }
 

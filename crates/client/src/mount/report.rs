@@ -18,7 +18,9 @@ const LOG_MAX: usize = 10_000;
 impl Mount {
     pub(super) fn offline_reason(&self) -> String {
         match self.remote.link().state() {
-            LinkState::Offline { why, .. } | LinkState::Refused { why } => why,
+            LinkState::Offline { why, .. }
+            | LinkState::Refused { why }
+            | LinkState::OtherVersion { why } => why,
             LinkState::Connecting => "connecting".into(),
             LinkState::Online { .. } => String::new(),
         }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use segue_core::types::ClientId;
 use segue_core::wire::{Hello, Welcome};
 use segue_rpc::identity::{Identities, Identity, MountUrl};
-use segue_rpc::{ConnectError, EnrolError, Greeting, Link, LinkState, Peer, Target, enrol, greet};
+use segue_rpc::{
+    CallError, ConnectError, EnrolError, Greeting, Link, LinkState, Peer, Target, enrol, greet,
+};
 
 use super::MountPlan;
 use super::start::PARTING;
@@ -92,6 +94,9 @@ fn enrol_error(host: &str, error: EnrolError) -> MountError {
     let host = host.to_string();
     match error {
         EnrolError::Connect(error) => connect_error(host, &error),
+        EnrolError::Late | EnrolError::Call(CallError::Lost(_) | CallError::NoAnswer) => {
+            MountError::Offline { host, reason: error.to_string() }
+        }
         error => MountError::Denied { host, reason: error.to_string() },
     }
 }
@@ -102,7 +107,7 @@ fn connect_error(host: String, error: &ConnectError) -> MountError {
         ConnectError::Resolve(_) | ConnectError::Unreachable(_) => {
             MountError::Offline { host, reason }
         }
-        ConnectError::OtherProtocol => MountError::Protocol { host, reason },
+        ConnectError::OtherVersion(_) => MountError::Protocol { host, reason },
         _ => MountError::Denied { host, reason },
     }
 }
@@ -206,6 +211,9 @@ async fn connected(link: &Link, url: &MountUrl) -> Result<Arc<Welcome>, MountErr
                 LinkState::Online { welcome, .. } => return Ok(welcome),
                 LinkState::Refused { why } => {
                     return Err(MountError::Denied { host: host.clone(), reason: why });
+                }
+                LinkState::OtherVersion { why } => {
+                    return Err(MountError::Protocol { host: host.clone(), reason: why });
                 }
                 LinkState::Offline { why, .. } => {
                     return Err(MountError::Offline { host: host.clone(), reason: why });

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Endpoint, ServerConfig};
+use quinn::{ClientConfig, ConnectionError, Endpoint, ServerConfig};
 use rustls::crypto::ring::default_provider;
 use rustls::version::TLS13;
 use segue_core::types::Role;
-use segue_core::wire::Enrolled;
+use segue_core::wire::{Enrolled, VERSION, alpn};
 
 use super::*;
 use crate::identity::{Invite, MountUrl, SERVER_NAME};
@@ -35,7 +35,7 @@ async fn server_that_shows_an_authority_which_did_not_sign_it_is_not_believed() 
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .unwrap();
-    config.alpn_protocols = vec![segue_core::wire::ALPN.to_vec()];
+    config.alpn_protocols = vec![alpn(VERSION)];
     let config = QuicServerConfig::try_from(config).unwrap();
     let impostor =
         Endpoint::server(ServerConfig::with_crypto(Arc::new(config)), loopback(0)).unwrap();
@@ -62,10 +62,8 @@ async fn host_of_another_authority_is_denied() {
     world.dial(listener.local_address()).await;
 }
 
-#[tokio::test]
-async fn client_of_another_protocol_is_refused() {
-    let world = World::new();
-    let listener = world.listen();
+/// How the connection of a client ends that offers `protocol`, and nothing else.
+async fn end_of_client(world: &World, address: SocketAddr, protocol: &[u8]) -> ConnectionError {
     let pin = Pin::new(world.authority.fingerprint());
     let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS13])
@@ -73,13 +71,28 @@ async fn client_of_another_protocol_is_refused() {
         .dangerous()
         .with_custom_certificate_verifier(pin)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"segue/99".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(config).unwrap()));
     let endpoint = Endpoint::client(loopback(0)).unwrap();
-    let connecting = endpoint.connect_with(config, listener.local_address(), SERVER_NAME).unwrap();
-    let error = connecting.await.unwrap_err();
+    match endpoint.connect_with(config, address, SERVER_NAME).unwrap().await {
+        Ok(connection) => connection.closed().await,
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn client_of_another_version_hears_who_is_older() {
+    let world = World::new();
+    let listener = world.listen();
+    let address = listener.local_address();
+    let reason = CloseReason::from(end_of_client(&world, address, &alpn(VERSION + 1)).await);
+    let words = crate::version::words(VERSION, VERSION + 1);
+    assert_eq!(reason, CloseReason::Closed { code: CloseCode::OtherVersion, words });
+    let error = end_of_client(&world, address, b"something else").await;
     assert!(crate::close::is_other_protocol(&error), "{error:?}");
-    world.dial(listener.local_address()).await;
+    world.dial(address).await;
+    // Neither of the two came through the door.
+    assert!(listener.accept().await.unwrap().identity().is_some());
 }
 
 #[tokio::test]
@@ -104,8 +117,39 @@ async fn server_of_another_protocol_is_recognized() {
             }
         });
         let error = dial(&target, Some(&world.identity), PATIENCE).await.unwrap_err();
-        assert_eq!(error, ConnectError::OtherProtocol);
+        assert!(matches!(error, ConnectError::OtherVersion(_)), "{error:?}");
     }
+}
+
+/// A server of another version closes with words; this end must not take that for a refusal
+/// that a new invite could lift.
+#[tokio::test]
+async fn words_of_a_server_of_another_version_arrive() {
+    let world = World::new();
+    let listener = world.listen();
+    let (target, invite) = (world.target(listener.local_address()), invite(&world, &listener, "x"));
+    tokio::spawn(async move {
+        while let Some(peer) = listener.accept().await {
+            peer.close(CloseCode::OtherVersion, "upgrade");
+        }
+    });
+    let host = tempfile::tempdir().unwrap();
+    let identities = Identities::at(host.path());
+    let error = enrol(&invite, &identities, "laptop", PATIENCE).await.unwrap_err();
+    assert!(
+        matches!(&error, EnrolError::Connect(ConnectError::OtherVersion(words)) if words == "upgrade"),
+        "{error:?}"
+    );
+    let greeting: Greeting = Arc::new(|peer| {
+        Box::pin(async move {
+            let reply = peer.call(&getattr(1), Body::Empty).await;
+            Err(reply.expect_err("it is closed").into())
+        })
+    });
+    let link = Link::open(target, world.identity.clone(), greeting);
+    let error = link.call(&getattr(1), bytes::Bytes::new(), PATIENCE).await.unwrap_err();
+    assert_eq!(error, CallError::Refused { why: "upgrade".into() });
+    assert_eq!(link.state(), LinkState::OtherVersion { why: "upgrade".into() });
 }
 
 #[tokio::test]
