@@ -11,7 +11,7 @@ const EROFS: Option<i32> = Some(30);
 
 /// Mounts `url` on `host`, which must be refused with `code` and say each of `words`; nothing
 /// is mounted, and no key is left.
-fn refused(host: &Host, url: &str, code: i32, words: &[&str]) {
+pub(crate) fn refused(host: &Host, url: &str, code: i32, words: &[&str]) {
     let point = host.mkdir("mnt").unwrap();
     let ended = failing_mount(host, &[url, arg(&point)]);
     expect(&ended, code, words);
@@ -19,7 +19,7 @@ fn refused(host: &Host, url: &str, code: i32, words: &[&str]) {
     assert_eq!(fs::read_dir(&point).unwrap().count(), 0);
 }
 
-fn expect(ended: &Ended, code: i32, words: &[&str]) {
+pub(crate) fn expect(ended: &Ended, code: i32, words: &[&str]) {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     for word in words {
         assert!(ended.err.to_lowercase().contains(word), "no {word:?} in {ended:?}");

@@ -26,5 +26,6 @@ mod reference;
 mod rsync;
 mod sqlite;
 mod tree;
+mod versions;
 mod worker;
 mod world;
