@@ -17,6 +17,12 @@ use crate::{transport, version};
 
 /// Head start of each of a host's addresses before the next is tried beside it (RFC 8305).
 const ADDRESS_STAGGER: Duration = Duration::from_millis(250);
+/// The first wait until a silent server is asked once more, from another socket. A server that
+/// was just starting did not hear the first packet, and QUIC itself repeats that after one
+/// second, three, and seven.
+const AGAIN_FIRST: Duration = Duration::from_millis(300);
+/// The longest such wait.
+const AGAIN_LONGEST: Duration = Duration::from_secs(1);
 /// Addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 8;
 
@@ -83,8 +89,8 @@ pub async fn dial(
     }
 }
 
-/// Tries all addresses of the host, each a little later than the one before; the first that
-/// answers wins.
+/// Tries all addresses of the host, each a little later than the one before, and all of them
+/// again while none answers; the first that does wins.
 async fn race(
     target: &Target,
     name: &str,
@@ -92,16 +98,30 @@ async fn race(
 ) -> Result<Peer, ConnectError> {
     let resolved = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
     let resolved = resolved.map_err(|error| ConnectError::Resolve(format!("{name}: {error}")))?;
+    let addresses: Vec<_> = resolved.take(ADDRESSES_MAX).collect();
     let mut attempts = JoinSet::new();
-    for (index, address) in (0..).zip(resolved.take(ADDRESSES_MAX)) {
-        let (authority, identity) = (target.authority.clone(), identity.cloned());
-        attempts.spawn(async move {
-            sleep(ADDRESS_STAGGER * index).await;
-            connect(address, &authority, identity.as_ref()).await
-        });
-    }
+    let begin = |attempts: &mut JoinSet<_>| {
+        for (index, address) in (0..).zip(addresses.iter().copied()) {
+            let (authority, identity) = (target.authority.clone(), identity.cloned());
+            attempts.spawn(async move {
+                sleep(ADDRESS_STAGGER * index).await;
+                connect(address, &authority, identity.as_ref()).await
+            });
+        }
+    };
+    begin(&mut attempts);
     let mut worst = ConnectError::Resolve(format!("{name}: it has no address"));
-    while let Some(attempt) = attempts.join_next().await {
+    let mut wait = AGAIN_FIRST;
+    loop {
+        let attempt = match timeout(wait, attempts.join_next()).await {
+            Ok(Some(attempt)) => attempt,
+            Ok(None) => return Err(worst),
+            Err(_) => {
+                begin(&mut attempts);
+                wait = AGAIN_LONGEST.min(wait * 2);
+                continue;
+            }
+        };
         match attempt {
             Ok(Ok(peer)) => return Ok(peer),
             // An answer says more than silence at another address.
@@ -110,7 +130,6 @@ async fn race(
             Err(error) => worst = ConnectError::Unreachable(format!("{name}: {error}")),
         }
     }
-    Err(worst)
 }
 
 fn is_answer(error: &ConnectError) -> bool {

@@ -10,7 +10,8 @@
 //! A call is sent again on a new connection when the old one died before the reply's head was
 //! here. So a call may arrive twice; every request is safe to repeat (records carry their
 //! OpId), and exactly one reply is returned. A call on a live connection may take any time: it
-//! is the connection's signs of life that are watched.
+//! is the connection's signs of life that are watched. One that is [silent](crate::silence) is
+//! replaced without going offline when another gets through.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,21 +25,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::backoff::Backoff;
-use crate::close::{CallError, CloseCode};
-use crate::dial::{ConnectError, Target, dial};
+use crate::backoff::{Backoff, random};
+use crate::close::CallError;
+use crate::dial::Target;
 use crate::enrol::GreetError;
 use crate::identity::Identity;
+use crate::keeper::{Current, Keeper, Kept};
 use crate::peer::{Peer, Response};
 use crate::stats::LinkStats;
 
-/// How long one attempt to connect may take: five round trips of a bad satellite link.
-const DIAL_PATIENCE: Duration = Duration::from_secs(5);
-/// How long the greeting may take on a connection that lives: the server may be catching up
-/// with its log after a crash.
-const GREET_PATIENCE: Duration = Duration::from_secs(60);
-/// The wait after a refusal, which a person has to lift.
-const REFUSED_WAIT: Duration = Duration::from_secs(30);
 /// How often a call is sent again that a live server left unanswered, as one does that is about
 /// to stop. A request that always fails there must not be sent for ever.
 const UNANSWERED_MAX: u32 = 4;
@@ -82,19 +77,29 @@ pub enum LinkState {
     },
 }
 
-/// What the task publishes: state and connection change together.
-#[derive(Clone, Debug)]
-struct Current {
-    state: LinkState,
-    peer: Option<Peer>,
-}
-
 /// A client's way to one server. Clones share it; the last one dropped ends it.
 #[derive(Clone, Debug)]
 pub struct Link {
     current: watch::Receiver<Current>,
     states: watch::Receiver<LinkState>,
+    wanted: watch::Sender<usize>,
     _task: Arc<Task>,
+}
+
+/// Somebody waits for a connection, until this is dropped.
+struct Wanted<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Wanted<'a> {
+    fn count(waiting: &'a watch::Sender<usize>) -> Wanted<'a> {
+        waiting.send_modify(|waiting| *waiting += 1);
+        Wanted(waiting)
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
+    }
 }
 
 #[derive(Debug)]
@@ -109,12 +114,9 @@ impl Drop for Task {
 impl Link {
     /// Begins to connect and keeps at it. Needs a tokio runtime.
     pub fn open(target: Target, identity: Identity, greeting: Greeting) -> Link {
-        let (sender, current) =
-            watch::channel(Current { state: LinkState::Connecting, peer: None });
-        let (states_sender, states) = watch::channel(LinkState::Connecting);
-        let publisher = Publisher { current: sender, states: states_sender };
-        let keeper = Keeper { target, identity, greeting, publisher, generation: 0 };
-        Link { current, states, _task: Arc::new(Task(tokio::spawn(keeper.run()))) }
+        let (wanted, waiting) = watch::channel(0);
+        let Kept { current, states, task } = Keeper::start(target, identity, greeting, waiting);
+        Link { current, states, wanted, _task: Arc::new(Task(task)) }
     }
 
     /// The state now.
@@ -176,6 +178,7 @@ impl Link {
     /// Waits for a connection made after the one of this generation.
     async fn online(&self, after: u64, patience: Duration) -> Result<(Peer, u64), CallError> {
         let mut current = self.current.clone();
+        let _wanted = Wanted::count(&self.wanted);
         let ready = current.wait_for(|current| match current.state {
             LinkState::Online { generation, .. } => generation > after,
             LinkState::Refused { .. } | LinkState::OtherVersion { .. } => true,
@@ -202,121 +205,4 @@ fn why(state: &LinkState) -> String {
         LinkState::Connecting => "no answer yet".into(),
         LinkState::Online { .. } => "the connection was lost".into(),
     }
-}
-
-struct Publisher {
-    current: watch::Sender<Current>,
-    states: watch::Sender<LinkState>,
-}
-
-impl Publisher {
-    /// The connection first: who sees "online" can call.
-    fn publish(&self, state: LinkState, peer: Option<Peer>) {
-        self.current.send_replace(Current { state: state.clone(), peer });
-        self.states.send_replace(state);
-    }
-}
-
-/// The task that connects, and connects again.
-struct Keeper {
-    target: Target,
-    identity: Identity,
-    greeting: Greeting,
-    publisher: Publisher,
-    generation: u64,
-}
-
-/// Why one attempt, or one connection, came to its end.
-enum Setback {
-    Offline(String),
-    Refused(String),
-    OtherVersion(String),
-}
-
-impl Keeper {
-    async fn run(mut self) {
-        let mut backoff = Backoff::default();
-        let mut offline_since = None;
-        loop {
-            let setback = match self.connect().await {
-                Ok((peer, welcome)) => {
-                    backoff.reset();
-                    offline_since = None;
-                    self.serve(peer, welcome).await
-                }
-                Err(setback) => setback,
-            };
-            let wait = match setback {
-                Setback::Offline(why) => {
-                    tracing::info!(host = %self.target.host, %why, "offline");
-                    let since = *offline_since.get_or_insert_with(Instant::now);
-                    self.publisher.publish(LinkState::Offline { since, why }, None);
-                    backoff.next(random())
-                }
-                Setback::Refused(why) => {
-                    tracing::warn!(host = %self.target.host, %why, "refused");
-                    self.publisher.publish(LinkState::Refused { why }, None);
-                    REFUSED_WAIT
-                }
-                Setback::OtherVersion(why) => {
-                    tracing::warn!(host = %self.target.host, %why, "another version");
-                    self.publisher.publish(LinkState::OtherVersion { why }, None);
-                    REFUSED_WAIT
-                }
-            };
-            sleep(wait).await;
-        }
-    }
-
-    async fn connect(&self) -> Result<(Peer, Welcome), Setback> {
-        let peer = dial(&self.target, Some(&self.identity), DIAL_PATIENCE).await?;
-        match timeout(GREET_PATIENCE, (self.greeting)(peer.clone())).await {
-            Ok(Ok(welcome)) => Ok((peer, welcome)),
-            Ok(Err(GreetError::Again(why))) => Err(Setback::Offline(why)),
-            Ok(Err(GreetError::Refused(why))) => Err(Setback::Refused(why)),
-            Ok(Err(GreetError::OtherVersion(why))) => Err(Setback::OtherVersion(why)),
-            Err(_) => Err(Setback::Offline("the server does not answer the greeting".into())),
-        }
-    }
-
-    /// Lends the connection out until it is over.
-    async fn serve(&mut self, peer: Peer, welcome: Welcome) -> Setback {
-        self.generation += 1;
-        let state = LinkState::Online {
-            since: Instant::now(),
-            welcome: Arc::new(welcome),
-            generation: self.generation,
-        };
-        self.publisher.publish(state, Some(peer.clone()));
-        match peer.closed().await {
-            crate::CloseReason::Closed { code: CloseCode::Denied, words } => {
-                Setback::Refused(words)
-            }
-            crate::CloseReason::Closed { code: CloseCode::OtherVersion, words } => {
-                Setback::OtherVersion(words)
-            }
-            reason => Setback::Offline(reason.to_string()),
-        }
-    }
-}
-
-impl From<ConnectError> for Setback {
-    fn from(error: ConnectError) -> Setback {
-        match error {
-            ConnectError::Denied(why) => Setback::Refused(why),
-            ConnectError::OtherVersion(why) => Setback::OtherVersion(why),
-            // Somebody else at that address is what a strange network looks like: the right
-            // server is still somewhere.
-            ConnectError::WrongAuthority { .. }
-            | ConnectError::Resolve(_)
-            | ConnectError::Unreachable(_) => Setback::Offline(error.to_string()),
-        }
-    }
-}
-
-fn random() -> u32 {
-    let mut bytes = [0; 4];
-    // Without randomness the wait is the whole one.
-    let _ = rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes);
-    u32::from_le_bytes(bytes)
 }

@@ -14,6 +14,7 @@ use crate::close::{CallError, CloseCode, CloseReason, StreamCode};
 use crate::frame::{self, Budget, Head};
 use crate::identity::PeerIdentity;
 use crate::outbox::{InFlight, Outbox};
+use crate::silence::Traffic;
 use crate::stats::LinkStats;
 use crate::transport::STREAMS_MAX;
 use crate::writer::Writer;
@@ -124,6 +125,15 @@ impl Peer {
     /// The connection as it is now.
     pub fn stats(&self) -> LinkStats {
         self.outbox.counters.report(&self.outbox.connection.stats())
+    }
+
+    /// What was asked on this connection, and what of it was heard.
+    pub(crate) fn traffic(&self) -> Traffic {
+        let stats = self.outbox.connection.stats();
+        let sent = stats.frame_tx;
+        // QUIC's own probe of a silent other side is an IMMEDIATE_ACK beside old frames.
+        let asked = sent.stream + sent.ping + sent.immediate_ack;
+        Traffic { asked, heard: stats.frame_rx.acks }
     }
 
     /// Whose certificate the other side has shown; `None` if none.

@@ -165,6 +165,18 @@ async fn nobody_there_is_unreachable() {
     assert!(matches!(error, ConnectError::Resolve(_)), "{error:?}");
 }
 
+/// A server that was just starting did not hear the first packet.
+#[tokio::test]
+async fn silent_server_is_asked_again_from_another_socket() {
+    let world = World::new();
+    let silent = tokio::net::UdpSocket::bind(loopback(0)).await.unwrap();
+    let target = world.target(silent.local_addr().unwrap());
+    let dialling = tokio::spawn(async move { dial(&target, None, PATIENCE).await });
+    let (_, first) = silent.recv_from(&mut []).await.unwrap();
+    while silent.recv_from(&mut []).await.unwrap().1 == first {}
+    dialling.abort();
+}
+
 #[tokio::test]
 async fn host_is_found_by_name_and_over_ipv6() {
     let world = World::new();

@@ -20,11 +20,15 @@ type Packets = mpsc::Sender<(Vec<u8>, SocketAddr)>;
 /// The side towards the server; `None` while cut.
 type Far = Arc<Mutex<Option<(Arc<UdpSocket>, JoinHandle<()>)>>>;
 
+type Client = Arc<Mutex<Option<SocketAddr>>>;
+
 pub(super) struct Relay {
     pub(super) address: SocketAddr,
     server: SocketAddr,
     down: Packets,
     far: Far,
+    client: Client,
+    deaf: Client,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -41,12 +45,19 @@ impl Relay {
         let address = near.local_addr().unwrap();
         let (up, up_queue) = mpsc::channel(QUEUE);
         let (down, down_queue) = mpsc::channel(QUEUE);
-        let far = Far::default();
+        let (far, client, deaf) = (Far::default(), Client::default(), Client::default());
         let tasks = vec![
             tokio::spawn(take_in(near.clone(), up)),
-            tokio::spawn(pass_on(near, far.clone(), up_queue, down_queue)),
+            tokio::spawn(pass_on(
+                near,
+                far.clone(),
+                client.clone(),
+                deaf.clone(),
+                up_queue,
+                down_queue,
+            )),
         ];
-        let relay = Relay { address, server, down, far, tasks };
+        let relay = Relay { address, server, down, far, client, deaf, tasks };
         relay.mend().await;
         relay
     }
@@ -56,6 +67,11 @@ impl Relay {
         if let Some((_, task)) = self.far.lock().unwrap().take() {
             task.abort();
         }
+    }
+
+    /// From now on packets from and to the present client's port vanish; those of others pass.
+    pub(super) fn turn_deaf(&self) {
+        *self.deaf.lock().unwrap() = *self.client.lock().unwrap();
     }
 
     /// Packets pass again, from another port, as after a new address from DHCP.
@@ -81,22 +97,29 @@ async fn take_in(socket: Arc<UdpSocket>, queue: Packets) {
 async fn pass_on(
     near: Arc<UdpSocket>,
     far: Far,
+    client: Client,
+    deaf: Client,
     mut up: mpsc::Receiver<(Vec<u8>, SocketAddr)>,
     mut down: mpsc::Receiver<(Vec<u8>, SocketAddr)>,
 ) {
-    let mut client = None;
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     loop {
         ticks.tick().await;
         for _ in 0..RATE {
             if let Ok((packet, from)) = up.try_recv() {
-                client = Some(from);
+                if *deaf.lock().unwrap() == Some(from) {
+                    continue;
+                }
+                *client.lock().unwrap() = Some(from);
                 let socket = far.lock().unwrap().as_ref().map(|(socket, _)| socket.clone());
                 if let Some(socket) = socket {
                     let _ = socket.send(&packet).await;
                 }
             }
-            if let (Some(client), Ok((packet, _))) = (client, down.try_recv()) {
+            let (to, deaf) = (*client.lock().unwrap(), *deaf.lock().unwrap());
+            if let Ok((packet, _)) = down.try_recv()
+                && let Some(client) = to.filter(|client| Some(*client) != deaf)
+            {
                 let _ = near.send_to(&packet, client).await;
             }
         }

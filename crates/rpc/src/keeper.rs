@@ -1,0 +1,258 @@
+//! The task behind a [`Link`](crate::Link): it connects, watches, and connects again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use segue_core::wire::Welcome;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::backoff::{Backoff, random};
+use crate::close::{CloseCode, CloseReason};
+use crate::dial::{ConnectError, Target, dial};
+use crate::enrol::GreetError;
+use crate::identity::Identity;
+use crate::link::{Greeting, LinkState};
+use crate::peer::Peer;
+use crate::silence::Silence;
+
+/// How long one attempt to connect may take: five round trips of a bad satellite link.
+const DIAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the greeting may take on a connection that lives: the server may be catching up
+/// with its log after a crash.
+const GREET_PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait between attempts while somebody waits for a call.
+const WANTED_WAIT: Duration = Duration::from_secs(1);
+/// How often a connection's signs of life are looked at: short beside what it takes to suspect
+/// one.
+const LOOK: Duration = Duration::from_millis(250);
+/// The wait after a refusal, which a person has to lift.
+const REFUSED_WAIT: Duration = Duration::from_secs(30);
+/// What the task publishes: state and connection change together.
+#[derive(Clone, Debug)]
+pub(crate) struct Current {
+    /// What is said of it.
+    pub(crate) state: LinkState,
+    /// The connection, while online.
+    pub(crate) peer: Option<Peer>,
+}
+
+/// How the keeper tells.
+struct Publisher {
+    current: watch::Sender<Current>,
+    states: watch::Sender<LinkState>,
+}
+
+impl Publisher {
+    /// The connection first: who sees "online" can call.
+    fn publish(&self, state: LinkState, peer: Option<Peer>) {
+        self.current.send_replace(Current { state: state.clone(), peer });
+        self.states.send_replace(state);
+    }
+}
+
+/// The task that connects, and connects again.
+pub(crate) struct Keeper {
+    target: Target,
+    identity: Identity,
+    greeting: Greeting,
+    publisher: Publisher,
+    /// How many calls wait for a connection.
+    waiting: watch::Receiver<usize>,
+    generation: u64,
+}
+
+/// A connection, greeted.
+type Session = (Peer, Welcome);
+
+/// Why one attempt, or one connection, came to its end.
+enum Setback {
+    Offline(String),
+    Refused(String),
+    OtherVersion(String),
+}
+
+/// What a link has of its keeper.
+pub(crate) struct Kept {
+    /// Ends when it is aborted.
+    pub(crate) task: JoinHandle<()>,
+    /// State and connection.
+    pub(crate) current: watch::Receiver<Current>,
+    /// The state alone.
+    pub(crate) states: watch::Receiver<LinkState>,
+}
+
+impl Keeper {
+    /// Begins to connect; `waiting` says how many calls wait for a connection.
+    pub(crate) fn start(
+        target: Target,
+        identity: Identity,
+        greeting: Greeting,
+        waiting: watch::Receiver<usize>,
+    ) -> Kept {
+        let (sender, current) =
+            watch::channel(Current { state: LinkState::Connecting, peer: None });
+        let (states_sender, states) = watch::channel(LinkState::Connecting);
+        let publisher = Publisher { current: sender, states: states_sender };
+        let keeper = Keeper { target, identity, greeting, publisher, waiting, generation: 0 };
+        Kept { task: tokio::spawn(keeper.run()), current, states }
+    }
+
+    async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        let mut offline_since = None;
+        loop {
+            let setback = match self.connect().await {
+                Ok(session) => {
+                    backoff.reset();
+                    offline_since = None;
+                    self.serve(session).await
+                }
+                Err(setback) => setback,
+            };
+            let wait = match setback {
+                Setback::Offline(why) => {
+                    tracing::info!(host = %self.target.host, %why, "offline");
+                    let since = *offline_since.get_or_insert_with(Instant::now);
+                    self.publisher.publish(LinkState::Offline { since, why }, None);
+                    backoff.next(random())
+                }
+                Setback::Refused(why) => {
+                    tracing::warn!(host = %self.target.host, %why, "refused");
+                    self.publisher.publish(LinkState::Refused { why }, None);
+                    REFUSED_WAIT
+                }
+                Setback::OtherVersion(why) => {
+                    tracing::warn!(host = %self.target.host, %why, "another version");
+                    self.publisher.publish(LinkState::OtherVersion { why }, None);
+                    REFUSED_WAIT
+                }
+            };
+            self.pause(wait).await;
+        }
+    }
+
+    /// Waits, but not for long while somebody else waits for the outcome.
+    async fn pause(&mut self, wait: Duration) {
+        let soon = wait.min(WANTED_WAIT);
+        sleep(soon).await;
+        let wanted = self.waiting.wait_for(|waiting| *waiting > 0);
+        // Without an end of the waiting nobody is left who could wait.
+        let _ = timeout(wait - soon, wanted).await;
+    }
+
+    async fn connect(&self) -> Result<Session, Setback> {
+        let peer = dial(&self.target, Some(&self.identity), DIAL_PATIENCE).await?;
+        match timeout(GREET_PATIENCE, (self.greeting)(peer.clone())).await {
+            Ok(Ok(welcome)) => Ok((peer, welcome)),
+            Ok(Err(GreetError::Again(why))) => Err(Setback::Offline(why)),
+            Ok(Err(GreetError::Refused(why))) => Err(Setback::Refused(why)),
+            Ok(Err(GreetError::OtherVersion(why))) => Err(Setback::OtherVersion(why)),
+            Err(_) => Err(Setback::Offline("the server does not answer the greeting".into())),
+        }
+    }
+
+    /// Lends connections out, the next when one is silent, until one is over.
+    async fn serve(&mut self, session: Session) -> Setback {
+        let mut peer = self.lend(session);
+        loop {
+            let next = match self.successor(&peer).await {
+                Ok(next) => next,
+                Err(reason) => return reason.into(),
+            };
+            tracing::info!(host = %self.target.host, "on a new connection, the old one is silent");
+            let next = self.lend(next);
+            peer.close(CloseCode::Done, "there is a new connection");
+            peer = next;
+        }
+    }
+
+    fn lend(&mut self, (peer, welcome): Session) -> Peer {
+        self.generation += 1;
+        let state = LinkState::Online {
+            since: Instant::now(),
+            welcome: Arc::new(welcome),
+            generation: self.generation,
+        };
+        self.publisher.publish(state, Some(peer.clone()));
+        peer
+    }
+
+    /// A connection that got through while `peer` was silent; an error if `peer` is over.
+    async fn successor(&self, peer: &Peer) -> Result<Session, CloseReason> {
+        let closed = peer.closed();
+        tokio::pin!(closed);
+        loop {
+            tokio::select! {
+                reason = &mut closed => return Err(reason),
+                () = silence(peer) => {}
+            }
+            let next = self.insist();
+            tokio::pin!(next);
+            tokio::select! {
+                session = &mut next => return Ok(session),
+                () = sign_of_life(peer) => {}
+                reason = &mut closed => return match reason {
+                    // The server has heard the greeting: a client has one session.
+                    CloseReason::Closed { code: CloseCode::Done, .. } => {
+                        timeout(DIAL_PATIENCE, next).await.map_err(|_| reason)
+                    }
+                    reason => Err(reason),
+                },
+            }
+        }
+    }
+
+    /// Tries until there is a connection.
+    async fn insist(&self) -> Session {
+        loop {
+            if let Ok(session) = self.connect().await {
+                return session;
+            }
+            sleep(WANTED_WAIT).await;
+        }
+    }
+}
+
+/// Waits until an answer is overdue.
+async fn silence(peer: &Peer) {
+    let mut silence = Silence::default();
+    while !silence.handle(peer.traffic(), Instant::now()) {
+        sleep(LOOK).await;
+    }
+}
+
+/// Waits until anything is heard.
+async fn sign_of_life(peer: &Peer) {
+    let heard = peer.traffic().heard;
+    while peer.traffic().heard == heard {
+        sleep(LOOK).await;
+    }
+}
+
+impl From<CloseReason> for Setback {
+    fn from(reason: CloseReason) -> Setback {
+        match reason {
+            CloseReason::Closed { code: CloseCode::Denied, words } => Setback::Refused(words),
+            CloseReason::Closed { code: CloseCode::OtherVersion, words } => {
+                Setback::OtherVersion(words)
+            }
+            reason => Setback::Offline(reason.to_string()),
+        }
+    }
+}
+
+impl From<ConnectError> for Setback {
+    fn from(error: ConnectError) -> Setback {
+        match error {
+            ConnectError::Denied(why) => Setback::Refused(why),
+            ConnectError::OtherVersion(why) => Setback::OtherVersion(why),
+            // Somebody else at that address is what a strange network looks like: the right
+            // server is still somewhere.
+            ConnectError::WrongAuthority { .. }
+            | ConnectError::Resolve(_)
+            | ConnectError::Unreachable(_) => Setback::Offline(error.to_string()),
+        }
+    }
+}
