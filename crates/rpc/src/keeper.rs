@@ -24,7 +24,7 @@ const DIAL_PATIENCE: Duration = Duration::from_secs(5);
 const GREET_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest wait between attempts while somebody waits for a call.
 const WANTED_WAIT: Duration = Duration::from_secs(1);
-/// How often a connection's signs of life are looked at: short beside what it takes to suspect
+/// How often a connection's signs of life and rates are looked at: short beside what it takes to suspect
 /// one.
 const LOOK: Duration = Duration::from_millis(250);
 /// The wait after a refusal, which a person has to lift.
@@ -218,15 +218,19 @@ impl Keeper {
 /// Waits until an answer is overdue.
 async fn silence(peer: &Peer) {
     let mut silence = Silence::default();
-    while !silence.handle(peer.traffic(), Instant::now()) {
+    loop {
+        let now = Instant::now();
+        if silence.handle(peer.look(now), now) {
+            return;
+        }
         sleep(LOOK).await;
     }
 }
 
 /// Waits until anything is heard.
 async fn sign_of_life(peer: &Peer) {
-    let heard = peer.traffic().heard;
-    while peer.traffic().heard == heard {
+    let heard = peer.look(Instant::now()).heard;
+    while peer.look(Instant::now()).heard == heard {
         sleep(LOOK).await;
     }
 }

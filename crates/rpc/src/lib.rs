@@ -30,6 +30,7 @@ mod link;
 mod listener;
 mod outbox;
 mod peer;
+mod rate;
 mod silence;
 mod stats;
 mod tls;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use quinn::{Connection, RecvStream, SendStream};
 use rustls::pki_types::CertificateDer;
@@ -127,9 +128,11 @@ impl Peer {
         self.outbox.counters.report(&self.outbox.connection.stats())
     }
 
-    /// What was asked on this connection, and what of it was heard.
-    pub(crate) fn traffic(&self) -> Traffic {
+    /// Takes a sample of the rates, and returns what was asked on this connection and what of
+    /// it was heard.
+    pub(crate) fn look(&self, now: Instant) -> Traffic {
         let stats = self.outbox.connection.stats();
+        self.outbox.counters.measure(now);
         let sent = stats.frame_tx;
         // QUIC's own probe of a silent other side is an IMMEDIATE_ACK beside old frames.
         let asked = sent.stream + sent.ping + sent.immediate_ack;

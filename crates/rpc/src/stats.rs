@@ -1,17 +1,22 @@
 //! What a connection reports about itself.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use segue_core::types::Class;
+
+use crate::rate::Meter;
 
 /// A connection at one moment.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LinkStats {
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// What the link takes, in bytes a second: one congestion window each round trip.
-    pub bandwidth: u64,
+    /// Bytes a second that reached the other side when it was busy last; 0 until measured.
+    pub bandwidth_up: u64,
+    /// The same from the other side.
+    pub bandwidth_down: u64,
     /// UDP payload sent.
     pub sent_bytes: u64,
     /// UDP payload received.
@@ -31,6 +36,13 @@ pub(crate) struct Counters {
     queued: [AtomicU64; Class::ALL.len()],
     sent: [AtomicU64; Class::ALL.len()],
     received: AtomicU64,
+    meters: Mutex<Meters>,
+}
+
+#[derive(Debug, Default)]
+struct Meters {
+    up: Meter,
+    down: Meter,
 }
 
 impl Counters {
@@ -50,13 +62,26 @@ impl Counters {
         self.received.fetch_add(bytes as u64, Relaxed);
     }
 
+    /// Takes a sample of the rates.
+    ///
+    /// QUIC takes what we send as fast as the other side acknowledges it. Packets would count
+    /// the acknowledgements of the other direction, and what is sent again.
+    pub(crate) fn measure(&self, now: Instant) {
+        let mut meters = self.meters();
+        meters.up.handle(self.sent.iter().map(|counter| counter.load(Relaxed)).sum(), now);
+        meters.down.handle(self.received.load(Relaxed), now);
+    }
+
+    fn meters(&self) -> MutexGuard<'_, Meters> {
+        self.meters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn report(&self, connection: &quinn::ConnectionStats) -> LinkStats {
-        let rtt = connection.path.rtt;
-        let rtt_us = u128::max(rtt.as_micros(), 1);
-        let bandwidth = u128::from(connection.path.cwnd) * 1_000_000 / rtt_us;
+        let meters = self.meters();
         LinkStats {
-            rtt,
-            bandwidth: u64::try_from(bandwidth).unwrap_or(u64::MAX),
+            rtt: connection.path.rtt,
+            bandwidth_up: meters.up.rate(),
+            bandwidth_down: meters.down.rate(),
             sent_bytes: connection.udp_tx.bytes,
             received_bytes: connection.udp_rx.bytes,
             body_bytes: self.received.load(Relaxed),

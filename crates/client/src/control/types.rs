@@ -15,9 +15,9 @@ pub struct Status {
     pub state: State,
     /// Why it is offline, in words; empty when online.
     pub reason: String,
-    /// Estimated bytes a second towards the server, 0 when unknown.
+    /// Bytes a second that reached the server when the link was busy last, 0 until measured.
     pub bandwidth_up: u64,
-    /// Estimated bytes a second from the server, 0 when unknown.
+    /// The same from the server.
     pub bandwidth_down: u64,
     /// Round trip to the server.
     pub rtt_seconds: f64,

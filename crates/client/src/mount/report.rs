@@ -35,7 +35,6 @@ impl Mount {
             (true, false) => State::Online,
         };
         let stats = self.remote.link().stats();
-        let bandwidth = stats.as_ref().map_or(0, |stats| stats.bandwidth);
         let queued = stats.as_ref().map(|stats| (stats.queued, stats.sent)).unwrap_or_default();
         let classes = Class::ALL.iter().zip(queued.0.into_iter().zip(queued.1));
         let log_bytes = super::lock(&self.log).len();
@@ -49,8 +48,8 @@ impl Mount {
             pid: std::process::id(),
             state,
             reason: self.offline_reason(),
-            bandwidth_up: bandwidth,
-            bandwidth_down: 0,
+            bandwidth_up: stats.as_ref().map_or(0, |stats| stats.bandwidth_up),
+            bandwidth_down: stats.as_ref().map_or(0, |stats| stats.bandwidth_down),
             rtt_seconds: stats.as_ref().map_or(0.0, |stats| stats.rtt.as_secs_f64()),
             queued: classes
                 .map(|(class, (queued_bytes, sent_bytes))| ClassBytes {
@@ -163,7 +162,7 @@ impl Mount {
         gauge("segue_link_rtt_seconds", "Round trip to the server", status.rtt_seconds);
         gauge(
             "segue_link_bandwidth_bytes_per_second",
-            "Estimated bandwidth to the server",
+            "Bytes a second that the server got when the link was busy last",
             number(status.bandwidth_up),
         );
         let _ = write!(
