@@ -201,6 +201,7 @@ impl Mount {
         tracing::error!("{}: {what}: {error}", self.mountpoint.display());
         match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => Refusal::NoSpace,
+            Some(libc::EFBIG) => Refusal::TooLarge,
             _ => Refusal::Io,
         }
     }
