@@ -172,7 +172,10 @@ impl ClientCore {
     /// `None` if there is nothing.
     ///
     /// An open file that has no name anywhere is not stored: nobody else will ever read it.
-    pub fn draft_seal(&self, ino: Ino, caller: Caller, time: Timestamp) -> Option<Entry> {
+    ///
+    /// The change is of the moment that this host shows as the file's last: so the times stay
+    /// as they are when it is settled.
+    pub fn draft_seal(&self, ino: Ino, caller: Caller) -> Option<Entry> {
         let attr = self.tree.peek(ino)?;
         if self.is_nameless(ino) {
             return None;
@@ -186,7 +189,7 @@ impl ClientCore {
             ranges: unsealed.ranges,
             mtime: attr.mtime,
         });
-        Some(self.draft(change, caller, time))
+        Some(self.draft(change, caller, attr.ctime))
     }
 
     /// Takes in an entry that was drafted last and is in the log now.

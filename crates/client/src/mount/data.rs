@@ -290,8 +290,7 @@ impl Mount {
         wait: bool,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
         if self.core().files.get(&ino).is_some_and(FileData::has_dirty) {
-            let time = self.wall();
-            self.log_change(|core| Ok(core.draft_seal(ino, caller, time)), |_| ())?;
+            self.log_change(|core| Ok(core.draft_seal(ino, caller)), |_| ())?;
         }
         if !wait {
             return Ok(None);

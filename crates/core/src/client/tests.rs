@@ -32,7 +32,7 @@ fn write(core: &mut ClientCore, ino: u64, range: Range<u64>) {
 }
 
 fn seal(core: &mut ClientCore, ino: u64) -> bool {
-    let entry = core.draft_seal(Ino(ino), Caller::default(), Timestamp::default());
+    let entry = core.draft_seal(Ino(ino), Caller::default());
     entry.map(|entry| core.admit(entry, Time::default())).is_some()
 }
 
@@ -254,4 +254,25 @@ fn the_last_close_is_told_from_the_others() {
     assert!(!core.closed(Ino(5)));
     assert!(core.closed(Ino(5)));
     assert!(!core.is_open(Ino(5)));
+}
+
+/// A store was stamped with the time of its seal, and the answer to it moved the change time
+/// of a file that nobody had touched meanwhile.
+#[test]
+fn a_store_is_of_the_moment_of_the_last_change() {
+    let mut core = core();
+    create(&mut core);
+    let (wrote, chmodded) = (Timestamp { secs: 7, nanos: 0 }, Timestamp { secs: 8, nanos: 0 });
+    let entry = core.draft_write(Ino(5), 0..10, wrote).unwrap();
+    core.admit(entry, Time::default());
+    let seal = |core: &ClientCore| match core.draft_seal(Ino(5), Caller::default()) {
+        Some(Entry::Change(logged)) => logged.time,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(seal(&core), wrote);
+    let set = crate::modlog::SetAttr { mode: Some(0o600), ..Default::default() };
+    let chmod = Record::SetAttr { ino: Ino(5), set };
+    let entry = core.draft_change(chmod, Caller::default(), chmodded);
+    core.admit(entry, Time::default());
+    assert_eq!(seal(&core), chmodded);
 }

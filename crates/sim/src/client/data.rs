@@ -78,7 +78,7 @@ impl Mount {
 
     pub(super) fn seal(&mut self, ino: Ino) -> Result<(), Violation> {
         if self.core.files.get(&ino).is_some_and(FileData::has_dirty)
-            && let Some(entry) = self.core.draft_seal(ino, Caller::default(), self.wall())
+            && let Some(entry) = self.core.draft_seal(ino, Caller::default())
         {
             self.log_change(entry)?;
         }
