@@ -238,10 +238,13 @@ impl ClientCore {
     ) {
         let Some(file) = self.files.get_mut(&ino) else { return };
         let was_clean = !file.has_dirty();
+        let dirty = file.dirty_bytes();
         change(file);
-        let valid = file.valid().bytes();
+        // What is written may be allocated already. Until the server says how much is, that is
+        // not known, but it is never more than the file is long.
+        let more = file.dirty_bytes().saturating_sub(dirty);
         let before = self.tree.peek(ino).map_or(0, |attr| attr.allocated);
-        self.tree.data_changed(ino, size, before.max(valid), time);
+        self.tree.data_changed(ino, size, before + more, time);
         if was_clean {
             // One unsettled change stands for everything until the seal takes it over.
             self.tree.mark(ino);

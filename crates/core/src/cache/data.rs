@@ -110,6 +110,11 @@ impl FileData {
         self.dirty_changes || self.sealed.is_some()
     }
 
+    /// Bytes written here since the last seal.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty.bytes()
+    }
+
     /// Bytes that the server lacks.
     pub fn unsafe_bytes(&self) -> u64 {
         let mut all = self.sealed_ranges.clone();

@@ -276,3 +276,15 @@ fn a_store_is_of_the_moment_of_the_last_change() {
     core.admit(entry, Time::default());
     assert_eq!(seal(&core), chmodded);
 }
+
+/// A gibibyte of nothing with one byte in it was shown as a gibibyte on disk.
+#[test]
+fn holes_take_no_room() {
+    let mut core = core();
+    create(&mut core);
+    let entry = core.draft_resize(Ino(5), 1 << 30, Timestamp::default()).unwrap();
+    core.admit(entry, Time::default());
+    write(&mut core, 5, 1 << 29..(1 << 29) + 10);
+    write(&mut core, 5, (1 << 29) + 5..(1 << 29) + 15);
+    assert_eq!(core.tree.peek(Ino(5)).unwrap().allocated, 15);
+}
