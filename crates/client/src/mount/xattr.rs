@@ -1,20 +1,19 @@
 //! Extended attributes: the user's own, and `user.segue.*`, which answer where a file is.
 
-use segue_core::cache::Known;
+use segue_core::cache::{Known, XattrMap};
+use segue_core::namespace::{XATTR_COUNT_MAX, check_xattr_shape};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
 
 use super::Mount;
 
-/// Longest value, as Linux has it.
-const VALUE_MAX: usize = 64 << 10;
 const OWN: &[u8] = b"user.segue.";
 
 impl Mount {
     async fn user_xattrs<R>(
         &self,
         ino: Ino,
-        look: impl FnOnce(&segue_core::cache::XattrMap) -> R,
+        look: impl FnOnce(&XattrMap) -> R,
     ) -> Result<R, Refusal> {
         self.getattr(ino).await?;
         let offline = self.remote.is_offline();
@@ -71,11 +70,11 @@ impl Mount {
         if !name.starts_with(b"user.") || name.starts_with(OWN) {
             return Err(Refusal::NotSupported);
         }
-        if name.len() > 255 || value.len() > VALUE_MAX {
-            return Err(Refusal::AttributeTooLarge);
-        }
-        let exists = self.user_xattrs(ino, |map| map.contains_key(&name)).await?;
+        check_xattr_shape(&name, &value)?;
+        let look = |map: &XattrMap| (map.contains_key(&name), map.len() >= XATTR_COUNT_MAX);
+        let (exists, is_full) = self.user_xattrs(ino, look).await?;
         match flags {
+            _ if is_full && !exists && flags != libc::XATTR_REPLACE => Err(Refusal::NoSpace),
             libc::XATTR_CREATE if exists => Err(Refusal::Exists),
             libc::XATTR_REPLACE if !exists => Err(Refusal::NoAttribute),
             _ => self.change_xattr(ino, name, Some(value), caller).await,

@@ -46,6 +46,7 @@ pub use outcome::ApplyResult;
 pub use permission::Rights;
 pub use rows::{ChunkRow, ClientRow, Extent, Source, Tally, VolumeRow, chunk, get_row, put_row};
 pub use session::{BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor};
+pub use setattr::{XATTR_COUNT_MAX, check_xattr_shape};
 pub use volume::{VolumeError, create_volume, find_volume, tally, volumes};
 
 use crate::modlog::{Record, Stamped};

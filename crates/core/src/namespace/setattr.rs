@@ -13,7 +13,7 @@ const XATTR_NAME_MAX: usize = 255;
 /// Longest value of an extended attribute, in bytes.
 const XATTR_VALUE_MAX: usize = 64 << 10;
 /// Most extended attributes of one inode: all of them fit into one message.
-const XATTR_COUNT_MAX: usize = 64;
+pub const XATTR_COUNT_MAX: usize = 64;
 
 /// A [`crate::modlog::Record::SetAttr`].
 pub(super) fn set_attr<T: MetaTxn>(
@@ -81,10 +81,8 @@ pub(super) fn set_xattr<T: MetaTxn>(
     let key = keys::xattr(tree.volume, ino, name);
     let there = tree.txn.get(&key).map_err(Fault::Store)?.is_some();
     match value {
-        Some(value) if value.len() > XATTR_VALUE_MAX => {
-            return Err(Refusal::AttributeTooLarge.into());
-        }
         Some(value) => {
+            check_xattr_shape(name, value)?;
             if !there && count(tree, ino)? >= XATTR_COUNT_MAX {
                 return Err(Refusal::NoSpace.into());
             }
@@ -104,20 +102,24 @@ fn count<T: MetaTxn>(tree: &mut Tree<'_, T>, ino: Ino) -> Result<usize, Fault<T:
     Ok(rows.map_err(Fault::Store)?.len())
 }
 
-fn check_xattr(actor: &Actor<'_>, attr: &Attr, name: &[u8]) -> Result<(), Refusal> {
-    if name.len() > XATTR_NAME_MAX {
+/// Whether a `user.` attribute may be called `name` and be `value`, whoever sets it: asked by
+/// hosts, which tell the caller, and by the server, which trusts no host.
+pub fn check_xattr_shape(name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    if name.len() > XATTR_NAME_MAX || value.len() > XATTR_VALUE_MAX {
         return Err(Refusal::AttributeTooLarge);
     }
-    if name.contains(&0) {
+    if name.contains(&0) || name == b"user." {
         return Err(Refusal::Invalid);
     }
-    if let Some(rest) = name.strip_prefix(b"user.") {
-        let kind = matches!(attr.kind, Kind::File | Kind::Directory);
-        return match (rest.is_empty(), kind) {
-            (true, _) => Err(Refusal::Invalid),
-            (_, false) => Err(Refusal::NotPermitted),
-            _ if actor.owns(attr) || actor.may(attr, WRITE) => Ok(()),
-            _ => Err(Refusal::Access),
+    Ok(())
+}
+
+fn check_xattr(actor: &Actor<'_>, attr: &Attr, name: &[u8]) -> Result<(), Refusal> {
+    if name.starts_with(b"user.") {
+        return match attr.kind {
+            Kind::File | Kind::Directory if actor.owns(attr) || actor.may(attr, WRITE) => Ok(()),
+            Kind::File | Kind::Directory => Err(Refusal::Access),
+            _ => Err(Refusal::NotPermitted),
         };
     }
     // Kernels believe these, so only a host's trusted root may set them.
