@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use segue_fuse::{Answer, Call, Errno, FileSystem, Open, Reply, Request};
 
 use super::caller::resolve;
-use super::convert::{attributes, empty, errno, ino, name, outcome, sized, stat_fs};
+use super::convert::{attributes, empty, errno, ino, name, open_mode, outcome, sized, stat_fs};
 use super::waiting::{Asked, Kind};
 use super::{Front, directory, files, names};
-use crate::mount::Shared;
+use crate::mount::{Shared, Written};
 
 impl FileSystem for Front {
     fn call(&self, request: Request<'_>, reply: Reply) {
@@ -101,12 +101,14 @@ impl Front {
         let (node, mount) = (ino(request.node()), self.mount());
         let asked = Asked::new(request, Kind::Interruptible);
         match request.call {
-            Call::Open { flags, .. } => {
-                self.answer(asked, reply, files::open(mount, node, flags, resolve(request)));
+            Call::Open { flags, kill_suidgid } => {
+                let mode = open_mode(flags, kill_suidgid);
+                self.answer(asked, reply, files::open(mount, node, mode, resolve(request)));
             }
-            Call::Create { name: child, flags, mode, umask, .. } => {
+            Call::Create { name: child, flags, mode, umask, kill_suidgid } => {
                 let creation = files::creation(node, child, flags, mode & !umask);
-                let work = files::create(mount, creation, flags, resolve(request));
+                let mode = open_mode(flags, kill_suidgid);
+                let work = files::create(mount, creation, mode, resolve(request));
                 self.answer(asked, reply, work);
             }
             Call::Read { handle, offset, size, .. } => {
@@ -115,10 +117,11 @@ impl Front {
                     outcome(mount.read(handle, offset, size).await, Answer::Data)
                 });
             }
-            Call::Write { handle, offset, data, flags, from_cache, .. } => {
+            Call::Write { handle, offset, data, flags, from_cache, kill_suidgid } => {
                 // Pages that are written back know their place.
                 let append = flags.cast_signed() & libc::O_APPEND != 0 && !from_cache;
-                let written = self.mount.write(handle, offset, append, data);
+                let bytes = Written { offset, append, bytes: data, kills_set_ids: kill_suidgid };
+                let written = self.mount.write(handle, bytes);
                 self.answer(asked, reply, files::written(mount, written, data.len()));
             }
             Call::Flush { handle, .. } => {

@@ -94,12 +94,13 @@ pub(super) fn node(mode: u32, device: u32) -> Result<NewNode, Refusal> {
     }
 }
 
-pub(super) fn open_mode(flags: u32) -> OpenMode {
+pub(super) fn open_mode(flags: u32, kills_set_ids: bool) -> OpenMode {
     let flags = flags.cast_signed();
     OpenMode {
         writable: flags & libc::O_ACCMODE != libc::O_RDONLY,
         truncate: flags & libc::O_TRUNC != 0,
         synchronous: flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
+        kills_set_ids,
     }
 }
 

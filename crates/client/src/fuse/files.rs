@@ -9,11 +9,11 @@ use segue_core::types::{Caller, Ino};
 use segue_fuse::{Answer, Outcome};
 use tokio::sync::oneshot;
 
-use super::convert::{self, entry, open_mode, opened, outcome};
-use crate::mount::{Creation, Shared};
+use super::convert::{self, entry, opened, outcome};
+use crate::mount::{Creation, OpenMode, Shared};
 
-pub(super) async fn open(mount: Shared, ino: Ino, flags: u32, caller: Caller) -> Outcome {
-    let result = mount.open(ino, open_mode(flags), caller).await;
+pub(super) async fn open(mount: Shared, ino: Ino, mode: OpenMode, caller: Caller) -> Outcome {
+    let result = mount.open(ino, mode, caller).await;
     outcome(result, |file| Answer::Open(opened(file)))
 }
 
@@ -31,10 +31,9 @@ pub(super) fn creation(
 pub(super) async fn create(
     mount: Shared,
     creation: Result<Creation, Refusal>,
-    flags: u32,
+    mode: OpenMode,
     caller: Caller,
 ) -> Outcome {
-    let mode = open_mode(flags);
     let result = async {
         let (found, is_new) = mount.create_or_find(creation?, caller.clone()).await?;
         let file = match is_new {

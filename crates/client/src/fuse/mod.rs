@@ -82,7 +82,8 @@ fn wishes() -> Wishes {
         | init::READDIRPLUS_AUTO
         | init::ATOMIC_O_TRUNC
         | init::CACHE_SYMLINKS
-        | init::CREATE_SUPP_GROUP;
+        | init::CREATE_SUPP_GROUP
+        | init::HANDLE_KILLPRIV_V2;
     Wishes { flags: wishes.flags | flags, uring: false, ..wishes }
 }
 

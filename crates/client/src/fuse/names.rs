@@ -8,7 +8,7 @@ use segue_core::types::{Caller, Ino, Name};
 use segue_fuse::{Answer, Call, Outcome, SetTime};
 
 use super::convert::{self, attributes, empty, entry, made, node, outcome, time};
-use crate::mount::{Creation, RenameFlag, Shared};
+use crate::mount::{Creation, RenameFlag, Shared, Through};
 
 type Given<T> = Result<T, Refusal>;
 
@@ -38,9 +38,10 @@ pub(super) async fn set_attr(
         mtime: asked.mtime.map(|mtime| time(mtime, now)),
         times_now: is_now(asked.atime) && is_now(asked.mtime),
     };
+    let through = Through { open: asked.handle.is_some(), kills_set_ids: asked.kill_suidgid };
     let changed = async {
         if let Some(size) = asked.size {
-            mount.truncate(ino, size, asked.handle.is_some(), caller.clone()).await?;
+            mount.truncate(ino, size, through, caller.clone()).await?;
         }
         if (SetAttr { times_now: false, ..set }) != SetAttr::default() {
             mount.set_attr(ino, set, caller).await?;

@@ -43,7 +43,7 @@ impl Mount {
     }
 
     /// Logs `record`; the receiver hears its outcome if `wait`.
-    fn log_record(
+    pub(super) fn log_record(
         &self,
         record: Record,
         caller: Caller,

@@ -32,6 +32,29 @@ pub(crate) struct OpenMode {
     pub(crate) writable: bool,
     pub(crate) truncate: bool,
     pub(crate) synchronous: bool,
+    /// The opener may not keep set-id bits of what it truncates.
+    pub(crate) kills_set_ids: bool,
+}
+
+/// How a size is changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Through {
+    /// By an open file, whose close is to come.
+    pub(crate) open: bool,
+    /// By somebody who may not keep set-id bits.
+    pub(crate) kills_set_ids: bool,
+}
+
+/// Bytes to write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written<'a> {
+    pub(crate) offset: u64,
+    /// At the end instead: the kernel's offset is the size that it last heard of, and another
+    /// host may have appended since.
+    pub(crate) append: bool,
+    pub(crate) bytes: &'a [u8],
+    /// The writer may not keep set-id bits.
+    pub(crate) kills_set_ids: bool,
 }
 
 impl Mount {
@@ -118,11 +141,14 @@ impl Mount {
         }
         self.load(ino)?;
         let opened = self.add_handle(ino, mode, caller.clone());
-        if mode.truncate
-            && let Err(refusal) = self.resize(ino, 0)
-        {
-            self.close(opened.handle);
-            return Err(refusal);
+        if mode.truncate {
+            let resized = self.resize(ino, 0);
+            let kill =
+                |()| if mode.kills_set_ids { self.drop_set_ids(ino, &caller) } else { Ok(()) };
+            if let Err(refusal) = resized.and_then(kill) {
+                self.close(opened.handle);
+                return Err(refusal);
+            }
         }
         Ok(opened)
     }
@@ -178,15 +204,10 @@ impl Mount {
 
     /// Writes into an open file. The receiver hears when the server has it, if this write must
     /// wait for that.
-    ///
-    /// With `append` it goes to the end: the kernel's offset is the size that it last heard of,
-    /// and another host may have appended since.
     pub(crate) fn write(
         &self,
         handle: u64,
-        offset: u64,
-        append: bool,
-        bytes: &[u8],
+        Written { offset, append, bytes, kills_set_ids }: Written<'_>,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
         let handle = self.handle(handle)?;
         let end = self.core().tree.peek(handle.ino).map_or(offset, |attr| attr.size);
@@ -201,6 +222,9 @@ impl Mount {
             |container| container.write(bytes, offset),
             |core, time| core.draft_write(handle.ino, range.clone(), time),
         )?;
+        if kills_set_ids {
+            self.drop_set_ids(handle.ino, &handle.caller)?;
+        }
         if handle.synchronous || self.options.write_back == WriteBack::Sync {
             return self.seal(handle.ino, handle.caller.clone(), true);
         }
@@ -266,17 +290,26 @@ impl Mount {
         &self,
         ino: Ino,
         size: u64,
-        open: bool,
+        Through { open, kills_set_ids }: Through,
         caller: Caller,
     ) -> Result<Attr, Refusal> {
         self.getattr(ino).await?;
         self.load(ino)?;
         self.resize(ino, size)?;
-        let wait = self.options.write_back != WriteBack::Async && !open;
-        if (wait || self.options.write_back == WriteBack::Sync)
-            && let Some(told) = self.seal(ino, caller, true)?
-        {
-            self.committed(told).await?;
+        if kills_set_ids {
+            self.drop_set_ids(ino, &caller)?;
+        }
+        let wait = match self.options.write_back {
+            WriteBack::Async => false,
+            WriteBack::Close => !open,
+            WriteBack::Sync => true,
+        };
+        if !open || wait {
+            // No close will come that could seal it.
+            let told = self.seal(ino, caller, wait)?;
+            if let Some(told) = told {
+                self.committed(told).await?;
+            }
         }
         self.getattr(ino).await
     }

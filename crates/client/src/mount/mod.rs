@@ -21,6 +21,7 @@ mod names;
 mod recover;
 mod report;
 mod session;
+mod set_ids;
 mod start;
 mod sync;
 mod upload;
@@ -45,7 +46,7 @@ use crate::remote::Remote;
 use crate::state::{Containers, Index, LogFile, Numbers};
 
 pub(crate) use changes::{Creation, RenameFlag};
-pub(crate) use data::{OpenMode, Opened};
+pub(crate) use data::{OpenMode, Opened, Through, Written};
 pub(crate) use handles::{DirectoryHandle, Names};
 pub(crate) use kernel::KernelCache;
 pub use start::{MountPlan, Ready, mount};

@@ -2,6 +2,7 @@
 
 use super::tree::{Listing, NameEntry, NodeEntry, Tree};
 use crate::modlog::{NewNode, Record, RenameMode, SetAttr};
+use crate::namespace::mode_after_write;
 use crate::types::{Attr, Ino, Kind, Name, Time, Timestamp, Version};
 use crate::wire::Node;
 
@@ -156,8 +157,8 @@ impl Tree {
     fn set_attr(&mut self, ino: Ino, set: &SetAttr, time: Timestamp) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         let attr = &mut node.attr;
-        if (set.uid.is_some() || set.gid.is_some()) && attr.kind == Kind::File {
-            attr.mode &= !0o6000;
+        if (set.uid.is_some() || set.gid.is_some()) && attr.kind != Kind::Directory {
+            attr.mode = mode_after_write(attr.mode);
         }
         attr.mode = set.mode.unwrap_or(attr.mode);
         attr.uid = set.uid.unwrap_or(attr.uid);
@@ -189,6 +190,14 @@ impl Tree {
             node.attr.mtime = time;
             node.attr.ctime = time;
         }
+    }
+
+    /// Somebody without the right to keep them wrote `ino`, whose change is pending: its set-id
+    /// bits are gone. True if there were any.
+    pub fn drop_set_ids(&mut self, ino: Ino) -> bool {
+        let Some(node) = self.nodes.get_mut(&ino) else { return false };
+        let mode = mode_after_write(node.attr.mode);
+        std::mem::replace(&mut node.attr.mode, mode) != mode
     }
 
     fn change_nlink(&mut self, ino: Ino, by: i32) {

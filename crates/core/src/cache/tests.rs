@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::modlog::{NewNode, Record, RenameMode};
+use crate::modlog::{NewNode, Record, RenameMode, SetAttr};
 use crate::testing::attr;
 use crate::types::{Attr, Ino, Kind, Name, Time, Timestamp, Version};
 use crate::wire::Node;
@@ -194,4 +194,23 @@ fn only_what_is_stale_and_settled_is_dropped() {
     assert!(tree.peek(Ino(15)).is_some());
     assert!(tree.peek(Ino(16)).is_some());
     assert_eq!(tree.listing(Ino::ROOT, at(5)), Known::Unknown);
+}
+
+/// chown took a set-group-id bit away that stands for no group's program, and the server's
+/// answer brought it back.
+#[test]
+fn set_id_bits_go_as_the_server_has_them_go() {
+    let mut tree = tree();
+    tree.apply(&create(5, "a", NewNode::File), Timestamp::default());
+    let set = |set| Record::SetAttr { ino: Ino(5), set };
+    let chmod = |mode| set(SetAttr { mode: Some(mode), ..SetAttr::default() });
+    let chown = set(SetAttr { gid: Some(7), ..SetAttr::default() });
+    for (before, after) in [(0o6777, 0o777), (0o4766, 0o766), (0o2766, 0o2766), (0o755, 0o755)] {
+        tree.apply(&chmod(before), Timestamp::default());
+        tree.apply(&chown, Timestamp::default());
+        assert_eq!(tree.peek(Ino(5)).unwrap().mode, after, "{before:o} after chown");
+        tree.apply(&chmod(before), Timestamp::default());
+        assert_eq!(tree.drop_set_ids(Ino(5)), before != after);
+        assert_eq!(tree.peek(Ino(5)).unwrap().mode, after, "{before:o} after a write");
+    }
 }

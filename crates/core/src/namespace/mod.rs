@@ -44,6 +44,7 @@ mod tests;
 
 pub use outcome::ApplyResult;
 pub use permission::Rights;
+pub(crate) use permission::mode_after_write;
 pub use rows::{ChunkRow, ClientRow, Extent, Source, Tally, VolumeRow, chunk, get_row, put_row};
 pub use session::{BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor};
 pub use setattr::{XATTR_COUNT_MAX, check_xattr_shape};

@@ -179,8 +179,8 @@ impl<'a> Actor<'a> {
     }
 }
 
-/// The mode after somebody else than root wrote the file.
-pub(super) fn mode_after_write(mode: u32) -> u32 {
+/// The mode of a file after somebody else than root wrote it, or anybody gave it away.
+pub(crate) fn mode_after_write(mode: u32) -> u32 {
     let mode = mode & !SET_UID;
     if mode & GROUP_EXECUTE != 0 { mode & !SET_GID } else { mode }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use segue_bench::bed::{Host, run, run_detaching};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, end, errno, eventually, sh};
+use crate::world::{World, arg, end, errno, eventually, json, sh};
 
 /// A user of a host with groups besides the own, and a home.
 struct User<'a> {
@@ -193,4 +193,32 @@ fn root_of_a_host_is_squashed() {
     let state = || sh(setup.path(), "ls roots; cat roots/s mine/file; stat -c %u mine");
     std::thread::sleep(std::time::Duration::from_millis(1_200));
     assert_eq!(state(), "s\ns\nx\n1001\n");
+}
+
+/// Who writes a set-id program makes an ordinary one of it, on every host, and the server
+/// refuses nothing of that. Root may write one as it is.
+#[test]
+fn a_written_program_is_nobodys_any_more() {
+    let Some(world) = World::invited(&["--role", "host", "--no-root-squash"]) else { return };
+    let mount = world.mount_with(&world.a, "allow-other");
+    let writer = User::new(&world.a, 1002, "");
+    let make = "for name in kept appended truncated emptied inherited; do
+        echo text >$name; chown 1001:1001 $name; chmod 6777 $name; done";
+    sh(mount.path(), make);
+    mount.sync().unwrap();
+    sh(mount.path(), "echo more >>kept");
+    writer.sh(mount.path(), "echo x >>appended; truncate -s 2 truncated; : >emptied");
+    // Opened by root, written by somebody else, closed by root.
+    let inherit = "exec 3>>inherited
+        setpriv --reuid=1002 --regid=1002 --clear-groups sh -c 'echo x >&3'; echo y >&3";
+    sh(mount.path(), inherit);
+    let modes = "stat -c '%a %n' kept appended truncated emptied inherited";
+    let wanted = "6777 kept\n777 appended\n777 truncated\n777 emptied\n777 inherited\n";
+    assert_eq!(sh(mount.path(), modes), wanted);
+    mount.sync().unwrap();
+    let other = world.mount_with(&world.b, "allow-other");
+    for top in [other.path(), mount.path()] {
+        assert_eq!(sh(top, modes), wanted);
+    }
+    assert_eq!(json(&world.a, &["status", arg(mount.path())])["mounts"][0]["refused"], 0);
 }

@@ -1,0 +1,36 @@
+//! Set-id bits of files that are written.
+//!
+//! The kernel leaves them to us (HANDLE_KILLPRIV_V2): it says of each write whether its writer
+//! may keep them. Otherwise it would ask before each write whether there is something to take
+//! away, and take it with a chmod in the writer's name, which the server refuses to anyone but
+//! the owner.
+
+use segue_core::modlog::{Record, SetAttr};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Caller, Ino};
+
+use super::Mount;
+
+impl Mount {
+    /// The bits of `ino`, whose data were just changed by somebody who may not keep them, go
+    /// here and on the server.
+    ///
+    /// `caller` is who opened the file, in whose name it is stored. That alone takes them, unless
+    /// he is root. It is stored at once: later it could be in somebody else's name.
+    pub(super) fn drop_set_ids(&self, ino: Ino, caller: &Caller) -> Result<(), Refusal> {
+        let mode = {
+            let mut core = self.core();
+            if !core.tree.drop_set_ids(ino) {
+                return Ok(());
+            }
+            core.tree.peek(ino).map(|attr| attr.mode)
+        };
+        self.kernel.forget_data(ino);
+        self.seal(ino, caller.clone(), false)?;
+        if caller.uid == 0 {
+            let set = SetAttr { mode, ..SetAttr::default() };
+            self.log_record(Record::SetAttr { ino, set }, caller.clone(), false)?;
+        }
+        Ok(())
+    }
+}
