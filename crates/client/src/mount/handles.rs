@@ -45,6 +45,12 @@ impl Handles {
         self.files.get(&handle).cloned()
     }
 
+    /// Who has `ino` open for writing.
+    pub(crate) fn writer(&self, ino: Ino) -> Option<Caller> {
+        let mut writers = self.files.values().filter(|file| file.ino == ino && file.writable);
+        writers.next().map(|file| file.caller.clone())
+    }
+
     pub(crate) fn remove_file(&mut self, handle: u64) -> Option<Arc<FileHandle>> {
         self.files.remove(&handle)
     }

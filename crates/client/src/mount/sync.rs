@@ -84,7 +84,8 @@ impl Mount {
     pub(crate) fn seal_all(&self) {
         let unsealed = self.core().unsealed();
         for ino in unsealed {
-            if let Err(refusal) = self.seal(ino, super::nobody_asked(), false) {
+            let writer = lock(&self.handles).writer(ino).unwrap_or_else(super::nobody_asked);
+            if let Err(refusal) = self.seal(ino, writer, false) {
                 tracing::warn!("#{ino}: {refusal}");
             }
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use segue_bench::bed::{Host, run, run_detaching};
 
@@ -184,6 +184,16 @@ fn root_of_a_host_is_squashed() {
     let owner = User::new(&world.a, 1001, "");
     owner.sh(mount.path(), "echo x >mine/file");
     eventually("the owner's file is seen", || setup.path().join("mine/file").exists());
+    // What is written for long is the user's too, whoever sends it.
+    let script = "cd \"$1\"; exec 3>mine/long; echo begun >&3; read -r end";
+    let mut writing = owner.command(&["sh", "-euc", script, "sh", arg(mount.path())]);
+    let mut writing = writing.stdin(Stdio::piped()).spawn().unwrap();
+    let long = setup.path().join("mine/long");
+    eventually("what is being written is seen", || {
+        fs::read_to_string(&long).is_ok_and(|text| text == "begun\n")
+    });
+    drop(writing.stdin.take());
+    writing.wait().unwrap();
     // The kernel lets root through, the server does not: nothing of it stays.
     let tries = ["echo x >roots/new", "rm roots/s", "chown 0 mine", "echo y >mine/file"];
     for script in tries {
