@@ -6,7 +6,7 @@
 //! view. So what cannot be logged never happened. When the server's outcome is known,
 //! [`ClientCore::settle`] takes the change out again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ pub struct ClientCore {
     /// What the server lacks.
     pub queue: Queue,
     open: BTreeMap<Ino, u32>,
+    /// Inodes that lost their last name here and that the kernel still knows: somebody may be
+    /// about to open one, or have it as working directory. The kernel's own limit bounds them.
+    held: BTreeSet<Ino>,
     next_seq: u64,
     seq_reserved: u64,
 }
@@ -58,6 +61,7 @@ impl ClientCore {
             files: BTreeMap::new(),
             queue: Queue::default(),
             open: BTreeMap::new(),
+            held: BTreeSet::new(),
             next_seq,
             seq_reserved: next_seq,
         }
@@ -122,6 +126,34 @@ impl ClientCore {
     /// True if some handle of `ino` is open.
     pub fn is_open(&self, ino: Ino) -> bool {
         self.open.contains_key(&ino)
+    }
+
+    /// True if the kernel may still ask about `ino`, which lost its last name here: what is
+    /// known of it stays.
+    pub fn is_held(&self, ino: Ino) -> bool {
+        self.held.contains(&ino)
+    }
+
+    /// True if the last name of `ino` was removed here, as far as this host can tell.
+    pub fn is_removed(&self, ino: Ino) -> bool {
+        self.is_held(ino) && self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0)
+    }
+
+    /// True for a file that was removed here while nobody had it open: who opens it now looked
+    /// its name up before.
+    pub fn is_closed_for_good(&self, ino: Ino) -> bool {
+        self.is_removed(ino) && !self.is_open(ino) && !self.tree.is_orphan(ino)
+    }
+
+    /// The kernel has let go of `ino`, or never knew it.
+    pub fn let_go(&mut self, ino: Ino) {
+        self.held.remove(&ino);
+    }
+
+    /// True if nobody can reach `ino` any more, so that what is here of it may go.
+    pub fn is_gone(&self, ino: Ino) -> bool {
+        let nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+        nameless && !self.is_open(ino) && !self.is_held(ino) && !self.tree.is_pending(ino)
     }
 
     /// The data state of `ino`, made on first use from its attributes.
@@ -227,6 +259,11 @@ impl ClientCore {
         if let Record::Create { ino, node: NewNode::File, .. } = record {
             self.files.insert(*ino, FileData::created(seq));
         }
+        if let Some(ino) = record.removed()
+            && self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0)
+        {
+            self.held.insert(ino);
+        }
     }
 
     fn change_data(
@@ -325,6 +362,7 @@ impl ClientCore {
             }
             Outcome::Conflict { parent, name, touched: attrs, .. } => {
                 self.tree.undo(&touched);
+                self.keep_name(&logged.change);
                 self.tree.expire(*parent);
                 let mut effects =
                     vec![Effect::Conflict { ino, parent: *parent, name: name.clone() }];
@@ -338,6 +376,7 @@ impl ClientCore {
             }
             Outcome::Refused { refusal } => {
                 self.tree.undo(&touched);
+                self.keep_name(&logged.change);
                 let mut effects = vec![Effect::Refused { refusal: *refusal }];
                 let is_create = matches!(logged.change, Change::Record(Record::Create { .. }));
                 if is_data || is_create {
@@ -355,6 +394,15 @@ impl ClientCore {
         let files = &self.files;
         let ahead = |ino| files.get(&ino).is_some_and(FileData::is_ahead);
         self.tree.learn(attrs, ahead, now);
+    }
+
+    /// A change that will not be took no name.
+    fn keep_name(&mut self, change: &Change) {
+        if let Change::Record(record) = change
+            && let Some(ino) = record.removed()
+        {
+            self.let_go(ino);
+        }
     }
 
     fn note_orphan(&mut self, change: &Change, attrs: &[Attr]) {
@@ -393,9 +441,11 @@ impl ClientCore {
 
     /// Drops what is neither open, nor ahead of the server, nor worth its memory.
     pub fn shrink(&mut self, now: Time) {
-        let (open, files) = (&self.open, &self.files);
+        let (open, held, files) = (&self.open, &self.held, &self.files);
         self.tree.shrink(now, |ino| {
-            open.contains_key(&ino) || files.get(&ino).is_some_and(FileData::is_ahead)
+            open.contains_key(&ino)
+                || held.contains(&ino)
+                || files.get(&ino).is_some_and(FileData::is_ahead)
         });
     }
 }

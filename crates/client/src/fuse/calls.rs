@@ -33,6 +33,10 @@ impl FileSystem for Front {
         }
     }
 
+    fn forget(&self, nodes: Vec<(u64, u64)>) {
+        nodes.into_iter().for_each(|(node, _)| self.mount.let_go(ino(node)));
+    }
+
     fn interrupt(&self, unique: u64) {
         self.interrupts.interrupt(unique);
     }

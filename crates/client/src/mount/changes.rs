@@ -82,7 +82,10 @@ impl Mount {
         } else {
             Record::Unlink { parent, name, ino, open: false }
         };
-        self.log_record(record, super::nobody_asked(), false).map(drop)
+        self.log_record(record, super::nobody_asked(), false)?;
+        // The kernel never heard of it.
+        self.core().let_go(ino);
+        Ok(())
     }
 
     async fn new_ino(&self) -> Result<Ino, Refusal> {

@@ -139,6 +139,10 @@ impl Mount {
         } else {
             self.getattr(ino).await?;
         }
+        if mode.writable && self.core().is_closed_for_good(ino) {
+            // What is written would be nobody's. The kernel looks the name up again.
+            return Err(Refusal::Stale);
+        }
         self.load(ino)?;
         let opened = self.add_handle(ino, mode, caller.clone());
         if mode.truncate {

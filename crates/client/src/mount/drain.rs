@@ -187,14 +187,28 @@ impl Mount {
     /// Drops what is here of files that are gone everywhere.
     fn reap(&self, logged: &Logged) {
         let Change::Record(record) = &logged.change else { return };
-        for ino in touched(record).inodes {
+        touched(record).inodes.into_iter().for_each(|ino| self.reap_one(ino));
+    }
+
+    fn reap_one(&self, ino: Ino) {
+        let mut core = self.core();
+        if core.is_gone(ino) {
+            core.files.remove(&ino);
+            core.tree.forget(ino);
+            self.drop_local(ino);
+        }
+    }
+
+    /// The kernel has let go of `ino`, and asks for it by a name if it wants it again.
+    pub(crate) fn let_go(&self, ino: Ino) {
+        let was_held = {
             let mut core = self.core();
-            let gone = core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
-            if gone && !core.is_open(ino) && !core.tree.is_pending(ino) {
-                core.files.remove(&ino);
-                core.tree.forget(ino);
-                self.drop_local(ino);
-            }
+            let was_held = core.is_held(ino);
+            core.let_go(ino);
+            was_held
+        };
+        if was_held {
+            self.reap_one(ino);
         }
     }
 

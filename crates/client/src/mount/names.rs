@@ -61,8 +61,8 @@ impl Mount {
             }
             Err(refusal) => {
                 let mut core = self.core();
-                // What is pending or still open here exists here.
-                if refusal == Refusal::Stale && !core.is_open(ino) {
+                // What is pending or still in use here exists here.
+                if refusal == Refusal::Stale && !core.is_open(ino) && !core.is_held(ino) {
                     core.tree.forget(ino);
                 }
                 core.tree.peek(ino).copied().ok_or(refusal)
@@ -72,16 +72,21 @@ impl Mount {
 
     /// What `name` in `parent` is; `None`: surely nothing.
     pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Option<Attr>, Refusal> {
-        let offline = self.remote.is_offline();
-        let known = self.core().tree.name(parent, name, self.now()).usable(offline);
-        let ino = match known {
-            Some(ino) => ino,
-            None => self.ask_name(parent, name).await?,
-        };
-        match ino {
-            Some(ino) => self.getattr(ino).await.map(Some),
-            None => Ok(None),
+        for _ in 0..OVERTAKEN_MAX {
+            let offline = self.remote.is_offline();
+            let known = self.core().tree.name(parent, name, self.now()).usable(offline);
+            let ino = match known {
+                Some(ino) => ino,
+                None => self.ask_name(parent, name).await?,
+            };
+            let Some(ino) = ino else { return Ok(None) };
+            match self.getattr(ino).await {
+                // It went while it was asked for: the name means something else by now.
+                Err(Refusal::Stale) => {}
+                found => return found.map(Some),
+            }
         }
+        Err(Refusal::Stale)
     }
 
     async fn ask_name(&self, parent: Ino, name: &Name) -> Result<Option<Ino>, Refusal> {
@@ -202,9 +207,16 @@ impl Mount {
 
     /// Everything in `directory`, in byte order of names.
     pub(crate) async fn list(&self, directory: Ino) -> Result<Vec<(Name, Ino)>, Refusal> {
-        let known = self.core().tree.listing(directory, self.now());
-        if let Some(names) = known.usable(self.remote.is_offline()) {
-            return Ok(names);
+        {
+            let core = self.core();
+            if core.is_removed(directory) {
+                // It was empty when it lost its name.
+                return Ok(Vec::new());
+            }
+            let known = core.tree.listing(directory, self.now());
+            if let Some(names) = known.usable(self.remote.is_offline()) {
+                return Ok(names);
+            }
         }
         let is_known = self.core().tree.listing(directory, self.now()).usable(true).is_some();
         match self.ask_listing(&self.remote(is_known), directory).await {

@@ -277,6 +277,35 @@ fn a_store_is_of_the_moment_of_the_last_change() {
     assert_eq!(seal(&core), chmodded);
 }
 
+/// A directory that was somebody's working directory was forgotten as soon as the server had
+/// removed it, and stat(2) of it failed.
+#[test]
+fn what_lost_its_name_stays_until_the_kernel_lets_go() {
+    let mut core = core();
+    create(&mut core);
+    let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
+    core.settle(1, &done(2), Time::default());
+    unlink(&mut core, 5, false);
+    assert!(core.is_held(Ino(5)) && core.is_closed_for_good(Ino(5)));
+    core.settle(2, &Outcome::Done { touched: Vec::new() }, Time::default());
+    assert!(!core.is_gone(Ino(5)));
+    core.opened(Ino(5));
+    core.let_go(Ino(5));
+    assert!(!core.is_gone(Ino(5)));
+    core.closed(Ino(5));
+    assert!(core.is_gone(Ino(5)));
+}
+
+#[test]
+fn what_could_not_be_removed_is_not_held() {
+    let mut core = core();
+    create(&mut core);
+    unlink(&mut core, 5, false);
+    core.settle(1, &Outcome::Done { touched: Vec::new() }, Time::default());
+    core.settle(2, &Outcome::Refused { refusal: Refusal::Access }, Time::default());
+    assert!(!core.is_held(Ino(5)));
+}
+
 /// A gibibyte of nothing with one byte in it was shown as a gibibyte on disk.
 #[test]
 fn holes_take_no_room() {

@@ -262,6 +262,14 @@ impl Record {
         }
     }
 
+    /// The inode that has a name less afterwards.
+    pub fn removed(&self) -> Option<Ino> {
+        match self {
+            Record::Rmdir { ino, .. } => Some(*ino),
+            _ => self.unnamed(),
+        }
+    }
+
     /// The file, if it is one, that has a name less afterwards.
     pub fn unnamed(&self) -> Option<Ino> {
         match self {
