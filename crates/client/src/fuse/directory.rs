@@ -26,10 +26,11 @@ async fn names(
     Ok((directory, names))
 }
 
-fn at_offset(names: &[(Name, Ino)], at: u64, directory: Ino) -> Option<(&[u8], Ino)> {
+/// What is at offset `at`; `dots` are the directory and its parent.
+fn at_offset(names: &[(Name, Ino)], at: u64, dots: [Ino; 2]) -> Option<(&[u8], Ino)> {
     let at = usize::try_from(at).ok()?;
-    match DOTS.get(at) {
-        Some(dot) => Some((dot, directory)),
+    match DOTS.get(at).zip(dots.get(at)) {
+        Some((dot, ino)) => Some((dot, *ino)),
         None => names.get(at - DOTS.len()).map(|(name, ino)| (name.as_bytes(), *ino)),
     }
 }
@@ -50,8 +51,9 @@ pub(super) async fn read(
 ) -> Result<Answer, Refusal> {
     let (directory, names) = names(mount, handle, offset).await?;
     let mut listing = Listing::new(size);
+    let dots = [directory.ino, mount.parent(directory.ino)];
     for at in offset.. {
-        let Some((name, child)) = at_offset(&names, at, directory.ino) else { break };
+        let Some((name, child)) = at_offset(&names, at, dots) else { break };
         if !listing.add(child.0, at + 1, kind_mode(mount.kind(child)), name) {
             break;
         }
@@ -69,8 +71,9 @@ pub(super) async fn read_plus(
     let (directory, names) = names(mount, handle, offset).await?;
     let mut listing = Listing::new(size);
     let mut known = VecDeque::new();
+    let dots = [directory.ino, mount.parent(directory.ino)];
     for at in offset.. {
-        let Some((name, child)) = at_offset(&names, at, directory.ino) else { break };
+        let Some((name, child)) = at_offset(&names, at, dots) else { break };
         let is_dot = at < DOTS.len() as u64;
         if !is_dot && known.is_empty() {
             known.extend(mount.listed(directory.ino, next_names(&names, at)));

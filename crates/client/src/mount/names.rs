@@ -89,6 +89,11 @@ impl Mount {
         Err(Refusal::Stale)
     }
 
+    /// The directory that `directory` was last seen in; itself, if that is not known.
+    pub(crate) fn parent(&self, directory: Ino) -> Ino {
+        self.core().tree.parent(directory).unwrap_or(directory)
+    }
+
     async fn ask_name(&self, parent: Ino, name: &Name) -> Result<Option<Ino>, Refusal> {
         let known = self.core().tree.name(parent, name, self.now()).usable(true);
         let remote = self.remote(known.is_some());

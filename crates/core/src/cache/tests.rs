@@ -214,3 +214,11 @@ fn set_id_bits_go_as_the_server_has_them_go() {
         assert_eq!(tree.peek(Ino(5)).unwrap().mode, after, "{before:o} after a write");
     }
 }
+
+#[test]
+fn the_parent_of_a_directory_is_where_it_was_seen_last() {
+    let mut tree = tree();
+    tree.apply(&create(5, "a", NewNode::Directory), Timestamp::default());
+    assert_eq!(tree.parent(Ino(5)), Some(Ino::ROOT));
+    assert_eq!((tree.parent(Ino::ROOT), tree.parent(Ino(9))), (None, None));
+}

@@ -441,6 +441,12 @@ impl Tree {
         parts.join("/")
     }
 
+    /// The directory that `ino` was last seen in, if that is known itself.
+    pub fn parent(&self, ino: Ino) -> Option<Ino> {
+        let (parent, _) = self.nodes.get(&ino)?.place.as_ref()?;
+        self.nodes.contains_key(parent).then_some(*parent)
+    }
+
     /// Drops what is stale and not pending if there are too many inodes; `keep` says which
     /// are in use.
     pub fn shrink(&mut self, now: Time, keep: impl Fn(Ino) -> bool) {
