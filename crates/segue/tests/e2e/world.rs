@@ -15,7 +15,7 @@ use segue_bench::bed::{Bed, Host, run};
 /// Longest that a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A test that takes this long hangs: its mounts are aborted, so that it fails.
-const TEST_MAX: Duration = Duration::from_secs(240);
+const TEST_MAX: Duration = Duration::from_secs(480);
 
 /// A server and two hosts on a bed of their own.
 pub(crate) struct World {

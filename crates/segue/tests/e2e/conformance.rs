@@ -1,0 +1,56 @@
+//! The POSIX suite on a mount that serves all users of its host.
+
+use std::collections::BTreeMap;
+
+use crate::world::{World, arg, json};
+
+/// What Segue does not offer yet, and why not.
+const NOT_OFFERED: &[(&str, &str)] = &[
+    ("offers::allocation", "the server has room or not when it gets the data"),
+    ("offers::punching", "a store cannot say where a hole is to be"),
+    ("offers::zeroing", "the same"),
+    ("offers::collapsing", "extents are not moved"),
+    ("offers::inserting", "the same"),
+    ("offers::holes", "what is not cached here may be data or not"),
+    ("offers::tmpfile", "an inode begins with a name"),
+    ("offers::birth_time", "the server keeps none"),
+    ("offers::access_times", "reading is no change"),
+    ("offers::whiteout", "overlayfs puts its upper layer on a local disk"),
+    ("offers::access_lists", "modes are the only permissions"),
+    ("offers::trusted_attributes", "hosts need not trust each other's root"),
+    ("offers::capabilities", "the same"),
+];
+
+/// Everything that a local file system does holds on one host, and the server refuses nothing of
+/// it afterwards.
+fn conforms(write_back: &str) {
+    let Some(world) = World::invited(&["--role", "host", "--no-root-squash"]) else { return };
+    let mount = world.mount_with(&world.a, &format!("allow-other,write-back={write_back}"));
+    let report = segue_conformance::run(mount.path(), &[]);
+    let mut failures: BTreeMap<&str, &str> = report.failures().collect();
+    let listed_but_done: Vec<&str> = NOT_OFFERED
+        .iter()
+        .filter_map(|(name, _)| failures.remove(name).is_none().then_some(*name))
+        .collect();
+    assert!(failures.is_empty(), "{failures:#?}\n{}", world.a.dir().display());
+    assert!(listed_but_done.is_empty(), "not to be listed any more: {listed_but_done:?}");
+    mount.sync().unwrap();
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    let status = &status["mounts"][0];
+    assert_eq!((&status["refused"], &status["log_records"]), (&0.into(), &0.into()), "{status}");
+}
+
+#[test]
+fn the_suite_passes() {
+    conforms("close");
+}
+
+#[test]
+fn the_suite_passes_when_nothing_waits() {
+    conforms("async");
+}
+
+#[test]
+fn the_suite_passes_when_everything_waits() {
+    conforms("sync");
+}
