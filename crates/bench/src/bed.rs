@@ -23,6 +23,7 @@ mod relay;
 mod rng;
 pub mod segue;
 mod tun;
+mod uring;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,6 +40,7 @@ use self::netns::NetNs;
 pub use self::process::Proc;
 use self::reaper::Reaper;
 pub use self::rng::Rng;
+pub use self::uring::FuseUring;
 
 /// One test bed: a switch and the hosts on it.
 #[derive(Debug)]

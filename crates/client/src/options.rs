@@ -42,6 +42,8 @@ pub struct MountOptions {
     pub gid: Option<u32>,
     /// Users other than the one who mounts may enter.
     pub allow_other: bool,
+    /// Requests of the kernel come over io_uring where it offers that.
+    pub io_uring: bool,
 }
 
 impl Default for MountOptions {
@@ -55,6 +57,7 @@ impl Default for MountOptions {
             uid: None,
             gid: None,
             allow_other: false,
+            io_uring: false,
         }
     }
 }
@@ -85,6 +88,10 @@ pub const KEYS: &[(&str, &str)] = &[
     ("fsync=local|server", "what fsync waits for: this host's disk, or the server's"),
     ("gid=GID", "show every file as of this group"),
     ("grace=10s", "how long an operation waits for an unreachable server"),
+    (
+        "io-uring",
+        "talk to the kernel over io_uring where it offers that (Linux 6.14 and fuse.enable_uring=Y)",
+    ),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
     ("write-back=close|async|sync", "what waits for the server: close, nothing, every change"),
@@ -112,6 +119,7 @@ impl MountOptions {
     pub fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), OptionError> {
         match key {
             "allow-other" | "allow_other" => self.allow_other = flag(key, value)?,
+            "io-uring" => self.io_uring = flag(key, value)?,
             "ro" => self.read_only = flag(key, value)?,
             "cache-dir" => self.cache_dir = Some(PathBuf::from(needed(key, value)?)),
             "uid" => self.uid = Some(number(key, value)?),

@@ -8,10 +8,8 @@ use std::time::Duration;
 use super::course::Course;
 use super::libfuse;
 use crate::bed::segue::is_mounted;
-use crate::bed::{Doing, Error, Host, Proc, Result, run};
+use crate::bed::{Doing, Error, FuseUring, Host, Proc, Result, run};
 use crate::peer::{still_runs, wait_until};
-
-const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// A file system under test.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +78,7 @@ pub const ALL: &[Variant] = &[
 pub(super) struct Mounted {
     dir: PathBuf,
     daemon: Option<Proc>,
-    uring: Option<Uring>,
+    uring: Option<FuseUring>,
 }
 
 impl Mounted {
@@ -102,28 +100,6 @@ impl Drop for Mounted {
     }
 }
 
-/// Has the kernel offer io_uring while this lives, and then does as it did.
-#[derive(Debug)]
-struct Uring {
-    before: String,
-}
-
-impl Uring {
-    fn enable() -> Result<Uring> {
-        let before = fs::read_to_string(ENABLE_URING).doing("io_uring in this kernel's FUSE")?;
-        fs::write(ENABLE_URING, "Y").doing("allow FUSE over io_uring")?;
-        Ok(Uring { before })
-    }
-}
-
-impl Drop for Uring {
-    fn drop(&mut self) {
-        if let Err(error) = fs::write(ENABLE_URING, &self.before) {
-            eprintln!("segue-bench: {ENABLE_URING}: {error}");
-        }
-    }
-}
-
 impl Variant {
     /// The variant called `name`.
     pub fn named(name: &str) -> Option<Variant> {
@@ -137,7 +113,7 @@ impl Variant {
             return Ok(Mounted { dir: course.source.clone(), daemon: None, uring: None });
         }
         let uring = match self.server {
-            Server::Binding(options) if options.contains(&"--uring") => Some(Uring::enable()?),
+            Server::Binding(options) if options.contains(&"--uring") => Some(FuseUring::offer()?),
             _ => None,
         };
         let dir = course.host.mkdir("mnt")?;

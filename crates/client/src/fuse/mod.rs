@@ -55,12 +55,21 @@ pub(crate) async fn session(
 
 fn attach(front: Front, mountpoint: &Path) -> std::io::Result<Session<Front>> {
     let device = segue_fuse::mount(mountpoint, &options(&front.mount))?;
-    Session::begin(device, Arc::new(front), &wishes()).inspect_err(|_| {
+    let wishes = wishes(&front.mount);
+    let session = Session::begin(device, Arc::new(front), &wishes).inspect_err(|_| {
         // The handshake failed: what was mounted must not stay.
         if let Err(error) = segue_fuse::detach(mountpoint) {
             tracing::warn!("{}: {error}", mountpoint.display());
         }
-    })
+    })?;
+    if wishes.uring && !session.agreement().has(init::OVER_IO_URING) {
+        tracing::warn!(
+            "{}: this kernel offers no io_uring for FUSE (Linux 6.14 and \
+             /sys/module/fuse/parameters/enable_uring at Y): requests come over the device",
+            mountpoint.display()
+        );
+    }
+    Ok(session)
 }
 
 fn options(mount: &Shared) -> MountOptions {
@@ -76,7 +85,7 @@ fn options(mount: &Shared) -> MountOptions {
     }
 }
 
-fn wishes() -> Wishes {
+fn wishes(mount: &Shared) -> Wishes {
     let wishes = Wishes::default();
     let flags = init::DO_READDIRPLUS
         | init::READDIRPLUS_AUTO
@@ -84,7 +93,7 @@ fn wishes() -> Wishes {
         | init::CACHE_SYMLINKS
         | init::CREATE_SUPP_GROUP
         | init::HANDLE_KILLPRIV_V2;
-    Wishes { flags: wishes.flags | flags, uring: false, ..wishes }
+    Wishes { flags: wishes.flags | flags, uring: mount.options.io_uring, ..wishes }
 }
 
 fn explain(error: &std::io::Error) -> String {

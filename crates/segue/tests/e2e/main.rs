@@ -27,6 +27,7 @@ mod reference;
 mod rsync;
 mod sqlite;
 mod tree;
+mod uring;
 mod versions;
 mod worker;
 mod world;

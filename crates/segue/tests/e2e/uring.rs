@@ -1,0 +1,78 @@
+//! The mount option `io-uring`: the kernel's requests without a system call for each.
+
+use std::fs;
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use segue_bench::bed::segue::SegueMount;
+use segue_bench::bed::{FuseUring, Proc};
+
+use crate::tree::{hash, hash_of, noise};
+use crate::world::{World, arg, end, eventually, save, wait_for_state};
+
+/// What the kernel offers, it offers to all.
+static OFFER: Mutex<()> = Mutex::new(());
+
+/// Whether the mount's process has a thread for a ring.
+fn has_rings(mount: &SegueMount) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{}/task", mount.pid().unwrap())).unwrap();
+    let names = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
+    names.into_iter().any(|name| name.starts_with("fuse-ring"))
+}
+
+/// Asked for where the kernel has it: work as ever, and readers of a dead link can be killed.
+#[test]
+fn a_mount_over_io_uring() {
+    let Some(world) = World::new() else { return };
+    let _only = OFFER.lock().unwrap_or_else(PoisonError::into_inner);
+    let Ok(offered) = FuseUring::offer() else {
+        eprintln!("SKIPPED: this kernel has no FUSE over io_uring");
+        return;
+    };
+    let mut mount = world.mount_with(&world.a, "io-uring,grace=10min");
+    drop(offered);
+    assert!(has_rings(&mount));
+    let other = world.mount(&world.b);
+    for number in 0..200_u64 {
+        save(&mount.path().join(format!("here{number}")), &noise(number, 50_000)).unwrap();
+        save(&other.path().join(format!("there{number}")), &noise(number, 50_000)).unwrap();
+    }
+    mount.sync().unwrap();
+    for number in 0..200_u64 {
+        let expected = hash_of(&noise(number, 50_000));
+        assert_eq!(hash(&other.path().join(format!("here{number}"))), expected);
+    }
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 400);
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    let mut waiting: Vec<Proc> = (0..50)
+        .map(|number| {
+            let mut cat = world.a.command("cat");
+            cat.arg(mount.path().join(format!("there{number}")));
+            world.a.spawn(cat.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    for process in &mut waiting {
+        assert_eq!(process.try_wait().unwrap(), None, "one did not wait");
+        let pid = rustix::process::Pid::from_raw(process.pid().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    eventually("all are dead", || waiting.iter_mut().all(|one| one.try_wait().unwrap().is_some()));
+    mount.umount(&["--now"]).unwrap();
+    assert!(!mount.is_mounted());
+    world.a.link_up().unwrap();
+}
+
+/// Asked for where the kernel does not offer it, the device does as well.
+#[test]
+fn without_the_kernels_offer_requests_come_over_the_device() {
+    let Some(world) = World::new() else { return };
+    let _only = OFFER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mount = world.mount_with(&world.a, "io-uring");
+    let offered = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    assert_eq!(has_rings(&mount), offered.is_ok_and(|offered| offered.starts_with('Y')));
+    save(&mount.path().join("file"), b"text").unwrap();
+    let read = end(world.a.command("cat").arg(arg(&mount.path().join("file"))));
+    assert_eq!(read.out, "text");
+}
