@@ -31,19 +31,18 @@
 #![allow(unsafe_code, reason = "buffers are shared with the kernel")]
 
 mod buffers;
+mod returns;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, ThreadId};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
-use rustix::event::{EventfdFlags, eventfd};
 use zerocopy::{FromBytes, IntoBytes};
 
 use self::buffers::Buffers;
+pub(crate) use self::returns::Returns;
 use crate::abi::{InHeader, OutHeader, UringCmdReq, UringEntInOut};
 use crate::answer::{Answer, Outcome, encode};
 use crate::device::Device;
@@ -68,51 +67,6 @@ const BESIDE_AT: usize = 256;
 const WOKEN: u64 = u64::MAX;
 
 type Ring = IoUring<Entry128, cqueue::Entry>;
-
-/// Answers on their way to the ring's thread.
-#[derive(Debug)]
-pub(crate) struct Returns {
-    answers: Mutex<Vec<(u16, Outcome)>>,
-    wake: OwnedFd,
-    /// The ring's thread looks by itself before it sleeps.
-    owner: Mutex<Option<ThreadId>>,
-    /// The mount is gone.
-    ended: AtomicBool,
-}
-
-impl Returns {
-    pub(crate) fn push(&self, entry: u16, outcome: Outcome) {
-        let first = {
-            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-            answers.push((entry, outcome));
-            answers.len() == 1
-        };
-        let owner = *self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        if first && owner != Some(thread::current().id()) {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        // The counter cannot overflow: it is read whenever it is not 0.
-        rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).ok();
-    }
-
-    /// Ends the ring's thread.
-    pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-        self.wake();
-    }
-
-    fn has(&self, entry: u16) -> bool {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.iter().any(|(answered, _)| *answered == entry)
-    }
-
-    fn take(&self) -> Vec<(u16, Outcome)> {
-        std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// A ring for each processor.
 #[derive(Debug)]
@@ -159,18 +113,12 @@ impl Queue {
     fn new(number: u16, device: &Arc<Device>, payload_len: usize) -> io::Result<Queue> {
         // Whether a ring can be had is known before the kernel is told that it will get one.
         ring()?;
-        let returns = Returns {
-            answers: Mutex::default(),
-            wake: eventfd(0, EventfdFlags::CLOEXEC)?,
-            owner: Mutex::new(None),
-            ended: AtomicBool::new(false),
-        };
         Ok(Queue {
             number,
             device: Arc::clone(device),
             buffers: Buffers::new(DEPTH, payload_len)?,
             held: vec![(0, 0); DEPTH.into()],
-            returns: Arc::new(returns),
+            returns: Arc::new(Returns::new()?),
             woken: Box::new([0; 8]),
         })
     }
@@ -195,14 +143,13 @@ impl Queue {
         pin_to(self.number);
         // A ring of one submitter belongs to the thread that makes it.
         let mut ring = ring()?;
-        *self.returns.owner.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(thread::current().id());
+        self.returns.come_here();
         for entry in 0..DEPTH {
             self.submit(&mut ring, entry, REGISTER, 0)?;
         }
         self.listen(&mut ring)?;
         let mut live = DEPTH;
-        while live > 0 && !self.returns.ended.load(Ordering::Acquire) {
+        while live > 0 && !self.returns.has_ended() {
             match ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -310,7 +257,7 @@ impl Queue {
 
     /// Has the ring tell when another thread answered.
     fn listen(&mut self, ring: &mut Ring) -> io::Result<()> {
-        let wake = types::Fd(self.returns.wake.as_raw_fd());
+        let wake = types::Fd(self.returns.as_fd().as_raw_fd());
         let read = opcode::Read::new(wake, self.woken.as_mut_ptr(), 8).build().user_data(WOKEN);
         push(ring, &Entry128::from(read))
     }
