@@ -53,7 +53,7 @@ Examples:
   segue invite                            a writer for volume home, within the hour
   segue invite --role reader --ttl 7d     someone who only reads, within a week
   segue invite --volume src --host build.example.org
-  ssh laptop \"segue mount '$(segue invite)' work\"";
+  segue invite | ssh laptop segue mount - work";
 
 /// Prints the line, and only it, on stdout.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {

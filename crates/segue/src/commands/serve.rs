@@ -50,7 +50,7 @@ impl Arguments {
 const EXAMPLES: &str = "\
 Examples:
   segue serve                                  until Ctrl-C
-  segue serve --detach --data /srv/segue       in the background; its log is in ~/.local/state/segue/log
+  segue serve --detach --data /srv/segue       in the background, log in ~/.local/state/segue/log
   segue serve --listen 192.168.1.5:7420
   segue serve --stop";
 
