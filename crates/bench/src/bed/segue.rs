@@ -209,6 +209,11 @@ pub fn is_mounted(point: &Path) -> bool {
 }
 
 fn is_daemon(pid: u32, point: &Path) -> bool {
+    // The command line of a process that hangs in a mount cannot be read; its name can.
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if name.trim_end() != "segue" {
+        return false;
+    }
     let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
     let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     let point = point.to_string_lossy();
