@@ -199,10 +199,13 @@ impl Mount {
 
     /// What an error of this host's disk means to an application.
     fn disk_refusal(&self, what: &str, error: &io::Error) -> Refusal {
+        // Whoever asks for a size that no disk has hears of it; the disk is well.
+        if error.raw_os_error() == Some(libc::EFBIG) {
+            return Refusal::TooLarge;
+        }
         tracing::error!("{}: {what}: {error}", self.mountpoint.display());
         match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => Refusal::NoSpace,
-            Some(libc::EFBIG) => Refusal::TooLarge,
             _ => Refusal::Io,
         }
     }
