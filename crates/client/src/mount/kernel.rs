@@ -1,13 +1,15 @@
 //! Telling the kernel to forget: on threads of their own, because the kernel may make the
 //! teller wait for a request that only we can answer.
 //!
+//! Attributes alone make nobody wait, and are forgotten on the spot.
+//!
 //! Names and data have a thread each. Forgetting a name takes the directory's lock, which a
 //! request may hold that waits here until data are forgotten.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 
 use segue_core::types::{Ino, Name};
@@ -23,6 +25,7 @@ pub(crate) struct KernelCache {
     asked: AtomicU64,
     /// How often they have been.
     done: watch::Receiver<u64>,
+    notifier: Arc<OnceLock<Notifier>>,
 }
 
 /// The other ends, until the session is there.
@@ -31,6 +34,7 @@ pub(crate) struct KernelCacheThreads {
     data: mpsc::Receiver<Ino>,
     names: mpsc::Receiver<(Ino, Name)>,
     done: watch::Sender<u64>,
+    notifier: Arc<OnceLock<Notifier>>,
 }
 
 impl KernelCache {
@@ -40,8 +44,10 @@ impl KernelCache {
         let (tell_name, names) = mpsc::channel();
         let (tell_done, done) = watch::channel(0);
         let asked = AtomicU64::new(0);
-        let cache = KernelCache { data: tell_data, names: tell_name, asked, done };
-        (cache, KernelCacheThreads { data, names, done: tell_done })
+        let notifier = Arc::<OnceLock<_>>::default();
+        let theirs = Arc::clone(&notifier);
+        let cache = KernelCache { data: tell_data, names: tell_name, asked, done, notifier };
+        (cache, KernelCacheThreads { data, names, done: tell_done, notifier: theirs })
     }
 
     /// Has pages and attributes of `ino` dropped.
@@ -49,6 +55,15 @@ impl KernelCache {
         // Without a thread there is no mount, hence no cache.
         if self.data.send(ino).is_ok() {
             self.asked.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Has the attributes of `ino` dropped before this returns.
+    pub(crate) fn forget_attributes(&self, ino: Ino) {
+        // Without a mount there is no cache.
+        let Some(notifier) = self.notifier.get() else { return };
+        if let Err(error) = notifier.invalidate_attributes(ino.0) {
+            tracing::debug!("forget the attributes of #{ino}: {error}");
         }
     }
 
@@ -69,7 +84,8 @@ impl KernelCache {
 impl KernelCacheThreads {
     /// Starts them; they end with the last `KernelCache`.
     pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
-        let KernelCacheThreads { data, names, done } = self;
+        let KernelCacheThreads { data, names, done, notifier: shared } = self;
+        shared.get_or_init(|| notifier.clone());
         let kernel = notifier.clone();
         let forget_data = move || {
             while let Ok(ino) = data.recv() {

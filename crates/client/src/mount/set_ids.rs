@@ -25,7 +25,8 @@ impl Mount {
             }
             core.tree.peek(ino).map(|attr| attr.mode)
         };
-        self.kernel.forget_data(ino);
+        // stat(2) right after the write is to tell.
+        self.kernel.forget_attributes(ino);
         self.seal(ino, caller.clone(), false)?;
         if caller.uid == 0 {
             let set = SetAttr { mode, ..SetAttr::default() };

@@ -218,10 +218,12 @@ fn a_written_program_is_nobodys_any_more() {
     mount.sync().unwrap();
     sh(mount.path(), "echo more >>kept");
     writer.sh(mount.path(), "echo x >>appended; truncate -s 2 truncated; : >emptied");
-    // Opened by root, written by somebody else, closed by root.
-    let inherit = "exec 3>>inherited
-        setpriv --reuid=1002 --regid=1002 --clear-groups sh -c 'echo x >&3'; echo y >&3";
-    sh(mount.path(), inherit);
+    // Opened by root, written by somebody else, closed by root; and seen at once.
+    let inherit = "for i in $(seq 30); do
+        chmod 6777 inherited; stat -c %a inherited; exec 3>>inherited
+        setpriv --reuid=1002 --regid=1002 --clear-groups sh -c 'echo x >&3; stat -c %a inherited'
+        echo y >&3; exec 3>&-; done";
+    assert_eq!(sh(mount.path(), inherit), "6777\n777\n".repeat(30));
     let modes = "stat -c '%a %n' kept appended truncated emptied inherited";
     let wanted = "6777 kept\n777 appended\n777 truncated\n777 emptied\n777 inherited\n";
     assert_eq!(sh(mount.path(), modes), wanted);
