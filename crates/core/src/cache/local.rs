@@ -230,6 +230,7 @@ impl Tree {
     pub fn learn(&mut self, attrs: &[Attr], ahead: impl Fn(Ino) -> bool, now: Time) {
         for attr in attrs {
             let Some(node) = self.nodes.get_mut(&attr.ino) else { continue };
+            node.outcome = Some(now);
             if node.listing == Listing::Own {
                 node.listing = Listing::Complete(now);
             }
@@ -316,5 +317,6 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         xattrs: Some(super::XattrMap::new()),
         place: None,
         is_orphan: false,
+        outcome: None,
     }
 }

@@ -1,6 +1,7 @@
 //! What may be served on this host: names and attributes ([`Tree`]), file data ([`FileData`]).
 
 mod data;
+mod forget;
 mod local;
 mod ranges;
 #[cfg(test)]

@@ -196,6 +196,30 @@ fn only_what_is_stale_and_settled_is_dropped() {
     assert_eq!(tree.listing(Ino::ROOT, at(5)), Known::Unknown);
 }
 
+/// A reply that was slow came after the outcome of a change made here had come and gone from a
+/// full cache: a file that was there was created once more, one was missing in a listing, and
+/// a truncation was made on old data and became a conflict copy.
+#[test]
+fn a_reply_that_was_overtaken_changes_nothing_in_a_full_cache() {
+    let mut tree = Tree::new(Duration::from_secs(1), 0);
+    let (old, old_file) = (attr(5, Kind::Directory, 1), attr(6, Kind::File, 1));
+    tree.install_node(Node { attr: old, target: None }, at(0));
+    let record = Record::Link { parent: Ino(5), name: name("a"), ino: Ino(6) };
+    tree.install_node(Node { attr: old_file, target: None }, at(0));
+    tree.apply(&record, Timestamp::default());
+    tree.settle(&touched(&record), at(0));
+    let change = Version { epoch: 1, counter: 2 };
+    let new_file = Attr { change, nlink: 2, ..old_file };
+    tree.learn(&[Attr { change, ..old }, new_file], |_| false, at(0));
+    tree.shrink(at(10), |_| false);
+    assert!(!tree.install_name(old, name("a"), None, at(10)));
+    assert!(!tree.install_listing(old, Vec::new(), at(10)));
+    tree.install_node(Node { attr: old_file, target: None }, at(10));
+    assert_eq!(tree.attr(Ino(6), at(10)), Known::Stale(new_file));
+    tree.shrink(at(100), |_| false);
+    assert_eq!(tree.peek(Ino(5)), None);
+}
+
 /// chown took a set-group-id bit away that stands for no group's program, and the server's
 /// answer brought it back.
 #[test]

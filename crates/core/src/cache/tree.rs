@@ -53,6 +53,8 @@ pub(super) struct NodeEntry {
     /// The last name was removed here, and the server found no other. That is final: nobody
     /// can find it any more to give it one.
     pub(super) is_orphan: bool,
+    /// When an outcome last said what it is.
+    pub(super) outcome: Option<Time>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,8 +77,8 @@ pub(super) struct NameEntry {
 /// The tree as far as it is known.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    lifetime: Duration,
-    limit: usize,
+    pub(super) lifetime: Duration,
+    pub(super) limit: usize,
     pub(super) nodes: BTreeMap<Ino, NodeEntry>,
     pub(super) names: BTreeMap<(Ino, Name), NameEntry>,
     /// Inodes whose data moved on the server, until the shell takes them.
@@ -306,6 +308,7 @@ impl Tree {
                     xattrs: None,
                     place: None,
                     is_orphan: false,
+                    outcome: None,
                 };
                 self.nodes.insert(node.attr.ino, entry);
             }
@@ -403,23 +406,6 @@ impl Tree {
         self.nodes.get(&directory).is_some_and(|node| node.listing != Listing::Partial)
     }
 
-    /// `ino` must be asked for again before it is used.
-    pub fn expire(&mut self, ino: Ino) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
-            node.checked = None;
-            if matches!(node.listing, Listing::Complete(_)) {
-                node.listing = Listing::Partial;
-            }
-        }
-    }
-
-    /// The server says that `ino` is gone.
-    pub fn forget(&mut self, ino: Ino) {
-        if !self.is_pending(ino) {
-            self.nodes.remove(&ino);
-        }
-    }
-
     /// The path of `ino` below the mount point as far as it is known, else `#INO`.
     pub fn path(&self, ino: Ino) -> String {
         let mut parts = Vec::new();
@@ -445,25 +431,6 @@ impl Tree {
     pub fn parent(&self, ino: Ino) -> Option<Ino> {
         let (parent, _) = self.nodes.get(&ino)?.place.as_ref()?;
         self.nodes.contains_key(parent).then_some(*parent)
-    }
-
-    /// Drops what is stale and not pending if there are too many inodes; `keep` says which
-    /// are in use.
-    pub fn shrink(&mut self, now: Time, keep: impl Fn(Ino) -> bool) {
-        if self.nodes.len() <= self.limit {
-            return;
-        }
-        let lifetime = self.lifetime;
-        let fresh = |checked: Option<Time>| checked.is_some_and(|at| now.since(at) < lifetime);
-        self.nodes.retain(|ino, node| {
-            node.pending > 0 || *ino == Ino::ROOT || keep(*ino) || fresh(node.checked)
-        });
-        self.names.retain(|_, entry| entry.pending > 0 || fresh(entry.checked));
-        for node in self.nodes.values_mut() {
-            if matches!(node.listing, Listing::Complete(at) if !fresh(Some(at))) {
-                node.listing = Listing::Partial;
-            }
-        }
     }
 
     /// True if `ino` is a directory that is known to have no names left.

@@ -1,0 +1,54 @@
+//! What the cached tree lets go of, and when.
+//!
+//! A reply that is older than what is known changes nothing. Where nothing is known any more
+//! that cannot be seen: the reply to a question asked before a change made here would undo
+//! that change in this host's view. So an inode outlives the replies that its change overtook.
+
+use std::time::Duration;
+
+use super::tree::{Listing, Tree};
+use crate::types::{Ino, Time};
+
+/// No reply comes later than this after it was overtaken: a connection is given up after 20
+/// silent seconds, and questions go with it.
+const LATE: Duration = Duration::from_secs(30);
+
+impl Tree {
+    /// `ino` must be asked for again before it is used.
+    pub fn expire(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.checked = None;
+            if matches!(node.listing, Listing::Complete(_)) {
+                node.listing = Listing::Partial;
+            }
+        }
+    }
+
+    /// The server says that `ino` is gone.
+    pub fn forget(&mut self, ino: Ino) {
+        if !self.is_pending(ino) {
+            self.nodes.remove(&ino);
+        }
+    }
+
+    /// Drops what is stale and not pending if there are too many inodes, but nothing that a
+    /// late reply could bring back as it was; `keep` says which are in use.
+    pub fn shrink(&mut self, now: Time, keep: impl Fn(Ino) -> bool) {
+        if self.nodes.len() <= self.limit {
+            return;
+        }
+        let lifetime = self.lifetime;
+        let fresh = |checked: Option<Time>| checked.is_some_and(|at| now.since(at) < lifetime);
+        let recent = |outcome: Option<Time>| outcome.is_some_and(|at| now.since(at) < LATE);
+        self.nodes.retain(|ino, node| {
+            let in_use = node.pending > 0 || *ino == Ino::ROOT || keep(*ino);
+            in_use || fresh(node.checked) || recent(node.outcome)
+        });
+        self.names.retain(|_, entry| entry.pending > 0 || fresh(entry.checked));
+        for node in self.nodes.values_mut() {
+            if matches!(node.listing, Listing::Complete(at) if !fresh(Some(at))) {
+                node.listing = Listing::Partial;
+            }
+        }
+    }
+}
