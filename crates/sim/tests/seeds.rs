@@ -18,12 +18,13 @@ fn two_hundred_seeds_end_as_they_should() {
 
 /// Runs that failed once, with their steps: what was written to an open file that had a name
 /// which another host had given it (10615, 22266), or that another host had removed (14194),
-/// was lost. A slow reply that a change had overtaken was believed where the cache was full:
-/// names were missing (27548, 39978) or made twice (47949, 56080), a rename met a file that it
-/// did not know of (48175), a truncation became a conflict copy (55859).
+/// was lost; and so was what was written by a name that another host had taken away (50346).
+/// A slow reply that a change had overtaken was believed where the cache was full: names were
+/// missing (27548, 39978) or made twice (47949, 56080), a rename met a file that it did not
+/// know of (48175), a truncation became a conflict copy (55859).
 #[test]
 fn seeds_that_failed_once_end_as_they_should() {
-    let lost = [(10615, 400), (14194, 400), (22266, 150)];
+    let lost = [(10615, 400), (14194, 400), (22266, 150), (50346, 400)];
     let late = [27548, 39978, 47949, 48175, 55859, 56080].map(|seed| (seed, 400));
     for (seed, steps) in lost.into_iter().chain(late) {
         if let Err(failure) = run(seed, Options { steps, ..Options::default() }) {

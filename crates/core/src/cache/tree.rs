@@ -191,7 +191,7 @@ impl Tree {
     /// What `name` in `parent` means: an inode, or surely nothing.
     pub fn name(&self, parent: Ino, name: &Name, now: Time) -> Known<Option<Ino>> {
         if let Some(entry) = self.names.get(&(parent, name.clone())) {
-            let known = match entry.ino {
+            let known = match self.meaning(entry) {
                 Some(ino) if !self.nodes.contains_key(&ino) => return Known::Unknown,
                 ino => ino,
             };
@@ -210,6 +210,12 @@ impl Tree {
         }
     }
 
+    /// What a name means. One that another host took from a file was taken from it too where
+    /// this host has not heard of that, once the server knows of no name of the file.
+    fn meaning(&self, entry: &NameEntry) -> Option<Ino> {
+        entry.ino.filter(|ino| !self.is_orphan(*ino))
+    }
+
     fn listing_state(&self, directory: Ino, now: Time) -> Known<()> {
         match self.nodes.get(&directory).map(|node| node.listing) {
             Some(Listing::Own) => Known::Fresh(()),
@@ -226,7 +232,7 @@ impl Tree {
         }
         let names: Vec<_> = self
             .names_in(directory)
-            .filter_map(|(name, entry)| Some((name.clone(), entry.ino?)))
+            .filter_map(|(name, entry)| Some((name.clone(), self.meaning(entry)?)))
             .collect();
         if names.iter().any(|(_, ino)| !self.nodes.contains_key(ino)) {
             return Known::Unknown;

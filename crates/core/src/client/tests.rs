@@ -1,4 +1,5 @@
 use super::*;
+use crate::cache::Known;
 use crate::modlog::RenameMode;
 use crate::refusal::Refusal;
 use crate::testing::attr;
@@ -192,6 +193,24 @@ fn what_was_written_to_a_file_goes_nowhere_once_the_server_knows_of_no_name() {
     assert!(!seal(&mut core, 7));
     assert!(core.closed(Ino(7)));
     assert!(core.unsealed().is_empty() && !core.tree.is_pending(Ino(7)));
+}
+
+/// Another host had moved a file. This host removed it by its new name, and still wrote to it
+/// by the old one, which led nowhere: the bytes were gone with the last close (seed 50346).
+#[test]
+fn no_name_leads_to_a_file_that_the_server_knows_of_no_name_of() {
+    let mut core = core();
+    let (root, now) = (attr(1, Kind::Directory, 1), Time::default());
+    let node = Node { attr: attr(7, Kind::File, 3), target: None };
+    let names = ["a", "b"].map(|name| (Name::new(name).unwrap(), node.clone()));
+    core.tree.install_listing(root, names.to_vec(), now);
+    core.opened(Ino(7));
+    unlink(&mut core, 7, true);
+    let name = Name::new("b").unwrap();
+    assert_eq!(core.tree.name(Ino::ROOT, &name, now), Known::Fresh(Some(Ino(7))));
+    settle_with_links(&mut core, 1, 0);
+    assert_eq!(core.tree.name(Ino::ROOT, &name, now), Known::Fresh(None));
+    assert_eq!(core.tree.listing(Ino::ROOT, now), Known::Fresh(Vec::new()));
 }
 
 /// Another host removed a file that was open here, or still had its old name here; what was
