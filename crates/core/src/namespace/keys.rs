@@ -96,6 +96,32 @@ pub fn extents(volume: VolumeId, ino: Ino) -> Vec<u8> {
     of_inode(EXTENT, volume, ino, &[])
 }
 
+/// All inodes of a volume.
+pub fn inodes(volume: VolumeId) -> Vec<u8> {
+    key(INODE, &[&volume.0.to_be_bytes()])
+}
+
+/// All names of a volume, by directory.
+pub fn dentries(volume: VolumeId) -> Vec<u8> {
+    key(DENTRY, &[&volume.0.to_be_bytes()])
+}
+
+/// All extended attributes of a volume, by inode.
+pub fn all_xattrs(volume: VolumeId) -> Vec<u8> {
+    key(XATTR, &[&volume.0.to_be_bytes()])
+}
+
+/// All extents of a volume, by inode.
+pub fn all_extents(volume: VolumeId) -> Vec<u8> {
+    key(EXTENT, &[&volume.0.to_be_bytes()])
+}
+
+/// The inode of a key that begins with a volume and an inode, and what comes after it.
+pub fn inode_part(key: &[u8]) -> Option<(Ino, &[u8])> {
+    let (ino, rest) = key.get(1 + size_of::<u32>()..)?.split_first_chunk()?;
+    Some((Ino(u64::from_be_bytes(*ino)), rest))
+}
+
 /// A nameless inode that a client still has open.
 pub fn orphan(volume: VolumeId, client: ClientId, ino: Ino) -> Vec<u8> {
     key(ORPHAN, &[&volume.0.to_be_bytes(), &client.0, &ino.0.to_be_bytes()])
@@ -104,6 +130,17 @@ pub fn orphan(volume: VolumeId, client: ClientId, ino: Ino) -> Vec<u8> {
 /// All nameless inodes that a client still has open.
 pub fn orphans(volume: VolumeId, client: ClientId) -> Vec<u8> {
     key(ORPHAN, &[&volume.0.to_be_bytes(), &client.0])
+}
+
+/// All nameless inodes of a volume.
+pub fn all_orphans(volume: VolumeId) -> Vec<u8> {
+    key(ORPHAN, &[&volume.0.to_be_bytes()])
+}
+
+/// The client and the inode of an orphan's key.
+pub fn orphan_parts(key: &[u8]) -> Option<(ClientId, Ino)> {
+    let (client, ino) = key.get(1 + size_of::<u32>()..)?.split_first_chunk()?;
+    Some((ClientId(*client), Ino(u64::from_be_bytes(ino.try_into().ok()?))))
 }
 
 /// The inode of an orphan's key.
@@ -124,6 +161,21 @@ pub fn clients() -> Vec<u8> {
 /// The floor of a client's log: below it every outcome is known to the client.
 pub fn floor(client: ClientId, incarnation: u32) -> Vec<u8> {
     key(FLOOR, &[&client.0, &incarnation.to_be_bytes()])
+}
+
+/// The floors of all logs of a client.
+pub fn floors(client: ClientId) -> Vec<u8> {
+    key(FLOOR, &[&client.0])
+}
+
+/// All that is known of a client's records.
+pub fn outcomes(client: ClientId) -> Vec<u8> {
+    key(OUTCOME, &[&client.0])
+}
+
+/// The client of a key that begins with one.
+pub fn client_part(key: &[u8]) -> Option<ClientId> {
+    key.get(1..)?.first_chunk().map(|client| ClientId(*client))
 }
 
 /// What became of a record.
@@ -168,6 +220,11 @@ mod tests {
         assert!(dentry(volume, Ino(3), b"a") < dentry(volume, Ino(3), b"ab"));
         assert!(dentry(volume, Ino(3), &[255; 255]) < after(&dentry(volume, Ino(3), b"")));
         assert_eq!(after(&[1, 255, 255]), [2]);
-        assert_eq!(orphan_ino(&orphan(volume, ClientId([9; 16]), Ino(5))), Some(Ino(5)));
+        let (client, ino) = (ClientId([9; 16]), Ino(5));
+        assert_eq!(orphan_ino(&orphan(volume, client, ino)), Some(ino));
+        assert_eq!(orphan_parts(&orphan(volume, client, ino)), Some((client, ino)));
+        assert_eq!(client_part(&floor(client, 1)), Some(client));
+        assert_eq!(inode_part(&dentry(volume, ino, b"name")), Some((ino, &b"name"[..])));
+        assert_eq!(inode_part(&volume_tally(volume)), None);
     }
 }

@@ -22,6 +22,7 @@
 //!
 //! Chunks are only referred to: their rows stay when the last extent that names them goes.
 
+pub mod check;
 mod conflict;
 mod create;
 mod extents;

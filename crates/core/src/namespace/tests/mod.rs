@@ -1,6 +1,7 @@
 //! Hosts that apply records to one store, as the server would.
 
 mod bytes;
+mod check;
 mod conflicts;
 mod model;
 mod overlay;
@@ -109,7 +110,11 @@ impl Client {
             proven: &|fingerprint| self.proven.contains(fingerprint),
         };
         let digest = *blake3::hash(&postcard::to_stdvec(stamped).unwrap()).as_bytes();
-        apply(txn, &context, stamped, &digest).unwrap()
+        let before = check::findings(txn);
+        let result = apply(txn, &context, stamped, &digest).unwrap();
+        // Rows that fit together do so after every record, whatever it comes to.
+        assert_eq!(check::findings(txn), before, "after {stamped:?}");
+        result
     }
 
     pub(super) fn apply(&mut self, txn: &mut MapTxn, record: Record) -> Outcome {

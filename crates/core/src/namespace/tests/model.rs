@@ -7,7 +7,7 @@ use crate::types::Kind;
 
 /// What an operation should come to.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Expected {
+pub(super) enum Expected {
     Done,
     Refused(Refusal),
     Conflict,
@@ -30,12 +30,12 @@ struct Node {
 
 /// Inodes by number; one without a name is open.
 #[derive(Clone, PartialEq, Debug)]
-struct Model(BTreeMap<u64, Node>);
+pub(super) struct Model(BTreeMap<u64, Node>);
 
 use Expected::{Conflict, Done, Refused as No};
 
 impl Model {
-    fn new() -> Model {
+    pub(super) fn new() -> Model {
         let root = Node {
             content: Content::Directory(BTreeMap::new()),
             mode: 0o755,
@@ -90,7 +90,7 @@ impl Model {
         }
     }
 
-    fn apply(&mut self, record: &Record) -> Expected {
+    pub(super) fn apply(&mut self, record: &Record) -> Expected {
         self.try_apply(record).unwrap_or_else(|refused| refused)
     }
 
@@ -276,7 +276,7 @@ impl Model {
     }
 
     /// The copy of a conflict has this name.
-    fn conflicted(&mut self, parent: Ino, name: &Name, copy: Ino) {
+    pub(super) fn conflicted(&mut self, parent: Ino, name: &Name, copy: Ino) {
         let old = self.directory(parent).unwrap().insert(name.to_string(), copy.0);
         assert_eq!(old, None, "{name} was not free");
     }
@@ -305,9 +305,9 @@ impl Model {
 }
 
 /// An operation: what it is, and numbers to choose its objects by.
-type Op = (u8, [usize; 3], [usize; 2], u8);
+pub(super) type Op = (u8, [usize; 3], [usize; 2], u8);
 
-fn op() -> impl Strategy<Value = Op> {
+pub(super) fn op() -> impl Strategy<Value = Op> {
     let index = || 0usize..1 << 16;
     (0u8..20, [index(), index(), index()], [index(), index()], any::<u8>())
 }
@@ -354,7 +354,13 @@ impl Chooser<'_> {
 }
 
 /// The record that `op` is, here and now.
-fn record(tin: &mut Client, txn: &mut MapTxn, model: &Model, all: &mut Vec<Ino>, op: Op) -> Record {
+pub(super) fn record(
+    tin: &mut Client,
+    txn: &mut MapTxn,
+    model: &Model,
+    all: &mut Vec<Ino>,
+    op: Op,
+) -> Record {
     let (what, [first, second, third], names, byte) = op;
     let choose = Chooser { model, all, wild: byte.is_multiple_of(8) };
     let [name, other] = names.map(|index| ["a", "b", "c"][index % 3]);

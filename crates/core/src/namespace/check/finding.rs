@@ -1,0 +1,128 @@
+//! What can be wrong, in words.
+
+use crate::types::{ClientId, Fingerprint, Ino};
+
+/// Something that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The inode that it is about, if it is about one.
+    pub ino: Option<Ino>,
+    /// Where that is in the volume, if a name leads to it.
+    pub path: Option<String>,
+    /// What it is.
+    pub damage: Damage,
+}
+
+/// What is wrong. Its words go on after "PATH: ".
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the words say it, and their numbers")]
+pub enum Damage {
+    #[error("the row {} cannot be read as {what}", hex(key))]
+    Row { key: Vec<u8>, what: &'static str },
+    #[error("the volume's own row is missing")]
+    NoVolume,
+    #[error("the volume's name does not lead to it")]
+    VolumeName,
+    #[error("the volume's counters are missing")]
+    NoTally,
+    #[error("the root directory is missing or is no directory")]
+    NoRoot,
+    #[error("the volume counts {told} files and directories, and {found} are there")]
+    TallyInodes { told: u64, found: u64 },
+    #[error("the volume counts {told} bytes, and its files have {found}")]
+    TallyBytes { told: u64, found: u64 },
+    #[error("the server's own inode numbers lie outside of those that were granted")]
+    OwnNumbers,
+    #[error("client {client:?} has inode numbers that were not granted")]
+    Grants { client: ClientId },
+
+    #[error("this name cannot be one")]
+    BadName,
+    #[error("the name leads to an inode that is not there")]
+    NameOfNothing,
+    #[error("the name leads to a directory whose place is elsewhere")]
+    SecondName,
+    #[error("names stand in it, and there is no such directory")]
+    NoDirectory,
+    #[error("names stand in it, and it is no directory")]
+    NotDirectory,
+    #[error("no name leads to it")]
+    NoName,
+    #[error("its parent directories form a ring, which the root does not lead to")]
+    Ring,
+    #[error("it counts {nlink} names, and has {found}")]
+    Links { nlink: u32, found: u32 },
+    #[error("its link count is {nlink}, and with its subdirectories should be {found}")]
+    Subdirectories { nlink: u32, found: u32 },
+
+    #[error("a client is to have it open without a name, and it is not there")]
+    OrphanOfNothing,
+    #[error("it is to be open without a name, at a client that the volume does not have")]
+    OrphanOfNobody,
+    #[error("a client is to have it open without a name, and it has names")]
+    OrphanWithName,
+    #[error("it has no name, and {clients} clients have it open instead of one")]
+    NotOpen { clients: u32 },
+
+    #[error("extents of a file stand there that is missing")]
+    ExtentsOfNothing,
+    #[error("extended attributes of an inode stand there that is missing")]
+    XattrsOfNothing,
+    #[error("extents stand there, and it is no file")]
+    ExtentsOfKind,
+    #[error("the extent that ends at byte {end} is empty or overlaps the one before it")]
+    Overlap { end: u64 },
+    #[error("its extents end at byte {end}, and its size is {size}")]
+    BeyondEnd { end: u64, size: u64 },
+    #[error("the extent that ends at byte {end} holds another number of bytes than it says")]
+    InlineLength { end: u64 },
+    #[error("the bytes before byte {end} are in chunk {fingerprint}, whose place is not known")]
+    NoChunk { end: u64, fingerprint: Fingerprint },
+    #[error("the bytes before byte {end} go beyond chunk {fingerprint}, or its lengths are wrong")]
+    ChunkLength { end: u64, fingerprint: Fingerprint },
+    #[error("{bytes} bytes of it cannot be read, the first of them at byte {first}: {cause}")]
+    Bytes { bytes: u64, first: u64, cause: String },
+
+    #[error("it counts {told} bytes that are not holes, and has {found}")]
+    Allocated { told: u64, found: u64 },
+    #[error("its target is missing, has another length than it says, or should not be there")]
+    Target,
+    #[error("its number was never granted to anybody")]
+    Number,
+    #[error(
+        "its versions are later than the volume's last commit, or that of its data than its own"
+    )]
+    Versions,
+}
+
+impl Damage {
+    /// What can be done about it in this version.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Damage::NoChunk { .. } | Damage::ChunkLength { .. } | Damage::Bytes { .. } => {
+                "reading there fails, never with wrong bytes; write the file anew from a whole copy \
+                 (a backup, a host that has it cached), which heals every file with these bytes"
+            }
+            Damage::TallyInodes { .. }
+            | Damage::TallyBytes { .. }
+            | Damage::Links { .. }
+            | Damage::Subdirectories { .. }
+            | Damage::Allocated { .. }
+            | Damage::XattrsOfNothing
+            | Damage::ExtentsOfNothing
+            | Damage::OrphanOfNothing
+            | Damage::OrphanOfNobody
+            | Damage::NotOpen { .. } => {
+                "no file's bytes are lost by it; keep a copy of the data directory for a repair"
+            }
+            _ => {
+                "keep a copy of the data directory as it is; what it is about may be gone and has \
+                 to come from a backup"
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,207 @@
+//! Inodes, each with its extents and extended attributes beside it.
+
+use super::super::rows::{ChunkRow, Extent, InodeRow, Source};
+use super::super::{MetaSnapshot, keys};
+use super::scan::Scan;
+use super::{Checker, Damage, Found, Halt, Visitor, decode, find};
+use crate::types::{Ino, Kind, SYMLINK_MAX, Version};
+
+/// Tables that are read along with the inodes: both stand in the inodes' order.
+struct Beside {
+    extents: Scan,
+    xattrs: Scan,
+}
+
+/// What the extents of one inode come to.
+#[derive(Default)]
+struct Extents {
+    count: u64,
+    /// End of the last one.
+    end: u64,
+    bytes: u64,
+    in_chunks: u64,
+}
+
+/// The row of the inode that the key is of.
+fn inode_row(key: &[u8], value: &[u8]) -> Option<InodeRow> {
+    let (ino, _) = keys::inode_part(key)?;
+    decode::<InodeRow>(value).filter(|row| row.attr.ino == ino)
+}
+
+impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
+    pub(super) fn inodes(&mut self) -> Result<(), Halt<S::Error>> {
+        let volume = self.volume;
+        let mut scan = Scan::new(keys::inodes(volume));
+        let mut beside = Beside {
+            extents: Scan::new(keys::all_extents(volume)),
+            xattrs: Scan::new(keys::all_xattrs(volume)),
+        };
+        let mut is_rooted = false;
+        while let Some((key, value)) = scan.next(self.snapshot)? {
+            self.step()?;
+            let Some((ino, [])) = keys::inode_part(&key) else {
+                self.report_row(&key, "an inode");
+                continue;
+            };
+            self.strays(&mut beside, Some(ino))?;
+            let extents = self.extents(&mut beside.extents, ino)?;
+            self.xattrs(&mut beside.xattrs, ino)?;
+            self.counts.inodes += 1;
+            self.counts.allocated += extents.bytes;
+            self.counts.in_chunks += extents.in_chunks;
+            let Some(row) = inode_row(&key, &value) else {
+                self.report_row(&key, "an inode");
+                continue;
+            };
+            is_rooted |= ino == Ino::ROOT && row.attr.kind == Kind::Directory;
+            self.attributes(&row, &extents)?;
+            self.links(&row)?;
+        }
+        self.strays(&mut beside, None)?;
+        if !is_rooted {
+            self.report_volume(Damage::NoRoot);
+        }
+        Ok(())
+    }
+
+    /// The links of the inodes of a later round.
+    pub(super) fn inodes_again(&mut self) -> Result<(), Halt<S::Error>> {
+        let first = keys::inode(self.volume, self.links.first());
+        let mut scan = Scan::starting(&keys::inodes(self.volume), first);
+        while let Some((key, value)) = scan.next(self.snapshot)? {
+            self.step()?;
+            if let Some(row) = inode_row(&key, &value) {
+                self.links(&row)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of inodes that are not there: those before `next`, or all that are left.
+    fn strays(&mut self, beside: &mut Beside, next: Option<Ino>) -> Result<(), Halt<S::Error>> {
+        for (scan, damage) in [
+            (&mut beside.extents, Damage::ExtentsOfNothing),
+            (&mut beside.xattrs, Damage::XattrsOfNothing),
+        ] {
+            let mut last = None;
+            while let Some((key, _)) = scan.peek(self.snapshot)? {
+                let ino = keys::inode_part(key).map_or(Ino(0), |(ino, _)| ino);
+                if next.is_some_and(|next| ino >= next) {
+                    break;
+                }
+                if last.replace(ino) != Some(ino) {
+                    self.report(ino, damage.clone())?;
+                }
+                self.step()?;
+                scan.next(self.snapshot)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn xattrs(&mut self, scan: &mut Scan, ino: Ino) -> Result<(), Halt<S::Error>> {
+        while let Some((key, _)) = scan.peek(self.snapshot)? {
+            match keys::inode_part(key) {
+                Some((of, _)) if of != ino => break,
+                Some((_, [_, ..])) => {}
+                _ => {
+                    let key = key.clone();
+                    self.report_row(&key, "an extended attribute");
+                }
+            }
+            self.step()?;
+            scan.next(self.snapshot)?;
+        }
+        Ok(())
+    }
+
+    /// The extents of an inode: none empty, none over another, each where its bytes are.
+    fn extents(&mut self, scan: &mut Scan, ino: Ino) -> Result<Extents, Halt<S::Error>> {
+        let mut extents = Extents::default();
+        while let Some((key, _)) = scan.peek(self.snapshot)? {
+            if keys::inode_part(key).is_none_or(|(of, _)| of != ino) {
+                break;
+            }
+            self.step()?;
+            let Some((key, value)) = scan.next(self.snapshot)? else { break };
+            let end = key.last_chunk().map(|end| u64::from_be_bytes(*end));
+            let (Some(end), Some(extent)) = (end, decode::<Extent>(&value)) else {
+                self.report_row(&key, "an extent");
+                continue;
+            };
+            let start = end.checked_sub(extent.len).filter(|start| *start >= extents.end);
+            if start.is_none() || extent.len == 0 {
+                self.report(ino, Damage::Overlap { end })?;
+            }
+            extents.count += 1;
+            extents.end = end;
+            extents.bytes = extents.bytes.saturating_add(extent.len);
+            if matches!(extent.source, Source::Chunk { .. }) {
+                extents.in_chunks = extents.in_chunks.saturating_add(extent.len);
+            }
+            self.source(ino, end, &extent)?;
+        }
+        Ok(extents)
+    }
+
+    fn source(&mut self, ino: Ino, end: u64, extent: &Extent) -> Result<(), Halt<S::Error>> {
+        let (fingerprint, start) = match &extent.source {
+            Source::Inline(bytes) if bytes.len() as u64 == extent.len => return Ok(()),
+            Source::Inline(_) => return self.report(ino, Damage::InlineLength { end }),
+            Source::Chunk { fingerprint, start } => (*fingerprint, u64::from(*start)),
+        };
+        let key = keys::chunk(&fingerprint);
+        match find::<_, ChunkRow>(self.snapshot, &key)? {
+            Found::Nothing => self.report(ino, Damage::NoChunk { end, fingerprint }),
+            Found::Broken => {
+                self.report_row(&key, "a chunk's place");
+                self.report(ino, Damage::NoChunk { end, fingerprint })
+            }
+            Found::Row(row) => {
+                let is_inside = start
+                    .checked_add(extent.len)
+                    .is_some_and(|last| last <= u64::from(row.raw_len));
+                let is_possible = row.stored_len <= row.raw_len
+                    && row.compressed == (row.stored_len < row.raw_len);
+                match is_inside && is_possible {
+                    true => Ok(()),
+                    false => self.report(ino, Damage::ChunkLength { end, fingerprint }),
+                }
+            }
+        }
+    }
+
+    fn attributes(&mut self, row: &InodeRow, extents: &Extents) -> Result<(), Halt<S::Error>> {
+        let attr = &row.attr;
+        if attr.kind != Kind::File && extents.count > 0 {
+            self.report(attr.ino, Damage::ExtentsOfKind)?;
+        }
+        if attr.kind == Kind::File && extents.end > attr.size {
+            let (end, size) = (extents.end, attr.size);
+            self.report(attr.ino, Damage::BeyondEnd { end, size })?;
+        }
+        if attr.allocated != extents.bytes {
+            let (told, found) = (attr.allocated, extents.bytes);
+            self.report(attr.ino, Damage::Allocated { told, found })?;
+        }
+        let is_target = match (&row.target, attr.kind) {
+            (Some(target), Kind::Symlink) => {
+                (1..=SYMLINK_MAX).contains(&target.len()) && target.len() as u64 == attr.size
+            }
+            (target, kind) => target.is_none() && kind != Kind::Symlink,
+        };
+        if !is_target {
+            self.report(attr.ino, Damage::Target)?;
+        }
+        if self.row.as_ref().is_some_and(|volume| attr.ino.0 >= volume.next_ino) {
+            self.report(attr.ino, Damage::Number)?;
+        }
+        if let (Some(volume), Some(tally)) = (&self.row, self.tally) {
+            let latest = Version { epoch: volume.epoch, counter: tally.commits };
+            if attr.data_version > attr.change || attr.change > latest {
+                self.report(attr.ino, Damage::Versions)?;
+            }
+        }
+        Ok(())
+    }
+}

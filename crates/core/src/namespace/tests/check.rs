@@ -1,0 +1,317 @@
+//! A check finds nothing in what the rules made, and something in what they did not.
+
+use proptest::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::super::check::{self, Counts, Damage, Finding, Halt, Visitor};
+use super::model::{self, Model, op};
+use super::*;
+use crate::chunk::fingerprint;
+use crate::namespace::rows::InodeRow;
+use crate::types::Kind;
+
+#[derive(Default)]
+struct Heard(Vec<Finding>);
+
+impl Visitor for Heard {
+    fn finding(&mut self, finding: Finding) {
+        self.0.push(finding);
+    }
+    fn progress(&mut self, _: &Counts) -> bool {
+        true
+    }
+}
+
+/// What is wrong; the same whether further names are counted in one round or in many.
+pub(super) fn findings(txn: &mut MapTxn) -> Vec<Finding> {
+    let found = |txn: &mut MapTxn, links_max| {
+        let mut heard = Heard::default();
+        check::check_within(txn, VOLUME, &mut heard, links_max).unwrap();
+        heard.0
+    };
+    let mut all = found(txn, check::LINKS_MAX);
+    let mut rounds = found(txn, 2);
+    all.sort_by_key(|finding| format!("{finding:?}"));
+    rounds.sort_by_key(|finding| format!("{finding:?}"));
+    assert_eq!(all, rounds);
+    all
+}
+
+fn damages(txn: &mut MapTxn) -> Vec<Damage> {
+    findings(txn).into_iter().map(|finding| finding.damage).collect()
+}
+
+/// A store of the chunks `parts` at their offsets.
+fn chunks(txn: &mut MapTxn, client: &mut Client, ino: Ino, parts: &[(u64, &[u8])]) {
+    let mut pieces = Vec::new();
+    for (offset, bytes) in parts {
+        let (fingerprint, len) = (fingerprint(bytes), bytes.len() as u32);
+        let row =
+            ChunkRow { pack: 1, offset: 64, stored_len: len, raw_len: len, compressed: false };
+        put_row(txn, &keys::chunk(&fingerprint), &row).unwrap();
+        client.proven.insert(fingerprint);
+        pieces.push(Piece { offset: *offset, bytes: PieceBytes::Chunk { fingerprint, len } });
+    }
+    let (size, base) = (1 << 30, version(txn, ino));
+    let store = Store { ino, base, cut: None, size, pieces, mtime: None, whole: false };
+    let outcome = client.apply(txn, Record::Store(store));
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+}
+
+/// One of everything: directories, links whose first name went, a file in chunks with a hole,
+/// one with two names, symbolic link, attribute, and one that is open without a name.
+fn furnish(txn: &mut MapTxn, tin: &mut Client) {
+    let dir = tin.directory(txn, Ino::ROOT, "dir");
+    let below = tin.directory(txn, dir, "below");
+    let file = tin.file(txn, below, "file");
+    chunks(txn, tin, file, &[(0, &[1; 9000]), (100_000, &[2; 9000]), (200_000, &[1; 9000])]);
+    let cut = splice(file, version(txn, file), 104_000, b"spliced", 1 << 30);
+    tin.apply(txn, cut);
+    for name in ["second", "third"] {
+        tin.apply(txn, Record::Link { ino: file, parent: dir, name: name_of(name) });
+    }
+    let moved = tin.file(txn, dir, "first");
+    tin.apply(txn, Record::Link { ino: moved, parent: below, name: name_of("left") });
+    tin.apply(txn, unlink(dir, "first", moved, false));
+    tin.make(txn, dir, "symlink", NewNode::Symlink(b"below/file".to_vec()));
+    let open = tin.file(txn, dir, "open");
+    let written = whole(open, version(txn, open), b"still written");
+    tin.apply(txn, written);
+    tin.apply(txn, unlink(dir, "open", open, true));
+    let value = b"value".to_vec();
+    tin.apply(txn, Record::SetXattr { ino: file, name: b"user.name".to_vec(), value });
+}
+
+/// A store after random operations, with one of everything beside.
+fn lived_in(ops: Vec<model::Op>) -> MapTxn {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let (mut model, mut all) = (Model::new(), vec![Ino::ROOT]);
+    for op in ops {
+        let record = model::record(&mut tin, &mut txn, &model, &mut all, op);
+        model.apply(&record);
+        if let Outcome::Conflict { parent, name, copy, .. } = tin.apply(&mut txn, record) {
+            model.conflicted(parent, &name, copy);
+        }
+    }
+    furnish(&mut txn, &mut tin);
+    txn
+}
+
+/// Rows without which a volume is another one, though each of them alone makes sense: what an
+/// attribute was, and which records were applied.
+fn may_go(key: &[u8]) -> bool {
+    let client = ClientId([1; 16]);
+    key.starts_with(&keys::all_xattrs(VOLUME))
+        || key.starts_with(&keys::outcomes(client))
+        || key == keys::client(client)
+        || key == keys::next_volume()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn any_row_that_is_gone_or_torn_is_found(ops in prop::collection::vec(op(), 0..40)) {
+        let txn = lived_in(ops);
+        for (key, value) in &txn.0 {
+            let mut damaged = txn.clone();
+            damaged.0.remove(key);
+            prop_assert!(may_go(key) || !findings(&mut damaged).is_empty(), "without {key:?}");
+            if let Some((_, torn)) = value.split_last()
+                && !key.starts_with(&keys::all_xattrs(VOLUME))
+                && *key != keys::next_volume()
+            {
+                damaged.0.insert(key.clone(), torn.to_vec());
+                prop_assert_ne!(findings(&mut damaged), [], "{:?} torn", key);
+            }
+        }
+    }
+
+    #[test]
+    fn any_row_that_says_something_else_is_found(ops in prop::collection::vec(op(), 0..40)) {
+        let txn = lived_in(ops);
+        let inodes: Vec<Ino> = txn.0.keys().filter(|key| key.starts_with(&keys::inodes(VOLUME)))
+            .filter_map(|key| keys::inode_part(key)).map(|(ino, _)| ino).collect();
+        for key in txn.0.keys() {
+            for damaged in altered(&txn, key, &inodes) {
+                prop_assert_ne!(findings(&mut damaged.clone()), [], "{:?} is {:?}", key, damaged.0.get(key));
+            }
+        }
+    }
+}
+
+/// The store with the row under `key` changed in each way that the rules never would.
+fn altered(txn: &MapTxn, key: &[u8], inodes: &[Ino]) -> Vec<MapTxn> {
+    let in_table = |table: Vec<u8>| key.starts_with(&table);
+    if in_table(keys::inodes(VOLUME)) {
+        let row: InodeRow = row(txn, key);
+        let mut rows = Vec::new();
+        let mut alter = |change: &dyn Fn(&mut InodeRow)| {
+            let mut row = row.clone();
+            change(&mut row);
+            rows.push(row);
+        };
+        alter(&|row| row.attr.nlink += 1);
+        alter(&|row| row.attr.allocated += 1);
+        alter(&|row| row.attr.ino.0 += 1);
+        alter(&|row| row.attr.change.counter = u64::MAX);
+        alter(&|row| row.attr.data_version.epoch += 1);
+        alter(&|row| row.target = Some(Vec::new()));
+        if row.attr.allocated > 0 {
+            alter(&|row| row.attr.size = 0);
+            alter(&|row| row.attr.kind = Kind::Fifo);
+        }
+        if row.attr.kind == Kind::Directory {
+            alter(&|row| row.attr.kind = Kind::File);
+            alter(&|row| row.parent = Ino(row.parent.0 + 1));
+        }
+        return rows.iter().map(|row| with(txn, key, row)).collect();
+    }
+    if in_table(keys::dentries(VOLUME)) {
+        let named: Ino = row(txn, key);
+        let others = inodes.iter().filter(|ino| **ino != named).chain(&[Ino(u64::MAX)]);
+        return others.map(|ino| with(txn, key, ino)).collect();
+    }
+    if in_table(keys::all_extents(VOLUME)) {
+        let Extent { len, source } = row(txn, key);
+        let nowhere = Source::Chunk { fingerprint: Fingerprint([0; 32]), start: 0 };
+        let mut rows = vec![
+            Extent { len: len - 1, source: source.clone() },
+            Extent { len: len + 1, source: source.clone() },
+            Extent { len, source: nowhere },
+        ];
+        if let Source::Chunk { fingerprint, .. } = source {
+            rows.push(Extent { len, source: Source::Chunk { fingerprint, start: u32::MAX } });
+        }
+        return rows.iter().map(|row| with(txn, key, row)).collect();
+    }
+    if key == keys::volume_tally(VOLUME) {
+        let tally: Tally = row(txn, key);
+        let rows = [
+            Tally { inodes: tally.inodes + 1, ..tally },
+            Tally { allocated: tally.allocated + 1, ..tally },
+            Tally { commits: 0, ..tally },
+            Tally { own_end: u64::MAX, ..tally },
+        ];
+        return rows.iter().map(|row| with(txn, key, row)).collect();
+    }
+    if key == keys::volume_name("home") {
+        return vec![with(txn, key, &VolumeId(2))];
+    }
+    if key.first() == keys::chunk(&Fingerprint([0; 32])).first() {
+        let chunk: ChunkRow = row(txn, key);
+        let short = ChunkRow { raw_len: 1, stored_len: 1, ..chunk };
+        return vec![
+            with(txn, key, &short),
+            with(txn, key, &ChunkRow { compressed: true, ..chunk }),
+        ];
+    }
+    Vec::new()
+}
+
+fn row<R: DeserializeOwned>(txn: &MapTxn, key: &[u8]) -> R {
+    postcard::from_bytes(&txn.0[key]).unwrap()
+}
+
+fn with(txn: &MapTxn, key: &[u8], row: &impl Serialize) -> MapTxn {
+    let mut txn = txn.clone();
+    put_row(&mut txn, key, row).unwrap();
+    txn
+}
+
+/// Two directories, each in the other, with right counts everywhere: only the way up shows it.
+#[test]
+fn a_ring_is_found_once() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let first = tin.directory(&mut txn, Ino::ROOT, "first");
+    let second = tin.directory(&mut txn, first, "second");
+    let third = tin.directory(&mut txn, second, "third");
+    tin.file(&mut txn, third, "file");
+    txn.remove(&keys::dentry(VOLUME, Ino::ROOT, b"first")).unwrap();
+    put_row(&mut txn, &keys::dentry(VOLUME, third, b"first"), &first).unwrap();
+    for (ino, change) in [(first, 0), (third, 1), (Ino::ROOT, -1)] {
+        let key = keys::inode(VOLUME, ino);
+        let mut row: InodeRow = row(&txn, &key);
+        row.attr.nlink = row.attr.nlink.saturating_add_signed(change);
+        if ino == first {
+            row.parent = third;
+        }
+        put_row(&mut txn, &key, &row).unwrap();
+    }
+    let found = findings(&mut txn);
+    let ring = Finding { ino: Some(first), path: None, damage: Damage::Ring };
+    let [Finding { ino, damage, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((ino, damage), (&ring.ino, &ring.damage));
+}
+
+/// What is found says where: by path if names lead there, else as far as they do.
+#[test]
+fn findings_say_where() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    furnish(&mut txn, &mut tin);
+    let dir = named(&mut txn, Ino::ROOT, "dir").unwrap();
+    let below = named(&mut txn, dir, "below").unwrap();
+    let file = named(&mut txn, below, "file").unwrap();
+
+    let mut damaged = txn.clone();
+    damaged.remove(&keys::chunk(&fingerprint(&[1; 9000]))).unwrap();
+    let found = findings(&mut damaged);
+    assert_eq!(found.len(), 2, "each place of the chunk: {found:?}");
+    assert!(found.iter().all(|finding| finding.path.as_deref() == Some("/dir/below/file")));
+
+    let mut damaged = txn.clone();
+    damaged.remove(&keys::inode(VOLUME, dir)).unwrap();
+    let path = check::path(&mut damaged, VOLUME, file).unwrap();
+    assert_eq!(path, Some(format!("[inode {dir}]/below/file")));
+    assert!(damages(&mut damaged).contains(&Damage::NoDirectory));
+    assert!(damages(&mut damaged).contains(&Damage::NameOfNothing));
+
+    let left = named(&mut txn, below, "left").unwrap();
+    assert_eq!(check::path(&mut txn, VOLUME, left), Ok(None), "its recorded name is gone");
+    assert_eq!(check::path(&mut txn, VOLUME, Ino::ROOT), Ok(Some("/".to_owned())));
+}
+
+/// Pages of chunks are all chunks, each with its file and place in it.
+#[test]
+fn every_use_of_a_chunk_is_listed() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let mut expected = Vec::new();
+    for number in 0..3_u64 {
+        let ino = tin.file(&mut txn, Ino::ROOT, &format!("file-{number}"));
+        let bytes: Vec<_> = (0..150).map(|at| vec![at as u8 + 1; 10]).collect();
+        let parts: Vec<_> = (0..150).map(|at| (at * 20, &bytes[at as usize][..])).collect();
+        chunks(&mut txn, &mut tin, ino, &parts);
+        expected.extend(parts.iter().map(|(at, bytes)| (ino, *at, fingerprint(bytes))));
+    }
+    let (mut found, mut from) = (Vec::new(), Some(Vec::new()));
+    while let Some(at) = from {
+        let (uses, next) = check::chunk_uses(&mut txn, VOLUME, &at).unwrap();
+        found.extend(uses.iter().map(|used| (used.ino, used.offset, used.fingerprint)));
+        from = next;
+    }
+    assert_eq!(found, expected);
+}
+
+/// Who wants no more is not told more.
+#[test]
+fn a_check_ends_when_nobody_listens() {
+    struct Deaf;
+    impl Visitor for Deaf {
+        fn finding(&mut self, finding: Finding) {
+            panic!("{finding:?}");
+        }
+        fn progress(&mut self, _: &Counts) -> bool {
+            false
+        }
+    }
+    let mut txn = store();
+    for number in 0..3_000_u64 {
+        txn.put(&keys::xattr(VOLUME, Ino::ROOT, &number.to_be_bytes()), b"").unwrap();
+    }
+    assert_eq!(check::check(&mut txn, VOLUME, &mut Deaf), Err(Halt::Stopped));
+}
