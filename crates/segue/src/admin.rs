@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
+use segue_server::ServeError;
 use segue_server::admin::{self, AdminReply, AdminRequest, FailReason};
+use segue_server::check::{CheckLine, CheckRequest, check_offline};
 
 use crate::commands::block_on;
 use crate::exit::{Exit, Failure};
@@ -22,13 +24,43 @@ pub(crate) fn ask(data: &Path, request: AdminRequest) -> Result<AdminReply, Fail
     })?;
     let reply = match through_socket {
         Some(reply) => reply,
-        None => admin::execute_offline(data, request)
-            .map_err(|error| Failure::new(Exit::from_code(error.exit_code()), error.to_string()))?,
+        None => admin::execute_offline(data, request).map_err(not_served)?,
     };
     match reply {
         AdminReply::Failed { reason, words } => Err(Failure::new(exit_for(reason), words)),
         reply => Ok(reply),
     }
+}
+
+/// Checks volumes of the server whose data directory is `data`; each line goes to `on_line`.
+pub(crate) fn check(
+    data: &Path,
+    request: &CheckRequest,
+    mut on_line: impl FnMut(CheckLine),
+) -> Result<(), Failure> {
+    let socket = segue_server::socket_path(data);
+    let is_up = block_on(async {
+        match http::connect(&socket).await {
+            Ok(connection) => {
+                connection.post_lines("/v1/check", request, &mut on_line).await.map(|()| true)
+            }
+            Err(HttpError::NobodyThere) => Ok(false),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| unreachable_server(data, &error))
+    })?;
+    if is_up {
+        return Ok(());
+    }
+    let mut tell = |line| {
+        on_line(line);
+        true
+    };
+    check_offline(data, request, &mut tell).map_err(not_served)
+}
+
+fn not_served(error: ServeError) -> Failure {
+    Failure::new(Exit::from_code(error.exit_code()), error.to_string())
 }
 
 /// Fails if no server has ever used `data`.
@@ -61,10 +93,12 @@ pub(crate) fn unexpected(data: &Path) -> Failure {
     ))
 }
 
-fn exit_for(reason: FailReason) -> Exit {
+/// The exit code of what a server did not do.
+pub(crate) fn exit_for(reason: FailReason) -> Exit {
     match reason {
         FailReason::NotFound => Exit::NotFound,
         FailReason::Invalid => Exit::Usage,
+        FailReason::Damaged => Exit::DataAtRisk,
         FailReason::Exists | FailReason::Io => Exit::Failed,
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     Conflict = 5,
     /// A wait for safety timed out.
     NotYetSafe = 6,
-    /// Changes exist that the server has refused.
+    /// Changes exist that the server has refused, or a server's data are damaged.
     DataAtRisk = 7,
     /// This user or identity may not do that.
     NotPermitted = 8,

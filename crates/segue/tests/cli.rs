@@ -235,6 +235,9 @@ fn a_server_is_administered_while_it_is_down_and_while_it_is_up() {
     user.run(&["volume", "create", "photos"]).refused(1, "photos");
     user.run(&["volume", "show", "nothing"]).refused(3, "nothing");
     user.run(&["invite", "--volume", "nothing"]).refused(3, "nothing");
+    let checked = user.run(&["volume", "check", "photos", "--json"]).json();
+    assert_eq!((&checked["line"], &checked["inodes"]), (&"checked".into(), &1.into()));
+    user.run(&["volume", "check", "nothing"]).refused(3, "nothing");
     user.run(&["invite", "--no-root-squash"]).refused(2, "--role host");
     drop(served);
 
@@ -243,6 +246,9 @@ fn a_server_is_administered_while_it_is_down_and_while_it_is_up() {
         list["volumes"].as_array().unwrap().iter().map(|volume| &volume["name"]).collect();
     assert_eq!(names, ["home", "photos"]);
     assert!(user.run(&["volume", "list"]).done().contains("photos"));
+    let checked = user.run(&["volume", "check"]).done();
+    assert!(checked.contains("home: clean; 1 inode ") && checked.contains("photos: clean; "));
+    user.run(&["volume", "check", "nothing"]).refused(3, "nothing");
     let identities = user.run(&["identity", "list", "--json"]).json();
     assert_eq!(identities, serde_json::json!({ "identities": [] }));
     user.run(&["identity", "revoke", "0000"]).refused(3, "0000");

@@ -115,6 +115,8 @@ pub enum FailReason {
     Invalid,
     /// The disk.
     Io,
+    /// The metadata cannot be read.
+    Damaged,
 }
 
 /// A volume.
@@ -213,7 +215,11 @@ struct Terms {
 }
 
 fn no_volume(name: &str) -> AdminReply {
-    failed(FailReason::NotFound, format!("there is no volume '{name}'; see: segue volume list"))
+    failed(FailReason::NotFound, no_volume_words(name))
+}
+
+pub(crate) fn no_volume_words(name: &str) -> String {
+    format!("there is no volume '{name}'; see: segue volume list")
 }
 
 fn invite(

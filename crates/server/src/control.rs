@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   POST /v1/admin      AdminRequest in, AdminReply out
+//!   POST /v1/check      CheckRequest in, CheckLines out, one a line, as they come
 //!   GET  /v1/metrics    Prometheus text
 //!   POST /v1/shutdown   the server stops
 //! ```
@@ -11,23 +12,32 @@
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::State;
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use bytes::Bytes;
 use tokio::net::UnixListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::admin::{self, AdminReply, AdminRequest, FailReason};
+use crate::check::{CheckLine, CheckRequest, check_live};
 use crate::error::ServeError;
 use crate::serve::Server;
 
 /// How long a stop waits for requests under way: none takes long.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Lines of an answer that wait for their reader.
+const LINES: usize = 16;
 
 /// Where the control socket of the server on `data` is while it runs.
 pub fn socket_path(data: &Path) -> PathBuf {
@@ -61,6 +71,7 @@ pub(crate) fn start(server: Arc<Server>) -> Result<Control, ServeError> {
     let listener = listen(&path).map_err(|error| ServeError::data(&path, error))?;
     let router = Router::new()
         .route("/v1/admin", post(administrate))
+        .route("/v1/check", post(check))
         .route("/v1/metrics", get(metrics))
         .route("/v1/shutdown", post(shutdown))
         .with_state(server);
@@ -101,6 +112,42 @@ async fn administrate(
     Json(work.await.unwrap_or_else(|error| {
         admin::failed(FailReason::Io, format!("the server failed inside: {error}"))
     }))
+}
+
+async fn check(State(server): State<Arc<Server>>, Json(request): Json<CheckRequest>) -> Response {
+    let (tell, told) = mpsc::channel(LINES);
+    let refused = tell.clone();
+    // A thread of its own: it may take a day, and sleeps most of it.
+    let thread = std::thread::Builder::new().name("check".to_owned()).spawn(move || {
+        check_live(&server, &request, &mut |line| tell.blocking_send(line).is_ok());
+        // The answer ends when nothing of the server is held any more.
+        drop(server);
+        drop(tell);
+    });
+    if let Err(error) = thread {
+        let words = format!("no thread for a check: {error}");
+        refused.try_send(CheckLine::Failed { reason: FailReason::Io, words }).ok();
+    }
+    Response::new(Body::new(Lines(told)))
+}
+
+/// An answer of one line of JSON after the other.
+struct Lines(mpsc::Receiver<CheckLine>);
+
+impl axum::body::HttpBody for Lines {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, io::Error>>> {
+        self.0.poll_recv(context).map(|line| {
+            let mut line = serde_json::to_vec(&line?).map_err(io::Error::other);
+            line.iter_mut().for_each(|line| line.push(b'\n'));
+            Some(line.map(|line| http_body::Frame::data(line.into())))
+        })
+    }
 }
 
 async fn metrics(State(server): State<Arc<Server>>) -> String {

@@ -15,6 +15,7 @@
 //! restart.
 
 pub mod admin;
+pub mod check;
 mod control;
 mod data;
 mod data_dir;

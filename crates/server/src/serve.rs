@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use segue_rpc::{CloseCode, ListenError, Listener};
@@ -38,6 +39,10 @@ pub(crate) struct Server {
     pub(crate) metrics: Metrics,
     pub(crate) started: Instant,
     pub(crate) address: SocketAddr,
+    /// A check is under way.
+    pub(crate) checking: AtomicBool,
+    /// Work that is long ends as soon as it sees this.
+    pub(crate) stopping: AtomicBool,
     /// Told when somebody asked on the control socket.
     pub(crate) shutdown: Notify,
 }
@@ -63,6 +68,8 @@ pub async fn serve(
         metrics: Metrics::default(),
         started: Instant::now(),
         address,
+        checking: AtomicBool::new(false),
+        stopping: AtomicBool::new(false),
         shutdown: Notify::new(),
     });
     let remembering = server.clone();
@@ -90,6 +97,7 @@ pub async fn serve(
             () = server.shutdown.notified() => break,
         }
     }
+    server.stopping.store(true, Ordering::Release);
     listener.close(CloseCode::Stopping, "the server is stopping").await;
     control.stop().await;
     drop(alive);

@@ -1,5 +1,6 @@
 //! One file for each subcommand: its arguments, its help, and what it does.
 
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod identity;
 pub(crate) mod invite;

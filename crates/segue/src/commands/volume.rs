@@ -4,11 +4,11 @@ use clap::Subcommand;
 use segue_server::admin::{AdminReply, AdminRequest, VolumeInfo};
 use serde_json::json;
 
-use super::{Context, ServerData};
+use super::{Context, ServerData, check};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
-/// Make and list a server's volumes
+/// Make, list and check a server's volumes
 ///
 /// Volumes are separate trees, mounted separately. Every server has the volume 'home'.
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,7 @@ Examples:
   segue volume create photos
   segue volume list
   segue volume show photos --json
+  segue volume check photos          every reference, every byte, while it serves
   segue invite --volume photos";
 
 #[derive(Debug, Subcommand)]
@@ -46,6 +47,7 @@ enum Action {
         #[command(flatten)]
         options: Options,
     },
+    Check(check::Arguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -67,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         Action::Show { name, options } => {
             (AdminRequest::VolumeShow { name: name.clone() }, options)
         }
+        Action::Check(arguments) => return check::run(arguments, context),
     };
     let data = options.server.resolve(context);
     match admin::ask(&data, request)? {

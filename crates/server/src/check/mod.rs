@@ -1,0 +1,281 @@
+//! Checking volumes: first their rows, then the bytes of their chunks.
+//!
+//! ```text
+//!   rows    on one snapshot: core::namespace::check
+//!   bytes   page by page, each page on a snapshot of its own: packs ─▶ decompress ─▶ BLAKE3
+//! ```
+//!
+//! A snapshot keeps the store's log from being written back, so none is held while bytes are
+//! read, which may take a day. What is written meanwhile is found whole or not at all: chunks
+//! never change, and a page names only what was there when it was read.
+//!
+//! Whoever listens ends a check by going away.
+
+mod bytes;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use segue_core::namespace::check::{Counts, Finding, Halt, Visitor, check};
+use segue_core::namespace::{find_volume, volumes};
+use segue_core::types::VolumeId;
+use serde::{Deserialize, Serialize};
+
+use crate::admin::{FailReason, no_volume_words};
+use crate::data::Data;
+use crate::data_dir::DataDir;
+use crate::error::ServeError;
+use crate::meta::StoreError;
+use crate::serve::Server;
+
+/// Bytes a second that a check reads while the server serves, unless asked for another rate:
+/// a part of what any disk gives, so that those who wait for theirs hardly notice.
+const LIVE_RATE_BYTES: u64 = 50 << 20;
+/// Time between two words of progress.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// What is to be checked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckRequest {
+    /// Name of the volume; all volumes without one.
+    pub volume: Option<String>,
+    /// Leave out the bytes of chunks.
+    pub quick: bool,
+    /// Most bytes to read from packs in a second, 0 for no limit; by default a gentle rate
+    /// while the server serves, and no limit while it is down.
+    pub rate_bytes: Option<u64>,
+}
+
+/// One line of the answer. The last one is `Checked` of the last volume, or `Failed`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum CheckLine {
+    /// How far it has come.
+    Progress {
+        /// Name of the volume.
+        volume: String,
+        /// Inodes looked at.
+        inodes: u64,
+        /// Bytes of files whose chunks were read and are whole, or known to be.
+        bytes: u64,
+        /// All bytes of files that are in chunks; 0 as long as that is not known.
+        total_bytes: u64,
+    },
+    /// Something is wrong.
+    Finding {
+        /// Name of the volume.
+        volume: String,
+        /// Where, if a name leads there.
+        path: Option<String>,
+        /// The inode, if it is about one.
+        ino: Option<u64>,
+        /// What is wrong.
+        what: String,
+        /// What can be done.
+        remedy: String,
+    },
+    /// A volume is checked.
+    Checked {
+        /// Its name.
+        volume: String,
+        /// Nothing is wrong.
+        ok: bool,
+        /// How many findings there were.
+        findings: u64,
+        /// Inodes in it.
+        inodes: u64,
+        /// Names in it.
+        names: u64,
+        /// Chunks read.
+        chunks: u64,
+        /// Bytes of packs read.
+        bytes_read: u64,
+    },
+    /// The check did not come to its end.
+    Failed {
+        /// Why, for programs.
+        reason: FailReason,
+        /// Why, for people.
+        words: String,
+    },
+}
+
+/// Checks on a data directory whose server is down; `tell` says whether to go on.
+pub fn check_offline(
+    data: &Path,
+    request: &CheckRequest,
+    tell: &mut dyn FnMut(CheckLine) -> bool,
+) -> Result<(), ServeError> {
+    let data = Data::open(DataDir::open(data)?)?;
+    run(&data, request, request.rate_bytes.unwrap_or(0), &AtomicBool::new(false), tell);
+    Ok(())
+}
+
+/// Checks while `server` serves, one check at a time; may take long.
+pub(crate) fn check_live(
+    server: &Arc<Server>,
+    request: &CheckRequest,
+    tell: &mut dyn FnMut(CheckLine) -> bool,
+) {
+    if server.checking.swap(true, Ordering::AcqRel) {
+        let words = "a check is under way already; wait for it, or end it where it runs";
+        tell(CheckLine::Failed { reason: FailReason::Exists, words: words.to_owned() });
+        return;
+    }
+    let mut tell = |line| {
+        if let CheckLine::Finding { volume, path, ino, what, .. } = &line {
+            tracing::error!(volume, path, ino, "check: {what}");
+        }
+        tell(line)
+    };
+    let rate = request.rate_bytes.unwrap_or(LIVE_RATE_BYTES);
+    run(&server.data, request, rate, &server.stopping, &mut tell);
+    server.checking.store(false, Ordering::Release);
+}
+
+fn run(
+    data: &Data,
+    request: &CheckRequest,
+    rate_bytes: u64,
+    stopping: &AtomicBool,
+    tell: &mut dyn FnMut(CheckLine) -> bool,
+) {
+    let mut teller = Teller { tell, stopping, listened: true, told: Instant::now() };
+    let done = chosen(data, request).and_then(|volumes| {
+        let pace = &mut bytes::Pace::new(rate_bytes);
+        volumes.into_iter().try_for_each(|(id, name)| {
+            let teller = &mut teller;
+            Check { data, id, name, findings: 0, teller }.volume(request.quick, pace)
+        })
+    });
+    let (reason, words) = match done {
+        Ok(()) => return,
+        Err(Failed::NotFound(words)) => (FailReason::NotFound, words),
+        Err(Failed::Store(error)) => (FailReason::Damaged, error.to_string()),
+        Err(Failed::Stopped) => {
+            (FailReason::Io, "the server stops before the check is at its end".to_owned())
+        }
+    };
+    teller.say(CheckLine::Failed { reason, words });
+}
+
+/// Why a check does not come to its end.
+enum Failed {
+    NotFound(String),
+    Store(StoreError),
+    /// Nobody listens any more, or the server stops.
+    Stopped,
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Failed {
+        Failed::Store(error)
+    }
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Failed {
+        Failed::Store(StoreError::Read(error.to_string()))
+    }
+}
+
+fn chosen(data: &Data, request: &CheckRequest) -> Result<Vec<(VolumeId, String)>, Failed> {
+    let named = |(id, row): (VolumeId, segue_core::namespace::VolumeRow)| (id, row.name);
+    let Some(name) = &request.volume else {
+        let all = data.store.read_blocking(|kv| volumes(kv))?.map_err(StoreError::from)?;
+        return Ok(all.into_iter().map(named).collect());
+    };
+    let found = data.store.read_blocking(|kv| find_volume(kv, name))?.map_err(StoreError::from)?;
+    match found {
+        Some(found) => Ok(vec![named(found)]),
+        None => Err(Failed::NotFound(no_volume_words(name))),
+    }
+}
+
+/// Who is told, and whether he listens.
+struct Teller<'a> {
+    tell: &'a mut dyn FnMut(CheckLine) -> bool,
+    stopping: &'a AtomicBool,
+    listened: bool,
+    told: Instant,
+}
+
+impl Teller<'_> {
+    fn say(&mut self, line: CheckLine) {
+        self.listened = self.listened && (self.tell)(line);
+    }
+
+    fn goes_on(&self) -> bool {
+        self.listened && !self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Says `line` if it is time to; false ends the check.
+    fn progress(&mut self, line: impl FnOnce() -> CheckLine) -> bool {
+        if self.told.elapsed() >= PROGRESS {
+            self.told = Instant::now();
+            self.say(line());
+        }
+        self.goes_on()
+    }
+}
+
+/// The check of one volume.
+struct Check<'a, 'b> {
+    data: &'a Data,
+    id: VolumeId,
+    name: String,
+    findings: u64,
+    teller: &'a mut Teller<'b>,
+}
+
+impl Check<'_, '_> {
+    fn volume(mut self, quick: bool, pace: &mut bytes::Pace) -> Result<(), Failed> {
+        let (data, id) = (self.data, self.id);
+        let counts = match data.store.read_blocking(|kv| check(kv, id, &mut self))? {
+            Ok(counts) => counts,
+            Err(Halt::Store(error)) => return Err(error.into()),
+            Err(Halt::Stopped) => return Err(Failed::Stopped),
+        };
+        let read = match quick {
+            true => bytes::Read::default(),
+            false => bytes::check(&mut self, &counts, pace)?,
+        };
+        let (volume, findings) = (self.name, self.findings);
+        self.teller.say(CheckLine::Checked {
+            volume,
+            ok: findings == 0,
+            findings,
+            inodes: counts.inodes,
+            names: counts.names,
+            chunks: read.chunks,
+            bytes_read: read.bytes,
+        });
+        Ok(())
+    }
+}
+
+impl Visitor for Check<'_, '_> {
+    fn finding(&mut self, finding: Finding) {
+        self.findings += 1;
+        self.teller.say(CheckLine::Finding {
+            volume: self.name.clone(),
+            path: finding.path,
+            ino: finding.ino.map(|ino| ino.0),
+            what: finding.damage.to_string(),
+            remedy: finding.damage.remedy().to_owned(),
+        });
+    }
+
+    fn progress(&mut self, counts: &Counts) -> bool {
+        let (volume, inodes) = (&self.name, counts.inodes);
+        self.teller.progress(|| CheckLine::Progress {
+            volume: volume.clone(),
+            inodes,
+            bytes: 0,
+            total_bytes: 0,
+        })
+    }
+}
