@@ -8,6 +8,7 @@
 
 mod attributes;
 mod build;
+mod check;
 mod conformance;
 mod crash;
 mod data;
