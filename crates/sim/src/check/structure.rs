@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use segue_core::namespace::check::{self, Counts, Finding, Visitor};
 use segue_core::namespace::{self, Extent, MetaSnapshot, get_row, keys, read};
 use segue_core::types::{Attr, ClientId, Ino, Kind, Name};
 use segue_core::wire::{Node, PAGE_MAX, Readdir};
@@ -91,8 +92,25 @@ pub(crate) fn check(server: &mut Server, clients: &[ClientId]) -> Result<Reached
     if tally.allocated != allocated {
         return Err(Violation(format!("{tally:?}, of which {allocated} are found")));
     }
+    let mut found = Found(Vec::new());
+    let checked = check::check(&mut txn, volume, &mut found);
+    if checked.is_err() || !found.0.is_empty() {
+        return Err(Violation(format!("a check of the volume: {checked:?}, {:?}", found.0)));
+    }
     check_ledger(server, &reached)?;
     Ok(reached)
+}
+
+/// What `segue volume check` would say.
+struct Found(Vec<Finding>);
+
+impl Visitor for Found {
+    fn finding(&mut self, finding: Finding) {
+        self.0.push(finding);
+    }
+    fn progress(&mut self, _: &Counts) -> bool {
+        true
+    }
 }
 
 fn check_extents(
