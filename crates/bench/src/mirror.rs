@@ -69,9 +69,6 @@ pub struct Options {
     /// security.capability before the first write to a file otherwise.
     #[arg(long)]
     pub no_xattr: bool,
-    /// What is read goes from the source to the kernel through a pipe.
-    #[arg(long, conflicts_with = "uring")]
-    pub splice: bool,
     /// Where to write, at the end, how many requests of each kind came and what they took.
     #[arg(long)]
     pub counts: Option<PathBuf>,

@@ -28,7 +28,6 @@ mod notifier;
 mod reply;
 mod request;
 mod session;
-mod splice;
 mod uring;
 
 pub use agreement::{Agreement, Wishes};

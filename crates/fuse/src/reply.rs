@@ -1,14 +1,10 @@
 //! The way back to the kernel, for one request.
 
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use crate::answer::{Answer, Outcome};
+use crate::answer::Outcome;
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::splice;
 use crate::uring::Returns;
 
 /// Takes the answer to one request. Dropped without one, it answers EIO: no process is to wait
@@ -35,20 +31,6 @@ impl Reply {
     /// Answers.
     pub fn send(mut self, outcome: Outcome) {
         self.finish(outcome);
-    }
-
-    /// Answers READ with `len` bytes of `file` from `offset` on, which are there. Over the device
-    /// they do not pass through this process.
-    pub fn send_from(mut self, file: &File, offset: u64, len: usize) {
-        if let Some(Way::Device(device)) = &self.way
-            && splice::send(device, self.unique, file.as_fd(), offset, len).is_ok()
-        {
-            self.way = None;
-            return;
-        }
-        let mut data = vec![0; len];
-        let read = file.read_exact_at(&mut data, offset);
-        self.finish(read.map(|()| Answer::Data(data)).map_err(|error| Errno::from(&error)));
     }
 
     fn finish(&mut self, outcome: Outcome) {

@@ -63,7 +63,6 @@ pub const ALL: &[Variant] = &[
     binding("binding-flush", "FLUSH is answered each time", false, &["--flush", "answer"]),
     binding("binding-noflush", "FOPEN_NOFLUSH", false, &["--flush", "noflush"]),
     binding("binding-no-killpriv", "without HANDLE_KILLPRIV_V2", false, &["--no-killpriv"]),
-    binding("binding-splice", "what is read is spliced", false, &["--splice"]),
     binding("binding-no-open", "files have no handles", false, &["--no-open"]),
     binding(
         "binding-uring-passthrough",

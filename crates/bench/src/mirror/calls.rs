@@ -138,11 +138,6 @@ pub(crate) fn nosys() -> io::Error {
 
 impl FileSystem for Mirror {
     fn call(&self, request: Request<'_>, reply: Reply) {
-        if self.options.splice
-            && let Call::Read { handle, offset, size, .. } = request.call
-        {
-            return self.splice((request.node(), handle), offset, size, reply);
-        }
         let start = self.options.counts.is_some().then(Instant::now);
         let outcome: Outcome = self.answer(&request).map_err(|error| Errno::from(&error));
         if let Some(start) = start {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use segue_fuse::abi::{Attr, InHeader, fopen};
-use segue_fuse::{Answer, Backing, Open, Reply, SetAttr, SetTime};
+use segue_fuse::{Answer, Backing, Open, SetAttr, SetTime};
 
 use super::Flush;
 use super::calls::Mirror;
@@ -106,16 +106,6 @@ impl Mirror {
             data.truncate(size as usize);
             Ok(Answer::Data(data))
         })
-    }
-
-    pub(crate) fn splice(&self, at: (u64, u64), offset: u64, size: u32, reply: Reply) {
-        // Without a file the reply is dropped, which says EIO.
-        let _ = self.with_file(at, OFlags::RDONLY, |file| {
-            let left = file.metadata()?.len().saturating_sub(offset);
-            let len = usize::try_from(left.min(size.into())).unwrap_or(usize::MAX);
-            reply.send_from(file, offset, len);
-            Ok(())
-        });
     }
 
     pub(crate) fn write(&self, at: (u64, u64), offset: u64, data: &[u8]) -> io::Result<Answer> {

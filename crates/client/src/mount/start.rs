@@ -33,8 +33,9 @@ use crate::state::{Containers, Index, LogFile, Numbers, remember_volume};
 /// logged for the next mount.
 pub(super) const PARTING: Duration = Duration::from_secs(2);
 
-/// Threads that read requests: one serves a client fastest, as measured, because what needs
-/// no wait is answered on it and what waits leaves it.
+/// Threads that read requests: one serves a client fastest where processors do not sleep, as
+/// measured (docs/decisions/0005-fuse.md): what needs no wait is answered on it, and what waits
+/// leaves it.
 const READERS: usize = 1;
 
 /// What to mount, and where.
