@@ -3,6 +3,8 @@
 PREFIX ?= /usr/local
 # mount(8) looks for its helpers here only.
 HELPERS ?= /sbin
+# Where cargo puts what it builds.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
 
 # The directory of a cargo that is new enough goes first, so that it finds its own rustc.
 # Not known before 'setup' has run on a fresh host: hence looked up in each recipe.
@@ -61,17 +63,17 @@ sim: ## simulate clients, a server and their failures: make sim SEEDS=0..1000
 
 bench: build ## measure Segue and its peers, results in bench/results
 	@$(with_cargo) cargo build --release --locked -p segue-bench
-	@target/release/segue-bench run warm-read stat-storm untar small-files $(BENCH)
+	@$(TARGET)/release/segue-bench run warm-read stat-storm untar small-files $(BENCH)
 
 install: build ## install to PREFIX (/usr/local), the mount(8) helper to HELPERS (/sbin)
-	install -D -m 755 target/release/segue $(DESTDIR)$(PREFIX)/bin/segue
+	install -D -m 755 $(TARGET)/release/segue $(DESTDIR)$(PREFIX)/bin/segue
 	install -d $(DESTDIR)$(HELPERS)
 	ln -sfn $(PREFIX)/bin/segue $(DESTDIR)$(HELPERS)/mount.segue
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	target/release/segue completions bash \
+	$(TARGET)/release/segue completions bash \
 	    > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/segue
-	target/release/segue completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_segue
-	target/release/segue completions fish \
+	$(TARGET)/release/segue completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_segue
+	$(TARGET)/release/segue completions fish \
 	    > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/segue.fish

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 state=$root/.segue-run
 mountpoint=$root/mnt-segue
-segue=$root/target/release/segue
+segue=${CARGO_TARGET_DIR:-target}/release/segue
 export XDG_CONFIG_HOME="$state/config" XDG_STATE_HOME="$state/state"
 
 is_mounted() {
@@ -77,9 +77,9 @@ run() {
 
 Volume home is at ./mnt-segue. Try, in another terminal:
     cp -r crates mnt-segue/ && du -sh mnt-segue
-    target/release/segue status
-    target/release/segue where mnt-segue/crates/core/src/lib.rs
-    target/release/segue sync mnt-segue
+    $segue status
+    $segue where mnt-segue/crates/core/src/lib.rs
+    $segue sync mnt-segue
 Its server's data and this host's cache are in .segue-run.
 Ctrl-C here, or 'make stop' anywhere, unmounts and stops the server.
 EOF
