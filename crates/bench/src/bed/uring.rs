@@ -13,6 +13,11 @@ pub struct FuseUring {
 }
 
 impl FuseUring {
+    /// Whether the kernel offers it now.
+    pub fn is_offered() -> bool {
+        fs::read_to_string(ENABLE).is_ok_and(|offered| offered.starts_with('Y'))
+    }
+
     /// Begins; an error says that this kernel has none.
     pub fn offer() -> Result<FuseUring> {
         let before = fs::read_to_string(ENABLE).doing("io_uring in this kernel's FUSE")?;

@@ -119,19 +119,51 @@ async fn given_up(mount: &Shared, asked: Asked, told: oneshot::Receiver<()>) {
             () = tokio::time::sleep(GLANCE), if is_told || looks_by_itself => {}
         }
         let offline = mount.remote.is_offline();
+        // To look costs a read of /proc; online, only a signal is worth it.
         let worth_a_look = is_told || offline || asked.kind == Kind::Close;
-        if worth_a_look && lets_go(asked, offline) {
+        if worth_a_look && lets_go(asked.kind, signals::fate(asked.pid), offline) {
             return;
         }
     }
 }
 
-fn lets_go(asked: Asked, offline: bool) -> bool {
-    match signals::fate(asked.pid) {
+fn lets_go(kind: Kind, fate: Fate, offline: bool) -> bool {
+    match fate {
         Fate::Dies => true,
-        Fate::Exits => offline && asked.kind == Kind::Close,
-        Fate::Signalled => offline && asked.kind != Kind::Whole,
+        Fate::Exits => offline && kind == Kind::Close,
+        Fate::Signalled => offline && kind != Kind::Whole,
         // The signal may have been taken by another thread of the process meanwhile.
         Fate::Lives => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Kind; 4] = [Kind::Whole, Kind::Interruptible, Kind::Read, Kind::Close];
+
+    #[test]
+    fn who_dies_is_let_go_and_who_lives_is_not() {
+        for kind in ALL {
+            for offline in [false, true] {
+                assert!(lets_go(kind, Fate::Dies, offline), "{kind:?}");
+                assert!(!lets_go(kind, Fate::Lives, offline), "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_caught_signal_ends_only_what_may_fail_and_only_offline() {
+        assert_eq!(ALL.map(|kind| lets_go(kind, Fate::Signalled, false)), [false; 4]);
+        let offline = ALL.map(|kind| lets_go(kind, Fate::Signalled, true));
+        assert_eq!(offline, [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_process_that_ends_by_itself_waits_for_its_files_while_the_server_answers() {
+        assert_eq!(ALL.map(|kind| lets_go(kind, Fate::Exits, false)), [false; 4]);
+        let offline = ALL.map(|kind| lets_go(kind, Fate::Exits, true));
+        assert_eq!(offline, [false, false, false, true]);
     }
 }

@@ -136,6 +136,53 @@ fn a_caught_signal_interrupts_who_waits_for_a_dead_link() {
     assert_eq!(said, "Interrupted system call\ncaught\n");
 }
 
+/// The same for what changes a file: each call waits for the server until a signal comes.
+#[test]
+fn a_caught_signal_interrupts_who_changes_a_file_without_a_link() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "grace=10min,fsync=server");
+    let path = mount.path().join("file");
+    save(&path, b"before").unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    let script = "use IO::Handle; use POSIX (); use Time::HiRes qw(setitimer ITIMER_REAL); \
+        $SIG{ALRM} = sub {}; setitimer(ITIMER_REAL, 1, 1); $| = 1; \
+        sub told { print $_[0] ? \"$_[1] done\n\" : \"$_[1] $!\n\" } \
+        sysopen(F, $ARGV[0], 1 | 02000) or die \"open: $!\"; \
+        syswrite(F, 'after') == 5 or die \"write: $!\"; \
+        told(F->sync, 'fsync'); told(POSIX::close(fileno F), 'close'); told(truncate($ARGV[0], 9), 'truncate')";
+    let mut perl = world.a.command("timeout");
+    let ended = end(perl.args(["60", "perl", "-e", script, arg(&path)]));
+    let eintr = "Interrupted system call";
+    assert_eq!(ended.out, format!("fsync {eintr}\nclose {eintr}\ntruncate {eintr}\n"), "{ended:?}");
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    let other = world.mount(&world.b);
+    assert_eq!(fs::read(other.path().join("file")).unwrap(), b"beforeaft");
+}
+
+/// "A process that ends while the link is down does not wait for its files to be closed."
+#[test]
+fn a_process_that_ends_without_a_link_waits_for_no_close() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "grace=10min");
+    let path = mount.path().join("file");
+    save(&path, b"before").unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    // Without _exit perl would close the file itself.
+    let script = "use POSIX (); sysopen(F, $ARGV[0], 1 | 02000) or die; \
+        syswrite(F, 'after'); POSIX::_exit(0)";
+    let mut perl = world.a.command("perl");
+    let mut writer = world.a.spawn(perl.args(["-e", script, arg(&path)])).unwrap();
+    // Less than `grace`.
+    eventually("it ends", || writer.try_wait().unwrap().is_some());
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    let other = world.mount(&world.b);
+    assert_eq!(fs::read(other.path().join("file")).unwrap(), b"beforeafter");
+}
+
 /// "While the server answers, however slowly, no signal that is handled fails a call."
 #[test]
 fn a_signal_that_is_handled_does_not_fail_calls_on_a_slow_link() {
