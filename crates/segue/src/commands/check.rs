@@ -49,13 +49,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         quick: arguments.quick,
         rate_bytes: arguments.rate.map(|rate| u64::from(rate) * MB),
     };
-    let mut report = Report {
-        json: arguments.json,
-        progress: None,
-        remedies: BTreeSet::new(),
-        outcome: Ok(Exit::Done),
-        is_over: false,
-    };
+    let mut report = Report::new(arguments.json);
     admin::check(&data, &request, |line| report.line(line))?;
     report.progress = None;
     if !report.is_over {
@@ -73,13 +67,17 @@ struct Report {
     progress: Option<Progress>,
     remedies: BTreeSet<String>,
     outcome: Outcome,
-    /// The last line was an end.
+    /// The check said that it was at its end.
     is_over: bool,
 }
 
 impl Report {
+    fn new(json: bool) -> Report {
+        let (remedies, outcome) = (BTreeSet::new(), Ok(Exit::Done));
+        Report { json, progress: None, remedies, outcome, is_over: false }
+    }
+
     fn line(&mut self, line: CheckLine) {
-        self.is_over = false;
         if let CheckLine::Progress { volume, inodes, bytes, total_bytes } = &line {
             let words = match total_bytes {
                 0 => format!("{volume}: {inodes} files and directories"),
@@ -94,18 +92,18 @@ impl Report {
         // The line on the terminal goes before others come.
         self.progress = None;
         let printed = match self.json {
-            true if !matches!(line, CheckLine::Failed { .. }) => output::print_json(&line),
+            true if !line_is_an_end(&line) => output::print_json(&line),
             _ => describe(&line).map_or(Ok(()), |words| output::print(&words)),
         };
         match line {
-            CheckLine::Progress { .. } => {}
+            CheckLine::Progress { .. } | CheckLine::Checked { .. } => {}
             CheckLine::Finding { remedy, .. } => {
                 self.outcome = Ok(Exit::DataAtRisk);
                 if !self.json {
                     self.remedies.insert(remedy);
                 }
             }
-            CheckLine::Checked { .. } => self.is_over = true,
+            CheckLine::Finished => self.is_over = true,
             CheckLine::Failed { reason, words } => {
                 self.is_over = true;
                 self.outcome = Err(Failure::new(admin::exit_for(reason), words));
@@ -115,6 +113,11 @@ impl Report {
             self.outcome = Err(failure);
         }
     }
+}
+
+/// What the exit code says, and for a failure the words on stderr.
+fn line_is_an_end(line: &CheckLine) -> bool {
+    matches!(line, CheckLine::Finished | CheckLine::Failed { .. })
 }
 
 /// A line for a person to read.
@@ -141,11 +144,34 @@ fn describe(line: &CheckLine) -> Option<String> {
                 quantity::bytes(*bytes_read),
             ))
         }
-        CheckLine::Progress { .. } | CheckLine::Failed { .. } => None,
+        CheckLine::Progress { .. } | CheckLine::Finished | CheckLine::Failed { .. } => None,
     }
 }
 
 /// A path without what would steer a terminal.
 fn printable(path: &str) -> String {
     path.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that died between two volumes had said nothing wrong so far.
+    #[test]
+    fn only_an_end_that_was_said_is_an_end() {
+        let mut report = Report::new(true);
+        report.line(CheckLine::Checked {
+            volume: "home".into(),
+            ok: true,
+            findings: 0,
+            inodes: 1,
+            names: 0,
+            chunks: 0,
+            bytes_read: 0,
+        });
+        assert!(!report.is_over);
+        report.line(CheckLine::Finished);
+        assert!(report.is_over);
+    }
 }

@@ -49,7 +49,8 @@ pub struct CheckRequest {
     pub rate_bytes: Option<u64>,
 }
 
-/// One line of the answer. The last one is `Checked` of the last volume, or `Failed`.
+/// One line of the answer. The last one is `Finished` or `Failed`; without either, the check broke
+/// off and says nothing of what it had not come to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum CheckLine {
@@ -59,7 +60,7 @@ pub enum CheckLine {
         volume: String,
         /// Inodes looked at.
         inodes: u64,
-        /// Bytes of files whose chunks were read and are whole, or known to be.
+        /// Bytes of files whose chunks were gone through.
         bytes: u64,
         /// All bytes of files that are in chunks; 0 as long as that is not known.
         total_bytes: u64,
@@ -94,6 +95,8 @@ pub enum CheckLine {
         /// Bytes of packs read.
         bytes_read: u64,
     },
+    /// All volumes that were asked for are checked.
+    Finished,
     /// The check did not come to its end.
     Failed {
         /// Why, for programs.
@@ -125,6 +128,7 @@ pub(crate) fn check_live(
         tell(CheckLine::Failed { reason: FailReason::Exists, words: words.to_owned() });
         return;
     }
+    let _checking = Checking(server);
     let mut tell = |line| {
         if let CheckLine::Finding { volume, path, ino, what, .. } = &line {
             tracing::error!(volume, path, ino, "check: {what}");
@@ -133,7 +137,15 @@ pub(crate) fn check_live(
     };
     let rate = request.rate_bytes.unwrap_or(LIVE_RATE_BYTES);
     run(&server.data, request, rate, &server.stopping, &mut tell);
-    server.checking.store(false, Ordering::Release);
+}
+
+/// The one live check; over when dropped, however it ends.
+struct Checking<'a>(&'a Server);
+
+impl Drop for Checking<'_> {
+    fn drop(&mut self) {
+        self.0.checking.store(false, Ordering::Release);
+    }
 }
 
 fn run(
@@ -152,7 +164,10 @@ fn run(
         })
     });
     let (reason, words) = match done {
-        Ok(()) => return,
+        Ok(()) => {
+            teller.say(CheckLine::Finished);
+            return;
+        }
         Err(Failed::NotFound(words)) => (FailReason::NotFound, words),
         Err(Failed::Store(error)) => (FailReason::Damaged, error.to_string()),
         Err(Failed::Stopped) => {

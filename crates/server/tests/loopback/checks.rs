@@ -2,7 +2,12 @@
 
 use segue_core::types::Role;
 
+use std::time::Duration;
+
 use crate::harness::{Server, chunk, done, http, noise, store};
+
+/// Whoever takes this long hangs.
+const HANGS: Duration = Duration::from_secs(60);
 
 /// A check that would take a day ends with its server, says so, and lets go of the directory;
 /// meanwhile there is no second one.
@@ -28,9 +33,12 @@ async fn a_server_that_stops_ends_its_check() {
     });
     // Who is refused knows that the slow one has begun.
     let quick = r#"{"volume":null,"quick":true,"rate_bytes":null}"#;
-    while !http(&server.data(), "POST", "/v1/check", quick).await.contains(refusal) {}
+    let refused = async {
+        while !http(&server.data(), "POST", "/v1/check", quick).await.contains(refusal) {}
+    };
+    tokio::time::timeout(HANGS, refused).await.unwrap();
     server.stop().await;
-    let answer = slow.await.unwrap();
+    let answer = tokio::time::timeout(HANGS, slow).await.unwrap().unwrap();
     assert!(answer.contains(r#""line":"failed""#) && !answer.contains("checked"), "{answer}");
     server.begin().await;
     let answer = http(&server.data(), "POST", "/v1/check", quick).await;
