@@ -29,12 +29,15 @@ impl Buffers {
     pub(super) fn new(entries: u16, payload_len: usize) -> io::Result<Buffers> {
         let mut headers = vec![[0; HEADER]; entries.into()];
         let mut payloads = Payloads::new(usize::from(entries) * payload_len)?;
-        let pairs = headers.iter_mut().zip(payloads.bytes().chunks_exact_mut(payload_len));
         let vector = |base: &mut [u8]| libc::iovec {
             iov_base: base.as_mut_ptr().cast(),
             iov_len: base.len(),
         };
-        let vectors = pairs.map(|(header, payload)| [vector(header), vector(payload)]).collect();
+        let vectors = headers.iter_mut().enumerate().map(|(entry, header)| {
+            let payload = payloads.part(entry * payload_len, payload_len)?;
+            Some([vector(header), vector(payload)])
+        });
+        let vectors = vectors.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Buffers { headers, payloads, payload_len, vectors })
     }
 
@@ -42,7 +45,7 @@ impl Buffers {
     pub(super) fn entry(&mut self, entry: u16) -> Option<(&mut [u8; HEADER], &mut [u8])> {
         let entry = usize::from(entry);
         let at = entry * self.payload_len;
-        let payload = self.payloads.bytes().get_mut(at..at + self.payload_len)?;
+        let payload = self.payloads.part(at, self.payload_len)?;
         Some((self.headers.get_mut(entry)?, payload))
     }
 
@@ -67,9 +70,14 @@ impl Payloads {
         Ok(Payloads { start: start.cast(), len })
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: it is mapped, initialized with zeros, and nobody else's while `self` is.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    /// The payload of one entry, which is ours: the kernel writes into those of others.
+    fn part(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
+        if at.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: it lies in what is mapped, which is initialized with zeros, and an entry that
+        // is ours is not touched by the kernel until it is submitted.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.start.add(at), len) })
     }
 }
 
