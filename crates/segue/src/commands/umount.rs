@@ -22,7 +22,8 @@ const NOW_LIMIT: Duration = Duration::from_secs(5);
 ///
 /// Without a network, and with changes that are not on the server, nothing happens and the
 /// exit code is 4. --now unmounts at once, as umount(8) and fusermount3 -u do: changes stay
-/// on this host's disk and are sent after the next mount.
+/// on this host's disk and are sent after the next mount. A process that hangs is ended after
+/// some seconds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -57,6 +58,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
                 answered.unwrap_or(Ok((pid, None))).map(Some)
             }
             Err(HttpError::NobodyThere) => Ok(None),
+            // Its process hangs for so long that it does not even take calls any more.
+            Err(HttpError::Broken(_)) if arguments.now => Ok(None),
             Err(error) => Err(control::unanswered(&mount, &error)),
         }
     })?;
@@ -69,10 +72,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         )),
         _ => {}
     }
-    if arguments.now && !process::wait_for_end(pid, NOW_LIMIT) {
-        return end(&mount, pid);
-    }
-    if !process::wait_for_end(pid, END_LIMIT) {
+    let limit = if arguments.now { NOW_LIMIT } else { END_LIMIT };
+    if !process::wait_for_end(pid, limit) {
+        if arguments.now {
+            return end(&mount, pid);
+        }
         let words = format!("{mountpoint}: unmounted, but its process does not end");
         return Err(Failure::failed(words));
     }
