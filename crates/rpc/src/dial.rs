@@ -163,6 +163,9 @@ async fn connect(
     }
     match CloseReason::from(error) {
         CloseReason::Closed { code: CloseCode::Denied, words } => Err(ConnectError::Denied(words)),
+        CloseReason::Closed { code: CloseCode::OtherVersion, words } => {
+            Err(ConnectError::OtherVersion(words))
+        }
         reason => Err(unreachable(reason.to_string())),
     }
 }

@@ -24,11 +24,12 @@ const DIAL_PATIENCE: Duration = Duration::from_secs(5);
 const GREET_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest wait between attempts while somebody waits for a call.
 const WANTED_WAIT: Duration = Duration::from_secs(1);
-/// How often a connection's signs of life and rates are looked at: short beside what it takes to suspect
-/// one.
+/// How often a connection's signs of life and rates are looked at: short beside what it takes
+/// to suspect one.
 const LOOK: Duration = Duration::from_millis(250);
 /// The wait after a refusal, which a person has to lift.
 const REFUSED_WAIT: Duration = Duration::from_secs(30);
+
 /// What the task publishes: state and connection change together.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
@@ -220,7 +221,8 @@ async fn silence(peer: &Peer) {
     let mut silence = Silence::default();
     loop {
         let now = Instant::now();
-        if silence.handle(peer.look(now), now) {
+        peer.measure(now);
+        if silence.handle(peer.traffic(), now) {
             return;
         }
         sleep(LOOK).await;
@@ -229,9 +231,10 @@ async fn silence(peer: &Peer) {
 
 /// Waits until anything is heard.
 async fn sign_of_life(peer: &Peer) {
-    let heard = peer.look(Instant::now()).heard;
-    while peer.look(Instant::now()).heard == heard {
+    let heard = peer.traffic().heard;
+    while peer.traffic().heard == heard {
         sleep(LOOK).await;
+        peer.measure(Instant::now());
     }
 }
 

@@ -128,11 +128,14 @@ impl Peer {
         self.outbox.counters.report(&self.outbox.connection.stats())
     }
 
-    /// Takes a sample of the rates, and returns what was asked on this connection and what of
-    /// it was heard.
-    pub(crate) fn look(&self, now: Instant) -> Traffic {
-        let stats = self.outbox.connection.stats();
+    /// Takes a sample of the rates.
+    pub(crate) fn measure(&self, now: Instant) {
         self.outbox.counters.measure(now);
+    }
+
+    /// What was asked on this connection, and what of it was heard.
+    pub(crate) fn traffic(&self) -> Traffic {
+        let stats = self.outbox.connection.stats();
         let sent = stats.frame_tx;
         // QUIC's own probe of a silent other side is an IMMEDIATE_ACK beside old frames.
         let asked = sent.stream + sent.ping + sent.immediate_ack;
