@@ -11,7 +11,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::cache::{FileData, Touched, Tree, touched};
-use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Outcome, Queue, Record};
+use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Outcome, Queue, Record, SetAttr};
+use crate::namespace::mode_after_write;
 use crate::types::{Attr, Caller, Ino, Name, Time, Timestamp, Version};
 
 /// State of one mount.
@@ -25,10 +26,20 @@ pub struct ClientCore {
     pub queue: Queue,
     open: BTreeMap<Ino, u32>,
     /// Inodes that lost their last name here and that the kernel still knows: somebody may be
-    /// about to open one, or have it as working directory. The kernel's own limit bounds them.
+    /// about to open one, or have it as working directory. What bounds them is what bounds the
+    /// kernel: its memory.
     held: BTreeSet<Ino>,
     next_seq: u64,
     seq_reserved: u64,
+}
+
+/// How the set-id bits of a file go that was written by somebody who may not keep them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SetIds {
+    /// The server takes them when the data are stored in their writer's name.
+    GoWithTheStore,
+    /// Root, in whose name the data are stored, keeps them: they have to be taken.
+    GoByChmod(SetAttr),
 }
 
 /// What a settled change asks the shell to do.
@@ -146,8 +157,8 @@ impl ClientCore {
     }
 
     /// The kernel has let go of `ino`, or never knew it.
-    pub fn let_go(&mut self, ino: Ino) {
-        self.held.remove(&ino);
+    pub fn let_go(&mut self, ino: Ino) -> bool {
+        self.held.remove(&ino)
     }
 
     /// True if nobody can reach `ino` any more, so that what is here of it may go.
@@ -168,6 +179,17 @@ impl ClientCore {
     /// The entry for a change of names or attributes.
     pub fn draft_change(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
         self.draft(Change::Record(record), caller, time)
+    }
+
+    /// How the set-id bits of `ino` go, if it has any; `opener` is in whose name it is stored.
+    pub fn set_ids_after_write(&self, ino: Ino, opener: &Caller) -> Option<SetIds> {
+        let mode = self.tree.peek(ino)?.mode;
+        let after = mode_after_write(mode);
+        let go = match opener.uid {
+            0 => SetIds::GoByChmod(SetAttr { mode: Some(after), ..SetAttr::default() }),
+            _ => SetIds::GoWithTheStore,
+        };
+        (after != mode).then_some(go)
     }
 
     /// The file that must be sealed before `record` is logged, if there is one: it loses a

@@ -201,12 +201,7 @@ impl Mount {
 
     /// The kernel has let go of `ino`, and asks for it by a name if it wants it again.
     pub(crate) fn let_go(&self, ino: Ino) {
-        let was_held = {
-            let mut core = self.core();
-            let was_held = core.is_held(ino);
-            core.let_go(ino);
-            was_held
-        };
+        let was_held = self.core().let_go(ino);
         if was_held {
             self.reap_one(ino);
         }

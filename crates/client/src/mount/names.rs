@@ -212,18 +212,18 @@ impl Mount {
 
     /// Everything in `directory`, in byte order of names.
     pub(crate) async fn list(&self, directory: Ino) -> Result<Vec<(Name, Ino)>, Refusal> {
-        {
+        let known = {
             let core = self.core();
             if core.is_removed(directory) {
                 // It was empty when it lost its name.
                 return Ok(Vec::new());
             }
-            let known = core.tree.listing(directory, self.now());
-            if let Some(names) = known.usable(self.remote.is_offline()) {
-                return Ok(names);
-            }
+            core.tree.listing(directory, self.now())
+        };
+        let is_known = !matches!(known, Known::Unknown);
+        if let Some(names) = known.usable(self.remote.is_offline()) {
+            return Ok(names);
         }
-        let is_known = self.core().tree.listing(directory, self.now()).usable(true).is_some();
         match self.ask_listing(&self.remote(is_known), directory).await {
             Ok(()) => {}
             Err(Refusal::Unreachable) => {}

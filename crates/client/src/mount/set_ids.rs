@@ -5,7 +5,8 @@
 //! away, and take it with a chmod in the writer's name, which the server refuses to anyone but
 //! the owner.
 
-use segue_core::modlog::{Record, SetAttr};
+use segue_core::client::SetIds;
+use segue_core::modlog::Record;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
 
@@ -15,23 +16,19 @@ impl Mount {
     /// The bits of `ino`, whose data were just changed by somebody who may not keep them, go
     /// here and on the server.
     ///
-    /// `caller` is who opened the file, in whose name it is stored. That alone takes them, unless
-    /// he is root. It is stored at once: later it could be in somebody else's name.
+    /// `caller` is who opened the file, in whose name it is stored, and at once: later it could be
+    /// in somebody else's.
     pub(super) fn drop_set_ids(&self, ino: Ino, caller: &Caller) -> Result<(), Refusal> {
-        let mode = {
-            let mut core = self.core();
-            if !core.tree.drop_set_ids(ino) {
-                return Ok(());
+        let Some(how) = self.core().set_ids_after_write(ino, caller) else { return Ok(()) };
+        self.seal(ino, caller.clone(), false)?;
+        match how {
+            SetIds::GoWithTheStore => self.core().tree.drop_set_ids(ino),
+            SetIds::GoByChmod(set) => {
+                self.log_record(Record::SetAttr { ino, set }, caller.clone(), false)?;
             }
-            core.tree.peek(ino).map(|attr| attr.mode)
-        };
+        }
         // stat(2) right after the write is to tell.
         self.kernel.forget_attributes(ino);
-        self.seal(ino, caller.clone(), false)?;
-        if caller.uid == 0 {
-            let set = SetAttr { mode, ..SetAttr::default() };
-            self.log_record(Record::SetAttr { ino, set }, caller.clone(), false)?;
-        }
         Ok(())
     }
 }

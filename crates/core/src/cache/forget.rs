@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::tree::{Listing, Tree};
 use crate::types::{Ino, Time};
 
-/// No reply comes later than this after it was overtaken: a connection is given up after 20
-/// silent seconds, and questions go with it.
+/// A reply is assumed to come no later than this after it was overtaken: a connection is given up
+/// after 20 silent seconds, and questions go with it. One that was slower all the same would be
+/// believed for as long as names and attributes are.
 const LATE: Duration = Duration::from_secs(30);
 
 impl Tree {

@@ -193,11 +193,11 @@ impl Tree {
     }
 
     /// Somebody without the right to keep them wrote `ino`, whose change is pending: its set-id
-    /// bits are gone. True if there were any.
-    pub fn drop_set_ids(&mut self, ino: Ino) -> bool {
-        let Some(node) = self.nodes.get_mut(&ino) else { return false };
-        let mode = mode_after_write(node.attr.mode);
-        std::mem::replace(&mut node.attr.mode, mode) != mode
+    /// bits are gone.
+    pub fn drop_set_ids(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.attr.mode = mode_after_write(node.attr.mode);
+        }
     }
 
     fn change_nlink(&mut self, ino: Ino, by: i32) {

@@ -336,3 +336,20 @@ fn holes_take_no_room() {
     write(&mut core, 5, (1 << 29) + 5..(1 << 29) + 15);
     assert_eq!(core.tree.peek(Ino(5)).unwrap().allocated, 15);
 }
+
+/// The server lets root keep the bits of what he stores, whoever wrote it on this host.
+#[test]
+fn set_id_bits_go_with_the_store_unless_it_is_roots() {
+    let mut core = core();
+    let (root, now) = (attr(1, Kind::Directory, 1), Time::default());
+    let modes = [(7, 0o6777), (8, 0o2766), (9, 0o755)];
+    let nodes = modes.map(|(ino, mode)| {
+        let attr = Attr { mode, ..attr(ino, Kind::File, 3) };
+        (Name::new(ino.to_string()).unwrap(), Node { attr, target: None })
+    });
+    core.tree.install_listing(root, nodes.to_vec(), now);
+    let by = |ino, uid| core.set_ids_after_write(Ino(ino), &Caller { uid, ..Caller::default() });
+    let chmod = |mode| Some(SetIds::GoByChmod(SetAttr { mode: Some(mode), ..SetAttr::default() }));
+    assert_eq!([7, 8, 9].map(|ino| by(ino, 1001)), [Some(SetIds::GoWithTheStore), None, None]);
+    assert_eq!([7, 8, 9].map(|ino| by(ino, 0)), [chmod(0o777), None, None]);
+}
