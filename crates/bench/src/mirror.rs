@@ -61,14 +61,6 @@ pub struct Options {
     /// OPEN and CREATE are answered with ENOSYS once: files have no handles.
     #[arg(long)]
     pub no_open: bool,
-    /// The kernel leaves permissions to the mirror, which asks nobody: without this it asks for
-    /// a directory's attributes after each change in it.
-    #[arg(long)]
-    pub no_permissions: bool,
-    /// GETXATTR and its like are answered with ENOSYS once. The kernel asks for
-    /// security.capability before the first write to a file otherwise.
-    #[arg(long)]
-    pub no_xattr: bool,
     /// Where to write, at the end, how many requests of each kind came and what they took.
     #[arg(long)]
     pub counts: Option<PathBuf>,
@@ -105,13 +97,12 @@ pub fn serve(source: &Path, mountpoint: &Path, options: Options) -> io::Result<(
     // The kernel has applied the caller's umask already.
     rustix::process::umask(rustix::fs::Mode::empty());
     let (threads, wishes, counts) = (options.threads, options.wishes(), options.counts.clone());
-    let default_permissions = !options.no_permissions;
     let mirror = Arc::new(Mirror::new(source, options)?);
     let as_what = MountOptions {
         source: source.display().to_string(),
         subtype: "segue-mirror".into(),
         allow_other: true,
-        default_permissions,
+        default_permissions: true,
         ..MountOptions::default()
     };
     let device = mount(mountpoint, &as_what)?;

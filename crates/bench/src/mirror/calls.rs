@@ -106,14 +106,6 @@ impl Mirror {
             }
             Call::FSync { handle, data_only } => self.sync((node, handle), data_only),
             Call::StatFs => self.space(node),
-            Call::SetXattr { .. }
-            | Call::GetXattr { .. }
-            | Call::ListXattr { .. }
-            | Call::RemoveXattr { .. }
-                if self.options.no_xattr =>
-            {
-                Err(nosys())
-            }
             Call::SetXattr { name, value, flags, .. } => self.set_xattr(node, name, value, flags),
             Call::GetXattr { name, size } => self.get_xattr(node, name, size),
             Call::ListXattr { size } => self.list_xattr(node, size),
