@@ -29,7 +29,7 @@ run: ## build, serve, and mount volume home at ./mnt-segue, until Ctrl-C
 stop: ## stop what 'make run' started, from elsewhere
 	@scripts/run.sh stop
 
-build: setup ## build target/release/segue
+build: setup ## build the program
 	@$(with_cargo) cargo build --release --locked -p segue
 
 check: fmt lint ## format, lints and unit tests: fast, no root

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::super::{MetaSnapshot, keys};
 
-/// Rows read at a time: 2 MiB of the largest.
-const SLICE: usize = 256;
+/// Rows read at a time: 4 MiB of the largest, which are extended attributes of 64 KiB.
+const SLICE: usize = 64;
 
 /// A key and its value.
 pub(super) type Row = (Vec<u8>, Vec<u8>);

@@ -6,7 +6,7 @@ use super::scan::Scan;
 use super::{Found, decode, find};
 use crate::types::{Fingerprint, Ino, VolumeId};
 
-/// Extents on one page: seconds of reading, so that no snapshot is held for long.
+/// Extents on one page: so few that no snapshot is held for long.
 const PAGE: usize = 256;
 
 /// A run of a file's bytes that is in a chunk.
