@@ -27,6 +27,8 @@ pub const APPLY_BODY_MAX: usize = 1 << 20;
 pub const APPLY_MAX: usize = 256;
 /// Most chunks in one OFFER or PUT.
 pub const OFFER_MAX: usize = 1024;
+/// Most leaves in one STAGE: 700 KB.
+pub const STAGE_MAX: usize = 16;
 /// Most entries in one page of a listing.
 pub const PAGE_MAX: u32 = 4096;
 
@@ -101,6 +103,8 @@ messages! {
         30 Offer(Offer),
         /// Chunks that the server wanted; body: their bytes one after the other. Reply `Stored`.
         31 Put(Put),
+        /// Runs of chunks that the server has, to be named as leaves. Reply `Staged`.
+        32 Stage(Stage),
         /// Records to apply, in order; body: the chunks that it brings along. Reply `Applied`.
         40 Apply(Apply),
         /// More inode numbers. Reply `Granted`.
@@ -133,6 +137,8 @@ messages! {
         30 Wanted(Wanted),
         /// To `Put`.
         31 Stored(()),
+        /// To `Stage`.
+        32 Staged(Staged),
         /// To `Apply`.
         40 Applied(Applied),
         /// To `Grant`.
@@ -153,7 +159,9 @@ impl Request {
             | Request::Grant(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) => Class::Fetch,
             Request::Apply(apply) if apply.chunks.is_empty() => Class::StoreAttr,
-            Request::Apply(_) | Request::Offer(_) | Request::Put(_) => Class::StoreData,
+            Request::Apply(_) | Request::Offer(_) | Request::Put(_) | Request::Stage(_) => {
+                Class::StoreData
+            }
         }
     }
 }
@@ -331,6 +339,21 @@ pub struct Wanted {
 pub struct Put {
     /// Fingerprint and length of each.
     pub chunks: Vec<(Fingerprint, u32)>,
+}
+
+/// Leaves to be made, before the record that names them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stage {
+    /// Each a run of whole chunks, one after the other: fingerprint and length.
+    pub leaves: Vec<Vec<(Fingerprint, u32)>>,
+}
+
+/// What became of the leaves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Staged {
+    /// Chunks that the server lacks, or the session has not shown to have: as long as there are
+    /// any, the leaves that name them are not made.
+    pub missing: Vec<Fingerprint>,
 }
 
 /// Records to apply.

@@ -13,7 +13,7 @@ use segue_core::types::{
 };
 use segue_core::wire::{
     Applied, Apply, Enrol, Enrolled, Fetch, Fetched, Hello, Looked, Lookup, Node, Offer, Page, Put,
-    Readdir, Refused, Reply, Request, Space, Wanted, Welcome, Xattrs,
+    Readdir, Refused, Reply, Request, Space, Stage, Staged, Wanted, Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -83,6 +83,7 @@ fn records() -> Vec<Record> {
             piece(0, PieceBytes::Inline(b"abc".to_vec())),
             piece(3, PieceBytes::Chunk { fingerprint: Fingerprint([0xee; 32]), len: 400 }),
             piece(403, PieceBytes::Hole { len: 97 }),
+            piece(500, PieceBytes::Leaf { leaf: Fingerprint([0xdd; 32]), len: 1 << 26 }),
         ],
         mtime: Some(TIME),
         whole: false,
@@ -136,6 +137,7 @@ fn requests() -> Vec<Request> {
             acked_below: 9,
         }),
         Request::Grant(()),
+        Request::Stage(Stage { leaves: vec![vec![(fingerprint, 65536), (fingerprint, 9)]] }),
     ]
 }
 
@@ -178,6 +180,7 @@ fn replies() -> Vec<Reply> {
         Reply::Stored(()),
         Reply::Applied(Applied { outcomes }),
         Reply::Granted(grant),
+        Reply::Staged(Staged { missing: vec![Fingerprint([0xee; 32])] }),
     ]
 }
 
@@ -228,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_never_panic(which in 0..25usize, at in any::<usize>(), bit in 0..8u32) {
+    fn damaged_messages_never_panic(which in 0..27usize, at in any::<usize>(), bit in 0..8u32) {
         let mut messages: Vec<Vec<u8>> =
             requests().iter().map(|request| request.encode().unwrap()).collect();
         messages.extend(replies().iter().map(|reply| reply.encode().unwrap()));

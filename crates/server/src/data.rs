@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use segue_core::namespace::keys::SERVER_TAGS;
-use segue_core::namespace::{create_volume, get_row, put_row, volumes};
+use segue_core::namespace::{create_volume, get_row, packs, put_row, volumes};
 use segue_core::types::Timestamp;
 use segue_rpc::identity::Authority;
 
+use crate::collect::Holds;
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::meta::{Kv, MetaFault, Store, StoreError};
@@ -26,6 +27,7 @@ pub(crate) struct Data {
     pub(crate) store: Arc<Store>,
     pub(crate) packs: Packs,
     pub(crate) authority: Authority,
+    pub(crate) holds: Holds,
     /// Last, so that it is released when nothing is open any more.
     pub(crate) directory: DataDir,
 }
@@ -36,8 +38,6 @@ impl Data {
         let path = directory.path();
         let meta = path.join("meta.db");
         let broken = |words| ServeError::Meta { path: meta.clone(), words };
-        let packs = path.join("packs");
-        let packs = Packs::open(&packs).map_err(|error| ServeError::data(&packs, error))?;
         let identity = path.join("identity");
         let authority = Authority::open(&identity).map_err(|error| ServeError::Identity {
             path: identity.clone(),
@@ -48,11 +48,18 @@ impl Data {
         store
             .write_blocking(move |txn| first_volume(txn, uuid))
             .map_err(|error| broken(error.to_string()))?;
+        let known = store
+            .read_blocking(|kv| packs(kv))
+            .and_then(|known| known.map_err(StoreError::from))
+            .map_err(|error| broken(error.to_string()))?;
+        let last = known.keys().last().copied().unwrap_or(0);
+        let packs = path.join("packs");
+        let packs = Packs::open(&packs, last).map_err(|error| ServeError::data(&packs, error))?;
         // What was made just now has to be found again.
         File::open(path)
             .and_then(|directory| directory.sync_all())
             .map_err(|error| ServeError::data(path, error))?;
-        Ok(Data { store: Arc::new(store), packs, authority, directory })
+        Ok(Data { store: Arc::new(store), packs, authority, holds: Holds::default(), directory })
     }
 
     pub(crate) fn path(&self) -> &Path {

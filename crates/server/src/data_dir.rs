@@ -19,7 +19,7 @@ use rustix::fs::FlockOperation;
 use crate::error::ServeError;
 
 /// Layout of the directory that this program reads and writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// First word of VERSION.
 const WORD: &str = "segue-data";
 
@@ -151,8 +151,8 @@ mod tests {
         assert!(matches!(DataDir::create(dir.path()), Err(ServeError::NotData { .. })));
         let path = dir.path().join("data");
         drop(DataDir::create(&path).unwrap());
-        std::fs::write(path.join("VERSION"), "segue-data 2\n").unwrap();
+        std::fs::write(path.join("VERSION"), "segue-data 3\n").unwrap();
         let refused = DataDir::create(&path).unwrap_err();
-        assert!(matches!(refused, ServeError::Version { found: 2, known: 1, .. }));
+        assert!(matches!(refused, ServeError::Version { found: 3, known: 2, .. }));
     }
 }

@@ -19,9 +19,9 @@ pub enum ServeError {
         /// The process.
         pid: Option<u32>,
     },
-    /// A newer program wrote the data directory.
+    /// Another version of the program wrote the data directory.
     #[error(
-        "{} has format {found} and this program knows {known}; use the newer segue that wrote it",
+        "{} has format {found} and this program knows {known}; use the segue that wrote it",
         path.display()
     )]
     Version {

@@ -16,6 +16,7 @@
 
 pub mod admin;
 pub mod check;
+mod collect;
 mod control;
 mod data;
 mod data_dir;

@@ -15,6 +15,8 @@ pub(crate) struct Metrics {
     pub(crate) chunks_known: AtomicU64,
     pub(crate) bytes_fetched: AtomicU64,
     pub(crate) damaged: AtomicU64,
+    pub(crate) chunks_collected: AtomicU64,
+    pub(crate) packs_removed: AtomicU64,
 }
 
 pub(crate) fn add(counter: &AtomicU64, count: u64) {
@@ -52,6 +54,12 @@ impl Metrics {
                 &self.bytes_fetched,
             ),
             ("damaged_chunks_total", "Chunks found damaged on the disk.", &self.damaged),
+            (
+                "chunks_collected_total",
+                "Chunks that nothing needed any more.",
+                &self.chunks_collected,
+            ),
+            ("packs_removed_total", "Packs removed, compacted or empty.", &self.packs_removed),
         ];
         for (name, help, counter) in counters {
             write(name, "counter", help, counter.load(Ordering::Relaxed));

@@ -12,6 +12,7 @@ use segue_rpc::{CloseCode, ListenError, Listener};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
+use crate::collect::Collector;
 use crate::control;
 use crate::data::Data;
 use crate::data_dir::DataDir;
@@ -81,6 +82,8 @@ pub async fn serve(
     })
     .await?;
     let control = control::start(server.clone())?;
+    let collector = Collector::start(server.clone())
+        .map_err(|error| ServeError::data(server.data.path(), error))?;
     ready(address);
     // Nothing is sent: it is closed when the last connection is over.
     let (alive, mut over) = mpsc::channel::<()>(1);
@@ -106,6 +109,7 @@ pub async fn serve(
     }
     // The store's thread ends with its last job, which takes a while.
     blocking(move || {
+        collector.join();
         drop(server);
         Ok(())
     })

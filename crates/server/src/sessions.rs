@@ -1,6 +1,6 @@
 //! The connections there are now, so that they can be ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use segue_core::types::ClientId;
@@ -53,6 +53,11 @@ impl Sessions {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.lock().live.len()
+    }
+
+    /// The clients that are connected.
+    pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
+        self.lock().live.values().filter_map(|live| live.client).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

@@ -9,6 +9,7 @@ use segue_core::modlog::Record;
 use segue_core::modlog::{
     Change, DataChange, INLINE_MAX, Logged, Piece, PieceBytes, Stamped, Store,
 };
+use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
 use segue_core::refusal::Refusal;
 use segue_core::wire::OFFER_MAX;
 use segue_rpc::LinkState;
@@ -30,6 +31,8 @@ const PUT_MAX: usize = 4 << 20;
 struct Group {
     chunks: Vec<WireChunk>,
     bytes: usize,
+    /// How many of the last pieces are chunks without a gap between them.
+    run: usize,
 }
 
 impl Mount {
@@ -135,6 +138,7 @@ impl Mount {
         let cutter = Cutter::for_file(size);
         let mut at = range.start;
         let mut window = Bytes::new();
+        group.run = 0;
         while at < range.end {
             let read_to = at + window.len() as u64;
             let last = read_to == range.end;
@@ -146,8 +150,13 @@ impl Mount {
                 continue;
             };
             let chunk = window.split_to(len);
-            pieces.push(piece(at, chunk, group)?);
+            let next = piece(at, chunk, group)?;
+            group.run = if let PieceBytes::Chunk { .. } = next.bytes { group.run + 1 } else { 0 };
+            pieces.push(next);
             at += len as u64;
+            if group.run == LEAF_EXTENTS_MAX {
+                self.stage(pieces, group).await?;
+            }
             if group.bytes >= GROUP || group.chunks.len() >= OFFER_MAX {
                 self.send_group(group).await?;
             }
@@ -155,9 +164,40 @@ impl Mount {
         Ok(())
     }
 
+    /// Makes one leaf of the last pieces, so that neither a record nor what the server has to
+    /// do for it grows with the file.
+    async fn stage(&self, pieces: &mut Vec<Piece>, group: &mut Group) -> Result<(), Refusal> {
+        self.send_group(group).await?;
+        let run = pieces.split_off(pieces.len().saturating_sub(LEAF_EXTENTS_MAX));
+        group.run = 0;
+        let chunk = |piece: &Piece| match piece.bytes {
+            PieceBytes::Chunk { fingerprint, len } => Some((fingerprint, len)),
+            _ => None,
+        };
+        let parts: Vec<_> = run.iter().filter_map(chunk).collect();
+        let Some((offset, leaf)) =
+            run.first().map(|piece| piece.offset).zip(leaf_name(&leaf_of(&parts)))
+        else {
+            return Ok(());
+        };
+        let missing = self.remote.stage(vec![parts]).await?;
+        if !missing.is_empty() {
+            // Collected since they were offered, a week ago: the next attempt offers all again.
+            tracing::debug!("{} chunks are missing for a leaf", missing.len());
+            return Err(Refusal::Unreachable);
+        }
+        let len = run.iter().map(Piece::len).sum();
+        pieces.push(Piece { offset, bytes: PieceBytes::Leaf { leaf, len } });
+        Ok(())
+    }
+
     /// Makes sure that the server has the group's chunks, and empties it.
     async fn send_group(&self, group: &mut Group) -> Result<(), Refusal> {
-        let chunks = std::mem::take(group).chunks;
+        let chunks = std::mem::take(&mut group.chunks);
+        group.bytes = 0;
+        if chunks.is_empty() {
+            return Ok(());
+        }
         let nonce = match self.remote.link().state() {
             LinkState::Online { welcome, .. } => welcome.nonce,
             _ => return Err(Refusal::Unreachable),

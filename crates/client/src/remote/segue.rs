@@ -8,7 +8,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Version};
 use segue_core::wire::{
     Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply, Request, Space,
-    Xattrs,
+    Stage, Xattrs,
 };
 use segue_rpc::codec::{BlockReader, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response};
@@ -161,6 +161,17 @@ impl Remote {
         match response.reply {
             Reply::Stored(()) => Ok(()),
             reply => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Has runs of chunks named as leaves; the chunks that are missing for that.
+    pub(crate) async fn stage(
+        &self,
+        leaves: Vec<Vec<(Fingerprint, u32)>>,
+    ) -> Result<Vec<Fingerprint>, Refusal> {
+        match self.ask(Request::Stage(Stage { leaves })).await? {
+            (_, Reply::Staged(staged)) => Ok(staged.missing),
+            (request, reply) => Err(unexpected(&request, &reply)),
         }
     }
 

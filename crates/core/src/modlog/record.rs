@@ -86,6 +86,13 @@ pub enum PieceBytes {
         /// How many.
         len: u64,
     },
+    /// A whole leaf that the server holds.
+    Leaf {
+        /// Its name.
+        leaf: Fingerprint,
+        /// Its length in bytes.
+        len: u64,
+    },
 }
 
 impl Piece {
@@ -94,7 +101,7 @@ impl Piece {
         match &self.bytes {
             PieceBytes::Inline(bytes) => bytes.len() as u64,
             PieceBytes::Chunk { len, .. } => u64::from(*len),
-            PieceBytes::Hole { len } => *len,
+            PieceBytes::Hole { len } | PieceBytes::Leaf { len, .. } => *len,
         }
     }
 

@@ -122,7 +122,14 @@ pub(super) fn new_inode(ino: Ino, kind: Kind, at: (Ino, &Name), time: Timestamp)
         change: Default::default(),
         data_version: Default::default(),
     };
-    InodeRow { attr, target: None, parent: at.0, name: at.1.as_bytes().to_vec(), made_by: None }
+    InodeRow {
+        attr,
+        target: None,
+        parent: at.0,
+        name: at.1.as_bytes().to_vec(),
+        made_by: None,
+        generation: 0,
+    }
 }
 
 /// Puts a new inode into the tree under `name`.

@@ -4,8 +4,12 @@
 //! has the key of its end, so those that overlap a range start with the first key beyond the
 //! range's start. Small neighbours that stand in the rows themselves are joined, or a log that
 //! grows line by line would be read line by line.
+//!
+//! A row may stand for a part of a leaf: a run of up to a thousand extents that are kept
+//! together, so that a file of 100 GB is committed, copied and removed by some hundred rows.
 
-use super::rows::{self, Extent, Source};
+use super::refs;
+use super::rows::{self, Extent, InodeRow, Source};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys};
 use crate::modlog::INLINE_MAX;
@@ -13,6 +17,23 @@ use crate::types::{Ino, VolumeId};
 
 /// Rows read at a time.
 const SLICE: usize = 64;
+
+/// Whose extents: those of one generation of a file's contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contents {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The file.
+    pub ino: Ino,
+    /// Which of its contents; the inode's row says which one is the present.
+    pub generation: u32,
+}
+
+impl Contents {
+    pub(super) fn of(volume: VolumeId, row: &InodeRow) -> Contents {
+        Contents { volume, ino: row.attr.ino, generation: row.generation }
+    }
+}
 
 impl Extent {
     /// `len` bytes from `skip` on.
@@ -26,23 +47,26 @@ impl Extent {
                 fingerprint: *fingerprint,
                 start: u32::try_from(u64::from(*start) + skip).unwrap_or(u32::MAX),
             },
+            Source::Leaf { leaf, start } => {
+                Source::Leaf { leaf: *leaf, start: start.saturating_add(skip) }
+            }
         };
         Extent { len, source }
     }
 }
 
-/// Extents that overlap `from..to`, ascending, each with its first byte's place.
+/// Rows that overlap `from..to`, ascending, each with its first byte's place.
 pub(super) fn overlapping<S: MetaSnapshot>(
     snapshot: &mut S,
-    (volume, ino): (VolumeId, Ino),
+    contents: Contents,
     from: u64,
     to: u64,
 ) -> Result<Vec<(u64, Extent)>, Fault<S::Error>> {
     let mut found = Vec::new();
-    let last = keys::after(&keys::extents(volume, ino));
+    let last = keys::after(&keys::extents(contents));
     let mut at = from;
     while let Some(next) = at.checked_add(1) {
-        let first = keys::extent(volume, ino, next);
+        let first = keys::extent(contents, next);
         let rows = snapshot.range(&first, &last, SLICE).map_err(Fault::Store)?;
         let more = rows.len() == SLICE;
         for (key, value) in rows {
@@ -63,24 +87,67 @@ pub(super) fn overlapping<S: MetaSnapshot>(
     Ok(found)
 }
 
+/// What `from..to` holds, ascending and clipped to it: places of bytes, none of them a leaf.
+pub(super) fn resolved<S: MetaSnapshot>(
+    snapshot: &mut S,
+    contents: Contents,
+    from: u64,
+    to: u64,
+) -> Result<Vec<(u64, Extent)>, Fault<S::Error>> {
+    let mut found = Vec::new();
+    for (start, extent) in overlapping(snapshot, contents, from, to)? {
+        let (first, last) = (start.max(from), start.saturating_add(extent.len).min(to));
+        let part = extent.part(first - start, last - first);
+        match part.source {
+            Source::Leaf { leaf, start } => {
+                let row = rows::leaf(snapshot, contents.volume, &leaf)?;
+                let row = row.ok_or(Fault::Damaged("a leaf is missing"))?;
+                let parts = within(&row.extents, start, part.len);
+                found.extend(parts.into_iter().map(|(at, extent)| (first + at, extent)));
+            }
+            _ => found.push((first, part)),
+        }
+    }
+    Ok(found)
+}
+
+/// The parts of a leaf's extents that are its bytes from `start` on, `len` of them, each with
+/// its place from `start`.
+pub(super) fn within(extents: &[Extent], start: u64, len: u64) -> Vec<(u64, Extent)> {
+    let (end, mut at, mut found) = (start.saturating_add(len), 0_u64, Vec::new());
+    for extent in extents {
+        let (first, last) = (at.max(start), at.saturating_add(extent.len).min(end));
+        if first < last {
+            found.push((first - start, extent.part(first - at, last - first)));
+        }
+        at = at.saturating_add(extent.len);
+        if at >= end {
+            break;
+        }
+    }
+    found
+}
+
 /// Makes `from..to` a hole; returns how many bytes went.
 pub(super) fn clear<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
-    ino: Ino,
+    contents: Contents,
     from: u64,
     to: u64,
 ) -> Result<u64, Fault<T::Error>> {
     let mut gone = 0;
-    for (start, extent) in overlapping(&mut tree.txn, (tree.volume, ino), from, to)? {
+    for (start, extent) in overlapping(&mut tree.txn, contents, from, to)? {
         let end = start + extent.len;
         gone += end.min(to) - start.max(from);
+        let parts = i64::from(end > to) + i64::from(start < from);
+        refs::shift(&mut tree.txn, contents.volume, &extent.source, parts - 1)?;
         if end > to {
-            put(tree, ino, end, &extent.part(to - start, end - to))?;
+            put(&mut tree.txn, contents, end, &extent.part(to - start, end - to))?;
         } else {
-            remove(tree, ino, end)?;
+            remove(&mut tree.txn, contents, end)?;
         }
         if start < from {
-            put(tree, ino, from, &extent.part(0, from - start))?;
+            put(&mut tree.txn, contents, from, &extent.part(0, from - start))?;
         }
     }
     Ok(gone)
@@ -89,42 +156,64 @@ pub(super) fn clear<T: MetaTxn>(
 /// Puts `extent` at `start`, where a hole is, joining it with small neighbours.
 pub(super) fn fill<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
-    ino: Ino,
+    contents: Contents,
     start: u64,
     extent: Extent,
 ) -> Result<(), Fault<T::Error>> {
+    let txn = &mut tree.txn;
     let end = start + extent.len;
-    let Source::Inline(bytes) = &extent.source else { return put(tree, ino, end, &extent) };
+    let Source::Inline(bytes) = &extent.source else {
+        refs::shift(txn, contents.volume, &extent.source, 1)?;
+        return put(txn, contents, end, &extent);
+    };
     let mut joined = bytes.to_vec();
-    let before: Option<Extent> =
-        rows::get_row(&mut tree.txn, &keys::extent(tree.volume, ino, start), "an extent")?;
+    let before: Option<Extent> = rows::get_row(txn, &keys::extent(contents, start), "an extent")?;
     if let Some(Extent { source: Source::Inline(before), .. }) = before
         && before.len() + joined.len() <= INLINE_MAX
     {
-        remove(tree, ino, start)?;
+        remove(txn, contents, start)?;
         joined.splice(0..0, before);
     }
     let mut end = end;
-    let key = (tree.volume, ino);
-    let next = overlapping(&mut tree.txn, key, end, end.saturating_add(1))?.into_iter().next();
+    let next = overlapping(txn, contents, end, end.saturating_add(1))?.into_iter().next();
     if let Some((_, Extent { source: Source::Inline(after), .. })) = next
         && after.len() + joined.len() <= INLINE_MAX
     {
         end += after.len() as u64;
         joined.extend_from_slice(&after);
     }
-    put(tree, ino, end, &Extent { len: joined.len() as u64, source: Source::Inline(joined.into()) })
+    let len = joined.len() as u64;
+    put(txn, contents, end, &Extent { len, source: Source::Inline(joined.into()) })
+}
+
+/// Removes up to `limit` extents of contents that nobody has any more, and what they refer to
+/// loses a reference each. Returns how many there were.
+pub(super) fn discard<T: MetaTxn>(
+    txn: &mut T,
+    contents: Contents,
+    limit: usize,
+) -> Result<usize, Fault<T::Error>> {
+    let prefix = keys::extents(contents);
+    let rows = txn.range(&prefix, &keys::after(&prefix), limit).map_err(Fault::Store)?;
+    for (key, value) in &rows {
+        // One that makes no sense refers to nothing that could be told.
+        if let Ok(extent) = rows::decode::<Extent, T::Error>(value, "an extent") {
+            refs::shift(txn, contents.volume, &extent.source, -1)?;
+        }
+        txn.remove(key).map_err(Fault::Store)?;
+    }
+    Ok(rows.len())
 }
 
 fn put<T: MetaTxn>(
-    tree: &mut Tree<'_, T>,
-    ino: Ino,
+    txn: &mut T,
+    contents: Contents,
     end: u64,
     extent: &Extent,
 ) -> Result<(), Fault<T::Error>> {
-    rows::put_row(&mut tree.txn, &keys::extent(tree.volume, ino, end), extent)
+    rows::put_row(txn, &keys::extent(contents, end), extent)
 }
 
-fn remove<T: MetaTxn>(tree: &mut Tree<'_, T>, ino: Ino, end: u64) -> Result<(), Fault<T::Error>> {
-    tree.txn.remove(&keys::extent(tree.volume, ino, end)).map_err(Fault::Store)
+fn remove<T: MetaTxn>(txn: &mut T, contents: Contents, end: u64) -> Result<(), Fault<T::Error>> {
+    txn.remove(&keys::extent(contents, end)).map_err(Fault::Store)
 }

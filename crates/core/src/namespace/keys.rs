@@ -2,23 +2,30 @@
 //!
 //! Tags from 0x80 on belong to the server's own tables (identities, invites).
 
+use super::extents::Contents;
+use super::refs::Held;
 use crate::types::{ClientId, Fingerprint, Ino, OpId, VolumeId};
 
 const VOLUME: u8 = 0x01;
 const VOLUME_NAME: u8 = 0x02;
 const VOLUME_TALLY: u8 = 0x03;
 const NEXT_VOLUME: u8 = 0x04;
+const REMOVED_VOLUME: u8 = 0x05;
 const INODE: u8 = 0x10;
 const DENTRY: u8 = 0x11;
 const XATTR: u8 = 0x12;
 const EXTENT: u8 = 0x13;
 const ORPHAN: u8 = 0x14;
+const LEAF: u8 = 0x15;
+const GRAVE: u8 = 0x16;
 const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
 const COPY: u8 = 0x23;
 const DROPPED: u8 = 0x24;
 const CHUNK: u8 = 0x30;
+const IDLE: u8 = 0x31;
+const PACK: u8 = 0x32;
 /// First tag of the server's own tables.
 pub const SERVER_TAGS: u8 = 0x80;
 
@@ -87,13 +94,46 @@ pub fn xattr(volume: VolumeId, ino: Ino, name: &[u8]) -> Vec<u8> {
 
 /// The extent that ends at `end`: by its end, because then the extents that overlap a range
 /// are found by looking forward from the range's start.
-pub fn extent(volume: VolumeId, ino: Ino, end: u64) -> Vec<u8> {
-    of_inode(EXTENT, volume, ino, &end.to_be_bytes())
+pub fn extent(contents: Contents, end: u64) -> Vec<u8> {
+    let mut key = extents(contents);
+    key.extend_from_slice(&end.to_be_bytes());
+    key
 }
 
-/// All extents of an inode.
-pub fn extents(volume: VolumeId, ino: Ino) -> Vec<u8> {
-    of_inode(EXTENT, volume, ino, &[])
+/// All extents of one generation of a file's contents.
+pub fn extents(contents: Contents) -> Vec<u8> {
+    let Contents { volume, ino, generation } = contents;
+    of_inode(EXTENT, volume, ino, &generation.to_be_bytes())
+}
+
+/// The generation and the end of an extent, from what follows the inode in its key.
+pub fn extent_part(rest: &[u8]) -> Option<(u32, u64)> {
+    let (generation, end) = rest.split_first_chunk()?;
+    Some((u32::from_be_bytes(*generation), u64::from_be_bytes(end.try_into().ok()?)))
+}
+
+/// Contents that no inode has any more, and whose extents are still there.
+pub fn grave(contents: Contents) -> Vec<u8> {
+    let Contents { volume, ino, generation } = contents;
+    of_inode(GRAVE, volume, ino, &generation.to_be_bytes())
+}
+
+/// All graves of all volumes.
+pub fn all_graves() -> Vec<u8> {
+    key(GRAVE, &[])
+}
+
+/// All graves of a volume.
+pub fn graves(volume: VolumeId) -> Vec<u8> {
+    key(GRAVE, &[&volume.0.to_be_bytes()])
+}
+
+/// The contents of a grave's key.
+pub fn grave_part(key: &[u8]) -> Option<Contents> {
+    let (volume, _) = key.get(1..)?.split_first_chunk()?;
+    let (ino, generation) = inode_part(key)?;
+    let generation = u32::from_be_bytes(generation.try_into().ok()?);
+    Some(Contents { volume: VolumeId(u32::from_be_bytes(*volume)), ino, generation })
 }
 
 /// All inodes of a volume.
@@ -203,9 +243,104 @@ pub fn all_dropped(client: ClientId) -> Vec<u8> {
     key(DROPPED, &[&client.0])
 }
 
-/// Where a chunk is.
-pub fn chunk(fingerprint: &Fingerprint) -> Vec<u8> {
-    key(CHUNK, &[&fingerprint.0])
+/// A chunk of a volume.
+pub fn chunk(volume: VolumeId, fingerprint: &Fingerprint) -> Vec<u8> {
+    key(CHUNK, &[&volume.0.to_be_bytes(), &fingerprint.0])
+}
+
+/// All chunks of a volume.
+pub fn chunks(volume: VolumeId) -> Vec<u8> {
+    key(CHUNK, &[&volume.0.to_be_bytes()])
+}
+
+/// All chunks of all volumes.
+pub fn all_chunks() -> Vec<u8> {
+    key(CHUNK, &[])
+}
+
+/// A leaf of a volume.
+pub fn leaf(volume: VolumeId, fingerprint: &Fingerprint) -> Vec<u8> {
+    key(LEAF, &[&volume.0.to_be_bytes(), &fingerprint.0])
+}
+
+/// All leaves of a volume.
+pub fn leaves(volume: VolumeId) -> Vec<u8> {
+    key(LEAF, &[&volume.0.to_be_bytes()])
+}
+
+/// The fingerprint of a chunk's or a leaf's key.
+pub fn fingerprint_part(key: &[u8]) -> Option<Fingerprint> {
+    key.get(1 + size_of::<u32>()..)?.try_into().ok().map(Fingerprint)
+}
+
+/// Something that nothing refers to, to be collected from `due` on.
+pub fn idle(due: u64, held: Held) -> Vec<u8> {
+    let (volume, kind, fingerprint) = match held {
+        Held::Chunk(volume, fingerprint) => (volume, 0, fingerprint),
+        Held::Leaf(volume, fingerprint) => (volume, 1, fingerprint),
+    };
+    key(IDLE, &[&due.to_be_bytes(), &volume.0.to_be_bytes(), &[kind], &fingerprint.0])
+}
+
+/// All that is to be collected before `due`, from the key of this to that one.
+pub fn idle_before(due: u64) -> (Vec<u8>, Vec<u8>) {
+    (key(IDLE, &[]), key(IDLE, &[&due.to_be_bytes()]))
+}
+
+/// Everything that nothing refers to.
+pub fn all_idle() -> Vec<u8> {
+    key(IDLE, &[])
+}
+
+/// What the key of something idle says.
+pub fn idle_part(key: &[u8]) -> Option<(u64, Held)> {
+    let (due, rest) = key.get(1..)?.split_first_chunk()?;
+    let (volume, rest) = rest.split_first_chunk()?;
+    let (kind, fingerprint) = rest.split_first()?;
+    let volume = VolumeId(u32::from_be_bytes(*volume));
+    let fingerprint = Fingerprint(fingerprint.try_into().ok()?);
+    let held = match kind {
+        0 => Held::Chunk(volume, fingerprint),
+        1 => Held::Leaf(volume, fingerprint),
+        _ => return None,
+    };
+    Some((u64::from_be_bytes(*due), held))
+}
+
+/// What rows refer to in a pack.
+pub fn pack(pack: u64) -> Vec<u8> {
+    key(PACK, &[&pack.to_be_bytes()])
+}
+
+/// All packs.
+pub fn packs() -> Vec<u8> {
+    key(PACK, &[])
+}
+
+/// The number of a pack's key.
+pub fn pack_part(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(1..)?.try_into().ok()?))
+}
+
+/// A volume whose rows are being removed.
+pub fn removed_volume(volume: VolumeId) -> Vec<u8> {
+    key(REMOVED_VOLUME, &[&volume.0.to_be_bytes()])
+}
+
+/// All volumes whose rows are being removed.
+pub fn removed_volumes() -> Vec<u8> {
+    key(REMOVED_VOLUME, &[])
+}
+
+/// The number of a volume's key, or of that of a removed one.
+pub fn volume_part(key: &[u8]) -> Option<VolumeId> {
+    Some(VolumeId(u32::from_be_bytes(key.get(1..)?.try_into().ok()?)))
+}
+
+/// Every table whose keys begin with a volume.
+pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 8] {
+    [INODE, DENTRY, XATTR, EXTENT, ORPHAN, LEAF, GRAVE, CHUNK]
+        .map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
 }
 
 #[cfg(test)]
@@ -226,5 +361,21 @@ mod tests {
         assert_eq!(client_part(&floor(client, 1)), Some(client));
         assert_eq!(inode_part(&dentry(volume, ino, b"name")), Some((ino, &b"name"[..])));
         assert_eq!(inode_part(&volume_tally(volume)), None);
+        let contents = Contents { volume, ino, generation: 2 };
+        let extent = extent(contents, 77);
+        assert_eq!(inode_part(&extent).and_then(|(_, rest)| extent_part(rest)), Some((2, 77)));
+        assert_eq!(grave_part(&grave(contents)), Some(contents));
+        let held = Held::Leaf(volume, Fingerprint([3; 32]));
+        assert_eq!(idle_part(&idle(9, held)), Some((9, held)));
+        let (first, end) = idle_before(9);
+        assert!(idle(8, held) < end && idle(9, held) >= end && first < idle(0, held));
+        assert_eq!(
+            fingerprint_part(&chunk(volume, &Fingerprint([3; 32]))),
+            Some(Fingerprint([3; 32]))
+        );
+        assert_eq!(
+            (pack_part(&pack(5)), volume_part(&removed_volume(volume))),
+            (Some(5), Some(volume))
+        );
     }
 }

@@ -20,9 +20,11 @@
 //! one that a change was made from, the server's stays under its name and ours goes beside it
 //! as `NAME.conflict-HOST-TIME`.
 //!
-//! Chunks are only referred to: their rows stay when the last extent that names them goes.
+//! Chunks are referred to, and counted by [`refs`]; [`collect`] removes those that nothing
+//! refers to.
 
 pub mod check;
+pub mod collect;
 mod conflict;
 mod create;
 mod extents;
@@ -31,6 +33,7 @@ mod outcome;
 mod overlay;
 mod permission;
 pub mod read;
+mod refs;
 mod remove;
 mod rename;
 mod rows;
@@ -43,11 +46,18 @@ mod volume;
 #[cfg(test)]
 mod tests;
 
+pub use extents::Contents;
 pub use outcome::ApplyResult;
 pub use permission::Rights;
 pub(crate) use permission::mode_after_write;
-pub use rows::{ChunkRow, ClientRow, Extent, Source, Tally, VolumeRow, chunk, get_row, put_row};
-pub use session::{BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor};
+pub use refs::{Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, arrived, leaf_name, leaf_of, packs, stage};
+pub use rows::{
+    ChunkRow, ClientRow, Extent, LeafRow, PackRow, Place, Source, Tally, VolumeRow, chunk, get_row,
+    put_row,
+};
+pub use session::{
+    BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor, seen, silent_clients,
+};
 pub use setattr::{XATTR_COUNT_MAX, check_xattr_shape};
 pub use volume::{VolumeError, create_volume, find_volume, tally, volumes};
 

@@ -1,5 +1,6 @@
 //! Reads: what a client may ask about a volume, answered from one snapshot.
 
+use super::extents::Contents;
 use super::rows::{self, InodeRow, Source};
 use super::{MetaSnapshot, Stop, extents, keys};
 use crate::refusal::Refusal;
@@ -125,7 +126,8 @@ pub fn contents<S: MetaSnapshot>(
     volume: VolumeId,
     ask: &Fetch,
 ) -> Result<Vec<Segment>, Stop<S::Error>> {
-    let attr = inode(snapshot, volume, ask.ino)?.attr;
+    let row = inode(snapshot, volume, ask.ino)?;
+    let attr = &row.attr;
     match attr.kind {
         Kind::File if attr.data_version == ask.version => {}
         Kind::File => return Err(Refusal::Changed.into()),
@@ -137,14 +139,12 @@ pub fn contents<S: MetaSnapshot>(
     if at >= end {
         return Ok(segments);
     }
-    for (start, extent) in extents::overlapping(snapshot, (volume, ask.ino), at, end)? {
+    for (start, part) in extents::resolved(snapshot, Contents::of(volume, &row), at, end)? {
         if start > at {
             segments.push(Segment { len: start - at, source: None });
         }
-        let (first, last) = (start.max(at), (start + extent.len).min(end));
-        let part = extent.part(first - start, last - first);
+        at = start + part.len;
         segments.push(Segment { len: part.len, source: Some(part.source) });
-        at = last;
     }
     if at < end {
         segments.push(Segment { len: end - at, source: None });

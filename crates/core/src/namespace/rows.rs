@@ -51,6 +51,9 @@ pub(super) struct InodeRow {
     pub(super) name: Vec<u8>,
     /// The record that made the data what they are.
     pub(super) made_by: Option<OpId>,
+    /// Which of the file's contents its extents are: a replaced content may be there for a
+    /// while longer, until it is collected.
+    pub(super) generation: u32,
 }
 
 /// A run of bytes of a file, under the key of its end.
@@ -74,11 +77,51 @@ pub enum Source {
         /// First byte in it.
         start: u32,
     },
+    /// Where a leaf says.
+    Leaf {
+        /// Which.
+        leaf: Fingerprint,
+        /// First byte in it.
+        start: u64,
+    },
+}
+
+/// A run of extents without gaps, which never changes: what is cut out of it is a part of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LeafRow {
+    /// Extent rows that refer to it.
+    pub refs: u64,
+    /// When it may go if there are none, in seconds since 1970.
+    pub due: u64,
+    /// Bytes of all its extents.
+    pub len: u64,
+    /// They, none of them in another leaf.
+    pub extents: Vec<Extent>,
+}
+
+/// A chunk of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChunkRow {
+    /// Where it is.
+    pub place: Place,
+    /// Extents that refer to it: rows, and those in leaves.
+    pub refs: u64,
+    /// When it may go if there are none, in seconds since 1970.
+    pub due: u64,
+}
+
+/// What the rows of chunks refer to in a pack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PackRow {
+    /// How many chunks.
+    pub chunks: u64,
+    /// Their bytes in the pack.
+    pub live_bytes: u64,
 }
 
 /// Where a chunk is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ChunkRow {
+pub struct Place {
     /// Number of the pack.
     pub pack: u64,
     /// Where its bytes start in the pack.
@@ -102,6 +145,8 @@ pub struct ClientRow {
     pub incarnation: u32,
     /// Its inode numbers.
     pub grants: Vec<InoGrant>,
+    /// When it was last heard of, in seconds since 1970, exact to an hour.
+    pub seen: u64,
 }
 
 /// What became of a record.
@@ -163,10 +208,20 @@ pub(super) fn client<S: MetaSnapshot>(
     get_row(snapshot, &keys::client(client), "a client")
 }
 
-/// Where the chunk `fingerprint` is.
+/// The chunk `fingerprint` of a volume.
 pub fn chunk<S: MetaSnapshot>(
     snapshot: &mut S,
+    volume: VolumeId,
     fingerprint: &Fingerprint,
 ) -> Result<Option<ChunkRow>, Fault<S::Error>> {
-    get_row(snapshot, &keys::chunk(fingerprint), "a chunk's place")
+    get_row(snapshot, &keys::chunk(volume, fingerprint), "a chunk")
+}
+
+/// The leaf `fingerprint` of a volume.
+pub(super) fn leaf<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    fingerprint: &Fingerprint,
+) -> Result<Option<LeafRow>, Fault<S::Error>> {
+    get_row(snapshot, &keys::leaf(volume, fingerprint), "a leaf")
 }

@@ -2,7 +2,7 @@
 
 use super::rows::{self, ClientRow, VolumeRow};
 use super::tree::Tree;
-use super::{Fault, MetaTxn, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, keys};
 use crate::types::{ClientId, InoGrant, OpId, VolumeId};
 
 /// Inode numbers in one grant.
@@ -37,9 +37,13 @@ pub fn bind<T: MetaTxn>(
     incarnation: u32,
 ) -> Result<Result<(), BindError>, Fault<T::Error>> {
     let row = match rows::client(txn, client)? {
-        None => {
-            ClientRow { identity: identity.to_owned(), volume, incarnation, grants: Vec::new() }
-        }
+        None => ClientRow {
+            identity: identity.to_owned(),
+            volume,
+            incarnation,
+            grants: Vec::new(),
+            seen: 0,
+        },
         Some(row) if row.identity != identity => return Ok(Err(BindError::OtherIdentity)),
         Some(row) if row.volume != volume => return Ok(Err(BindError::OtherVolume)),
         Some(row) if row.incarnation > incarnation => return Ok(Err(BindError::OldIncarnation)),
@@ -134,7 +138,7 @@ pub fn drop_orphans<T: MetaTxn>(
     let mut tree = Tree::open(txn, volume)?;
     let prefix = keys::orphans(volume, client);
     loop {
-        let rows = super::MetaSnapshot::range(&mut tree.txn, &prefix, &keys::after(&prefix), SLICE)
+        let rows = MetaSnapshot::range(&mut tree.txn, &prefix, &keys::after(&prefix), SLICE)
             .map_err(Fault::Store)?;
         for (key, _) in &rows {
             tree.txn.remove(key).map_err(Fault::Store)?;
@@ -149,4 +153,38 @@ pub fn drop_orphans<T: MetaTxn>(
             return Ok(());
         }
     }
+}
+
+/// The client is heard of now.
+pub fn seen<T: MetaTxn>(
+    txn: &mut T,
+    client: ClientId,
+    now_seconds: u64,
+) -> Result<(), Fault<T::Error>> {
+    match rows::client(txn, client)? {
+        Some(row) if row.seen < now_seconds => {
+            rows::put_row(txn, &keys::client(client), &ClientRow { seen: now_seconds, ..row })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Clients that were last heard of before `seconds` and have files open without a name.
+pub fn silent_clients<S: MetaSnapshot>(
+    snapshot: &mut S,
+    seconds: u64,
+) -> Result<Vec<(ClientId, VolumeId)>, Fault<S::Error>> {
+    let prefix = keys::clients();
+    let rows = snapshot.range(&prefix, &keys::after(&prefix), usize::MAX).map_err(Fault::Store)?;
+    let mut silent = Vec::new();
+    for (key, value) in rows {
+        let client = keys::client_part(&key).ok_or(Fault::Damaged("a client's key"))?;
+        let row: ClientRow = rows::decode(&value, "a client")?;
+        let orphans = keys::orphans(row.volume, client);
+        let has = |snapshot: &mut S| snapshot.range(&orphans, &keys::after(&orphans), 1);
+        if row.seen < seconds && !has(snapshot).map_err(Fault::Store)?.is_empty() {
+            silent.push((client, row.volume));
+        }
+    }
+    Ok(silent)
 }

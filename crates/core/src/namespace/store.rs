@@ -5,6 +5,7 @@
 //! beside the original, which needs its whole content. A store whose base is an own record
 //! follows that record's result, so that writes after a conflict go on in the copy.
 
+use super::extents::Contents;
 use super::outcome::Effect;
 use super::permission::{Change, WRITE, mode_after_write};
 use super::rows::{self, Extent, InodeRow, Source};
@@ -98,7 +99,7 @@ fn check_shape(store: &Store) -> Result<(), Refusal> {
         let fits = match &piece.bytes {
             PieceBytes::Inline(bytes) => bytes.len() <= INLINE_MAX,
             PieceBytes::Chunk { len, .. } => *len as usize <= CHUNK_MAX,
-            PieceBytes::Hole { .. } => true,
+            PieceBytes::Hole { .. } | PieceBytes::Leaf { .. } => true,
         };
         if !fits || piece.is_empty() || piece.offset < end {
             return Err(Refusal::Protocol);
@@ -139,7 +140,7 @@ fn was_dropped<T: MetaTxn>(
     Ok(tree.txn.get(&key).map_err(Fault::Store)?.is_some())
 }
 
-/// Chunks that the store names and the server lacks, or the session has not shown to have.
+/// Chunks and leaves that the store names and the server lacks, or the session has not shown to have.
 fn missing<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
@@ -147,15 +148,25 @@ fn missing<T: MetaTxn>(
 ) -> Result<Vec<crate::types::Fingerprint>, Stop<T::Error>> {
     let mut missing = Vec::new();
     for piece in &store.pieces {
-        let PieceBytes::Chunk { fingerprint, len } = &piece.bytes else { continue };
-        match rows::chunk(&mut tree.txn, fingerprint)? {
-            Some(row) if (change.context.proven)(fingerprint) => {
-                if row.raw_len != *len {
+        let (name, told, len) = match &piece.bytes {
+            PieceBytes::Inline(_) | PieceBytes::Hole { .. } => continue,
+            PieceBytes::Chunk { fingerprint, len } => {
+                let row = rows::chunk(&mut tree.txn, tree.volume, fingerprint)?;
+                (fingerprint, u64::from(*len), row.map(|row| u64::from(row.place.raw_len)))
+            }
+            PieceBytes::Leaf { leaf, len } => {
+                let row = rows::leaf(&mut tree.txn, tree.volume, leaf)?;
+                (leaf, *len, row.map(|row| row.len))
+            }
+        };
+        match len {
+            Some(len) if (change.context.proven)(name) => {
+                if len != told {
                     return Err(Refusal::Protocol.into());
                 }
             }
-            _ if missing.contains(fingerprint) => {}
-            _ => missing.push(*fingerprint),
+            _ if missing.contains(name) => {}
+            _ => missing.push(*name),
         }
     }
     Ok(missing)
@@ -168,22 +179,26 @@ fn write<T: MetaTxn>(
     mut row: InodeRow,
     store: &Store,
 ) -> Result<(), Fault<T::Error>> {
-    let ino = row.attr.ino;
     let cut = if store.whole { 0 } else { store.cut.unwrap_or(u64::MAX).min(store.size) };
-    let mut gone = extents::clear(tree, ino, cut, u64::MAX)?;
+    let mut gone = match cut {
+        0 => tree.empty_contents(&mut row)?,
+        _ => extents::clear(tree, Contents::of(tree.volume, &row), cut, u64::MAX)?,
+    };
+    let contents = Contents::of(tree.volume, &row);
     let mut came = 0;
     for piece in &store.pieces {
         let end = piece.offset + piece.len();
-        gone += extents::clear(tree, ino, piece.offset, end)?;
+        gone += extents::clear(tree, contents, piece.offset, end)?;
         let source = match &piece.bytes {
             PieceBytes::Hole { .. } => continue,
             PieceBytes::Inline(bytes) => Source::Inline(bytes.clone().into()),
             PieceBytes::Chunk { fingerprint, .. } => {
                 Source::Chunk { fingerprint: *fingerprint, start: 0 }
             }
+            PieceBytes::Leaf { leaf, .. } => Source::Leaf { leaf: *leaf, start: 0 },
         };
         came += piece.len();
-        extents::fill(tree, ino, piece.offset, Extent { len: piece.len(), source })?;
+        extents::fill(tree, contents, piece.offset, Extent { len: piece.len(), source })?;
     }
     let attr = &mut row.attr;
     attr.allocated = (attr.allocated + came).saturating_sub(gone);

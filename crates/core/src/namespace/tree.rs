@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::extents::{self, Contents};
 use super::overlay::Overlay;
 use super::rows::{self, InodeRow};
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, Tally, VolumeRow, keys};
@@ -127,7 +128,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
     /// The inode goes with all that belongs to it.
     pub(super) fn remove_inode(&mut self, row: &InodeRow) -> Result<(), Fault<T::Error>> {
         let ino = row.attr.ino;
-        self.remove_all(&keys::extents(self.volume, ino))?;
+        self.discard_contents(row)?;
         self.remove_all(&keys::xattr(self.volume, ino, &[]))?;
         self.txn.remove(&keys::inode(self.volume, ino)).map_err(Fault::Store)?;
         self.tally.inodes = self.tally.inodes.saturating_sub(1);
@@ -135,6 +136,25 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
         self.wrote = true;
         self.touched.remove(&ino);
         Ok(())
+    }
+
+    /// The contents of `row` go; what is more than a few rows is left to collection, so that no
+    /// commit takes long. True if some of it is still there.
+    fn discard_contents(&mut self, row: &InodeRow) -> Result<bool, Fault<T::Error>> {
+        let contents = Contents::of(self.volume, row);
+        if extents::discard(&mut self.txn, contents, SLICE)? < SLICE {
+            return Ok(false);
+        }
+        rows::put_row(&mut self.txn, &keys::grave(contents), &())?;
+        Ok(true)
+    }
+
+    /// Makes all of a file a hole; returns how many bytes went.
+    pub(super) fn empty_contents(&mut self, row: &mut InodeRow) -> Result<u64, Fault<T::Error>> {
+        if self.discard_contents(row)? {
+            row.generation += 1;
+        }
+        Ok(row.attr.allocated)
     }
 
     fn remove_all(&mut self, prefix: &[u8]) -> Result<(), Fault<T::Error>> {

@@ -82,6 +82,7 @@ pub(super) fn check(
     let (mut from, mut done) = (Some(Vec::new()), 0);
     while let Some(at) = from {
         let (store, id) = (&bytes.check.data.store, bytes.check.id);
+        let _pin = bytes.check.data.packs.pin();
         let (uses, next) = store.read_blocking(|kv| chunk_uses(kv, id, &at))??;
         for used in uses {
             bytes.one(&used, pace)?;
@@ -123,10 +124,10 @@ impl Bytes<'_, '_, '_> {
         if self.known.get(place) == Some(&used.fingerprint) {
             return Ok(());
         }
-        pace.wait(used.row.stored_len, || self.check.teller.goes_on());
+        pace.wait(used.place.stored_len, || self.check.teller.goes_on());
         self.read.chunks += 1;
-        self.read.bytes += u64::from(used.row.stored_len);
-        match self.check.data.packs.read(&used.fingerprint, &used.row) {
+        self.read.bytes += u64::from(used.place.stored_len);
+        match self.check.data.packs.read(&used.fingerprint, &used.place) {
             Ok(_) => {
                 if let Some(known) = self.known.get_mut(place) {
                     *known = used.fingerprint;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use segue_core::namespace::check::{Counts, Finding, Halt, Visitor, check};
+use segue_core::namespace::check::{Counts, Finding, Halt, Visitor, check, packs};
 use segue_core::namespace::{find_volume, volumes};
 use segue_core::types::VolumeId;
 use serde::{Deserialize, Serialize};
@@ -158,9 +158,14 @@ fn run(
     let mut teller = Teller { tell, stopping, listened: true, told: Instant::now() };
     let done = chosen(data, request).and_then(|volumes| {
         let pace = &mut bytes::Pace::new(rate_bytes);
-        volumes.into_iter().try_for_each(|(id, name)| {
+        volumes.into_iter().zip(0..).try_for_each(|((id, name), number)| {
             let teller = &mut teller;
-            Check { data, id, name, findings: 0, teller }.volume(request.quick, pace)
+            let mut check = Check { data, id, name, findings: 0, teller };
+            if number == 0 {
+                // Packs are shared by all volumes.
+                data.store.read_blocking(|kv| packs(kv, &mut check))??;
+            }
+            check.volume(request.quick, pace)
         })
     });
     let (reason, words) = match done {

@@ -3,7 +3,8 @@
 //! ```text
 //! pack   = header entry*
 //! header = "SEGUEPAK" version u32 zero u32                                   (16 bytes)
-//! entry  = "CHNK" fingerprint[32] raw_len u32 stored_len u32 crc32c u32      (48 bytes)
+//! entry  = "CHNK" fingerprint[32] volume u32 raw_len u32 stored_len u32 crc32c u32
+//!                                                                            (52 bytes)
 //!          stored bytes: as they are if stored_len == raw_len, else one zstd frame
 //! ```
 //!
@@ -11,20 +12,24 @@
 //! bytes, so that an index can be made again from packs alone.
 
 use segue_core::chunk::CHUNK_MAX;
-use segue_core::types::Fingerprint;
+use segue_core::types::{Fingerprint, VolumeId};
+
+use super::StoredChunk;
 
 /// Length of a pack's header, in bytes.
 pub(super) const PACK_HEADER: usize = 16;
 /// Length of an entry's header, in bytes.
-pub(super) const ENTRY_HEADER: usize = 48;
+pub(super) const ENTRY_HEADER: usize = 52;
 const PACK_MAGIC: &[u8; 8] = b"SEGUEPAK";
 const ENTRY_MAGIC: &[u8; 4] = b"CHNK";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What stands before a chunk's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) fingerprint: Fingerprint,
+    /// Whose chunk it is.
+    pub(super) volume: VolumeId,
     pub(super) raw_len: u32,
     pub(super) stored_len: u32,
     crc: u32,
@@ -40,14 +45,10 @@ pub(super) fn pack_header() -> [u8; PACK_HEADER] {
 
 impl Entry {
     /// The entry of `stored`.
-    pub(super) fn new(
-        fingerprint: Fingerprint,
-        raw_len: u32,
-        stored_len: u32,
-        stored: &[u8],
-    ) -> Entry {
-        let mut entry = Entry { fingerprint, raw_len, stored_len, crc: 0 };
-        entry.crc = entry.checksum(stored);
+    pub(super) fn new(volume: VolumeId, chunk: &StoredChunk, stored_len: u32) -> Entry {
+        let (fingerprint, raw_len) = (chunk.fingerprint, chunk.raw_len);
+        let mut entry = Entry { fingerprint, volume, raw_len, stored_len, crc: 0 };
+        entry.crc = entry.checksum(&chunk.stored);
         entry
     }
 
@@ -55,9 +56,10 @@ impl Entry {
         let mut bytes = [0; ENTRY_HEADER];
         bytes[..4].copy_from_slice(ENTRY_MAGIC);
         bytes[4..36].copy_from_slice(&self.fingerprint.0);
-        bytes[36..40].copy_from_slice(&self.raw_len.to_le_bytes());
-        bytes[40..44].copy_from_slice(&self.stored_len.to_le_bytes());
-        bytes[44..].copy_from_slice(&self.crc.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.volume.0.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.raw_len.to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.stored_len.to_le_bytes());
+        bytes[48..].copy_from_slice(&self.crc.to_le_bytes());
         bytes
     }
 
@@ -66,11 +68,12 @@ impl Entry {
         let number = |at: usize| {
             bytes.get(at..at + 4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
         };
-        let (raw_len, stored_len, crc) = (number(36)?, number(40)?, number(44)?);
+        let (raw_len, stored_len, crc) = (number(40)?, number(44)?, number(48)?);
         let possible = raw_len as usize <= CHUNK_MAX && stored_len <= raw_len;
         let fingerprint = Fingerprint(*bytes.get(4..36)?.first_chunk()?);
+        let volume = VolumeId(number(36)?);
         let known = bytes.starts_with(ENTRY_MAGIC) && possible;
-        known.then_some(Entry { fingerprint, raw_len, stored_len, crc })
+        known.then_some(Entry { fingerprint, volume, raw_len, stored_len, crc })
     }
 
     /// True if `stored` are the bytes that the entry was made for.

@@ -3,9 +3,12 @@
 //! A chunk is checked against its fingerprint before it comes in and each time it goes out, so
 //! damage on the disk is an error and never wrong bytes. It is synced before its row is
 //! committed; bytes that no row points to (a torn tail, an upload that came twice) are dead
-//! weight and harm nothing. Nothing is ever written twice to one place.
+//! weight until their pack is compacted. Nothing is ever written twice to one place, and a pack
+//! goes only when no row points into it and nobody holds a [`Pin`] from before.
 
 mod format;
+mod pins;
+mod upkeep;
 
 #[cfg(test)]
 mod tests;
@@ -20,12 +23,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use segue_core::chunk::fingerprint;
-use segue_core::namespace::ChunkRow;
-use segue_core::types::Fingerprint;
+use segue_core::namespace::Place;
+use segue_core::types::{Fingerprint, VolumeId};
 use segue_rpc::codec::decompress;
 
 use format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
+pub(crate) use pins::Pin;
+use pins::Pins;
 
+/// Bytes of a pack that a chunk takes besides its own.
+pub(crate) const ENTRY_BYTES: u64 = ENTRY_HEADER as u64;
 /// A pack is closed when it has this many bytes.
 const PACK_BYTES: u64 = 64 << 20;
 /// Chunks leave so many bytes of the disk for metadata, without which nothing can be removed.
@@ -58,6 +65,7 @@ pub(crate) struct Packs {
     directory: PathBuf,
     current: Mutex<Current>,
     open: Mutex<BTreeMap<u64, Arc<File>>>,
+    pins: Mutex<Pins>,
 }
 
 /// Where the next chunk goes.
@@ -80,26 +88,38 @@ struct Pack {
 pub(crate) struct Unsynced(Vec<(Arc<Pack>, u64)>);
 
 impl Packs {
-    /// Opens the packs in `directory`.
-    pub(crate) fn open(directory: &Path) -> io::Result<Packs> {
-        let mut last = 0;
-        for entry in std::fs::read_dir(directory)? {
-            let name = entry?.file_name();
-            let id = name.to_str().and_then(|name| name.strip_suffix(".pack")?.parse().ok());
-            last = last.max(id.unwrap_or(0));
-        }
+    /// Opens the packs in `directory`, of which rows refer to none beyond `last_known`.
+    pub(crate) fn open(directory: &Path, last_known: u64) -> io::Result<Packs> {
         let packs = Packs {
             directory: directory.to_owned(),
-            current: Mutex::new(Current { next_id: last + 1, pack: None }),
+            current: Mutex::new(Current { next_id: last_known + 1, pack: None }),
             open: Mutex::new(BTreeMap::new()),
+            pins: Mutex::new(Pins::default()),
         };
+        let last = packs.ids()?.last().copied().unwrap_or(0);
+        // The number of a pack that was lost is never another one's.
+        lock(&packs.current).next_id = last.max(last_known) + 1;
         // A tail that was torn by a crash stays as it is: the next chunk starts a new pack.
         if last > 0
+            && last >= last_known
             && let Some(pack) = packs.resume(last)?
         {
             lock(&packs.current).pack = Some(pack);
         }
         Ok(packs)
+    }
+
+    /// The numbers of all packs, ascending.
+    pub(crate) fn ids(&self) -> io::Result<Vec<u64>> {
+        let mut ids = Vec::new();
+        for entry in std::fs::read_dir(&self.directory)? {
+            let name = entry?.file_name();
+            ids.extend(
+                name.to_str().and_then(|name| name.strip_suffix(".pack")?.parse::<u64>().ok()),
+            );
+        }
+        ids.sort_unstable();
+        Ok(ids)
     }
 
     fn path(&self, id: u64) -> PathBuf {
@@ -135,14 +155,18 @@ impl Packs {
 
     /// Appends chunks whose fingerprints have been checked. They may be referred to after
     /// [`Packs::sync`].
-    pub(crate) fn append(&self, chunks: &[StoredChunk]) -> io::Result<(Vec<ChunkRow>, Unsynced)> {
-        let mut rows = Vec::with_capacity(chunks.len());
+    pub(crate) fn append(
+        &self,
+        volume: VolumeId,
+        chunks: &[StoredChunk],
+    ) -> io::Result<(Vec<Place>, Unsynced)> {
+        let mut places = Vec::with_capacity(chunks.len());
         let mut unsynced: Vec<(Arc<Pack>, u64)> = Vec::new();
         self.check_space()?;
         let mut current = lock(&self.current);
         for chunk in chunks {
             let pack = self.room(&mut current)?;
-            let (row, end) = match pack.append(chunk) {
+            let (place, end) = match pack.append(volume, chunk) {
                 Ok(done) => done,
                 Err(error) => {
                     // What a failed write left is not known: nothing comes after it.
@@ -150,13 +174,13 @@ impl Packs {
                     return Err(error);
                 }
             };
-            rows.push(row);
+            places.push(place);
             match unsynced.last_mut() {
                 Some((last, upto)) if last.id == pack.id => *upto = end,
                 _ => unsynced.push((pack, end)),
             }
         }
-        Ok((rows, Unsynced(unsynced)))
+        Ok((places, Unsynced(unsynced)))
     }
 
     fn check_space(&self) -> io::Result<()> {
@@ -208,22 +232,22 @@ impl Packs {
     pub(crate) fn read(
         &self,
         fingerprint_wanted: &Fingerprint,
-        row: &ChunkRow,
+        place: &Place,
     ) -> Result<(StoredChunk, Bytes), ChunkError> {
-        let read = |error| ChunkError::Read { pack: row.pack, error };
-        let damaged = || ChunkError::Damaged { pack: row.pack, offset: row.offset };
-        let file = self.file(row.pack).map_err(read)?;
-        let mut stored = vec![0; row.stored_len as usize];
-        file.read_exact_at(&mut stored, row.offset).map_err(|error| match error.kind() {
+        let read = |error| ChunkError::Read { pack: place.pack, error };
+        let damaged = || ChunkError::Damaged { pack: place.pack, offset: place.offset };
+        let file = self.file(place.pack).map_err(read)?;
+        let mut stored = vec![0; place.stored_len as usize];
+        file.read_exact_at(&mut stored, place.offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => damaged(),
             _ => read(error),
         })?;
         let stored = Bytes::from(stored);
-        let raw = decompress(row.raw_len as usize, stored.clone()).map_err(|_| damaged())?;
+        let raw = decompress(place.raw_len as usize, stored.clone()).map_err(|_| damaged())?;
         if fingerprint(&raw) != *fingerprint_wanted {
             return Err(damaged());
         }
-        let (fingerprint, raw_len) = (*fingerprint_wanted, row.raw_len);
+        let (fingerprint, raw_len) = (*fingerprint_wanted, place.raw_len);
         Ok((StoredChunk { fingerprint, raw_len, stored }, raw))
     }
 
@@ -243,25 +267,25 @@ impl Packs {
 }
 
 impl Pack {
-    /// Writes one entry; returns its row and the pack's new end.
-    fn append(&self, chunk: &StoredChunk) -> io::Result<(ChunkRow, u64)> {
+    /// Writes one entry; returns its place and the pack's new end.
+    fn append(&self, volume: VolumeId, chunk: &StoredChunk) -> io::Result<(Place, u64)> {
         let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let stored_len = u32::try_from(chunk.stored.len()).map_err(too_long)?;
-        let entry = Entry::new(chunk.fingerprint, chunk.raw_len, stored_len, &chunk.stored);
+        let entry = Entry::new(volume, chunk, stored_len);
         let at = self.end.load(Ordering::Acquire);
         let offset = at + ENTRY_HEADER as u64;
         self.file.write_all_at(&entry.encode(), at)?;
         self.file.write_all_at(&chunk.stored, offset)?;
         let end = offset + u64::from(stored_len);
         self.end.store(end, Ordering::Release);
-        let row = ChunkRow {
+        let place = Place {
             pack: self.id,
             offset,
             stored_len,
             raw_len: chunk.raw_len,
             compressed: stored_len < chunk.raw_len,
         };
-        Ok((row, end))
+        Ok((place, end))
     }
 }
 

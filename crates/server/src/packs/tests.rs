@@ -9,20 +9,20 @@ fn chunk(bytes: &[u8]) -> StoredChunk {
     StoredChunk { fingerprint: fingerprint(bytes), raw_len, stored }
 }
 
-fn append(packs: &Packs, bytes: &[u8]) -> ChunkRow {
-    let (rows, unsynced) = packs.append(&[chunk(bytes)]).unwrap();
+fn append(packs: &Packs, bytes: &[u8]) -> Place {
+    let (rows, unsynced) = packs.append(VolumeId(1), &[chunk(bytes)]).unwrap();
     packs.sync(&unsynced).unwrap();
     rows[0]
 }
 
-fn read(packs: &Packs, row: &ChunkRow, bytes: &[u8]) -> Bytes {
+fn read(packs: &Packs, row: &Place, bytes: &[u8]) -> Bytes {
     packs.read(&fingerprint(bytes), row).unwrap().1
 }
 
 #[test]
 fn chunks_come_back_as_they_were() {
     let dir = tempfile::tempdir().unwrap();
-    let packs = Packs::open(dir.path()).unwrap();
+    let packs = Packs::open(dir.path(), 0).unwrap();
     let (text, noise) = (vec![b'a'; 100_000], b"short".to_vec());
     let (first, second) = (append(&packs, &text), append(&packs, &noise));
     assert!(first.compressed && first.stored_len < 1000);
@@ -34,8 +34,8 @@ fn chunks_come_back_as_they_were() {
 #[test]
 fn a_whole_pack_goes_on_and_a_torn_tail_harms_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let first = append(&Packs::open(dir.path()).unwrap(), b"one");
-    let second = append(&Packs::open(dir.path()).unwrap(), b"two");
+    let first = append(&Packs::open(dir.path(), 0).unwrap(), b"one");
+    let second = append(&Packs::open(dir.path(), 0).unwrap(), b"two");
     assert_eq!((first.pack, second.pack), (1, 1));
 
     let path = dir.path().join("00000001.pack");
@@ -44,7 +44,7 @@ fn a_whole_pack_goes_on_and_a_torn_tail_harms_nothing() {
     for torn in [&b"CHNK half a header"[..], &[0; 100]] {
         file.set_len(end).unwrap();
         file.write_all_at(torn, end).unwrap();
-        let packs = Packs::open(dir.path()).unwrap();
+        let packs = Packs::open(dir.path(), 0).unwrap();
         let third = append(&packs, b"three");
         assert!(third.pack > 1);
         assert_eq!(read(&packs, &first, b"one"), &b"one"[..]);
@@ -54,10 +54,54 @@ fn a_whole_pack_goes_on_and_a_torn_tail_harms_nothing() {
     }
 }
 
+/// The row of a lost pack must never lead to another one's bytes.
+#[test]
+fn the_number_of_a_lost_pack_is_not_given_again() {
+    let dir = tempfile::tempdir().unwrap();
+    append(&Packs::open(dir.path(), 0).unwrap(), b"one");
+    let packs = Packs::open(dir.path(), 5).unwrap();
+    assert_eq!(append(&packs, b"two").pack, 6);
+}
+
+/// A pack that is retired stays while somebody may have a row that leads into it.
+#[test]
+fn a_pack_goes_when_nobody_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let packs = Packs::open(dir.path(), 0).unwrap();
+    let early = packs.pin();
+    packs.retire(&[1]);
+    let late = packs.pin();
+    packs.retire(&[2]);
+    assert_eq!(packs.unread(), Vec::<u64>::new());
+    drop(late);
+    assert_eq!(
+        packs.unread(),
+        Vec::<u64>::new(),
+        "the earlier reader may read the second pack too"
+    );
+    drop(early);
+    assert_eq!(packs.unread(), [1, 2]);
+    assert_eq!(packs.unread(), Vec::<u64>::new());
+}
+
+#[test]
+fn the_entries_of_a_pack_are_listed_up_to_its_torn_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let packs = Packs::open(dir.path(), 0).unwrap();
+    let (one, two) = (append(&packs, b"one"), append(&packs, b"two two"));
+    let file = OpenOptions::new().append(true).open(packs.path(1)).unwrap();
+    let end = file.metadata().unwrap().len();
+    file.write_all_at(b"CHNK torn", end).unwrap();
+    let entries = packs.entries(1).unwrap();
+    let expected = [(b"one".as_slice(), one), (b"two two", two)];
+    let expected = expected.map(|(bytes, place)| (VolumeId(1), fingerprint(bytes), place));
+    assert_eq!(entries, expected);
+}
+
 #[test]
 fn damage_is_an_error_and_never_other_bytes() {
     let dir = tempfile::tempdir().unwrap();
-    let packs = Packs::open(dir.path()).unwrap();
+    let packs = Packs::open(dir.path(), 0).unwrap();
     let bytes = vec![b'x'; 5000];
     let row = append(&packs, &bytes);
     let file = OpenOptions::new().write(true).open(dir.path().join("00000001.pack")).unwrap();
@@ -71,7 +115,7 @@ fn damage_is_an_error_and_never_other_bytes() {
 #[test]
 fn a_full_pack_is_followed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
-    let packs = Packs::open(dir.path()).unwrap();
+    let packs = Packs::open(dir.path(), 0).unwrap();
     append(&packs, b"one");
     let path = dir.path().join("00000001.pack");
     OpenOptions::new().write(true).open(&path).unwrap().set_len(PACK_BYTES).unwrap();
@@ -81,10 +125,12 @@ fn a_full_pack_is_followed_by_the_next() {
 
 #[test]
 fn entries_decode_to_what_they_were() {
-    let entry = Entry::new(Fingerprint([3; 32]), 10, 10, b"0123456789");
+    let stored = Bytes::from_static(b"0123456789");
+    let chunk = StoredChunk { fingerprint: Fingerprint([3; 32]), raw_len: 10, stored };
+    let entry = Entry::new(VolumeId(7), &chunk, 10);
     assert_eq!(Entry::decode(&entry.encode()), Some(entry));
     assert!(entry.holds(b"0123456789") && !entry.holds(b"0123456780"));
     let mut long = entry.encode();
-    long[36..40].copy_from_slice(&u32::MAX.to_le_bytes());
+    long[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(Entry::decode(&long), None);
 }

@@ -9,7 +9,7 @@ use segue_core::types::Fingerprint;
 use segue_core::wire::{APPLY_MAX, Applied, Apply, Reply};
 use segue_rpc::{Body, BodyReader, CloseCode};
 
-use super::upload::index;
+use super::upload::{Arrivals, index};
 use super::{Answer, Bound, Session, refuse};
 use crate::meta::{Kv, MetaFault};
 use crate::metrics::add;
@@ -41,7 +41,7 @@ impl Session {
         }
         let digests = apply.records.iter().map(digest).collect::<Result<Vec<_>, _>>();
         let digests = digests.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
-        let places = self.take_along(&apply.chunks, body).await?;
+        let Arrivals { places, pin } = self.take_along(bound, &apply.chunks, body).await?;
         let batch = Batch {
             proven: self.proven_of(&apply.records),
             volume: bound.volume,
@@ -52,10 +52,11 @@ impl Session {
         };
         let Apply { records, acked_below, .. } = apply;
         let work = move |txn: &mut Kv<'_>| {
-            index(txn, &places)?;
+            index(txn, batch.volume, &places)?;
             batch.apply(txn, &records, &digests, acked_below)
         };
         let (outcomes, end) = self.server.data.store.write(work).await?;
+        drop(pin);
         self.count(&outcomes);
         match end {
             End::Normal => Ok((Reply::Applied(Applied { outcomes }), Body::Empty)),
@@ -77,10 +78,13 @@ impl Session {
         for stamped in records {
             let Record::Store(store) = &stamped.record else { continue };
             for piece in &store.pieces {
-                if let PieceBytes::Chunk { fingerprint, .. } = &piece.bytes
-                    && proven.contains(fingerprint)
-                {
-                    found.push(*fingerprint);
+                let (PieceBytes::Chunk { fingerprint: name, .. }
+                | PieceBytes::Leaf { leaf: name, .. }) = &piece.bytes
+                else {
+                    continue;
+                };
+                if proven.contains(name) {
+                    found.push(*name);
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segue_core::namespace::read::{Segment, contents};
-use segue_core::namespace::{ChunkRow, Source, Stop, chunk};
+use segue_core::namespace::{Fault, Place, Source, Stop, chunk};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Fetch, Fetched, Refused, Reply};
 use segue_rpc::Body;
@@ -21,23 +21,25 @@ use crate::serve::Server;
 /// Small pieces are put together into blocks of at least so many bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// A segment, with the row of its chunk.
-type Placed = (Segment, Option<ChunkRow>);
+/// A segment, with the place of its chunk.
+type Placed = (Segment, Option<Place>);
 
 impl Session {
     pub(super) async fn fetch(&self, bound: &Bound, ask: Fetch) -> Answer {
         let volume = bound.volume;
+        let pin = self.server.data.packs.pin();
         let found = self.server.data.store.read(move |snapshot| {
             let mut placed: Vec<Placed> = Vec::new();
             for segment in contents(snapshot, volume, &ask)? {
-                let row = match &segment.source {
+                let place = match &segment.source {
                     Some(Source::Chunk { fingerprint, .. }) => {
                         // A row that is missing is damage, reported with the others.
-                        chunk(snapshot, fingerprint)?
+                        chunk(snapshot, volume, fingerprint)?.map(|row| row.place)
                     }
-                    _ => None,
+                    Some(Source::Leaf { .. }) => return Err(Fault::Damaged("a leaf").into()),
+                    Some(Source::Inline(_)) | None => None,
                 };
-                placed.push((segment, row));
+                placed.push((segment, place));
             }
             Ok::<_, Stop<rusqlite::Error>>(placed)
         });
@@ -46,6 +48,7 @@ impl Session {
         let bytes = segments.iter().filter(|(_, data)| *data).map(|(len, _)| *len).sum();
         let server = self.server.clone();
         let body = tokio::task::spawn_blocking(move || gather(&server, &placed)).await;
+        drop(pin);
         let body = body.map_err(lost)??;
         add(&self.server.metrics.bytes_fetched, bytes);
         Ok((Reply::Fetched(Fetched { segments }), Body::from(body)))
@@ -69,16 +72,16 @@ fn summary(placed: &[Placed]) -> Vec<(u64, bool)> {
 fn gather(server: &Arc<Server>, placed: &[Placed]) -> Result<Bytes, Refused> {
     let mut blocks = Vec::new();
     let mut small = Vec::new();
-    for (segment, row) in placed {
+    for (segment, place) in placed {
         match &segment.source {
-            None => {}
+            None | Some(Source::Leaf { .. }) => {}
             Some(Source::Inline(bytes)) => small.extend_from_slice(bytes),
             Some(Source::Chunk { fingerprint, start }) => {
-                let row = row.ok_or_else(|| {
+                let place = place.ok_or_else(|| {
                     tracing::error!("chunk {fingerprint} is in a file and not in the index");
                     damaged()
                 })?;
-                let read = server.data.packs.read(fingerprint, &row);
+                let read = server.data.packs.read(fingerprint, &place);
                 let (stored, raw) = read.map_err(|error| {
                     note(server, &error);
                     damaged()

@@ -14,6 +14,7 @@ mod enrol;
 mod fetch;
 mod hello;
 mod read;
+mod stage;
 mod upload;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -193,7 +194,8 @@ impl Session {
         match request {
             Request::Fetch(fetch) => self.fetch(bound, fetch).await,
             Request::Offer(offer) => self.offer(bound, offer).await,
-            Request::Put(put) => self.put(put, body).await,
+            Request::Put(put) => self.put(bound, put, body).await,
+            Request::Stage(stage) => self.stage(bound, stage).await,
             Request::Apply(apply) => self.apply(bound, apply, body).await,
             Request::Grant(()) => self.grant(bound).await,
             other => self.read(bound, other).await,

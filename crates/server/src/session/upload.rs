@@ -4,21 +4,23 @@
 //! not get at it by linking it into a file. A chunk that is sent is its own proof. It is synced
 //! before its row is committed, and that before the answer.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
-use segue_core::namespace::{self, ChunkRow, Fault, keys};
+use segue_core::namespace::{self, Place};
 use segue_core::refusal::Refusal;
-use segue_core::types::Fingerprint;
+use segue_core::types::{Fingerprint, VolumeId};
 use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
 use segue_rpc::codec::{BlockReader, decompress};
 use segue_rpc::{Body, BodyReader};
 
 use super::{Answer, Bound, Session, lost, refuse};
+use crate::data::now;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
-use crate::packs::{ChunkError, StoredChunk};
+use crate::packs::{ChunkError, Pin, StoredChunk};
 use crate::serve::Server;
-use std::sync::Arc;
 
 /// Bytes of chunks held in memory before they are written and committed.
 const BATCH_BYTES: usize = 4 << 20;
@@ -28,7 +30,9 @@ impl Session {
         if offer.chunks.len() > OFFER_MAX {
             return Err(refuse(Refusal::Limit, format!("an offer has at most {OFFER_MAX} chunks")));
         }
-        let rows = self.rows(offer.chunks.iter().map(|(fingerprint, _)| *fingerprint)).await?;
+        let _pin = self.server.data.packs.pin();
+        let names = offer.chunks.iter().map(|(fingerprint, _)| *fingerprint);
+        let rows = self.places(bound.volume, names).await?;
         let known: Vec<bool> = {
             let proven = self.proven();
             offer.chunks.iter().map(|(fingerprint, _)| proven.contains(fingerprint)).collect()
@@ -58,7 +62,7 @@ impl Session {
         Ok((Reply::Wanted(Wanted { indexes }), Body::Empty))
     }
 
-    pub(super) async fn put(&self, put: Put, body: BodyReader) -> Answer {
+    pub(super) async fn put(&self, bound: &Bound, put: Put, body: BodyReader) -> Answer {
         if put.chunks.len() > OFFER_MAX {
             return Err(refuse(
                 Refusal::Limit,
@@ -72,20 +76,21 @@ impl Session {
             bytes += chunk.stored.len();
             batch.push(chunk);
             if bytes >= BATCH_BYTES {
-                self.keep(std::mem::take(&mut batch)).await?;
+                self.keep(bound, std::mem::take(&mut batch)).await?;
                 bytes = 0;
             }
         }
-        self.keep(batch).await?;
+        self.keep(bound, batch).await?;
         Ok((Reply::Stored(()), Body::Empty))
     }
 
     /// Stores the chunks that records bring along; their rows are for the records' transaction.
     pub(super) async fn take_along(
         &self,
+        bound: &Bound,
         chunks: &[(Fingerprint, u32)],
         body: BodyReader,
-    ) -> Result<Vec<Placed>, Refused> {
+    ) -> Result<Arrivals, Refused> {
         let mut blocks = BlockReader::new(body);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for named in chunks.iter().take(OFFER_MAX) {
@@ -97,35 +102,47 @@ impl Session {
             }
             batch.push(chunk);
         }
-        if batch.is_empty() { Ok(Vec::new()) } else { self.place(batch).await }
+        self.place(bound, batch).await
     }
 
     /// Stores chunks and records where they are.
-    async fn keep(&self, chunks: Vec<StoredChunk>) -> Result<(), Refused> {
-        let places = self.place(chunks).await?;
-        Ok(self.server.data.store.write(move |txn| index(txn, &places)).await?)
+    async fn keep(&self, bound: &Bound, chunks: Vec<StoredChunk>) -> Result<(), Refused> {
+        let Arrivals { places, pin } = self.place(bound, chunks).await?;
+        let volume = bound.volume;
+        self.server.data.store.write(move |txn| index(txn, volume, &places)).await?;
+        drop(pin);
+        Ok(())
     }
 
     /// Stores chunks durably, and remembers that this session has them.
-    async fn place(&self, chunks: Vec<StoredChunk>) -> Result<Vec<Placed>, Refused> {
+    async fn place(&self, bound: &Bound, chunks: Vec<StoredChunk>) -> Result<Arrivals, Refused> {
+        let pin = self.server.data.packs.pin();
+        if chunks.is_empty() {
+            return Ok(Arrivals { places: Vec::new(), pin });
+        }
+        let volume = bound.volume;
         let fingerprints: Vec<Fingerprint> = chunks.iter().map(|chunk| chunk.fingerprint).collect();
-        let rows = self.rows(fingerprints.iter().copied()).await?;
+        let known = self.places(volume, fingerprints.iter().copied()).await?;
         let server = self.server.clone();
-        let work = move || write(&server, chunks, &rows);
+        let work = move || write(&server, volume, chunks, &known);
         let places = tokio::task::spawn_blocking(work).await.map_err(lost)??;
         let mut proven = self.proven();
         fingerprints.into_iter().for_each(|fingerprint| proven.insert(fingerprint));
-        Ok(places)
+        Ok(Arrivals { places, pin })
     }
 
     /// Where chunks are, as far as they are here.
-    async fn rows(
+    async fn places(
         &self,
+        volume: VolumeId,
         fingerprints: impl Iterator<Item = Fingerprint>,
-    ) -> Result<Vec<Option<ChunkRow>>, Refused> {
+    ) -> Result<Vec<Option<Place>>, Refused> {
         let fingerprints: Vec<_> = fingerprints.collect();
         let look = move |snapshot: &mut Kv<'_>| -> Result<Vec<_>, MetaFault> {
-            fingerprints.iter().map(|fingerprint| namespace::chunk(snapshot, fingerprint)).collect()
+            let place = |fingerprint| {
+                Ok(namespace::chunk(snapshot, volume, fingerprint)?.map(|row| row.place))
+            };
+            fingerprints.iter().map(place).collect()
         };
         let rows = self.server.data.store.read(look).await?;
         Ok(rows.map_err(StoreError::from)?)
@@ -146,27 +163,35 @@ async fn next_chunk(
     Ok(StoredChunk { fingerprint, raw_len, stored: block.stored })
 }
 
-/// A place for a chunk, and the row that it may replace.
-pub(super) type Placed = (Fingerprint, ChunkRow, Option<ChunkRow>);
+/// A place for a chunk, and the one that it may replace.
+pub(super) type Placed = (Fingerprint, Place, Option<Place>);
+
+/// Chunks that are on the disk and in no row yet.
+pub(super) struct Arrivals {
+    pub(super) places: Vec<Placed>,
+    /// Held until the rows are committed: no row leads to their packs so far.
+    pub(super) pin: Pin,
+}
 
 /// Checks chunks, and writes those that are not here already, to the disk.
 fn write(
     server: &Arc<Server>,
+    volume: VolumeId,
     chunks: Vec<StoredChunk>,
-    rows: &[Option<ChunkRow>],
+    known: &[Option<Place>],
 ) -> Result<Vec<Placed>, Refused> {
     let (mut new, mut replaced) = (Vec::new(), Vec::new());
-    for (chunk, row) in chunks.into_iter().zip(rows) {
+    for (chunk, place) in chunks.into_iter().zip(known) {
         check(&chunk)?;
         // One that is here but damaged is written anew: the upload heals it.
-        if row.is_none_or(|row| read(server, &chunk.fingerprint, &row).is_none()) {
+        if place.is_none_or(|place| read(server, &chunk.fingerprint, &place).is_none()) {
             add(&server.metrics.chunks_received, 1);
             add(&server.metrics.chunk_bytes_received, chunk.stored.len() as u64);
             new.push(chunk);
-            replaced.push(*row);
+            replaced.push(*place);
         }
     }
-    let (places, unsynced) = server.data.packs.append(&new).map_err(|error| {
+    let (places, unsynced) = server.data.packs.append(volume, &new).map_err(|error| {
         tracing::error!("chunks cannot be written: {error}");
         let refusal = match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Refusal::NoSpace,
@@ -191,29 +216,31 @@ fn check(chunk: &StoredChunk) -> Result<(), Refused> {
     }
 }
 
-/// Records where chunks are. Where somebody else sent the same one meanwhile, his stays.
-pub(super) fn index(txn: &mut Kv<'_>, places: &[Placed]) -> Result<(), MetaFault> {
-    for (fingerprint, place, replaced) in places {
-        if namespace::chunk(txn, fingerprint)? == *replaced {
-            namespace::put_row(txn, &keys::chunk(fingerprint), place)?;
-        }
-    }
-    Ok::<(), Fault<_>>(())
+/// Records where chunks are.
+pub(super) fn index(
+    txn: &mut Kv<'_>,
+    volume: VolumeId,
+    places: &[Placed],
+) -> Result<(), MetaFault> {
+    let now = now().secs.unsigned_abs();
+    places.iter().try_for_each(|(fingerprint, place, known)| {
+        namespace::arrived(txn, (volume, fingerprint), *place, *known, now)
+    })
 }
 
 fn proves(
     server: &Arc<Server>,
     nonce: &[u8; 32],
     fingerprint: &Fingerprint,
-    row: &ChunkRow,
+    place: &Place,
     proof: &Fingerprint,
 ) -> bool {
-    read(server, fingerprint, row).is_some_and(|raw| possession_proof(nonce, &raw) == *proof)
+    read(server, fingerprint, place).is_some_and(|raw| possession_proof(nonce, &raw) == *proof)
 }
 
 /// A chunk that is to be here; `None` if it cannot be read.
-fn read(server: &Arc<Server>, fingerprint: &Fingerprint, row: &ChunkRow) -> Option<Bytes> {
-    match server.data.packs.read(fingerprint, row) {
+fn read(server: &Arc<Server>, fingerprint: &Fingerprint, place: &Place) -> Option<Bytes> {
+    match server.data.packs.read(fingerprint, place) {
         Ok((_, raw)) => Some(raw),
         Err(error) => {
             note(server, &error);

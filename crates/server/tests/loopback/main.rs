@@ -5,6 +5,7 @@
 
 mod checks;
 mod chunks;
+mod collection;
 mod files;
 mod harness;
 mod people;

@@ -113,7 +113,7 @@ impl Ledger {
         let inode = tag(keys::inode(self.volume, Ino::ROOT));
         let dentry = tag(keys::dentry(self.volume, Ino::ROOT, b""));
         let xattr = tag(keys::xattr(self.volume, Ino::ROOT, b""));
-        let extent = tag(keys::extents(self.volume, Ino::ROOT));
+        let extent = tag(keys::all_extents(self.volume));
         let mut changes = Changes::default();
         for (key, old) in written {
             let new = txn.rows().get(key);

@@ -4,14 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::namespace::check::{self, Counts, Finding, Visitor};
-use segue_core::namespace::{self, Extent, MetaSnapshot, get_row, keys, read};
+use segue_core::namespace::{self, MetaSnapshot, keys, read};
 use segue_core::types::{Attr, ClientId, Ino, Kind, Name};
 use segue_core::wire::{Node, PAGE_MAX, Readdir};
 
 use super::ledger::Ledger;
 use crate::Violation;
 use crate::server::{Server, content};
-use crate::store::Txn;
 
 /// What is reached from the root.
 #[derive(Clone, Debug, Default)]
@@ -85,13 +84,6 @@ pub(crate) fn check(server: &mut Server, clients: &[ClientId]) -> Result<Reached
         let words = format!("{tally:?}, reached {}, orphans {orphans:?}", reached.nodes.len());
         return Err(Violation(words));
     }
-    let mut allocated = 0;
-    for ino in reached.nodes.keys().chain(&orphans) {
-        allocated += check_extents(&mut txn, volume, *ino)?;
-    }
-    if tally.allocated != allocated {
-        return Err(Violation(format!("{tally:?}, of which {allocated} are found")));
-    }
     let mut found = Found(Vec::new());
     let checked = check::check(&mut txn, volume, &mut found);
     if checked.is_err() || !found.0.is_empty() {
@@ -111,32 +103,6 @@ impl Visitor for Found {
     fn progress(&mut self, _: &Counts) -> bool {
         true
     }
-}
-
-fn check_extents(
-    txn: &mut Txn<'_>,
-    volume: segue_core::types::VolumeId,
-    ino: Ino,
-) -> Result<u64, Violation> {
-    let attr = read::getattr(txn, volume, ino);
-    let attr = attr.map_err(|_| Violation(format!("#{ino} cannot be read")))?.attr;
-    let prefix = keys::extents(volume, ino);
-    let Ok(rows) = txn.range(&prefix, &keys::after(&prefix), usize::MAX);
-    let (mut at, mut sum) = (0, 0);
-    for (key, _) in rows {
-        let extent: Option<Extent> = get_row(txn, &key, "an extent")?;
-        let len = extent.map_or(0, |extent| extent.len);
-        let end = key.last_chunk().map_or(0, |end| u64::from_be_bytes(*end));
-        if len == 0 || end < at + len || end > attr.size {
-            let words = format!("#{ino}: extent of {len} up to {end}, before it {at}: {attr:?}");
-            return Err(Violation(words));
-        }
-        (at, sum) = (end, sum + len);
-    }
-    if sum != attr.allocated {
-        return Err(Violation(format!("#{ino} has {sum} bytes: {attr:?}")));
-    }
-    Ok(sum)
 }
 
 fn check_ledger(server: &mut Server, reached: &Reached) -> Result<(), Violation> {

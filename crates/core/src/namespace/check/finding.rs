@@ -80,8 +80,25 @@ pub enum Damage {
     NoChunk { end: u64, fingerprint: Fingerprint },
     #[error("the bytes before byte {end} go beyond chunk {fingerprint}, or its lengths are wrong")]
     ChunkLength { end: u64, fingerprint: Fingerprint },
+    #[error("the bytes before byte {end} are in leaf {leaf}, which is not there")]
+    NoLeaf { end: u64, leaf: Fingerprint },
+    #[error("the bytes before byte {end} go beyond leaf {leaf}")]
+    LeafLength { end: u64, leaf: Fingerprint },
     #[error("{bytes} bytes of it cannot be read, the first of them at byte {first}: {cause}")]
     Bytes { bytes: u64, first: u64, cause: String },
+
+    #[error("chunk {fingerprint} counts {told} references, and has {found}")]
+    ChunkRefs { fingerprint: Fingerprint, told: u64, found: u64 },
+    #[error("leaf {leaf} counts {told} references, and has {found}")]
+    LeafRefs { leaf: Fingerprint, told: u64, found: u64 },
+    #[error("nothing refers to {fingerprint}, and it would never be collected")]
+    NotIdle { fingerprint: Fingerprint },
+    #[error("the extents of leaf {leaf} are not those that it was named after")]
+    LeafName { leaf: Fingerprint },
+    #[error("a row says that something is not needed, and it is, or is not there")]
+    IdleOfNothing,
+    #[error("pack {pack} counts {told} chunks, and {found} are in it")]
+    Pack { pack: u64, told: u64, found: u64 },
 
     #[error("it counts {told} bytes that are not holes, and has {found}")]
     Allocated { told: u64, found: u64 },
@@ -112,7 +129,12 @@ impl Damage {
             | Damage::ExtentsOfNothing
             | Damage::OrphanOfNothing
             | Damage::OrphanOfNobody
-            | Damage::NotOpen { .. } => {
+            | Damage::NotOpen { .. }
+            | Damage::ChunkRefs { .. }
+            | Damage::LeafRefs { .. }
+            | Damage::NotIdle { .. }
+            | Damage::IdleOfNothing
+            | Damage::Pack { .. } => {
                 "no file's bytes are lost by it; keep a copy of the data directory for a repair"
             }
             _ => {

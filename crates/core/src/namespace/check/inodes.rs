@@ -1,10 +1,11 @@
 //! Inodes, each with its extents and extended attributes beside it.
 
-use super::super::rows::{ChunkRow, Extent, InodeRow, Source};
+use super::super::extents::{Contents, within};
+use super::super::rows::{ChunkRow, Extent, InodeRow, LeafRow, Source};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
 use super::{Checker, Damage, Found, Halt, Visitor, decode, find};
-use crate::types::{Ino, Kind, SYMLINK_MAX, Version};
+use crate::types::{Fingerprint, Ino, Kind, SYMLINK_MAX, Version};
 
 /// Tables that are read along with the inodes: both stand in the inodes' order.
 struct Beside {
@@ -44,7 +45,8 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
                 continue;
             };
             self.strays(&mut beside, Some(ino))?;
-            let extents = self.extents(&mut beside.extents, ino)?;
+            let generation = inode_row(&key, &value).map(|row| row.generation);
+            let extents = self.extents(&mut beside.extents, ino, generation)?;
             self.xattrs(&mut beside.xattrs, ino)?;
             self.counts.inodes += 1;
             self.counts.allocated += extents.bytes;
@@ -89,7 +91,9 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
                 if next.is_some_and(|next| ino >= next) {
                     break;
                 }
-                if last.replace(ino) != Some(ino) {
+                let key = key.clone();
+                let told = last.replace(ino) == Some(ino);
+                if !told && !self.is_buried(&key)? {
                     self.report(ino, damage.clone())?;
                 }
                 self.step()?;
@@ -97,6 +101,16 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             }
         }
         Ok(())
+    }
+
+    /// True for an extent that is left to collection.
+    fn is_buried(&mut self, key: &[u8]) -> Result<bool, S::Error> {
+        let part = keys::inode_part(key).and_then(|(ino, rest)| {
+            keys::extent_part(rest).map(|(generation, _)| (ino, generation))
+        });
+        let Some((ino, generation)) = part else { return Ok(false) };
+        let grave = keys::grave(Contents { volume: self.volume, ino, generation });
+        Ok(self.snapshot.get(&grave)?.is_some())
     }
 
     fn xattrs(&mut self, scan: &mut Scan, ino: Ino) -> Result<(), Halt<S::Error>> {
@@ -115,20 +129,32 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         Ok(())
     }
 
-    /// The extents of an inode: none empty, none over another, each where its bytes are.
-    fn extents(&mut self, scan: &mut Scan, ino: Ino) -> Result<Extents, Halt<S::Error>> {
-        let mut extents = Extents::default();
+    /// The extents of an inode: none empty, none over another, each where its bytes are; and
+    /// those of earlier contents, which are left to collection.
+    fn extents(
+        &mut self,
+        scan: &mut Scan,
+        ino: Ino,
+        generation: Option<u32>,
+    ) -> Result<Extents, Halt<S::Error>> {
+        let (mut extents, mut told) = (Extents::default(), false);
         while let Some((key, _)) = scan.peek(self.snapshot)? {
             if keys::inode_part(key).is_none_or(|(of, _)| of != ino) {
                 break;
             }
             self.step()?;
             let Some((key, value)) = scan.next(self.snapshot)? else { break };
-            let end = key.last_chunk().map(|end| u64::from_be_bytes(*end));
-            let (Some(end), Some(extent)) = (end, decode::<Extent>(&value)) else {
+            let part = keys::inode_part(&key).and_then(|(_, rest)| keys::extent_part(rest));
+            let (Some((of, end)), Some(extent)) = (part, decode::<Extent>(&value)) else {
                 self.report_row(&key, "an extent");
                 continue;
             };
+            if generation.is_some_and(|generation| generation != of) {
+                if !self.is_buried(&key)? && !std::mem::replace(&mut told, true) {
+                    self.report(ino, Damage::ExtentsOfNothing)?;
+                }
+                continue;
+            }
             let start = end.checked_sub(extent.len).filter(|start| *start >= extents.end);
             if start.is_none() || extent.len == 0 {
                 self.report(ino, Damage::Overlap { end })?;
@@ -136,7 +162,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             extents.count += 1;
             extents.end = end;
             extents.bytes = extents.bytes.saturating_add(extent.len);
-            if matches!(extent.source, Source::Chunk { .. }) {
+            if !matches!(extent.source, Source::Inline(_)) {
                 extents.in_chunks = extents.in_chunks.saturating_add(extent.len);
             }
             self.source(ino, end, &extent)?;
@@ -145,24 +171,51 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     }
 
     fn source(&mut self, ino: Ino, end: u64, extent: &Extent) -> Result<(), Halt<S::Error>> {
-        let (fingerprint, start) = match &extent.source {
-            Source::Inline(bytes) if bytes.len() as u64 == extent.len => return Ok(()),
-            Source::Inline(_) => return self.report(ino, Damage::InlineLength { end }),
-            Source::Chunk { fingerprint, start } => (*fingerprint, u64::from(*start)),
-        };
-        let key = keys::chunk(&fingerprint);
+        match &extent.source {
+            Source::Inline(bytes) if bytes.len() as u64 == extent.len => Ok(()),
+            Source::Inline(_) => self.report(ino, Damage::InlineLength { end }),
+            Source::Chunk { fingerprint, start } => {
+                let last = u64::from(*start).checked_add(extent.len);
+                self.chunk(ino, end, *fingerprint, last)
+            }
+            Source::Leaf { leaf, start } => {
+                let key = keys::leaf(self.volume, leaf);
+                let row = match find::<_, LeafRow>(self.snapshot, &key)? {
+                    Found::Row(row) => row,
+                    Found::Nothing | Found::Broken => {
+                        return self.report(ino, Damage::NoLeaf { end, leaf: *leaf });
+                    }
+                };
+                if start.checked_add(extent.len).is_none_or(|last| last > row.len) {
+                    return self.report(ino, Damage::LeafLength { end, leaf: *leaf });
+                }
+                let first = end.saturating_sub(extent.len);
+                for (at, part) in within(&row.extents, *start, extent.len) {
+                    let end = first.saturating_add(at).saturating_add(part.len);
+                    self.source(ino, end, &part)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The bytes before `end`, up to `last` in a chunk.
+    fn chunk(
+        &mut self,
+        ino: Ino,
+        end: u64,
+        fingerprint: Fingerprint,
+        last: Option<u64>,
+    ) -> Result<(), Halt<S::Error>> {
+        let key = keys::chunk(self.volume, &fingerprint);
         match find::<_, ChunkRow>(self.snapshot, &key)? {
-            Found::Nothing => self.report(ino, Damage::NoChunk { end, fingerprint }),
-            Found::Broken => {
-                self.report_row(&key, "a chunk's place");
+            Found::Nothing | Found::Broken => {
                 self.report(ino, Damage::NoChunk { end, fingerprint })
             }
-            Found::Row(row) => {
-                let is_inside = start
-                    .checked_add(extent.len)
-                    .is_some_and(|last| last <= u64::from(row.raw_len));
-                let is_possible = row.stored_len <= row.raw_len
-                    && row.compressed == (row.stored_len < row.raw_len);
+            Found::Row(ChunkRow { place, .. }) => {
+                let is_inside = last.is_some_and(|last| last <= u64::from(place.raw_len));
+                let is_possible = place.stored_len <= place.raw_len
+                    && place.compressed == (place.stored_len < place.raw_len);
                 match is_inside && is_possible {
                     true => Ok(()),
                     false => self.report(ino, Damage::ChunkLength { end, fingerprint }),

@@ -4,6 +4,7 @@
 //!   names     each dentry, by directory: what it names is there, where it stands is a directory
 //!   orphans   each is an inode of the volume that a client of the volume has open
 //!   inodes    each, its extents and attributes beside it: links, ranges, chunks, sums
+//!   contents  chunks and leaves: as many refer to each as it counts, what is idle is listed
 //!   clients   their numbers are granted, their floors and outcomes decode
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! files they belong to.
 
 mod clients;
+mod contents;
 mod finding;
 mod inodes;
 mod links;
@@ -32,6 +34,7 @@ use super::rows::{InodeRow, Tally, VolumeRow};
 use super::{MetaSnapshot, keys};
 use crate::types::{Ino, VolumeId};
 
+pub use contents::packs;
 pub use finding::{Damage, Finding};
 pub use path::path;
 pub use uses::{ChunkUse, UsePage, chunk_uses};
@@ -112,6 +115,7 @@ pub(super) fn check_within<S: MetaSnapshot, V: Visitor>(
     checker.orphans()?;
     checker.inodes()?;
     checker.sums()?;
+    checker.contents(links_max)?;
     checker.clients()?;
     checker.again = true;
     while checker.links.next_round() {

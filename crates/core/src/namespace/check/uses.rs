@@ -1,6 +1,7 @@
 //! Which files the chunks of a volume are used in, for whoever reads their bytes.
 
-use super::super::rows::{ChunkRow, Extent, Source};
+use super::super::extents::within;
+use super::super::rows::{ChunkRow, Extent, LeafRow, Place, Source};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
 use super::{Found, decode, find};
@@ -21,7 +22,7 @@ pub struct ChunkUse {
     /// The chunk.
     pub fingerprint: Fingerprint,
     /// Where it is.
-    pub row: ChunkRow,
+    pub place: Place,
 }
 
 /// Uses of chunks, and the key to go on from if there are more.
@@ -42,17 +43,36 @@ pub fn chunk_uses<S: MetaSnapshot>(
     let mut uses = Vec::new();
     for _ in 0..PAGE {
         let Some((key, value)) = scan.next(snapshot)? else { return Ok((uses, None)) };
-        let (Some((ino, end)), Some(extent)) = (keys::inode_part(&key), decode::<Extent>(&value))
-        else {
-            continue;
-        };
-        let end = end.try_into().map(u64::from_be_bytes).unwrap_or_default();
-        let Source::Chunk { fingerprint, .. } = extent.source else { continue };
-        let Some(offset) = end.checked_sub(extent.len) else { continue };
-        if let Found::Row(row) = find::<_, ChunkRow>(snapshot, &keys::chunk(&fingerprint))? {
-            uses.push(ChunkUse { ino, offset, len: extent.len, fingerprint, row });
+        let place = keys::inode_part(&key)
+            .and_then(|(ino, rest)| keys::extent_part(rest).map(|(_, end)| (ino, end)));
+        let (Some((ino, end)), Some(extent)) = (place, decode::<Extent>(&value)) else { continue };
+        let Some(start) = end.checked_sub(extent.len) else { continue };
+        let is_leaf = matches!(extent.source, Source::Leaf { .. });
+        for (at, part) in parts(snapshot, volume, extent)? {
+            let Source::Chunk { fingerprint, .. } = part.source else { continue };
+            let found = find::<_, ChunkRow>(snapshot, &keys::chunk(volume, &fingerprint))?;
+            if let Found::Row(ChunkRow { place, .. }) = found {
+                let offset = start + at;
+                uses.push(ChunkUse { ino, offset, len: part.len, fingerprint, place });
+            }
+        }
+        if is_leaf && uses.len() >= PAGE {
+            break;
         }
     }
     let next = scan.peek(snapshot)?.map(|(key, _)| key.clone());
     Ok((uses, next))
+}
+
+/// What an extent's bytes are, each run with its place in it.
+fn parts<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    extent: Extent,
+) -> Result<Vec<(u64, Extent)>, S::Error> {
+    let Source::Leaf { leaf, start } = &extent.source else { return Ok(vec![(0, extent)]) };
+    Ok(match find::<_, LeafRow>(snapshot, &keys::leaf(volume, leaf))? {
+        Found::Row(row) => within(&row.extents, *start, extent.len),
+        Found::Nothing | Found::Broken => Vec::new(),
+    })
 }

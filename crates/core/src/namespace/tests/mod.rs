@@ -2,6 +2,7 @@
 
 mod bytes;
 mod check;
+mod collect;
 mod conflicts;
 mod model;
 mod overlay;
@@ -49,6 +50,8 @@ impl MetaTxn for MapTxn {
 pub(super) const OWNER: Rights = Rights { role: Role::Writer, no_root_squash: false };
 const HOST: Rights = Rights { role: Role::Host, no_root_squash: false };
 const VOLUME: VolumeId = VolumeId(1);
+/// When chunks arrive, in seconds since 1970.
+const NOW: u64 = 1_795_250_399;
 
 /// A store with one volume.
 pub(super) fn store() -> MapTxn {
@@ -193,6 +196,15 @@ fn splice(ino: Ino, base: Base, offset: u64, bytes: &[u8], size: u64) -> Record 
     Record::Store(Store { ino, base, cut: None, size, pieces, mtime: None, whole: false })
 }
 
+/// A chunk of these bytes arrives, if it is not there yet.
+pub(super) fn arrive(txn: &mut MapTxn, bytes: &[u8]) -> Fingerprint {
+    let fingerprint = crate::chunk::fingerprint(bytes);
+    let len = u32::try_from(bytes.len()).unwrap();
+    let place = Place { pack: 1, offset: 64, stored_len: len, raw_len: len, compressed: false };
+    arrived(txn, (VOLUME, &fingerprint), place, None, NOW).unwrap();
+    fingerprint
+}
+
 /// All bytes of a file whose extents are inline.
 pub(super) fn content(txn: &mut MapTxn, ino: Ino) -> Vec<u8> {
     let attr = attr(txn, ino);
@@ -205,7 +217,7 @@ pub(super) fn content(txn: &mut MapTxn, ino: Ino) -> Vec<u8> {
                 assert_eq!(inline.len() as u64, segment.len);
                 bytes.extend_from_slice(&inline);
             }
-            Some(Source::Chunk { .. }) => panic!("a chunk"),
+            Some(Source::Chunk { .. } | Source::Leaf { .. }) => panic!("a chunk"),
         }
     }
     assert_eq!(bytes.len() as u64, attr.size);

@@ -1,0 +1,236 @@
+//! Chunks and leaves: whether as many refer to each as it counts, and whether those that nothing
+//! refers to will be collected.
+//!
+//! References are counted for a bounded number of chunks and leaves at a time, in the order of
+//! their fingerprints: a volume with more of them is gone through in several rounds.
+
+use std::collections::BTreeMap;
+
+use super::super::refs::{Held, leaf_name};
+use super::super::rows::{ChunkRow, Extent, LeafRow, PackRow, Source};
+use super::super::{MetaSnapshot, keys};
+use super::scan::Scan;
+use super::{Checker, Damage, Finding, Found, Halt, Visitor, decode, find};
+use crate::types::{Fingerprint, VolumeId};
+
+/// What a chunk or a leaf says, and how many were found to refer to it.
+struct Counted {
+    refs: u64,
+    due: u64,
+    found: u64,
+}
+
+impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
+    /// Checks `at_once` chunks or leaves in a round.
+    pub(super) fn contents(&mut self, at_once: usize) -> Result<(), Halt<S::Error>> {
+        self.leaf_names()?;
+        self.idle()?;
+        self.rounds(keys::chunks(self.volume), at_once, &Table::chunks())?;
+        self.rounds(keys::leaves(self.volume), at_once, &Table::leaves())
+    }
+
+    fn rounds(
+        &mut self,
+        prefix: Vec<u8>,
+        at_once: usize,
+        table: &Table,
+    ) -> Result<(), Halt<S::Error>> {
+        let mut scan = Scan::new(prefix);
+        loop {
+            let mut round = BTreeMap::new();
+            while round.len() < at_once
+                && let Some((key, value)) = scan.next(self.snapshot)?
+            {
+                self.step()?;
+                match (keys::fingerprint_part(&key), (table.counts)(&value)) {
+                    (Some(fingerprint), Some((refs, due))) => {
+                        round.insert(fingerprint, Counted { refs, due, found: 0 });
+                    }
+                    _ => self.report_row(&key, table.what),
+                }
+            }
+            let Some((first, last)) =
+                round.keys().next().copied().zip(round.keys().last().copied())
+            else {
+                return Ok(());
+            };
+            self.count(&mut round, (first, last), table)?;
+            for (fingerprint, counted) in round {
+                self.counted(fingerprint, &counted, table)?;
+            }
+        }
+    }
+
+    /// Counts what refers to those of the round.
+    fn count(
+        &mut self,
+        round: &mut BTreeMap<Fingerprint, Counted>,
+        (first, last): (Fingerprint, Fingerprint),
+        table: &Table,
+    ) -> Result<(), Halt<S::Error>> {
+        let mut note = |source: &Source| {
+            if let Some(fingerprint) = (table.refers)(source)
+                && (first..=last).contains(&fingerprint)
+                && let Some(counted) = round.get_mut(&fingerprint)
+            {
+                counted.found += 1;
+            }
+        };
+        let mut extents = Scan::new(keys::all_extents(self.volume));
+        while let Some((_, value)) = extents.next(self.snapshot)? {
+            self.step()?;
+            if let Some(extent) = decode::<Extent>(&value) {
+                note(&extent.source);
+            }
+        }
+        let mut leaves = Scan::new(keys::leaves(self.volume));
+        while let Some((_, value)) = leaves.next(self.snapshot)? {
+            self.step()?;
+            if let Some(row) = decode::<LeafRow>(&value) {
+                row.extents.iter().for_each(|extent| note(&extent.source));
+            }
+        }
+        Ok(())
+    }
+
+    fn counted(
+        &mut self,
+        fingerprint: Fingerprint,
+        counted: &Counted,
+        table: &Table,
+    ) -> Result<(), Halt<S::Error>> {
+        let Counted { refs, due, found } = *counted;
+        if refs != found {
+            self.report_volume((table.miscounted)(fingerprint, refs, found));
+        }
+        if refs == 0 {
+            let key = keys::idle(due, (table.held)(self.volume, fingerprint));
+            if self.snapshot.get(&key)?.is_none() {
+                self.report_volume(Damage::NotIdle { fingerprint });
+            }
+        }
+        Ok(())
+    }
+
+    /// Each leaf is named after its extents, and is as long as they are.
+    fn leaf_names(&mut self) -> Result<(), Halt<S::Error>> {
+        let mut scan = Scan::new(keys::leaves(self.volume));
+        while let Some((key, value)) = scan.next(self.snapshot)? {
+            self.step()?;
+            let (Some(leaf), Some(row)) = (keys::fingerprint_part(&key), decode::<LeafRow>(&value))
+            else {
+                continue;
+            };
+            let len = row.extents.iter().map(|extent| extent.len).sum::<u64>();
+            if leaf_name(&row.extents) != Some(leaf) || len != row.len {
+                self.report_volume(Damage::LeafName { leaf });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is called idle is, at the time that it says.
+    fn idle(&mut self) -> Result<(), Halt<S::Error>> {
+        let mut scan = Scan::new(keys::all_idle());
+        while let Some((key, _)) = scan.next(self.snapshot)? {
+            self.step()?;
+            let Some((due, held)) = keys::idle_part(&key) else {
+                self.report_row(&key, "something idle");
+                continue;
+            };
+            let (Held::Chunk(volume, _) | Held::Leaf(volume, _)) = held;
+            if volume != self.volume {
+                continue;
+            }
+            let (refs, said) = match held {
+                Held::Chunk(_, fingerprint) => {
+                    match find::<_, ChunkRow>(self.snapshot, &keys::chunk(volume, &fingerprint))? {
+                        Found::Row(row) => (row.refs, row.due),
+                        Found::Nothing | Found::Broken => (1, 0),
+                    }
+                }
+                Held::Leaf(_, leaf) => {
+                    match find::<_, LeafRow>(self.snapshot, &keys::leaf(volume, &leaf))? {
+                        Found::Row(row) => (row.refs, row.due),
+                        Found::Nothing | Found::Broken => (1, 0),
+                    }
+                }
+            };
+            if refs > 0 || said != due {
+                self.report_volume(Damage::IdleOfNothing);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How chunks and leaves differ.
+struct Table {
+    what: &'static str,
+    /// References and due time of a row.
+    counts: fn(&[u8]) -> Option<(u64, u64)>,
+    /// What of this table a source refers to.
+    refers: fn(&Source) -> Option<Fingerprint>,
+    held: fn(VolumeId, Fingerprint) -> Held,
+    miscounted: fn(Fingerprint, u64, u64) -> Damage,
+}
+
+impl Table {
+    fn chunks() -> Table {
+        Table {
+            what: "a chunk",
+            counts: |value| decode::<ChunkRow>(value).map(|row| (row.refs, row.due)),
+            refers: |source| match source {
+                Source::Chunk { fingerprint, .. } => Some(*fingerprint),
+                _ => None,
+            },
+            held: Held::Chunk,
+            miscounted: |fingerprint, told, found| Damage::ChunkRefs { fingerprint, told, found },
+        }
+    }
+
+    fn leaves() -> Table {
+        Table {
+            what: "a leaf",
+            counts: |value| decode::<LeafRow>(value).map(|row| (row.refs, row.due)),
+            refers: |source| match source {
+                Source::Leaf { leaf, .. } => Some(*leaf),
+                _ => None,
+            },
+            held: Held::Leaf,
+            miscounted: |leaf, told, found| Damage::LeafRefs { leaf, told, found },
+        }
+    }
+}
+
+/// Checks what the packs' rows count, over all volumes. Holds a few numbers for each pack.
+pub fn packs<S: MetaSnapshot, V: Visitor>(
+    snapshot: &mut S,
+    visitor: &mut V,
+) -> Result<(), S::Error> {
+    let mut found: BTreeMap<u64, PackRow> = BTreeMap::new();
+    let mut chunks = Scan::new(keys::all_chunks());
+    while let Some((_, value)) = chunks.next(snapshot)? {
+        let Some(ChunkRow { place, .. }) = decode(&value) else { continue };
+        let pack = found.entry(place.pack).or_default();
+        pack.chunks += 1;
+        pack.live_bytes += u64::from(place.stored_len);
+    }
+    let mut rows = Scan::new(keys::packs());
+    while let Some((key, value)) = rows.next(snapshot)? {
+        let told: Option<PackRow> = decode(&value);
+        let pack = keys::pack_part(&key).unwrap_or_default();
+        let (told, found) = (told.unwrap_or_default(), found.remove(&pack).unwrap_or_default());
+        if told != found {
+            visitor.finding(finding(pack, told.chunks, found.chunks));
+        }
+    }
+    for (pack, row) in found {
+        visitor.finding(finding(pack, 0, row.chunks));
+    }
+    Ok(())
+}
+
+fn finding(pack: u64, told: u64, found: u64) -> Finding {
+    Finding { ino: None, path: None, damage: Damage::Pack { pack, told, found } }
+}

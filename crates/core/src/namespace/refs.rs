@@ -1,0 +1,194 @@
+//! References: how many extents need a chunk or a leaf, and when what nobody needs may go.
+//!
+//! ```text
+//!              arrives                    first extent
+//!   (none) ──────────────▶ idle until due ─────────────▶ referred to
+//!      ▲                      │     ▲                        │ last extent goes: due at once
+//!      └──────────────────────┘     └────────────────────────┘
+//!            collected
+//! ```
+//!
+//! What came and is not used yet is kept for [`LEASE_SECONDS`], so that an upload that broke
+//! off goes on where it stopped. A commit looks again at each chunk it names, in its own
+//! transaction: one that was collected meanwhile is answered as missing and comes again.
+//!
+//! Invariant: a row with no references, and no other, has a row in the table of idle ones under
+//! its `due`. A pack's row sums up the chunk rows that point into it.
+
+use std::collections::BTreeMap;
+
+use super::rows::{self, ChunkRow, Extent, LeafRow, PackRow, Place, Source};
+use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use crate::types::{Fingerprint, VolumeId};
+
+/// How long a chunk that came is kept for the record that will name it: seven days.
+pub const LEASE_SECONDS: u64 = 7 * 86_400;
+/// Most extents of one leaf: a row of 64 KiB.
+pub const LEAF_EXTENTS_MAX: usize = 1024;
+
+/// Something with a count of references.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// A chunk.
+    Chunk(VolumeId, Fingerprint),
+    /// A leaf.
+    Leaf(VolumeId, Fingerprint),
+}
+
+/// Makes `place` the place of a chunk whose bytes are durable there, if nothing happened since
+/// its place was `known`: where somebody else sent the same chunk meanwhile, his stays.
+pub fn arrived<T: MetaTxn>(
+    txn: &mut T,
+    (volume, fingerprint): (VolumeId, &Fingerprint),
+    place: Place,
+    known: Option<Place>,
+    now_seconds: u64,
+) -> Result<(), Fault<T::Error>> {
+    let row = rows::chunk(txn, volume, fingerprint)?;
+    if row.map(|row| row.place) != known {
+        return Ok(());
+    }
+    let row = match row {
+        Some(row) => {
+            shift_pack(txn, &row.place, -1)?;
+            ChunkRow { place, ..row }
+        }
+        None => {
+            let due = now_seconds.saturating_add(LEASE_SECONDS);
+            let key = keys::idle(due, Held::Chunk(volume, *fingerprint));
+            rows::put_row(txn, &key, &())?;
+            ChunkRow { place, refs: 0, due }
+        }
+    };
+    shift_pack(txn, &place, 1)?;
+    rows::put_row(txn, &keys::chunk(volume, fingerprint), &row)
+}
+
+/// A leaf's extents, as one side says them and both understand them.
+pub fn leaf_of(parts: &[(Fingerprint, u32)]) -> Vec<Extent> {
+    let extent = |(fingerprint, len): &(Fingerprint, u32)| {
+        let source = Source::Chunk { fingerprint: *fingerprint, start: 0 };
+        Extent { len: u64::from(*len), source }
+    };
+    parts.iter().map(extent).collect()
+}
+
+/// Makes a leaf of whole chunks, or says which of them are missing: not here, or not shown to
+/// be there. It is kept for a while for the record that will name it.
+pub fn stage<T: MetaTxn>(
+    txn: &mut T,
+    volume: VolumeId,
+    parts: &[(Fingerprint, u32)],
+    proven: &dyn Fn(&Fingerprint) -> bool,
+    now_seconds: u64,
+) -> Result<Result<Fingerprint, Vec<Fingerprint>>, Fault<T::Error>> {
+    let mut missing = Vec::new();
+    for (fingerprint, len) in parts {
+        let row = rows::chunk(txn, volume, fingerprint)?;
+        if row.is_none_or(|row| row.place.raw_len != *len) || !proven(fingerprint) {
+            missing.push(*fingerprint);
+        }
+    }
+    if !missing.is_empty() {
+        return Ok(Err(missing));
+    }
+    let due = now_seconds.saturating_add(LEASE_SECONDS);
+    make_leaf(txn, volume, leaf_of(parts), due).map(Ok)
+}
+
+/// What a leaf of these extents is called.
+pub fn leaf_name(extents: &[Extent]) -> Option<Fingerprint> {
+    let bytes = postcard::to_stdvec(extents).ok()?;
+    Some(crate::chunk::fingerprint(&bytes))
+}
+
+/// Makes a leaf, which refers to its chunks; one that is there already stays as it is.
+pub(super) fn make_leaf<T: MetaTxn>(
+    txn: &mut T,
+    volume: VolumeId,
+    extents: Vec<Extent>,
+    due: u64,
+) -> Result<Fingerprint, Fault<T::Error>> {
+    let leaf = leaf_name(&extents).ok_or(Fault::Damaged("a leaf does not encode"))?;
+    if rows::leaf(txn, volume, &leaf)?.is_some() {
+        return Ok(leaf);
+    }
+    for extent in &extents {
+        shift(txn, volume, &extent.source, 1)?;
+    }
+    let len = extents.iter().map(|extent| extent.len).sum();
+    rows::put_row(txn, &keys::idle(due, Held::Leaf(volume, leaf)), &())?;
+    rows::put_row(txn, &keys::leaf(volume, &leaf), &LeafRow { refs: 0, due, len, extents })?;
+    Ok(leaf)
+}
+
+/// `by` more extents need `source`. One that is missing is damage that is reported elsewhere:
+/// it must not keep a file from being removed.
+pub(super) fn shift<T: MetaTxn>(
+    txn: &mut T,
+    volume: VolumeId,
+    source: &Source,
+    by: i64,
+) -> Result<(), Fault<T::Error>> {
+    match source {
+        _ if by == 0 => Ok(()),
+        Source::Inline(_) => Ok(()),
+        Source::Chunk { fingerprint, .. } => {
+            let Some(mut row) = rows::chunk(txn, volume, fingerprint)? else { return Ok(()) };
+            let held = Held::Chunk(volume, *fingerprint);
+            (row.refs, row.due) = count(txn, held, (row.refs, row.due), by)?;
+            rows::put_row(txn, &keys::chunk(volume, fingerprint), &row)
+        }
+        Source::Leaf { leaf, .. } => {
+            let Some(mut row) = rows::leaf(txn, volume, leaf)? else { return Ok(()) };
+            let held = Held::Leaf(volume, *leaf);
+            (row.refs, row.due) = count(txn, held, (row.refs, row.due), by)?;
+            rows::put_row(txn, &keys::leaf(volume, leaf), &row)
+        }
+    }
+}
+
+/// The new count and due time of something, which enters or leaves the table of idle ones.
+fn count<T: MetaTxn>(
+    txn: &mut T,
+    held: Held,
+    (refs, due): (u64, u64),
+    by: i64,
+) -> Result<(u64, u64), Fault<T::Error>> {
+    let now = refs.saturating_add_signed(by);
+    if refs == 0 && now > 0 {
+        txn.remove(&keys::idle(due, held)).map_err(Fault::Store)?;
+    }
+    if refs > 0 && now == 0 {
+        rows::put_row(txn, &keys::idle(0, held), &())?;
+        return Ok((0, 0));
+    }
+    Ok((now, due))
+}
+
+/// One chunk more (1) or fewer (-1) has its bytes at `place`.
+pub(super) fn shift_pack<T: MetaTxn>(
+    txn: &mut T,
+    place: &Place,
+    by: i64,
+) -> Result<(), Fault<T::Error>> {
+    let key = keys::pack(place.pack);
+    let mut row: PackRow = rows::get_row(txn, &key, "a pack")?.unwrap_or_default();
+    row.chunks = row.chunks.saturating_add_signed(by);
+    row.live_bytes = row.live_bytes.saturating_add_signed(by * i64::from(place.stored_len));
+    match row.chunks {
+        0 => txn.remove(&key).map_err(Fault::Store),
+        _ => rows::put_row(txn, &key, &row),
+    }
+}
+
+/// What rows lead to in each pack.
+pub fn packs<S: MetaSnapshot>(snapshot: &mut S) -> Result<BTreeMap<u64, PackRow>, Fault<S::Error>> {
+    let prefix = keys::packs();
+    let rows = snapshot.range(&prefix, &keys::after(&prefix), usize::MAX).map_err(Fault::Store)?;
+    let pack = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let id = keys::pack_part(&key).ok_or(Fault::Damaged("a pack's key"))?;
+        Ok((id, rows::decode(&value, "a pack")?))
+    };
+    rows.into_iter().map(pack).collect()
+}

@@ -1,0 +1,187 @@
+//! What nobody needs goes, what somebody needs stays.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::chunk::fingerprint;
+use crate::namespace::collect::collect;
+
+/// A store of whole chunks of these bytes, one after the other.
+fn chunked(txn: &mut MapTxn, client: &mut Client, ino: Ino, parts: &[&[u8]]) -> Outcome {
+    let (mut offset, mut pieces) = (0, Vec::new());
+    for bytes in parts {
+        let (fingerprint, len) = (arrive(txn, bytes), bytes.len() as u32);
+        client.proven.insert(fingerprint);
+        pieces.push(Piece { offset, bytes: PieceBytes::Chunk { fingerprint, len } });
+        offset += u64::from(len);
+    }
+    let (base, mtime) = (version(txn, ino), None);
+    let store = Store { ino, base, cut: None, size: offset, pieces, mtime, whole: true };
+    client.apply(txn, Record::Store(store))
+}
+
+fn has(txn: &mut MapTxn, bytes: &[u8]) -> bool {
+    chunk(txn, VOLUME, &fingerprint(bytes)).unwrap().is_some()
+}
+
+fn collect_all(txn: &mut MapTxn, now_seconds: u64) {
+    while collect(txn, now_seconds, 7).unwrap().rows > 0 {}
+    assert_eq!(check::findings(txn), []);
+}
+
+#[test]
+fn a_chunk_lives_as_long_as_somebody_needs_it() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let one = tin.file(&mut txn, Ino::ROOT, "one");
+    let two = tin.file(&mut txn, Ino::ROOT, "two");
+    chunked(&mut txn, &mut tin, one, &[b"shared", b"single"]);
+    chunked(&mut txn, &mut tin, two, &[b"shared"]);
+    tin.apply(&mut txn, unlink(Ino::ROOT, "one", one, false));
+    collect_all(&mut txn, NOW);
+    assert!(has(&mut txn, b"shared") && !has(&mut txn, b"single"));
+    chunked(&mut txn, &mut tin, two, &[b"other"]);
+    collect_all(&mut txn, NOW);
+    assert!(!has(&mut txn, b"shared") && has(&mut txn, b"other"));
+}
+
+/// An upload that broke off goes on for a week where it stopped.
+#[test]
+fn what_came_is_kept_for_its_record() {
+    let mut txn = store();
+    arrive(&mut txn, b"early");
+    collect_all(&mut txn, NOW + LEASE_SECONDS);
+    assert!(has(&mut txn, b"early"));
+    collect_all(&mut txn, NOW + LEASE_SECONDS + 1);
+    assert!(!has(&mut txn, b"early"));
+}
+
+/// A record that names a chunk which went meanwhile is told so, and applied when it came again.
+#[test]
+fn a_record_that_comes_too_late_is_told_what_is_missing() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    let fingerprint = arrive(&mut txn, b"late");
+    tin.proven.insert(fingerprint);
+    collect_all(&mut txn, u64::MAX);
+    let pieces = vec![Piece { offset: 0, bytes: PieceBytes::Chunk { fingerprint, len: 4 } }];
+    let (base, size) = (version(&mut txn, file), 4);
+    let store = Store { ino: file, base, cut: None, size, pieces, mtime: None, whole: true };
+    let stamped = tin.stamp(Record::Store(store));
+    let missing = ApplyResult::Outcome(Outcome::Missing { chunks: vec![fingerprint] });
+    assert_eq!(tin.send(&mut txn, &stamped), missing);
+    arrive(&mut txn, b"late");
+    let done = tin.send(&mut txn, &stamped);
+    assert!(matches!(done, ApplyResult::Outcome(Outcome::Done { .. })), "{done:?}");
+}
+
+/// Replacing or removing a file of many extents is a few rows; the others go in slices.
+#[test]
+fn a_large_content_goes_in_slices() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    let parts: Vec<Vec<u8>> = (0..1000_u32).map(|at| at.to_le_bytes().to_vec()).collect();
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    for _ in 0..2 {
+        chunked(&mut txn, &mut tin, file, &parts);
+    }
+    assert_eq!(attr(&mut txn, file).allocated, 4000);
+    let before = txn.0.len();
+    let done = collect(&mut txn, NOW, 100).unwrap();
+    assert!((100..=110).contains(&done.rows) && txn.0.len() < before, "{done:?}");
+    tin.apply(&mut txn, unlink(Ino::ROOT, "file", file, false));
+    assert_eq!(tally(&mut txn, VOLUME).unwrap().allocated, 0);
+    collect_all(&mut txn, NOW);
+    assert!(parts.iter().all(|part| !has(&mut txn, part)));
+    assert_eq!(packs(&mut txn).unwrap(), BTreeMap::new());
+}
+
+/// A volume that is removed leaves no row, and others lose none.
+#[test]
+fn a_removed_volume_goes_with_its_clients() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    chunked(&mut txn, &mut tin, file, &[b"one", b"two"]);
+    let Ok(other) = create_volume(&mut txn, "other", [8; 16], Timestamp::default()).unwrap() else {
+        panic!("not made")
+    };
+    let client = ClientId([2; 16]);
+    bind(&mut txn, client, "identity", other, 1).unwrap().unwrap();
+    grant(&mut txn, client).unwrap().unwrap();
+    let (_, row) = find_volume(&mut txn, "other").unwrap().unwrap();
+    let kept = txn.0.len();
+    txn.remove(&keys::volume(VOLUME)).unwrap();
+    txn.remove(&keys::volume_name("home")).unwrap();
+    txn.remove(&keys::volume_tally(VOLUME)).unwrap();
+    put_row(&mut txn, &keys::removed_volume(VOLUME), &()).unwrap();
+    while collect(&mut txn, NOW, 5).unwrap().rows > 0 {}
+    assert!(txn.0.len() < kept && packs(&mut txn).unwrap().is_empty());
+    let left: Vec<_> = txn.0.keys().collect();
+    assert_eq!(left.len(), 6, "{left:?}");
+    assert_eq!(find_volume(&mut txn, "other").unwrap(), Some((other, row)));
+    assert_eq!(grants(&mut txn, client).unwrap().len(), 1);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A file gets these parts.
+    Store(usize, Vec<u8>),
+    Unlink(usize),
+    Collect(usize, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0usize..4, prop::collection::vec(0u8..12, 0..6)).prop_map(|(f, p)| Step::Store(f, p)),
+        1 => (0usize..4).prop_map(Step::Unlink),
+        3 => (0usize..9, any::<bool>()).prop_map(|(n, due)| Step::Collect(n, due)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    /// Whatever is stored, removed and collected in between, each live chunk is there: `check`
+    /// sees a missing one, and counts every reference, after each record.
+    #[test]
+    fn no_live_chunk_is_collected(steps in prop::collection::vec(step(), 1..60)) {
+        let mut txn = store();
+        let mut tin = Client::new(&mut txn, 1, OWNER);
+        let mut files: [Option<Ino>; 4] = [None; 4];
+        for step in steps {
+            match step {
+                Step::Store(which, parts) => {
+                    let name = format!("file-{which}");
+                    let ino = match files[which] {
+                        Some(ino) => ino,
+                        None => tin.file(&mut txn, Ino::ROOT, &name),
+                    };
+                    files[which] = Some(ino);
+                    let parts: Vec<Vec<u8>> = parts.iter().map(|part| vec![*part + 1; 100]).collect();
+                    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+                    let outcome = chunked(&mut txn, &mut tin, ino, &parts);
+                    prop_assert!(matches!(outcome, Outcome::Done { .. }), "{:?}", outcome);
+                }
+                Step::Unlink(which) => {
+                    if let Some(ino) = files[which].take() {
+                        let name = format!("file-{which}");
+                        tin.apply(&mut txn, unlink(Ino::ROOT, &name, ino, false));
+                    }
+                }
+                Step::Collect(budget, due) => {
+                    collect(&mut txn, if due { u64::MAX } else { NOW }, budget).unwrap();
+                    prop_assert_eq!(check::findings(&mut txn), []);
+                }
+            }
+        }
+        for (which, file) in files.into_iter().enumerate() {
+            if let Some(ino) = file {
+                tin.apply(&mut txn, unlink(Ino::ROOT, &format!("file-{which}"), ino, false));
+            }
+        }
+        collect_all(&mut txn, u64::MAX);
+        prop_assert!(packs(&mut txn).unwrap().is_empty());
+    }
+}

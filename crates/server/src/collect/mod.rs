@@ -1,0 +1,159 @@
+//! Collection while the server serves: rows that nobody needs, then packs that no row needs.
+//!
+//! ```text
+//!   every second      slices of core::namespace::collect, until nothing is left
+//!   every ten         packs: without rows ─▶ retired ─▶ nobody reads it ─▶ removed
+//!                            a quarter dead ─▶ what lives is appended to the present pack
+//!   every hour        nameless files that were open at hosts not heard of for a day
+//! ```
+//!
+//! One thread, below everything that somebody waits for: a slice is one short transaction, and
+//! after each the thread rests as long as it worked.
+//!
+//! Whoever needs things to stay where they are, such as a backup, takes a [`Hold`].
+
+mod orphans;
+mod packs;
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use segue_core::namespace::collect::{Collected, collect};
+
+use crate::data::now;
+use crate::metrics::add;
+use crate::serve::Server;
+
+/// Rows of one slice: well under 5 ms of the writer.
+const SLICE_ROWS: usize = 256;
+/// Time between two looks for rows.
+const ROWS_EVERY: Duration = Duration::from_secs(1);
+/// Time between two looks at the packs.
+const PACKS_EVERY: Duration = Duration::from_secs(10);
+/// Time between two looks for nameless files.
+const ORPHANS_EVERY: Duration = Duration::from_secs(3600);
+/// Longest sleep, so that a stop is noticed.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Those who need everything to stay.
+#[derive(Default)]
+pub(crate) struct Holds(Mutex<usize>);
+
+/// While it lives, no chunk and no pack is removed.
+#[must_use]
+pub(crate) struct Hold<'a>(&'a Holds);
+
+impl Holds {
+    /// Returns when nothing is being removed any more.
+    #[cfg_attr(not(test), expect(dead_code, reason = "backups take it"))]
+    pub(crate) fn hold(&self) -> Hold<'_> {
+        *self.lock() += 1;
+        Hold(self)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `work`, which removes something, unless somebody holds.
+    fn unless_held<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        let holds = self.lock();
+        (*holds == 0).then(work)
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
+    }
+}
+
+/// The thread.
+pub(crate) struct Collector(JoinHandle<()>);
+
+impl Collector {
+    /// Starts it; it ends when the server is stopping.
+    pub(crate) fn start(server: Arc<Server>) -> io::Result<Collector> {
+        let thread = std::thread::Builder::new().name("collector".to_owned());
+        Ok(Collector(thread.spawn(move || run(&server))?))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn join(self) {
+        // A panic in there has been reported where it happened.
+        let _ = self.0.join();
+    }
+}
+
+fn run(server: &Server) {
+    let mut packs = packs::Upkeep::default();
+    let begun = Instant::now();
+    // Packs that a crash left without rows go soon after a start.
+    let (mut packs_at, mut orphans_at) = (begun, begun + ORPHANS_EVERY);
+    while !stopping(server) {
+        rows(server);
+        if Instant::now() >= packs_at {
+            packs.look(server);
+            packs_at = Instant::now() + PACKS_EVERY;
+        }
+        if Instant::now() >= orphans_at {
+            orphans::look(server, begun);
+            orphans_at = Instant::now() + ORPHANS_EVERY;
+        }
+        rest(server, ROWS_EVERY);
+    }
+}
+
+fn stopping(server: &Server) -> bool {
+    server.stopping.load(Ordering::Acquire)
+}
+
+/// Sleeps for `time`, or until the server stops.
+fn rest(server: &Server, time: Duration) {
+    let end = Instant::now() + time;
+    while !stopping(server)
+        && let Some(left) = end.checked_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+fn rows(server: &Server) {
+    while !stopping(server) {
+        let begun = Instant::now();
+        let Some(done) = server.data.holds.unless_held(|| slice(server)) else { return };
+        match done {
+            Some(Collected { rows: 1.., chunks, .. }) => {
+                add(&server.metrics.chunks_collected, chunks);
+            }
+            _ => return,
+        }
+        rest(server, begun.elapsed());
+    }
+}
+
+fn slice(server: &Server) -> Option<Collected> {
+    let now = now().secs.unsigned_abs();
+    let done = server.data.store.write_blocking(move |txn| collect(txn, now, SLICE_ROWS));
+    done.inspect_err(|error| tracing::error!("collection cannot go on: {error}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_removed_while_somebody_holds() {
+        let holds = Holds::default();
+        let (first, second) = (holds.hold(), holds.hold());
+        assert_eq!(holds.unless_held(|| 1), None);
+        drop(first);
+        assert_eq!(holds.unless_held(|| 1), None);
+        drop(second);
+        assert_eq!(holds.unless_held(|| 1), Some(1));
+    }
+}

@@ -1,0 +1,207 @@
+//! Packs: those to which no row leads go, and what lives in mostly dead ones moves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use segue_core::namespace::{self, PackRow, Place, arrived};
+use segue_core::types::{Fingerprint, VolumeId};
+
+use super::{rest, stopping};
+use crate::data::now;
+use crate::meta::{Kv, MetaFault, StoreError};
+use crate::metrics::add;
+use crate::packs::{ENTRY_BYTES, StoredChunk};
+use crate::serve::Server;
+
+/// A pack is compacted when more than one part in so many of it is dead: space that is not
+/// used is at most a third of what is.
+const DEAD_PART: u64 = 4;
+/// Less is not worth the work, in bytes.
+const DEAD_MIN: u64 = 1 << 20;
+/// Bytes moved in one transaction.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// What is remembered from one look to the next.
+#[derive(Default)]
+pub(super) struct Upkeep {
+    /// Packs with live chunks that cannot be read: they stay, for whoever repairs them.
+    stuck: BTreeSet<u64>,
+}
+
+/// Why a pack is not compacted.
+enum Failed {
+    /// Somebody holds, or the server stops: another time.
+    Later,
+    /// The pack.
+    Pack(String),
+    /// Not the pack's fault.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Failed {
+        Failed::Store(error)
+    }
+}
+
+impl Upkeep {
+    /// Looks at all packs.
+    pub(super) fn look(&mut self, server: &Server) {
+        if let Err(error) = self.try_look(server) {
+            tracing::error!("packs cannot be looked after: {error}");
+        }
+    }
+
+    fn try_look(&mut self, server: &Server) -> Result<(), StoreError> {
+        let packs = &server.data.packs;
+        let told = |error: std::io::Error| StoreError::Read(error.to_string());
+        let ids = packs.ids().map_err(told)?;
+        let rows = rows(server)?;
+        for id in &ids {
+            let row = rows.get(id).copied().unwrap_or_default();
+            // One that is being removed by hand is somebody else's business.
+            let bytes = packs.entry_bytes(*id).unwrap_or(0);
+            let dead = bytes.saturating_sub(row.live_bytes + row.chunks * ENTRY_BYTES);
+            if dead < DEAD_MIN || dead < bytes / DEAD_PART || self.stuck.contains(id) {
+                continue;
+            }
+            packs.close(*id);
+            if row.chunks == 0 {
+                continue;
+            }
+            match compact(server, *id) {
+                Ok(()) => {}
+                Err(Failed::Later) => return Ok(()),
+                Err(Failed::Store(error)) => return Err(error),
+                Err(Failed::Pack(words)) => {
+                    tracing::error!("pack {id} is not compacted: {words}");
+                    self.stuck.insert(*id);
+                }
+            }
+        }
+        retire(server, &ids)?;
+        remove(server)
+    }
+}
+
+/// What rows refer to in each pack.
+fn rows(server: &Server) -> Result<BTreeMap<u64, PackRow>, StoreError> {
+    Ok(server.data.store.read_blocking(|kv| namespace::packs(kv))??)
+}
+
+/// Takes packs without rows out of use.
+fn retire(server: &Server, ids: &[u64]) -> Result<(), StoreError> {
+    let (rows, current) = (rows(server)?, server.data.packs.current());
+    let empty: Vec<u64> =
+        ids.iter().copied().filter(|id| !rows.contains_key(id) && Some(*id) != current).collect();
+    server.data.packs.retire(&empty);
+    Ok(())
+}
+
+/// Removes what was retired and nobody reads. Rows that came since lead to chunks that were
+/// being uploaded at that time: their packs stay.
+fn remove(server: &Server) -> Result<(), StoreError> {
+    let removed = server.data.holds.unless_held(|| -> Result<(), StoreError> {
+        let unread = server.data.packs.unread();
+        if unread.is_empty() {
+            return Ok(());
+        }
+        let rows = rows(server)?;
+        for id in unread.into_iter().filter(|id| !rows.contains_key(id)) {
+            match server.data.packs.remove(id) {
+                Ok(()) => add(&server.metrics.packs_removed, 1),
+                Err(error) => tracing::error!("pack {id} cannot be removed: {error}"),
+            }
+        }
+        Ok(())
+    });
+    removed.unwrap_or(Ok(()))
+}
+
+/// A live chunk of a pack.
+type Live = (VolumeId, Fingerprint, Place);
+
+/// Moves what lives in the pack `id` to the present pack.
+fn compact(server: &Server, id: u64) -> Result<(), Failed> {
+    let entries = server.data.packs.entries(id).map_err(|error| Failed::Pack(error.to_string()))?;
+    for listed in entries.chunks(256) {
+        let wanted = listed.to_vec();
+        let live = server.data.store.read_blocking(move |kv| live(kv, wanted))?;
+        let mut batch: Vec<(Live, StoredChunk)> = Vec::new();
+        let mut bytes = 0;
+        for entry in live.map_err(StoreError::from)? {
+            let (_, fingerprint, place) = &entry;
+            let (stored, _) = server
+                .data
+                .packs
+                .read(fingerprint, place)
+                .map_err(|error| Failed::Pack(error.to_string()))?;
+            bytes += stored.stored.len();
+            batch.push((entry, stored));
+            if bytes >= BATCH_BYTES {
+                relocate(server, std::mem::take(&mut batch))?;
+                bytes = 0;
+            }
+        }
+        relocate(server, batch)?;
+    }
+    Ok(())
+}
+
+/// Those entries that rows lead to.
+fn live(kv: &mut Kv<'_>, entries: Vec<Live>) -> Result<Vec<Live>, MetaFault> {
+    let mut live = Vec::new();
+    for (volume, fingerprint, place) in entries {
+        let row = namespace::chunk(kv, volume, &fingerprint)?;
+        if row.is_some_and(|row| row.place == place) {
+            live.push((volume, fingerprint, place));
+        }
+    }
+    Ok(live)
+}
+
+/// Writes chunks anew, and then lets their rows lead there.
+fn relocate(server: &Server, batch: Vec<(Live, StoredChunk)>) -> Result<(), Failed> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    if stopping(server) {
+        return Err(Failed::Later);
+    }
+    let begun = Instant::now();
+    let done = server.data.holds.unless_held(|| write(server, batch));
+    done.unwrap_or(Err(Failed::Later))?;
+    rest(server, begun.elapsed());
+    Ok(())
+}
+
+fn write(server: &Server, batch: Vec<(Live, StoredChunk)>) -> Result<(), Failed> {
+    let packs = &server.data.packs;
+    let _pin = packs.pin();
+    let mut moves = Vec::with_capacity(batch.len());
+    let mut later = Vec::new();
+    for ((volume, fingerprint, old), chunk) in batch {
+        let appended = packs.append(volume, std::slice::from_ref(&chunk));
+        let (places, unsynced) = appended.map_err(|error| Failed::Pack(error.to_string()))?;
+        moves.extend(places.into_iter().map(|new| (volume, fingerprint, old, new)));
+        later.push(unsynced);
+    }
+    for unsynced in &later {
+        if let Err(error) = packs.sync(unsynced) {
+            tracing::error!("chunks cannot be made durable, restart the server: {error}");
+            server.data.store.poison();
+            return Err(StoreError::Poisoned.into());
+        }
+    }
+    let now = now().secs.unsigned_abs();
+    server.data.store.write_blocking(move |txn| {
+        moves.iter().try_for_each(|(volume, fingerprint, old, new)| {
+            // A chunk that was collected meanwhile is not brought back.
+            match namespace::chunk(txn, *volume, fingerprint)? {
+                Some(_) => arrived(txn, (*volume, fingerprint), *new, Some(*old), now),
+                None => Ok(()),
+            }
+        })
+    })?;
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! Leaves: long runs of chunks, named before the record that commits them.
+
+use segue_core::namespace::{self, LEAF_EXTENTS_MAX};
+use segue_core::refusal::Refusal;
+use segue_core::types::Fingerprint;
+use segue_core::wire::{Reply, STAGE_MAX, Stage, Staged};
+use segue_rpc::Body;
+
+use super::{Answer, Bound, Session, refuse};
+use crate::data::now;
+use crate::meta::{Kv, MetaFault};
+
+impl Session {
+    pub(super) async fn stage(&self, bound: &Bound, stage: Stage) -> Answer {
+        let fits = |leaf: &Vec<_>| (1..=LEAF_EXTENTS_MAX).contains(&leaf.len());
+        if stage.leaves.len() > STAGE_MAX || !stage.leaves.iter().all(fits) {
+            let words =
+                format!("at most {STAGE_MAX} leaves at once, of 1 to {LEAF_EXTENTS_MAX} chunks");
+            return Err(refuse(Refusal::Limit, words));
+        }
+        let mut shown: Vec<Fingerprint> = {
+            let proven = self.proven();
+            let names = stage.leaves.iter().flatten().map(|(fingerprint, _)| *fingerprint);
+            names.filter(|fingerprint| proven.contains(fingerprint)).collect()
+        };
+        shown.sort_unstable();
+        let volume = bound.volume;
+        let work = move |txn: &mut Kv<'_>| -> Result<_, MetaFault> {
+            let (mut made, mut missing) = (Vec::new(), Vec::new());
+            let proven = |fingerprint: &Fingerprint| shown.binary_search(fingerprint).is_ok();
+            for leaf in &stage.leaves {
+                let now = now().secs.unsigned_abs();
+                match namespace::stage(txn, volume, leaf, &proven, now)? {
+                    Ok(leaf) => made.push(leaf),
+                    Err(chunks) => missing.extend(chunks),
+                }
+            }
+            Ok((made, missing))
+        };
+        let (made, missing) = self.server.data.store.write(work).await?;
+        let mut proven = self.proven();
+        made.into_iter().for_each(|leaf| proven.insert(leaf));
+        Ok((Reply::Staged(Staged { missing }), Body::Empty))
+    }
+}
