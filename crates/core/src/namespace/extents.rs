@@ -55,6 +55,25 @@ impl Extent {
     }
 }
 
+/// The first rows that end beyond `from`, ascending, each with its first byte's place.
+pub(super) fn rows_from<S: MetaSnapshot>(
+    snapshot: &mut S,
+    contents: Contents,
+    from: u64,
+) -> Result<Vec<(u64, Extent)>, Fault<S::Error>> {
+    let Some(next) = from.checked_add(1) else { return Ok(Vec::new()) };
+    let last = keys::after(&keys::extents(contents));
+    let rows = snapshot.range(&keys::extent(contents, next), &last, SLICE).map_err(Fault::Store)?;
+    let place = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let extent: Extent = rows::decode(&value, "an extent")?;
+        let end = key.last_chunk().map(|end| u64::from_be_bytes(*end));
+        let end = end.ok_or(Fault::Damaged("an extent's key"))?;
+        let start = end.checked_sub(extent.len).ok_or(Fault::Damaged("an extent's length"))?;
+        Ok((start, extent))
+    };
+    rows.into_iter().map(place).collect()
+}
+
 /// Rows that overlap `from..to`, ascending, each with its first byte's place.
 pub(super) fn overlapping<S: MetaSnapshot>(
     snapshot: &mut S,
@@ -62,29 +81,21 @@ pub(super) fn overlapping<S: MetaSnapshot>(
     from: u64,
     to: u64,
 ) -> Result<Vec<(u64, Extent)>, Fault<S::Error>> {
-    let mut found = Vec::new();
-    let last = keys::after(&keys::extents(contents));
-    let mut at = from;
-    while let Some(next) = at.checked_add(1) {
-        let first = keys::extent(contents, next);
-        let rows = snapshot.range(&first, &last, SLICE).map_err(Fault::Store)?;
+    let (mut found, mut at) = (Vec::new(), from);
+    loop {
+        let rows = rows_from(snapshot, contents, at)?;
         let more = rows.len() == SLICE;
-        for (key, value) in rows {
-            let extent: Extent = rows::decode(&value, "an extent")?;
-            let end = key.last_chunk().map(|end| u64::from_be_bytes(*end));
-            let end = end.ok_or(Fault::Damaged("an extent's key"))?;
-            let start = end.checked_sub(extent.len).ok_or(Fault::Damaged("an extent's length"))?;
+        for (start, extent) in rows {
             if start >= to {
                 return Ok(found);
             }
-            at = end;
+            at = start + extent.len;
             found.push((start, extent));
         }
         if !more {
-            break;
+            return Ok(found);
         }
     }
-    Ok(found)
 }
 
 /// What `from..to` holds, ascending and clipped to it: places of bytes, none of them a leaf.

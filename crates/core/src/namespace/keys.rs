@@ -18,6 +18,7 @@ const EXTENT: u8 = 0x13;
 const ORPHAN: u8 = 0x14;
 const LEAF: u8 = 0x15;
 const GRAVE: u8 = 0x16;
+const RAGGED: u8 = 0x17;
 const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
@@ -243,6 +244,23 @@ pub fn all_dropped(client: ClientId) -> Vec<u8> {
     key(DROPPED, &[&client.0])
 }
 
+/// A file whose extents are to be put in order.
+pub fn ragged(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    of_inode(RAGGED, volume, ino, &[])
+}
+
+/// All of them, in all volumes.
+pub fn all_ragged() -> Vec<u8> {
+    key(RAGGED, &[])
+}
+
+/// The volume and the inode of such a file's key.
+pub fn ragged_part(key: &[u8]) -> Option<(VolumeId, Ino)> {
+    let (volume, _) = key.get(1..)?.split_first_chunk()?;
+    let (ino, _) = inode_part(key)?;
+    Some((VolumeId(u32::from_be_bytes(*volume)), ino))
+}
+
 /// A chunk of a volume.
 pub fn chunk(volume: VolumeId, fingerprint: &Fingerprint) -> Vec<u8> {
     key(CHUNK, &[&volume.0.to_be_bytes(), &fingerprint.0])
@@ -338,8 +356,8 @@ pub fn volume_part(key: &[u8]) -> Option<VolumeId> {
 }
 
 /// Every table whose keys begin with a volume.
-pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 8] {
-    [INODE, DENTRY, XATTR, EXTENT, ORPHAN, LEAF, GRAVE, CHUNK]
+pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 9] {
+    [INODE, DENTRY, XATTR, EXTENT, ORPHAN, LEAF, GRAVE, RAGGED, CHUNK]
         .map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
 }
 

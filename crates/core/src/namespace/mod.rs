@@ -40,6 +40,7 @@ mod rows;
 mod session;
 mod setattr;
 mod store;
+pub mod tidy;
 mod tree;
 mod volume;
 

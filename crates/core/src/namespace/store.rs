@@ -185,6 +185,7 @@ fn write<T: MetaTxn>(
         _ => extents::clear(tree, Contents::of(tree.volume, &row), cut, u64::MAX)?,
     };
     let contents = Contents::of(tree.volume, &row);
+    let before = row.attr.allocated;
     let mut came = 0;
     for piece in &store.pieces {
         let end = piece.offset + piece.len();
@@ -208,6 +209,11 @@ fn write<T: MetaTxn>(
     attr.ctime = change.time;
     attr.data_version = tree.version;
     row.made_by = Some(change.op);
+    if before > gone {
+        // Something old stands beside something new.
+        let key = keys::ragged(contents.volume, contents.ino);
+        rows::put_row(&mut tree.txn, &key, &())?;
+    }
     if !change.actor.keeps_set_id() {
         attr.mode = mode_after_write(attr.mode);
     }

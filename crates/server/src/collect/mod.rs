@@ -4,6 +4,7 @@
 //!   every second      slices of core::namespace::collect, until nothing is left
 //!   every ten         packs: without rows ─▶ retired ─▶ nobody reads it ─▶ removed
 //!                            a quarter dead ─▶ what lives is appended to the present pack
+//!                     ragged files that nobody has written meanwhile are put in order
 //!   every hour        nameless files that were open at hosts not heard of for a day
 //! ```
 //!
@@ -14,6 +15,7 @@
 
 mod orphans;
 mod packs;
+mod tidy;
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -89,13 +91,14 @@ impl Collector {
 }
 
 fn run(server: &Server) {
-    let mut packs = packs::Upkeep::default();
+    let (mut packs, mut tidy) = (packs::Upkeep::default(), tidy::Tidier::default());
     let begun = Instant::now();
     // Packs that a crash left without rows go soon after a start.
     let (mut packs_at, mut orphans_at) = (begun, begun + ORPHANS_EVERY);
     while !stopping(server) {
         rows(server);
         if Instant::now() >= packs_at {
+            tidy.look(server);
             packs.look(server);
             packs_at = Instant::now() + PACKS_EVERY;
         }

@@ -7,6 +7,8 @@ mod sqlite;
 mod writer;
 
 #[cfg(test)]
+mod alike;
+#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};

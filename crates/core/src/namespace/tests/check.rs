@@ -127,6 +127,7 @@ fn may_go(txn: &MapTxn, key: &[u8]) -> bool {
     key.starts_with(&keys::all_xattrs(VOLUME))
         || key.starts_with(&keys::outcomes(client))
         || key == keys::client(client)
+        || key.starts_with(&keys::all_ragged())
         || is_buried(txn, key)
         || key == keys::next_volume()
 }

@@ -7,6 +7,7 @@ mod conflicts;
 mod model;
 mod overlay;
 mod rules;
+mod tidy;
 mod twice;
 
 use std::collections::{BTreeMap, BTreeSet};
