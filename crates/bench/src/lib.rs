@@ -5,6 +5,7 @@
 //! End-to-end tests use its [`bed`]; the program `segue-bench` runs its workloads.
 
 pub mod bed;
+pub mod disk;
 pub mod floor;
 pub mod fuse_floor;
 pub mod mirror;
