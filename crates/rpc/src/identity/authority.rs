@@ -12,6 +12,10 @@ use time::{Duration, OffsetDateTime};
 
 use super::{IdentityError, SERVER_NAME, files, fingerprint};
 
+/// File of the authority's key.
+const KEY: &str = "ca.key";
+/// File of its certificate.
+const CERTIFICATE: &str = "ca.pem";
 /// How long certificates are valid. Long, because an unattended server must not stop working
 /// on some day; a host that should not get in any more is revoked.
 const VALID: Duration = Duration::days(3653);
@@ -40,26 +44,41 @@ pub struct Issued {
 }
 
 impl Authority {
-    /// Loads the authority in `directory`, or makes one there.
+    /// Loads the authority in `directory`, or makes one where there is none yet.
     pub fn open(directory: &Path) -> Result<Authority, IdentityError> {
-        let (key_path, certificate_path) = (directory.join("ca.key"), directory.join("ca.pem"));
-        match (files::read(&key_path)?, files::read(&certificate_path)?) {
-            (Some(key), Some(certificate)) => {
-                let key = text(&key_path, key)?;
-                let certificate = text(&certificate_path, certificate)?;
-                let key = KeyPair::from_pem(&key)
-                    .map_err(|error| IdentityError::damaged(&key_path, error))?;
-                Authority::from_parts(key, certificate)
-                    .map_err(|error| IdentityError::damaged(&certificate_path, error))
-            }
-            // Hosts have pinned the certificate: a new one would lock all of them out.
-            (None, Some(_)) => Err(IdentityError::damaged(&key_path, "the key is missing")),
+        match files::read(&directory.join(CERTIFICATE))? {
+            Some(_) => Self::load(directory),
             // Without its certificate a key was never used.
-            (_, None) => Authority::make(directory, &key_path, &certificate_path),
+            None => Self::make(directory),
         }
     }
 
-    fn make(directory: &Path, key: &Path, certificate: &Path) -> Result<Self, IdentityError> {
+    /// Loads the authority in `directory`. Hosts have pinned its certificate: where a file is
+    /// missing, a new authority would lock all of them out.
+    pub fn load(directory: &Path) -> Result<Authority, IdentityError> {
+        let (key_path, certificate_path) = (directory.join(KEY), directory.join(CERTIFICATE));
+        let text = |path: &Path| match files::read(path)? {
+            Some(bytes) => {
+                String::from_utf8(bytes).map_err(|error| IdentityError::damaged(path, error))
+            }
+            None => Err(IdentityError::Missing { path: path.to_owned() }),
+        };
+        let (key, certificate) = (text(&key_path)?, text(&certificate_path)?);
+        let key =
+            KeyPair::from_pem(&key).map_err(|error| IdentityError::damaged(&key_path, error))?;
+        Authority::from_parts(key, certificate)
+            .map_err(|error| IdentityError::damaged(&certificate_path, error))
+    }
+
+    /// Makes another authority in `directory`; what the last one signed is worth nothing. Its
+    /// files stay, as `*.old`.
+    pub fn renew(directory: &Path) -> Result<Authority, IdentityError> {
+        // The certificate first: a key without one was never used.
+        [CERTIFICATE, KEY].into_iter().try_for_each(|name| files::set_aside(directory, name))?;
+        Self::make(directory)
+    }
+
+    fn make(directory: &Path) -> Result<Self, IdentityError> {
         let pair = KeyPair::generate()?;
         // A name of its own: certificates name their issuer, and two authorities of one name
         // would be taken for each other until the signature fails.
@@ -70,8 +89,8 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let certificate_pem = params.self_signed(&pair)?.pem();
         files::make_directory(directory)?;
-        files::write(key, pair.serialize_pem().as_bytes())?;
-        files::write(certificate, certificate_pem.as_bytes())?;
+        files::write(&directory.join(KEY), pair.serialize_pem().as_bytes())?;
+        files::write(&directory.join(CERTIFICATE), certificate_pem.as_bytes())?;
         Authority::from_parts(pair, certificate_pem)
     }
 
@@ -80,6 +99,10 @@ impl Authority {
             CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|error| {
                 IdentityError::Invalid { what: "certificate", words: error.to_string() }
             })?;
+        let words = "it is not that of the key beside it";
+        if public_key(&certificate).as_deref() != Some(key.public_key_raw()) {
+            return Err(IdentityError::Invalid { what: "certificate", words: words.to_owned() });
+        }
         let fingerprint = fingerprint(&certificate);
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
         Ok(Authority { issuer, certificate, certificate_pem, fingerprint })
@@ -155,6 +178,8 @@ fn params(name: &str, valid: Duration) -> CertificateParams {
     params
 }
 
-fn text(path: &Path, bytes: Vec<u8>) -> Result<String, IdentityError> {
-    String::from_utf8(bytes).map_err(|error| IdentityError::damaged(path, error))
+/// The key that a certificate is of.
+fn public_key(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(parsed.tbs_certificate.subject_pki.subject_public_key.data.into_owned())
 }

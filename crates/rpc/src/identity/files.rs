@@ -48,3 +48,12 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     }
     at(path, replaced)
 }
+
+/// Renames a file, if it is there, so that `.old` is added to its name.
+pub(super) fn set_aside(directory: &Path, name: &str) -> Result<(), IdentityError> {
+    let path = directory.join(name);
+    match fs::rename(&path, directory.join(format!("{name}.old"))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => at(&path, result),
+    }
+}

@@ -35,6 +35,12 @@ pub enum IdentityError {
         /// What the system said.
         error: io::Error,
     },
+    /// A file that has to be there is not.
+    #[error("{path} is missing")]
+    Missing {
+        /// Which.
+        path: PathBuf,
+    },
     /// A file is there and is not what it should be.
     #[error("{path} is damaged: {words}")]
     Damaged {

@@ -31,7 +31,7 @@ fn authority_that_hosts_have_pinned_is_never_replaced() {
     Authority::open(directory.path()).unwrap();
     std::fs::remove_file(directory.path().join("ca.key")).unwrap();
     let error = Authority::open(directory.path()).unwrap_err();
-    assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
+    assert!(matches!(error, IdentityError::Missing { .. }), "{error}");
     std::fs::write(directory.path().join("ca.key"), "nonsense").unwrap();
     let error = Authority::open(directory.path()).unwrap_err();
     assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
