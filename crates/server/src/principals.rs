@@ -112,6 +112,16 @@ pub(crate) fn revoke<T: MetaTxn>(
     Ok(())
 }
 
+/// Shuts every identity out from `now` on, and ends every invite: both are of an authority that
+/// is gone.
+pub(crate) fn revoke_all<T: MetaTxn>(txn: &mut T, now: i64) -> Result<(), Fault<T::Error>> {
+    for (fingerprint, _) in identities(txn, "")? {
+        revoke(txn, &fingerprint, now)?;
+    }
+    let invites = txn.range(&[INVITE], &[INVITE + 1], usize::MAX).map_err(Fault::Store)?;
+    invites.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
+}
+
 /// Records an invite, and forgets those that expired long ago.
 pub(crate) fn invite<T: MetaTxn>(
     txn: &mut T,
@@ -205,7 +215,7 @@ mod tests {
     #[test]
     fn an_invite_ends_on_time_and_lets_one_host_in() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("meta.db")).unwrap();
+        let store = Store::make(&dir.path().join("meta.db")).unwrap();
         store.write_blocking(|txn| invite(txn, "code", &INVITE_ROW, 0)).unwrap();
         let admit = |code: &'static str, request: u8, now| {
             let used = Used { request: [request; 32], certificate_pem: format!("of {request}") };
@@ -226,7 +236,7 @@ mod tests {
     #[test]
     fn a_revoked_identity_keeps_the_time_of_its_first_revocation() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("meta.db")).unwrap();
+        let store = Store::make(&dir.path().join("meta.db")).unwrap();
         store.write_blocking(|txn| invite(txn, "code", &INVITE_ROW, 0)).unwrap();
         let used = Used { request: [1; 32], certificate_pem: String::new() };
         let row = store.write_blocking(|txn| {

@@ -2,7 +2,10 @@
 //!
 //! Writes go to the store thread and come back durable. Reads take a connection of their own,
 //! see one moment of the store and never wait for a commit.
+//!
+//! What is read is what was written, or it is an error: see `seal`.
 
+mod seal;
 mod sqlite;
 mod writer;
 
@@ -11,6 +14,7 @@ mod alike;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -42,16 +46,25 @@ pub(crate) enum StoreError {
     /// It could not be read.
     #[error("the server's metadata cannot be read: {0}")]
     Read(String),
-    /// A row makes no sense.
+    /// A row makes no sense, or is not what was written.
     #[error("the server's metadata are damaged: {0}")]
-    Damaged(&'static str),
+    Damaged(Cow<'static, str>),
 }
 
 impl From<MetaFault> for StoreError {
     fn from(fault: MetaFault) -> StoreError {
         match fault {
-            Fault::Store(error) => StoreError::Read(error.to_string()),
-            Fault::Damaged(what) => StoreError::Damaged(what),
+            Fault::Store(error) => error.into(),
+            Fault::Damaged(what) => StoreError::Damaged(what.into()),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        match sqlite::is_damage(&error) {
+            true => StoreError::Damaged(error.to_string().into()),
+            false => StoreError::Read(error.to_string()),
         }
     }
 }
@@ -69,8 +82,17 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens the store in `path`, or makes it.
+    pub(crate) fn make(path: &Path) -> Result<Store, String> {
+        Self::start(path, true)
+    }
+
+    /// Opens the store in `path`, which has to be there.
     pub(crate) fn open(path: &Path) -> Result<Store, String> {
-        let connection = sqlite::writer(path).map_err(|error| error.to_string())?;
+        Self::start(path, false)
+    }
+
+    fn start(path: &Path, make: bool) -> Result<Store, String> {
+        let connection = sqlite::writer(path, make).map_err(|error| error.to_string())?;
         let (jobs, queue) = channel();
         let poisoned = Arc::new(AtomicBool::new(false));
         let seen = poisoned.clone();
@@ -137,15 +159,30 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Kv<'_>) -> R,
     ) -> Result<R, StoreError> {
-        let fail = |error: rusqlite::Error| StoreError::Read(error.to_string());
+        self.on_snapshot(|connection| work(&mut Kv::new(connection)))
+    }
+
+    /// [`Store::read_blocking`] that passes over rows that are not what was written, and tells
+    /// their keys.
+    pub(crate) fn read_noting<R>(
+        &self,
+        work: impl FnOnce(&mut Kv<'_>) -> R,
+    ) -> Result<(R, Vec<Vec<u8>>), StoreError> {
+        self.on_snapshot(|connection| {
+            let mut kv = Kv::noting(connection);
+            (work(&mut kv), kv.noted())
+        })
+    }
+
+    fn on_snapshot<R>(&self, work: impl FnOnce(&Connection) -> R) -> Result<R, StoreError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => sqlite::reader(&self.path).map_err(fail)?,
+            None => sqlite::reader(&self.path)?,
         };
-        connection.execute_batch("BEGIN").map_err(fail)?;
-        let result = work(&mut Kv(&connection));
-        connection.execute_batch("ROLLBACK").map_err(fail)?;
+        connection.execute_batch("BEGIN")?;
+        let result = work(&connection);
+        connection.execute_batch("ROLLBACK")?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         Ok(result)
     }

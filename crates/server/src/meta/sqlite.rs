@@ -1,24 +1,32 @@
 //! The ordered key-value store as one table of SQLite.
 
+use std::cell::RefCell;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, params};
 use segue_core::namespace::{MetaSnapshot, MetaTxn};
+
+use super::seal::{seal, unseal};
 
 /// Pages of the log after which a commit writes them back: 16 MiB.
 const CHECKPOINT_PAGES: u32 = 4096;
 
-/// Opens the one connection that writes.
-pub(super) fn writer(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
+/// Opens the one connection that writes; `make` makes a store where there is none.
+pub(super) fn writer(path: &Path, make: bool) -> rusqlite::Result<Connection> {
+    let made = if make { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | made;
+    let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     // Negative: KiB.
     connection.pragma_update(None, "cache_size", -65_536)?;
-    connection.execute_batch(
-        "CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID",
-    )?;
+    distrust(&connection)?;
+    if make {
+        connection.execute_batch(
+            "CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID",
+        )?;
+    }
     Ok(connection)
 }
 
@@ -27,18 +35,98 @@ pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
+    distrust(&connection)?;
     Ok(connection)
 }
 
+/// Has SQLite look closely at each page that it takes from the disk.
+fn distrust(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cell_size_check", true)
+}
+
+/// A row that is not what was written.
+fn damage(key: &[u8]) -> rusqlite::Error {
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let words = format!("the row {key} is not what was written");
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(words))
+}
+
+/// True if what was read is damaged, which leaves everything else usable.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
 /// A transaction that is open on a connection, for reading or for writing.
-pub(crate) struct Kv<'a>(pub(super) &'a Connection);
+pub(crate) struct Kv<'a> {
+    connection: &'a Connection,
+    /// Keys of damaged rows, for whoever goes on without them.
+    noted: Option<RefCell<Vec<Vec<u8>>>>,
+}
+
+impl<'a> Kv<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Kv { connection, noted: None }
+    }
+
+    /// Passes over damaged rows as if they were not there, and notes their keys.
+    pub(super) fn noting(connection: &'a Connection) -> Self {
+        Kv { connection, noted: Some(RefCell::default()) }
+    }
+
+    /// The damaged rows that were passed over, each once.
+    pub(super) fn noted(self) -> Vec<Vec<u8>> {
+        let mut keys = self.noted.map(RefCell::into_inner).unwrap_or_default();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
+        self.connection.prepare_cached(sql)
+    }
+
+    /// The key and value of a row; `None` if it is damaged and passed over.
+    fn checked<'r>(&self, row: &'r Row<'_>) -> rusqlite::Result<Option<(&'r [u8], &'r [u8])>> {
+        // A flip may have made something else than bytes of either.
+        let key = row.get_ref(0)?.as_blob().unwrap_or_default();
+        let sealed = row.get_ref(1)?.as_blob().unwrap_or_default();
+        match (unseal(key, sealed), &self.noted) {
+            (Some(value), _) => Ok(Some((key, value))),
+            (None, None) => Err(damage(key)),
+            (None, Some(noted)) => {
+                noted.borrow_mut().push(key.to_vec());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Checks the rows of a search that wants nothing of them.
+    fn check(&self, sql: &str, key: &[u8]) -> rusqlite::Result<()> {
+        let mut statement = self.statement(sql)?;
+        let mut rows = statement.query(params![key])?;
+        if let Some(row) = rows.next()? {
+            self.checked(row)?;
+        }
+        Ok(())
+    }
+}
+
+const BEFORE: &str = "SELECT k, v FROM kv WHERE k < ?1 ORDER BY k DESC LIMIT 1";
+const AFTER: &str = "SELECT k, v FROM kv WHERE k > ?1 ORDER BY k LIMIT 1";
 
 impl MetaSnapshot for Kv<'_> {
     type Error = rusqlite::Error;
 
     fn get(&mut self, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
-        let mut statement = self.0.prepare_cached("SELECT v FROM kv WHERE k = ?1")?;
-        statement.query_row(params![key], |row| row.get(0)).optional()
+        let mut statement = self.statement("SELECT k, v FROM kv WHERE k = ?1")?;
+        let mut rows = statement.query(params![key])?;
+        if let Some(row) = rows.next()? {
+            return Ok(self.checked(row)?.map(|(_, value)| value.to_vec()));
+        }
+        self.check(BEFORE, key)?;
+        self.check(AFTER, key)?;
+        Ok(None)
     }
 
     fn range(
@@ -47,26 +135,34 @@ impl MetaSnapshot for Kv<'_> {
         to: &[u8],
         limit: usize,
     ) -> rusqlite::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut statement = self
-            .0
-            .prepare_cached("SELECT k, v FROM kv WHERE k >= ?1 AND k < ?2 ORDER BY k LIMIT ?3")?;
-        let rows =
-            statement.query_map(params![from, to, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        rows.collect()
+        let mut found = Vec::new();
+        self.check(BEFORE, from)?;
+        // Without an end, which only a row that is whole can say.
+        let mut statement = self.statement("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?;
+        let mut rows = statement.query(params![from])?;
+        while found.len() < limit
+            && let Some(row) = rows.next()?
+        {
+            match self.checked(row)? {
+                Some((key, _)) if key >= to => break,
+                Some((key, value)) => found.push((key.to_vec(), value.to_vec())),
+                None => {}
+            }
+        }
+        Ok(found)
     }
 }
 
 impl MetaTxn for Kv<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> rusqlite::Result<()> {
-        let mut statement = self.0.prepare_cached(
+        let mut statement = self.statement(
             "INSERT INTO kv (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = ?2",
         )?;
-        statement.execute(params![key, value]).map(drop)
+        statement.execute(params![key, seal(key, value)]).map(drop)
     }
 
     fn remove(&mut self, key: &[u8]) -> rusqlite::Result<()> {
-        let mut statement = self.0.prepare_cached("DELETE FROM kv WHERE k = ?1")?;
+        let mut statement = self.statement("DELETE FROM kv WHERE k = ?1")?;
         statement.execute(params![key]).map(drop)
     }
 }

@@ -6,7 +6,7 @@ use segue_core::namespace::{MetaSnapshot, MetaTxn};
 use super::*;
 
 fn open(dir: &Path) -> Arc<Store> {
-    Arc::new(Store::open(&dir.join("meta.db")).unwrap())
+    Arc::new(Store::make(&dir.join("meta.db")).unwrap())
 }
 
 fn put(key: &'static [u8]) -> impl FnOnce(&mut Kv<'_>) -> Result<(), MetaFault> {
@@ -89,7 +89,7 @@ fn a_job_that_finds_damage_leaves_nothing_and_harms_no_other() {
         txn.put(b"half", b"done").map_err(Fault::Store)?;
         Err::<(), _>(Fault::Damaged("a row"))
     });
-    assert_eq!(damaged, Err(StoreError::Damaged("a row")));
+    assert_eq!(damaged, Err(StoreError::Damaged("a row".into())));
     assert_eq!(store.write_blocking(put(b"whole")), Ok(()));
     assert!(!has(&store, b"half") && has(&store, b"whole"));
 }

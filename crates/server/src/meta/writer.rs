@@ -2,7 +2,8 @@
 //!
 //! While one group is being made durable the next one gathers, so a commit's fsync is shared
 //! by everything that arrived during the one before. Each job has a savepoint: one that fails
-//! leaves nothing and the others of its group proceed. Nobody is answered before the commit.
+//! leaves nothing and the others of its group proceed; so does one that reads something
+//! damaged. Nobody is answered before the commit.
 //!
 //! A failed commit poisons the store until the next start: what the disk then holds is not
 //! known, and asking again would only hide that. A full disk is different: SQLite takes the
@@ -16,7 +17,7 @@ use rusqlite::Connection;
 use segue_core::namespace::Fault;
 use tokio::sync::oneshot;
 
-use super::sqlite::Kv;
+use super::sqlite::{Kv, is_damage};
 use super::{MetaFault, StoreError};
 
 /// Most jobs of one commit, so that none waits long for the others.
@@ -52,10 +53,11 @@ where
         let Some(work) = self.work.take() else { return Ok(false) };
         match work(txn) {
             Ok(result) => self.result = Some(Ok(result)),
-            Err(Fault::Store(error)) => return Err(error),
-            Err(Fault::Damaged(what)) => {
-                tracing::error!("the metadata are damaged: {what}");
-                self.result = Some(Err(StoreError::Damaged(what)));
+            Err(Fault::Store(error)) if !is_damage(&error) => return Err(error),
+            Err(fault) => {
+                let error = StoreError::from(fault);
+                tracing::error!("{error}");
+                self.result = Some(Err(error));
             }
         }
         Ok(matches!(self.result, Some(Ok(_))))
@@ -113,7 +115,7 @@ fn try_commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::
     batch("BEGIN IMMEDIATE")?;
     for job in group {
         batch("SAVEPOINT job")?;
-        if !job.run(&mut Kv(connection))? {
+        if !job.run(&mut Kv::new(connection))? {
             batch("ROLLBACK TO job")?;
         }
         batch("RELEASE job")?;

@@ -1,0 +1,47 @@
+//! Rows as they stand in the table: each with a checksum of its key and its value.
+//!
+//! SQLite believes its disk. One flipped bit in a page is another size, another name or another
+//! byte of a small file, and nothing would say so. The sum makes that an error. It also covers
+//! what is *not* found: a search that a flipped key has led astray ends beside that key, so
+//! whoever finds nothing, or the end of a range, looks at the row there.
+
+/// Length of the sum at the end of a value, in bytes.
+const SUM: usize = 4;
+
+fn sum(key: &[u8], value: &[u8]) -> [u8; SUM] {
+    crc32c::crc32c_append(crc32c::crc32c(key), value).to_le_bytes()
+}
+
+/// The value of `key` as it is stored.
+pub(super) fn seal(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut sealed = Vec::with_capacity(value.len() + SUM);
+    sealed.extend_from_slice(value);
+    sealed.extend_from_slice(&sum(key, value));
+    sealed
+}
+
+/// The value that was stored for `key`; `None` if key and value are not those of one write.
+pub(super) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
+    let (value, found) = sealed.split_last_chunk::<SUM>()?;
+    (sum(key, value) == *found).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_with_any_bit_flipped_is_none() {
+        let (key, value) = (b"key".to_vec(), b"some value".to_vec());
+        let sealed = seal(&key, &value);
+        assert_eq!(unseal(&key, &sealed), Some(&value[..]));
+        let flipped = |bytes: &[u8], bit: usize| {
+            let mut bytes = bytes.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            bytes
+        };
+        assert!((0..8 * sealed.len()).all(|bit| unseal(&key, &flipped(&sealed, bit)).is_none()));
+        assert!((0..8 * key.len()).all(|bit| unseal(&flipped(&key, bit), &sealed).is_none()));
+        assert!((0..sealed.len()).all(|len| unseal(&key, &sealed[..len]).is_none()));
+    }
+}
