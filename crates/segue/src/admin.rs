@@ -59,7 +59,7 @@ pub(crate) fn check(
     check_offline(data, request, &mut tell).map_err(not_served)
 }
 
-fn not_served(error: ServeError) -> Failure {
+pub(crate) fn not_served(error: ServeError) -> Failure {
     Failure::new(Exit::from_code(error.exit_code()), error.to_string())
 }
 

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use segue_core::namespace::{VolumeError, VolumeRow, create_volume, find_volume, tally, volumes};
+use segue_core::namespace::{
+    Readable, VolumeError, VolumeRow, create_volume, find_volume, tally, volumes,
+};
 use segue_core::types::{Role, VolumeId};
 use segue_rpc::identity::{Invite, MountUrl, PORT};
 use serde::{Deserialize, Serialize};
@@ -134,6 +136,9 @@ pub struct VolumeInfo {
     pub inodes: u64,
     /// Bytes of all files that are not holes.
     pub allocated_bytes: u64,
+    /// Why its rows cannot be read, if they cannot: then the rest says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
 }
 
 /// An identity.
@@ -178,6 +183,12 @@ pub struct ServerInfo {
 pub fn execute_offline(data: &Path, request: AdminRequest) -> Result<AdminReply, ServeError> {
     let data = Data::open(DataDir::open(data)?)?;
     Ok(execute(&data, None, request))
+}
+
+/// Makes another certificate authority for the server on `data`, which is down: every host has
+/// to be let in anew. The volumes are as before.
+pub fn renew_identity(data: &Path) -> Result<(), ServeError> {
+    Data::renew_identity(&DataDir::open(data)?)
 }
 
 /// A reply that says why not.
@@ -300,15 +311,32 @@ fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeIn
         created: row.created.secs,
         inodes: tally.inodes,
         allocated_bytes: tally.allocated,
+        damaged: None,
     })
+}
+
+/// A volume of which no more is known than its number.
+fn damaged_info(id: VolumeId, fault: MetaFault) -> VolumeInfo {
+    VolumeInfo {
+        name: format!("#{}", id.0),
+        id: id.0,
+        uuid: String::new(),
+        created: 0,
+        inodes: 0,
+        allocated_bytes: 0,
+        damaged: Some(StoreError::from(fault).to_string()),
+    }
 }
 
 fn volume_list(data: &Data) -> Result<AdminReply, StoreError> {
     let volumes = data.store.read_blocking(|kv| {
         let volumes = volumes(kv)?;
-        volumes.into_iter().map(|(id, row)| volume_info(kv, id, row)).collect()
+        let info = |(id, row): Readable<_>| {
+            row.and_then(|row| volume_info(kv, id, row))
+                .unwrap_or_else(|fault| damaged_info(id, fault))
+        };
+        Ok::<_, MetaFault>(volumes.into_iter().map(info).collect())
     })?;
-    let volumes: Result<_, MetaFault> = volumes;
     Ok(AdminReply::Volumes { volumes: volumes? })
 }
 
@@ -330,10 +358,11 @@ fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
     })??;
     let info = |(fingerprint, row): (String, IdentityRow)| {
         let volume = volumes.iter().find(|(id, _)| *id == row.volume);
+        let volume = volume.and_then(|(_, found)| Some(found.as_ref().ok()?.name.clone()));
         IdentityInfo {
             id: short(&fingerprint),
             host: row.host,
-            volume: volume.map(|(_, volume)| volume.name.clone()).unwrap_or_default(),
+            volume: volume.unwrap_or_else(|| format!("#{}", row.volume.0)),
             role: row.role,
             no_root_squash: row.no_root_squash,
             created: row.created,

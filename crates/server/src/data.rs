@@ -10,17 +10,31 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::{create_volume, get_row, packs, put_row, volumes};
 use segue_core::types::Timestamp;
-use segue_rpc::identity::Authority;
+use segue_rpc::identity::{Authority, IdentityError};
+use serde::{Deserialize, Serialize};
 
 use crate::collect::Holds;
 use crate::data_dir::DataDir;
-use crate::error::ServeError;
-use crate::meta::{Kv, MetaFault, Store, StoreError};
-use crate::packs::Packs;
+use crate::error::{Remedy, ServeError};
+use crate::meta::{Kv, Store, StoreError};
+use crate::packs::{ENTRY_BYTES, Packs};
+use crate::principals;
 
+/// The file of the metadata.
+const META: &str = "meta.db";
 /// The volume that a new server has.
 const FIRST_VOLUME: &str = "home";
 const LISTEN: &[u8] = &[SERVER_TAGS + 2];
+const DIRECTORY: &[u8] = &[SERVER_TAGS + 3];
+
+/// What the metadata say about the directory that they belong to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct DirectoryRow {
+    /// The directory's id, as in its VERSION.
+    id: String,
+    /// Fingerprint of the certificate that hosts know the server by.
+    authority: String,
+}
 
 /// An open data directory.
 pub(crate) struct Data {
@@ -33,33 +47,38 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// Opens what is in `directory`, or makes it.
-    pub(crate) fn open(directory: DataDir) -> Result<Data, ServeError> {
-        let path = directory.path();
-        let meta = path.join("meta.db");
-        let broken = |words| ServeError::Meta { path: meta.clone(), words };
+    /// Opens what is in `directory`, or makes it in one that is new.
+    pub(crate) fn open(mut directory: DataDir) -> Result<Data, ServeError> {
+        let path = directory.path().to_owned();
         let identity = path.join("identity");
-        let authority = Authority::open(&identity).map_err(|error| ServeError::Identity {
-            path: identity.clone(),
-            words: error.to_string(),
-        })?;
-        let store = Store::open(&meta).map_err(broken)?;
-        let uuid = random().map_err(|error| ServeError::data(path, error))?;
-        store
-            .write_blocking(move |txn| first_volume(txn, uuid))
-            .map_err(|error| broken(error.to_string()))?;
-        let known = store
-            .read_blocking(|kv| packs(kv))
-            .and_then(|known| known.map_err(StoreError::from))
-            .map_err(|error| broken(error.to_string()))?;
-        let last = known.keys().last().copied().unwrap_or(0);
-        let packs = path.join("packs");
-        let packs = Packs::open(&packs, last).map_err(|error| ServeError::data(&packs, error))?;
-        // What was made just now has to be found again.
-        File::open(path)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|error| ServeError::data(path, error))?;
+        if directory.is_new() {
+            let authority = Authority::open(&identity).map_err(|error| lost(&identity, error))?;
+            make_store(&directory, &authority)?;
+            directory.finish().map_err(|error| ServeError::data(&path, error))?;
+        }
+        let store = open_store(&path)?;
+        let row = directory_row(&store, &directory)?;
+        let authority = Authority::load(&identity).map_err(|error| lost(&identity, error))?;
+        if authority.fingerprint() != row.authority {
+            let words = "is not the certificate that this directory's hosts know";
+            return Err(ServeError::part(&identity.join("ca.pem"), words, Remedy::Identity));
+        }
+        let packs = open_packs(&store, &path)?;
         Ok(Data { store: Arc::new(store), packs, authority, holds: Holds::default(), directory })
+    }
+
+    /// Makes another certificate authority, and shuts out every identity of the last one.
+    pub(crate) fn renew_identity(directory: &DataDir) -> Result<(), ServeError> {
+        let store = open_store(directory.path())?;
+        let row = directory_row(&store, directory)?;
+        let identity = directory.path().join("identity");
+        let authority = Authority::renew(&identity).map_err(|error| lost(&identity, error))?;
+        let row = DirectoryRow { authority: authority.fingerprint().to_owned(), ..row };
+        let done = store.write_blocking(move |txn| {
+            principals::revoke_all(txn, now().secs)?;
+            put_row(txn, DIRECTORY, &row)
+        });
+        done.map_err(|error| unusable(&directory.path().join(META), error))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -77,12 +96,91 @@ impl Data {
     }
 }
 
-fn first_volume(txn: &mut Kv<'_>, uuid: [u8; 16]) -> Result<(), MetaFault> {
-    if volumes(txn)?.is_empty() {
-        // The name is a good one and nobody has it.
-        let _ = create_volume(txn, FIRST_VOLUME, uuid, now())?;
+/// Makes the metadata of a new directory, or goes on with making them.
+fn make_store(directory: &DataDir, authority: &Authority) -> Result<(), ServeError> {
+    let meta = directory.path().join(META);
+    let uuid = random().map_err(|error| ServeError::data(directory.path(), error))?;
+    let (id, authority) = (directory.id().to_owned(), authority.fingerprint().to_owned());
+    let made = Store::make(&meta).map_err(|error| ServeError::part(&meta, error, Remedy::Copy))?;
+    let first = move |txn: &mut Kv<'_>| {
+        if volumes(txn)?.is_empty() {
+            // The name is a good one and nobody has it.
+            let _ = create_volume(txn, FIRST_VOLUME, uuid, now())?;
+        }
+        put_row(txn, DIRECTORY, &DirectoryRow { id, authority })
+    };
+    made.write_blocking(first).map_err(|error| unusable(&meta, error))
+}
+
+fn open_store(path: &Path) -> Result<Store, ServeError> {
+    let meta = path.join(META);
+    if !meta.exists() {
+        let words = "is missing, and without it nothing is known of any file";
+        return Err(ServeError::part(&meta, words, Remedy::Copy));
     }
-    Ok(())
+    Store::open(&meta).map_err(|error| ServeError::part(&meta, error, Remedy::Copy))
+}
+
+/// What the metadata say about their directory, if that is `directory`.
+fn directory_row(store: &Store, directory: &DataDir) -> Result<DirectoryRow, ServeError> {
+    let meta = directory.path().join(META);
+    let row = store.read_blocking(|kv| get_row(kv, DIRECTORY, "the directory's id"));
+    let row: Option<DirectoryRow> = match row {
+        Ok(Ok(row)) => row,
+        Ok(Err(fault)) => return Err(unusable(&meta, fault.into())),
+        Err(error) => return Err(unusable(&meta, error)),
+    };
+    let words = match row {
+        Some(row) if row.id == directory.id() => return Ok(row),
+        Some(_) => "is that of another data directory than VERSION",
+        None => "does not say which data directory it is of: it is cut short or something else",
+    };
+    Err(ServeError::part(&meta, words, Remedy::Copy))
+}
+
+/// Opens the packs. One that is lost costs the files in it, and not the volume.
+fn open_packs(store: &Store, path: &Path) -> Result<Packs, ServeError> {
+    // A damaged row hides the loss of its pack until it is read.
+    let known = store.read_noting(|kv| packs(kv)).map(|(known, _)| known);
+    let known = known.and_then(|known| known.map_err(StoreError::from));
+    let known = known.map_err(|error| unusable(&path.join(META), error))?;
+    let directory = path.join("packs");
+    let last = known.keys().last().copied().unwrap_or(0);
+    let packs = Packs::open(&directory, last).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ServeError::part(&directory, "is missing", Remedy::Copy),
+        _ => ServeError::data(&directory, error),
+    })?;
+    for (id, row) in known.iter().filter(|(_, row)| row.chunks > 0) {
+        let what = match packs.entry_bytes(*id) {
+            Ok(bytes) if bytes >= row.live_bytes + ENTRY_BYTES * row.chunks => continue,
+            Ok(_) => "is shorter than what is in it".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        tracing::error!(
+            "pack {id}: {what}: {} chunks of files may be lost; segue volume check names the files",
+            row.chunks
+        );
+    }
+    Ok(packs)
+}
+
+fn unusable(meta: &Path, error: StoreError) -> ServeError {
+    match error {
+        StoreError::Damaged(_) | StoreError::Read(_) => {
+            ServeError::part(meta, format!("cannot be used: {error}"), Remedy::Copy)
+        }
+        error => ServeError::Meta { path: meta.to_owned(), words: error.to_string() },
+    }
+}
+
+fn lost(identity: &Path, error: IdentityError) -> ServeError {
+    let part = |path: &Path, words: String| ServeError::part(path, words, Remedy::Identity);
+    match error {
+        IdentityError::Missing { path } => part(&path, "is missing".to_owned()),
+        IdentityError::Damaged { path, words } => part(&path, format!("is damaged: {words}")),
+        IdentityError::File { path, error } => ServeError::data(&path, error),
+        error => part(identity, format!("cannot be used: {error}")),
+    }
 }
 
 /// Bytes that nobody can guess.

@@ -1,13 +1,17 @@
 //! The server's data directory, held by one process at a time.
 //!
 //! ```text
-//!   DATA/VERSION       what wrote it; a newer one is refused
+//!   DATA/VERSION       what wrote it, and the directory's own id; a newer one is refused
 //!   DATA/lock          flock, with the number of the process that holds it
-//!   DATA/meta.db       metadata (SQLite)
+//!   DATA/meta.db       metadata (SQLite), with the same id
 //!   DATA/packs/        chunks
 //!   DATA/identity/     the server's certificate authority
 //!   DATA/control.sock  while it serves
 //! ```
+//!
+//! VERSION is written last. While the directory is being made the same line stands in
+//! VERSION.new, so a start that was killed early is told from a directory of which a part was
+//! lost: the first is gone on with, nothing is ever made anew in the second.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -16,68 +20,94 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use crate::error::ServeError;
+use crate::data::{hex, random};
+use crate::error::{Remedy, ServeError};
 
 /// Layout of the directory that this program reads and writes.
 const FORMAT: u32 = 2;
 /// First word of VERSION.
 const WORD: &str = "segue-data";
+/// VERSION of a directory that is being made.
+const NEW: &str = "VERSION.new";
+/// What stands in a data directory beside VERSION.
+const PARTS: [&str; 3] = ["meta.db", "packs", "identity"];
 
 /// A data directory that this process holds.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
+    id: String,
+    is_new: bool,
     /// Released by the kernel when it is closed.
     _lock: File,
+}
+
+/// What stands where a data directory is wanted.
+enum Found {
+    /// Nothing, or less than a VERSION.new.
+    Nothing,
+    /// A directory that was not made to its end, with its id.
+    Begun(String),
+    /// A data directory, with its id.
+    Whole(String),
 }
 
 impl DataDir {
     /// Opens `path`, which is made if it is not there.
     pub(crate) fn create(path: &Path) -> Result<DataDir, ServeError> {
         make(path)?;
-        Self::hold(path)
+        // Before the lock, which does not belong into what is something else.
+        look(path)?;
+        let lock = lock(path)?;
+        let (id, is_new) = match look(path)? {
+            Found::Whole(id) => (id, false),
+            Found::Begun(id) => (id, true),
+            Found::Nothing => (begin(path).map_err(|error| ServeError::data(path, error))?, true),
+        };
+        if is_new {
+            make(&path.join("packs"))?;
+            make(&path.join("identity"))?;
+        }
+        Ok(DataDir { path: path.to_owned(), id, is_new, _lock: lock })
     }
 
     /// Opens `path`, which has to be a data directory.
     pub(crate) fn open(path: &Path) -> Result<DataDir, ServeError> {
-        if !path.join("VERSION").exists() {
-            return Err(ServeError::NoData { path: path.to_owned() });
-        }
-        Self::hold(path)
-    }
-
-    fn hold(path: &Path) -> Result<DataDir, ServeError> {
-        let fail = |error| ServeError::data(path, error);
-        check_version(path)?;
-        let lock_path = path.join("lock");
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&lock_path)
-            .map_err(fail)?;
-        if let Err(error) = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            if error != rustix::io::Errno::WOULDBLOCK {
-                return Err(fail(error.into()));
+        let whole = || match look(path) {
+            Ok(Found::Whole(id)) => Ok(id),
+            Ok(_) => Err(ServeError::NoData { path: path.to_owned() }),
+            Err(ServeError::Data { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Err(ServeError::NoData { path: path.to_owned() })
             }
-            let mut holder = String::new();
-            lock.read_to_string(&mut holder).map_err(fail)?;
-            let pid = holder.trim().parse().ok();
-            return Err(ServeError::InUse { path: path.to_owned(), pid });
-        }
-        lock.set_len(0).and_then(|()| lock.rewind()).map_err(fail)?;
-        writeln!(lock, "{}", std::process::id()).map_err(fail)?;
-        write_version(path).map_err(fail)?;
-        for part in ["packs", "identity"] {
-            make(&path.join(part))?;
-        }
-        Ok(DataDir { path: path.to_owned(), _lock: lock })
+            Err(error) => Err(error),
+        };
+        whole()?;
+        let lock = lock(path)?;
+        Ok(DataDir { path: path.to_owned(), id: whole()?, is_new: false, _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The directory's id, which its metadata have too.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// True until [`DataDir::finish`]: its parts are to be made.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Everything in the directory is made and durable.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        let sync = || File::open(&self.path)?.sync_all();
+        sync()?;
+        std::fs::rename(self.path.join(NEW), self.path.join("VERSION"))?;
+        sync()?;
+        self.is_new = false;
+        Ok(())
     }
 }
 
@@ -86,73 +116,157 @@ fn make(path: &Path) -> Result<(), ServeError> {
     made.map_err(|error| ServeError::data(path, error))
 }
 
-/// Refuses what a newer program wrote, and what is something else altogether.
-fn check_version(path: &Path) -> Result<(), ServeError> {
+/// Writes VERSION.new with a new id.
+fn begin(path: &Path) -> io::Result<String> {
+    let id = hex(&random::<16>()?);
+    let mut file = File::create(path.join(NEW))?;
+    writeln!(file, "{WORD} {FORMAT} {id}")?;
+    file.sync_all()?;
+    File::open(path)?.sync_all()?;
+    Ok(id)
+}
+
+fn lock(path: &Path) -> Result<File, ServeError> {
     let fail = |error| ServeError::data(path, error);
-    let text = match std::fs::read_to_string(path.join("VERSION")) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            for entry in std::fs::read_dir(path).map_err(fail)? {
-                // A start that was killed early leaves the lock and nothing else.
-                if !["lock", "VERSION.new"]
-                    .iter()
-                    .any(|name| entry.as_ref().is_ok_and(|entry| entry.file_name() == *name))
-                {
-                    return Err(ServeError::NotData { path: path.to_owned() });
-                }
-            }
-            return Ok(());
+    let mut lock = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path.join("lock"))
+        .map_err(fail)?;
+    if let Err(error) = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
+            return Err(fail(error.into()));
         }
-        Err(error) => return Err(fail(error)),
-    };
-    let version = text.trim().strip_prefix(WORD).and_then(|rest| rest.trim().parse::<u32>().ok());
-    match version {
-        Some(FORMAT) => Ok(()),
-        Some(found) => Err(ServeError::Version { path: path.to_owned(), found, known: FORMAT }),
-        None => Err(ServeError::NotData { path: path.to_owned() }),
+        let mut holder = Vec::new();
+        lock.read_to_end(&mut holder).map_err(fail)?;
+        let pid = String::from_utf8_lossy(&holder).trim().parse().ok();
+        return Err(ServeError::InUse { path: path.to_owned(), pid });
+    }
+    lock.set_len(0).and_then(|()| lock.rewind()).map_err(fail)?;
+    writeln!(lock, "{}", std::process::id()).map_err(fail)?;
+    Ok(lock)
+}
+
+/// Tells what stands in `path`; refuses what a newer program wrote, what lacks its VERSION, and
+/// what is something else altogether.
+fn look(path: &Path) -> Result<Found, ServeError> {
+    if let Some(text) = read(&path.join("VERSION"))? {
+        return match parse(&text) {
+            Some((FORMAT, Some(id))) => Ok(Found::Whole(id)),
+            Some((found, _)) if found != FORMAT => {
+                Err(ServeError::Version { path: path.to_owned(), found, known: FORMAT })
+            }
+            _ => Err(ServeError::part(&path.join("VERSION"), "is damaged", Remedy::Copy)),
+        };
+    }
+    let fail = |error| ServeError::data(path, error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(fail)? {
+        names.push(entry.map_err(fail)?.file_name());
+    }
+    // A start that was killed early leaves the lock.
+    names.retain(|name| name != "lock" && name != NEW);
+    let text = read(&path.join(NEW))?.unwrap_or_default();
+    match parse(&text) {
+        Some((FORMAT, Some(id))) => Ok(Found::Begun(id)),
+        _ if names.is_empty() => Ok(Found::Nothing),
+        _ if PARTS.iter().any(|part| names.iter().any(|name| name == part)) => {
+            let words = "is missing, and other parts of a data directory are there";
+            Err(ServeError::part(&path.join("VERSION"), words, Remedy::Copy))
+        }
+        _ => Err(ServeError::NotData { path: path.to_owned() }),
     }
 }
 
-fn write_version(path: &Path) -> io::Result<()> {
-    let target = path.join("VERSION");
-    if target.exists() {
-        return Ok(());
+fn read(path: &Path) -> Result<Option<Vec<u8>>, ServeError> {
+    match std::fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ServeError::data(path, error)),
     }
-    let new = path.join("VERSION.new");
-    let mut file = File::create(&new)?;
-    writeln!(file, "{WORD} {FORMAT}")?;
-    file.sync_all()?;
-    std::fs::rename(new, target)?;
-    File::open(path)?.sync_all()
+}
+
+/// The format and the id in a VERSION.
+fn parse(text: &[u8]) -> Option<(u32, Option<String>)> {
+    let mut words = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
+    let format = words.next().filter(|word| *word == WORD).and_then(|_| words.next()?.parse().ok());
+    let is_id = |id: &&str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some((format?, words.next().filter(is_id).map(str::to_owned)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn made(path: &Path) -> DataDir {
+        let mut directory = DataDir::create(path).unwrap();
+        directory.finish().unwrap();
+        directory
+    }
+
     #[test]
     fn a_directory_is_held_once_and_names_its_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
-        let held = DataDir::create(&path).unwrap();
+        let held = made(&path);
         match DataDir::open(&path) {
             Err(ServeError::InUse { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
             other => panic!("{other:?}"),
         }
+        let id = held.id().to_owned();
         drop(held);
-        DataDir::open(&path).unwrap();
+        assert_eq!(DataDir::open(&path).unwrap().id(), id);
     }
 
     #[test]
-    fn what_is_newer_or_something_else_is_refused() {
+    fn what_is_newer_older_or_something_else_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(DataDir::open(dir.path()), Err(ServeError::NoData { .. })));
         std::fs::write(dir.path().join("letters"), "mine").unwrap();
         assert!(matches!(DataDir::create(dir.path()), Err(ServeError::NotData { .. })));
+        assert!(!dir.path().join("lock").exists());
         let path = dir.path().join("data");
-        drop(DataDir::create(&path).unwrap());
-        std::fs::write(path.join("VERSION"), "segue-data 3\n").unwrap();
-        let refused = DataDir::create(&path).unwrap_err();
-        assert!(matches!(refused, ServeError::Version { found: 3, known: 2, .. }));
+        drop(made(&path));
+        for (text, number) in [("segue-data 3 something new\n", 3), ("segue-data 1\n", 1)] {
+            std::fs::write(path.join("VERSION"), text).unwrap();
+            let refused = DataDir::create(&path).unwrap_err();
+            assert!(
+                matches!(refused, ServeError::Version { found, known: 2, .. } if found == number)
+            );
+        }
+    }
+
+    #[test]
+    fn a_start_that_was_killed_early_is_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        let id = DataDir::create(&path).unwrap().id().to_owned();
+        assert!(matches!(DataDir::open(&path), Err(ServeError::NoData { .. })));
+        let mut again = DataDir::create(&path).unwrap();
+        assert!(again.is_new() && again.id() == id);
+        again.finish().unwrap();
+        drop(again);
+        let whole = DataDir::create(&path).unwrap();
+        assert!(!whole.is_new() && whole.id() == id);
+    }
+
+    #[test]
+    fn a_directory_without_its_version_is_never_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        drop(made(&path));
+        for damage in [None, Some(""), Some("segue-data 2\n"), Some("segue-dat\u{e1} 2 00\n")] {
+            match damage {
+                None => std::fs::remove_file(path.join("VERSION")).unwrap(),
+                Some(text) => std::fs::write(path.join("VERSION"), text).unwrap(),
+            }
+            for refused in [DataDir::create(&path), DataDir::open(&path)] {
+                let words = refused.unwrap_err().to_string();
+                assert!(words.contains("VERSION is "), "{words}");
+            }
+        }
     }
 }

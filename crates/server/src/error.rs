@@ -4,6 +4,23 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+/// The way out where a part of a data directory cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Remedy {
+    /// Only another copy helps.
+    #[error(
+        "Put the whole directory back, all its files from one copy that was made while no server \
+         ran on it, or from a backup"
+    )]
+    Copy,
+    /// What is lost can be replaced, at a price.
+    #[error(
+        "Put ca.key and ca.pem back from a copy of this directory; if there is none: segue \
+         identity renew, after which every host needs a new invite"
+    )]
+    Identity,
+}
+
 /// Why a server does not start or stops; the words are for a person.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -19,10 +36,11 @@ pub enum ServeError {
         /// The process.
         pid: Option<u32>,
     },
-    /// Another version of the program wrote the data directory.
+    /// A program of another version wrote the data directory.
     #[error(
-        "{} has format {found} and this program knows {known}; use the segue that wrote it",
-        path.display()
+        "{} has format {found}, by its VERSION, and this program knows {known}; use the {} segue \
+         that wrote it",
+        path.display(), if found > known { "newer" } else { "older" }
     )]
     Version {
         /// The data directory.
@@ -47,6 +65,16 @@ pub enum ServeError {
         /// The directory.
         path: PathBuf,
     },
+    /// A part of the data directory is missing, damaged, or of another one.
+    #[error("{} {words}; nothing was changed. {remedy}", path.display())]
+    Part {
+        /// The part.
+        path: PathBuf,
+        /// What is wrong with it.
+        words: String,
+        /// The way out.
+        remedy: Remedy,
+    },
     /// The data directory, or something in it, cannot be read or written.
     #[error("cannot use {}: {source}", path.display())]
     Data {
@@ -55,18 +83,10 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The metadata cannot be opened.
-    #[error("cannot open the metadata in {}: {words}", path.display())]
+    /// The metadata cannot be written.
+    #[error("cannot write the metadata in {}: {words}", path.display())]
     Meta {
         /// The file.
-        path: PathBuf,
-        /// Why.
-        words: String,
-    },
-    /// The server's certificate authority cannot be opened.
-    #[error("cannot use the server's identity in {}: {words}", path.display())]
-    Identity {
-        /// Its directory.
         path: PathBuf,
         /// Why.
         words: String,
@@ -86,10 +106,15 @@ impl ServeError {
         ServeError::Data { path: path.to_owned(), source }
     }
 
+    pub(crate) fn part(path: &Path, words: impl Into<String>, remedy: Remedy) -> ServeError {
+        ServeError::Part { path: path.to_owned(), words: words.into(), remedy }
+    }
+
     /// The exit code of a command that fails so.
     pub fn exit_code(&self) -> u8 {
         match self {
             ServeError::NoData { .. } => 3,
+            ServeError::Part { .. } => 7,
             ServeError::Data { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 8
             }

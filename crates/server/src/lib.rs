@@ -31,5 +31,5 @@ mod session;
 mod sessions;
 
 pub use control::socket_path;
-pub use error::ServeError;
+pub use error::{Remedy, ServeError};
 pub use serve::{ServeOptions, serve};

@@ -58,11 +58,6 @@ pub fn volume(volume: VolumeId) -> Vec<u8> {
     key(VOLUME, &[&volume.0.to_be_bytes()])
 }
 
-/// All volumes.
-pub fn all_volumes() -> Vec<u8> {
-    key(VOLUME, &[])
-}
-
 /// A volume's number under its name.
 pub fn volume_name(name: &str) -> Vec<u8> {
     key(VOLUME_NAME, &[name.as_bytes()])

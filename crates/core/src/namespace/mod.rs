@@ -60,7 +60,7 @@ pub use session::{
     BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor, seen, silent_clients,
 };
 pub use setattr::{XATTR_COUNT_MAX, check_xattr_shape};
-pub use volume::{VolumeError, create_volume, find_volume, tally, volumes};
+pub use volume::{Readable, VolumeError, create_volume, find_volume, tally, volume, volumes};
 
 use crate::modlog::{Record, Stamped};
 use crate::refusal::Refusal;

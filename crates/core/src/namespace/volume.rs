@@ -77,17 +77,24 @@ pub fn find_volume<S: MetaSnapshot>(
     Ok(row.map(|row| (volume, row)))
 }
 
-/// All volumes, in the order of their making.
+/// The volume with that number.
+pub fn volume<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+) -> Result<Option<VolumeRow>, Fault<S::Error>> {
+    rows::get_row(snapshot, &keys::volume(volume), "a volume")
+}
+
+/// A volume, or why it cannot be read.
+pub type Readable<E> = (VolumeId, Result<VolumeRow, Fault<E>>);
+
+/// All volumes, in the order of their making. One that cannot be read hides no other.
 pub fn volumes<S: MetaSnapshot>(
     snapshot: &mut S,
-) -> Result<Vec<(VolumeId, VolumeRow)>, Fault<S::Error>> {
-    let prefix = keys::all_volumes();
-    let rows = snapshot.range(&prefix, &keys::after(&prefix), usize::MAX).map_err(Fault::Store)?;
-    let volume = |(key, value): (Vec<u8>, Vec<u8>)| {
-        let id = key.last_chunk().ok_or(Fault::Damaged("a volume's key"))?;
-        Ok((VolumeId(u32::from_be_bytes(*id)), rows::decode(&value, "a volume")?))
-    };
-    rows.into_iter().map(volume).collect()
+) -> Result<Vec<Readable<S::Error>>, Fault<S::Error>> {
+    let next: Option<u32> = rows::get_row(snapshot, &keys::next_volume(), "the number of volumes")?;
+    let row = |id| Some((id, volume(snapshot, id).transpose()?));
+    Ok((1..next.unwrap_or(1)).map(VolumeId).filter_map(row).collect())
 }
 
 /// How much a volume holds.

@@ -1,7 +1,9 @@
 //! `segue identity`: which hosts may use a server.
 
+use std::path::Path;
+
 use clap::Subcommand;
-use segue_server::admin::{AdminReply, AdminRequest, IdentityInfo};
+use segue_server::admin::{AdminReply, AdminRequest, IdentityInfo, renew_identity};
 use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -42,6 +44,14 @@ enum Action {
         #[command(flatten)]
         server: ServerData,
     },
+    /// Make the server's own identity anew, where it was lost
+    ///
+    /// The server has to be stopped. Every host has to be let in again with a new invite;
+    /// volumes, and what hosts have not sent yet, stay as they are.
+    Renew {
+        #[command(flatten)]
+        server: ServerData,
+    },
 }
 
 /// Executes the action on a running or stopped server.
@@ -51,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         Action::Revoke { id, server } => {
             (AdminRequest::IdentityRevoke { id: id.clone() }, server, false)
         }
+        Action::Renew { server } => return renew(&server.resolve(context)),
     };
     let data = server.resolve(context);
     match admin::ask(&data, request)? {
@@ -61,6 +72,16 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         AdminReply::Revoked { id, .. } => output::print(&format!("segue: {id} is revoked\n"))?,
         _ => return Err(admin::unexpected(&data)),
     }
+    Ok(Exit::Done)
+}
+
+fn renew(data: &Path) -> Outcome {
+    renew_identity(data).map_err(admin::not_served)?;
+    let words = format!(
+        "segue: the server on {} has a new identity; let every host in again: segue invite\n",
+        data.display()
+    );
+    output::print(&words)?;
     Ok(Exit::Done)
 }
 

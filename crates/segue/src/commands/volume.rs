@@ -86,6 +86,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 
 fn describe(volumes: &[VolumeInfo]) -> String {
     let row = |volume: &VolumeInfo| {
+        if let Some(words) = &volume.damaged {
+            return vec![volume.name.clone(), "?".to_owned(), "?".to_owned(), words.clone()];
+        }
         let size = quantity::bytes(volume.allocated_bytes);
         vec![volume.name.clone(), volume.inodes.to_string(), size, volume.uuid.clone()]
     };

@@ -83,7 +83,8 @@ pub(super) fn check(
     while let Some(at) = from {
         let (store, id) = (&bytes.check.data.store, bytes.check.id);
         let _pin = bytes.check.data.packs.pin();
-        let (uses, next) = store.read_blocking(|kv| chunk_uses(kv, id, &at))??;
+        let (page, _) = store.read_noting(|kv| chunk_uses(kv, id, &at))?;
+        let (uses, next) = page?;
         for used in uses {
             bytes.one(&used, pace)?;
             done += used.len;
@@ -152,7 +153,7 @@ impl Bytes<'_, '_, '_> {
             return Ok(());
         };
         let (store, id) = (&self.check.data.store, self.check.id);
-        let path = store.read_blocking(|kv| path(kv, id, ino))??;
+        let path = store.read_noting(|kv| path(kv, id, ino))?.0?;
         let damage = Damage::Bytes { bytes, first, cause };
         self.check.finding(Finding { ino: Some(ino), path, damage });
         Ok(())

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use segue_core::namespace::check::{Counts, Finding, Halt, Visitor, check, packs};
-use segue_core::namespace::{find_volume, volumes};
+use segue_core::namespace::check::{Counts, Damage, Finding, Halt, Visitor, check, packs};
+use segue_core::namespace::{Readable, find_volume, volumes};
 use segue_core::types::VolumeId;
 use serde::{Deserialize, Serialize};
 
@@ -198,19 +198,20 @@ impl From<StoreError> for Failed {
 
 impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Failed {
-        Failed::Store(StoreError::Read(error.to_string()))
+        Failed::Store(error.into())
     }
 }
 
 fn chosen(data: &Data, request: &CheckRequest) -> Result<Vec<(VolumeId, String)>, Failed> {
-    let named = |(id, row): (VolumeId, segue_core::namespace::VolumeRow)| (id, row.name);
     let Some(name) = &request.volume else {
         let all = data.store.read_blocking(|kv| volumes(kv))?.map_err(StoreError::from)?;
+        // One whose row cannot be read is checked all the same.
+        let named = |(id, row): Readable<_>| (id, row.map_or(format!("#{}", id.0), |row| row.name));
         return Ok(all.into_iter().map(named).collect());
     };
     let found = data.store.read_blocking(|kv| find_volume(kv, name))?.map_err(StoreError::from)?;
     match found {
-        Some(found) => Ok(vec![named(found)]),
+        Some((id, row)) => Ok(vec![(id, row.name)]),
         None => Err(Failed::NotFound(no_volume_words(name))),
     }
 }
@@ -254,7 +255,12 @@ struct Check<'a, 'b> {
 impl Check<'_, '_> {
     fn volume(mut self, quick: bool, pace: &mut bytes::Pace) -> Result<(), Failed> {
         let (data, id) = (self.data, self.id);
-        let counts = match data.store.read_blocking(|kv| check(kv, id, &mut self))? {
+        let (done, damaged) = data.store.read_noting(|kv| check(kv, id, &mut self))?;
+        for key in damaged {
+            let damage = Damage::Row { key, what: "what was written" };
+            self.finding(Finding { ino: None, path: None, damage });
+        }
+        let counts = match done {
             Ok(counts) => counts,
             Err(Halt::Store(error)) => return Err(error.into()),
             Err(Halt::Stopped) => return Err(Failed::Stopped),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::namespace::volumes;
+use segue_core::namespace::volume;
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Enrol, Enrolled, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
@@ -65,12 +65,12 @@ async fn enrol(server: &Arc<Server>, ask: &Enrol) -> Answer {
                 Ok(admission) => admission,
                 Err(error) => return Ok(Err(error)),
             };
-            let volume = volumes(txn)?.into_iter().find(|(id, _)| *id == admission.volume);
+            let volume = volume(txn, admission.volume)?;
             Ok(Ok((admission, volume)))
         })
         .await?
         .map_err(denied)?;
-    let (_, volume) = volume.ok_or_else(|| refuse(Refusal::NotFound, "the volume is gone"))?;
+    let volume = volume.ok_or_else(|| refuse(Refusal::NotFound, "the volume is gone"))?;
     tracing::info!(host = ask.host, volume = volume.name, "a host was let in");
     let enrolled = Enrolled {
         certificate_pem: admission.certificate_pem,

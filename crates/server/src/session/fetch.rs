@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use segue_core::namespace::check::path;
 use segue_core::namespace::read::{Segment, contents};
-use segue_core::namespace::{Fault, Place, Source, Stop, chunk};
+use segue_core::namespace::{self, Fault, Place, Source, Stop, chunk};
 use segue_core::refusal::Refusal;
+use segue_core::types::{Ino, VolumeId};
 use segue_core::wire::{Fetch, Fetched, Refused, Reply};
 use segue_rpc::Body;
 use segue_rpc::codec::{block_from_stored, encode_block};
@@ -26,6 +28,26 @@ type Placed = (Segment, Option<Place>);
 
 impl Session {
     pub(super) async fn fetch(&self, bound: &Bound, ask: Fetch) -> Answer {
+        let ino = ask.ino;
+        let answer = self.range(bound, ask).await;
+        if answer.as_ref().is_err_and(|refused| refused.refusal == Refusal::Io) {
+            self.name_unreadable(bound.volume, ino).await;
+        }
+        answer
+    }
+
+    /// Tells the log which file it was that could not be read.
+    async fn name_unreadable(&self, volume: VolumeId, ino: Ino) {
+        let found = self.server.data.store.read(move |kv| {
+            let name = namespace::volume(kv, volume).ok().flatten().map(|row| row.name);
+            (name, path(kv, volume, ino).ok().flatten())
+        });
+        let (volume, path) = found.await.unwrap_or_default();
+        let (volume, path) = (volume.as_deref(), path.as_deref());
+        tracing::error!(volume, path, %ino, "a file cannot be read: see what was logged before");
+    }
+
+    async fn range(&self, bound: &Bound, ask: Fetch) -> Answer {
         let volume = bound.volume;
         let pin = self.server.data.packs.pin();
         let found = self.server.data.store.read(move |snapshot| {

@@ -125,7 +125,7 @@ pub(crate) async fn http(data: &Path, method: &str, path: &str, body: &str) -> S
 pub(crate) struct Host {
     pub(crate) target: Target,
     pub(crate) identity: Identity,
-    name: String,
+    pub(crate) name: String,
 }
 
 impl Host {
@@ -249,28 +249,7 @@ impl Client {
 
     /// A range of a file, with the segments it came as.
     pub(crate) async fn fetch(&self, ask: Fetch) -> Result<(Vec<u8>, Vec<(u64, bool)>), Refused> {
-        let response = self.peer.call(&Request::Fetch(ask), Body::Empty).await.unwrap();
-        let segments = match response.reply {
-            Reply::Fetched(fetched) => fetched.segments,
-            Reply::Refused(refused) => return Err(refused),
-            other => panic!("{other:?}"),
-        };
-        let (mut data, mut blocks) = (Vec::new(), BlockReader::new(response.body));
-        while let Some(block) = blocks.next().await.unwrap() {
-            data.extend_from_slice(&block);
-        }
-        let (mut bytes, mut rest) = (Vec::new(), &data[..]);
-        for (len, is_data) in &segments {
-            if *is_data {
-                let (first, after) = rest.split_at(*len as usize);
-                bytes.extend_from_slice(first);
-                rest = after;
-            } else {
-                bytes.resize(bytes.len() + *len as usize, 0);
-            }
-        }
-        assert!(rest.is_empty());
-        Ok((bytes, segments))
+        fetch(&self.peer, ask).await
     }
 
     /// All bytes of a file, fetched in pieces as a client would.
@@ -284,6 +263,32 @@ impl Client {
         }
         bytes
     }
+}
+
+/// A range of a file, with the segments it came as.
+pub(crate) async fn fetch(peer: &Peer, ask: Fetch) -> Result<(Vec<u8>, Vec<(u64, bool)>), Refused> {
+    let response = peer.call(&Request::Fetch(ask), Body::Empty).await.unwrap();
+    let segments = match response.reply {
+        Reply::Fetched(fetched) => fetched.segments,
+        Reply::Refused(refused) => return Err(refused),
+        other => panic!("{other:?}"),
+    };
+    let (mut data, mut blocks) = (Vec::new(), BlockReader::new(response.body));
+    while let Some(block) = blocks.next().await.unwrap() {
+        data.extend_from_slice(&block);
+    }
+    let (mut bytes, mut rest) = (Vec::new(), &data[..]);
+    for (len, is_data) in &segments {
+        if *is_data {
+            let (first, after) = rest.split_at(*len as usize);
+            bytes.extend_from_slice(first);
+            rest = after;
+        } else {
+            bytes.resize(bytes.len() + *len as usize, 0);
+        }
+    }
+    assert!(rest.is_empty());
+    Ok((bytes, segments))
 }
 
 pub(crate) fn apply(records: Vec<Stamped>) -> Request {

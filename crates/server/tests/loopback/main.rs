@@ -6,6 +6,7 @@
 mod checks;
 mod chunks;
 mod collection;
+mod damage;
 mod files;
 mod harness;
 mod people;
