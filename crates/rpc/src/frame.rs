@@ -21,11 +21,17 @@ const BUDGET_BYTES: usize = 2 * MESSAGE_MAX;
 
 /// Bounds what the heads of one connection hold in memory, whatever the other side sends.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<Semaphore>);
+pub(crate) struct Budget {
+    long: Arc<Semaphore>,
+    message_max: usize,
+}
 
 impl Budget {
-    pub(crate) fn new() -> Budget {
-        Budget(Arc::new(Semaphore::new(BUDGET_BYTES)))
+    /// For a connection whose other side has shown who it is, or has not: that one asks to be
+    /// let in, which is short.
+    pub(crate) fn new(is_known: bool) -> Budget {
+        let message_max = if is_known { MESSAGE_MAX } else { SMALL_BYTES };
+        Budget { long: Arc::new(Semaphore::new(BUDGET_BYTES)), message_max }
     }
 }
 
@@ -89,11 +95,14 @@ pub(crate) async fn read(stream: &mut RecvStream, budget: &Budget) -> Result<Hea
     let mut head = [0; HEAD_BYTES];
     stream.read_exact(&mut head).await.map_err(head_error)?;
     let (length, class) = decode_head(head)?;
+    if length > budget.message_max {
+        return Err(HeadError::Malformed(format!("message of {length} bytes is too long")));
+    }
     let mut share = None;
     if length > SMALL_BYTES {
         let permits = u32::try_from(length).unwrap_or(u32::MAX);
         // The budget is never closed.
-        share = budget.0.clone().acquire_many_owned(permits).await.ok();
+        share = budget.long.clone().acquire_many_owned(permits).await.ok();
     }
     let mut message = vec![0; length];
     stream.read_exact(&mut message).await.map_err(head_error)?;

@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn::crypto::{CryptoError, HmacKey};
-use quinn::{Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use quinn::{Connection, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use segue_core::wire::VERSION;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::time::timeout;
 
 use crate::close::{self, CloseCode};
 use crate::identity::Authority;
@@ -17,6 +19,14 @@ use crate::{transport, version};
 
 /// Connections whose handshake is done and that nobody has accepted yet.
 const BACKLOG: usize = 64;
+/// Handshakes under way, and connections that wait for the backlog: a thousand hosts that come
+/// back at once get in within a second, and one that only knocks holds little.
+pub(crate) const HANDSHAKES_MAX: usize = 256;
+/// Handshakes from which on a host has to show first that its address is its own: who forges
+/// addresses fills no more than these.
+const UNPROVEN_MAX: usize = 64;
+/// A handshake is two round trips; whoever takes so long for it is not shaking hands.
+const HANDSHAKE: Duration = Duration::from_secs(20);
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +56,7 @@ impl Listener {
     /// Listens on `address`; port 0 takes a free one. Needs a tokio runtime.
     pub fn bind(address: SocketAddr, authority: &Authority) -> Result<Listener, ListenError> {
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(authority)?));
-        server.transport_config(Arc::new(transport::config()));
+        server.transport_config(Arc::new(transport::listening()));
         let bind = |error| ListenError::Bind { address, error };
         let socket = transport::bind(address).map_err(bind)?;
         let address = socket.local_addr().map_err(bind)?;
@@ -83,22 +93,46 @@ impl Drop for Listener {
 }
 
 async fn shake_hands(endpoint: Endpoint, peers: mpsc::Sender<Peer>) {
+    let hands = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     while let Some(incoming) = endpoint.accept().await {
+        let Ok(hand) = hands.clone().try_acquire_owned() else {
+            incoming.refuse();
+            continue;
+        };
+        let busy = HANDSHAKES_MAX - hands.available_permits();
+        if busy > UNPROVEN_MAX && incoming.may_retry() {
+            // It fails only where there may be none.
+            let _ = incoming.retry();
+            continue;
+        }
         let peers = peers.clone();
         tokio::spawn(async move {
-            let address = incoming.remote_address();
-            match incoming.await {
-                Ok(connection) => match version::other_version(&connection) {
-                    Some(theirs) => refuse(&connection, theirs),
-                    // It fails when the listener is gone.
-                    None => drop(peers.send(Peer::new(connection)).await),
-                },
-                Err(error) if close::is_other_protocol(&error) => {
-                    tracing::warn!(%address, "refused: it knows no version of Segue's protocol");
-                }
-                Err(error) => tracing::debug!(%address, %error, "handshake failed"),
-            }
+            shake_hand(incoming, &peers).await;
+            drop(hand);
         });
+    }
+}
+
+async fn shake_hand(incoming: Incoming, peers: &mpsc::Sender<Peer>) {
+    let address = incoming.remote_address();
+    match timeout(HANDSHAKE, incoming).await {
+        Ok(Ok(connection)) => match version::other_version(&connection) {
+            Some(theirs) => refuse(&connection, theirs),
+            None => {
+                let peer = Peer::new(connection.clone());
+                if peer.identity().is_some() {
+                    let window = transport::CONNECTION_WINDOW_BYTES;
+                    connection.set_receive_window(VarInt::from_u32(window));
+                }
+                // It fails when the listener is gone.
+                drop(peers.send(peer).await);
+            }
+        },
+        Ok(Err(error)) if close::is_other_protocol(&error) => {
+            tracing::warn!(%address, "refused: it knows no version of Segue's protocol");
+        }
+        Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
+        Err(_) => tracing::debug!(%address, "handshake took too long"),
     }
 }
 

@@ -59,7 +59,8 @@ impl Peer {
     pub(crate) fn new(connection: Connection) -> Peer {
         let (outbox, events) = Outbox::new(connection.clone());
         tokio::spawn(Writer::new(connection.clone(), events, outbox.counters.clone()).run());
-        let budget = Budget::new();
+        let identity = identity(&connection).map(Arc::new);
+        let budget = Budget::new(identity.is_some());
         let (sender, arrivals) = mpsc::channel(STREAMS_MAX as usize);
         tokio::spawn(receive(connection.clone(), budget.clone(), sender));
         Peer {
@@ -67,7 +68,7 @@ impl Peer {
             bulk: Arc::new(Semaphore::new(BULK_CALLS_MAX)),
             budget,
             arrivals: Arc::new(Mutex::new(arrivals)),
-            identity: identity(&connection).map(Arc::new),
+            identity,
         }
     }
 

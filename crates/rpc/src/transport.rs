@@ -14,7 +14,9 @@ pub(crate) const STREAMS_MAX: u32 = 256;
 const STREAM_WINDOW_BYTES: u32 = 10 << 20;
 /// Bytes that all bodies may be ahead of their readers: three that nobody reads leave room for
 /// a fourth. It bounds what one connection can make this process hold.
-const CONNECTION_WINDOW_BYTES: u32 = 4 * STREAM_WINDOW_BYTES;
+pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 4 * STREAM_WINDOW_BYTES;
+/// The same for a host that has not shown who it is: some requests to be let in.
+const STRANGER_WINDOW_BYTES: u32 = 256 << 10;
 /// How often an idle connection is asked for a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// A connection is over when three signs of life in a row did not come.
@@ -35,6 +37,13 @@ pub(crate) fn config() -> TransportConfig {
         .send_fairness(false)
         .keep_alive_interval(Some(KEEP_ALIVE))
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_MS))));
+    config
+}
+
+/// For connections from hosts, which are strangers at first.
+pub(crate) fn listening() -> TransportConfig {
+    let mut config = config();
+    config.receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES));
     config
 }
 

@@ -25,6 +25,7 @@ mod interfaces;
 mod meta;
 mod metrics;
 mod packs;
+mod places;
 mod principals;
 mod serve;
 mod session;

@@ -1,21 +1,47 @@
 //! The connections there are now, so that they can be ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use segue_core::types::ClientId;
 use segue_rpc::{CloseCode, Peer};
 
+use crate::places::{Full, Places};
+
+/// Connections of hosts that are let in: many times what one server's disk serves at once.
+const SESSIONS_MAX: usize = 1024;
+/// Of these, connections of one identity: a host's mounts of one volume, and some that it lost
+/// within the last 20 seconds. It takes 64 hosts to fill the server.
+const OF_IDENTITY_MAX: usize = 16;
+/// Connections without an identity: each lives for half a minute at most.
+const STRANGERS_MAX: usize = 64;
+/// Of these, connections from one address, behind which there may be a whole office.
+const OF_ADDRESS_MAX: usize = 8;
+
 /// All sessions.
-#[derive(Default)]
 pub(crate) struct Sessions {
     table: Mutex<Table>,
 }
 
-#[derive(Default)]
 struct Table {
     next: u64,
     live: BTreeMap<u64, Live>,
+    known: Places<String>,
+    strangers: Places<IpAddr>,
+}
+
+impl Default for Sessions {
+    fn default() -> Sessions {
+        Sessions {
+            table: Mutex::new(Table {
+                next: 0,
+                live: BTreeMap::new(),
+                known: Places::new(SESSIONS_MAX, OF_IDENTITY_MAX),
+                strangers: Places::new(STRANGERS_MAX, OF_ADDRESS_MAX),
+            }),
+        }
+    }
 }
 
 struct Live {
@@ -31,14 +57,34 @@ pub(crate) struct Place {
 }
 
 impl Sessions {
-    /// Enters a connection of the identity with that fingerprint.
-    pub(crate) fn enter(self: &Arc<Self>, peer: &Peer, fingerprint: &str) -> Place {
+    /// Enters a connection of the identity with that fingerprint, or says why not.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        peer: &Peer,
+        fingerprint: &str,
+    ) -> Result<Place, &'static str> {
         let mut table = self.lock();
+        table.known.enter(fingerprint.to_owned()).map_err(|full| match full {
+            Full::All => "this server has as many connections as it takes; it is tried again",
+            Full::Own => "this host has as many connections as one may have; it is tried again",
+        })?;
         let number = table.next;
         table.next += 1;
         let live = Live { peer: peer.clone(), fingerprint: fingerprint.to_owned(), client: None };
         table.live.insert(number, live);
-        Place { sessions: self.clone(), number }
+        Ok(Place { sessions: self.clone(), number })
+    }
+
+    /// Enters a connection without identity, or says why not.
+    pub(crate) fn enter_stranger(
+        self: &Arc<Self>,
+        peer: &Peer,
+    ) -> Result<StrangersPlace, &'static str> {
+        let from = network(peer.remote_address().ip());
+        self.lock().strangers.enter(from).map_err(
+            |_| "too many hosts ask to be let in at the same time; try again in a minute",
+        )?;
+        Ok(StrangersPlace { sessions: self.clone(), from })
     }
 
     /// Ends every session of an identity.
@@ -81,6 +127,31 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.sessions.lock().live.remove(&self.number);
+        let mut table = self.sessions.lock();
+        if let Some(live) = table.live.remove(&self.number) {
+            table.known.leave(&live.fingerprint);
+        }
+    }
+}
+
+/// The place of a connection without identity, for as long as it lives.
+pub(crate) struct StrangersPlace {
+    sessions: Arc<Sessions>,
+    from: IpAddr,
+}
+
+impl Drop for StrangersPlace {
+    fn drop(&mut self) {
+        self.sessions.lock().strangers.leave(&self.from);
+    }
+}
+
+/// Where `address` is: of IPv6 the network of 64 bits, in which a host takes any address.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+        }
+        address => address,
     }
 }

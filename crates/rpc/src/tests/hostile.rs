@@ -1,20 +1,29 @@
 use std::sync::Arc;
 
-use quinn::{ClientConfig, Connection, Endpoint};
+use quinn::{ClientConfig, Connection, ConnectionError, Endpoint};
 use segue_core::wire::MESSAGE_MAX;
 
 use super::*;
 use crate::close::StreamCode;
 use crate::identity::SERVER_NAME;
+use crate::listener::HANDSHAKES_MAX;
 use crate::tls::{self, Pin};
 
 /// A host that is enrolled and sends what it likes.
 async fn raw(world: &World, address: SocketAddr) -> Connection {
+    knock(world, address, Some(&world.identity)).await.unwrap()
+}
+
+async fn knock(
+    world: &World,
+    address: SocketAddr,
+    identity: Option<&Identity>,
+) -> Result<Connection, ConnectionError> {
     let pin = Pin::new(world.authority.fingerprint());
-    let tls = tls::client(pin, Some(&world.identity)).unwrap();
+    let tls = tls::client(pin, identity).unwrap();
     let config = ClientConfig::new(Arc::new(tls));
     let endpoint = Endpoint::client(loopback(0)).unwrap();
-    endpoint.connect_with(config, address, SERVER_NAME).unwrap().await.unwrap()
+    endpoint.connect_with(config, address, SERVER_NAME).unwrap().await
 }
 
 fn framed(class: u8, message: &[u8]) -> Vec<u8> {
@@ -109,4 +118,54 @@ async fn reply_that_makes_no_sense_is_an_error() {
         let error = calling.await.unwrap().unwrap_err();
         assert!(matches!(error, CallError::Protocol(_)), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_stranger_sends_no_long_messages() {
+    let world = World::new();
+    let listener = world.listen();
+    let stranger = knock(&world, listener.local_address(), None).await.unwrap();
+    tokio::spawn(echo(listener.accept().await.unwrap()));
+    for (length, is_taken) in [(64_u32 << 10, true), ((64 << 10) + 1, false)] {
+        let (mut send, mut receive) = stranger.open_bi().await.unwrap();
+        send.write_all(&[&length.to_le_bytes()[..], &[0]].concat()).await.unwrap();
+        if is_taken {
+            // Its bytes are waited for.
+            continue;
+        }
+        receive.read_to_end(100).await.unwrap_err();
+    }
+    let (mut send, mut receive) = stranger.open_bi().await.unwrap();
+    send.write_all(&framed(0, &getattr(5).encode().unwrap())).await.unwrap();
+    send.finish().unwrap();
+    receive.read_to_end(1000).await.unwrap();
+}
+
+#[tokio::test]
+async fn hosts_beyond_what_can_shake_hands_are_refused_and_come_in_later() {
+    let world = Arc::new(World::new());
+    let listener = world.listen();
+    let address = listener.local_address();
+    let mut knocking = Vec::new();
+    for _ in 0..HANDSHAKES_MAX + 100 {
+        let world = world.clone();
+        knocking.push(tokio::spawn(async move { knock(&world, address, None).await }));
+    }
+    let mut inside = Vec::new();
+    for knocking in knocking {
+        inside.push(knocking.await.unwrap());
+    }
+    assert!(inside.iter().any(Result::is_err), "nobody accepts, and all are in");
+    tokio::spawn(async move {
+        while let Some(peer) = listener.accept().await {
+            tokio::spawn(echo(peer));
+        }
+    });
+    let client = loop {
+        match dial(&world.target(address), Some(&world.identity), PATIENCE).await {
+            Ok(client) => break client,
+            Err(error) => assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}"),
+        }
+    };
+    client.call(&getattr(6), Body::Empty).await.unwrap();
 }

@@ -15,7 +15,7 @@ use crate::meta::StoreError;
 use crate::principals::{self, InviteError, Used};
 use crate::serve::Server;
 
-/// A stranger that says nothing is shown out.
+/// A stranger is shown out after so long, whatever it says.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Requests of one stranger: a guess each.
 const TRIES: usize = 3;
@@ -24,8 +24,26 @@ const HOST_MAX: usize = 255;
 
 /// Serves a connection without identity.
 pub(super) async fn run(server: &Arc<Server>, peer: &Peer) {
+    let _place = match server.sessions.enter_stranger(peer) {
+        Ok(place) => place,
+        Err(words) => {
+            tracing::warn!(address = %peer.remote_address(), "refused a host: {words}");
+            return peer.close(CloseCode::Stopping, words);
+        }
+    };
+    let serving = async {
+        answer(server, peer).await;
+        // Who has an answer closes.
+        peer.closed().await;
+    };
+    if timeout(PATIENCE, serving).await.is_err() {
+        peer.close(CloseCode::Denied, "this connection has no identity");
+    }
+}
+
+async fn answer(server: &Arc<Server>, peer: &Peer) {
     for _ in 0..TRIES {
-        let Ok(Some(incoming)) = timeout(PATIENCE, peer.accept()).await else { break };
+        let Some(incoming) = peer.accept().await else { break };
         let answer = match &incoming.request {
             Request::Enrol(request) => enrol(server, request).await,
             _ => {
@@ -36,10 +54,6 @@ pub(super) async fn run(server: &Arc<Server>, peer: &Peer) {
         if incoming.reply(reply, body).await.is_err() {
             break;
         }
-    }
-    // Who has an answer closes; who has not is told.
-    if timeout(PATIENCE, peer.closed()).await.is_err() {
-        peer.close(CloseCode::Denied, "this connection has no identity");
     }
 }
 

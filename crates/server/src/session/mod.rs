@@ -19,6 +19,7 @@ mod upload;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use segue_core::namespace::{Rights, Stop};
 use segue_core::refusal::Refusal;
@@ -26,6 +27,7 @@ use segue_core::types::{Class, ClientId, Fingerprint, VolumeId};
 use segue_core::wire::{Refused, Reply, Request};
 use segue_rpc::{Body, CloseCode, Incoming, Peer};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
 
 use crate::meta::StoreError;
 use crate::metrics::add;
@@ -33,6 +35,8 @@ use crate::principals::{self, IdentityRow};
 use crate::serve::Server;
 use crate::sessions::Place;
 
+/// A host that has its certificate says at once which cache it serves.
+const HELLO: Duration = Duration::from_secs(30);
 /// Requests of one session under way, waiting ones included.
 const REQUESTS_MAX: usize = 1024;
 /// Of these, requests about metadata that run at once: more would queue for the disk.
@@ -114,7 +118,13 @@ pub(crate) async fn run(server: Arc<Server>, peer: Peer, alive: mpsc::Sender<()>
         return enrol::run(&server, &peer).await;
     };
     // Entered before the identity is looked up, so that a revocation meanwhile finds it.
-    let place = server.sessions.enter(&peer, &fingerprint);
+    let place = match server.sessions.enter(&peer, &fingerprint) {
+        Ok(place) => place,
+        Err(words) => {
+            tracing::warn!(address = %peer.remote_address(), "refused a host: {words}");
+            return peer.close(CloseCode::Stopping, words);
+        }
+    };
     let key = fingerprint.clone();
     let row = server.data.store.read(move |snapshot| principals::identity(snapshot, &key)).await;
     let identity = match row.map(|row| row.map_err(StoreError::from)) {
@@ -152,6 +162,7 @@ pub(crate) const REVOKED: &str =
 impl Session {
     async fn run(self: Arc<Self>) {
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        tokio::spawn(self.clone().expect_hello());
         while let Some(incoming) = self.peer.accept().await {
             let Ok(permit) = requests.clone().acquire_owned().await else { return };
             let session = self.clone();
@@ -159,6 +170,14 @@ impl Session {
                 session.serve(incoming).await;
                 drop(permit);
             });
+        }
+    }
+
+    /// Ends a connection that takes a place and does nothing with it.
+    async fn expect_hello(self: Arc<Self>) {
+        let over = timeout(HELLO, self.peer.closed()).await.is_ok();
+        if !over && self.bound.get().is_none() {
+            self.peer.close(CloseCode::Protocol, "this connection said no hello");
         }
     }
 

@@ -9,5 +9,6 @@ mod collection;
 mod damage;
 mod files;
 mod harness;
+mod limits;
 mod people;
 mod restart;
