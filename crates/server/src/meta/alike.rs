@@ -209,7 +209,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("meta.db")).unwrap();
+        let store = Store::make(&dir.path().join("meta.db")).unwrap();
         let mut map = Map::default();
         begin(&mut map).unwrap();
         store.write_blocking(|txn| begin(txn)).unwrap();
