@@ -55,7 +55,9 @@ enum Found {
 impl DataDir {
     /// Opens `path`, which is made if it is not there.
     pub(crate) fn create(path: &Path) -> Result<DataDir, ServeError> {
-        make(path)?;
+        if !path.join("VERSION").exists() {
+            make_lasting(path)?;
+        }
         // Before the lock, which does not belong into what is something else.
         look(path)?;
         let lock = lock(path)?;
@@ -114,6 +116,24 @@ impl DataDir {
 fn make(path: &Path) -> Result<(), ServeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| ServeError::data(path, error))
+}
+
+/// Makes `path` with its parents, whose names outlast a power loss from now on: without them
+/// nothing in it is found, however well it was synced.
+fn make_lasting(path: &Path) -> Result<(), ServeError> {
+    let new = path.ancestors().take_while(|dir| !dir.exists());
+    // The first may be there since a start that was killed.
+    let names: Vec<_> = std::iter::once(path).chain(new).filter_map(Path::parent).collect();
+    make(path)?;
+    for parent in names {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match File::open(parent).and_then(|directory| directory.sync_all()) {
+            // Then somebody else made it, and has seen to that.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(|error| ServeError::data(parent, error))?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes VERSION.new with a new id.

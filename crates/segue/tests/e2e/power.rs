@@ -1,0 +1,173 @@
+//! The server's machine loses power: what it acknowledged is there, whatever the disk had of
+//! what was not synced.
+//!
+//! The server has its data on a disk that records, so that one run gives an image for each
+//! moment and each fate of the unsynced. A position of the recording is the time at which
+//! something was acknowledged.
+
+use std::fs;
+use std::sync::Arc;
+
+use segue_bench::bed::segue::{SegueMount, SegueServer};
+use segue_bench::bed::{Host, Rng};
+use segue_bench::disk::{Disk, Fate, Recording};
+
+use crate::crash::{hosts_go_on, is_long};
+use crate::worker::{Acknowledged, Worker};
+use crate::world::{World, arg, segue, sh};
+
+/// One image of a recording.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    at: usize,
+    fate: Fate,
+}
+
+/// What may become of the unsynced the `number`th time.
+fn fate(number: usize) -> Fate {
+    if number.is_multiple_of(4) { Fate::Lost } else { Fate::Chance(number as u64) }
+}
+
+/// Cuts at `syncs`: at all of them by `make test-long`, otherwise at `count`.
+fn cuts(mut syncs: Vec<usize>, count: usize) -> impl Iterator<Item = Cut> {
+    let mut rng = Rng::new(1);
+    while !is_long() && syncs.len() > count {
+        syncs.swap_remove(usize::try_from(rng.below(syncs.len() as u64)).unwrap());
+    }
+    syncs.sort_unstable();
+    syncs.into_iter().enumerate().map(|(number, at)| Cut { at, fate: fate(number) })
+}
+
+/// Has a server open an image, which then says that its volumes are whole.
+fn open(world: &World, recording: &Recording, cut: Cut) -> SegueServer {
+    let dir = world.serving.dir().join("image");
+    recording.image(cut.at, cut.fate).write_to(&dir).unwrap();
+    let data = dir.join("data");
+    let server = SegueServer::start(&world.serving, &data);
+    let server = server.unwrap_or_else(|error| panic!("{cut:?}: {error}"));
+    let checked = segue(&world.serving, &["volume", "check", "--rate", "0", "--data", arg(&data)]);
+    assert_eq!(checked.code, Some(0), "{cut:?}: {checked:?}");
+    server
+}
+
+fn close(world: &World, server: SegueServer) {
+    drop(server);
+    fs::remove_dir_all(world.serving.dir().join("image")).unwrap();
+}
+
+/// A server on a recording disk, and hosts that work on its volume.
+struct Power {
+    world: World,
+    disk: Arc<Disk>,
+    done: Acknowledged,
+    /// Reads what is on images, and works on nothing.
+    reader: Host,
+}
+
+impl Power {
+    fn new() -> Option<Power> {
+        let (world, disk) = World::recorded()?;
+        let clock = Arc::clone(&disk);
+        let done = Acknowledged::timed_by(move || clock.position());
+        let reader = world.bed.host("reader").unwrap();
+        let mut mount = world.mount(&reader);
+        fs::create_dir(mount.path().join("dir")).unwrap();
+        mount.umount(&[]).unwrap();
+        Some(Power { world, disk, done, reader })
+    }
+
+    /// Has each of `hosts` do `steps` steps; what is acknowledged to them is committed.
+    fn work(&self, hosts: &[&Host], tag: &str, steps: usize) {
+        let start = |host: &Host| {
+            let mount = self.world.mount_with(host, "write-back=sync");
+            let tag = format!("{}{tag}", host.name());
+            let worker = Worker::start(host, &mount.path().join("dir"), &tag, &self.done);
+            (worker, mount)
+        };
+        let working: Vec<_> = hosts.iter().map(|host| start(host)).collect();
+        working.iter().for_each(|(worker, _)| worker.wait_for(steps));
+        for (worker, mut mount) in working {
+            worker.finish();
+            mount.umount(&[]).unwrap();
+        }
+    }
+
+    /// What is not as it was acknowledged, on an image that is whole.
+    fn differences(&self, recording: &Recording, cut: Cut) -> Vec<String> {
+        let server = open(&self.world, recording, cut);
+        let cache = self.reader.dir().join("cache");
+        let options = format!("cache-dir={}", arg(&cache));
+        let point = self.reader.mkdir("mnt").unwrap();
+        let url = server.url("home");
+        let mount = SegueMount::new(&self.reader, &url, &point, &["-o", &options]).unwrap();
+        let differences = self.done.differences(&mount.path().join("dir"), cut.at);
+        drop(mount);
+        fs::remove_dir_all(cache).unwrap();
+        close(&self.world, server);
+        differences
+    }
+}
+
+/// A server's first start may be cut off at any moment: the next one has a server.
+#[test]
+fn power_is_lost_in_a_first_start() {
+    let Some((mut world, disk)) = World::recorded() else { return };
+    world.server.kill9().unwrap();
+    let recording = disk.recording();
+    let syncs = recording.syncs(0..recording.end());
+    assert!(syncs.len() > 5, "{syncs:?}");
+    for cut in cuts(syncs, 20) {
+        close(&world, open(&world, &recording, cut));
+    }
+}
+
+/// What a server has acknowledged is there after a power loss at any sync, once and with the
+/// right bytes; the volume is whole, and the server opens it by itself.
+#[test]
+fn power_is_lost_while_hosts_work() {
+    let Some(mut power) = Power::new() else { return };
+    let before = power.disk.position();
+    power.work(&[&power.world.a, &power.world.b], "", 40);
+    power.world.server.kill9().unwrap();
+    let recording = power.disk.recording();
+    let syncs = recording.syncs(before..recording.end());
+    for cut in cuts(syncs, 40) {
+        assert_eq!(power.differences(&recording, cut), Vec::<String>::new(), "{cut:?}");
+    }
+}
+
+/// Power is lost while two hosts work: each time the server comes back with what it had synced
+/// and any part of the rest, and the hosts send again what it has not.
+#[test]
+fn power_is_lost_and_the_hosts_go_on() {
+    let Some((mut world, mut disk)) = World::recorded() else { return };
+    hosts_go_on(&mut world, if is_long() { 100 } else { 10 }, |world, round| {
+        world.server.kill9().unwrap();
+        let recording = disk.recording();
+        let point = world.serving.mkdir(&format!("disk-{round}")).unwrap();
+        disk = Arc::new(Disk::mount(&point).unwrap());
+        recording.image(recording.end(), fate(round)).write_to(&point).unwrap();
+        // What is on a disk when it gets its power back is there.
+        sh(&point, "find . -exec sync {} +");
+        world.server = SegueServer::start(&world.serving, &point.join("data")).unwrap();
+    });
+}
+
+/// The tests here find what is lost: here by a disk that answers syncs and does nothing.
+#[test]
+fn a_disk_that_lies_is_found_out() {
+    let Some(mut power) = Power::new() else { return };
+    power.work(&[&power.world.a], "kept", 3);
+    let before = power.disk.position();
+    power.work(&[&power.world.b], "lost", 1);
+    power.world.server.kill9().unwrap();
+    let mut recording = power.disk.recording();
+    let cut = Cut { at: recording.end(), fate: Fate::Lost };
+    assert_eq!(power.differences(&recording, cut), Vec::<String>::new());
+    for sync in recording.syncs(before..cut.at) {
+        recording.lie(sync);
+    }
+    let differences = power.differences(&recording, cut);
+    assert!(differences.iter().any(|name| name.starts_with("blost-0:")), "{differences:?}");
+    assert!(differences.iter().all(|name| name.starts_with("blost-")), "{differences:?}");
+}
