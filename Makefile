@@ -12,7 +12,7 @@ with_cargo = PATH="$$(scripts/toolchain.sh):$$PATH"
 # One profile for everything that is tested, so that nothing is built twice.
 ci = --profile ci --workspace
 
-.PHONY: help setup setup-test run stop build check fmt lint doc test sim bench install
+.PHONY: help setup setup-test run stop build check fmt lint doc test test-long sim bench install
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -55,6 +55,9 @@ doc:
 test: setup setup-test ## all that CI runs; root and /dev/fuse for the end-to-end tests
 	@$(MAKE) --no-print-directory fmt lint doc
 	@$(with_cargo) cargo test $(ci) --locked
+
+test-long: setup setup-test ## hundreds of kills and power losses of the server: half an hour
+	@$(with_cargo) SEGUE_TEST_LONG=1 cargo test $(ci) --locked --test e2e crash:: power::
 
 SEEDS ?= 0..1000
 

@@ -146,9 +146,9 @@ pub struct Image {
 }
 
 impl Image {
-    /// Writes it into `dir`, which is made. Sockets are left out.
+    /// Writes it into `dir`, which is empty or is made. Sockets are left out.
     pub fn write_to(&self, dir: &Path) -> io::Result<()> {
-        std::fs::create_dir(dir)?;
+        std::fs::create_dir_all(dir)?;
         self.tree.write_to(ROOT, dir)
     }
 

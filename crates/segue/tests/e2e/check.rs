@@ -16,7 +16,8 @@ use crate::world::{Ended, World, arg, save, segue, sh};
 
 const EIO: i32 = 5;
 
-fn check(world: &World, args: &[&str]) -> Ended {
+/// Runs `segue volume check` on the server's data.
+pub(crate) fn check(world: &World, args: &[&str]) -> Ended {
     let data = arg(world.server.data());
     segue(&world.serving, &[&["volume", "check", "--data", data], args].concat())
 }
@@ -64,7 +65,7 @@ fn a_whole_volume_is_clean() {
     let done = Acknowledged::default();
     let worker = Worker::start(&world.a, &dir, "w", &done);
     for _ in 0..4 {
-        worker.wait_for(done.len(), 3);
+        worker.wait_for(3);
         check_json(&world, &["--rate", "0"], 0);
     }
     worker.finish();

@@ -2,19 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use segue_bench::bed::Rng;
 
+use crate::check::check;
 use crate::tree::{hash, hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
 use crate::world::{PATIENCE, World, arg, close, eventually, save};
-
-fn conflicts(dir: &Path) -> Vec<PathBuf> {
-    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    names.filter(|path| path.to_string_lossy().contains(".conflict-")).collect()
-}
 
 /// The mount is killed in the middle of work, several times; each time, and in the end on
 /// another host, everything that was acknowledged is there, and nothing twice.
@@ -27,7 +22,7 @@ fn the_client_is_killed(options: &str, seed: u64) {
     fs::create_dir(&dir).unwrap();
     for round in 0..5 {
         let worker = Worker::start(&world.a, &dir, &format!("r{round}"), &done);
-        worker.wait_for(done.len(), 4);
+        worker.wait_for(4);
         std::thread::sleep(Duration::from_millis(rng.below(500)));
         mount.kill9().unwrap();
         assert!(worker.failure().is_some());
@@ -38,7 +33,6 @@ fn the_client_is_killed(options: &str, seed: u64) {
     mount.umount(&[]).unwrap();
     let mount = world.mount(&world.b);
     done.check(&mount.path().join("dir"), "on another host");
-    assert_eq!(conflicts(&mount.path().join("dir")), Vec::<PathBuf>::new());
 }
 
 /// With `write-back=close`, the default.
@@ -79,32 +73,60 @@ fn written_and_not_closed_when_the_client_is_killed() {
     assert_eq!(hash(&mount.path().join("dir/new")), hash_of(&noise(2, 300_000)));
 }
 
-/// The server is killed and started again while a host works: the work goes on by itself, no
-/// call fails, nothing is lost and nothing happens twice.
+/// Whether this run may take long: `make test-long`.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("SEGUE_TEST_LONG").is_some_and(|value| value == "1")
+}
+
+/// Two hosts work, and again and again the server is gone: `fails` ends it and brings it back.
+/// The work goes on by itself, no call fails, nothing is lost and nothing happens twice, and the
+/// volume is whole.
+pub(crate) fn hosts_go_on(
+    world: &mut World,
+    rounds: usize,
+    mut fails: impl FnMut(&mut World, usize),
+) {
+    let done = Acknowledged::default();
+    let mounts = [&world.a, &world.b].map(|host| world.mount(host));
+    let dirs = mounts.each_ref().map(|mount| mount.path().join("dir"));
+    fs::create_dir(&dirs[0]).unwrap();
+    eventually("the other host sees the directory", || dirs[1].is_dir());
+    let workers = [(&world.a, &dirs[0], "a"), (&world.b, &dirs[1], "b")]
+        .map(|(host, dir, tag)| Worker::start(host, dir, tag, &done));
+    for round in 0..rounds {
+        // Both: who finds no server for longer than `grace` fails.
+        workers.iter().for_each(|worker| worker.wait_for(4));
+        fails(world, round);
+    }
+    workers.iter().for_each(|worker| worker.wait_for(4));
+    workers.into_iter().for_each(Worker::finish);
+    let hosts = [world.a.clone(), world.b.clone(), world.bed.host("reader").unwrap()];
+    // Each of the two has what the other did last once it mounts anew.
+    mounts.into_iter().for_each(|mut mount| mount.umount(&[]).unwrap());
+    for host in hosts {
+        let mut mount = world.mount(&host);
+        done.check(&mount.path().join("dir"), host.name());
+        mount.umount(&[]).unwrap();
+    }
+    assert_whole(world, "in the end");
+}
+
+fn assert_whole(world: &World, when: &str) {
+    let checked = check(world, &["--rate", "0"]);
+    assert_eq!(checked.code, Some(0), "{when}: {checked:?}");
+}
+
 #[test]
 fn the_server_is_killed_in_the_middle_of_work() {
     let Some(mut world) = World::new() else { return };
-    let done = Acknowledged::default();
     let mut rng = Rng::new(3);
-    let mut mount = world.mount(&world.a);
-    let dir = mount.path().join("dir");
-    fs::create_dir(&dir).unwrap();
-    let worker = Worker::start(&world.a, &dir, "w", &done);
-    for _ in 0..6 {
-        worker.wait_for(done.len(), 4);
+    hosts_go_on(&mut world, if is_long() { 100 } else { 10 }, |world, round| {
         std::thread::sleep(Duration::from_millis(rng.below(400)));
         world.server.kill9().unwrap();
+        assert_whole(world, &format!("round {round}"));
         std::thread::sleep(Duration::from_millis(rng.below(300)));
         world.server.restart().unwrap();
-    }
-    worker.wait_for(done.len(), 4);
-    worker.finish();
-    done.check(&dir, "where it was written");
-    mount.umount(&[]).unwrap();
-    world.server.restart().unwrap();
-    let mount = world.mount(&world.b);
-    done.check(&mount.path().join("dir"), "on another host");
-    assert_eq!(conflicts(&mount.path().join("dir")), Vec::<PathBuf>::new());
+    });
 }
 
 /// A close that waits for a server that does not come back gives up after `grace`, however
@@ -168,7 +190,7 @@ fn server_and_client_are_killed() {
     fs::create_dir(&dir).unwrap();
     for round in 0..3 {
         let worker = Worker::start(&world.a, &dir, &format!("b{round}"), &done);
-        worker.wait_for(done.len(), 10);
+        worker.wait_for(10);
         if round % 2 == 0 {
             world.server.kill9().unwrap();
             std::thread::sleep(Duration::from_millis(100));

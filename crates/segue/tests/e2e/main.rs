@@ -24,6 +24,7 @@ mod network;
 mod offline;
 mod options;
 mod permissions;
+mod power;
 mod reference;
 mod rsync;
 mod sqlite;

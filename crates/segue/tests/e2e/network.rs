@@ -24,12 +24,12 @@ fn a_link_that_is_gone_for_seconds() {
     fs::create_dir(&dir).unwrap();
     let worker = Worker::start(&world.a, &dir, "w", &done);
     for seconds in [3, 1] {
-        worker.wait_for(done.len(), 5);
+        worker.wait_for(5);
         world.a.link_down().unwrap();
         std::thread::sleep(Duration::from_secs(seconds));
         world.a.link_up().unwrap();
     }
-    worker.wait_for(done.len(), 5);
+    worker.wait_for(5);
     worker.finish();
     done.check(&dir, "where it was written");
     mount.umount(&[]).unwrap();

@@ -141,7 +141,7 @@ fn power_is_lost_while_hosts_work() {
 #[test]
 fn power_is_lost_and_the_hosts_go_on() {
     let Some((mut world, mut disk)) = World::recorded() else { return };
-    hosts_go_on(&mut world, if is_long() { 100 } else { 10 }, |world, round| {
+    hosts_go_on(&mut world, if is_long() { 100 } else { 5 }, |world, round| {
         world.server.kill9().unwrap();
         let recording = disk.recording();
         let point = world.serving.mkdir(&format!("disk-{round}")).unwrap();

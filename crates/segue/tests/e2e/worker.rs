@@ -4,54 +4,119 @@
 //! a moment and closes them, and closing a written file waits for the server. A test that
 //! starts a server must therefore not hold such a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Stdio};
+use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use segue_bench::bed::{Host, Proc};
 
-use crate::tree::{hash, hash_of, noise};
+use crate::tree::{hash_of, noise};
 use crate::world::{eventually, save};
 
-/// What was acknowledged: names with the hash of their contents, or that there is no such
-/// name any more. A name that a call was about to change is not in it.
+/// What a name is known to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum State {
+    /// A call is about to change it, or has done so without having returned.
+    Busy,
+    Gone,
+    /// A file with contents of this hash.
+    Has(String),
+}
+
+/// What was acknowledged of each name, and when.
 #[derive(Clone, Default)]
-pub(crate) struct Acknowledged(Arc<Mutex<BTreeMap<String, Option<String>>>>);
+pub(crate) struct Acknowledged(Arc<Mutex<History>>);
+
+#[derive(Default)]
+struct History {
+    names: BTreeMap<String, Vec<(usize, State)>>,
+    clock: Option<Box<dyn Fn() -> usize + Send>>,
+}
+
+impl History {
+    /// What `name` is known to be at `time`, with what it was before and what it became.
+    fn at(&self, name: &str, time: usize) -> [Option<&State>; 3] {
+        let known = self.names.get(name).map(Vec::as_slice).unwrap_or_default();
+        let next = known.partition_point(|(since, _)| *since <= time);
+        let state = |at: Option<usize>| known.get(at?).map(|(_, state)| state);
+        [next.checked_sub(2), next.checked_sub(1), Some(next)].map(state)
+    }
+
+    /// Whether `name` may have `found` as its contents, or not be there, at `time`.
+    fn allows(&self, name: &str, found: Option<&str>, time: usize) -> bool {
+        let is = |state: Option<&State>| match state {
+            None | Some(State::Gone) => found.is_none(),
+            Some(State::Has(contents)) => found == Some(contents),
+            Some(State::Busy) => false,
+        };
+        match self.at(name, time) {
+            // Nobody knows how far it came.
+            [_, Some(State::Busy), None] => true,
+            // It was made, or cut off to be written anew, or that was done, too.
+            [before, Some(State::Busy), after] => {
+                is(before) || is(after) || found == Some(&hash_of(b""))
+            }
+            [_, now, _] => is(now),
+        }
+    }
+}
 
 impl Acknowledged {
-    pub(crate) fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+    /// The same with a clock: `clock` is asked for the time of each acknowledgement.
+    pub(crate) fn timed_by(clock: impl Fn() -> usize + Send + 'static) -> Acknowledged {
+        let clock: Box<dyn Fn() -> usize + Send> = Box::new(clock);
+        Acknowledged(Arc::new(Mutex::new(History { clock: Some(clock), ..History::default() })))
     }
 
-    /// Fails unless `dir` has all of it.
+    /// Fails unless `dir` has all of it, each name once, and nothing that nobody made.
     pub(crate) fn check(&self, dir: &Path, when: &str) {
-        for (name, expected) in self.0.lock().unwrap().iter() {
-            let path = dir.join(name);
-            match expected {
-                Some(expected) => {
-                    let found = path.exists().then(|| hash(&path));
-                    assert_eq!(found.as_ref(), Some(expected), "{when}: {name}");
-                }
-                None => assert!(!path.exists(), "{when}: {name} is back"),
+        assert_eq!(self.differences(dir, usize::MAX), Vec::<String>::new(), "{when}");
+    }
+
+    /// What of `dir` is not as was acknowledged by `time`.
+    pub(crate) fn differences(&self, dir: &Path, time: usize) -> Vec<String> {
+        let history = self.0.lock().unwrap();
+        let listed = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+        let listed: Vec<_> = listed.map(|name| name.into_string().unwrap()).collect();
+        let mut names: BTreeSet<_> = listed.iter().collect();
+        let mut differences = Vec::new();
+        if names.len() < listed.len() {
+            differences.push(format!("a name is listed twice: {listed:?}"));
+        }
+        names.extend(history.names.keys());
+        for name in names {
+            let found = match fs::read(dir.join(name)) {
+                Ok(bytes) => Some(hash_of(&bytes)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => Some(error.to_string()),
+            };
+            if !history.allows(name, found.as_deref(), time) {
+                let [before, now, after] = history.at(name, time);
+                differences.push(format!(
+                    "{name}: {found:?} instead of {now:?} ({before:?} before, {after:?} later)"
+                ));
             }
         }
+        differences
     }
 
-    /// Takes in a line of the program; returns false at its last.
-    fn hear(&self, line: &str) -> bool {
+    /// Takes in a line of the program.
+    fn hear(&self, line: &str) {
         let words: Vec<_> = line.split('\t').collect();
-        let mut known = self.0.lock().unwrap();
-        match words[..] {
-            ["begin", name] => drop(known.remove(name)),
-            ["gone", name] => drop(known.insert(name.into(), None)),
-            ["has", name, contents] => drop(known.insert(name.into(), Some(contents.into()))),
-            _ => return !line.starts_with("failed"),
-        }
-        true
+        let mut history = self.0.lock().unwrap();
+        let time = history.clock.as_ref().map_or(0, |clock| clock());
+        let (name, state) = match words[..] {
+            ["begin", name] => (name, State::Busy),
+            ["gone", name] => (name, State::Gone),
+            ["has", name, contents] => (name, State::Has(contents.into())),
+            _ => return,
+        };
+        history.names.entry(name.into()).or_default().push((time, state));
     }
 }
 
@@ -59,8 +124,8 @@ impl Acknowledged {
 pub(crate) struct Worker {
     process: Proc,
     stop: PathBuf,
+    steps: Arc<AtomicUsize>,
     listener: JoinHandle<Option<String>>,
-    done: Acknowledged,
 }
 
 impl Worker {
@@ -70,16 +135,20 @@ impl Worker {
         let mut command = host.command(std::env::current_exe().unwrap());
         command.args(["--exact", "worker::worker", "--ignored", "--nocapture"]);
         command.env("WORKER_DIR", dir).env("WORKER_TAG", tag).env("WORKER_STOP", &stop);
-        let mut process = host.spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).unwrap();
-        let (lines, heard) = (process.stdout().unwrap(), done.clone());
-        let listener = std::thread::spawn(move || listen(lines, &heard));
-        Worker { process, stop, listener, done: done.clone() }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = host.spawn(&mut command).unwrap();
+        let (lines, answers) = (process.stdout().unwrap(), process.stdin().unwrap());
+        let (steps, heard) = (Arc::new(AtomicUsize::new(0)), done.clone());
+        let count = Arc::clone(&steps);
+        let listener = std::thread::spawn(move || listen(lines, answers, &heard, &count));
+        Worker { process, stop, steps, listener }
     }
 
-    /// Waits until it has done `count` more than `before`; or has failed.
-    pub(crate) fn wait_for(&self, before: usize, count: usize) {
+    /// Waits until it has done `count` steps more; or has failed.
+    pub(crate) fn wait_for(&self, count: usize) {
+        let enough = self.steps.load(Ordering::Relaxed) + count;
         eventually("the work goes on", || {
-            self.done.len() >= before + count || self.listener.is_finished()
+            self.steps.load(Ordering::Relaxed) >= enough || self.listener.is_finished()
         });
     }
 
@@ -98,11 +167,30 @@ impl Worker {
     }
 }
 
-/// Takes in what the program says; returns why it failed, if it did.
-fn listen(lines: ChildStdout, done: &Acknowledged) -> Option<String> {
-    let lines = BufReader::new(lines).lines();
-    lines.map(Result::unwrap).find(|line| !done.hear(line))
+/// Takes in what the program says, and answers each line, so that what is about to be done is
+/// known before; returns why it failed, if it did.
+fn listen(
+    lines: ChildStdout,
+    mut answers: ChildStdin,
+    done: &Acknowledged,
+    steps: &AtomicUsize,
+) -> Option<String> {
+    for line in BufReader::new(lines).lines().map(Result::unwrap) {
+        // The test harness around it says something, too.
+        let Some(line) = line.strip_prefix(MARK) else { continue };
+        match line {
+            "step" => drop(steps.fetch_add(1, Ordering::Relaxed)),
+            line if line.starts_with("failed") => return Some(line.to_owned()),
+            line => done.hear(line),
+        }
+        // It may have been killed.
+        let _ = answers.write_all(b"\n");
+    }
+    None
 }
+
+/// What the program's own lines begin with.
+const MARK: &str = "worker: ";
 
 /// Not a test: the program.
 #[test]
@@ -114,32 +202,51 @@ fn worker() {
     println!();
     let failed = (0..).take_while(|_| !stop.exists()).map(|number| step(&dir, &tag, number));
     if let Some(error) = failed.filter_map(Result::err).next() {
-        println!("failed\t{error}");
+        println!("{MARK}failed: {error}");
+    }
+}
+
+/// Says a line, and waits until it has been heard.
+fn tell(line: &str) -> io::Result<()> {
+    println!("{MARK}{line}");
+    match io::stdin().read_line(&mut String::new())? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 
 /// A file is written and closed, renamed to its name, and sometimes an older one is removed or
 /// written over.
-fn step(dir: &Path, tag: &str, number: u64) -> std::io::Result<()> {
+fn step(dir: &Path, tag: &str, number: u64) -> io::Result<()> {
     let (temporary, name) = (format!("{tag}-{number}.tmp"), format!("{tag}-{number}"));
-    let bytes = noise(number, size(number));
-    save(&dir.join(&temporary), &bytes)?;
+    let contents = write(dir, &temporary, &noise(number, size(number)))?;
+    tell(&format!("begin\t{temporary}"))?;
+    tell(&format!("begin\t{name}"))?;
     fs::rename(dir.join(&temporary), dir.join(&name))?;
-    println!("has\t{name}\t{}", hash_of(&bytes));
+    tell(&format!("gone\t{temporary}"))?;
+    tell(&format!("has\t{name}\t{contents}"))?;
     let older = format!("{tag}-{}", number.saturating_sub(5));
-    if number < 5 || number % 5 > 1 {
-        return Ok(());
+    match number % 5 {
+        0 if number > 0 => {
+            tell(&format!("begin\t{older}"))?;
+            fs::remove_file(dir.join(&older))?;
+            tell(&format!("gone\t{older}"))?;
+        }
+        1 if number > 1 => {
+            write(dir, &older, &noise(number + 1_000_000, size(number + 3)))?;
+        }
+        _ => {}
     }
-    println!("begin\t{older}");
-    if number.is_multiple_of(5) {
-        fs::remove_file(dir.join(&older))?;
-        println!("gone\t{older}");
-    } else {
-        let bytes = noise(number + 1_000_000, size(number + 3));
-        save(&dir.join(&older), &bytes)?;
-        println!("has\t{older}\t{}", hash_of(&bytes));
-    }
-    Ok(())
+    tell("step")
+}
+
+/// Makes or replaces a file; returns the hash of its contents.
+fn write(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<String> {
+    let contents = hash_of(bytes);
+    tell(&format!("begin\t{name}"))?;
+    save(&dir.join(name), bytes)?;
+    tell(&format!("has\t{name}\t{contents}"))?;
+    Ok(contents)
 }
 
 fn size(number: u64) -> usize {

@@ -5,12 +5,13 @@ use std::io::Write;
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use segue_bench::bed::segue::{SegueMount, SegueServer};
 use segue_bench::bed::{Bed, Host, run};
+use segue_bench::disk::Disk;
 
 /// Longest that a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,6 +38,24 @@ impl World {
 
     /// A world whose hosts are let in by `segue invite` with these arguments.
     pub(crate) fn invited(invitation: &'static [&'static str]) -> Option<World> {
+        World::serving(invitation, |host| host.dir().join("data"))
+    }
+
+    /// A world whose server has its data on a disk that records.
+    pub(crate) fn recorded() -> Option<(World, Arc<Disk>)> {
+        let mut disk = None;
+        let world = World::serving(&[], |host| {
+            let point = host.mkdir("disk").unwrap();
+            disk = Some(Arc::new(Disk::mount(&point).unwrap()));
+            point.join("data")
+        })?;
+        Some((world, disk.unwrap()))
+    }
+
+    fn serving(
+        invitation: &'static [&'static str],
+        data: impl FnOnce(&Host) -> PathBuf,
+    ) -> Option<World> {
         let bed = Bed::for_test()?;
         // Other users of a test have no way into the directory it is built in.
         let program = bed.dir().join("segue");
@@ -44,7 +63,7 @@ impl World {
         bed.use_segue(program);
         let serving = bed.host("server").unwrap();
         let (a, b) = (bed.host("a").unwrap(), bed.host("b").unwrap());
-        let server = SegueServer::start(&serving, &serving.dir().join("data")).unwrap();
+        let server = SegueServer::start(&serving, &data(&serving)).unwrap();
         let enrolled = Mutex::default();
         let _watchdog = watch_over(bed.dir());
         Some(World { _watchdog, server, a, b, serving, bed, invitation, enrolled })
