@@ -14,17 +14,15 @@ mod kinds;
 mod libfuse;
 mod map;
 mod names;
-mod table;
 mod variant;
 
 use std::path::Path;
-
-use serde::Serialize;
 
 use self::course::Course;
 pub use self::variant::{ALL, Variant};
 use crate::bed::{Bed, Result};
 use crate::record::Context;
+use crate::samples::{Report, Sample, Section, Style, Unit};
 
 /// What to measure.
 #[derive(Debug)]
@@ -37,22 +35,24 @@ pub struct Plan {
     pub scale: f64,
 }
 
-/// What the figure of a test means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Unit {
-    /// Files made, or names looked at, in a second.
-    #[serde(rename = "files/s")]
-    Files,
-    /// Operations in a second.
-    #[serde(rename = "ops/s")]
-    Operations,
-    /// 2^20 bytes in a second.
-    #[serde(rename = "MB/s")]
-    Megabytes,
-    /// Millionths of a second for one request.
-    #[serde(rename = "microseconds")]
-    Microseconds,
-}
+const STYLE: Style = Style {
+    title: "fuse-floor",
+    base: "fuser",
+    preface: "Cold: the mount's own caches; the source's pages are in memory.",
+    sections: &[
+        Section {
+            heading: "Rates",
+            text: "",
+            units: &[Unit::Files, Unit::Operations, Unit::Megabytes],
+        },
+        Section {
+            heading: "The cost of each request",
+            text: "The caller's time for a system call that sends just this; ext4: for the same \
+                   call. libfuse's example answers GETXATTR and SETXATTR with ENOSYS, once.",
+            units: &[Unit::Microseconds],
+        },
+    ],
+};
 
 /// One test: what it is called, what it takes, how it goes.
 struct Test {
@@ -63,29 +63,10 @@ struct Test {
     run: fn(&Course) -> Result<f64>,
 }
 
-/// One figure, or why there is none.
-#[derive(Debug, Clone, Serialize)]
-pub struct Sample {
-    /// The file system's name.
-    pub file_system: &'static str,
-    /// The test's name.
-    pub test: &'static str,
-    /// What the figure means.
-    pub unit: Unit,
-    /// Which repeat of the run, from 1.
-    pub repeat: u32,
-    /// Share of the standard size.
-    pub scale: f64,
-    /// The figure.
-    pub figure: Option<f64>,
-    /// Why there is none.
-    pub error: Option<String>,
-}
-
 impl Plan {
     /// Measures everything, writes the results into `out` and returns the table.
     pub fn run(&self, out: &Path, context: Context) -> Result<String> {
-        let mut report = table::Report::create(out, context)?;
+        let mut report = Report::create(out, STYLE, context)?;
         let bed = Bed::new()?;
         let host = bed.host("client")?;
         let course = Course::lay(&host, self.scale)?;
@@ -102,7 +83,7 @@ impl Plan {
         variant: Variant,
         course: &Course,
         repeat: u32,
-        report: &mut table::Report,
+        report: &mut Report,
     ) -> Result<()> {
         eprintln!("{} #{repeat}", variant.name);
         for lifetime_0 in [false, true] {
@@ -117,7 +98,7 @@ impl Plan {
                     Err(error) => Err(crate::bed::Error::Unavailable(error.to_string())),
                 };
                 report.add(Sample {
-                    file_system: variant.name,
+                    system: variant.name,
                     test: test.name,
                     unit: test.unit,
                     repeat,

@@ -14,4 +14,5 @@ mod plot;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod samples;
 pub mod workload;

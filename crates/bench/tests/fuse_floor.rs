@@ -44,12 +44,12 @@ fn every_file_system_mirrors_its_source_and_has_its_figures() {
 
     let lines = read(dir.path(), "jsonl");
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let tests = lines.iter().filter(|line| line["file_system"] == "ext4").count();
+    let tests = lines.iter().filter(|line| line["system"] == "ext4").count();
     assert!(tests > 30, "{tests}");
     assert_eq!(lines.len(), tests * names.len());
     for line in &lines {
         // The one that is not ours: it may not be installed, and has no extended attributes.
-        let may_lack = line["file_system"] == "libfuse";
+        let may_lack = line["system"] == "libfuse";
         let is_there = line["figure"].as_f64().is_some_and(|figure| figure > 0.0);
         let has_reason = line["error"].as_str().is_some_and(|error| !error.is_empty());
         assert!(is_there || may_lack && has_reason, "{line}");
