@@ -15,4 +15,5 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod samples;
+pub mod store;
 pub mod workload;

@@ -12,10 +12,13 @@ use segue_bench::peer::{self, Kind};
 use segue_bench::record::{Context, Measurement};
 use segue_bench::report::Report;
 use segue_bench::run::Plan;
+use segue_bench::store;
 use segue_bench::workload::{self, Workload};
 
 /// The experiment that has file systems of its own.
 const FUSE_FLOOR: &str = "fuse-floor";
+/// The experiment that speaks to the server itself.
+const STORE: &str = "store";
 
 /// Measures Segue and its peers on links of any quality, in network namespaces of its own.
 #[derive(Parser)]
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Run(run) if run.names == [FUSE_FLOOR] => run_fuse_floor(&run),
+        Command::Run(run) if run.names == [STORE] => run_store(&run),
         Command::Run(run) => run_workloads(&run),
         Command::FuseFloor { source, mountpoint, ttl } => {
             segue_bench::floor::mount(&source, &mountpoint, Duration::from_secs(ttl))
@@ -114,6 +118,7 @@ fn list() {
     }
     println!("experiments, run alone:");
     println!("  {FUSE_FLOOR:<12} what FUSE itself costs, by binding and by kind of request");
+    println!("  {STORE:<12} the server's store below any mount, beside SQLite alone");
     println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
     for variant in fuse_floor::ALL {
         let mark = if variant.usual { '*' } else { ' ' };
@@ -145,6 +150,15 @@ fn run_fuse_floor(run: &Run) -> Result<(), String> {
         names => names.iter().map(named).collect::<Result<_, _>>()?,
     };
     let plan = fuse_floor::Plan { variants, repeats: run.repeat, scale: scale(run)? };
+    println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run_store(run: &Run) -> Result<(), String> {
+    if !run.peers.is_empty() {
+        return Err(format!("{STORE} measures what it measures; leave out --peer"));
+    }
+    let plan = store::Plan { repeats: run.repeat, scale: scale(run)? };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
 }

@@ -13,7 +13,8 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("segue-client", &["segue-core", "segue-rpc", "segue-fuse"], &[]),
     ("segue-server", &["segue-core", "segue-rpc"], &[]),
     ("segue-sim", &["segue-core"], &[]),
-    ("segue-bench", &["segue-core", "segue-fuse"], &[]),
+    // The store is measured below any mount, so bench speaks to a server itself.
+    ("segue-bench", &["segue-core", "segue-fuse", "segue-rpc"], &[]),
     ("segue", &["segue-client", "segue-server"], &["segue-bench", "segue-conformance"]),
 ];
 

@@ -28,6 +28,7 @@ mod power;
 mod reference;
 mod rsync;
 mod sqlite;
+mod store;
 mod tree;
 mod uring;
 mod versions;

@@ -1,0 +1,113 @@
+//! The server under test: its process, the hosts that it lets in, its memory.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use segue_core::types::VolumeId;
+use segue_rpc::Target;
+use segue_rpc::identity::{Identities, MountUrl};
+use serde_json::Value;
+
+use super::client::{Client, Door, PATIENCE, wrong};
+use crate::bed::segue::SegueServer;
+use crate::bed::{Doing, Host, Result};
+
+/// The volume of changes and data.
+const HOME: &str = "home";
+/// The volume of the million inodes.
+pub(super) const MANY: &str = "many";
+
+/// A running server with two volumes, and the way in.
+pub(super) struct Served {
+    host: Host,
+    server: SegueServer,
+    pub(super) home: Door,
+    pub(super) many: Door,
+    pub(super) many_id: VolumeId,
+    clients: u32,
+}
+
+impl Served {
+    pub(super) async fn start(host: &Host) -> Result<Served> {
+        let server = SegueServer::start(host, &host.dir().join("data"))?;
+        let data = server.data().display().to_string();
+        let made = host.run("segue", &["volume", "create", MANY, "--json", "--data", &data])?;
+        let made: Value = serde_json::from_str(&made).map_err(wrong)?;
+        let id = made["id"].as_u64().and_then(|id| u32::try_from(id).ok());
+        let many_id = VolumeId(id.ok_or_else(|| wrong("a volume without a number"))?);
+        let (home, many) = (enrol(host, &server, HOME).await?, enrol(host, &server, MANY).await?);
+        Ok(Served { host: host.clone(), server, home, many, many_id, clients: 0 })
+    }
+
+    /// A number that no client has had.
+    pub(super) fn next_client(&mut self) -> u32 {
+        self.clients += 1;
+        self.clients
+    }
+
+    /// Opens `count` clients of the volume behind `door` whose files hold `data`.
+    pub(super) async fn clients(
+        &mut self,
+        door: &Door,
+        count: u32,
+        data: &[u8],
+    ) -> Result<Vec<Client>> {
+        let mut clients = Vec::new();
+        for _ in 0..count {
+            clients.push(Client::open(door, self.next_client(), data.to_vec()).await?);
+        }
+        Ok(clients)
+    }
+
+    pub(super) fn kill9(&mut self) -> Result<()> {
+        self.server.kill9()
+    }
+
+    /// Milliseconds from exec to "serving on".
+    pub(super) fn start_again(&mut self) -> Result<f64> {
+        let start = Instant::now();
+        self.server.restart()?;
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    }
+
+    /// The metadata's file.
+    pub(super) fn metadata(&self) -> PathBuf {
+        self.server.data().join("meta.db")
+    }
+
+    /// Runs `segue volume check` of `volume`, at full speed: its last line.
+    pub(super) fn check(&self, volume: &str) -> Result<Value> {
+        let data = self.server.data().display().to_string();
+        let args = ["volume", "check", volume, "--rate", "0", "--json", "--data", &data];
+        let said = self.host.run("segue", &args)?;
+        let last = said.lines().last().unwrap_or_default();
+        serde_json::from_str(last).map_err(|error| wrong(format!("{said}: {error}")))
+    }
+
+    /// Lets the highest resident memory count from now on.
+    pub(super) fn forget_peak(&mut self) -> Result<()> {
+        let pid = self.server.process().pid();
+        fs::write(format!("/proc/{pid}/clear_refs"), "5").doing("reset the server's VmHWM")
+    }
+
+    /// The highest resident memory since then, in MB.
+    pub(super) fn peak(&mut self) -> Result<f64> {
+        let pid = self.server.process().pid();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).doing("read status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        kilobytes.map(|kb| kb / 1024.0).ok_or_else(|| wrong("the server has no VmHWM"))
+    }
+}
+
+async fn enrol(host: &Host, server: &SegueServer, volume: &'static str) -> Result<Door> {
+    let url = server.invite(&["--volume", volume])?;
+    let url: MountUrl = url.parse().map_err(|error| wrong(format!("{url}: {error}")))?;
+    let identities = Identities::at(host.dir().join(format!("identity-{volume}")));
+    segue_rpc::enrol(&url, &identities, "bench", PATIENCE).await.map_err(wrong)?;
+    let authority = &url.invite().ok_or_else(|| wrong("an invite without authority"))?.authority;
+    let identity = identities.load(authority, volume).map_err(wrong)?;
+    let identity = identity.ok_or_else(|| wrong("no identity was kept"))?;
+    Ok(Door { volume, target: Target::new(&url, authority), identity })
+}
