@@ -5,6 +5,7 @@
 //!
 //! What is read is what was written, or it is an error: see `seal`.
 
+mod pending;
 mod seal;
 mod sqlite;
 mod writer;
@@ -159,7 +160,7 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Kv<'_>) -> R,
     ) -> Result<R, StoreError> {
-        self.on_snapshot(|connection| work(&mut Kv::new(connection)))
+        self.on_snapshot(|connection| work(&mut Kv::reading(connection)))
     }
 
     /// [`Store::read_blocking`] that passes over rows that are not what was written, and tells
@@ -180,9 +181,10 @@ impl Store {
             Some(connection) => connection,
             None => sqlite::reader(&self.path)?,
         };
-        connection.execute_batch("BEGIN")?;
+        let run = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
+        run("BEGIN")?;
         let result = work(&connection);
-        connection.execute_batch("ROLLBACK")?;
+        run("ROLLBACK")?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         Ok(result)
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, params};
 use segue_core::namespace::{MetaSnapshot, MetaTxn};
 
+use super::pending::Pending;
 use super::seal::{seal, unseal};
 
 /// Pages of the log after which a commit writes them back: 16 MiB.
@@ -62,16 +63,24 @@ pub(crate) struct Kv<'a> {
     connection: &'a Connection,
     /// Keys of damaged rows, for whoever goes on without them.
     noted: Option<RefCell<Vec<Vec<u8>>>>,
+    /// What the transaction has written so far; `None` for one that reads.
+    pending: Option<&'a mut Pending>,
 }
 
 impl<'a> Kv<'a> {
-    pub(super) fn new(connection: &'a Connection) -> Self {
-        Kv { connection, noted: None }
+    /// A transaction that reads.
+    pub(super) fn reading(connection: &'a Connection) -> Self {
+        Kv { connection, noted: None, pending: None }
     }
 
-    /// Passes over damaged rows as if they were not there, and notes their keys.
+    /// A transaction whose writes gather in `pending`.
+    pub(super) fn writing(connection: &'a Connection, pending: &'a mut Pending) -> Self {
+        Kv { connection, noted: None, pending: Some(pending) }
+    }
+
+    /// A transaction that reads and passes over damaged rows as if they were not there, and notes their keys.
     pub(super) fn noting(connection: &'a Connection) -> Self {
-        Kv { connection, noted: Some(RefCell::default()) }
+        Kv { connection, noted: Some(RefCell::default()), pending: None }
     }
 
     /// The damaged rows that were passed over, each once.
@@ -110,15 +119,8 @@ impl<'a> Kv<'a> {
         }
         Ok(())
     }
-}
 
-const BEFORE: &str = "SELECT k, v FROM kv WHERE k < ?1 ORDER BY k DESC LIMIT 1";
-const AFTER: &str = "SELECT k, v FROM kv WHERE k > ?1 ORDER BY k LIMIT 1";
-
-impl MetaSnapshot for Kv<'_> {
-    type Error = rusqlite::Error;
-
-    fn get(&mut self, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
+    fn stored(&self, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
         let mut statement = self.statement("SELECT k, v FROM kv WHERE k = ?1")?;
         let mut rows = statement.query(params![key])?;
         if let Some(row) = rows.next()? {
@@ -129,8 +131,8 @@ impl MetaSnapshot for Kv<'_> {
         Ok(None)
     }
 
-    fn range(
-        &mut self,
+    fn stored_range(
+        &self,
         from: &[u8],
         to: &[u8],
         limit: usize,
@@ -151,18 +153,74 @@ impl MetaSnapshot for Kv<'_> {
         }
         Ok(found)
     }
+
+    fn write(&mut self, key: &[u8], value: Option<&[u8]>) -> rusqlite::Result<()> {
+        match &mut self.pending {
+            Some(pending) => {
+                pending.set(key, value.map(<[u8]>::to_vec));
+                Ok(())
+            }
+            None => store(self.connection, key, value),
+        }
+    }
+}
+
+/// Puts a row into SQLite, or removes it.
+pub(super) fn store(
+    connection: &Connection,
+    key: &[u8],
+    value: Option<&[u8]>,
+) -> rusqlite::Result<()> {
+    let Some(value) = value else {
+        let mut statement = connection.prepare_cached("DELETE FROM kv WHERE k = ?1")?;
+        return statement.execute(params![key]).map(drop);
+    };
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO kv (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = ?2",
+    )?;
+    statement.execute(params![key, seal(key, value)]).map(drop)
+}
+
+const BEFORE: &str = "SELECT k, v FROM kv WHERE k < ?1 ORDER BY k DESC LIMIT 1";
+const AFTER: &str = "SELECT k, v FROM kv WHERE k > ?1 ORDER BY k LIMIT 1";
+
+impl MetaSnapshot for Kv<'_> {
+    type Error = rusqlite::Error;
+
+    fn get(&mut self, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
+        if let Some(known) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
+            return Ok(known);
+        }
+        let value = self.stored(key)?;
+        if let Some(pending) = &mut self.pending {
+            pending.learn(key, &value);
+        }
+        Ok(value)
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> rusqlite::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let Some(pending) = &self.pending else { return self.stored_range(from, to, limit) };
+        // Each new row hides at most one that SQLite has.
+        let hidden = pending.new_in(from, to);
+        let rows = self.stored_range(from, to, limit.saturating_add(hidden))?;
+        if hidden == 0 {
+            return Ok(rows);
+        }
+        Ok(pending.merge((from, to), limit, rows))
+    }
 }
 
 impl MetaTxn for Kv<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> rusqlite::Result<()> {
-        let mut statement = self.statement(
-            "INSERT INTO kv (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = ?2",
-        )?;
-        statement.execute(params![key, seal(key, value)]).map(drop)
+        self.write(key, Some(value))
     }
 
     fn remove(&mut self, key: &[u8]) -> rusqlite::Result<()> {
-        let mut statement = self.statement("DELETE FROM kv WHERE k = ?1")?;
-        statement.execute(params![key]).map(drop)
+        self.write(key, None)
     }
 }

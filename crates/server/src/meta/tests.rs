@@ -81,6 +81,78 @@ proptest! {
     }
 }
 
+/// A job that does `steps`, sees after each what a map has, and fails in the end or not.
+fn job(
+    steps: Vec<Step>,
+    fails: bool,
+    map: Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>,
+) -> impl FnOnce(&mut Kv<'_>) -> Result<(), MetaFault> {
+    move |txn| {
+        let mut expected = map.lock().unwrap().clone();
+        for step in steps {
+            match &step {
+                Step::Put(key, value) => {
+                    txn.put(key, value).map_err(Fault::Store)?;
+                    expected.insert(key.clone(), value.clone());
+                }
+                Step::Remove(key) => {
+                    txn.remove(key).map_err(Fault::Store)?;
+                    expected.remove(key);
+                }
+                Step::Range(from, to, limit) => {
+                    let found = txn.range(from, to, *limit).map_err(Fault::Store)?;
+                    assert_eq!(found, range(&expected, from, to, *limit));
+                }
+            }
+            let (Step::Put(key, _) | Step::Remove(key) | Step::Range(key, ..)) = &step;
+            let found = txn.get(key).map_err(Fault::Store)?;
+            assert_eq!(found.as_ref(), expected.get(key));
+        }
+        if fails {
+            return Err(Fault::Damaged("a row"));
+        }
+        *map.lock().unwrap() = expected;
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    /// Jobs of one commit see each other's writes, but for those that fail.
+    #[test]
+    fn a_group_is_an_ordered_map_for_each_of_its_jobs(
+        groups in prop::collection::vec(
+            prop::collection::vec((prop::collection::vec(step(), 1..8), any::<bool>()), 1..6),
+            1..4,
+        ),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("meta.db");
+        let connection = sqlite::writer(&path, true).unwrap();
+        let map = Arc::new(Mutex::new(BTreeMap::new()));
+        let poisoned = Arc::new(AtomicBool::new(false));
+        for group in groups {
+            let (jobs, queue) = channel::<Box<dyn Job>>();
+            let mut answers = Vec::new();
+            for (steps, fails) in group {
+                let (answer, answered) = oneshot::channel();
+                jobs.send(Box::new(Task::new(job(steps, fails, map.clone()), answer))).unwrap();
+                answers.push((answered, fails));
+            }
+            drop(jobs);
+            writer::run(&connection, &queue, &poisoned);
+            for (answered, fails) in answers {
+                let damaged = Err(StoreError::Damaged("a row".into()));
+                let expected = if fails { damaged } else { Ok(()) };
+                prop_assert_eq!(answered.blocking_recv().unwrap(), expected);
+            }
+            let reader = sqlite::reader(&path).unwrap();
+            let stored = Kv::reading(&reader).range(&[], &[255; 9], 99).unwrap();
+            prop_assert_eq!(stored, range(&map.lock().unwrap(), &[], &[255; 9], 99));
+        }
+    }
+}
+
 #[test]
 fn a_job_that_finds_damage_leaves_nothing_and_harms_no_other() {
     let dir = tempfile::tempdir().unwrap();

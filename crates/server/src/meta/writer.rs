@@ -1,13 +1,14 @@
 //! The store thread: the only writer, which commits what has come in as one transaction.
 //!
 //! While one group is being made durable the next one gathers, so a commit's fsync is shared
-//! by everything that arrived during the one before. Each job has a savepoint: one that fails
-//! leaves nothing and the others of its group proceed; so does one that reads something
-//! damaged. Nobody is answered before the commit.
+//! by everything that arrived during the one before. What jobs write gathers in memory: one that
+//! fails leaves nothing and the others of its group proceed, also where it reads something
+//! damaged; and SQLite gets each row once. Nobody is answered before the commit.
 //!
 //! A failed commit poisons the store until the next start: what the disk then holds is not
 //! known, and asking again would only hide that. A full disk is different: SQLite takes the
-//! group back, and there may be space later.
+//! group back, and there may be space later. So is a damaged page that a row belongs on: nothing
+//! of the group was written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,8 @@ use rusqlite::Connection;
 use segue_core::namespace::Fault;
 use tokio::sync::oneshot;
 
-use super::sqlite::{Kv, is_damage};
+use super::pending::Pending;
+use super::sqlite::{Kv, is_damage, store};
 use super::{MetaFault, StoreError};
 
 /// Most jobs of one commit, so that none waits long for the others.
@@ -96,6 +98,11 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
         tracing::error!("the disk is full: {error}");
         return StoreError::Full;
     }
+    if is_damage(error) {
+        let error = StoreError::Damaged(error.to_string().into());
+        tracing::error!("{error}");
+        return error;
+    }
     poisoned.store(true, Ordering::Release);
     tracing::error!("the metadata cannot be written, restart the server: {error}");
     StoreError::Poisoned
@@ -113,12 +120,20 @@ fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Resu
 fn try_commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
     let batch = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
     batch("BEGIN IMMEDIATE")?;
+    let mut pending = Pending::default();
     for job in group {
-        batch("SAVEPOINT job")?;
-        if !job.run(&mut Kv::new(connection))? {
-            batch("ROLLBACK TO job")?;
+        match job.run(&mut Kv::writing(connection, &mut pending))? {
+            true => pending.keep(),
+            false => pending.take_back(),
         }
-        batch("RELEASE job")?;
+        if pending.is_large() {
+            flush(connection, &mut pending)?;
+        }
     }
+    flush(connection, &mut pending)?;
     batch("COMMIT")
+}
+
+fn flush(connection: &Connection, pending: &mut Pending) -> rusqlite::Result<()> {
+    pending.take().try_for_each(|(key, value)| store(connection, &key, value.as_deref()))
 }
