@@ -106,9 +106,10 @@ impl Floor {
 pub(super) fn writer(path: &Path) -> Result<Connection> {
     let open = || {
         let connection = Connection::open(path)?;
+        connection.pragma_update(None, "page_size", 16_384)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "wal_autocheckpoint", 4096)?;
+        connection.pragma_update(None, "wal_autocheckpoint", 1024)?;
         connection.pragma_update(None, "cache_size", -65_536)?;
         connection.execute_batch(
             "CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID",

@@ -9,14 +9,19 @@ use segue_core::namespace::{MetaSnapshot, MetaTxn};
 use super::pending::Pending;
 use super::seal::{seal, unseal};
 
+/// Bytes of a page of a new store. SQLite keeps up to a quarter of it of a row in place, and a
+/// row that is longer costs a page of its own: the data of a small file should not.
+const PAGE_BYTES: u32 = 16 << 10;
 /// Pages of the log after which a commit writes them back: 16 MiB.
-const CHECKPOINT_PAGES: u32 = 4096;
+const CHECKPOINT_PAGES: u32 = 1024;
 
 /// Opens the one connection that writes; `make` makes a store where there is none.
 pub(super) fn writer(path: &Path, make: bool) -> rusqlite::Result<Connection> {
     let made = if make { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | made;
     let connection = Connection::open_with_flags(path, flags)?;
+    // Before the first write, or it is too late.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
