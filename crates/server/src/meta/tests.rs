@@ -183,6 +183,26 @@ fn a_store_whose_disk_failed_is_not_believed_until_it_is_opened_again() {
     assert_eq!(store.write_blocking(put(b"after")), Ok(()));
 }
 
+/// "Reads take a connection of their own, see one moment of the store and never wait for a
+/// commit": here one that does not end before the read has.
+#[test]
+fn a_read_does_not_wait_for_a_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    assert_eq!(store.write_blocking(put(b"before")), Ok(()));
+    let (began, has_begun) = channel();
+    let (read, has_read) = channel();
+    let writing = store.submit(move |txn| {
+        txn.put(b"during", b"").map_err(Fault::Store)?;
+        began.send(()).unwrap();
+        Ok(has_read.recv_timeout(std::time::Duration::from_secs(20)).is_ok())
+    });
+    has_begun.recv().unwrap();
+    assert!(has(&store, b"before") && !has(&store, b"during"));
+    read.send(()).unwrap();
+    assert_eq!(writing.blocking_recv().unwrap(), Ok(true), "the commit was over before");
+}
+
 #[tokio::test]
 async fn writes_that_come_together_are_all_answered() {
     let dir = tempfile::tempdir().unwrap();
