@@ -1,7 +1,6 @@
 //! Megabytes in a second: data that the server has not, data that it has, data that it sends.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -19,7 +18,8 @@ use crate::samples::Unit;
 use crate::workload::{content, expect};
 
 /// About the average of files of this size.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: u32 = 64 << 10;
+const CHUNK: usize = CHUNK_BYTES as usize;
 /// Chunks of a file: 16 MB.
 const FILE_CHUNKS: usize = 256;
 /// Files of a repeat.
@@ -27,9 +27,9 @@ const FILES: u32 = 16;
 /// Files on their way at a time.
 const LANES: usize = 4;
 /// Chunks of a PUT, and between two syncs of the floor: 4 MB.
-const PUT_CHUNKS: usize = 64;
+const PUT_CHUNKS: u32 = 64;
 /// Bytes of a FETCH.
-const FETCH: u64 = 4 << 20;
+const FETCH: u32 = 4 << 20;
 
 /// A chunk as a client has it.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub(super) fn run(course: &mut Course<'_>) -> Result<()> {
     let bytes: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk.bytes[..]).collect();
     course.remember_peak("upload", |course| {
         let (seconds, _) = upload(course, &chunks, true)?;
-        let floor = course.floor.keep(&bytes, PUT_CHUNKS)?;
+        let floor = course.floor.keep(&bytes, PUT_CHUNKS as usize)?;
         add(course, "upload new data", seconds, floor)
     })?;
     let mut uploaded = None;
@@ -130,12 +130,12 @@ async fn send(peer: Peer, file: Arc<File>, is_new: bool) -> Result<()> {
     };
     let expected = if is_new { file.len() } else { 0 };
     expect(wanted == expected, || format!("{wanted} chunks wanted, not {expected}"))?;
-    for part in file.chunks(PUT_CHUNKS).filter(|_| is_new) {
+    for part in file.chunks(PUT_CHUNKS as usize).filter(|_| is_new) {
         let mut body = Vec::with_capacity(part.len() * (CHUNK + 16));
         for (chunk, _) in part {
             body.extend_from_slice(&block_from_stored(CHUNK, &chunk.bytes));
         }
-        let named = |(chunk, _): &(Chunk, _)| (chunk.fingerprint, chunk.bytes.len() as u32);
+        let named = |(chunk, _): &(Chunk, _)| (chunk.fingerprint, CHUNK_BYTES);
         let put = Put { chunks: part.iter().map(named).collect() };
         ask(&peer, Request::Put(put), body.into()).await?;
     }
@@ -158,7 +158,7 @@ async fn store(client: &mut Client, files: &[Arc<File>]) -> Result<Vec<Attr>> {
         records.push(made);
         let pieces = (0u64..).zip(file.iter()).map(|(index, (chunk, _))| {
             let fingerprint = chunk.fingerprint;
-            let bytes = PieceBytes::Chunk { fingerprint, len: CHUNK as u32 };
+            let bytes = PieceBytes::Chunk { fingerprint, len: CHUNK_BYTES };
             Piece { offset: index * CHUNK as u64, bytes }
         });
         let size = (file.len() * CHUNK) as u64;
@@ -180,7 +180,8 @@ async fn store(client: &mut Client, files: &[Arc<File>]) -> Result<Vec<Attr>> {
 /// All bytes of `files`.
 async fn read(peer: &Peer, files: &[Attr]) -> Result<Vec<Bytes>> {
     let asks = files.iter().flat_map(|attr| {
-        let at = |offset| Fetch { ino: attr.ino, version: attr.data_version, offset, len: FETCH };
+        let at =
+            |offset| Fetch { ino: attr.ino, version: attr.data_version, offset, len: FETCH.into() };
         (0..attr.size).step_by(FETCH as usize).map(at)
     });
     let asks: Vec<Fetch> = asks.collect();
@@ -203,23 +204,25 @@ async fn fetch(peer: Peer, range: Fetch) -> Result<Vec<Bytes>> {
     Ok(data)
 }
 
-/// Uploads chunks that are new until `stop` says so, makes nothing of them, and counts them.
-pub(super) async fn upload_on(
-    client: &Client,
-    stop: impl Fn() -> bool,
-    done: &AtomicU64,
-) -> Result<()> {
-    let nonce = client.nonce;
-    let mut seed = u64::from_be_bytes(*nonce.first_chunk().unwrap_or(&[1; 8]));
-    while !stop() {
-        seed = seed.wrapping_add(1);
+/// New chunks, as many as a PUT has, ready to be sent.
+pub(super) struct PutReady(Arc<File>);
+
+impl PutReady {
+    /// The `number`th of a session.
+    pub(super) fn new(client: &Client, number: usize) -> PutReady {
+        // Nonces differ between sessions, and so do the data.
+        let seed = u64::from_be_bytes(*client.nonce.first_chunk().unwrap_or(&[1; 8]));
         let prove = |chunk: Chunk| {
-            let proof = possession_proof(&nonce, &chunk.bytes);
+            let proof = possession_proof(&client.nonce, &chunk.bytes);
             (chunk, proof)
         };
-        let file: File = chunks(PUT_CHUNKS, seed).into_iter().map(prove).collect();
-        send(client.peer.clone(), Arc::new(file), true).await?;
-        done.fetch_add(PUT_CHUNKS as u64, Ordering::Relaxed);
+        let new = chunks(PUT_CHUNKS as usize, seed.wrapping_add(number as u64));
+        PutReady(Arc::new(new.into_iter().map(prove).collect()))
     }
-    Ok(())
+
+    /// Sends them, and makes nothing of them; how many.
+    pub(super) async fn send(self, client: &Client) -> Result<u32> {
+        send(client.peer.clone(), self.0, true).await?;
+        Ok(PUT_CHUNKS)
+    }
 }

@@ -37,27 +37,32 @@ struct Beside {
     p99: &'static str,
     /// What the load came to.
     done: &'static str,
+    /// How long its requests took.
+    request: &'static str,
 }
 
 const ALL: [Beside; 4] = [
-    Beside { load: Load::Nothing, p50: "p50, alone", p99: "p99, alone", done: "" },
+    Beside { load: Load::Nothing, p50: "p50, alone", p99: "p99, alone", done: "", request: "" },
     Beside {
         load: Load::Changes(16, 1),
         p50: "p50 beside 16 clients, one change in flight each",
         p99: "p99 beside 16 clients, one change in flight each",
         done: "changes of 16 clients beside reads",
+        request: "beside these: p50 of a durable APPLY of one change",
     },
     Beside {
         load: Load::Changes(4, 256),
         p50: "p50 beside 4 clients, 256 changes in flight each",
         p99: "p99 beside 4 clients, 256 changes in flight each",
         done: "changes of 4 clients beside reads",
+        request: "beside these: p50 of a durable APPLY of 256 changes",
     },
     Beside {
         load: Load::Upload,
         p50: "p50 beside uploads of new data",
         p99: "p99 beside uploads of new data",
         done: "chunks of 64 KB beside reads",
+        request: "beside these: p50 of a durable OFFER and PUT of 4 MB",
     },
 ];
 
@@ -81,14 +86,14 @@ fn add(
     beside: &Beside,
     times: Vec<f64>,
 ) -> Result<()> {
-    let (p50, p99) = (quantile(&times, 0.5), quantile(&times, 0.99));
+    let (p50, p99) = (quantile(&times, 50), quantile(&times, 99));
     course.add(system, beside.p50, Unit::Microseconds, p50)?;
     course.add(system, beside.p99, Unit::Microseconds, p99)
 }
 
-/// The value that a share of `sorted` does not exceed.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let at = (sorted.len() as f64 * share).ceil() as usize;
+/// The value that `percent` of `sorted` do not exceed.
+fn quantile(sorted: &[f64], percent: usize) -> f64 {
+    let at = (sorted.len() * percent).div_ceil(100);
     sorted.get(at.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
@@ -122,30 +127,37 @@ fn reads_beside(course: &mut Course<'_>, beside: &Beside, places: &[Place]) -> R
     });
     let rate = done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
     stop.store(true, Ordering::Relaxed);
+    let mut requests = Vec::new();
     for load in loads {
-        course.runtime.block_on(load).map_err(wrong)??;
+        requests.extend(course.runtime.block_on(load).map_err(wrong)??);
     }
     if beside.load != Load::Nothing {
         course.add(SEGUE, beside.done, Unit::Operations, rate)?;
+        let p50 = quantile(&in_order(requests), 50);
+        course.add(SEGUE, beside.request, Unit::Microseconds, p50)?;
     }
     times.map(in_order)
 }
 
+/// Microseconds of each request.
 async fn load(
     mut client: Client,
     changes: u32,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
-) -> Result<()> {
-    let stopped = || stop.load(Ordering::Relaxed);
-    if changes == 0 {
-        return data::upload_on(&client, stopped, &done).await;
+) -> Result<Vec<f64>> {
+    let mut times = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let new = (changes == 0).then(|| data::PutReady::new(&client, times.len()));
+        let start = Instant::now();
+        let units = match new {
+            Some(new) => new.send(&client).await?,
+            None => client.apply_next(changes).await.map(|()| changes)?,
+        };
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+        done.fetch_add(units.into(), Ordering::Relaxed);
     }
-    while !stopped() {
-        client.apply_next(changes).await?;
-        done.fetch_add(changes.into(), Ordering::Relaxed);
-    }
-    Ok(())
+    Ok(times)
 }
 
 fn read(door: &Door, number: u32, places: &[Place], reads: u32) -> Result<Vec<f64>> {
@@ -225,9 +237,9 @@ mod tests {
     #[test]
     fn a_quantile_is_not_exceeded_by_its_share() {
         let times: Vec<f64> = (1..=200).map(f64::from).collect();
-        assert_eq!(quantile(&times, 0.5), 100.0);
-        assert_eq!(quantile(&times, 0.99), 198.0);
-        assert_eq!(quantile(&times[..1], 0.99), 1.0);
-        assert_eq!(quantile(&[], 0.5), 0.0);
+        assert_eq!(quantile(&times, 50), 100.0);
+        assert_eq!(quantile(&times, 99), 198.0);
+        assert_eq!(quantile(&times[..1], 99), 1.0);
+        assert_eq!(quantile(&[], 50), 0.0);
     }
 }
