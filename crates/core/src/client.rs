@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::cache::{FileData, Touched, Tree, touched};
 use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Outcome, Queue, Record, SetAttr};
 use crate::namespace::mode_after_write;
-use crate::types::{Attr, Caller, Ino, Name, Time, Timestamp, Version};
+use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Timestamp, Version};
 
 /// State of one mount.
 #[derive(Debug)]
@@ -201,6 +201,25 @@ impl ClientCore {
         (has_dirty && !self.is_open(ino)).then_some(ino)
     }
 
+    /// What gives the empty file `ino` all data of `from`, if neither has changes that the
+    /// server lacks.
+    pub fn clone_of(&mut self, from: Ino, ino: Ino) -> Option<Record> {
+        let (source, target) = (*self.tree.peek(from)?, *self.tree.peek(ino)?);
+        let is_ready = from != ino && source.size > 0 && target.size == 0;
+        let is_file = source.kind == Kind::File && target.kind == Kind::File;
+        if !is_ready || !is_file || self.is_ahead(from) {
+            return None;
+        }
+        let file = self.file(ino)?;
+        let record = Record::Clone { ino, base: file.base(), from, version: source.data_version };
+        (!file.has_dirty() && !file.is_cloning()).then_some(record)
+    }
+
+    /// True while the server has not said whether `ino` got another file's data.
+    pub fn is_cloning(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(FileData::is_cloning)
+    }
+
     fn draft(&self, change: Change, caller: Caller, time: Timestamp) -> Entry {
         Entry::Change(Logged { seq: self.next_seq, time, caller, operation: None, change })
     }
@@ -278,8 +297,16 @@ impl ClientCore {
 
     fn apply(&mut self, seq: u64, record: &Record, time: Timestamp) {
         self.tree.apply(record, time);
-        if let Record::Create { ino, node: NewNode::File, .. } = record {
-            self.files.insert(*ino, FileData::created(seq));
+        match record {
+            Record::Create { ino, node: NewNode::File, .. } => {
+                self.files.insert(*ino, FileData::created(seq));
+            }
+            Record::Clone { ino, .. } => {
+                if let Some(file) = self.files.get_mut(ino) {
+                    file.cloned(seq);
+                }
+            }
+            _ => {}
         }
         if let Some(ino) = record.removed()
             && self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0)
@@ -365,7 +392,8 @@ impl ClientCore {
     pub fn settle(&mut self, seq: u64, outcome: &Outcome, now: Time) -> Vec<Effect> {
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
         let ino = logged.change.ino();
-        let is_data = matches!(logged.change, Change::Data(_));
+        let is_data =
+            matches!(logged.change, Change::Data(_) | Change::Record(Record::Clone { .. }));
         let touched = match &logged.change {
             Change::Record(record) => touched(record),
             Change::Data(data) => Touched { inodes: vec![data.ino], names: Vec::new() },
@@ -437,7 +465,10 @@ impl ClientCore {
     }
 
     fn data_committed(&mut self, seq: u64, ino: Ino, attrs: &[Attr], change: &Change) {
-        let about_data = matches!(change, Change::Data(_) | Change::Record(Record::Create { .. }));
+        let about_data = matches!(
+            change,
+            Change::Data(_) | Change::Record(Record::Create { .. } | Record::Clone { .. })
+        );
         let attr = attrs.iter().find(|attr| attr.ino == ino);
         if let (true, Some(file), Some(attr)) = (about_data, self.files.get_mut(&ino), attr) {
             file.committed(seq, attr.data_version);

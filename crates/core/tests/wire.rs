@@ -103,6 +103,7 @@ fn records() -> Vec<Record> {
         Record::Store(store.clone()),
         Record::Store(Store { base: Base::Result(8), pieces: Vec::new(), whole: true, ..store }),
         Record::Release { ino },
+        Record::Clone { ino, base: Base::Version(VERSION), from: Ino(8), version: VERSION },
     ]
 }
 

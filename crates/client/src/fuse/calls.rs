@@ -8,7 +8,7 @@ use super::caller::resolve;
 use super::convert::{attributes, empty, errno, ino, name, open_mode, outcome, sized, stat_fs};
 use super::waiting::{Asked, Kind};
 use super::{Front, directory, files, names};
-use crate::mount::{Shared, Written};
+use crate::mount::{Copied, Shared, Written};
 
 impl FileSystem for Front {
     fn call(&self, request: Request<'_>, reply: Reply) {
@@ -17,6 +17,7 @@ impl FileSystem for Front {
             | Call::Create { .. }
             | Call::Read { .. }
             | Call::Write { .. }
+            | Call::CopyFileRange { .. }
             | Call::Flush { .. }
             | Call::Release { .. }
             | Call::FSync { .. } => self.file_call(&request, reply),
@@ -127,6 +128,12 @@ impl Front {
                 let bytes = Written { offset, append, bytes: data, kills_set_ids: kill_suidgid };
                 let written = self.mount.write(handle, bytes);
                 self.answer(asked, reply, files::written(mount, written, data.len()));
+            }
+            Call::CopyFileRange { from, to, length, .. } => {
+                let copied = Copied { from, to, len: length };
+                self.answer(asked, reply, async move {
+                    outcome(mount.copy(copied).await, Answer::Copied)
+                });
             }
             Call::Flush { handle, .. } => {
                 let asked = Asked::new(request, Kind::Close);

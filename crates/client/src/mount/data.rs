@@ -169,7 +169,7 @@ impl Mount {
         Opened { handle: lock(&self.handles).add_file(file), keep_pages, writable }
     }
 
-    fn handle(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {
+    pub(super) fn handle(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {
         lock(&self.handles).file(handle).ok_or(Refusal::Invalid)
     }
 

@@ -32,6 +32,7 @@ impl Drop for Fetching {
 impl Mount {
     /// Returns when all of `range` is here.
     pub(super) async fn fetch(self: &Shared, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
+        self.cloned(ino).await?;
         for _ in 0..ATTEMPTS {
             let fetched = self.fetched.notified();
             tokio::pin!(fetched);
@@ -67,6 +68,16 @@ impl Mount {
             }
         }
         Err(Refusal::Io)
+    }
+
+    /// Returns when it is known whether `ino` got another file's data, if that is asked for.
+    async fn cloned(&self, ino: Ino) -> Result<(), Refusal> {
+        let mut settled = self.settled.subscribe();
+        while self.core().is_cloning(ino) {
+            let told = tokio::time::timeout(self.options.grace, settled.changed()).await;
+            told.map_err(|_| Refusal::Unreachable)?.map_err(|_| Refusal::Unreachable)?;
+        }
+        Ok(())
     }
 
     /// The server has another version than the one that was being fetched.

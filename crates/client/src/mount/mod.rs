@@ -12,6 +12,7 @@
 //! leaves. No lock is held across an await.
 
 mod changes;
+mod clone;
 mod data;
 mod drain;
 mod fetch;
@@ -46,6 +47,7 @@ use crate::remote::Remote;
 use crate::state::{Containers, Index, LogFile, Numbers};
 
 pub(crate) use changes::{Creation, RenameFlag};
+pub(crate) use clone::Copied;
 pub(crate) use data::{OpenMode, Opened, Through, Written};
 pub(crate) use handles::{DirectoryHandle, Names};
 pub(crate) use kernel::KernelCache;

@@ -34,6 +34,8 @@ pub struct FileData {
     /// Seq of the newest sealed change that is not committed.
     sealed: Option<u64>,
     sealed_ranges: RangeSet,
+    /// Seq of the record that gives the file another one's data, until it is settled.
+    cloning: Option<u64>,
     /// What is dirty was written above this withdrawn change.
     above: Option<u64>,
     fetching: RangeSet,
@@ -66,6 +68,7 @@ impl FileData {
             dirty_changes: false,
             sealed: None,
             sealed_ranges: RangeSet::default(),
+            cloning: None,
             above: None,
             fetching: RangeSet::default(),
             next_sequential: 0,
@@ -178,9 +181,23 @@ impl FileData {
         self.above = None;
     }
 
+    /// Record `seq` gives this file, which is empty, the data of another: what they are is not
+    /// known before it is settled.
+    pub fn cloned(&mut self, seq: u64) {
+        self.valid.clear();
+        self.sealed = Some(seq);
+        self.cloning = Some(seq);
+    }
+
+    /// True while such a record is not settled.
+    pub fn is_cloning(&self) -> bool {
+        self.cloning.is_some()
+    }
+
     /// Record `seq` (a creation or a seal) is committed and led to `version`.
     pub fn committed(&mut self, seq: u64, version: Version) {
         self.version = version;
+        self.cloning = self.cloning.filter(|cloning| *cloning != seq);
         if self.sealed == Some(seq) {
             self.sealed = None;
             self.sealed_ranges.clear();
@@ -191,6 +208,7 @@ impl FileData {
     /// Record `seq` will never be committed here. What was written since stays dirty, and goes
     /// where that record went: without its bytes it would be something nobody wrote.
     pub fn withdrawn(&mut self, seq: u64) {
+        self.cloning = self.cloning.filter(|cloning| *cloning != seq);
         if self.sealed == Some(seq) {
             self.sealed = None;
             self.sealed_ranges.clear();

@@ -40,6 +40,7 @@ pub fn touched(record: &Record) -> Touched {
         Record::SetAttr { ino, .. }
         | Record::SetXattr { ino, .. }
         | Record::RemoveXattr { ino, .. }
+        | Record::Clone { ino, .. }
         | Record::Release { ino } => (vec![*ino], Vec::new()),
         Record::Store(store) => (vec![store.ino], Vec::new()),
     };
@@ -97,6 +98,11 @@ impl Tree {
             }
             Record::RemoveXattr { ino, name } => {
                 self.with_xattrs(*ino, time, |map| map.remove(name));
+            }
+            Record::Clone { ino, from, .. } => {
+                if let Some(&Attr { size, allocated, .. }) = self.peek(*from) {
+                    self.data_changed(*ino, size, allocated, time);
+                }
             }
             Record::Store(_) | Record::Release { .. } => {}
         }

@@ -232,6 +232,18 @@ pub enum Record {
         /// The file.
         ino: Ino,
     },
+    /// An empty file gets all data of another, without a byte of them travelling. Where either
+    /// is not what it was meant to be nothing happens, and its outcome shows an empty file.
+    Clone {
+        /// The empty file.
+        ino: Ino,
+        /// The state of its data.
+        base: Base,
+        /// The other file.
+        from: Ino,
+        /// The version of the data that are meant.
+        version: Version,
+    },
 }
 
 impl Record {
@@ -250,6 +262,7 @@ impl Record {
             Record::RemoveXattr { .. } => "removexattr",
             Record::Store(_) => "store",
             Record::Release { .. } => "release",
+            Record::Clone { .. } => "clone",
         }
     }
 
@@ -265,6 +278,7 @@ impl Record {
             | Record::SetXattr { ino, .. }
             | Record::RemoveXattr { ino, .. }
             | Record::Store(Store { ino, .. })
+            | Record::Clone { ino, .. }
             | Record::Release { ino } => *ino,
         }
     }

@@ -216,7 +216,7 @@ pub(super) fn discard<T: MetaTxn>(
     Ok(rows.len())
 }
 
-fn put<T: MetaTxn>(
+pub(super) fn put<T: MetaTxn>(
     txn: &mut T,
     contents: Contents,
     end: u64,

@@ -24,6 +24,7 @@
 //! refers to.
 
 pub mod check;
+mod clone;
 pub mod collect;
 mod conflict;
 mod create;
@@ -198,5 +199,8 @@ fn carry_out<T: MetaTxn>(
         Record::RemoveXattr { ino, name } => setattr::set_xattr(tree, &change, *ino, name, None),
         Record::Store(store) => store::store(tree, &change, store),
         Record::Release { ino } => remove::release(tree, &change, *ino),
+        Record::Clone { ino, base, from, version } => {
+            clone::clone(tree, &change, (*ino, *base), (*from, *version))
+        }
     }
 }

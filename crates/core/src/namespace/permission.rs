@@ -12,6 +12,8 @@ use crate::types::{Attr, Caller, OpId, Role, Timestamp};
 
 /// What a squashed root becomes.
 const NOBODY: u32 = 65534;
+/// May read.
+pub(super) const READ: u32 = 4;
 /// May write.
 pub(super) const WRITE: u32 = 2;
 /// May search; with write, may change entries.

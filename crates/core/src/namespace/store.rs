@@ -31,7 +31,7 @@ pub(super) fn store<T: MetaTxn>(
         Some(row) => {
             check_target(change, row)?;
             let alive = row.attr.nlink > 0 || is_orphan(tree, change, store.ino)?;
-            (alive && is_base(change, store, row)).then(|| row.clone())
+            (alive && is_base(change, store.base, row)).then(|| row.clone())
         }
         None => None,
     };
@@ -64,9 +64,9 @@ pub(super) fn store<T: MetaTxn>(
     Ok(Effect::Conflict { parent, name, copy: number })
 }
 
-/// True if the data of `row` are those that the store was made from.
-fn is_base(change: &Change<'_>, store: &Store, row: &InodeRow) -> bool {
-    match store.base {
+/// True if the data of `row` are in the state that a change was made from.
+pub(super) fn is_base(change: &Change<'_>, base: Base, row: &InodeRow) -> bool {
+    match base {
         Base::Version(version) => row.attr.data_version == version,
         Base::Result(seq) => row.made_by == Some(OpId { seq, ..change.op }),
     }
@@ -83,7 +83,7 @@ fn copy_of_base<T: MetaTxn>(
         return Ok(None);
     };
     let Some(row) = tree.find(copy)? else { return Ok(None) };
-    let ours = row.attr.nlink > 0 && is_base(change, store, &row);
+    let ours = row.attr.nlink > 0 && is_base(change, store.base, &row);
     if ours {
         check_target(change, &row)?;
     }
@@ -110,7 +110,7 @@ fn check_shape(store: &Store) -> Result<(), Refusal> {
     if end > store.size || bad_time { Err(Refusal::Protocol) } else { Ok(()) }
 }
 
-fn check_target(change: &Change<'_>, row: &InodeRow) -> Result<(), Refusal> {
+pub(super) fn check_target(change: &Change<'_>, row: &InodeRow) -> Result<(), Refusal> {
     match row.attr.kind {
         Kind::File => {}
         Kind::Directory => return Err(Refusal::IsDirectory),

@@ -10,6 +10,7 @@ mod attributes;
 mod big;
 mod build;
 mod check;
+mod clone;
 mod conformance;
 mod crash;
 mod data;

@@ -64,6 +64,7 @@ enum Step {
     Xattr(u64, u8, bool),
     Store(u64, u64, Vec<(u16, u8)>, bool),
     Release(u64),
+    Clone(u64, u64, u64),
     Collect(usize),
 }
 
@@ -81,6 +82,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (ino(), 0u64..60, prop::collection::vec((0u16..9000, any::<u8>()), 0..5), any::<bool>())
             .prop_map(|(i, v, p, w)| Step::Store(i, v, p, w)),
         1 => ino().prop_map(Step::Release),
+        1 => (ino(), ino(), 0u64..60).prop_map(|(i, f, v)| Step::Clone(i, f, v)),
         1 => (0usize..20).prop_map(Step::Collect),
     ]
 }
@@ -141,6 +143,11 @@ fn record(step: &Step) -> Option<Record> {
         }
         Step::Store(ino, version, parts, whole) => stored(inode(*ino), *version, parts, *whole),
         Step::Release(ino) => Record::Release { ino: inode(*ino) },
+        Step::Clone(ino, from, counter) => {
+            let version = Version { epoch: 1, counter: *counter };
+            let base = Base::Version(version);
+            Record::Clone { ino: inode(*ino), base, from: inode(*from), version }
+        }
         Step::Collect(_) => return None,
     })
 }

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod check;
+mod clone;
 mod collect;
 mod conflicts;
 mod model;
