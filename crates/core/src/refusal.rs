@@ -73,6 +73,13 @@ pub enum Refusal {
     /// EFBIG's twin for requests: over a stated limit.
     #[error("over a limit of the server")]
     Limit,
+    /// EDQUOT.
+    #[error("over the quota of the volume or directory")]
+    Quota,
+    /// EXDEV: between directories that count against different quotas, only a file of one name
+    /// moves.
+    #[error("across the border of a directory with a quota")]
+    OtherQuota,
 }
 
 impl Refusal {
@@ -101,6 +108,8 @@ impl Refusal {
             Refusal::Changed => 11,
             Refusal::Protocol => 71,
             Refusal::Limit => 7,
+            Refusal::Quota => 122,
+            Refusal::OtherQuota => 18,
         }
     }
 }

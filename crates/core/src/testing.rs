@@ -20,5 +20,6 @@ pub(crate) fn attr(ino: u64, kind: Kind, counter: u64) -> Attr {
         ctime: Timestamp::default(),
         change: version,
         data_version: version,
+        quota: None,
     }
 }

@@ -142,6 +142,8 @@ pub struct Attr {
     pub change: Version,
     /// Changes with every committed change of the data.
     pub data_version: Version,
+    /// The directory against whose quota it counts.
+    pub quota: Option<Ino>,
 }
 
 /// Longest name of a directory entry, in bytes.

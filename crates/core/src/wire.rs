@@ -298,6 +298,8 @@ pub struct Space {
     pub free_bytes: u64,
     /// Inodes in use.
     pub inodes: u64,
+    /// Inodes that it may still have; 2^64 - 1 if they are not limited by themselves.
+    pub free_inodes: u64,
 }
 
 /// Asks for a range of one data version.

@@ -43,6 +43,7 @@ fn attr() -> Attr {
         ctime: TIME,
         change: VERSION,
         data_version: VERSION,
+        quota: Some(Ino(7)),
     }
 }
 
@@ -175,7 +176,12 @@ fn replies() -> Vec<Reply> {
         Reply::Looked(Looked { parent: attr(), node: None }),
         Reply::Page(Page { directory: attr(), entries: vec![(name("a"), node())], more: true }),
         Reply::Xattrs(Xattrs { change: VERSION, values: vec![(b"user.x".to_vec(), vec![1])] }),
-        Reply::Space(Space { total_bytes: 1 << 40, free_bytes: 1 << 39, inodes: 12 }),
+        Reply::Space(Space {
+            total_bytes: 1 << 40,
+            free_bytes: 1 << 39,
+            inodes: 12,
+            free_inodes: 88,
+        }),
         Reply::Fetched(Fetched { segments: vec![(4096, true), (61440, false)] }),
         Reply::Wanted(Wanted { indexes: vec![0, 200] }),
         Reply::Stored(()),

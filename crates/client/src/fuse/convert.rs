@@ -140,9 +140,9 @@ pub(super) fn stat_fs(space: Space) -> abi::StatFs {
         blocks: total,
         bfree: free,
         bavail: free,
-        // Inodes are not limited by themselves: each takes space.
-        files: space.inodes + free,
-        ffree: free,
+        // Where inodes are not limited by themselves each takes space.
+        files: space.inodes.saturating_add(free.min(space.free_inodes)),
+        ffree: free.min(space.free_inodes),
         bsize: BLOCK,
         namelen: u32::try_from(NAME_MAX).unwrap_or(255),
         frsize: BLOCK,

@@ -7,6 +7,7 @@
 //! becomes a conflict copy later.
 
 use segue_core::modlog::{NewNode, Outcome, Record, RenameMode, SetAttr};
+use segue_core::namespace::check_border;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Kind, Name, SYMLINK_MAX};
 use tokio::sync::oneshot;
@@ -154,10 +155,11 @@ impl Mount {
         if self.lookup(parent, &name).await?.is_some() {
             return Err(Refusal::Exists);
         }
-        if self.getattr(ino).await?.kind == Kind::Directory {
+        let attr = self.getattr(ino).await?;
+        if attr.kind == Kind::Directory {
             return Err(Refusal::NotPermitted);
         }
-        self.getattr(parent).await?;
+        check_border(&attr, &self.getattr(parent).await?, false)?;
         self.change(Record::Link { ino, parent, name }, caller, true).await?;
         self.getattr(ino).await
     }
@@ -215,8 +217,11 @@ impl Mount {
     ) -> Result<(), Refusal> {
         let source = self.existing(from.0, &from.1).await?;
         let target = self.lookup(to.0, &to.1).await?;
-        self.getattr(from.0).await?;
-        self.getattr(to.0).await?;
+        let directories = (self.getattr(from.0).await?, self.getattr(to.0).await?);
+        check_border(&source, &directories.1, true)?;
+        if let (RenameFlag::Exchange, Some(target)) = (flag, &target) {
+            check_border(target, &directories.0, true)?;
+        }
         let mode = match (flag, target) {
             (RenameFlag::NoReplace, Some(_)) => return Err(Refusal::Exists),
             (RenameFlag::NoReplace, None) => RenameMode::NoReplace,

@@ -65,8 +65,10 @@ impl Tree {
 
     /// Makes `record` part of this host's view. The caller has checked that it can be.
     pub fn apply(&mut self, record: &Record, time: Timestamp) {
-        if let Record::Create { ino, node, mode, uid, gid, .. } = record {
-            self.nodes.insert(*ino, new_node(*ino, node, *mode, *uid, *gid, time));
+        if let Record::Create { parent, ino, node, mode, uid, gid, .. } = record {
+            let mut new = new_node(*ino, node, *mode, *uid, *gid, time);
+            new.attr.quota = self.quota_of(*parent);
+            self.nodes.insert(*ino, new);
         }
         self.mark_all(&touched(record));
         match record {
@@ -135,6 +137,7 @@ impl Tree {
         self.leave(*from_parent, from_name, time);
         self.enter(*to_parent, to_name, *ino, time);
         self.touch_ctime(*ino, time);
+        self.count_against(*ino, *to_parent);
         if moved_directory && from_parent != to_parent {
             self.change_nlink(*from_parent, -1);
             self.change_nlink(*to_parent, 1);
@@ -150,6 +153,7 @@ impl Tree {
             }
             RenameMode::Exchange(other) => {
                 self.enter(*from_parent, from_name, *other, time);
+                self.count_against(*other, *from_parent);
                 self.touch_ctime(*other, time);
                 if self.is_directory(*other) && from_parent != to_parent {
                     self.change_nlink(*from_parent, 1);
@@ -157,6 +161,21 @@ impl Tree {
                 }
             }
             RenameMode::Replace(None) | RenameMode::NoReplace => {}
+        }
+    }
+
+    fn quota_of(&self, ino: Ino) -> Option<Ino> {
+        self.nodes.get(&ino).and_then(|node| node.attr.quota)
+    }
+
+    /// A file that moves counts against its new directory's quota; directories move inside of
+    /// one only.
+    fn count_against(&mut self, ino: Ino, directory: Ino) {
+        let quota = self.quota_of(directory);
+        if let Some(node) = self.nodes.get_mut(&ino)
+            && node.attr.kind != Kind::Directory
+        {
+            node.attr.quota = quota;
         }
     }
 
@@ -312,6 +331,7 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         ctime: time,
         change: Version::default(),
         data_version: Version::default(),
+        quota: None,
     };
     let listing = if kind == Kind::Directory { Listing::Own } else { Listing::Partial };
     NodeEntry {

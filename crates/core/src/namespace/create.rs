@@ -5,7 +5,7 @@ use super::outcome::Effect;
 use super::permission::{Actor, Change};
 use super::rows::{self, InodeRow};
 use super::tree::Tree;
-use super::{Fault, MetaTxn, Stop};
+use super::{Fault, MetaTxn, Stop, quota};
 use crate::modlog::{NewNode, Record};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Ino, Kind, Name, SYMLINK_MAX, Timestamp};
@@ -77,6 +77,7 @@ pub(super) fn link<T: MetaTxn>(
     if row.attr.nlink == 0 {
         return Err(Refusal::NotFound.into());
     }
+    quota::check_border(&row.attr, &directory.attr, false)?;
     let taken = tree.dentry(parent, name)?;
     if taken == Some(ino) {
         tree.mention(ino);
@@ -121,6 +122,7 @@ pub(super) fn new_inode(ino: Ino, kind: Kind, at: (Ino, &Name), time: Timestamp)
         ctime: time,
         change: Default::default(),
         data_version: Default::default(),
+        quota: None,
     };
     InodeRow {
         attr,
@@ -142,7 +144,8 @@ pub(super) fn insert<T: MetaTxn>(
     let (ino, parent) = (row.attr.ino, row.parent);
     let links = i32::from(row.attr.kind == Kind::Directory);
     row.attr.data_version = tree.version;
-    tree.tally.inodes += 1;
+    row.attr.quota = tree.directory(parent)?.attr.quota;
+    tree.charge(row.attr.quota, quota::Change { inodes: 1, ..quota::Change::default() })?;
     tree.put_dentry(parent, name, ino)?;
     tree.put_inode(row)?;
     tree.entries_changed(parent, links, time)

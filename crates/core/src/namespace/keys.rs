@@ -19,6 +19,7 @@ const ORPHAN: u8 = 0x14;
 const LEAF: u8 = 0x15;
 const GRAVE: u8 = 0x16;
 const RAGGED: u8 = 0x17;
+const QUOTA: u8 = 0x18;
 const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
@@ -156,6 +157,16 @@ pub fn all_extents(volume: VolumeId) -> Vec<u8> {
 pub fn inode_part(key: &[u8]) -> Option<(Ino, &[u8])> {
     let (ino, rest) = key.get(1 + size_of::<u32>()..)?.split_first_chunk()?;
     Some((Ino(u64::from_be_bytes(*ino)), rest))
+}
+
+/// The quota of a directory.
+pub fn quota(volume: VolumeId, directory: Ino) -> Vec<u8> {
+    of_inode(QUOTA, volume, directory, &[])
+}
+
+/// All quotas of directories of a volume.
+pub fn quotas(volume: VolumeId) -> Vec<u8> {
+    key(QUOTA, &[&volume.0.to_be_bytes()])
 }
 
 /// A nameless inode that a client still has open.
@@ -351,8 +362,8 @@ pub fn volume_part(key: &[u8]) -> Option<VolumeId> {
 }
 
 /// Every table whose keys begin with a volume.
-pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 9] {
-    [INODE, DENTRY, XATTR, EXTENT, ORPHAN, LEAF, GRAVE, RAGGED, CHUNK]
+pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 10] {
+    [INODE, DENTRY, XATTR, EXTENT, ORPHAN, LEAF, GRAVE, RAGGED, QUOTA, CHUNK]
         .map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
 }
 

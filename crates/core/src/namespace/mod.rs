@@ -30,9 +30,11 @@ mod conflict;
 mod create;
 mod extents;
 pub mod keys;
+mod limits;
 mod outcome;
 mod overlay;
 mod permission;
+mod quota;
 pub mod read;
 mod refs;
 mod remove;
@@ -49,9 +51,14 @@ mod volume;
 mod tests;
 
 pub use extents::Contents;
+pub use limits::{
+    COUNTED_MAX, LimitError, QUOTAS_MAX, find_directory, limit_directory, limit_volume, quota_of,
+    quotas,
+};
 pub use outcome::ApplyResult;
 pub use permission::Rights;
 pub(crate) use permission::mode_after_write;
+pub use quota::{Limits, QuotaRow, Usage, check_border, space};
 pub use refs::{Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, arrived, leaf_name, leaf_of, packs, stage};
 pub use rows::{
     ChunkRow, ClientRow, Extent, LeafRow, PackRow, Place, Source, Tally, VolumeRow, chunk, get_row,
@@ -158,7 +165,9 @@ pub fn apply<T: MetaTxn>(
         return Ok(known);
     }
     let mut tree = Tree::open(txn, context.volume)?;
-    let effect = match carry_out(&mut tree, context, stamped) {
+    let effect = carry_out(&mut tree, context, stamped);
+    let effect = effect.and_then(|effect| Ok(tree.check_limits().map(|()| effect)?));
+    let effect = match effect {
         Ok(effect) => effect,
         Err(Stop::Fault(fault)) => return Err(fault),
         Err(Stop::Refused(refusal)) => {

@@ -88,6 +88,7 @@ pub(super) fn drop_link<T: MetaTxn>(
     }
     let key = keys::orphan(tree.volume, change.context.client, row.attr.ino);
     rows::put_row(&mut tree.txn, &key, &())?;
+    tree.count_against(&mut row, None)?;
     tree.put_inode(row)
 }
 

@@ -3,6 +3,7 @@
 use super::conflict;
 use super::outcome::Effect;
 use super::permission::{Change, WRITE};
+use super::quota::check_border;
 use super::remove::drop_link;
 use super::rows::InodeRow;
 use super::tree::Tree;
@@ -84,8 +85,9 @@ fn check_move<T: MetaTxn>(
     row: &InodeRow,
     to: Ino,
 ) -> Result<(), Stop<T::Error>> {
+    let directory = tree.directory(to)?;
     if row.attr.kind != Kind::Directory || row.parent == to {
-        return Ok(());
+        return Ok(check_border(&row.attr, &directory.attr, true)?);
     }
     if tree.is_within(to, row.attr.ino)? {
         return Err(Refusal::Invalid.into());
@@ -93,7 +95,7 @@ fn check_move<T: MetaTxn>(
     if !change.actor.may(&row.attr, WRITE) {
         return Err(Refusal::Access.into());
     }
-    Ok(())
+    Ok(check_border(&row.attr, &directory.attr, true)?)
 }
 
 fn replace<T: MetaTxn>(
@@ -139,6 +141,7 @@ fn move_entry<T: MetaTxn>(
     tree.entries_changed(rename.to.0, moved + links, change.time)?;
     row.attr.ctime = change.time;
     (row.parent, row.name) = (rename.to.0, name.as_bytes().to_vec());
+    tree.move_charge(&mut row, rename.to.0)?;
     Ok(tree.put_inode(row)?)
 }
 
@@ -158,6 +161,7 @@ fn exchange<T: MetaTxn>(
     for (moved, at) in [(&mut row, rename.to), (&mut other, rename.from)] {
         moved.attr.ctime = change.time;
         (moved.parent, moved.name) = (at.0, at.1.as_bytes().to_vec());
+        tree.move_charge(moved, at.0)?;
     }
     tree.put_inode(row)?;
     tree.put_inode(other)?;

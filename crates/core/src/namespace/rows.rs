@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use super::{Fault, Limits, MetaSnapshot, MetaTxn, keys};
 use crate::modlog::Outcome;
 use crate::types::{Attr, ClientId, Fingerprint, Ino, InoGrant, OpId, Timestamp, VolumeId};
 
@@ -21,6 +21,8 @@ pub struct VolumeRow {
     pub created: Timestamp,
     /// The first inode number that nobody was granted.
     pub next_ino: u64,
+    /// What it may hold.
+    pub limits: Limits,
 }
 
 /// What changes with every commit of a volume.

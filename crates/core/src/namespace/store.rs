@@ -10,7 +10,7 @@ use super::outcome::Effect;
 use super::permission::{Change, WRITE, mode_after_write};
 use super::rows::{self, Extent, InodeRow, Source};
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys, quota};
 use crate::chunk::CHUNK_MAX;
 use crate::modlog::{Base, INLINE_MAX, Outcome, PieceBytes, Store};
 use crate::refusal::Refusal;
@@ -201,9 +201,9 @@ fn write<T: MetaTxn>(
         came += piece.len();
         extents::fill(tree, contents, piece.offset, Extent { len: piece.len(), source })?;
     }
+    tree.charge(row.attr.quota, quota::Change { inodes: 0, came, gone })?;
     let attr = &mut row.attr;
     attr.allocated = (attr.allocated + came).saturating_sub(gone);
-    tree.tally.allocated = (tree.tally.allocated + came).saturating_sub(gone);
     attr.size = store.size;
     attr.mtime = store.mtime.unwrap_or(attr.mtime);
     attr.ctime = change.time;

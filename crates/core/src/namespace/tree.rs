@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::extents::{self, Contents};
 use super::overlay::Overlay;
+use super::quota::{Change, Charged, Limits, Usage};
 use super::rows::{self, InodeRow};
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, Tally, VolumeRow, keys};
 use crate::refusal::Refusal;
@@ -22,6 +23,10 @@ pub(super) struct Tree<'a, T> {
     /// What everything written here gets.
     pub(super) version: Version,
     pub(super) tally: Tally,
+    /// What the volume may hold, and what it held before.
+    pub(super) limits: Limits,
+    pub(super) before: Usage,
+    pub(super) charged: Charged,
     touched: BTreeSet<Ino>,
     wrote: bool,
 }
@@ -33,8 +38,17 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
         let tally: Tally = rows::get_row(txn, &keys::volume_tally(volume), "a volume's tally")?
             .ok_or(Fault::Damaged("a volume's tally is missing"))?;
         let version = Version { epoch: row.epoch, counter: tally.commits + 1 };
-        let txn = Overlay::new(txn);
-        Ok(Tree { txn, volume, version, tally, touched: BTreeSet::new(), wrote: false })
+        Ok(Tree {
+            txn: Overlay::new(txn),
+            volume,
+            version,
+            tally,
+            limits: row.limits,
+            before: Usage::of(&tally),
+            charged: Charged::new(),
+            touched: BTreeSet::new(),
+            wrote: false,
+        })
     }
 
     pub(super) fn find(&mut self, ino: Ino) -> Result<Option<InodeRow>, Fault<T::Error>> {
@@ -131,8 +145,10 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
         self.discard_contents(row)?;
         self.remove_all(&keys::xattr(self.volume, ino, &[]))?;
         self.txn.remove(&keys::inode(self.volume, ino)).map_err(Fault::Store)?;
-        self.tally.inodes = self.tally.inodes.saturating_sub(1);
-        self.tally.allocated = self.tally.allocated.saturating_sub(row.attr.allocated);
+        self.charge(row.attr.quota, Change { inodes: -1, came: 0, gone: row.attr.allocated })?;
+        if row.attr.quota == Some(ino) {
+            self.drop_quota(ino)?;
+        }
         self.wrote = true;
         self.touched.remove(&ino);
         Ok(())
@@ -196,6 +212,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
 
     /// Hands all writes to the transaction.
     pub(super) fn commit(mut self) -> Result<&'a mut T, Fault<T::Error>> {
+        self.put_quotas()?;
         if self.wrote {
             self.tally.commits = self.version.counter;
             let key = keys::volume_tally(self.volume);

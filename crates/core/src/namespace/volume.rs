@@ -3,7 +3,7 @@
 use super::create::new_inode;
 use super::rows::{self, InodeRow, Tally, VolumeRow};
 use super::session::GRANT_COUNT;
-use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use super::{Fault, Limits, MetaSnapshot, MetaTxn, keys};
 use crate::types::{Ino, Kind, Name, Timestamp, Version, VolumeId};
 
 /// Longest name of a volume, in bytes.
@@ -46,6 +46,7 @@ pub fn create_volume<T: MetaTxn>(
         epoch: version.epoch,
         created: now,
         next_ino: GRANT_COUNT,
+        limits: Limits::default(),
     };
     rows::put_row(txn, &keys::volume(volume), &row)?;
     rows::put_row(txn, &keys::volume_name(name), &volume)?;

@@ -1,8 +1,8 @@
 //! Questions about metadata, each answered from one snapshot.
 
-use segue_core::namespace::{Stop, read, tally};
+use segue_core::namespace::{self, Fault, Stop, read, space, tally};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Reply, Request, Space};
+use segue_core::wire::{Reply, Request};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, settled};
@@ -21,11 +21,11 @@ impl Session {
             Request::Xattrs(ino) => read::xattrs(snapshot, volume, ino).map(Reply::Xattrs),
             Request::Statfs(()) => {
                 let disk = rustix::fs::statvfs(&path).map_err(|_| Stop::from(Refusal::Io))?;
-                Ok(Reply::Space(Space {
-                    total_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
-                    free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
-                    inodes: tally(snapshot, volume)?.inodes,
-                }))
+                let row = namespace::volume(snapshot, volume)?
+                    .ok_or(Fault::Damaged("a volume is missing"))?;
+                let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+                let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+                Ok(Reply::Space(space(&row, &tally(snapshot, volume)?, total, free)))
             }
             _ => Err(Refusal::Protocol.into()),
         };

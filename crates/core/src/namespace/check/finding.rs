@@ -31,6 +31,14 @@ pub enum Damage {
     TallyInodes { told: u64, found: u64 },
     #[error("the volume counts {told} bytes, and its files have {found}")]
     TallyBytes { told: u64, found: u64 },
+    #[error("its quota counts {told} bytes, and the files that count against it have {found}")]
+    QuotaBytes { told: u64, found: u64 },
+    #[error("its quota counts {told} files and directories, and {found} count against it")]
+    QuotaInodes { told: u64, found: u64 },
+    #[error("files count against its quota, and it has none")]
+    NoQuota,
+    #[error("it counts against another quota than the directory it stands in")]
+    OtherQuota,
     #[error("the server's own inode numbers lie outside of those that were granted")]
     OwnNumbers,
     #[error("client {client:?} has inode numbers that were not granted")]
@@ -122,6 +130,10 @@ impl Damage {
             }
             Damage::TallyInodes { .. }
             | Damage::TallyBytes { .. }
+            | Damage::QuotaBytes { .. }
+            | Damage::QuotaInodes { .. }
+            | Damage::NoQuota
+            | Damage::OtherQuota
             | Damage::Links { .. }
             | Damage::Subdirectories { .. }
             | Damage::Allocated { .. }

@@ -56,6 +56,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
                 continue;
             };
             is_rooted |= ino == Ino::ROOT && row.attr.kind == Kind::Directory;
+            self.count_against_quota(&row, extents.bytes);
             self.attributes(&row, &extents)?;
             self.links(&row)?;
         }

@@ -23,15 +23,16 @@ mod inodes;
 mod links;
 mod names;
 mod path;
+mod quotas;
 mod scan;
 mod uses;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 
 use super::rows::{InodeRow, Tally, VolumeRow};
-use super::{MetaSnapshot, keys};
+use super::{MetaSnapshot, Usage, keys};
 use crate::types::{Ino, VolumeId};
 
 pub use contents::packs;
@@ -106,6 +107,7 @@ pub(super) fn check_within<S: MetaSnapshot, V: Visitor>(
         tally: None,
         counts: Counts::default(),
         links: Links::new(links_max),
+        quotas: BTreeMap::new(),
         reachable: BTreeSet::new(),
         again: false,
         rows: 0,
@@ -115,6 +117,7 @@ pub(super) fn check_within<S: MetaSnapshot, V: Visitor>(
     checker.orphans()?;
     checker.inodes()?;
     checker.sums()?;
+    checker.quotas()?;
     checker.contents(links_max)?;
     checker.clients()?;
     checker.again = true;
@@ -157,6 +160,8 @@ struct Checker<'a, S, V> {
     tally: Option<Tally>,
     counts: Counts,
     links: Links,
+    /// What counts against each quota.
+    quotas: BTreeMap<Ino, Usage>,
     /// Directories from which the root was reached.
     reachable: BTreeSet<Ino>,
     /// Everything was seen once, and only links are counted now.

@@ -12,6 +12,8 @@ struct Directory {
     /// `None` where the count means nothing.
     nlink: Option<u32>,
     subdirectories: u32,
+    /// The quota that it counts against, where that is known.
+    quota: Option<Option<Ino>>,
 }
 
 impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
@@ -41,8 +43,12 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     }
 
     fn open(&mut self, ino: Ino) -> Result<Directory, Halt<S::Error>> {
+        let mut quota = None;
         let nlink = match self.inode(ino)? {
-            Found::Row(row) if row.attr.kind == Kind::Directory => Some(row.attr.nlink),
+            Found::Row(row) if row.attr.kind == Kind::Directory => {
+                quota = Some(row.attr.quota);
+                Some(row.attr.nlink)
+            }
             Found::Broken => None,
             Found::Row(_) => {
                 self.report_name(ino, Damage::NotDirectory)?;
@@ -53,11 +59,11 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
                 None
             }
         };
-        Ok(Directory { ino, nlink, subdirectories: 0 })
+        Ok(Directory { ino, nlink, subdirectories: 0, quota })
     }
 
     fn close(&mut self, directory: Option<Directory>) -> Result<(), Halt<S::Error>> {
-        let Some(Directory { ino, nlink: Some(nlink), subdirectories }) = directory else {
+        let Some(Directory { ino, nlink: Some(nlink), subdirectories, .. }) = directory else {
             return Ok(());
         };
         let found = subdirectories.saturating_add(2);
@@ -90,6 +96,9 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
                 return self.report_entry((directory.ino, name), ino, Damage::NameOfNothing);
             }
         };
+        if directory.quota.is_some_and(|quota| !Self::is_on_its_side(&row, quota)) {
+            self.report_entry((directory.ino, name), ino, Damage::OtherQuota)?;
+        }
         let is_recorded = row.parent == directory.ino && row.name == name;
         if row.attr.kind == Kind::Directory {
             directory.subdirectories = directory.subdirectories.saturating_add(1);

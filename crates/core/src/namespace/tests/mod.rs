@@ -7,6 +7,7 @@ mod collect;
 mod conflicts;
 mod model;
 mod overlay;
+mod quotas;
 mod rules;
 mod tidy;
 mod twice;

@@ -28,9 +28,10 @@ struct Node {
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Inodes by number; one without a name is open.
+/// Inodes by number; one without a name is open. And the most inodes that may stand in the tree
+/// of a directory with a quota, itself included.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Model(BTreeMap<u64, Node>);
+pub(super) struct Model(BTreeMap<u64, Node>, pub(super) BTreeMap<u64, u64>);
 
 use Expected::{Conflict, Done, Refused as No};
 
@@ -41,7 +42,7 @@ impl Model {
             mode: 0o755,
             xattrs: BTreeMap::new(),
         };
-        Model(BTreeMap::from([(1, root)]))
+        Model(BTreeMap::from([(1, root)]), BTreeMap::new())
     }
 
     fn directory(&mut self, ino: Ino) -> Result<&mut BTreeMap<String, u64>, Expected> {
@@ -91,7 +92,87 @@ impl Model {
     }
 
     pub(super) fn apply(&mut self, record: &Record) -> Expected {
-        self.try_apply(record).unwrap_or_else(|refused| refused)
+        let mut after = self.clone();
+        let expected = after.try_apply(record).unwrap_or_else(|refused| refused);
+        let mut counted = after.clone();
+        if expected == Conflict
+            && let Record::Create { parent, ino, .. }
+            | Record::Link { parent, ino, .. }
+            | Record::Rename { to_parent: parent, ino, .. } = record
+        {
+            counted.directory(*parent).unwrap().insert("its conflict's name".to_owned(), ino.0);
+        }
+        let is_over = |(quota, most): (&u64, &u64)| {
+            counted.within(*quota) > self.within(*quota) && counted.within(*quota) > *most
+        };
+        if counted.1.iter().any(is_over) {
+            return No(Refusal::Quota);
+        }
+        *self = after;
+        self.1.retain(|quota, _| self.0.contains_key(quota));
+        expected
+    }
+
+    /// The names of an inode, with their directories.
+    fn parents(&self, ino: u64) -> Vec<(u64, &String)> {
+        let mut found = Vec::new();
+        for (parent, node) in &self.0 {
+            if let Content::Directory(entries) = &node.content {
+                let names = entries.iter().filter(|(_, at)| **at == ino);
+                found.extend(names.map(|(name, _)| (*parent, name)));
+            }
+        }
+        found
+    }
+
+    /// The quota in whose tree a directory stands, or that it has.
+    pub(super) fn quota_of(&self, directory: u64) -> Option<u64> {
+        match self.1.contains_key(&directory) {
+            true => Some(directory),
+            false => self.around(directory),
+        }
+    }
+
+    /// The quota around an inode.
+    fn around(&self, ino: u64) -> Option<u64> {
+        self.parents(ino).first().and_then(|(parent, _)| self.quota_of(*parent))
+    }
+
+    fn crosses(&self, ino: u64, to: u64) -> bool {
+        let moves = !self.is_directory(ino) && self.names(ino) == 1;
+        !moves && self.around(ino) != self.quota_of(to)
+    }
+
+    /// How many inodes stand in the tree of a quota.
+    pub(super) fn within(&self, quota: u64) -> u64 {
+        let stands = |ino: &&u64| **ino == quota || self.around(**ino) == Some(quota);
+        self.0.keys().filter(stands).count() as u64
+    }
+
+    /// The directory of that number, counted around, and its path.
+    pub(super) fn some_directory(&self, index: usize) -> (u64, Vec<Name>) {
+        let directories: Vec<_> = self.0.keys().filter(|ino| self.is_directory(**ino)).collect();
+        let chosen = *directories[index % directories.len()];
+        let (mut path, mut at) = (Vec::new(), chosen);
+        while let Some((parent, name)) = self.parents(at).first().copied() {
+            path.insert(0, name_of(name));
+            at = parent;
+        }
+        (chosen, path)
+    }
+
+    /// Whether a directory's quota may be set, or taken away: it stands in no other's tree. For a
+    /// new one nothing below it does either, and no file below it has a name elsewhere.
+    pub(super) fn may_limit(&self, directory: u64, is_limit: bool) -> bool {
+        let is_new = is_limit && !self.1.contains_key(&directory);
+        let is_below = |ino: u64| self.below(ino, directory);
+        let is_own = |ino: &u64| match self.is_directory(*ino) {
+            true => *ino == directory || !self.1.contains_key(ino),
+            false => self.parents(*ino).into_iter().all(|(parent, _)| is_below(parent)),
+        };
+        let below = self.0.keys().filter(|ino| is_below(**ino));
+        let is_free = directory != 1 && self.around(directory).is_none();
+        is_free && (!is_new || below.into_iter().all(is_own))
     }
 
     fn try_apply(&mut self, record: &Record) -> Result<Expected, Expected> {
@@ -116,6 +197,9 @@ impl Model {
                 }
                 if self.names(ino.0) == 0 {
                     return Err(No(Refusal::NotFound));
+                }
+                if self.around(ino.0) != self.quota_of(parent.0) {
+                    return Err(No(Refusal::OtherQuota));
                 }
                 match found {
                     Some(found) if found == ino.0 => Ok(Done),
@@ -190,6 +274,9 @@ impl Model {
         if self.is_directory(ino) && self.below(to.0.0, ino) {
             return Err(No(Refusal::Invalid));
         }
+        if self.crosses(ino, to.0.0) {
+            return Err(No(Refusal::OtherQuota));
+        }
         let target = match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => return Err(No(Refusal::Exists)),
             (RenameMode::Exchange(_), None) => return Err(No(Refusal::NotFound)),
@@ -200,6 +287,9 @@ impl Model {
             (RenameMode::Exchange(_), Some(target)) => {
                 if self.is_directory(target) && self.below(from.0.0, target) {
                     return Err(No(Refusal::Invalid));
+                }
+                if self.crosses(target, from.0.0) {
+                    return Err(No(Refusal::OtherQuota));
                 }
                 self.directory(from.0)?.insert(old, target);
                 self.directory(to.0)?.insert(new, ino);
@@ -282,7 +372,7 @@ impl Model {
     }
 
     /// Panics where the store holds something else.
-    fn compare(&self, txn: &mut MapTxn) {
+    pub(super) fn compare(&self, txn: &mut MapTxn) {
         for (number, node) in &self.0 {
             let (ino, attr) = (Ino(*number), attr(txn, Ino(*number)));
             assert_eq!((attr.nlink, attr.mode), (self.nlink(*number), node.mode), "{ino}");
@@ -426,6 +516,20 @@ pub(super) fn record(
     }
 }
 
+/// What an outcome is in the model, which learns the name of a conflict's copy.
+pub(super) fn came_to(model: &mut Model, outcome: &Outcome) -> Expected {
+    match outcome {
+        Outcome::Done { .. } => Expected::Done,
+        Outcome::Refused { refusal } => Expected::Refused(*refusal),
+        Outcome::NeedsWhole => Expected::NeedsWhole,
+        Outcome::Missing { .. } => panic!("{outcome:?}"),
+        Outcome::Conflict { parent, name, copy, .. } => {
+            model.conflicted(*parent, name, *copy);
+            Expected::Conflict
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
@@ -439,17 +543,7 @@ proptest! {
             let stamped = tin.stamp(record.clone());
             let first = tin.send(&mut txn, &stamped);
             let ApplyResult::Outcome(outcome) = &first else { panic!("{first:?}") };
-            let found = match outcome {
-                Outcome::Done { .. } => Expected::Done,
-                Outcome::Refused { refusal } => Expected::Refused(*refusal),
-                Outcome::NeedsWhole => Expected::NeedsWhole,
-                Outcome::Missing { .. } => panic!("{record:?}: {outcome:?}"),
-                Outcome::Conflict { parent, name, copy, .. } => {
-                    model.conflicted(*parent, name, *copy);
-                    Expected::Conflict
-                }
-            };
-            prop_assert_eq!(found, expected, "{:?}", record);
+            prop_assert_eq!(came_to(&mut model, outcome), expected, "{:?}", record);
             let before = txn.clone();
             prop_assert_eq!(tin.send(&mut txn, &stamped), first);
             prop_assert_eq!(&txn, &before, "a repeat changed something");
