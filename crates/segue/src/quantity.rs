@@ -19,6 +19,23 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     count.checked_mul(millis).map(Duration::from_millis).ok_or("this time is too long".to_owned())
 }
 
+/// Reads a size with its unit: `500K`, `10M`, `20G`, `2T`, or bytes without one.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is a number with a unit: 500K, 10M, 20G or 2T".to_owned();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let shift = match unit.to_ascii_uppercase().trim_end_matches('B') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(wrong()),
+    };
+    let count: u64 = number.parse().map_err(|_| wrong())?;
+    count.checked_mul(1 << shift).ok_or("this size is too large".to_owned())
+}
+
 /// `1.5 MB`; 1 KB is 1024 bytes, as in the measurements.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
@@ -61,6 +78,16 @@ mod tests {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         for wrong in ["", "5", "s", "5x", "-5s", "1.5h", "99999999999999999999s"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("500K"), Ok(500 << 10));
+        assert_eq!(parse_bytes("20GB"), Ok(20 << 30));
+        for wrong in ["", "M", "1.5G", "-1", "10X", "99999999999T"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! What an administrator asks for, with the server up (over its control socket) or down.
 
+mod quotas;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -55,6 +57,18 @@ pub enum AdminRequest {
         /// Its name.
         name: String,
     },
+    /// Changes what a volume, or the tree below one of its directories, may hold. Reply
+    /// `Volume`.
+    VolumeSet {
+        /// Its name.
+        name: String,
+        /// The directory by its path from the volume's root; the volume itself without one.
+        dir: Option<String>,
+        /// Most bytes; as before without one.
+        bytes: Option<Limit>,
+        /// Most inodes; as before without one.
+        inodes: Option<Limit>,
+    },
     /// All identities. Reply `Identities`.
     IdentityList,
     /// Shuts an identity out, its open connections included. Reply `Revoked`.
@@ -64,6 +78,16 @@ pub enum AdminRequest {
     },
     /// The server itself. Reply `Info`.
     Info,
+}
+
+/// A limit as it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// No limit.
+    None,
+    /// So many.
+    At(u64),
 }
 
 /// An answer.
@@ -136,9 +160,31 @@ pub struct VolumeInfo {
     pub inodes: u64,
     /// Bytes of all files that are not holes.
     pub allocated_bytes: u64,
+    /// Most bytes that it may hold.
+    pub quota_bytes: Option<u64>,
+    /// Most inodes that it may have.
+    pub quota_inodes: Option<u64>,
+    /// Directories with quotas; only of a volume that is shown by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<DirectoryInfo>,
     /// Why its rows cannot be read, if they cannot: then the rest says nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
+}
+
+/// A directory with a quota.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DirectoryInfo {
+    /// Its path from the volume's root.
+    pub path: String,
+    /// Inodes below it, and itself.
+    pub inodes: u64,
+    /// Bytes below it that are not holes.
+    pub allocated_bytes: u64,
+    /// Most bytes.
+    pub quota_bytes: Option<u64>,
+    /// Most inodes.
+    pub quota_inodes: Option<u64>,
 }
 
 /// An identity.
@@ -212,6 +258,9 @@ pub(crate) fn execute(data: &Data, server: Option<&Server>, request: AdminReques
         AdminRequest::VolumeCreate { name } => volume_create(data, &name),
         AdminRequest::VolumeList => volume_list(data),
         AdminRequest::VolumeShow { name } => volume_show(data, &name),
+        AdminRequest::VolumeSet { name, dir, bytes, inodes } => {
+            quotas::set(data, &name, dir, (bytes, inodes))
+        }
         AdminRequest::IdentityList => identity_list(data),
         AdminRequest::IdentityRevoke { id } => identity_revoke(data, &id),
         AdminRequest::Info => info(data, server),
@@ -311,6 +360,9 @@ fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeIn
         created: row.created.secs,
         inodes: tally.inodes,
         allocated_bytes: tally.allocated,
+        quota_bytes: row.limits.bytes,
+        quota_inodes: row.limits.inodes,
+        directories: Vec::new(),
         damaged: None,
     })
 }
@@ -324,6 +376,9 @@ fn damaged_info(id: VolumeId, fault: MetaFault) -> VolumeInfo {
         created: 0,
         inodes: 0,
         allocated_bytes: 0,
+        quota_bytes: None,
+        quota_inodes: None,
+        directories: Vec::new(),
         damaged: Some(StoreError::from(fault).to_string()),
     }
 }
@@ -342,7 +397,10 @@ fn volume_list(data: &Data) -> Result<AdminReply, StoreError> {
 
 fn volume_show(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
     let info = data.store.read_blocking(|kv| match find_volume(kv, name)? {
-        Some((id, row)) => volume_info(kv, id, row).map(Some),
+        Some((id, row)) => {
+            let info = volume_info(kv, id, row)?;
+            Ok(Some(VolumeInfo { directories: quotas::directories(kv, id)?, ..info }))
+        }
         None => Ok::<_, MetaFault>(None),
     })??;
     Ok(info.map_or_else(|| no_volume(name), AdminReply::Volume))

@@ -1,14 +1,14 @@
 //! `segue volume`: a server's volumes.
 
 use clap::Subcommand;
-use segue_server::admin::{AdminReply, AdminRequest, VolumeInfo};
+use segue_server::admin::{AdminReply, AdminRequest, DirectoryInfo, Limit, VolumeInfo};
 use serde_json::json;
 
 use super::{Context, ServerData, check};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
-/// Make, list and check a server's volumes
+/// Make, list, limit and check a server's volumes
 ///
 /// Volumes are separate trees, mounted separately. Every server has the volume 'home'.
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,7 @@ Examples:
   segue volume create photos
   segue volume list
   segue volume show photos --json
+  segue volume set photos --quota 200G
   segue volume check photos          every reference, every byte, while it serves
   segue invite --volume photos";
 
@@ -47,7 +48,45 @@ enum Action {
         #[command(flatten)]
         options: Options,
     },
+    /// Limit what a volume, or the tree below one of its directories, may hold
+    ///
+    /// What would exceed a limit fails with EDQUOT; df shows a volume's limit as its size.
+    /// Between directories that count against different quotas a file moves, as long as it has
+    /// one name; for a directory, mv copies.
+    #[command(after_help = SET_EXAMPLES)]
+    Set {
+        /// The volume
+        name: String,
+        /// Most bytes: 500M, 20G, .., or none
+        #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "inodes")]
+        quota: Option<Limit>,
+        /// Most files and directories, or none
+        #[arg(long, value_name = "N", value_parser = parse_count)]
+        inodes: Option<Limit>,
+        /// A directory, by its path from the volume's root
+        #[arg(long, value_name = "PATH")]
+        dir: Option<String>,
+        #[command(flatten)]
+        options: Options,
+    },
     Check(check::Arguments),
+}
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  segue volume set home --quota 200G
+  segue volume set home --dir /projects/x --quota 10G --inodes 100000
+  segue volume set home --dir /projects/x --quota none --inodes none";
+
+fn parse_size(text: &str) -> Result<Limit, String> {
+    if text == "none" { Ok(Limit::None) } else { quantity::parse_bytes(text).map(Limit::At) }
+}
+
+fn parse_count(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit::None),
+        _ => text.parse().map(Limit::At).map_err(|_| "a number, or none".to_owned()),
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -69,6 +108,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         Action::Show { name, options } => {
             (AdminRequest::VolumeShow { name: name.clone() }, options)
         }
+        Action::Set { name, quota, inodes, dir, options } => {
+            let (name, dir) = (name.clone(), dir.clone());
+            (AdminRequest::VolumeSet { name, dir, bytes: *quota, inodes: *inodes }, options)
+        }
         Action::Check(arguments) => return check::run(arguments, context),
     };
     let data = options.server.resolve(context);
@@ -77,7 +120,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         AdminReply::Volumes { volumes } if options.json => {
             output::print_json(&json!({ "volumes": volumes }))?;
         }
-        AdminReply::Volume(volume) => output::print(&describe(&[volume]))?,
+        AdminReply::Volume(volume) => {
+            let directories = directories(&volume);
+            output::print(&(describe(&[volume]) + &directories))?;
+        }
         AdminReply::Volumes { volumes } => output::print(&describe(&volumes))?,
         _ => return Err(admin::unexpected(&data)),
     }
@@ -87,11 +133,35 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 fn describe(volumes: &[VolumeInfo]) -> String {
     let row = |volume: &VolumeInfo| {
         if let Some(words) = &volume.damaged {
-            return vec![volume.name.clone(), "?".to_owned(), "?".to_owned(), words.clone()];
+            let name = volume.name.clone();
+            return vec![name, "?".to_owned(), "?".to_owned(), "?".to_owned(), words.clone()];
         }
         let size = quantity::bytes(volume.allocated_bytes);
-        vec![volume.name.clone(), volume.inodes.to_string(), size, volume.uuid.clone()]
+        let limits = limits(volume.quota_bytes, volume.quota_inodes);
+        vec![volume.name.clone(), volume.inodes.to_string(), size, limits, volume.uuid.clone()]
     };
     let rows: Vec<Vec<String>> = volumes.iter().map(row).collect();
-    output::table(&["NAME", "FILES", "SIZE", "UUID"], &rows)
+    output::table(&["NAME", "FILES", "SIZE", "LIMITS", "UUID"], &rows)
+}
+
+/// The directories of a volume that have quotas; nothing if there are none.
+fn directories(volume: &VolumeInfo) -> String {
+    if volume.directories.is_empty() {
+        return String::new();
+    }
+    let row = |directory: &DirectoryInfo| {
+        let size = quantity::bytes(directory.allocated_bytes);
+        let limits = limits(directory.quota_bytes, directory.quota_inodes);
+        vec![directory.path.clone(), directory.inodes.to_string(), size, limits]
+    };
+    let rows: Vec<Vec<String>> = volume.directories.iter().map(row).collect();
+    format!("\n{}", output::table(&["DIRECTORY", "FILES", "SIZE", "LIMITS"], &rows))
+}
+
+/// `10.0 GB, 5000 files`.
+fn limits(bytes: Option<u64>, inodes: Option<u64>) -> String {
+    let bytes = bytes.map(quantity::bytes);
+    let inodes = inodes.map(|count| quantity::count(count, "file"));
+    let limits: Vec<String> = bytes.into_iter().chain(inodes).collect();
+    if limits.is_empty() { "none".to_owned() } else { limits.join(", ") }
 }

@@ -27,6 +27,7 @@ mod offline;
 mod options;
 mod permissions;
 mod power;
+mod quota;
 mod reference;
 mod rsync;
 mod sqlite;

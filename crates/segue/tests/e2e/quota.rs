@@ -1,0 +1,109 @@
+//! Quotas, as applications and administrators meet them.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::tree::noise;
+use crate::world::{Ended, World, arg, end, errno, eventually, json, save, segue, sh};
+
+const MB: usize = 1 << 20;
+const EDQUOT: i32 = 122;
+const EXDEV: i32 = 18;
+
+fn set(world: &World, args: &[&str]) -> Ended {
+    let data = arg(world.server.data());
+    segue(&world.serving, &[&["volume", "set", "home", "--data", data], args].concat())
+}
+
+fn shown(world: &World) -> Value {
+    let data = arg(world.server.data());
+    json(&world.serving, &["volume", "show", "home", "--data", data])
+}
+
+/// Under close the application hears of it; df shows the quota; what goes makes room again.
+#[test]
+fn a_file_past_the_quota_fails_with_edquot() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    assert_eq!(set(&world, &["--quota", "8M", "--inodes", "20"]).code, Some(0));
+    save(&mount.path().join("fits"), &noise(1, 6 * MB)).unwrap();
+    let mut dd = Command::new("dd");
+    dd.args(["if=/dev/urandom", "of=over", "bs=1M", "count=4"]).current_dir(mount.path());
+    let ended = end(&mut dd);
+    assert!(ended.code == Some(1) && ended.err.contains("Disk quota exceeded"), "{ended:?}");
+    let df = sh(mount.path(), "df -B1 --output=size . | tail -1");
+    assert_eq!(df.trim().parse::<usize>().unwrap(), 8 * MB);
+    let volume = shown(&world);
+    assert_eq!(volume["quota_bytes"].as_u64(), Some(8 << 20));
+    assert_eq!(volume["quota_inodes"].as_u64(), Some(20));
+    fs::remove_file(mount.path().join("fits")).unwrap();
+    fs::remove_file(mount.path().join("over")).unwrap();
+    mount.sync().unwrap();
+    save(&mount.path().join("again"), &noise(2, 6 * MB)).unwrap();
+    assert_eq!(set(&world, &["--quota", "none", "--inodes", "none"]).code, Some(0));
+    save(&mount.path().join("more"), &noise(3, 9 * MB)).unwrap();
+    check_clean(&world);
+}
+
+/// Under async it comes after the call, and is kept.
+#[test]
+fn what_was_accepted_and_is_past_the_quota_is_kept() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    assert_eq!(set(&world, &["--quota", "2M"]).code, Some(0));
+    let mut file = File::create(mount.path().join("over")).unwrap();
+    file.write_all(&noise(4, 4 * MB)).unwrap();
+    drop(file);
+    eventually("the refused change is counted", || {
+        let status: Value =
+            serde_json::from_str(&segue(&world.a, &["status", "--json", arg(mount.path())]).out)
+                .unwrap();
+        status["mounts"][0]["refused"].as_u64().is_some_and(|refused| refused > 0)
+    });
+    check_clean(&world);
+}
+
+/// A directory's tree is counted and limited; its border is that of a file system for what
+/// cannot take its charge along.
+#[test]
+fn a_directory_has_a_quota_and_a_border() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let top = mount.path();
+    sh(top, "mkdir -p project/src other/dir; echo one > project/src/one; echo two > other/two");
+    mount.sync().unwrap();
+    let ended = set(&world, &["--dir", "/project", "--quota", "4M", "--inodes", "6"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.out.contains("/project"), "{ended:?}");
+    // What the host has cached of it is trusted for a second.
+    let mount = world.remount(&world.a, mount);
+    let top = mount.path();
+    let linked = fs::hard_link(top.join("other/two"), top.join("project/linked"));
+    assert_eq!(errno(linked), Some(EXDEV));
+    let moved = fs::rename(top.join("other/dir"), top.join("project/dir"));
+    assert_eq!(errno(moved), Some(EXDEV));
+    sh(top, "mv other/dir project/dir && mv other/two project/two && test ! -e other/dir");
+    assert_eq!(errno(save(&top.join("project/big"), &noise(5, 5 * MB))), Some(EDQUOT));
+    save(&top.join("other/big"), &noise(5, 5 * MB)).unwrap();
+    sh(top, "rm -f project/big");
+    mount.sync().unwrap();
+    let directory = shown(&world)["directories"][0].clone();
+    assert_eq!(directory["path"], "/project");
+    let counted = sh(top, "find project | wc -l");
+    assert_eq!(directory["inodes"].as_u64(), counted.trim().parse().ok(), "{directory}");
+    let len = |name| fs::metadata(top.join(name)).unwrap().len();
+    let bytes = ["project/src/one", "project/two"].map(len);
+    assert_eq!(directory["allocated_bytes"].as_u64(), Some(bytes.iter().sum()));
+    let nested = set(&world, &["--dir", "/project/src", "--quota", "1M"]);
+    assert!(nested.code == Some(2) && nested.err.contains("another directory"), "{nested:?}");
+    check_clean(&world);
+}
+
+fn check_clean(world: &World) {
+    let data = arg(world.server.data());
+    let ended = segue(&world.serving, &["volume", "check", "home", "--rate", "0", "--data", data]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
