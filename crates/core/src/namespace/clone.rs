@@ -10,7 +10,7 @@ use super::permission::{Change, READ, mode_after_write};
 use super::rows::InodeRow;
 use super::store::{check_target, is_base};
 use super::tree::Tree;
-use super::{Fault, MetaTxn, Stop, refs};
+use super::{Fault, MetaTxn, Stop, quota, refs};
 use crate::modlog::Base;
 use crate::types::{Ino, Kind, Version};
 
@@ -45,7 +45,8 @@ pub(super) fn clone<T: MetaTxn>(
         if !change.actor.keeps_set_id() {
             attr.mode = mode_after_write(attr.mode);
         }
-        tree.tally.allocated = tree.tally.allocated.saturating_add(source.attr.allocated);
+        let came = source.attr.allocated;
+        tree.charge(row.attr.quota, quota::Change { inodes: 0, came, gone: 0 })?;
     }
     row.made_by = Some(change.op);
     tree.put_inode(row)?;
