@@ -88,8 +88,7 @@ fn upload(
     chunks: &[Chunk],
     is_new: bool,
 ) -> Result<(f64, (Client, Vec<Attr>))> {
-    let door = course.served.home.clone();
-    let clients = course.served.clients(&door, 1, &[]);
+    let clients = course.served.clients(1, &[]);
     let client = course.runtime.block_on(clients)?.pop();
     let mut client = client.ok_or_else(|| wrong("no client"))?;
     let prove = |chunk: &Chunk| (chunk.clone(), possession_proof(&client.nonce, &chunk.bytes));

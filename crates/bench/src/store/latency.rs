@@ -104,25 +104,23 @@ fn in_order(mut times: Vec<f64>) -> Vec<f64> {
 
 /// Microseconds of each read, ascending.
 fn reads_beside(course: &mut Course<'_>, beside: &Beside, places: &[Place]) -> Result<Vec<f64>> {
-    let door = course.served.home.clone();
     let (count, changes, data) = match beside.load {
         Load::Nothing => (0, 0, Vec::new()),
         Load::Changes(clients, changes) => (clients, changes, vec![b'x'; FILE_BYTES]),
         Load::Upload => (2, 0, Vec::new()),
     };
-    let clients = course.runtime.block_on(course.served.clients(&door, count, &data))?;
+    let clients = course.runtime.block_on(course.served.clients(count, &data))?;
     let reads = course.scaled(READS);
-    let number = course.served.next_client();
+    let (door, number) = course.served.reader()?;
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let start = Instant::now();
     let loads: Vec<_> = clients
         .into_iter()
         .map(|client| course.runtime.spawn(load(client, changes, stop.clone(), done.clone())))
         .collect();
-    let many = course.served.many.clone();
     // A thread of its own, so that it does not queue behind what makes the load.
     let times = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read(&many, number, places, reads));
+        let reading = scope.spawn(|| read(&door, number, places, reads));
         reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     let rate = done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();

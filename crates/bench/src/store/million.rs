@@ -30,8 +30,7 @@ pub(super) struct Known {
 /// Makes the inodes.
 pub(super) fn fill(course: &mut Course<'_>) -> Result<Known> {
     let requests = course.scaled(INODES).div_ceil(CLIENTS * TOGETHER);
-    let door = course.served.many.clone();
-    let clients = course.runtime.block_on(course.served.clients(&door, CLIENTS, &[]))?;
+    let clients = course.runtime.block_on(course.served.fillers(CLIENTS))?;
     let mut filled = Vec::new();
     course.remember_peak("a million inodes made", |course| {
         let (seconds, clients) =
@@ -48,9 +47,8 @@ pub(super) fn fill(course: &mut Course<'_>) -> Result<Known> {
 
 /// Kills the server under load and opens it again, and a copy of its metadata.
 pub(super) fn open(course: &mut Course<'_>) -> Result<()> {
-    let door = course.served.home.clone();
     let data = [b'x'; FILE_BYTES];
-    let clients = course.runtime.block_on(course.served.clients(&door, CLIENTS, &data))?;
+    let clients = course.runtime.block_on(course.served.clients(CLIENTS, &data))?;
     let loads: Vec<_> =
         clients.into_iter().map(|client| course.runtime.spawn(change_on(client))).collect();
     std::thread::sleep(LOAD);

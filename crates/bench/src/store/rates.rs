@@ -45,9 +45,8 @@ pub(super) fn run(course: &mut Course<'_>) -> Result<()> {
 fn measure(course: &mut Course<'_>, way: &Way) -> Result<()> {
     let requests = course.scaled(way.requests);
     let changes = f64::from(way.clients * requests * way.changes);
-    let door = course.served.home.clone();
     let data = [b'x'; FILE_BYTES];
-    let clients = course.served.clients(&door, way.clients, &data);
+    let clients = course.served.clients(way.clients, &data);
     let clients = course.runtime.block_on(clients)?;
     let (seconds, _) = course.runtime.block_on(apply(clients, requests, way.changes))?;
     course.add(SEGUE, way.test, Unit::Operations, changes / seconds)?;

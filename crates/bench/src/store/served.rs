@@ -15,6 +15,9 @@ use crate::bed::{Doing, Host, Result};
 
 /// The volume of changes and data.
 const HOME: &str = "home";
+/// Identities for each volume: a server takes so many connections of one, and those of earlier
+/// clients may just be ending.
+const IDENTITIES: u32 = 4;
 /// The volume of the million inodes.
 pub(super) const MANY: &str = "many";
 
@@ -22,8 +25,8 @@ pub(super) const MANY: &str = "many";
 pub(super) struct Served {
     host: Host,
     server: SegueServer,
-    pub(super) home: Door,
-    pub(super) many: Door,
+    home: Vec<Door>,
+    many: Vec<Door>,
     pub(super) many_id: VolumeId,
     clients: u32,
 }
@@ -36,26 +39,35 @@ impl Served {
         let made: Value = serde_json::from_str(&made).map_err(wrong)?;
         let id = made["id"].as_u64().and_then(|id| u32::try_from(id).ok());
         let many_id = VolumeId(id.ok_or_else(|| wrong("a volume without a number"))?);
-        let (home, many) = (enrol(host, &server, HOME).await?, enrol(host, &server, MANY).await?);
+        let home = enrol_some(host, &server, HOME).await?;
+        let many = enrol_some(host, &server, MANY).await?;
         Ok(Served { host: host.clone(), server, home, many, many_id, clients: 0 })
     }
 
-    /// A number that no client has had.
-    pub(super) fn next_client(&mut self) -> u32 {
+    /// The way into the volume of the million inodes, and a number that no client has had.
+    pub(super) fn reader(&mut self) -> Result<(Door, u32)> {
         self.clients += 1;
-        self.clients
+        Ok((door(&self.many, self.clients)?, self.clients))
     }
 
-    /// Opens `count` clients of the volume behind `door` whose files hold `data`.
-    pub(super) async fn clients(
-        &mut self,
-        door: &Door,
-        count: u32,
-        data: &[u8],
-    ) -> Result<Vec<Client>> {
+    /// Opens `count` clients of the volume of changes and data, whose files hold `data`.
+    pub(super) async fn clients(&mut self, count: u32, data: &[u8]) -> Result<Vec<Client>> {
+        let doors = self.home.clone();
+        self.open(&doors, count, data).await
+    }
+
+    /// Opens `count` clients of the volume of the million inodes, whose files are empty.
+    pub(super) async fn fillers(&mut self, count: u32) -> Result<Vec<Client>> {
+        let doors = self.many.clone();
+        self.open(&doors, count, &[]).await
+    }
+
+    async fn open(&mut self, doors: &[Door], count: u32, data: &[u8]) -> Result<Vec<Client>> {
         let mut clients = Vec::new();
         for _ in 0..count {
-            clients.push(Client::open(door, self.next_client(), data.to_vec()).await?);
+            self.clients += 1;
+            let door = door(doors, self.clients)?;
+            clients.push(Client::open(&door, self.clients, data.to_vec()).await?);
         }
         Ok(clients)
     }
@@ -101,10 +113,29 @@ impl Served {
     }
 }
 
-async fn enrol(host: &Host, server: &SegueServer, volume: &'static str) -> Result<Door> {
+/// The one of `doors` that client `number` takes.
+fn door(doors: &[Door], number: u32) -> Result<Door> {
+    let door = doors.iter().cycle().nth((number % IDENTITIES) as usize);
+    door.cloned().ok_or_else(|| wrong("nobody was let in"))
+}
+
+async fn enrol_some(host: &Host, server: &SegueServer, volume: &'static str) -> Result<Vec<Door>> {
+    let mut doors = Vec::new();
+    for number in 0..IDENTITIES {
+        doors.push(enrol(host, server, volume, number).await?);
+    }
+    Ok(doors)
+}
+
+async fn enrol(
+    host: &Host,
+    server: &SegueServer,
+    volume: &'static str,
+    number: u32,
+) -> Result<Door> {
     let url = server.invite(&["--volume", volume])?;
     let url: MountUrl = url.parse().map_err(|error| wrong(format!("{url}: {error}")))?;
-    let identities = Identities::at(host.dir().join(format!("identity-{volume}")));
+    let identities = Identities::at(host.dir().join(format!("identity-{volume}-{number}")));
     segue_rpc::enrol(&url, &identities, "bench", PATIENCE).await.map_err(wrong)?;
     let authority = &url.invite().ok_or_else(|| wrong("an invite without authority"))?.authority;
     let identity = identities.load(authority, volume).map_err(wrong)?;
