@@ -78,6 +78,11 @@ pub(crate) fn is_long() -> bool {
     std::env::var_os("SEGUE_TEST_LONG").is_some_and(|value| value == "1")
 }
 
+/// How often a test that takes its chances begins anew.
+pub(crate) fn times() -> u64 {
+    if is_long() { 10 } else { 1 }
+}
+
 /// Two hosts work, and again and again the server is gone: `fails` ends it and brings it back.
 /// The work goes on by itself, no call fails, nothing is lost and nothing happens twice, and the
 /// volume is whole.
@@ -118,15 +123,17 @@ fn assert_whole(world: &World, when: &str) {
 
 #[test]
 fn the_server_is_killed_in_the_middle_of_work() {
-    let Some(mut world) = World::new() else { return };
-    let mut rng = Rng::new(3);
-    hosts_go_on(&mut world, if is_long() { 100 } else { 10 }, |world, round| {
-        std::thread::sleep(Duration::from_millis(rng.below(400)));
-        world.server.kill9().unwrap();
-        assert_whole(world, &format!("round {round}"));
-        std::thread::sleep(Duration::from_millis(rng.below(300)));
-        world.server.restart().unwrap();
-    });
+    for seed in 0..times() {
+        let Some(mut world) = World::new() else { return };
+        let mut rng = Rng::new(seed);
+        hosts_go_on(&mut world, 10, |world, round| {
+            std::thread::sleep(Duration::from_millis(rng.below(400)));
+            world.server.kill9().unwrap();
+            assert_whole(world, &format!("round {round}"));
+            std::thread::sleep(Duration::from_millis(rng.below(300)));
+            world.server.restart().unwrap();
+        });
+    }
 }
 
 /// A close that waits for a server that does not come back gives up after `grace`, however

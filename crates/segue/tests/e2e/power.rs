@@ -12,9 +12,10 @@ use segue_bench::bed::segue::{SegueMount, SegueServer};
 use segue_bench::bed::{Host, Rng};
 use segue_bench::disk::{Disk, Fate, Recording};
 
-use crate::crash::{hosts_go_on, is_long};
+use crate::crash::{hosts_go_on, is_long, times};
+use crate::tree::{hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
-use crate::world::{World, arg, segue, sh};
+use crate::world::{World, arg, eventually, save, segue, sh};
 
 /// One image of a recording.
 #[derive(Clone, Copy, Debug)]
@@ -136,21 +137,59 @@ fn power_is_lost_while_hosts_work() {
     }
 }
 
+/// Power is lost while a server removes what nobody needs, and moves what lives in a mostly dead
+/// pack: nothing that is needed goes, whatever of it the disk has.
+#[test]
+fn power_is_lost_while_space_is_collected() {
+    let Some(mut power) = Power::new() else { return };
+    let Power { world, disk, done, .. } = &mut power;
+    let mut mount = world.mount_with(&world.a, "write-back=sync");
+    for number in 0..6 {
+        let (name, bytes) = (format!("large-{number}"), noise(number, 2_000_000));
+        done.hear(&format!("begin\t{name}"));
+        save(&mount.path().join("dir").join(&name), &bytes).unwrap();
+        done.hear(&format!("has\t{name}\t{}", hash_of(&bytes)));
+    }
+    let (before, packs) = (disk.position(), world.server.data().join("packs"));
+    let first: Vec<_> = fs::read_dir(&packs).unwrap().map(|pack| pack.unwrap().path()).collect();
+    for number in [0, 2, 3, 5] {
+        let name = format!("large-{number}");
+        done.hear(&format!("begin\t{name}"));
+        fs::remove_file(mount.path().join("dir").join(&name)).unwrap();
+        done.hear(&format!("gone\t{name}"));
+    }
+    mount.umount(&[]).unwrap();
+    // It looks at the packs when it starts, and then every ten seconds.
+    world.server.restart().unwrap();
+    power.work(&[&power.world.b], "", 3);
+    eventually("the dead pack is gone", || !first[0].exists());
+    power.work(&[&power.world.b], "later", 3);
+    power.world.server.kill9().unwrap();
+    let recording = power.disk.recording();
+    let syncs = recording.syncs(before..recording.end());
+    for cut in cuts(syncs, 30) {
+        assert_eq!(power.differences(&recording, cut), Vec::<String>::new(), "{cut:?}");
+    }
+}
+
 /// Power is lost while two hosts work: each time the server comes back with what it had synced
 /// and any part of the rest, and the hosts send again what it has not.
 #[test]
 fn power_is_lost_and_the_hosts_go_on() {
-    let Some((mut world, mut disk)) = World::recorded() else { return };
-    hosts_go_on(&mut world, if is_long() { 100 } else { 5 }, |world, round| {
-        world.server.kill9().unwrap();
-        let recording = disk.recording();
-        let point = world.serving.mkdir(&format!("disk-{round}")).unwrap();
-        disk = Arc::new(Disk::mount(&point).unwrap());
-        recording.image(recording.end(), fate(round)).write_to(&point).unwrap();
-        // What is on a disk when it gets its power back is there.
-        sh(&point, "find . -exec sync {} +");
-        world.server = SegueServer::start(&world.serving, &point.join("data")).unwrap();
-    });
+    for time in 0..usize::try_from(times()).unwrap() {
+        let Some((mut world, mut disk)) = World::recorded() else { return };
+        hosts_go_on(&mut world, 5, |world, round| {
+            world.server.kill9().unwrap();
+            let recording = disk.recording();
+            let point = world.serving.mkdir(&format!("disk-{round}")).unwrap();
+            disk = Arc::new(Disk::mount(&point).unwrap());
+            let image = recording.image(recording.end(), fate(5 * time + round));
+            image.write_to(&point).unwrap();
+            // What is on a disk when it gets its power back is there.
+            sh(&point, "find . -exec sync {} +");
+            world.server = SegueServer::start(&world.serving, &point.join("data")).unwrap();
+        });
+    }
 }
 
 /// The tests here find what is lost: here by a disk that answers syncs and does nothing.

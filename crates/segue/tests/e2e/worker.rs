@@ -105,8 +105,9 @@ impl Acknowledged {
         differences
     }
 
-    /// Takes in a line of the program.
-    fn hear(&self, line: &str) {
+    /// Takes in a line as the program has them: `begin`, `gone` or `has`, the name, and the hash
+    /// of what it has, between tabs.
+    pub(crate) fn hear(&self, line: &str) {
         let words: Vec<_> = line.split('\t').collect();
         let mut history = self.0.lock().unwrap();
         let time = history.clock.as_ref().map_or(0, |clock| clock());

@@ -13,6 +13,8 @@ use segue_bench::bed::segue::{SegueMount, SegueServer};
 use segue_bench::bed::{Bed, Host, run};
 use segue_bench::disk::Disk;
 
+use crate::crash::is_long;
+
 /// Longest that a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A test that takes this long hangs: its mounts are aborted, so that it fails.
@@ -111,8 +113,9 @@ impl World {
 fn watch_over(dir: &Path) -> Sender<()> {
     let (alive, watched) = channel::<()>();
     let dir = dir.to_owned();
+    let longest = if is_long() { 10 * TEST_MAX } else { TEST_MAX };
     std::thread::spawn(move || {
-        if watched.recv_timeout(TEST_MAX) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if watched.recv_timeout(longest) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             return;
         }
         eprintln!("{}: the test hangs, aborting its mounts", dir.display());
