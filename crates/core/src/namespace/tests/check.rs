@@ -58,7 +58,7 @@ fn chunks(txn: &mut MapTxn, client: &mut Client, ino: Ino, parts: &[(u64, &[u8])
 }
 
 /// One of everything: directories, links whose first name went, a file in chunks with a hole,
-/// one with two names, symbolic link, attribute, and one that is open without a name.
+/// one with two names, symbolic link, attribute, one that is open without a name, a quota.
 fn furnish(txn: &mut MapTxn, tin: &mut Client) {
     let dir = tin.directory(txn, Ino::ROOT, "dir");
     let below = tin.directory(txn, dir, "below");
@@ -102,6 +102,12 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) {
     tin.apply(txn, unlink(dir, "open", open, true));
     let value = b"value".to_vec();
     tin.apply(txn, Record::SetXattr { ino: file, name: b"user.name".to_vec(), value });
+    let limited = tin.directory(txn, Ino::ROOT, "limited");
+    let counted = tin.file(txn, limited, "counted");
+    let written = whole(counted, version(txn, counted), b"counted");
+    tin.apply(txn, written);
+    let limits = Limits { bytes: Some(100), inodes: None };
+    limit_directory(txn, VOLUME, &[name_of("limited")], limits).unwrap().unwrap();
 }
 
 /// A store after random operations, with one of everything beside.
@@ -191,6 +197,7 @@ fn altered(txn: &MapTxn, key: &[u8], inodes: &[Ino]) -> Vec<MapTxn> {
         alter(&|row| row.attr.change.counter = u64::MAX);
         alter(&|row| row.attr.data_version.epoch += 1);
         alter(&|row| row.target = Some(Vec::new()));
+        alter(&|row| row.attr.quota = row.attr.quota.xor(Some(Ino(u64::MAX))));
         if row.attr.allocated > 0 {
             alter(&|row| row.attr.size = 0);
             alter(&|row| row.attr.kind = Kind::Fifo);
@@ -264,6 +271,14 @@ fn altered_contents(txn: &MapTxn, key: &[u8]) -> Vec<MapTxn> {
             LeafRow { extents: leaf.extents[1..].to_vec(), ..leaf },
         ];
         return rows.iter().map(|row| with(txn, key, row)).collect();
+    }
+    if in_table(keys::quotas(VOLUME)) {
+        let QuotaRow { limits, usage } = row(txn, key);
+        let usages = [
+            Usage { bytes: usage.bytes + 1, ..usage },
+            Usage { inodes: usage.inodes + 1, ..usage },
+        ];
+        return usages.map(|usage| with(txn, key, &QuotaRow { limits, usage })).into();
     }
     if in_table(keys::packs()) {
         let pack: PackRow = row(txn, key);
