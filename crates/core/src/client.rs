@@ -384,8 +384,12 @@ impl ClientCore {
     /// Data follow only where the attributes did: a write made on the new data with the old
     /// size would cut off what another host wrote.
     pub fn observe(&mut self, ino: Ino, version: Version) -> bool {
-        let known = self.tree.peek(ino).is_none_or(|attr| attr.data_version == version);
-        known && self.files.get_mut(&ino).is_some_and(|file| file.observe(version))
+        let known = self.tree.peek(ino);
+        if known.is_some_and(|attr| attr.data_version != version) {
+            return false;
+        }
+        let epoch = known.map_or(version.epoch, |attr| attr.change.epoch);
+        self.files.get_mut(&ino).is_some_and(|file| file.observe(version, epoch))
     }
 
     /// The server's final answer to the oldest change. Log `Entry::Settled` afterwards.

@@ -218,9 +218,12 @@ impl FileData {
 
     /// The server's data are `version`: true if what is here was of an older one and is
     /// forgotten, so that the container must be replaced before anything is filled. A reply
-    /// that was overtaken by the outcome of a store made here changes nothing.
-    pub fn observe(&mut self, version: Version) -> bool {
-        if self.is_ahead() || version <= self.version {
+    /// that was overtaken by the outcome of a store made here changes nothing; one of a later
+    /// `epoch` than the data that are known was not overtaken, but these were lost with the
+    /// volume that was restored.
+    pub fn observe(&mut self, version: Version, epoch: u32) -> bool {
+        let overtaken = version < self.version && epoch <= self.version.epoch;
+        if self.is_ahead() || version == self.version || overtaken {
             return false;
         }
         *self = FileData::new(version);
@@ -328,14 +331,26 @@ mod tests {
         let mut data = FileData::new(version(1));
         data.filled(0..100);
         data.write(0..1, 100);
-        assert!(!data.observe(version(2)));
+        assert!(!data.observe(version(2), 1));
         assert_eq!(data.unsealed().unwrap().base, Base::Version(version(1)));
         data.seal(7);
-        assert!(!data.observe(version(2)));
+        assert!(!data.observe(version(2), 1));
         data.committed(7, version(3));
         assert!(data.is_valid(0..100, 100));
-        assert!(data.observe(version(4)));
+        assert!(!data.observe(version(2), 1), "it was overtaken");
+        assert!(data.observe(version(4), 1));
         assert!(!data.is_valid(0..100, 100));
+    }
+
+    /// The server's older data after a restore are no reply that was overtaken.
+    #[test]
+    fn data_that_a_restore_lost_are_forgotten() {
+        let mut data = FileData::new(version(9));
+        data.filled(0..100);
+        assert!(!data.observe(version(9), 2), "the restore has them");
+        assert!(data.observe(version(3), 2));
+        assert!(!data.is_valid(0..100, 100));
+        assert_eq!(data.base(), Base::Version(version(3)));
     }
 
     #[test]

@@ -300,6 +300,8 @@ impl Tree {
                 if known.attr.change != node.attr.change {
                     known.xattrs = None;
                 }
+                // What has names in a volume that was restored has them again.
+                known.is_orphan &= known.attr.change.epoch == node.attr.change.epoch;
                 known.attr = node.attr;
                 known.checked = Some(now);
                 known.target = node.target.or(known.target.take());
