@@ -5,7 +5,8 @@ use std::path::Path;
 
 use segue_server::ServeError;
 use segue_server::admin::{self, AdminReply, AdminRequest, FailReason};
-use segue_server::check::{CheckLine, CheckRequest, check_offline};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::commands::block_on;
 use crate::exit::{Exit, Failure};
@@ -32,32 +33,44 @@ pub(crate) fn ask(data: &Path, request: AdminRequest) -> Result<AdminReply, Fail
     }
 }
 
-/// Checks volumes of the server whose data directory is `data`; each line goes to `on_line`.
-pub(crate) fn check(
+/// Has long work done by the server whose data directory is `data`, with its route `path`, or
+/// `offline` while it is down; each line goes to `on_line`.
+pub(crate) fn work<R: Serialize, L: DeserializeOwned>(
     data: &Path,
-    request: &CheckRequest,
-    mut on_line: impl FnMut(CheckLine),
+    (path, offline): (&str, Offline<R, L>),
+    request: &R,
+    mut on_line: impl FnMut(L),
 ) -> Result<(), Failure> {
     let socket = segue_server::socket_path(data);
     let is_up = block_on(async {
         match http::connect(&socket).await {
             Ok(connection) => {
-                connection.post_lines("/v1/check", request, &mut on_line).await.map(|()| true)
+                connection.post_lines(path, request, &mut on_line).await.map(|()| true)
             }
             Err(HttpError::NobodyThere) => Ok(false),
             Err(error) => Err(error),
         }
         .map_err(|error| unreachable_server(data, &error))
     })?;
-    if is_up {
-        return Ok(());
-    }
+    if is_up { Ok(()) } else { self::offline(data, offline, request, on_line) }
+}
+
+/// Has long work done on a data directory whose server is down.
+pub(crate) fn offline<R, L>(
+    data: &Path,
+    offline: Offline<R, L>,
+    request: &R,
+    mut on_line: impl FnMut(L),
+) -> Result<(), Failure> {
     let mut tell = |line| {
         on_line(line);
         true
     };
-    check_offline(data, request, &mut tell).map_err(not_served)
+    offline(data, request, &mut tell).map_err(not_served)
 }
+
+/// The same work on a data directory whose server is down.
+pub(crate) type Offline<R, L> = fn(&Path, &R, &mut dyn FnMut(L) -> bool) -> Result<(), ServeError>;
 
 pub(crate) fn not_served(error: ServeError) -> Failure {
     Failure::new(Exit::from_code(error.exit_code()), error.to_string())

@@ -33,6 +33,20 @@ pub(crate) fn note(words: &str) {
     let _ = writeln!(io::stderr().lock(), "segue: {words}");
 }
 
+/// What a finding is about, to stand in front of it.
+pub(crate) fn place(path: Option<&str>, ino: Option<u64>) -> String {
+    match (path, ino) {
+        (Some(path), _) => format!("{}: ", printable(path)),
+        (None, Some(ino)) => format!("inode {ino} (find it with: find DIR -inum {ino}): "),
+        (None, None) => String::new(),
+    }
+}
+
+/// A path without what would steer a terminal.
+fn printable(path: &str) -> String {
+    path.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 /// A line on the terminal that is rewritten while something is waited for.
 ///
 /// Silent when stderr is not a terminal: a script wants the end, not the way there.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Bytes of a megabyte, as everywhere in this program.
+pub(crate) const MB: u64 = 1 << 20;
+
 /// Reads a time with its unit: `500ms`, `30s`, `10m`, `1h`, `7d`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -23,6 +23,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
+use serde::Serialize;
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -115,26 +116,36 @@ async fn administrate(
 }
 
 async fn check(State(server): State<Arc<Server>>, Json(request): Json<CheckRequest>) -> Response {
+    let failed = |words| CheckLine::Failed { reason: FailReason::Io, words };
+    work("check", server, failed, move |server, tell| check_live(server, &request, tell))
+}
+
+/// Does long work on a thread of its own, which may take a day and sleeps most of it; its lines
+/// go out as they come. Who asked ends it by going away.
+fn work<L: Serialize + Send + 'static>(
+    name: &str,
+    server: Arc<Server>,
+    failed: impl FnOnce(String) -> L,
+    work: impl FnOnce(&Arc<Server>, &mut dyn FnMut(L) -> bool) + Send + 'static,
+) -> Response {
     let (tell, told) = mpsc::channel(LINES);
     let refused = tell.clone();
-    // A thread of its own: it may take a day, and sleeps most of it.
-    let thread = std::thread::Builder::new().name("check".to_owned()).spawn(move || {
-        check_live(&server, &request, &mut |line| tell.blocking_send(line).is_ok());
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        work(&server, &mut |line| tell.blocking_send(line).is_ok());
         // The answer ends when nothing of the server is held any more.
         drop(server);
         drop(tell);
     });
     if let Err(error) = thread {
-        let words = format!("no thread for a check: {error}");
-        refused.try_send(CheckLine::Failed { reason: FailReason::Io, words }).ok();
+        refused.try_send(failed(format!("no thread for it: {error}"))).ok();
     }
     Response::new(Body::new(Lines(told)))
 }
 
 /// An answer of one line of JSON after the other.
-struct Lines(mpsc::Receiver<CheckLine>);
+struct Lines<L>(mpsc::Receiver<L>);
 
-impl axum::body::HttpBody for Lines {
+impl<L: Serialize> axum::body::HttpBody for Lines<L> {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -24,12 +24,14 @@ mod error;
 mod interfaces;
 mod meta;
 mod metrics;
+mod pace;
 mod packs;
 mod places;
 mod principals;
 mod serve;
 mod session;
 mod sessions;
+mod teller;
 
 pub use control::socket_path;
 pub use error::{Remedy, ServeError};

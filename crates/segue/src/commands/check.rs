@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use segue_server::check::{CheckLine, CheckRequest};
+use segue_server::check::{CheckLine, CheckRequest, check_offline};
 
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
@@ -38,19 +38,16 @@ Examples:
 
 Exit codes: 0 all is well, 7 something is damaged, 3 no such volume";
 
-/// Bytes of a megabyte, as everywhere in this program.
-const MB: u64 = 1 << 20;
-
 /// Checks, and prints findings as they come.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let data = arguments.server.resolve(context);
     let request = CheckRequest {
         volume: arguments.name.clone(),
         quick: arguments.quick,
-        rate_bytes: arguments.rate.map(|rate| u64::from(rate) * MB),
+        rate_bytes: arguments.rate.map(|rate| u64::from(rate) * quantity::MB),
     };
     let mut report = Report::new(arguments.json);
-    admin::check(&data, &request, |line| report.line(line))?;
+    admin::work(&data, ("/v1/check", check_offline), &request, |line| report.line(line))?;
     report.progress = None;
     if !report.is_over {
         let words = format!("the server on {} broke the check off", data.display());
@@ -124,11 +121,7 @@ fn line_is_an_end(line: &CheckLine) -> bool {
 fn describe(line: &CheckLine) -> Option<String> {
     match line {
         CheckLine::Finding { volume, path, ino, what, .. } => {
-            let place = match (path, ino) {
-                (Some(path), _) => format!("{}: ", printable(path)),
-                (None, Some(ino)) => format!("inode {ino} (find it with: find DIR -inum {ino}): "),
-                (None, None) => String::new(),
-            };
+            let place = output::place(path.as_deref(), *ino);
             Some(format!("{volume}: {place}{what}\n"))
         }
         CheckLine::Checked { volume, ok, findings, inodes, names, chunks, bytes_read } => {
@@ -146,11 +139,6 @@ fn describe(line: &CheckLine) -> Option<String> {
         }
         CheckLine::Progress { .. } | CheckLine::Finished | CheckLine::Failed { .. } => None,
     }
-}
-
-/// A path without what would steer a terminal.
-fn printable(path: &str) -> String {
-    path.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -1,66 +1,19 @@
 //! The bytes of a volume's chunks, each read from its pack, decompressed and fingerprinted.
 
-use std::time::{Duration, Instant};
-
 use segue_core::namespace::check::{ChunkUse, Counts, Damage, Finding, Visitor, chunk_uses, path};
 use segue_core::types::{Fingerprint, Ino};
 
 use super::{Check, CheckLine, Failed};
+use crate::pace::Pace;
 
 /// Chunks remembered as whole: 8 MiB of fingerprints, for 16 GiB of small chunks. One that was
 /// forgotten is read again.
 const KNOWN: usize = 1 << 18;
-/// Longest sleep, so that a stop is noticed.
-const NAP: Duration = Duration::from_millis(100);
-/// How far behind its rate a check may be and still catch up.
-const BEHIND: Duration = Duration::from_secs(1);
-
 /// What was read.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Read {
     pub(super) chunks: u64,
     pub(super) bytes: u64,
-}
-
-/// A limit to bytes in a second.
-pub(super) struct Pace {
-    rate_bytes: u64,
-    began: Instant,
-    bytes: u64,
-}
-
-impl Pace {
-    /// `rate_bytes` a second, 0 for no limit.
-    pub(super) fn new(rate_bytes: u64) -> Pace {
-        Pace { rate_bytes, began: Instant::now(), bytes: 0 }
-    }
-
-    /// Counts `bytes` and returns when they may have been read, or with `goes_on` false.
-    fn wait(&mut self, bytes: u32, goes_on: impl Fn() -> bool) {
-        if self.rate_bytes == 0 {
-            return;
-        }
-        let due = self.due(bytes, Instant::now());
-        while goes_on()
-            && let Some(left) = due.checked_duration_since(Instant::now())
-            && !left.is_zero()
-        {
-            std::thread::sleep(left.min(NAP));
-        }
-    }
-
-    /// When `bytes` more may have been read.
-    fn due(&mut self, bytes: u32, now: Instant) -> Instant {
-        self.bytes += u64::from(bytes);
-        // Bytes over bytes a second; f64 is exact enough for a sleep.
-        let due = self.began + Duration::from_secs_f64(self.bytes as f64 / self.rate_bytes as f64);
-        if now > due + BEHIND {
-            // What was not read then is not made up for now.
-            (self.began, self.bytes) = (now, 0);
-            return now;
-        }
-        due
-    }
 }
 
 /// A file in which something cannot be read.
@@ -125,7 +78,9 @@ impl Bytes<'_, '_, '_> {
         if self.known.get(place) == Some(&used.fingerprint) {
             return Ok(());
         }
-        pace.wait(used.place.stored_len, || self.check.teller.goes_on());
+        if !pace.wait(u64::from(used.place.stored_len), || self.check.teller.goes_on()) {
+            return Err(Failed::Stopped);
+        }
         self.read.chunks += 1;
         self.read.bytes += u64::from(used.place.stored_len);
         match self.check.data.packs.read(&used.fingerprint, &used.place) {
@@ -157,26 +112,5 @@ impl Bytes<'_, '_, '_> {
         let damage = Damage::Bytes { bytes, first, cause };
         self.check.finding(Finding { ino: Some(ino), path, damage });
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The rate holds over hours; a disk that stood still meanwhile neither earns a burst nor
-    /// costs a wait.
-    #[test]
-    fn reading_keeps_to_its_rate() {
-        let mut pace = Pace::new(1_000_000);
-        let start = pace.began;
-        let mut now = start;
-        for second in 1..=3_600 {
-            now = pace.due(1_000_000, now);
-            assert_eq!(now - start, Duration::from_secs(second));
-        }
-        now += Duration::from_secs(60);
-        assert_eq!(pace.due(1_000_000, now), now);
-        assert_eq!(pace.due(1_000_000, now) - now, Duration::from_secs(1));
     }
 }

@@ -16,7 +16,6 @@ mod bytes;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use segue_core::namespace::check::{Counts, Damage, Finding, Halt, Visitor, check, packs};
 use segue_core::namespace::{Readable, find_volume, volumes};
@@ -28,13 +27,9 @@ use crate::data::Data;
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::meta::StoreError;
+use crate::pace::{LIVE_RATE_BYTES, Pace};
 use crate::serve::Server;
-
-/// Bytes a second that a check reads while the server serves, unless asked for another rate:
-/// a part of what any disk gives, so that those who wait for theirs hardly notice.
-const LIVE_RATE_BYTES: u64 = 50 << 20;
-/// Time between two words of progress.
-const PROGRESS: Duration = Duration::from_millis(200);
+use crate::teller::Teller;
 
 /// What is to be checked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -155,9 +150,9 @@ fn run(
     stopping: &AtomicBool,
     tell: &mut dyn FnMut(CheckLine) -> bool,
 ) {
-    let mut teller = Teller { tell, stopping, listened: true, told: Instant::now() };
+    let mut teller = Teller::new(tell, stopping);
     let done = chosen(data, request).and_then(|volumes| {
-        let pace = &mut bytes::Pace::new(rate_bytes);
+        let pace = &mut Pace::new(rate_bytes);
         volumes.into_iter().zip(0..).try_for_each(|((id, name), number)| {
             let teller = &mut teller;
             let mut check = Check { data, id, name, findings: 0, teller };
@@ -216,44 +211,17 @@ fn chosen(data: &Data, request: &CheckRequest) -> Result<Vec<(VolumeId, String)>
     }
 }
 
-/// Who is told, and whether he listens.
-struct Teller<'a> {
-    tell: &'a mut dyn FnMut(CheckLine) -> bool,
-    stopping: &'a AtomicBool,
-    listened: bool,
-    told: Instant,
-}
-
-impl Teller<'_> {
-    fn say(&mut self, line: CheckLine) {
-        self.listened = self.listened && (self.tell)(line);
-    }
-
-    fn goes_on(&self) -> bool {
-        self.listened && !self.stopping.load(Ordering::Acquire)
-    }
-
-    /// Says `line` if it is time to; false ends the check.
-    fn progress(&mut self, line: impl FnOnce() -> CheckLine) -> bool {
-        if self.told.elapsed() >= PROGRESS {
-            self.told = Instant::now();
-            self.say(line());
-        }
-        self.goes_on()
-    }
-}
-
 /// The check of one volume.
 struct Check<'a, 'b> {
     data: &'a Data,
     id: VolumeId,
     name: String,
     findings: u64,
-    teller: &'a mut Teller<'b>,
+    teller: &'a mut Teller<'b, CheckLine>,
 }
 
 impl Check<'_, '_> {
-    fn volume(mut self, quick: bool, pace: &mut bytes::Pace) -> Result<(), Failed> {
+    fn volume(mut self, quick: bool, pace: &mut Pace) -> Result<(), Failed> {
         let (data, id) = (self.data, self.id);
         let (done, damaged) = data.store.read_noting(|kv| check(kv, id, &mut self))?;
         for key in damaged {
