@@ -3,6 +3,8 @@
 //! ```text
 //!   POST /v1/admin      AdminRequest in, AdminReply out
 //!   POST /v1/check      CheckRequest in, CheckLines out, one a line, as they come
+//!   POST /v1/backup     BackupRequest in, BackupLines out
+//!   POST /v1/restore    RestoreRequest in, RestoreLines out
 //!   GET  /v1/metrics    Prometheus text
 //!   POST /v1/shutdown   the server stops
 //! ```
@@ -23,6 +25,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
+use segue_rpc::CloseCode;
 use serde::Serialize;
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, mpsc};
@@ -30,8 +33,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::admin::{self, AdminReply, AdminRequest, FailReason};
+use crate::backup::{BackupLine, BackupRequest, backup_live};
 use crate::check::{CheckLine, CheckRequest, check_live};
 use crate::error::ServeError;
+use crate::restore::{RestoreLine, RestoreRequest, restore_live};
 use crate::serve::Server;
 
 /// How long a stop waits for requests under way: none takes long.
@@ -73,6 +78,8 @@ pub(crate) fn start(server: Arc<Server>) -> Result<Control, ServeError> {
     let router = Router::new()
         .route("/v1/admin", post(administrate))
         .route("/v1/check", post(check))
+        .route("/v1/backup", post(backup))
+        .route("/v1/restore", post(restore))
         .route("/v1/metrics", get(metrics))
         .route("/v1/shutdown", post(shutdown))
         .with_state(server);
@@ -106,7 +113,7 @@ async fn administrate(
     let work = tokio::task::spawn_blocking(move || {
         let reply = admin::execute(&server.data, Some(&server), request);
         if let AdminReply::Revoked { fingerprint, .. } = &reply {
-            server.sessions.expel(fingerprint, crate::session::REVOKED);
+            server.sessions.expel(fingerprint, CloseCode::Denied, crate::session::REVOKED);
         }
         reply
     });
@@ -118,6 +125,19 @@ async fn administrate(
 async fn check(State(server): State<Arc<Server>>, Json(request): Json<CheckRequest>) -> Response {
     let failed = |words| CheckLine::Failed { reason: FailReason::Io, words };
     work("check", server, failed, move |server, tell| check_live(server, &request, tell))
+}
+
+async fn backup(State(server): State<Arc<Server>>, Json(request): Json<BackupRequest>) -> Response {
+    let failed = |words| BackupLine::Failed { reason: FailReason::Io, words };
+    work("backup", server, failed, move |server, tell| backup_live(server, &request, tell))
+}
+
+async fn restore(
+    State(server): State<Arc<Server>>,
+    Json(request): Json<RestoreRequest>,
+) -> Response {
+    let failed = |words| RestoreLine::Failed { reason: FailReason::Io, words };
+    work("restore", server, failed, move |server, tell| restore_live(server, &request, tell))
 }
 
 /// Does long work on a thread of its own, which may take a day and sleeps most of it; its lines

@@ -15,19 +15,23 @@
 //! restart.
 
 pub mod admin;
+pub mod backup;
 pub mod check;
 mod collect;
 mod control;
 mod data;
 mod data_dir;
 mod error;
+mod failed;
 mod interfaces;
+mod lost;
 mod meta;
 mod metrics;
 mod pace;
 mod packs;
 mod places;
 mod principals;
+pub mod restore;
 mod serve;
 mod session;
 mod sessions;

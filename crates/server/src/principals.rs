@@ -122,6 +122,40 @@ pub(crate) fn revoke_all<T: MetaTxn>(txn: &mut T, now: i64) -> Result<(), Fault<
     invites.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
 }
 
+/// What may be used of volume `from` may be used of `to`; returns the fingerprints of identities.
+pub(crate) fn hand_over<T: MetaTxn>(
+    txn: &mut T,
+    from: VolumeId,
+    to: VolumeId,
+) -> Result<Vec<String>, Fault<T::Error>> {
+    let mut fingerprints = Vec::new();
+    for (fingerprint, row) in identities(txn, "")? {
+        if row.volume == from {
+            put_row(txn, &identity_key(&fingerprint), &IdentityRow { volume: to, ..row })?;
+            fingerprints.push(fingerprint);
+        }
+    }
+    for (key, row) in invites(txn)? {
+        if row.volume == from {
+            put_row(txn, &key, &InviteRow { volume: to, ..row })?;
+        }
+    }
+    Ok(fingerprints)
+}
+
+/// An invite with its key.
+type KeyedInvite = (Vec<u8>, InviteRow);
+
+/// All invites.
+fn invites<S: MetaSnapshot>(snapshot: &mut S) -> Result<Vec<KeyedInvite>, Fault<S::Error>> {
+    let rows = snapshot.range(&[INVITE], &[INVITE + 1], usize::MAX).map_err(Fault::Store)?;
+    let invite = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let row = postcard::from_bytes(&value).map_err(|_| Fault::Damaged("an invite"))?;
+        Ok((key, row))
+    };
+    rows.into_iter().map(invite).collect()
+}
+
 /// Records an invite, and forgets those that expired long ago.
 pub(crate) fn invite<T: MetaTxn>(
     txn: &mut T,
@@ -129,10 +163,7 @@ pub(crate) fn invite<T: MetaTxn>(
     invite: &InviteRow,
     now: i64,
 ) -> Result<(), Fault<T::Error>> {
-    let old = txn.range(&[INVITE], &[INVITE + 1], usize::MAX).map_err(Fault::Store)?;
-    for (key, value) in old {
-        let row: InviteRow =
-            postcard::from_bytes(&value).map_err(|_| Fault::Damaged("an invite"))?;
+    for (key, row) in invites(txn)? {
         if row.expires < now - FORGET_SECONDS {
             txn.remove(&key).map_err(Fault::Store)?;
         }

@@ -88,10 +88,10 @@ impl Sessions {
     }
 
     /// Ends every session of an identity.
-    pub(crate) fn expel(&self, fingerprint: &str, words: &str) {
+    pub(crate) fn expel(&self, fingerprint: &str, code: CloseCode, words: &str) {
         for live in self.lock().live.values() {
             if live.fingerprint == fingerprint {
-                live.peer.close(CloseCode::Denied, words);
+                live.peer.close(code, words);
             }
         }
     }

@@ -157,7 +157,7 @@ fn host_name(host: &str) -> String {
 }
 
 /// `20261121-083959`: a time in UTC, by the proleptic Gregorian calendar.
-fn utc(secs: i64) -> String {
+pub fn utc(secs: i64) -> String {
     let (days, second) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
     // Days since 0000-03-01, in eras of 400 years, so that leap days end a year.
     let since = days + 719_468;

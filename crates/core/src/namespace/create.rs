@@ -158,7 +158,9 @@ fn check_number<T: MetaTxn>(
 ) -> Result<(), Stop<T::Error>> {
     let client = rows::client(&mut tree.txn, change.context.client)?
         .ok_or(Fault::Damaged("a client is missing"))?;
-    let granted = client.grants.iter().any(|grant| grant.contains(ino));
+    let volume = super::volume::existing(&mut tree.txn, change.context.volume)?;
+    // A grant that a restore has no record of is among the lost ones.
+    let granted = client.grants.iter().chain(&volume.lost).any(|grant| grant.contains(ino));
     if !granted || tree.find(ino)?.is_some() {
         return Err(Refusal::Protocol.into());
     }

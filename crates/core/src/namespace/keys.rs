@@ -169,6 +169,18 @@ pub fn quotas(volume: VolumeId) -> Vec<u8> {
     key(QUOTA, &[&volume.0.to_be_bytes()])
 }
 
+/// The key that a row of a volume has in `volume`.
+pub fn moved(key: &[u8], volume: VolumeId) -> Option<Vec<u8>> {
+    let mut moved = key.to_vec();
+    *moved.get_mut(1..)?.first_chunk_mut()? = volume.0.to_be_bytes();
+    Some(moved)
+}
+
+/// The tables whose keys begin with a client, as prefixes of its rows; the client's own first.
+pub fn tables_of_client(client: ClientId) -> Vec<Vec<u8>> {
+    [CLIENT, FLOOR, OUTCOME, COPY, DROPPED].iter().map(|tag| key(*tag, &[&client.0])).collect()
+}
+
 /// A nameless inode that a client still has open.
 pub fn orphan(volume: VolumeId, client: ClientId, ino: Ino) -> Vec<u8> {
     key(ORPHAN, &[&volume.0.to_be_bytes(), &client.0, &ino.0.to_be_bytes()])
@@ -361,10 +373,28 @@ pub fn volume_part(key: &[u8]) -> Option<VolumeId> {
     Some(VolumeId(u32::from_be_bytes(key.get(1..)?.try_into().ok()?)))
 }
 
-/// Every table whose keys begin with a volume.
+/// Every table whose keys begin with a volume: what refers to others comes after them.
 pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 10] {
-    [INODE, DENTRY, XATTR, EXTENT, ORPHAN, LEAF, GRAVE, RAGGED, QUOTA, CHUNK]
+    [CHUNK, LEAF, INODE, DENTRY, XATTR, EXTENT, ORPHAN, QUOTA, GRAVE, RAGGED]
         .map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
+}
+
+/// True for the key of a chunk.
+pub fn is_chunk(key: &[u8]) -> bool {
+    key.first() == Some(&CHUNK)
+}
+
+/// True for the key of a row that is of no volume alone.
+pub fn is_shared(key: &[u8]) -> bool {
+    !matches!(key.first().copied(), Some(CHUNK | INODE..=RAGGED))
+}
+
+/// True for the key of a row that a volume or its clients have, or that all volumes share.
+pub fn is_of(key: &[u8], id: VolumeId) -> bool {
+    let own = [volume(id), volume_tally(id), all_idle(), packs()];
+    let of_client = [CLIENT, FLOOR, OUTCOME, COPY, DROPPED];
+    let is_client = key.first().is_some_and(|tag| of_client.contains(tag));
+    is_client || own.iter().chain(&of_volume(id)).any(|table| key.starts_with(table))
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod clone;
 pub mod collect;
 mod conflict;
 mod create;
+pub mod dump;
 mod extents;
 pub mod keys;
 mod limits;
@@ -39,6 +40,7 @@ pub mod read;
 mod refs;
 mod remove;
 mod rename;
+pub mod restore;
 mod rows;
 mod session;
 mod setattr;
@@ -50,6 +52,7 @@ mod volume;
 #[cfg(test)]
 mod tests;
 
+pub use conflict::utc;
 pub use extents::Contents;
 pub use limits::{
     COUNTED_MAX, LimitError, QUOTAS_MAX, find_directory, limit_directory, limit_volume, quota_of,
@@ -68,7 +71,10 @@ pub use session::{
     BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor, seen, silent_clients,
 };
 pub use setattr::{XATTR_COUNT_MAX, check_xattr_shape};
-pub use volume::{Readable, VolumeError, create_volume, find_volume, tally, volume, volumes};
+pub use volume::{
+    Readable, VolumeError, create_volume, delete_volume, find_volume, is_unused, tally, volume,
+    volumes,
+};
 
 use crate::modlog::{Record, Stamped};
 use crate::refusal::Refusal;

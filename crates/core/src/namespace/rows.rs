@@ -23,6 +23,9 @@ pub struct VolumeRow {
     pub next_ino: u64,
     /// What it may hold.
     pub limits: Limits,
+    /// Numbers that may have been granted before a restore, of which it has no record: who has
+    /// them may use those that no inode has.
+    pub lost: Vec<InoGrant>,
 }
 
 /// What changes with every commit of a volume.

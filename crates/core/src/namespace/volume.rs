@@ -8,6 +8,8 @@ use crate::types::{Ino, Kind, Name, Timestamp, Version, VolumeId};
 
 /// Longest name of a volume, in bytes.
 const NAME_MAX: usize = 64;
+/// The version of a new volume's root.
+const FIRST: Version = Version { epoch: 1, counter: 1 };
 
 /// Why a volume is not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -29,17 +31,14 @@ pub fn create_volume<T: MetaTxn>(
     uuid: [u8; 16],
     now: Timestamp,
 ) -> Result<Result<VolumeId, VolumeError>, Fault<T::Error>> {
-    let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    if name.is_empty() || name.len() > NAME_MAX || name.starts_with(['.', '-']) || !letters {
+    if !is_name(name) {
         return Ok(Err(VolumeError::BadName));
     }
     if find_volume(txn, name)?.is_some() {
         return Ok(Err(VolumeError::Exists));
     }
-    let next: Option<u32> = rows::get_row(txn, &keys::next_volume(), "the number of volumes")?;
-    let volume = VolumeId(next.unwrap_or(1));
-    rows::put_row(txn, &keys::next_volume(), &(volume.0 + 1))?;
-    let version = Version { epoch: 1, counter: 1 };
+    let volume = next_id(txn)?;
+    let version = FIRST;
     let row = VolumeRow {
         name: name.to_owned(),
         uuid,
@@ -47,6 +46,7 @@ pub fn create_volume<T: MetaTxn>(
         created: now,
         next_ino: GRANT_COUNT,
         limits: Limits::default(),
+        lost: Vec::new(),
     };
     rows::put_row(txn, &keys::volume(volume), &row)?;
     rows::put_row(txn, &keys::volume_name(name), &volume)?;
@@ -56,6 +56,29 @@ pub fn create_volume<T: MetaTxn>(
     rows::put_row(txn, &keys::volume_tally(volume), &tally)?;
     rows::put_row(txn, &keys::inode(volume, Ino::ROOT), &root(version, now)?)?;
     Ok(Ok(volume))
+}
+
+/// True if a volume can have that name: it stands in URLs.
+pub(super) fn is_name(name: &str) -> bool {
+    let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with(['.', '-']) && letters
+}
+
+/// A number that no volume had.
+pub(super) fn next_id<T: MetaTxn>(txn: &mut T) -> Result<VolumeId, Fault<T::Error>> {
+    let next: Option<u32> = rows::get_row(txn, &keys::next_volume(), "the number of volumes")?;
+    let volume = VolumeId(next.unwrap_or(1));
+    rows::put_row(txn, &keys::next_volume(), &(volume.0 + 1))?;
+    Ok(volume)
+}
+
+/// Takes a volume out of the store: nobody finds it any more, and its rows are removed in time.
+pub fn delete_volume<T: MetaTxn>(txn: &mut T, id: VolumeId) -> Result<(), Fault<T::Error>> {
+    let row = existing(txn, id)?;
+    txn.remove(&keys::volume(id)).map_err(Fault::Store)?;
+    txn.remove(&keys::volume_name(&row.name)).map_err(Fault::Store)?;
+    txn.remove(&keys::volume_tally(id)).map_err(Fault::Store)?;
+    rows::put_row(txn, &keys::removed_volume(id), &())
 }
 
 fn root<E>(version: Version, now: Timestamp) -> Result<InodeRow, Fault<E>> {
@@ -84,6 +107,22 @@ pub fn volume<S: MetaSnapshot>(
     volume: VolumeId,
 ) -> Result<Option<VolumeRow>, Fault<S::Error>> {
     rows::get_row(snapshot, &keys::volume(volume), "a volume")
+}
+
+/// The volume with that number, which is there.
+pub(super) fn existing<S: MetaSnapshot>(
+    snapshot: &mut S,
+    id: VolumeId,
+) -> Result<VolumeRow, Fault<S::Error>> {
+    volume(snapshot, id)?.ok_or(Fault::Damaged("a volume is missing"))
+}
+
+/// True if a volume is as it was made: nobody has changed anything in it.
+pub fn is_unused<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+) -> Result<bool, Fault<S::Error>> {
+    Ok(tally(snapshot, volume)?.commits <= FIRST.counter)
 }
 
 /// A volume, or why it cannot be read.

@@ -1,5 +1,6 @@
 //! One file for each subcommand: its arguments, its help, and what it does.
 
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod identity;
@@ -8,6 +9,7 @@ pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod mount;
 pub(crate) mod place;
+pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod sync;

@@ -4,11 +4,11 @@ use clap::Subcommand;
 use segue_server::admin::{AdminReply, AdminRequest, DirectoryInfo, Limit, VolumeInfo};
 use serde_json::json;
 
-use super::{Context, ServerData, check};
+use super::{Context, ServerData, backup, check, restore};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
-/// Make, list, limit and check a server's volumes
+/// Make, list, limit, check, back up and restore a server's volumes
 ///
 /// Volumes are separate trees, mounted separately. Every server has the volume 'home'.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,8 @@ Examples:
   segue volume show photos --json
   segue volume set photos --quota 200G
   segue volume check photos          every reference, every byte, while it serves
+  segue volume backup photos /mnt/usb/photos
+  segue volume restore photos /mnt/usb/photos
   segue invite --volume photos";
 
 #[derive(Debug, Subcommand)]
@@ -70,6 +72,8 @@ enum Action {
         options: Options,
     },
     Check(check::Arguments),
+    Backup(backup::Arguments),
+    Restore(restore::Arguments),
 }
 
 const SET_EXAMPLES: &str = "\
@@ -113,6 +117,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             (AdminRequest::VolumeSet { name, dir, bytes: *quota, inodes: *inodes }, options)
         }
         Action::Check(arguments) => return check::run(arguments, context),
+        Action::Backup(arguments) => return backup::run(arguments, context),
+        Action::Restore(arguments) => return restore::run(arguments, context),
     };
     let data = options.server.resolve(context);
     match admin::ask(&data, request)? {

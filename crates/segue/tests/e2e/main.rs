@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod attributes;
+mod backup;
 mod big;
 mod build;
 mod check;

@@ -50,7 +50,6 @@ pub(crate) struct Hold<'a>(&'a Holds);
 
 impl Holds {
     /// Returns when nothing is being removed any more.
-    #[cfg_attr(not(test), expect(dead_code, reason = "backups take it"))]
     pub(crate) fn hold(&self) -> Hold<'_> {
         *self.lock() += 1;
         Hold(self)

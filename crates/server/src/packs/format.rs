@@ -12,6 +12,7 @@
 //! bytes, so that an index can be made again from packs alone.
 
 use segue_core::chunk::CHUNK_MAX;
+use segue_core::namespace::Place;
 use segue_core::types::{Fingerprint, VolumeId};
 
 use super::StoredChunk;
@@ -21,17 +22,17 @@ pub(super) const PACK_HEADER: usize = 16;
 /// Length of an entry's header, in bytes.
 pub(super) const ENTRY_HEADER: usize = 52;
 const PACK_MAGIC: &[u8; 8] = b"SEGUEPAK";
-const ENTRY_MAGIC: &[u8; 4] = b"CHNK";
+pub(super) const ENTRY_MAGIC: &[u8; 4] = b"CHNK";
 const VERSION: u32 = 2;
 
 /// What stands before a chunk's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
-    pub(super) fingerprint: Fingerprint,
+pub(crate) struct Entry {
+    pub(crate) fingerprint: Fingerprint,
     /// Whose chunk it is.
-    pub(super) volume: VolumeId,
-    pub(super) raw_len: u32,
-    pub(super) stored_len: u32,
+    pub(crate) volume: VolumeId,
+    pub(crate) raw_len: u32,
+    pub(crate) stored_len: u32,
     crc: u32,
 }
 
@@ -74,6 +75,12 @@ impl Entry {
         let volume = VolumeId(number(36)?);
         let known = bytes.starts_with(ENTRY_MAGIC) && possible;
         known.then_some(Entry { fingerprint, volume, raw_len, stored_len, crc })
+    }
+
+    /// Where its bytes are if they stand at `offset` of the pack `pack`.
+    pub(crate) fn place(&self, pack: u64, offset: u64) -> Place {
+        let Entry { raw_len, stored_len, .. } = *self;
+        Place { pack, offset, stored_len, raw_len, compressed: stored_len < raw_len }
     }
 
     /// True if `stored` are the bytes that the entry was made for.

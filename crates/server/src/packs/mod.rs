@@ -8,6 +8,7 @@
 
 mod format;
 mod pins;
+pub(crate) mod scan;
 mod upkeep;
 
 #[cfg(test)]
@@ -87,6 +88,23 @@ struct Pack {
 /// Bytes of a pack that have to be on the disk before their rows are.
 pub(crate) struct Unsynced(Vec<(Arc<Pack>, u64)>);
 
+/// Numbers of the packs in `directory`, ascending.
+pub(crate) fn pack_files(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut packs = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let id = name.to_str().and_then(|name| name.strip_suffix(".pack")?.parse::<u64>().ok());
+        packs.extend(id);
+    }
+    packs.sort_unstable();
+    Ok(packs)
+}
+
+/// The name of a pack's file.
+pub(crate) fn file_name(id: u64) -> String {
+    format!("{id:08}.pack")
+}
+
 impl Packs {
     /// Opens the packs in `directory`, of which rows refer to none beyond `last_known`.
     pub(crate) fn open(directory: &Path, last_known: u64) -> io::Result<Packs> {
@@ -111,19 +129,11 @@ impl Packs {
 
     /// The numbers of all packs, ascending.
     pub(crate) fn ids(&self) -> io::Result<Vec<u64>> {
-        let mut ids = Vec::new();
-        for entry in std::fs::read_dir(&self.directory)? {
-            let name = entry?.file_name();
-            ids.extend(
-                name.to_str().and_then(|name| name.strip_suffix(".pack")?.parse::<u64>().ok()),
-            );
-        }
-        ids.sort_unstable();
-        Ok(ids)
+        pack_files(&self.directory)
     }
 
     fn path(&self, id: u64) -> PathBuf {
-        self.directory.join(format!("{id:08}.pack"))
+        self.directory.join(file_name(id))
     }
 
     /// The pack `id` to go on with, if it is whole to its end.

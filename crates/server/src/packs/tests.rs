@@ -134,3 +134,34 @@ fn entries_decode_to_what_they_were() {
     long[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(Entry::decode(&long), None);
 }
+
+/// What a pack holds is found from its bytes alone: all that is whole, also behind damage.
+#[test]
+fn entries_are_found_again_behind_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let packs = Packs::open(dir.path(), 0).unwrap();
+    let bytes: Vec<Vec<u8>> = (0..5_u8).map(|n| vec![n; 50 + usize::from(n)]).collect();
+    let rows: Vec<Place> = bytes.iter().map(|bytes| append(&packs, bytes)).collect();
+    let path = dir.path().join("00000001.pack");
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let header = ENTRY_HEADER as u64;
+    let find = |from| {
+        let mut found = Vec::new();
+        let last = scan::entries(&path, from, &mut |entry, offset| {
+            found.push((entry.fingerprint, offset));
+            Ok::<_, io::Error>(())
+        });
+        (found, last.unwrap())
+    };
+    let at = |numbers: &[usize]| -> Vec<_> {
+        numbers.iter().map(|n| (fingerprint(&bytes[*n]), rows[*n].offset)).collect()
+    };
+    let end = rows[4].offset + u64::from(rows[4].stored_len);
+    assert_eq!(find(0), (at(&[0, 1, 2, 3, 4]), end));
+    assert_eq!(find(rows[2].offset - header), (at(&[2, 3, 4]), end));
+    file.write_all_at(b"?", rows[1].offset - header).unwrap();
+    file.write_all_at(b"?", rows[3].offset).unwrap();
+    assert_eq!(find(0), (at(&[0, 2, 4]), end));
+    file.set_len(end - 1).unwrap();
+    assert_eq!(find(0), (at(&[0, 2]), rows[2].offset + u64::from(rows[2].stored_len)));
+}

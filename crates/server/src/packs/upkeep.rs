@@ -80,14 +80,7 @@ impl Packs {
             if at > len {
                 break;
             }
-            let place = Place {
-                pack: id,
-                offset,
-                stored_len: entry.stored_len,
-                raw_len: entry.raw_len,
-                compressed: entry.stored_len < entry.raw_len,
-            };
-            entries.push((entry.volume, entry.fingerprint, place));
+            entries.push((entry.volume, entry.fingerprint, entry.place(id, offset)));
         }
         Ok(entries)
     }

@@ -72,13 +72,14 @@ impl Session {
     }
 }
 
-/// A cache whose identity was revoked belongs to the one that its host got afterwards: what it
-/// has not sent yet need not be lost with a lost key.
+/// A cache whose identity was revoked, or was never of this server (the volume was restored
+/// here), belongs to the one that its host got afterwards: what it has not sent yet need not be
+/// lost with a lost key.
 fn take_over(txn: &mut Kv<'_>, client: ClientId, identity: &str) -> Result<(), MetaFault> {
     let key = keys::client(client);
     let Some(row) = get_row::<_, ClientRow>(txn, &key, "a client")? else { return Ok(()) };
     let owner = principals::identity(txn, &row.identity)?;
-    if row.identity != identity && owner.is_some_and(|owner| owner.revoked.is_some()) {
+    if row.identity != identity && owner.is_none_or(|owner| owner.revoked.is_some()) {
         put_row(txn, &key, &ClientRow { identity: identity.to_owned(), ..row })?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 // Clippy knows tests by their attribute, and the harness has none.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation)]
 
+mod backups;
 mod checks;
 mod chunks;
 mod collection;

@@ -151,7 +151,7 @@ impl Damage {
             }
             _ => {
                 "keep a copy of the data directory as it is; what it is about may be gone and has \
-                 to come from a backup"
+                 to come from a backup (segue volume restore)"
             }
         }
     }

@@ -41,6 +41,7 @@ pub use path::path;
 pub use uses::{ChunkUse, UsePage, chunk_uses};
 
 use links::Links;
+pub(super) use scan::Scan;
 
 /// Most inodes whose further names are counted in one round: some 64 MiB.
 pub const LINKS_MAX: usize = 1 << 20;

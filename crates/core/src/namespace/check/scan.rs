@@ -8,10 +8,10 @@ use super::super::{MetaSnapshot, keys};
 const SLICE: usize = 64;
 
 /// A key and its value.
-pub(super) type Row = (Vec<u8>, Vec<u8>);
+pub(in crate::namespace) type Row = (Vec<u8>, Vec<u8>);
 
 /// The rows from a key to the end of a table.
-pub(super) struct Scan {
+pub(in crate::namespace) struct Scan {
     from: Vec<u8>,
     end: Vec<u8>,
     rows: VecDeque<Row>,
@@ -20,18 +20,18 @@ pub(super) struct Scan {
 
 impl Scan {
     /// All rows whose keys begin with `prefix`.
-    pub(super) fn new(prefix: Vec<u8>) -> Scan {
+    pub(in crate::namespace) fn new(prefix: Vec<u8>) -> Scan {
         let end = keys::after(&prefix);
         Scan { from: prefix, end, rows: VecDeque::new(), more: true }
     }
 
     /// Those of them from the key `from` on.
-    pub(super) fn starting(prefix: &[u8], from: Vec<u8>) -> Scan {
+    pub(in crate::namespace) fn starting(prefix: &[u8], from: Vec<u8>) -> Scan {
         Scan { from, end: keys::after(prefix), rows: VecDeque::new(), more: true }
     }
 
     /// The row that [`Scan::next`] will give.
-    pub(super) fn peek<S: MetaSnapshot>(
+    pub(in crate::namespace) fn peek<S: MetaSnapshot>(
         &mut self,
         snapshot: &mut S,
     ) -> Result<Option<&Row>, S::Error> {
@@ -49,7 +49,7 @@ impl Scan {
     }
 
     /// The next row.
-    pub(super) fn next<S: MetaSnapshot>(
+    pub(in crate::namespace) fn next<S: MetaSnapshot>(
         &mut self,
         snapshot: &mut S,
     ) -> Result<Option<Row>, S::Error> {

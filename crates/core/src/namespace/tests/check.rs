@@ -25,9 +25,14 @@ impl Visitor for Heard {
 
 /// What is wrong; the same whether further names are counted in one round or in many.
 pub(super) fn findings(txn: &mut MapTxn) -> Vec<Finding> {
+    findings_of(txn, VOLUME)
+}
+
+/// The same of another volume.
+pub(super) fn findings_of(txn: &mut MapTxn, volume: VolumeId) -> Vec<Finding> {
     let found = |txn: &mut MapTxn, links_max| {
         let mut heard = Heard::default();
-        check::check_within(txn, VOLUME, &mut heard, links_max).unwrap();
+        check::check_within(txn, volume, &mut heard, links_max).unwrap();
         check::packs(txn, &mut heard).unwrap();
         heard.0
     };
@@ -111,7 +116,7 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) {
 }
 
 /// A store after random operations, with one of everything beside.
-fn lived_in(ops: Vec<model::Op>) -> MapTxn {
+pub(super) fn lived_in(ops: Vec<model::Op>) -> MapTxn {
     let mut txn = store();
     let mut tin = Client::new(&mut txn, 1, OWNER);
     let (mut model, mut all) = (Model::new(), vec![Ino::ROOT]);

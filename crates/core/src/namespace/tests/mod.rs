@@ -8,6 +8,7 @@ mod conflicts;
 mod model;
 mod overlay;
 mod quotas;
+mod restore;
 mod rules;
 mod tidy;
 mod twice;

@@ -1,0 +1,155 @@
+//! `segue volume backup`: a volume as it is now, in another directory.
+
+use std::path::PathBuf;
+
+use segue_server::backup::{BackupLine, BackupRequest, SnapshotInfo, backup_offline, snapshots};
+use serde_json::json;
+
+use super::{Context, ServerData};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Progress;
+use crate::{admin, output, quantity};
+
+/// Back a volume up into a directory, only what is new there
+///
+/// Works on a server that serves, beside its work, and on one that is down. The backup is the volume at one moment. Every chunk is checked against its fingerprint when it is copied; a file that cannot be read on the server is named, and all the rest is saved. A backup that is broken off leaves the earlier ones whole: run it again. Each volume has a directory of its own, best on another disk.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The volume
+    name: String,
+    /// The directory of its backups; made if it is not there
+    directory: PathBuf,
+    /// List the snapshots in the directory, and make none
+    #[arg(long)]
+    list: bool,
+    /// Most bytes to copy in a second, 0 for no limit [default: 50 while the server serves, else 0]
+    #[arg(long, value_name = "MB/s", conflicts_with = "list")]
+    rate: Option<u32>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerData,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  segue volume backup home /mnt/usb/home         now, and every night from cron: copies what is new
+  segue volume backup home /mnt/usb/home --list  what can be restored
+  segue volume restore home /mnt/usb/home        on this server, or on a new one
+
+Exit codes: 0 all is saved, 7 all is saved but what is damaged on the server, 3 no such volume";
+
+/// Backs up, or lists.
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
+    let directory = std::path::absolute(&arguments.directory)
+        .map_err(|error| Failure::io(arguments.directory.display(), &error))?;
+    if arguments.list {
+        let found = snapshots(&directory);
+        let found =
+            found.map_err(|(reason, words)| Failure::new(admin::exit_for(reason), words))?;
+        match arguments.json {
+            true => output::print_json(&json!({ "snapshots": found }))?,
+            false => output::print(&table(&found))?,
+        }
+        return Ok(Exit::Done);
+    }
+    let data = arguments.server.resolve(context);
+    let request = BackupRequest {
+        volume: arguments.name.clone(),
+        directory,
+        rate_bytes: arguments.rate.map(|rate| u64::from(rate) * quantity::MB),
+    };
+    let mut report = Report { json: arguments.json, progress: None, outcome: None };
+    let work = ("/v1/backup", backup_offline as admin::Offline<_, _>);
+    admin::work(&data, work, &request, |line| report.line(line))?;
+    report.outcome.unwrap_or_else(|| {
+        let words = format!("the server on {} broke the backup off: run it again", data.display());
+        Err(Failure::failed(words))
+    })
+}
+
+struct Report {
+    json: bool,
+    progress: Option<Progress>,
+    outcome: Option<Outcome>,
+}
+
+impl Report {
+    fn line(&mut self, line: BackupLine) {
+        if let BackupLine::Progress { rows, bytes, total_bytes } = &line {
+            let words = match total_bytes {
+                0 => format!("{rows} rows"),
+                total => {
+                    let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
+                    format!("{done} of {all} saved")
+                }
+            };
+            self.progress.get_or_insert_with(Progress::new).show(&words);
+            return;
+        }
+        // The line on the terminal goes before others come.
+        self.progress = None;
+        let printed = match (&line, self.json) {
+            (BackupLine::Failed { .. }, _) => Ok(()),
+            (line, true) => output::print_json(line),
+            (line, false) => output::print(&describe(line)),
+        };
+        match line {
+            BackupLine::Progress { .. } | BackupLine::Finding { .. } => {}
+            BackupLine::Saved { chunks_lost, rows_lost, .. } => {
+                let exit = match (chunks_lost, rows_lost) {
+                    (0, 0) => Exit::Done,
+                    _ => Exit::DataAtRisk,
+                };
+                self.outcome = Some(Ok(exit));
+            }
+            BackupLine::Failed { reason, words } => {
+                self.outcome = Some(Err(Failure::new(admin::exit_for(reason), words)));
+            }
+        }
+        if let Err(failure) = printed {
+            self.outcome = Some(Err(failure));
+        }
+    }
+}
+
+/// A line for a person to read.
+fn describe(line: &BackupLine) -> String {
+    match line {
+        BackupLine::Finding { path, ino, what } => {
+            format!("{}{what}\n", output::place(path.as_deref(), *ino))
+        }
+        BackupLine::Saved {
+            snapshot, chunks_copied, bytes_copied, chunks_lost, rows_lost, ..
+        } => {
+            let chunks = quantity::count(*chunks_lost, "chunk");
+            let rows = quantity::count(*rows_lost, "row");
+            let lost = match (chunks_lost, rows_lost) {
+                (0, 0) => String::new(),
+                _ => format!(", WITHOUT {chunks} and {rows} that cannot be read"),
+            };
+            format!(
+                "{}: snapshot {} with {} of {}; {} ({}) copied{lost}\n",
+                snapshot.volume,
+                snapshot.name,
+                quantity::count(snapshot.inodes, "inode"),
+                quantity::bytes(snapshot.allocated_bytes),
+                quantity::count(*chunks_copied, "chunk"),
+                quantity::bytes(*bytes_copied),
+            )
+        }
+        BackupLine::Progress { .. } | BackupLine::Failed { .. } => String::new(),
+    }
+}
+
+fn table(snapshots: &[SnapshotInfo]) -> String {
+    let row = |snapshot: &SnapshotInfo| {
+        let size = quantity::bytes(snapshot.allocated_bytes);
+        let (name, volume) = (snapshot.name.clone(), snapshot.volume.clone());
+        vec![name, volume, snapshot.inodes.to_string(), size]
+    };
+    let rows: Vec<Vec<String>> = snapshots.iter().map(row).collect();
+    output::table(&["SNAPSHOT", "VOLUME", "FILES", "SIZE"], &rows)
+}

@@ -1,0 +1,155 @@
+//! The bytes of a backup: chunks that its rows name and the directory lacks.
+
+use std::collections::BTreeSet;
+
+use segue_core::namespace::{Place, chunk, dump};
+use segue_core::types::Fingerprint;
+
+use super::index::Index;
+use super::rows::Reader;
+use super::{Backup, BackupLine};
+use crate::failed::Failed;
+use crate::lost;
+use crate::meta::Kv;
+use crate::pace::Pace;
+use crate::packs::{Packs, StoredChunk, Unsynced};
+
+/// Chunks whose places are looked up on one snapshot.
+const PAGE: usize = 256;
+/// Bytes written between two syncs.
+const SYNC_BYTES: u64 = 64 << 20;
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Copied {
+    pub(super) chunks: u64,
+    pub(super) bytes: u64,
+    /// Those that cannot be read.
+    pub(super) lost: BTreeSet<Fingerprint>,
+}
+
+/// Copies what the directory lacks of the rows that were written.
+pub(super) fn copy(backup: &mut Backup<'_, '_>, pace: &mut Pace) -> Result<Copied, Failed> {
+    let path = backup.directory.packs();
+    let index = Index::open(&backup.directory.index(), &path)?;
+    let packs = Packs::open(&path, 0).map_err(|error| Failed::io(&path, &error))?;
+    let mut reader = Reader::open(&backup.directory.unfinished())?;
+    let copied = Copied::default();
+    let (unsynced, unindexed) = (Vec::new(), Vec::new());
+    let mut copy = Copy { backup, index, packs, pace, copied, unsynced, unindexed, fresh: 0 };
+    let (mut page, mut done) = (Vec::new(), 0);
+    while let Some((key, value)) = reader.next()? {
+        // Chunks come first. The rest is read to see that the file is what was written.
+        let Some((fingerprint, row)) = dump::chunk(&key, &value) else { continue };
+        done += u64::from(row.place.stored_len);
+        if copy.index.find(&fingerprint)?.is_none() {
+            page.push(fingerprint);
+        }
+        if page.len() >= PAGE {
+            copy.page(std::mem::take(&mut page))?;
+        }
+        copy.progress(done)?;
+    }
+    copy.page(page)?;
+    copy.sync()?;
+    Ok(copy.copied)
+}
+
+struct Copy<'a, 'b, 'c> {
+    backup: &'a mut Backup<'b, 'c>,
+    index: Index,
+    packs: Packs,
+    pace: &'a mut Pace,
+    copied: Copied,
+    unsynced: Vec<Unsynced>,
+    /// Written and not yet in the index.
+    unindexed: Vec<(Fingerprint, Place)>,
+    /// Bytes of these.
+    fresh: u64,
+}
+
+impl Copy<'_, '_, '_> {
+    fn progress(&mut self, bytes: u64) -> Result<(), Failed> {
+        let (rows, total_bytes) = (self.backup.rows, self.backup.bytes);
+        let line = || BackupLine::Progress { rows, bytes, total_bytes };
+        match self.backup.teller.progress(line) {
+            true => Ok(()),
+            false => Err(Failed::stopped()),
+        }
+    }
+
+    /// Copies some chunks from where they are now.
+    fn page(&mut self, page: Vec<Fingerprint>) -> Result<(), Failed> {
+        let (data, id) = (self.backup.data, self.backup.id);
+        let row = |kv: &mut Kv<'_>, fingerprint| chunk(kv, id, fingerprint).ok().flatten();
+        let rows: Vec<_> = data
+            .store
+            .read_blocking(|kv| page.iter().map(|fingerprint| row(kv, fingerprint)).collect())?;
+        for (fingerprint, row) in page.into_iter().zip(rows) {
+            let chunk = match row {
+                Some(row) => self.read(&fingerprint, &row.place)?,
+                None => None,
+            };
+            match chunk {
+                Some(chunk) => self.write(chunk)?,
+                None => drop(self.copied.lost.insert(fingerprint)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunk, if it can be read.
+    fn read(
+        &mut self,
+        fingerprint: &Fingerprint,
+        place: &Place,
+    ) -> Result<Option<StoredChunk>, Failed> {
+        let teller = &self.backup.teller;
+        if !self.pace.wait(u64::from(place.stored_len), || teller.goes_on()) {
+            return Err(Failed::stopped());
+        }
+        Ok(self.backup.data.packs.read(fingerprint, place).ok().map(|(stored, _)| stored))
+    }
+
+    fn write(&mut self, chunk: StoredChunk) -> Result<(), Failed> {
+        let path = self.backup.directory.packs();
+        let fail = |error| Failed::io(&path, &error);
+        let appended = self.packs.append(self.backup.id, std::slice::from_ref(&chunk));
+        let (places, unsynced) = appended.map_err(fail)?;
+        for place in places {
+            self.unindexed.push((chunk.fingerprint, place));
+            self.copied.chunks += 1;
+            self.copied.bytes += u64::from(place.stored_len);
+            self.fresh += u64::from(place.stored_len);
+        }
+        self.unsynced.push(unsynced);
+        if self.fresh >= SYNC_BYTES { self.sync() } else { Ok(()) }
+    }
+
+    /// Returns when everything that was written is on the disk, and in the index.
+    fn sync(&mut self) -> Result<(), Failed> {
+        let path = self.backup.directory.packs();
+        for unsynced in self.unsynced.drain(..) {
+            self.packs.sync(&unsynced).map_err(|error| Failed::io(&path, &error))?;
+        }
+        self.index.add(&self.unindexed)?;
+        self.unindexed.clear();
+        self.fresh = 0;
+        Ok(())
+    }
+}
+
+/// Tells which files the chunks `lost` belong to.
+pub(super) fn report(
+    backup: &mut Backup<'_, '_>,
+    lost: &BTreeSet<Fingerprint>,
+) -> Result<(), Failed> {
+    let (store, teller) = (&backup.data.store, &mut *backup.teller);
+    lost::files(store, backup.id, lost, &mut |file| {
+        let what = format!(
+            "{} bytes of it cannot be read and are not in the backup, the first at byte {}",
+            file.bytes, file.first
+        );
+        teller.say(BackupLine::Finding { path: file.path, ino: Some(file.ino.0), what });
+    })
+}

@@ -1,0 +1,137 @@
+//! Rows and chunks of a restore, put in under a number that nobody knows.
+
+use segue_core::namespace::restore::Restore;
+use segue_core::namespace::{ChunkRow, dump};
+use segue_core::types::Fingerprint;
+
+use super::{Source, Work};
+use crate::admin::FailReason;
+use crate::backup::{Index, Reader, Row};
+use crate::failed::Failed;
+use crate::pace::Pace;
+use crate::packs::{Packs, StoredChunk};
+
+/// Rows of one transaction, so that none keeps others waiting for long.
+const SLICE: usize = 256;
+/// Bytes of chunks that are in memory at the same time.
+const BATCH_BYTES: usize = 4 << 20;
+
+type Rows = Vec<Row>;
+
+/// Puts in all rows of the volume; returns those of its clients, which come with the swap.
+pub(super) fn all(
+    work: &mut Work<'_>,
+    pace: &mut Pace,
+    source: &Source,
+    restore: &Restore,
+) -> Result<Rows, Failed> {
+    let path = source.directory.packs();
+    let packs = Packs::open(&path, 0).map_err(|error| Failed::io(&path, &error))?;
+    let (chunks, rows) = (Batch::default(), Vec::new());
+    let index = &source.index;
+    let mut put = Put { work, pace, index, packs, restore, chunks, rows, clients: Vec::new() };
+    let mut reader = Reader::open(&source.directory.snapshot(&source.snapshot))?;
+    let mut done = 0;
+    while let Some((key, value)) = reader.next()? {
+        match dump::chunk(&key, &value) {
+            Some((fingerprint, row)) => {
+                done += u64::from(row.place.stored_len);
+                put.chunk(fingerprint, &row)?;
+            }
+            None => put.row(&key, value)?,
+        }
+        put.work.progress(done, source.bytes)?;
+    }
+    put.flush_chunks()?;
+    put.flush_rows()?;
+    Ok(put.clients)
+}
+
+/// Chunks that were read from the backup.
+#[derive(Default)]
+struct Batch {
+    chunks: Vec<StoredChunk>,
+    /// Their rows in the dump.
+    rows: Vec<ChunkRow>,
+    bytes: usize,
+}
+
+struct Put<'a, 'b> {
+    work: &'a mut Work<'b>,
+    pace: &'a mut Pace,
+    index: &'a Index,
+    /// Those of the backup.
+    packs: Packs,
+    restore: &'a Restore,
+    chunks: Batch,
+    rows: Rows,
+    clients: Rows,
+}
+
+impl Put<'_, '_> {
+    fn chunk(&mut self, fingerprint: Fingerprint, row: &ChunkRow) -> Result<(), Failed> {
+        // Whether it may be missing was decided before.
+        let Some(place) = self.index.find(&fingerprint)? else { return Ok(()) };
+        let teller = &self.work.teller;
+        if !self.pace.wait(u64::from(place.stored_len), || teller.goes_on()) {
+            return Err(Failed::stopped());
+        }
+        let chunk = match self.packs.read(&fingerprint, &place) {
+            Ok((chunk, _)) => chunk,
+            Err(_) if self.work.request.partial => return Ok(()),
+            Err(error) => {
+                let words = format!(
+                    "the backup is damaged: {error}; choose another snapshot, or restore without \
+                     these bytes: --partial"
+                );
+                return Err(Failed::new(FailReason::Damaged, words));
+            }
+        };
+        self.chunks.bytes += chunk.stored.len();
+        self.chunks.chunks.push(chunk);
+        self.chunks.rows.push(*row);
+        match self.chunks.bytes >= BATCH_BYTES || self.chunks.rows.len() >= SLICE {
+            true => self.flush_chunks(),
+            false => Ok(()),
+        }
+    }
+
+    /// Bytes first, and then the rows that say where they are.
+    fn flush_chunks(&mut self) -> Result<(), Failed> {
+        let Batch { chunks, rows, .. } = std::mem::take(&mut self.chunks);
+        let data = self.work.data;
+        let path = data.path().join("packs");
+        let fail = |error| Failed::io(&path, &error);
+        let restore = self.restore.clone();
+        let (places, unsynced) = data.packs.append(restore.volume, &chunks).map_err(fail)?;
+        if let Err(error) = data.packs.sync(&unsynced) {
+            data.store.poison();
+            return Err(fail(error));
+        }
+        let names = chunks.iter().map(|chunk| chunk.fingerprint);
+        let put: Vec<_> = names.zip(rows).zip(places).collect();
+        data.store.write_blocking(move |txn| {
+            put.iter()
+                .try_for_each(|((name, row), place)| restore.put_chunk(txn, name, row, *place))
+        })?;
+        Ok(())
+    }
+
+    fn row(&mut self, key: &[u8], value: Vec<u8>) -> Result<(), Failed> {
+        if dump::is_of_client(key) {
+            self.clients.push((key.to_vec(), value));
+            return Ok(());
+        }
+        self.rows.push((key.to_vec(), value));
+        if self.rows.len() >= SLICE { self.flush_rows() } else { Ok(()) }
+    }
+
+    fn flush_rows(&mut self) -> Result<(), Failed> {
+        let rows = std::mem::take(&mut self.rows);
+        let restore = self.restore.clone();
+        self.work.data.store.write_blocking(move |txn| {
+            rows.iter().try_for_each(|(key, value)| restore.put(txn, key, value))
+        })?;
+        Ok(())
+    }
+}

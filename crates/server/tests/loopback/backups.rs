@@ -1,0 +1,187 @@
+//! Backups and restores beside a server's work, and volumes that go.
+
+use std::path::Path;
+
+use segue_core::types::Role;
+use segue_server::admin::{AdminReply, AdminRequest, FailReason, execute_offline};
+use segue_server::backup::{BackupLine, BackupRequest, backup_offline, snapshots};
+use segue_server::check::{CheckLine, CheckRequest, check_offline};
+use segue_server::restore::{RestoreLine, RestoreRequest, restore_offline};
+
+use crate::harness::{Server, chunk, done, http, noise, store};
+
+async fn backup(server: &Server, to: &Path, rate_bytes: u64) -> Vec<BackupLine> {
+    let (volume, directory) = ("home".to_owned(), to.to_owned());
+    let request = BackupRequest { volume, directory, rate_bytes: Some(rate_bytes) };
+    let request = serde_json::to_string(&request).unwrap();
+    let answer = http(&server.data(), "POST", "/v1/backup", &request).await;
+    // A chunked answer has the lengths of its parts between its lines.
+    answer.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Does what blocks beside the runtime.
+async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+async fn restored(data: &Path, request: &RestoreRequest) -> RestoreLine {
+    let (data, request, mut last) = (data.to_owned(), request.clone(), None);
+    blocking(move || {
+        let mut tell = |line| {
+            last = Some(line);
+            true
+        };
+        restore_offline(&data, &request, &mut tell).unwrap();
+        last.unwrap()
+    })
+    .await
+}
+
+fn request(from: &Path) -> RestoreRequest {
+    RestoreRequest {
+        volume: "home".to_owned(),
+        directory: from.to_owned(),
+        snapshot: None,
+        replace: false,
+        partial: false,
+        rate_bytes: None,
+    }
+}
+
+/// A file of two chunks that do not compress.
+async fn furnish(server: &Server) -> (Vec<u8>, Vec<u8>) {
+    let mut tin = server.client("tin", Role::Writer).await;
+    let (first, second) = (noise(50_000, 1), noise(50_000, 3));
+    tin.upload(&[&first, &second]).await.unwrap();
+    let (ino, version) = tin.create("f").await;
+    let pieces = vec![chunk(0, &first), chunk(50_000, &second)];
+    done(&tin.apply(store(ino, version, 100_000, pieces)).await, ino);
+    (first, second)
+}
+
+/// A server that stops in the middle of a backup leaves no snapshot, and the earlier ones whole;
+/// the next backup copies the rest.
+#[tokio::test]
+async fn a_backup_that_is_broken_off_is_run_again() {
+    let mut server = Server::start().await;
+    let to = server.dir.path().join("backups");
+    let lines = backup(&server, &to, 0).await;
+    assert!(matches!(lines.last(), Some(BackupLine::Saved { chunks: 0, .. })), "{lines:?}");
+    furnish(&server).await;
+
+    let (data, slow_to) = (server.data(), to.clone());
+    let slow = tokio::spawn(async move {
+        let request =
+            BackupRequest { volume: "home".to_owned(), directory: slow_to, rate_bytes: Some(1) };
+        http(&data, "POST", "/v1/backup", &serde_json::to_string(&request).unwrap()).await
+    });
+    while !to.join("snapshots/unfinished").exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let refused = backup(&server, &to, 0).await;
+    assert!(
+        matches!(&refused[..], [BackupLine::Failed { reason: FailReason::Exists, .. }]),
+        "{refused:?}"
+    );
+    server.stop().await;
+    let answer = slow.await.unwrap();
+    assert!(answer.contains(r#""line":"failed""#) && !answer.contains("saved"), "{answer}");
+    server.begin().await;
+    let before = snapshots(&to).unwrap().len();
+    let lines = backup(&server, &to, 0).await;
+    let Some(BackupLine::Saved { chunks, chunks_lost, .. }) = lines.last() else {
+        panic!("{lines:?}");
+    };
+    assert_eq!((*chunks, *chunks_lost), (2, 0));
+    assert_eq!(snapshots(&to).unwrap().len(), before + 1);
+    server.stop().await;
+    let other = server.dir.path().join("other");
+    let line = restored(&other, &request(&to)).await;
+    assert!(matches!(line, RestoreLine::Done { epoch: 2, chunks_lost: 0, .. }), "{line:?}");
+}
+
+/// A chunk that cannot be read is named by its file; everything else is saved. Restoring such a
+/// backup has to be asked for, and reading the lost bytes then fails.
+#[tokio::test]
+async fn what_cannot_be_read_is_named_and_the_rest_is_saved() {
+    let mut server = Server::start().await;
+    let to = server.dir.path().join("backups");
+    furnish(&server).await;
+    let pack = server.data().join("packs/00000001.pack");
+    let mut bytes = std::fs::read(&pack).unwrap();
+    let at = bytes.len() - 100;
+    bytes[at] ^= 1;
+    std::fs::write(&pack, bytes).unwrap();
+    let lines = backup(&server, &to, 0).await;
+    let [BackupLine::Finding { path, what, .. }, BackupLine::Saved { chunks_lost: 1, .. }] =
+        &lines[lines.len() - 2..]
+    else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(path.as_deref(), Some("/f"));
+    assert!(what.contains("50000 bytes of it cannot be read"), "{what}");
+    server.stop().await;
+
+    let other = server.dir.path().join("other");
+    let refused = restored(&other, &request(&to)).await;
+    let RestoreLine::Failed { reason: FailReason::Damaged, words } = &refused else {
+        panic!("{refused:?}");
+    };
+    assert!(words.contains("--partial"), "{words}");
+    let partial = RestoreRequest { partial: true, ..request(&to) };
+    let line = restored(&other, &partial).await;
+    assert!(matches!(line, RestoreLine::Done { chunks_lost: 1, .. }), "{line:?}");
+    let findings = blocking(move || {
+        let (mut findings, volume) = (Vec::new(), None);
+        let check = CheckRequest { volume, quick: false, rate_bytes: None };
+        let mut tell = |line| {
+            if let CheckLine::Finding { path, .. } = line {
+                findings.push(path);
+            }
+            true
+        };
+        check_offline(&other, &check, &mut tell).unwrap();
+        findings
+    });
+    assert_eq!(findings.await, [Some("/f".to_owned())]);
+}
+
+/// A backup that was damaged is refused before anything changes.
+#[tokio::test]
+async fn a_damaged_backup_changes_nothing() {
+    let mut server = Server::start().await;
+    let to = server.dir.path().join("backups");
+    furnish(&server).await;
+    backup(&server, &to, 0).await;
+    server.stop().await;
+    let name = snapshots(&to).unwrap().remove(0).name;
+    let file = to.join("snapshots").join(format!("{name}.rows.zst"));
+    let pack = to.join("packs/00000001.pack");
+    for (path, keep) in [(&pack, 60_000), (&file, 400)] {
+        let whole = std::fs::read(path).unwrap();
+        std::fs::write(path, &whole[..keep.min(whole.len() - 1)]).unwrap();
+        let data = server.dir.path().join("other");
+        let line = restored(&data, &request(&to)).await;
+        assert!(
+            matches!(line, RestoreLine::Failed { reason: FailReason::Damaged, .. }),
+            "{line:?}"
+        );
+        let list =
+            blocking(move || execute_offline(&data, AdminRequest::VolumeList).unwrap()).await;
+        let AdminReply::Volumes { volumes } = list else { panic!("{list:?}") };
+        assert_eq!((volumes.len(), volumes[0].inodes), (1, 1));
+        std::fs::write(path, whole).unwrap();
+    }
+    let request = BackupRequest { volume: "nothing".to_owned(), directory: to, rate_bytes: None };
+    let data = server.data();
+    let lines = blocking(move || {
+        let mut lines = Vec::new();
+        let mut tell = |line| {
+            lines.push(line);
+            true
+        };
+        backup_offline(&data, &request, &mut tell).unwrap();
+        lines
+    });
+    assert!(matches!(lines.await[..], [BackupLine::Failed { reason: FailReason::NotFound, .. }]));
+}
