@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use segue_core::namespace::{
-    Readable, VolumeError, VolumeRow, create_volume, find_volume, tally, volumes,
+    Readable, VolumeError, VolumeRow, create_volume, delete_volume, find_volume, tally, volumes,
 };
 use segue_core::types::{Role, VolumeId};
 use segue_rpc::identity::{Invite, MountUrl, PORT};
@@ -69,6 +69,12 @@ pub enum AdminRequest {
         /// Most inodes; as before without one.
         inodes: Option<Limit>,
     },
+    /// Removes a volume with everything in it and every host's access to it, but never the only
+    /// one. Reply `Deleted`.
+    VolumeDelete {
+        /// Its name.
+        name: String,
+    },
     /// All identities. Reply `Identities`.
     IdentityList,
     /// Shuts an identity out, its open connections included. Reply `Revoked`.
@@ -105,6 +111,13 @@ pub enum AdminReply {
     Volumes {
         /// They.
         volumes: Vec<VolumeInfo>,
+    },
+    /// A volume is gone.
+    Deleted {
+        /// What it was.
+        volume: VolumeInfo,
+        /// Fingerprints of the identities that went with it.
+        identities: Vec<String>,
     },
     /// Identities, by fingerprint.
     Identities {
@@ -261,6 +274,7 @@ pub(crate) fn execute(data: &Data, server: Option<&Server>, request: AdminReques
         AdminRequest::VolumeSet { name, dir, bytes, inodes } => {
             quotas::set(data, &name, dir, (bytes, inodes))
         }
+        AdminRequest::VolumeDelete { name } => volume_delete(data, &name),
         AdminRequest::IdentityList => identity_list(data),
         AdminRequest::IdentityRevoke { id } => identity_revoke(data, &id),
         AdminRequest::Info => info(data, server),
@@ -404,6 +418,38 @@ fn volume_show(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
         None => Ok::<_, MetaFault>(None),
     })??;
     Ok(info.map_or_else(|| no_volume(name), AdminReply::Volume))
+}
+
+fn volume_delete(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
+    let wanted = name.to_owned();
+    let deleted = data.store.write_blocking(move |txn| {
+        let Some((id, row)) = find_volume(txn, &wanted)? else { return Ok(Err(Kept::NoVolume)) };
+        if volumes(txn)?.len() == 1 {
+            return Ok(Err(Kept::Only));
+        }
+        let volume = volume_info(txn, id, row)?;
+        delete_volume(txn, id)?;
+        let identities = principals::forget(txn, id)?;
+        Ok(Ok(AdminReply::Deleted { volume, identities }))
+    })?;
+    Ok(match deleted {
+        Ok(reply) => reply,
+        Err(Kept::NoVolume) => no_volume(name),
+        Err(Kept::Only) => {
+            let words = format!(
+                "'{name}' is the server's only volume; make another one first (segue volume \
+                 create), or stop the server and remove {}",
+                data.path().display()
+            );
+            failed(FailReason::Invalid, words)
+        }
+    })
+}
+
+/// Why a volume is not deleted.
+enum Kept {
+    NoVolume,
+    Only,
 }
 
 fn short(fingerprint: &str) -> String {

@@ -38,6 +38,7 @@ use crate::check::{CheckLine, CheckRequest, check_live};
 use crate::error::ServeError;
 use crate::restore::{RestoreLine, RestoreRequest, restore_live};
 use crate::serve::Server;
+use crate::session;
 
 /// How long a stop waits for requests under way: none takes long.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -112,8 +113,15 @@ async fn administrate(
 ) -> Json<AdminReply> {
     let work = tokio::task::spawn_blocking(move || {
         let reply = admin::execute(&server.data, Some(&server), request);
-        if let AdminReply::Revoked { fingerprint, .. } = &reply {
-            server.sessions.expel(fingerprint, CloseCode::Denied, crate::session::REVOKED);
+        let expel = |fingerprint: &str, words| {
+            server.sessions.expel(fingerprint, CloseCode::Denied, words);
+        };
+        match &reply {
+            AdminReply::Revoked { fingerprint, .. } => expel(fingerprint, session::REVOKED),
+            AdminReply::Deleted { identities, .. } => {
+                identities.iter().for_each(|identity| expel(identity, session::DELETED));
+            }
+            _ => {}
         }
         reply
     });

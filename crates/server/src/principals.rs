@@ -143,6 +143,27 @@ pub(crate) fn hand_over<T: MetaTxn>(
     Ok(fingerprints)
 }
 
+/// Removes the identities and invites of a volume that goes; returns the fingerprints of the
+/// identities.
+pub(crate) fn forget<T: MetaTxn>(
+    txn: &mut T,
+    volume: VolumeId,
+) -> Result<Vec<String>, Fault<T::Error>> {
+    let mut fingerprints = Vec::new();
+    for (fingerprint, row) in identities(txn, "")? {
+        if row.volume == volume {
+            txn.remove(&identity_key(&fingerprint)).map_err(Fault::Store)?;
+            fingerprints.push(fingerprint);
+        }
+    }
+    for (key, row) in invites(txn)? {
+        if row.volume == volume {
+            txn.remove(&key).map_err(Fault::Store)?;
+        }
+    }
+    Ok(fingerprints)
+}
+
 /// An invite with its key.
 type KeyedInvite = (Vec<u8>, InviteRow);
 

@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod delete;
 pub(crate) mod identity;
 pub(crate) mod invite;
 pub(crate) mod log;

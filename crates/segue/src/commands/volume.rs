@@ -4,11 +4,11 @@ use clap::Subcommand;
 use segue_server::admin::{AdminReply, AdminRequest, DirectoryInfo, Limit, VolumeInfo};
 use serde_json::json;
 
-use super::{Context, ServerData, backup, check, restore};
+use super::{Context, ServerData, backup, check, delete, restore};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
-/// Make, list, limit, check, back up and restore a server's volumes
+/// Make, list, limit, check, back up, restore and delete a server's volumes
 ///
 /// Volumes are separate trees, mounted separately. Every server has the volume 'home'.
 #[derive(Debug, clap::Args)]
@@ -74,6 +74,7 @@ enum Action {
     Check(check::Arguments),
     Backup(backup::Arguments),
     Restore(restore::Arguments),
+    Delete(delete::Arguments),
 }
 
 const SET_EXAMPLES: &str = "\
@@ -119,6 +120,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         Action::Check(arguments) => return check::run(arguments, context),
         Action::Backup(arguments) => return backup::run(arguments, context),
         Action::Restore(arguments) => return restore::run(arguments, context),
+        Action::Delete(arguments) => return delete::run(arguments, context),
     };
     let data = options.server.resolve(context);
     match admin::ask(&data, request)? {

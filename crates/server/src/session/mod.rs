@@ -159,6 +159,9 @@ pub(crate) async fn run(server: Arc<Server>, peer: Peer, alive: mpsc::Sender<()>
 pub(crate) const REVOKED: &str =
     "this host's identity was revoked on the server; ask for a new invite: segue invite";
 
+/// What a host hears whose volume was deleted while it was connected.
+pub(crate) const DELETED: &str = "the volume was deleted on the server; what this host has not sent stays in its cache directory";
+
 impl Session {
     async fn run(self: Arc<Self>) {
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));

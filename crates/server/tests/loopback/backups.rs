@@ -8,7 +8,7 @@ use segue_server::backup::{BackupLine, BackupRequest, backup_offline, snapshots}
 use segue_server::check::{CheckLine, CheckRequest, check_offline};
 use segue_server::restore::{RestoreLine, RestoreRequest, restore_offline};
 
-use crate::harness::{Server, chunk, done, http, noise, store};
+use crate::harness::{Server, chunk, done, http, noise, shut_out, store};
 
 async fn backup(server: &Server, to: &Path, rate_bytes: u64) -> Vec<BackupLine> {
     let (volume, directory) = ("home".to_owned(), to.to_owned());
@@ -46,6 +46,11 @@ fn request(from: &Path) -> RestoreRequest {
         partial: false,
         rate_bytes: None,
     }
+}
+
+async fn quick_check(server: &Server) -> String {
+    let request = r#"{"volume":null,"quick":false,"rate_bytes":0}"#;
+    http(&server.data(), "POST", "/v1/check", request).await
 }
 
 /// A file of two chunks that do not compress.
@@ -184,4 +189,30 @@ async fn a_damaged_backup_changes_nothing() {
         lines
     });
     assert!(matches!(lines.await[..], [BackupLine::Failed { reason: FailReason::NotFound, .. }]));
+}
+
+/// A volume that is deleted ends its sessions with words, shuts its hosts out with words, and is
+/// not the server's last.
+#[tokio::test]
+async fn a_deleted_volume_ends_its_sessions() {
+    let server = Server::start().await;
+    let host = server.host("tin", Role::Writer).await;
+    let client = host.client(1).await;
+    let delete = AdminRequest::VolumeDelete { name: "home".to_owned() };
+    let AdminReply::Failed { reason: FailReason::Invalid, words } = server.admin(&delete).await
+    else {
+        panic!("the only volume was deleted");
+    };
+    assert!(words.contains("only volume"), "{words}");
+    server.admin(&AdminRequest::VolumeCreate { name: "other".to_owned() }).await;
+    let reply = server.admin(&delete).await;
+    assert!(matches!(&reply, AdminReply::Deleted { identities, .. } if identities.len() == 1));
+    let words = shut_out(&client.peer).await;
+    assert!(words.contains("was deleted"), "{words}");
+    let words = shut_out(&host.dial().await).await;
+    assert!(words.contains("invite"), "{words}");
+    let again = server.admin(&delete).await;
+    assert!(matches!(again, AdminReply::Failed { reason: FailReason::NotFound, .. }), "{again:?}");
+    let answer = quick_check(&server).await;
+    assert!(answer.contains(r#""volume":"other","ok":true"#), "{answer}");
 }
