@@ -31,6 +31,7 @@ mod pace;
 mod packs;
 mod places;
 mod principals;
+pub mod repair;
 pub mod restore;
 mod serve;
 mod session;

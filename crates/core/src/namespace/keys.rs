@@ -103,6 +103,11 @@ pub fn extents(contents: Contents) -> Vec<u8> {
     of_inode(EXTENT, volume, ino, &generation.to_be_bytes())
 }
 
+/// All extents of an inode, of every generation.
+pub fn extents_of(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    of_inode(EXTENT, volume, ino, &[])
+}
+
 /// The generation and the end of an extent, from what follows the inode in its key.
 pub fn extent_part(rest: &[u8]) -> Option<(u32, u64)> {
     let (generation, end) = rest.split_first_chunk()?;

@@ -40,6 +40,7 @@ pub mod read;
 mod refs;
 mod remove;
 mod rename;
+pub mod repair;
 pub mod restore;
 mod rows;
 mod session;
@@ -79,6 +80,7 @@ pub use volume::{
 use crate::modlog::{Record, Stamped};
 use crate::refusal::Refusal;
 use crate::types::{ClientId, Fingerprint, OpId, VolumeId};
+use overlay::Overlay;
 use tree::Tree;
 
 /// A consistent view of the store.

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use segue_server::admin::{AdminReply, AdminRequest, DirectoryInfo, Limit, VolumeInfo};
 use serde_json::json;
 
-use super::{Context, ServerData, backup, check, delete, restore};
+use super::{Context, ServerData, backup, check, delete, repair, restore};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
@@ -74,6 +74,7 @@ enum Action {
     Check(check::Arguments),
     Backup(backup::Arguments),
     Restore(restore::Arguments),
+    Repair(repair::Arguments),
     Delete(delete::Arguments),
 }
 
@@ -120,6 +121,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         Action::Check(arguments) => return check::run(arguments, context),
         Action::Backup(arguments) => return backup::run(arguments, context),
         Action::Restore(arguments) => return restore::run(arguments, context),
+        Action::Repair(arguments) => return repair::run(arguments, context),
         Action::Delete(arguments) => return delete::run(arguments, context),
     };
     let data = options.server.resolve(context);

@@ -110,7 +110,7 @@ impl Bytes<'_, '_, '_> {
         let (store, id) = (&self.check.data.store, self.check.id);
         let path = store.read_noting(|kv| path(kv, id, ino))?.0?;
         let damage = Damage::Bytes { bytes, first, cause };
-        self.check.finding(Finding { ino: Some(ino), path, damage });
+        self.check.finding(Finding { ino: Some(ino), path, entry: None, damage });
         Ok(())
     }
 }

@@ -226,7 +226,7 @@ impl Check<'_, '_> {
         let (done, damaged) = data.store.read_noting(|kv| check(kv, id, &mut self))?;
         for key in damaged {
             let damage = Damage::Row { key, what: "what was written" };
-            self.finding(Finding { ino: None, path: None, damage });
+            self.finding(Finding { ino: None, path: None, entry: None, damage });
         }
         let counts = match done {
             Ok(counts) => counts,

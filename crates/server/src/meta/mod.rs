@@ -26,7 +26,7 @@ use rusqlite::Connection;
 use segue_core::namespace::Fault;
 use tokio::sync::{Semaphore, oneshot};
 
-pub(crate) use sqlite::Kv;
+pub(crate) use sqlite::{Kv, Noted};
 use writer::{Job, Task};
 
 /// Snapshots at the same time: more would only queue for the processors.

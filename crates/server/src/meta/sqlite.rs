@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, params};
 use segue_core::namespace::{MetaSnapshot, MetaTxn};
@@ -66,10 +67,28 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 /// A transaction that is open on a connection, for reading or for writing.
 pub(crate) struct Kv<'a> {
     connection: &'a Connection,
-    /// Keys of damaged rows, for whoever goes on without them.
-    noted: Option<RefCell<Vec<Vec<u8>>>>,
+    /// Where keys of damaged rows go, for whoever goes on without them.
+    noted: Option<Noted>,
     /// What the transaction has written so far; `None` for one that reads.
     pending: Option<&'a mut Pending>,
+}
+
+/// Keys of damaged rows that were passed over.
+#[derive(Clone, Default)]
+pub(crate) struct Noted(Rc<RefCell<Vec<Vec<u8>>>>);
+
+impl Noted {
+    fn note(&self, key: &[u8]) {
+        self.0.borrow_mut().push(key.to_vec());
+    }
+
+    /// Those since the last call, each once.
+    pub(crate) fn take(&self) -> Vec<Vec<u8>> {
+        let mut keys = self.0.take();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
 }
 
 impl<'a> Kv<'a> {
@@ -85,15 +104,17 @@ impl<'a> Kv<'a> {
 
     /// A transaction that reads and passes over damaged rows as if they were not there, and notes their keys.
     pub(super) fn noting(connection: &'a Connection) -> Self {
-        Kv { connection, noted: Some(RefCell::default()), pending: None }
+        Kv { connection, noted: Some(Noted::default()), pending: None }
     }
 
     /// The damaged rows that were passed over, each once.
     pub(super) fn noted(self) -> Vec<Vec<u8>> {
-        let mut keys = self.noted.map(RefCell::into_inner).unwrap_or_default();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+        self.noted.map(|noted| noted.take()).unwrap_or_default()
+    }
+
+    /// From now on damaged rows are passed over too, and their keys are told.
+    pub(crate) fn note(&mut self) -> Noted {
+        self.noted.get_or_insert_default().clone()
     }
 
     fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
@@ -109,7 +130,7 @@ impl<'a> Kv<'a> {
             (Some(value), _) => Ok(Some((key, value))),
             (None, None) => Err(damage(key)),
             (None, Some(noted)) => {
-                noted.borrow_mut().push(key.to_vec());
+                noted.note(key);
                 Ok(None)
             }
         }

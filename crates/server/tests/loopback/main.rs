@@ -12,4 +12,5 @@ mod files;
 mod harness;
 mod limits;
 mod people;
+mod repairs;
 mod restart;

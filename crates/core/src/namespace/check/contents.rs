@@ -232,5 +232,5 @@ pub fn packs<S: MetaSnapshot, V: Visitor>(
 }
 
 fn finding(pack: u64, told: u64, found: u64) -> Finding {
-    Finding { ino: None, path: None, damage: Damage::Pack { pack, told, found } }
+    Finding { ino: None, path: None, entry: None, damage: Damage::Pack { pack, told, found } }
 }

@@ -9,6 +9,8 @@ pub struct Finding {
     pub ino: Option<Ino>,
     /// Where that is in the volume, if a name leads to it.
     pub path: Option<String>,
+    /// The name that it is about, with its directory, if it is about one.
+    pub entry: Option<(Ino, Vec<u8>)>,
     /// What it is.
     pub damage: Damage,
 }
@@ -147,11 +149,13 @@ impl Damage {
             | Damage::NotIdle { .. }
             | Damage::IdleOfNothing
             | Damage::Pack { .. } => {
-                "no file's bytes are lost by it; keep a copy of the data directory for a repair"
+                "no file's bytes are lost by it; stop the server and have it rebuilt: segue volume \
+                 repair"
             }
             _ => {
                 "keep a copy of the data directory as it is; what it is about may be gone and has \
-                 to come from a backup (segue volume restore)"
+                 to come from a backup (segue volume restore), or be rebuilt from what is left \
+                 (segue volume repair --dry-run says how far)"
             }
         }
     }

@@ -183,13 +183,13 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     /// Something is wrong with `ino`.
     fn report(&mut self, ino: Ino, damage: Damage) -> Result<(), Halt<S::Error>> {
         let path = path(self.snapshot, self.volume, ino)?;
-        self.visitor.finding(Finding { ino: Some(ino), path, damage });
+        self.visitor.finding(Finding { ino: Some(ino), path, entry: None, damage });
         Ok(())
     }
 
     /// Something is wrong with the volume.
     fn report_volume(&mut self, damage: Damage) {
-        self.visitor.finding(Finding { ino: None, path: None, damage });
+        self.visitor.finding(Finding { ino: None, path: None, entry: None, damage });
     }
 
     fn report_row(&mut self, key: &[u8], what: &'static str) {

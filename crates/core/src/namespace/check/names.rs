@@ -119,7 +119,8 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     ) -> Result<(), Halt<S::Error>> {
         if !self.again {
             let path = name_path(self.snapshot, self.volume, directory, name)?;
-            self.visitor.finding(Finding { ino: Some(ino), path: Some(path), damage });
+            let (ino, path, entry) = (Some(ino), Some(path), Some((directory, name.to_vec())));
+            self.visitor.finding(Finding { ino, path, entry, damage });
         }
         Ok(())
     }

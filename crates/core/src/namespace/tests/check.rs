@@ -133,7 +133,7 @@ pub(super) fn lived_in(ops: Vec<model::Op>) -> MapTxn {
 
 /// Rows without which a volume is another one, though each of them alone makes sense: what an
 /// attribute was, and which records were applied.
-fn may_go(txn: &MapTxn, key: &[u8]) -> bool {
+pub(super) fn may_go(txn: &MapTxn, key: &[u8]) -> bool {
     let client = ClientId([1; 16]);
     key.starts_with(&keys::all_xattrs(VOLUME))
         || key.starts_with(&keys::outcomes(client))
@@ -186,7 +186,7 @@ proptest! {
 }
 
 /// The store with the row under `key` changed in each way that the rules never would.
-fn altered(txn: &MapTxn, key: &[u8], inodes: &[Ino]) -> Vec<MapTxn> {
+pub(super) fn altered(txn: &MapTxn, key: &[u8], inodes: &[Ino]) -> Vec<MapTxn> {
     let in_table = |table: Vec<u8>| key.starts_with(&table);
     if in_table(keys::inodes(VOLUME)) {
         let row: InodeRow = row(txn, key);
@@ -327,7 +327,7 @@ fn a_ring_is_found_once() {
         put_row(&mut txn, &key, &row).unwrap();
     }
     let found = findings(&mut txn);
-    let ring = Finding { ino: Some(first), path: None, damage: Damage::Ring };
+    let ring = Finding { ino: Some(first), path: None, entry: None, damage: Damage::Ring };
     let [Finding { ino, damage, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!((ino, damage), (&ring.ino, &ring.damage));
 }

@@ -8,6 +8,7 @@ mod conflicts;
 mod model;
 mod overlay;
 mod quotas;
+mod repair;
 mod restore;
 mod rules;
 mod tidy;
