@@ -39,12 +39,15 @@ pub enum Untidy {
     Chunks(Range<u64>),
 }
 
-/// Files that may be ragged, after `after`: volume, number and data version of each.
+/// A file that may be ragged, with its data version if it is still there.
+pub type Ragged = (VolumeId, Ino, Option<Version>);
+
+/// Files that may be ragged, after `after`.
 pub fn ragged<S: MetaSnapshot>(
     snapshot: &mut S,
     after: Option<(VolumeId, Ino)>,
     limit: usize,
-) -> Result<Vec<(VolumeId, Ino, Option<Version>)>, Fault<S::Error>> {
+) -> Result<Vec<Ragged>, Fault<S::Error>> {
     let prefix = keys::all_ragged();
     let mut from = after.map_or(prefix.clone(), |(volume, ino)| keys::ragged(volume, ino));
     from.extend(after.map(|_| 0));

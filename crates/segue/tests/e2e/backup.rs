@@ -147,7 +147,7 @@ fn backups_while_hosts_write_are_whole() {
         [Worker::start(&world.a, &dir, "a", &done), Worker::start(&world.b, &there, "b", &done)];
     let mut copied = Vec::new();
     for _ in 0..3 {
-        workers[0].wait_for(done.len(), 10);
+        workers[0].wait_for(10);
         copied.push(backup(&world, &to)["bytes_copied"].as_u64().unwrap());
     }
     workers.into_iter().for_each(Worker::finish);

@@ -204,6 +204,7 @@ mod tests {
             created: Timestamp::default(),
             next_ino: 1 << 20,
             lost: Vec::new(),
+            limits: segue_core::namespace::Limits::default(),
         };
         Head { volume, tally: Tally { commits: 9, ..Tally::default() }, taken: 1_795_250_399 }
     }
