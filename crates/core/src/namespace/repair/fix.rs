@@ -8,6 +8,7 @@ use super::super::{Fault, MetaTxn, keys};
 use super::Repairer;
 use super::found::{self, blank, put_inode};
 use super::held;
+use super::quotas;
 use crate::types::{ClientId, Ino, Kind, SYMLINK_MAX, Timestamp, VolumeId};
 
 /// How far a version may be beyond the volume's counter and still be taken for one that the
@@ -66,6 +67,10 @@ pub(super) fn fix<T: MetaTxn, R: Repairer>(
             remove_orphans(txn, id, ino, &mut |known| all || !known)?;
             Ok(Some("nobody is taken to have it open any more"))
         }
+        Damage::QuotaBytes { .. }
+        | Damage::QuotaInodes { .. }
+        | Damage::NoQuota
+        | Damage::OtherQuota => quotas::forget(txn, id),
         damage => match row(txn, id, ino)? {
             Some(row) => fix_inode(txn, id, row, damage),
             None => Ok(None),
@@ -138,6 +143,9 @@ fn fix_row<T: MetaTxn, R: Repairer>(
 ) -> Fixed<T::Error> {
     if key == keys::volume_tally(id) {
         return rebuild_tally(txn, id);
+    }
+    if key.starts_with(&keys::quotas(id)) {
+        return quotas::forget(txn, id);
     }
     if key.starts_with(&keys::chunks(id)) {
         let fingerprint = keys::fingerprint_part(key);

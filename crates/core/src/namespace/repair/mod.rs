@@ -15,6 +15,7 @@
 mod fix;
 mod found;
 mod held;
+mod quotas;
 
 use std::collections::BTreeSet;
 
