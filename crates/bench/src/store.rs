@@ -2,7 +2,7 @@
 //!
 //! A real `segue serve` is spoken to over its protocol by clients on its own host: no mount, no
 //! link. Beside each test, in turns, runs its floor on the same disk: exactly the rows that the
-//! rules write for the same changes, put into SQLite without Segue ([`floor`]), and for data a
+//! rules write for the same changes, put into SQLite without Segue (`floor`), and for data a
 //! plain file.
 //!
 //! ```text

@@ -20,7 +20,7 @@
 //! one that a change was made from, the server's stays under its name and ours goes beside it
 //! as `NAME.conflict-HOST-TIME`.
 //!
-//! Chunks are referred to, and counted by [`refs`]; [`collect`] removes those that nothing
+//! Chunks are referred to, and counted by `refs`; [`collect`] removes those that nothing
 //! refers to.
 
 pub mod check;
