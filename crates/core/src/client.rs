@@ -33,6 +33,20 @@ pub struct ClientCore {
     seq_reserved: u64,
 }
 
+/// A file that is wholly on this host, and shorter, is copied there sooner than a server answers.
+const CLONE_MIN: u64 = 1 << 20;
+
+/// Bytes to copy from a place in one file to a place in another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Copied {
+    /// First byte in the one.
+    pub from: u64,
+    /// Where it goes in the other.
+    pub to: u64,
+    /// How many.
+    pub len: u64,
+}
+
 /// How the set-id bits of a file go that was written by somebody who may not keep them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SetIds {
@@ -201,18 +215,22 @@ impl ClientCore {
         (has_dirty && !self.is_open(ino)).then_some(ino)
     }
 
-    /// What gives the empty file `ino` all data of `from`, if neither has changes that the
-    /// server lacks.
-    pub fn clone_of(&mut self, from: Ino, ino: Ino) -> Option<Record> {
+    /// What lets the server copy as `asked`, if that is all of a file into one that is empty,
+    /// neither has changes that the server lacks, and it is worth it.
+    pub fn clone_of(&mut self, from: Ino, ino: Ino, asked: Copied) -> Option<Record> {
         let (source, target) = (*self.tree.peek(from)?, *self.tree.peek(ino)?);
-        let is_ready = from != ino && source.size > 0 && target.size == 0;
+        let Attr { size, data_version: version, .. } = source;
+        let is_all = asked.from == 0 && asked.to == 0 && size > 0 && asked.len >= size;
         let is_file = source.kind == Kind::File && target.kind == Kind::File;
-        if !is_ready || !is_file || self.is_ahead(from) {
+        if !is_all || !is_file || from == ino || target.size > 0 || self.is_ahead(from) {
             return None;
         }
+        let is_here = self.file(from)?.is_valid(0..size, size);
         let file = self.file(ino)?;
-        let record = Record::Clone { ino, base: file.base(), from, version: source.data_version };
-        (!file.has_dirty() && !file.is_cloning()).then_some(record)
+        let is_empty = !file.has_dirty() && !file.is_cloning();
+        let is_worth = size >= CLONE_MIN || !is_here;
+        let record = Record::Clone { ino, base: file.base(), from, version };
+        (is_empty && is_worth).then_some(record)
     }
 
     /// True while the server has not said whether `ino` got another file's data.

@@ -2,13 +2,14 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use segue_core::client::Copied;
 use segue_fuse::{Answer, Call, Errno, FileSystem, Open, Reply, Request};
 
 use super::caller::resolve;
 use super::convert::{attributes, empty, errno, ino, name, open_mode, outcome, sized, stat_fs};
 use super::waiting::{Asked, Kind};
 use super::{Front, directory, files, names};
-use crate::mount::{Copied, Shared, Written};
+use crate::mount::{Shared, Written};
 
 impl FileSystem for Front {
     fn call(&self, request: Request<'_>, reply: Reply) {
@@ -130,9 +131,9 @@ impl Front {
                 self.answer(asked, reply, files::written(mount, written, data.len()));
             }
             Call::CopyFileRange { from, to, length, .. } => {
-                let copied = Copied { from, to, len: length };
+                let copied = Copied { from: from.1, to: to.1, len: length };
                 self.answer(asked, reply, async move {
-                    outcome(mount.copy(copied).await, Answer::Copied)
+                    outcome(mount.copy(from.0, to.0, copied).await, Answer::Copied)
                 });
             }
             Call::Flush { handle, .. } => {

@@ -47,7 +47,6 @@ use crate::remote::Remote;
 use crate::state::{Containers, Index, LogFile, Numbers};
 
 pub(crate) use changes::{Creation, RenameFlag};
-pub(crate) use clone::Copied;
 pub(crate) use data::{OpenMode, Opened, Through, Written};
 pub(crate) use handles::{DirectoryHandle, Names};
 pub(crate) use kernel::KernelCache;

@@ -353,3 +353,65 @@ fn set_id_bits_go_with_the_store_unless_it_is_roots() {
     assert_eq!([7, 8, 9].map(|ino| by(ino, 1001)), [Some(SetIds::GoWithTheStore), None, None]);
     assert_eq!([7, 8, 9].map(|ino| by(ino, 0)), [chmod(0o777), None, None]);
 }
+
+/// A core with a source of 2 MiB and an empty file, and what to copy.
+fn two_files() -> (ClientCore, Copied) {
+    let mut core = core();
+    let source = Attr { size: 2 << 20, ..attr(7, Kind::File, 3) };
+    for attr in [source, attr(8, Kind::File, 3)] {
+        core.tree.install_node(Node { attr, target: None }, Time::default());
+    }
+    (core, Copied { from: 0, to: 0, len: source.size })
+}
+
+#[test]
+fn all_of_a_file_goes_into_an_empty_one_by_the_server() {
+    let (mut core, all) = two_files();
+    let version = core.tree.peek(Ino(7)).unwrap().data_version;
+    let base = crate::modlog::Base::Version(version);
+    let record = Record::Clone { ino: Ino(8), base, from: Ino(7), version };
+    assert_eq!(core.clone_of(Ino(7), Ino(8), all), Some(record));
+    let parts = [Copied { from: 1, ..all }, Copied { to: 1, ..all }, Copied { len: 1, ..all }];
+    for part in parts {
+        assert_eq!(core.clone_of(Ino(7), Ino(8), part), None);
+    }
+    assert_eq!(core.clone_of(Ino(7), Ino(7), all), None);
+    assert_eq!(core.clone_of(Ino(7), Ino::ROOT, all), None);
+    assert_eq!(core.clone_of(Ino(8), Ino(7), all), None);
+}
+
+#[test]
+fn a_small_file_that_is_here_is_copied_here() {
+    let (mut core, _) = two_files();
+    let small = Attr { size: 1000, ..attr(7, Kind::File, 4) };
+    core.tree.install_node(Node { attr: small, target: None }, Time::default());
+    let asked = Copied { from: 0, to: 0, len: 1000 };
+    assert!(core.clone_of(Ino(7), Ino(8), asked).is_some());
+    core.file(Ino(7)).unwrap().filled(0..1000);
+    assert_eq!(core.clone_of(Ino(7), Ino(8), asked), None);
+}
+
+#[test]
+fn the_server_does_not_copy_what_it_lacks_nor_over_what_was_written_here() {
+    for written in [7, 8] {
+        let (mut core, all) = two_files();
+        write(&mut core, written, 0..10);
+        assert_eq!(core.clone_of(Ino(7), Ino(8), all), None);
+        assert!(seal(&mut core, written));
+        assert_eq!(core.clone_of(Ino(7), Ino(8), all), None);
+    }
+    // Truncated to nothing, it is empty and has a change all the same.
+    let (mut core, all) = two_files();
+    let resized = core.draft_resize(Ino(8), 0, Timestamp::default()).unwrap();
+    core.admit(resized, Time::default());
+    assert_eq!(core.clone_of(Ino(7), Ino(8), all), None);
+}
+
+#[test]
+fn nothing_is_copied_into_a_file_that_is_being_copied_into() {
+    let (mut core, all) = two_files();
+    let record = core.clone_of(Ino(7), Ino(8), all).unwrap();
+    let entry = core.draft_change(record, Caller::default(), Timestamp::default());
+    core.admit(entry, Time::default());
+    assert_eq!(core.clone_of(Ino(7), Ino(8), all), None);
+}
