@@ -55,7 +55,7 @@ fn replied(result: Result<Answer, Stop<Infallible>>) -> Result<Answer, Violation
 impl Server {
     /// A server with one empty volume.
     pub(crate) fn new(bug: Option<Bug>) -> Result<Server, Violation> {
-        let mut rows = Rows::new();
+        let mut rows = Rows::default();
         let mut txn = Txn::begin(&mut rows);
         let volume = namespace::create_volume(&mut txn, "home", [7; 16], Timestamp::default())?;
         let volume = volume.map_err(|error| Violation(error.to_string()))?;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use segue_core::namespace::{MetaSnapshot, MetaTxn};
+use segue_core::namespace::{MapStore, MetaSnapshot, MetaTxn};
 
 /// Rows by key.
-pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Rows = MapStore;
 
 /// Rows that were written since some moment: each key with the value it had before.
 pub(crate) type Written = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -35,7 +35,7 @@ impl<'a> Txn<'a> {
 
     fn remember(&mut self, key: &[u8]) {
         if !self.written.contains_key(key) {
-            self.written.insert(key.to_vec(), self.rows.get(key).cloned());
+            self.written.insert(key.to_vec(), self.rows.0.get(key).cloned());
         }
     }
 }
@@ -44,7 +44,7 @@ impl MetaSnapshot for Txn<'_> {
     type Error = Infallible;
 
     fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
-        Ok(self.rows.get(key).cloned())
+        self.rows.get(key)
     }
 
     fn range(
@@ -53,24 +53,18 @@ impl MetaSnapshot for Txn<'_> {
         to: &[u8],
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Infallible> {
-        if from >= to {
-            return Ok(Vec::new());
-        }
-        let rows = self.rows.range(from.to_vec()..to.to_vec()).take(limit);
-        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
+        self.rows.range(from, to, limit)
     }
 }
 
 impl MetaTxn for Txn<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Infallible> {
         self.remember(key);
-        self.rows.insert(key.to_vec(), value.to_vec());
-        Ok(())
+        self.rows.put(key, value)
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Infallible> {
         self.remember(key);
-        self.rows.remove(key);
-        Ok(())
+        self.rows.remove(key)
     }
 }

@@ -1,12 +1,11 @@
 //! What the server's rules write for changes, noted down to be written again without them.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use segue_core::modlog::Outcome;
 use segue_core::namespace::{
-    self, ApplyResult, Context, Fault, MetaSnapshot, MetaTxn, Rights, bind, create_volume, grant,
-    raise_floor,
+    self, ApplyResult, Context, Fault, MapStore, MetaSnapshot, MetaTxn, Rights, bind,
+    create_volume, grant, raise_floor,
 };
 use segue_core::types::{ClientId, Role, Timestamp, VolumeId};
 
@@ -35,7 +34,7 @@ pub(super) struct Recorder {
 
 #[derive(Default)]
 struct Rows {
-    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+    rows: MapStore,
     noted: Transaction,
 }
 
@@ -78,7 +77,7 @@ impl Recorder {
 
     /// How many rows there are after all of this.
     pub(super) fn rows(&self) -> usize {
-        self.rows.rows.len()
+        self.rows.rows.0.len()
     }
 }
 
@@ -90,7 +89,7 @@ impl MetaSnapshot for Rows {
     type Error = Infallible;
 
     fn get(&mut self, key: &[u8]) -> std::result::Result<Option<Vec<u8>>, Infallible> {
-        Ok(self.rows.get(key).cloned())
+        self.rows.get(key)
     }
 
     fn range(
@@ -99,24 +98,18 @@ impl MetaSnapshot for Rows {
         to: &[u8],
         limit: usize,
     ) -> std::result::Result<Vec<(Vec<u8>, Vec<u8>)>, Infallible> {
-        if from >= to {
-            return Ok(Vec::new());
-        }
-        let inside = self.rows.range(from.to_vec()..to.to_vec()).take(limit);
-        Ok(inside.map(|(key, value)| (key.clone(), value.clone())).collect())
+        self.rows.range(from, to, limit)
     }
 }
 
 impl MetaTxn for Rows {
     fn put(&mut self, key: &[u8], value: &[u8]) -> std::result::Result<(), Infallible> {
-        self.rows.insert(key.to_vec(), value.to_vec());
         self.noted.push(Write::Put(key.to_vec(), value.to_vec()));
-        Ok(())
+        self.rows.put(key, value)
     }
 
     fn remove(&mut self, key: &[u8]) -> std::result::Result<(), Infallible> {
-        self.rows.remove(key);
         self.noted.push(Write::Remove(key.to_vec()));
-        Ok(())
+        self.rows.remove(key)
     }
 }

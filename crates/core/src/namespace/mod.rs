@@ -32,6 +32,7 @@ pub mod dump;
 mod extents;
 pub mod keys;
 mod limits;
+mod map;
 mod outcome;
 mod overlay;
 mod permission;
@@ -59,6 +60,7 @@ pub use limits::{
     COUNTED_MAX, LimitError, QUOTAS_MAX, find_directory, limit_directory, limit_volume, quota_of,
     quotas,
 };
+pub use map::MapStore;
 pub use outcome::ApplyResult;
 pub use permission::Rights;
 pub(crate) use permission::mode_after_write;

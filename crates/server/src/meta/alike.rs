@@ -1,17 +1,14 @@
 //! The rules come to the same on SQLite as on a map, whose results the tests of `segue-core`
 //! compare with a model: outcomes, reasons of refusal, and every row.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-
 use proptest::prelude::*;
 use segue_core::modlog::{
     Base, NewNode, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped, Store as Stored,
 };
 use segue_core::namespace::collect::collect;
 use segue_core::namespace::{
-    ApplyResult, Context, Fault, MetaSnapshot, MetaTxn, Place, Rights, apply, arrived, bind,
-    create_volume, grant,
+    ApplyResult, Context, Fault, MapStore, MetaSnapshot, MetaTxn, Place, Rights, apply, arrived,
+    bind, create_volume, grant,
 };
 use segue_core::types::{
     Caller, ClientId, Fingerprint, Ino, Name, Role, Timestamp, Version, VolumeId,
@@ -21,36 +18,6 @@ use super::Store;
 
 const VOLUME: VolumeId = VolumeId(1);
 const CLIENT: ClientId = ClientId([1; 16]);
-
-#[derive(Clone, Default)]
-struct Map(BTreeMap<Vec<u8>, Vec<u8>>);
-
-impl MetaSnapshot for Map {
-    type Error = Infallible;
-    fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
-        Ok(self.0.get(key).cloned())
-    }
-    fn range(
-        &mut self,
-        from: &[u8],
-        to: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Infallible> {
-        let inside = self.0.range(from.to_vec()..).take_while(|(key, _)| &key[..] < to);
-        Ok(inside.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
-    }
-}
-
-impl MetaTxn for Map {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Infallible> {
-        self.0.insert(key.to_vec(), value.to_vec());
-        Ok(())
-    }
-    fn remove(&mut self, key: &[u8]) -> Result<(), Infallible> {
-        self.0.remove(key);
-        Ok(())
-    }
-}
 
 /// What is done next; numbers choose among few names and inodes, so that they meet.
 #[derive(Clone, Debug)]
@@ -217,7 +184,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::make(&dir.path().join("meta.db")).unwrap();
-        let mut map = Map::default();
+        let mut map = MapStore::default();
         begin(&mut map).unwrap();
         store.write_blocking(|txn| begin(txn)).unwrap();
         let there = steps.clone();

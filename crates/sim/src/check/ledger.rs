@@ -116,7 +116,7 @@ impl Ledger {
         let extent = tag(keys::all_extents(self.volume));
         let mut changes = Changes::default();
         for (key, old) in written {
-            let new = txn.rows().get(key);
+            let new = txn.rows().0.get(key);
             // The key of an inode, and what follows it.
             let Some((head, rest)) = key.split_at_checked(13) else { continue };
             let ino = Ino(head[5..].iter().fold(0, |ino, &byte| ino << 8 | u64::from(byte)));

@@ -17,40 +17,10 @@ mod twice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
+use super::MapStore as MapTxn;
 use super::*;
 use crate::modlog::{Base, NewNode, Outcome, Piece, PieceBytes, RenameMode, SetAttr, Store};
 use crate::types::{Attr, Caller, Ino, Name, Role, Timestamp};
-
-/// A store in memory.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct MapTxn(pub(super) BTreeMap<Vec<u8>, Vec<u8>>);
-
-impl MetaSnapshot for MapTxn {
-    type Error = Infallible;
-    fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
-        Ok(self.0.get(key).cloned())
-    }
-    fn range(
-        &mut self,
-        from: &[u8],
-        to: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Infallible> {
-        let rows = self.0.range(from.to_vec()..to.to_vec()).take(limit);
-        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
-    }
-}
-
-impl MetaTxn for MapTxn {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Infallible> {
-        self.0.insert(key.to_vec(), value.to_vec());
-        Ok(())
-    }
-    fn remove(&mut self, key: &[u8]) -> Result<(), Infallible> {
-        self.0.remove(key);
-        Ok(())
-    }
-}
 
 pub(super) const OWNER: Rights = Rights { role: Role::Writer, no_root_squash: false };
 const HOST: Rights = Rights { role: Role::Host, no_root_squash: false };
