@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use segue_server::backup::{BackupLine, BackupRequest, SnapshotInfo, backup_offline, snapshots};
 use serde_json::json;
 
+use super::work::{Line, Rate, Report};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Progress;
 use crate::{admin, output, quantity};
 
 /// Back a volume up into a directory, only what is new there
@@ -21,11 +21,10 @@ pub(crate) struct Arguments {
     /// The directory of its backups; made if it is not there
     directory: PathBuf,
     /// List the snapshots in the directory, and make none
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rate")]
     list: bool,
-    /// Most bytes to copy in a second, 0 for no limit [default: 50 while the server serves, else 0]
-    #[arg(long, value_name = "MB/s", conflicts_with = "list")]
-    rate: Option<u32>,
+    #[command(flatten)]
+    rate: Rate,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -59,65 +58,45 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let request = BackupRequest {
         volume: arguments.name.clone(),
         directory,
-        rate_bytes: arguments.rate.map(|rate| u64::from(rate) * quantity::MB),
+        rate_bytes: arguments.rate.bytes(),
     };
-    let mut report = Report { json: arguments.json, progress: None, outcome: None };
+    let mut report = Report::new(arguments.json);
     let work = ("/v1/backup", backup_offline as admin::Offline<_, _>);
     admin::work(&data, work, &request, |line| report.line(line))?;
-    report.outcome.unwrap_or_else(|| {
-        let words = format!("the server on {} broke the backup off: run it again", data.display());
-        Err(Failure::failed(words))
-    })
+    report.end(|| format!("the server on {} broke the backup off: run it again", data.display()))
 }
 
-struct Report {
-    json: bool,
-    progress: Option<Progress>,
-    outcome: Option<Outcome>,
-}
-
-impl Report {
-    fn line(&mut self, line: BackupLine) {
-        if let BackupLine::Progress { rows, bytes, total_bytes } = &line {
-            let words = match total_bytes {
-                0 => format!("{rows} rows"),
-                total => {
-                    let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
-                    format!("{done} of {all} saved")
-                }
-            };
-            self.progress.get_or_insert_with(Progress::new).show(&words);
-            return;
-        }
-        // The line on the terminal goes before others come.
-        self.progress = None;
-        let printed = match (&line, self.json) {
-            (BackupLine::Failed { .. }, _) => Ok(()),
-            (line, true) => output::print_json(line),
-            (line, false) => output::print(&describe(line)),
-        };
-        match line {
-            BackupLine::Progress { .. } | BackupLine::Finding { .. } => {}
-            BackupLine::Saved { chunks_lost, rows_lost, .. } => {
-                let exit = match (chunks_lost, rows_lost) {
-                    (0, 0) => Exit::Done,
-                    _ => Exit::DataAtRisk,
-                };
-                self.outcome = Some(Ok(exit));
+impl Line for BackupLine {
+    fn progress(&self) -> Option<String> {
+        let BackupLine::Progress { rows, bytes, total_bytes } = self else { return None };
+        Some(match total_bytes {
+            0 => format!("{rows} rows"),
+            total => {
+                let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
+                format!("{done} of {all} saved")
             }
+        })
+    }
+
+    fn words(&self) -> Option<String> {
+        describe(self)
+    }
+
+    fn outcome(self) -> Option<Outcome> {
+        match self {
+            BackupLine::Progress { .. } | BackupLine::Finding { .. } => None,
+            BackupLine::Saved { chunks_lost: 0, rows_lost: 0, .. } => Some(Ok(Exit::Done)),
+            BackupLine::Saved { .. } => Some(Ok(Exit::DataAtRisk)),
             BackupLine::Failed { reason, words } => {
-                self.outcome = Some(Err(Failure::new(admin::exit_for(reason), words)));
+                Some(Err(Failure::new(admin::exit_for(reason), words)))
             }
-        }
-        if let Err(failure) = printed {
-            self.outcome = Some(Err(failure));
         }
     }
 }
 
 /// A line for a person to read.
-fn describe(line: &BackupLine) -> String {
-    match line {
+fn describe(line: &BackupLine) -> Option<String> {
+    Some(match line {
         BackupLine::Finding { path, ino, what } => {
             format!("{}{what}\n", output::place(path.as_deref(), *ino))
         }
@@ -140,8 +119,8 @@ fn describe(line: &BackupLine) -> String {
                 quantity::bytes(*bytes_copied),
             )
         }
-        BackupLine::Progress { .. } | BackupLine::Failed { .. } => String::new(),
-    }
+        BackupLine::Progress { .. } | BackupLine::Failed { .. } => return None,
+    })
 }
 
 fn table(snapshots: &[SnapshotInfo]) -> String {

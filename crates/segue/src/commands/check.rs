@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use segue_server::check::{CheckLine, CheckRequest, check_offline};
 
+use super::work::Rate;
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Progress;
@@ -20,9 +21,8 @@ pub(crate) struct Arguments {
     /// Leave out the bytes: names, references and counts only
     #[arg(long)]
     quick: bool,
-    /// Most bytes to read in a second, 0 for no limit [default: 50 while the server serves, else 0]
-    #[arg(long, value_name = "MB/s")]
-    rate: Option<u32>,
+    #[command(flatten)]
+    rate: Rate,
     /// Answer in JSON, one line for each finding and one for each volume
     #[arg(long)]
     json: bool,
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let request = CheckRequest {
         volume: arguments.name.clone(),
         quick: arguments.quick,
-        rate_bytes: arguments.rate.map(|rate| u64::from(rate) * quantity::MB),
+        rate_bytes: arguments.rate.bytes(),
     };
     let mut report = Report::new(arguments.json);
     admin::work(&data, ("/v1/check", check_offline), &request, |line| report.line(line))?;
@@ -112,7 +112,7 @@ impl Report {
     }
 }
 
-/// What the exit code says, and for a failure the words on stderr.
+/// True for what the exit code says, and for a failure the words on stderr.
 fn line_is_an_end(line: &CheckLine) -> bool {
     matches!(line, CheckLine::Finished | CheckLine::Failed { .. })
 }

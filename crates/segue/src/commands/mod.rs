@@ -17,6 +17,7 @@ pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod umount;
 pub(crate) mod volume;
+mod work;
 
 use std::ffi::OsString;
 use std::future::Future;

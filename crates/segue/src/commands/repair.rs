@@ -2,9 +2,9 @@
 
 use segue_server::repair::{RepairLine, RepairRequest, repair_offline};
 
+use super::work::{Line, Report};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Progress;
 use crate::{admin, output, quantity};
 
 /// Repair a damaged volume, as far as it can be rebuilt
@@ -45,51 +45,39 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         dry_run: arguments.dry_run,
         quick: arguments.quick,
     };
-    let mut report = Report { json: arguments.json, progress: None, outcome: None };
+    let mut report = Report::new(arguments.json);
     admin::offline(&data, repair_offline, &request, |line| report.line(line))?;
-    report.outcome.unwrap_or_else(|| Err(Failure::failed("the repair broke off")))
+    report.end(|| "the repair broke off".to_owned())
 }
 
-struct Report {
-    json: bool,
-    progress: Option<Progress>,
-    outcome: Option<Outcome>,
-}
+impl Line for RepairLine {
+    fn progress(&self) -> Option<String> {
+        let RepairLine::Progress { inodes, chunks } = self else { return None };
+        Some(match chunks {
+            0 => quantity::count(*inodes, "inode"),
+            chunks => quantity::count(*chunks, "chunk"),
+        })
+    }
 
-impl Report {
-    fn line(&mut self, line: RepairLine) {
-        if let RepairLine::Progress { inodes, chunks } = &line {
-            let words = match chunks {
-                0 => quantity::count(*inodes, "inode"),
-                chunks => quantity::count(*chunks, "chunk"),
-            };
-            self.progress.get_or_insert_with(Progress::new).show(&words);
-            return;
-        }
-        // The line on the terminal goes before others come.
-        self.progress = None;
-        let printed = match (&line, self.json) {
-            (RepairLine::Failed { .. }, _) => Ok(()),
-            (line, true) => output::print_json(line),
-            (line, false) => output::print(&describe(line)),
-        };
-        match line {
-            RepairLine::Finished { lost: 0, .. } => self.outcome = Some(Ok(Exit::Done)),
-            RepairLine::Finished { .. } => self.outcome = Some(Ok(Exit::DataAtRisk)),
+    fn words(&self) -> Option<String> {
+        describe(self)
+    }
+
+    fn outcome(self) -> Option<Outcome> {
+        match self {
+            RepairLine::Finished { lost: 0, .. } => Some(Ok(Exit::Done)),
+            RepairLine::Finished { .. } => Some(Ok(Exit::DataAtRisk)),
             RepairLine::Failed { reason, words } => {
-                self.outcome = Some(Err(Failure::new(admin::exit_for(reason), words)));
+                Some(Err(Failure::new(admin::exit_for(reason), words)))
             }
-            _ => {}
-        }
-        if let Err(failure) = printed {
-            self.outcome = Some(Err(failure));
+            _ => None,
         }
     }
 }
 
 /// A line for a person to read.
-fn describe(line: &RepairLine) -> String {
-    match line {
+fn describe(line: &RepairLine) -> Option<String> {
+    Some(match line {
         RepairLine::Repaired { path, ino, what, how } => {
             format!("{}{what}: {how}\n", output::place(path.as_deref(), *ino))
         }
@@ -109,6 +97,6 @@ fn describe(line: &RepairLine) -> String {
                 }
             }
         }
-        RepairLine::Progress { .. } | RepairLine::Failed { .. } => String::new(),
-    }
+        RepairLine::Progress { .. } | RepairLine::Failed { .. } => return None,
+    })
 }

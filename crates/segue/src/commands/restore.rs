@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use segue_server::restore::{RestoreLine, RestoreRequest, restore_offline};
 
+use super::work::{Line, Rate, Report};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Progress;
-use crate::{admin, output, quantity};
+use crate::{admin, quantity};
 
 /// Restore a volume from a directory of backups
 ///
@@ -28,9 +28,8 @@ pub(crate) struct Arguments {
     /// Restore although the backup lacks some bytes: reading these fails
     #[arg(long)]
     partial: bool,
-    /// Most bytes to copy in a second, 0 for no limit [default: 50 while the server serves, else 0]
-    #[arg(long, value_name = "MB/s")]
-    rate: Option<u32>,
+    #[command(flatten)]
+    rate: Rate,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -60,59 +59,44 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         snapshot: arguments.snapshot.clone(),
         replace: arguments.replace,
         partial: arguments.partial,
-        rate_bytes: arguments.rate.map(|rate| u64::from(rate) * quantity::MB),
+        rate_bytes: arguments.rate.bytes(),
     };
-    let mut report = Report { json: arguments.json, progress: None, outcome: None };
+    let mut report = Report::new(arguments.json);
     let work = ("/v1/restore", restore_offline as admin::Offline<_, _>);
     admin::work(&data, work, &request, |line| report.line(line))?;
-    report.outcome.unwrap_or_else(|| {
-        let words = format!("the server on {} broke the restore off: run it again", data.display());
-        Err(Failure::failed(words))
-    })
+    report.end(|| format!("the server on {} broke the restore off: run it again", data.display()))
 }
 
-struct Report {
-    json: bool,
-    progress: Option<Progress>,
-    outcome: Option<Outcome>,
-}
+impl Line for RestoreLine {
+    fn progress(&self) -> Option<String> {
+        let RestoreLine::Progress { bytes, total_bytes } = self else { return None };
+        Some(match total_bytes {
+            0 => "the backup is verified".to_owned(),
+            total => {
+                let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
+                format!("{done} of {all} restored")
+            }
+        })
+    }
 
-impl Report {
-    fn line(&mut self, line: RestoreLine) {
-        if let RestoreLine::Progress { bytes, total_bytes } = &line {
-            let words = match total_bytes {
-                0 => "the backup is verified".to_owned(),
-                total => {
-                    let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
-                    format!("{done} of {all} restored")
-                }
-            };
-            self.progress.get_or_insert_with(Progress::new).show(&words);
-            return;
-        }
-        // The line on the terminal goes before others come.
-        self.progress = None;
-        let printed = match (&line, self.json) {
-            (RestoreLine::Failed { .. }, _) => Ok(()),
-            (line, true) => output::print_json(line),
-            (line, false) => output::print(&describe(line)),
-        };
-        self.outcome = match line {
+    fn words(&self) -> Option<String> {
+        describe(self)
+    }
+
+    fn outcome(self) -> Option<Outcome> {
+        match self {
             RestoreLine::Progress { .. } => None,
             RestoreLine::Done { chunks_lost: 0, .. } => Some(Ok(Exit::Done)),
             RestoreLine::Done { .. } => Some(Ok(Exit::DataAtRisk)),
             RestoreLine::Failed { reason, words } => {
                 Some(Err(Failure::new(admin::exit_for(reason), words)))
             }
-        };
-        if let Err(failure) = printed {
-            self.outcome = Some(Err(failure));
         }
     }
 }
 
 /// What a person reads.
-fn describe(line: &RestoreLine) -> String {
+fn describe(line: &RestoreLine) -> Option<String> {
     let RestoreLine::Done {
         volume,
         is_copy,
@@ -125,7 +109,7 @@ fn describe(line: &RestoreLine) -> String {
         ..
     } = line
     else {
-        return String::new();
+        return None;
     };
     let (inodes, bytes) = (quantity::count(*inodes, "inode"), quantity::bytes(*allocated_bytes));
     let mut text = format!("{volume}: restored from snapshot {snapshot}, {inodes} with {bytes}\n");
@@ -148,5 +132,5 @@ fn describe(line: &RestoreLine) -> String {
              restore from there again\n"
         );
     }
-    text
+    Some(text)
 }
