@@ -8,6 +8,7 @@ use std::time::Instant;
 use segue_core::namespace::keys;
 use segue_core::wire::{Looked, Lookup, Node, Reply, Request};
 use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
 
 use super::changes::Place;
 use super::client::{Client, Door, wrong};
@@ -118,9 +119,15 @@ fn reads_beside(course: &mut Course<'_>, beside: &Beside, places: &[Place]) -> R
         .into_iter()
         .map(|client| course.runtime.spawn(load(client, changes, stop.clone(), done.clone())))
         .collect();
+    // Reads beside a load that did nothing yet would be reads alone. One that fails does no more.
+    let under_way = || {
+        beside.load == Load::Nothing
+            || done.load(Ordering::Relaxed) > 0
+            || loads.iter().any(JoinHandle::is_finished)
+    };
     // A thread of its own, so that it does not queue behind what makes the load.
     let times = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read(&door, number, places, reads));
+        let reading = scope.spawn(|| read(&door, number, places, reads, under_way));
         reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     let rate = done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
@@ -158,16 +165,23 @@ async fn load(
     Ok(times)
 }
 
-fn read(door: &Door, number: u32, places: &[Place], reads: u32) -> Result<Vec<f64>> {
+/// Microseconds of each of `reads`, or of as many more as it takes until `enough`.
+fn read(
+    door: &Door,
+    number: u32,
+    places: &[Place],
+    reads: u32,
+    enough: impl Fn() -> bool,
+) -> Result<Vec<f64>> {
     let runtime = Builder::new_current_thread().enable_all().build().doing("start the reader")?;
     let mut rng = Rng::new(number.into());
     runtime.block_on(async {
         let client = Client::open(door, number, Vec::new()).await?;
         let mut times = Vec::new();
-        for count in 0..reads {
+        while times.len() < reads as usize || !enough() {
             let at = usize::try_from(rng.below(places.len() as u64)).unwrap_or(0);
             let Some(Place { parent, name, ino }) = places.get(at) else { break };
-            let request = match count % 2 {
+            let request = match times.len() % 2 {
                 0 => Request::Getattr(*ino),
                 _ => Request::Lookup(Lookup { parent: *parent, name: name.clone() }),
             };
