@@ -43,8 +43,8 @@ const STYLE: Style = Style {
               processors. sqlite, on the same disk: the rows that the server's rules write for \
               the same changes, in transactions of as many changes, put and removed by one thread \
               with the same pragmas, without reading any; for new data a plain file synced each \
-              4 MB and a row for each chunk; for known data, reading and checking data a plain \
-              file read and hashed.",
+              4 MB and a row for each chunk; for known data and reading data a plain file read \
+              and hashed, for checking data the server's packs.",
     sections: &[
         Section {
             heading: "Rates",

@@ -19,7 +19,7 @@ use crate::workload::{content, expect};
 
 /// About the average of files of this size.
 const CHUNK_BYTES: u32 = 64 << 10;
-const CHUNK: usize = CHUNK_BYTES as usize;
+pub(super) const CHUNK: usize = CHUNK_BYTES as usize;
 /// Chunks of a file: 16 MB.
 const FILE_CHUNKS: usize = 256;
 /// Files of a repeat.
@@ -59,7 +59,7 @@ pub(super) fn run(course: &mut Course<'_>) -> Result<()> {
     course.remember_peak("upload of known data", |course| {
         let (seconds, made) = upload(course, &chunks, false)?;
         uploaded = Some(made);
-        let floor = course.floor.read_and_hash(CHUNK)?;
+        let floor = course.floor.read_and_hash()?;
         add(course, "upload known data", seconds, floor)
     })?;
     let (client, made) = uploaded.ok_or_else(|| wrong("nothing was uploaded"))?;
@@ -68,7 +68,7 @@ pub(super) fn run(course: &mut Course<'_>) -> Result<()> {
         let read = course.runtime.block_on(read(&client.peer, &made))?;
         let seconds = start.elapsed().as_secs_f64();
         expect(read.concat() == bytes.concat(), || "the server sent other data".into())?;
-        let floor = course.floor.read_and_hash(CHUNK)?;
+        let floor = course.floor.read_and_hash()?;
         add(course, "read data", seconds, floor)
     })
 }

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use segue_core::chunk::fingerprint;
 
 use super::client::wrong;
+use super::data::CHUNK;
 use super::recorder::{Recorder, Transaction, Write};
 use crate::bed::{Doing, Error, Result};
 use crate::workload::expect;
@@ -81,25 +82,34 @@ impl Floor {
         Ok(seconds)
     }
 
-    /// Seconds for reading the plain file and hashing it, `piece` bytes at a time.
-    pub(super) fn read_and_hash(&self, piece: usize) -> Result<f64> {
+    /// Seconds for reading the plain file and hashing it.
+    pub(super) fn read_and_hash(&self) -> Result<f64> {
         let start = Instant::now();
-        let mut file = File::open(self.plain()).doing("open a plain file")?;
-        let mut buffer = vec![0; piece];
-        let mut sum = 0u8;
-        loop {
-            match file.read(&mut buffer).doing("read a plain file")? {
-                0 => break,
-                len => sum ^= fingerprint(buffer.get(..len).unwrap_or_default()).0[0],
-            }
-        }
-        std::hint::black_box(sum);
+        read_and_hash(&self.plain())?;
         Ok(start.elapsed().as_secs_f64())
     }
 
     fn plain(&self) -> PathBuf {
         self.dir.join("plain")
     }
+}
+
+/// Reads a file and hashes it, a chunk at a time; its length.
+pub(super) fn read_and_hash(path: &Path) -> Result<u64> {
+    let mut file = File::open(path).doing("open a plain file")?;
+    let mut buffer = vec![0; CHUNK];
+    let (mut sum, mut bytes) = (0u8, 0);
+    loop {
+        match file.read(&mut buffer).doing("read a plain file")? {
+            0 => break,
+            len => {
+                sum ^= fingerprint(buffer.get(..len).unwrap_or_default()).0[0];
+                bytes += len as u64;
+            }
+        }
+    }
+    std::hint::black_box(sum);
+    Ok(bytes)
 }
 
 /// Opens a database for writing as the server does (`server::meta::sqlite`).

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::changes::Place;
 use super::client::{Client, wrong};
-use super::floor::{FILE_BYTES, look_up, sql, writer};
-use super::served::MANY;
+use super::floor::{FILE_BYTES, look_up, read_and_hash, sql, writer};
+use super::served::{HOME, MANY};
 use super::{Course, SEGUE, SQLITE, rates};
 use crate::bed::{Doing, Result};
 use crate::samples::Unit;
@@ -97,8 +97,27 @@ pub(super) fn check(course: &mut Course<'_>, inodes: u64) -> Result<()> {
         let start = Instant::now();
         scan(&course.floor.dir().join("copy.db"))?;
         let seconds = start.elapsed().as_secs_f64();
-        course.add(SQLITE, "check inodes", Unit::Files, inodes as f64 / seconds)
+        course.add(SQLITE, "check inodes", Unit::Files, inodes as f64 / seconds)?;
+        check_data(course)
     })
+}
+
+/// Checks the volume with data, whose bytes count.
+fn check_data(course: &mut Course<'_>) -> Result<()> {
+    let start = Instant::now();
+    let checked = course.served.check(HOME)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let bytes = checked["bytes_read"].as_u64().unwrap_or(0);
+    let right = checked["ok"] == true && bytes > 0;
+    expect(right, || format!("the volume with data was checked: {checked}"))?;
+    let rate = |bytes: u64, seconds: f64| bytes as f64 / f64::from(1 << 20) / seconds;
+    course.add(SEGUE, "check data", Unit::Megabytes, rate(bytes, seconds))?;
+    let (mut bytes, start) = (0, Instant::now());
+    for pack in course.served.packs()? {
+        bytes += read_and_hash(&pack)?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    course.add(SQLITE, "check data", Unit::Megabytes, rate(bytes, seconds))
 }
 
 /// Reads every row once.

@@ -14,7 +14,7 @@ use crate::bed::segue::SegueServer;
 use crate::bed::{Doing, Host, Result};
 
 /// The volume of changes and data.
-const HOME: &str = "home";
+pub(super) const HOME: &str = "home";
 /// Identities for each volume: a server takes so many connections of one, and those of earlier
 /// clients may just be ending.
 const IDENTITIES: u32 = 4;
@@ -86,6 +86,12 @@ impl Served {
     /// The metadata's file.
     pub(super) fn metadata(&self) -> PathBuf {
         self.server.data().join("meta.db")
+    }
+
+    /// The files of all chunks.
+    pub(super) fn packs(&self) -> Result<Vec<PathBuf>> {
+        let listed = fs::read_dir(self.server.data().join("packs")).doing("list the packs")?;
+        listed.map(|entry| Ok(entry.doing("list the packs")?.path())).collect()
     }
 
     /// Runs `segue volume check` of `volume`, at full speed: its last line.
