@@ -1,15 +1,15 @@
 //! Everything that is open while this process holds a data directory.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use segue_core::namespace::keys::SERVER_TAGS;
-use segue_core::namespace::{create_volume, get_row, packs, put_row, volumes};
-use segue_core::types::Timestamp;
+use segue_core::namespace::{Place, create_volume, get_row, packs, put_row, volumes};
+use segue_core::types::{Timestamp, VolumeId};
 use segue_rpc::identity::{Authority, IdentityError};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use crate::collect::Holds;
 use crate::data_dir::DataDir;
 use crate::error::{Remedy, ServeError};
 use crate::meta::{Kv, Store, StoreError};
-use crate::packs::{ENTRY_BYTES, Packs};
+use crate::packs::{ENTRY_BYTES, Packs, StoredChunk};
 use crate::principals;
 
 /// The file of the metadata.
@@ -85,6 +85,29 @@ impl Data {
         self.directory.path()
     }
 
+    /// Writes chunks that were checked, durably: rows may lead to the places returned. Whoever
+    /// calls this holds a pin until they do.
+    pub(crate) fn keep(
+        &self,
+        volume: VolumeId,
+        chunks: &[StoredChunk],
+    ) -> Result<Vec<Place>, StoreError> {
+        let appended = self.packs.append(volume, chunks).map_err(|error| {
+            tracing::error!("chunks cannot be written: {error}");
+            match error.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full,
+                _ => StoreError::Chunks(error.to_string()),
+            }
+        });
+        let (places, unsynced) = appended?;
+        self.packs.sync(&unsynced).map_err(|error| {
+            tracing::error!("chunks cannot be made durable, restart the server: {error}");
+            self.store.poison();
+            StoreError::Poisoned
+        })?;
+        Ok(places)
+    }
+
     /// Remembers where the server listens, for invites that are made while it is down.
     pub(crate) fn set_listen(&self, listen: SocketAddr) -> Result<(), StoreError> {
         self.store.write_blocking(move |txn| put_row(txn, LISTEN, &listen))
@@ -147,7 +170,7 @@ fn open_packs(store: &Store, path: &Path) -> Result<Packs, ServeError> {
     let directory = path.join("packs");
     let last = known.keys().last().copied().unwrap_or(0);
     let packs = Packs::open(&directory, last).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => ServeError::part(&directory, "is missing", Remedy::Copy),
+        ErrorKind::NotFound => ServeError::part(&directory, "is missing", Remedy::Copy),
         _ => ServeError::data(&directory, error),
     })?;
     for (id, row) in known.iter().filter(|(_, row)| row.chunks > 0) {
@@ -195,6 +218,11 @@ pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let secs = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     Timestamp { secs, nanos: since.subsec_nanos() }
+}
+
+/// The same, in whole seconds since 1970.
+pub(crate) fn now_seconds() -> u64 {
+    now().secs.unsigned_abs()
 }
 
 /// Bytes as hexadecimal digits.

@@ -39,7 +39,7 @@ impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Failed {
         let reason = match error {
             StoreError::Damaged(_) | StoreError::Read(_) => FailReason::Damaged,
-            StoreError::Full | StoreError::Poisoned => FailReason::Io,
+            StoreError::Full | StoreError::Poisoned | StoreError::Chunks(_) => FailReason::Io,
         };
         Failed::new(reason, error.to_string())
     }

@@ -18,6 +18,7 @@ pub mod admin;
 pub mod backup;
 pub mod check;
 mod collect;
+mod contents;
 mod control;
 mod data;
 mod data_dir;

@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 
 use segue_core::namespace::collect::{Collected, collect};
 
-use crate::data::now;
+use crate::data::now_seconds;
 use crate::metrics::add;
 use crate::serve::Server;
 
-/// Rows of one slice: well under 5 ms of the writer.
+/// Rows of one slice, so that the writer is not kept for longer than about 5 ms.
 const SLICE_ROWS: usize = 256;
 /// Time between two looks for rows.
 const ROWS_EVERY: Duration = Duration::from_secs(1);
@@ -139,7 +139,7 @@ fn rows(server: &Server) {
 }
 
 fn slice(server: &Server) -> Option<Collected> {
-    let now = now().secs.unsigned_abs();
+    let now = now_seconds();
     let done = server.data.store.write_blocking(move |txn| collect(txn, now, SLICE_ROWS));
     done.inspect_err(|error| tracing::error!("collection cannot go on: {error}")).ok()
 }

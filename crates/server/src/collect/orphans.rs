@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use segue_core::namespace::{self, silent_clients};
 
-use crate::data::now;
+use crate::data::now_seconds;
 use crate::meta::StoreError;
 use crate::serve::Server;
 
@@ -19,7 +19,7 @@ pub(super) fn look(server: &Server, begun: Instant) {
 }
 
 fn try_look(server: &Server, begun: Instant) -> Result<(), StoreError> {
-    let (store, now) = (&server.data.store, now().secs.unsigned_abs());
+    let (store, now) = (&server.data.store, now_seconds());
     let here = server.sessions.clients();
     let noted = here.clone();
     store.write_blocking(move |txn| {

@@ -7,7 +7,7 @@ use segue_core::namespace::{self, PackRow, Place, arrived};
 use segue_core::types::{Fingerprint, VolumeId};
 
 use super::{rest, stopping};
-use crate::data::now;
+use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
 use crate::packs::{ENTRY_BYTES, StoredChunk};
@@ -61,8 +61,7 @@ impl Upkeep {
             let row = rows.get(id).copied().unwrap_or_default();
             // One that is being removed by hand is somebody else's business.
             let bytes = packs.entry_bytes(*id).unwrap_or(0);
-            let dead = bytes.saturating_sub(row.live_bytes + row.chunks * ENTRY_BYTES);
-            if dead < DEAD_MIN || dead < bytes / DEAD_PART || self.stuck.contains(id) {
+            if !is_worth_compacting(bytes, row) || self.stuck.contains(id) {
                 continue;
             }
             packs.close(*id);
@@ -82,6 +81,12 @@ impl Upkeep {
         retire(server, &ids)?;
         remove(server)
     }
+}
+
+/// True if of `bytes` of entries so much is dead that the rest should move.
+fn is_worth_compacting(bytes: u64, row: PackRow) -> bool {
+    let dead = bytes.saturating_sub(row.live_bytes + row.chunks * ENTRY_BYTES);
+    dead >= DEAD_MIN && dead >= bytes / DEAD_PART
 }
 
 /// What rows refer to in each pack.
@@ -176,24 +181,20 @@ fn relocate(server: &Server, batch: Vec<(Live, StoredChunk)>) -> Result<(), Fail
 }
 
 fn write(server: &Server, batch: Vec<(Live, StoredChunk)>) -> Result<(), Failed> {
-    let packs = &server.data.packs;
-    let _pin = packs.pin();
+    let _pin = server.data.packs.pin();
     let mut moves = Vec::with_capacity(batch.len());
-    let mut later = Vec::new();
+    let mut chunks: BTreeMap<VolumeId, (Vec<_>, Vec<StoredChunk>)> = BTreeMap::new();
     for ((volume, fingerprint, old), chunk) in batch {
-        let appended = packs.append(volume, std::slice::from_ref(&chunk));
-        let (places, unsynced) = appended.map_err(|error| Failed::Pack(error.to_string()))?;
-        moves.extend(places.into_iter().map(|new| (volume, fingerprint, old, new)));
-        later.push(unsynced);
+        let (from, of_volume) = chunks.entry(volume).or_default();
+        from.push((fingerprint, old));
+        of_volume.push(chunk);
     }
-    for unsynced in &later {
-        if let Err(error) = packs.sync(unsynced) {
-            tracing::error!("chunks cannot be made durable, restart the server: {error}");
-            server.data.store.poison();
-            return Err(StoreError::Poisoned.into());
-        }
+    for (volume, (from, chunks)) in chunks {
+        let places = server.data.keep(volume, &chunks)?;
+        let pairs = from.into_iter().zip(places);
+        moves.extend(pairs.map(|((name, old), new)| (volume, name, old, new)));
     }
-    let now = now().secs.unsigned_abs();
+    let now = now_seconds();
     server.data.store.write_blocking(move |txn| {
         moves.iter().try_for_each(|(volume, fingerprint, old, new)| {
             // A chunk that was collected meanwhile is not brought back.
@@ -204,4 +205,21 @@ fn write(server: &Server, batch: Vec<(Live, StoredChunk)>) -> Result<(), Failed>
         })
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_is_compacted_when_a_quarter_of_it_and_a_mebibyte_are_dead() {
+        let row = |live_bytes| PackRow { chunks: 1, live_bytes };
+        let bytes = 64 << 20;
+        assert!(is_worth_compacting(bytes, row(bytes / 4 * 3 - ENTRY_BYTES)));
+        assert!(!is_worth_compacting(bytes, row(bytes / 4 * 3 - ENTRY_BYTES + 1)));
+        assert!(is_worth_compacting(DEAD_MIN, PackRow::default()));
+        assert!(!is_worth_compacting(DEAD_MIN - 1, PackRow::default()));
+        // A row that says more than the file has is for the check to find.
+        assert!(!is_worth_compacting(10, row(100)));
+    }
 }

@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
-use segue_core::namespace::read::{Segment, contents};
 use segue_core::namespace::tidy::{Untidy, gather, is_tidy, ragged, replace, untidy};
-use segue_core::namespace::{self, Extent, Place, Source, Stop, arrived, chunk};
+use segue_core::namespace::{self, Extent, Source, Stop, arrived, chunk};
 use segue_core::types::{Fingerprint, Ino, Version, VolumeId};
 use segue_core::wire::{FETCH_MAX, Fetch};
 use segue_rpc::codec::compress;
 
 use super::{rest, stopping};
-use crate::data::now;
+use crate::contents::{Part, placed};
+use crate::data::now_seconds;
 use crate::meta::{Kv, StoreError};
 use crate::packs::StoredChunk;
 use crate::serve::Server;
@@ -22,14 +22,37 @@ use crate::serve::Server;
 /// Files looked at in one round.
 const FILES: usize = 256;
 
+/// A volume and a file.
+type Key = (VolumeId, Ino);
+
 /// What is remembered from one look to the next.
 #[derive(Default)]
 pub(super) struct Tidier {
-    /// Data versions of the files that were looked at last: one that still has its version was
-    /// left alone meanwhile.
-    seen: BTreeMap<(VolumeId, Ino), Option<Version>>,
+    looks: Looks,
     /// The last of them, so that files which change all the time do not keep others waiting.
-    after: Option<(VolumeId, Ino)>,
+    after: Option<Key>,
+}
+
+/// Data versions of the files when each was looked at last.
+#[derive(Default)]
+struct Looks {
+    /// In the last round through all of them.
+    last: BTreeMap<Key, Option<Version>>,
+    /// In this one.
+    this: BTreeMap<Key, Option<Version>>,
+}
+
+impl Looks {
+    /// Notes a look; true if the file was left alone since the last.
+    fn is_as_before(&mut self, key: Key, version: Option<Version>) -> bool {
+        self.this.insert(key, version);
+        self.last.get(&key) == Some(&version)
+    }
+
+    /// All of them were looked at.
+    fn round_ends(&mut self) {
+        self.last = std::mem::take(&mut self.this);
+    }
 }
 
 /// A file, and the version of its data.
@@ -53,18 +76,16 @@ impl Tidier {
         let after = self.after;
         let files = store.read_blocking(move |kv| ragged(kv, after, FILES))??;
         self.after = files.last().filter(|_| files.len() == FILES).map(|file| (file.0, file.1));
-        let mut seen = BTreeMap::new();
         for (volume, ino, version) in files {
             if stopping(server) {
                 return Ok(());
             }
-            let was = self.seen.get(&(volume, ino)).copied();
-            seen.insert((volume, ino), version);
+            let is_as_before = self.looks.is_as_before((volume, ino), version);
             let Some(data) = version else {
                 store.write_blocking(move |txn| is_tidy(txn, (volume, ino), version))?;
                 continue;
             };
-            if was == Some(version) {
+            if is_as_before {
                 let file = File { volume, ino, version: data };
                 if let Err(words) = tidy(server, file)? {
                     tracing::error!("#{ino} is not put in order: {words}");
@@ -73,9 +94,8 @@ impl Tidier {
             }
         }
         if self.after.is_none() {
-            self.seen.clear();
+            self.looks.round_ends();
         }
-        self.seen.append(&mut seen);
         Ok(())
     }
 }
@@ -127,55 +147,19 @@ fn bytes(
             Err(Stop::Refused(refusal)) => return Ok(Err(refusal.to_string())),
             Err(Stop::Fault(fault)) => return Err(fault.into()),
         };
-        for (segment, place) in segments {
-            if let Err(words) = append(server, &segment, place, &mut bytes) {
-                return Ok(Err(words));
+        for placed in segments {
+            match placed.read(&server.data.packs) {
+                Ok(Part::Hole) => {
+                    let len = usize::try_from(placed.segment.len).unwrap_or(usize::MAX);
+                    bytes.resize(bytes.len().saturating_add(len), 0);
+                }
+                Ok(Part::Bytes(part) | Part::Chunk(_, part)) => bytes.extend_from_slice(&part),
+                Err(words) => return Ok(Err(words)),
             }
         }
         at += len;
     }
     Ok(Ok(bytes))
-}
-
-fn placed(
-    kv: &mut Kv<'_>,
-    volume: VolumeId,
-    ask: &Fetch,
-) -> Result<Vec<(Segment, Option<Place>)>, Stop<rusqlite::Error>> {
-    let mut placed = Vec::new();
-    for segment in contents(kv, volume, ask)? {
-        let place = match &segment.source {
-            Some(Source::Chunk { fingerprint, .. }) => {
-                chunk(kv, volume, fingerprint)?.map(|row| row.place)
-            }
-            _ => None,
-        };
-        placed.push((segment, place));
-    }
-    Ok(placed)
-}
-
-fn append(
-    server: &Server,
-    segment: &Segment,
-    place: Option<Place>,
-    bytes: &mut Vec<u8>,
-) -> Result<(), String> {
-    let len = usize::try_from(segment.len).map_err(|error| error.to_string())?;
-    match &segment.source {
-        None => bytes.resize(bytes.len() + len, 0),
-        Some(Source::Inline(inline)) => bytes.extend_from_slice(inline),
-        Some(Source::Leaf { .. }) => return Err("a leaf in a leaf".to_owned()),
-        Some(Source::Chunk { fingerprint, start }) => {
-            let place = place.ok_or_else(|| format!("chunk {fingerprint} is not in the index"))?;
-            let read = server.data.packs.read(fingerprint, &place);
-            let (_, raw) = read.map_err(|error| error.to_string())?;
-            let start = *start as usize;
-            let part = raw.get(start..start.saturating_add(len));
-            bytes.extend_from_slice(part.ok_or("an extent is longer than its chunk")?);
-        }
-    }
-    Ok(())
 }
 
 /// Stores a range's bytes as chunks, cut as if they had been written at once.
@@ -206,14 +190,8 @@ fn store_anew(
         .filter(|(_, known)| known.is_none())
         .map(|new| new.0)
         .collect();
-    let unwritten = |error: std::io::Error| StoreError::Read(error.to_string());
-    let (places, unsynced) = server.data.packs.append(volume, &new).map_err(unwritten)?;
-    if let Err(error) = server.data.packs.sync(&unsynced) {
-        tracing::error!("chunks cannot be made durable, restart the server: {error}");
-        server.data.store.poison();
-        return Err(StoreError::Poisoned);
-    }
-    let now = now().secs.unsigned_abs();
+    let places = server.data.keep(volume, &new)?;
+    let now = now_seconds();
     server.data.store.write_blocking(move |txn| {
         for (chunk, place) in new.iter().zip(places) {
             arrived(txn, (volume, &chunk.fingerprint), place, None, now)?;
@@ -240,4 +218,27 @@ fn stored(raw: &[u8]) -> StoredChunk {
 fn whole(chunk: &StoredChunk) -> Extent {
     let source = Source::Chunk { fingerprint: chunk.fingerprint, start: 0 };
     Extent { len: u64::from(chunk.raw_len), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_left_alone_if_a_whole_round_later_it_has_the_same_data() {
+        let (mut looks, version) = (Looks::default(), |counter| Version { epoch: 1, counter });
+        let [first, second] = [5, 6].map(|ino| (VolumeId(1), Ino(ino)));
+        assert!(!looks.is_as_before(first, Some(version(1))));
+        // Another look in the same round says nothing.
+        assert!(!looks.is_as_before(first, Some(version(1))));
+        looks.round_ends();
+        assert!(looks.is_as_before(first, Some(version(1))));
+        assert!(!looks.is_as_before(second, Some(version(1))));
+        looks.round_ends();
+        assert!(!looks.is_as_before(first, Some(version(2))));
+        looks.round_ends();
+        // One that was not there for a round is looked at as if for the first time.
+        assert!(looks.is_as_before(first, Some(version(2))));
+        assert!(!looks.is_as_before(second, Some(version(1))));
+    }
 }

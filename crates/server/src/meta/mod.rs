@@ -44,6 +44,9 @@ pub(crate) enum StoreError {
     /// There is no space on the disk: nothing was written.
     #[error("the server's disk is full")]
     Full,
+    /// Bytes of files could not be written.
+    #[error("the server cannot write chunks: {0}")]
+    Chunks(String),
     /// It could not be read.
     #[error("the server's metadata cannot be read: {0}")]
     Read(String),

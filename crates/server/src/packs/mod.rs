@@ -82,7 +82,8 @@ struct Pack {
     /// Bytes written.
     end: AtomicU64,
     /// Bytes known to be on the disk; who waits for the lock mostly finds his among them.
-    synced: Mutex<u64>,
+    /// `None` after a sync failed: the next could succeed without the bytes that this one lost.
+    synced: Mutex<Option<u64>>,
 }
 
 /// Bytes of a pack that have to be on the disk before their rows are.
@@ -159,7 +160,7 @@ impl Packs {
             }
             at = next;
         }
-        let (end, synced) = (AtomicU64::new(end), Mutex::new(0));
+        let (end, synced) = (AtomicU64::new(end), Mutex::new(Some(0)));
         Ok(Some(Arc::new(Pack { id, file: Arc::new(file), end, synced })))
     }
 
@@ -220,7 +221,7 @@ impl Packs {
         // The name has to last as long as the bytes.
         File::open(&self.directory)?.sync_all()?;
         let end = AtomicU64::new(PACK_HEADER as u64);
-        let pack = Arc::new(Pack { id, file: Arc::new(file), end, synced: Mutex::new(0) });
+        let pack = Arc::new(Pack { id, file: Arc::new(file), end, synced: Mutex::new(Some(0)) });
         current.pack = Some(pack.clone());
         Ok(pack)
     }
@@ -229,10 +230,12 @@ impl Packs {
     pub(crate) fn sync(&self, unsynced: &Unsynced) -> io::Result<()> {
         for (pack, upto) in &unsynced.0 {
             let mut synced = lock(&pack.synced);
-            if *synced < *upto {
+            let done = synced.ok_or_else(|| io::Error::other("an earlier sync of it failed"))?;
+            if done < *upto {
                 let end = pack.end.load(Ordering::Acquire);
+                *synced = None;
                 pack.file.sync_data()?;
-                *synced = end;
+                *synced = Some(end);
             }
         }
         Ok(())

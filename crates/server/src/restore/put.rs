@@ -100,14 +100,8 @@ impl Put<'_, '_> {
     fn flush_chunks(&mut self) -> Result<(), Failed> {
         let Batch { chunks, rows, .. } = std::mem::take(&mut self.chunks);
         let data = self.work.data;
-        let path = data.path().join("packs");
-        let fail = |error| Failed::io(&path, &error);
         let restore = self.restore.clone();
-        let (places, unsynced) = data.packs.append(restore.volume, &chunks).map_err(fail)?;
-        if let Err(error) = data.packs.sync(&unsynced) {
-            data.store.poison();
-            return Err(fail(error));
-        }
+        let places = data.keep(restore.volume, &chunks)?;
         let names = chunks.iter().map(|chunk| chunk.fingerprint);
         let put: Vec<_> = names.zip(rows).zip(places).collect();
         data.store.write_blocking(move |txn| {

@@ -11,6 +11,7 @@ use segue_rpc::{Body, BodyReader, CloseCode};
 
 use super::upload::{Arrivals, index};
 use super::{Answer, Bound, Session, refuse};
+use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault};
 use crate::metrics::add;
 
@@ -51,8 +52,9 @@ impl Session {
             rights: bound.rights,
         };
         let Apply { records, acked_below, .. } = apply;
+        let now = now_seconds();
         let work = move |txn: &mut Kv<'_>| {
-            index(txn, batch.volume, &places)?;
+            index(txn, batch.volume, &places, now)?;
             batch.apply(txn, &records, &digests, acked_below)
         };
         let (outcomes, end) = self.server.data.store.write(work).await?;

@@ -6,25 +6,23 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use segue_core::namespace;
 use segue_core::namespace::check::path;
-use segue_core::namespace::read::{Segment, contents};
-use segue_core::namespace::{self, Fault, Place, Source, Stop, chunk};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, VolumeId};
 use segue_core::wire::{Fetch, Fetched, Refused, Reply};
 use segue_rpc::Body;
 use segue_rpc::codec::{block_from_stored, encode_block};
 
-use super::upload::note;
 use super::{Answer, Bound, Session, lost, refuse, settled};
+use crate::contents::{Part, Placed, placed};
 use crate::metrics::add;
 use crate::serve::Server;
 
 /// Small pieces are put together into blocks of at least so many bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// A segment, with the place of its chunk.
-type Placed = (Segment, Option<Place>);
+const DAMAGED: &str = "the server's copy of this file is damaged; its log says where";
 
 impl Session {
     pub(super) async fn fetch(&self, bound: &Bound, ask: Fetch) -> Answer {
@@ -50,21 +48,7 @@ impl Session {
     async fn range(&self, bound: &Bound, ask: Fetch) -> Answer {
         let volume = bound.volume;
         let pin = self.server.data.packs.pin();
-        let found = self.server.data.store.read(move |snapshot| {
-            let mut placed: Vec<Placed> = Vec::new();
-            for segment in contents(snapshot, volume, &ask)? {
-                let place = match &segment.source {
-                    Some(Source::Chunk { fingerprint, .. }) => {
-                        // A row that is missing is damage, reported with the others.
-                        chunk(snapshot, volume, fingerprint)?.map(|row| row.place)
-                    }
-                    Some(Source::Leaf { .. }) => return Err(Fault::Damaged("a leaf").into()),
-                    Some(Source::Inline(_)) | None => None,
-                };
-                placed.push((segment, place));
-            }
-            Ok::<_, Stop<rusqlite::Error>>(placed)
-        });
+        let found = self.server.data.store.read(move |kv| placed(kv, volume, &ask));
         let placed = settled(found.await)?;
         let segments = summary(&placed);
         let bytes = segments.iter().filter(|(_, data)| *data).map(|(len, _)| *len).sum();
@@ -80,7 +64,7 @@ impl Session {
 /// Lengths of data and holes, neighbours joined.
 fn summary(placed: &[Placed]) -> Vec<(u64, bool)> {
     let mut summary: Vec<(u64, bool)> = Vec::new();
-    for (segment, _) in placed {
+    for Placed { segment, .. } in placed {
         let data = segment.source.is_some();
         match summary.last_mut() {
             Some((len, last)) if *last == data => *len += segment.len,
@@ -94,32 +78,18 @@ fn summary(placed: &[Placed]) -> Vec<(u64, bool)> {
 fn gather(server: &Arc<Server>, placed: &[Placed]) -> Result<Bytes, Refused> {
     let mut blocks = Vec::new();
     let mut small = Vec::new();
-    for (segment, place) in placed {
-        match &segment.source {
-            None | Some(Source::Leaf { .. }) => {}
-            Some(Source::Inline(bytes)) => small.extend_from_slice(bytes),
-            Some(Source::Chunk { fingerprint, start }) => {
-                let place = place.ok_or_else(|| {
-                    tracing::error!("chunk {fingerprint} is in a file and not in the index");
-                    damaged()
-                })?;
-                let read = server.data.packs.read(fingerprint, &place);
-                let (stored, raw) = read.map_err(|error| {
-                    note(server, &error);
-                    damaged()
-                })?;
-                if *start == 0 && segment.len == raw.len() as u64 {
-                    flush(&mut small, &mut blocks);
-                    blocks.extend_from_slice(&block_from_stored(raw.len(), &stored.stored));
-                    continue;
-                }
-                let (start, len) = (*start as usize, usize::try_from(segment.len));
-                let end = len.ok().and_then(|len| start.checked_add(len));
-                let part = end.and_then(|end| raw.get(start..end)).ok_or_else(|| {
-                    tracing::error!("an extent is longer than chunk {fingerprint}");
-                    damaged()
-                })?;
-                small.extend_from_slice(part);
+    for placed in placed {
+        let part = placed.read(&server.data.packs).map_err(|words| {
+            add(&server.metrics.damaged, 1);
+            tracing::error!("{words}");
+            refuse(Refusal::Io, DAMAGED)
+        })?;
+        match part {
+            Part::Hole => {}
+            Part::Bytes(bytes) => small.extend_from_slice(&bytes),
+            Part::Chunk(chunk, raw) => {
+                flush(&mut small, &mut blocks);
+                blocks.extend_from_slice(&block_from_stored(raw.len(), &chunk.stored));
             }
         }
         if small.len() >= BLOCK_BYTES {
@@ -135,8 +105,4 @@ fn flush(small: &mut Vec<u8>, blocks: &mut Vec<u8>) {
         blocks.extend_from_slice(&encode_block(part));
     }
     small.clear();
-}
-
-fn damaged() -> Refused {
-    refuse(Refusal::Io, "the server's copy of this file is damaged; its log says where")
 }

@@ -7,7 +7,7 @@ use segue_core::wire::{Hello, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, refuse};
-use crate::data::{now, random};
+use crate::data::{now_seconds, random};
 use crate::meta::{Kv, MetaFault};
 use crate::principals;
 
@@ -115,7 +115,7 @@ fn greet(
         let words = format!("{error}; {hint}mount with another --cache-dir");
         return Ok(Err(refuse(Refusal::NotPermitted, words)));
     }
-    namespace::seen(txn, client, now().secs.unsigned_abs())?;
+    namespace::seen(txn, client, now_seconds())?;
     namespace::raise_floor(txn, client, hello.incarnation, hello.acked_below)?;
     if hello.fresh_start {
         namespace::drop_orphans(txn, volume, client)?;

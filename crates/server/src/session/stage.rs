@@ -7,7 +7,7 @@ use segue_core::wire::{Reply, STAGE_MAX, Stage, Staged};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, refuse};
-use crate::data::now;
+use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault};
 
 impl Session {
@@ -24,12 +24,11 @@ impl Session {
             names.filter(|fingerprint| proven.contains(fingerprint)).collect()
         };
         shown.sort_unstable();
-        let volume = bound.volume;
+        let (volume, now) = (bound.volume, now_seconds());
         let work = move |txn: &mut Kv<'_>| -> Result<_, MetaFault> {
             let (mut made, mut missing) = (Vec::new(), Vec::new());
             let proven = |fingerprint: &Fingerprint| shown.binary_search(fingerprint).is_ok();
             for leaf in &stage.leaves {
-                let now = now().secs.unsigned_abs();
                 match namespace::stage(txn, volume, leaf, &proven, now)? {
                     Ok(leaf) => made.push(leaf),
                     Err(chunks) => missing.extend(chunks),

@@ -16,7 +16,7 @@ use segue_rpc::codec::{BlockReader, decompress};
 use segue_rpc::{Body, BodyReader};
 
 use super::{Answer, Bound, Session, lost, refuse};
-use crate::data::now;
+use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
 use crate::packs::{ChunkError, Pin, StoredChunk};
@@ -108,8 +108,8 @@ impl Session {
     /// Stores chunks and records where they are.
     async fn keep(&self, bound: &Bound, chunks: Vec<StoredChunk>) -> Result<(), Refused> {
         let Arrivals { places, pin } = self.place(bound, chunks).await?;
-        let volume = bound.volume;
-        self.server.data.store.write(move |txn| index(txn, volume, &places)).await?;
+        let (volume, now) = (bound.volume, now_seconds());
+        self.server.data.store.write(move |txn| index(txn, volume, &places, now)).await?;
         drop(pin);
         Ok(())
     }
@@ -191,19 +191,7 @@ fn write(
             replaced.push(*place);
         }
     }
-    let (places, unsynced) = server.data.packs.append(volume, &new).map_err(|error| {
-        tracing::error!("chunks cannot be written: {error}");
-        let refusal = match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Refusal::NoSpace,
-            _ => Refusal::Io,
-        };
-        refuse(refusal, format!("the server cannot write chunks: {error}"))
-    })?;
-    if let Err(error) = server.data.packs.sync(&unsynced) {
-        tracing::error!("chunks cannot be made durable, restart the server: {error}");
-        server.data.store.poison();
-        return Err(StoreError::Poisoned.into());
-    }
+    let places = server.data.keep(volume, &new)?;
     let names = new.iter().map(|chunk| chunk.fingerprint);
     Ok(names.zip(places).zip(replaced).map(|((name, place), old)| (name, place, old)).collect())
 }
@@ -216,13 +204,13 @@ fn check(chunk: &StoredChunk) -> Result<(), Refused> {
     }
 }
 
-/// Records where chunks are.
+/// Records where chunks are that arrived at `now`.
 pub(super) fn index(
     txn: &mut Kv<'_>,
     volume: VolumeId,
     places: &[Placed],
+    now: u64,
 ) -> Result<(), MetaFault> {
-    let now = now().secs.unsigned_abs();
     places.iter().try_for_each(|(fingerprint, place, known)| {
         namespace::arrived(txn, (volume, fingerprint), *place, *known, now)
     })
