@@ -18,14 +18,23 @@ use crate::serve::Server;
 const DEAD_PART: u64 = 4;
 /// Less is not worth the work, in bytes.
 const DEAD_MIN: u64 = 1 << 20;
+/// Entries whose rows are looked for at a time.
+const SLICE: usize = 256;
 /// Bytes moved in one transaction.
 const BATCH_BYTES: usize = 4 << 20;
+
+/// Looks after which a pack that could not be read is tried again, for it may have been healed.
+const LOOKS: u32 = 360;
 
 /// What is remembered from one look to the next.
 #[derive(Default)]
 pub(super) struct Upkeep {
     /// Packs with live chunks that cannot be read: they stay, for whoever repairs them.
     stuck: BTreeSet<u64>,
+    /// The pack being written, if it was worth compacting already when it was last looked at:
+    /// until their rows are committed, chunks that are arriving look dead.
+    half_dead: Option<u64>,
+    looks: u32,
 }
 
 /// Why a pack is not compacted.
@@ -55,13 +64,22 @@ impl Upkeep {
     fn try_look(&mut self, server: &Server) -> Result<(), StoreError> {
         let packs = &server.data.packs;
         let told = |error: std::io::Error| StoreError::Read(error.to_string());
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS) {
+            self.stuck.clear();
+        }
         let ids = packs.ids().map_err(told)?;
-        let rows = rows(server)?;
-        for id in &ids {
+        // One that is being removed by hand is somebody else's business.
+        let sizes: Vec<u64> = ids.iter().map(|id| packs.entry_bytes(*id).unwrap_or(0)).collect();
+        let (rows, current) = (rows(server)?, packs.current());
+        let half_dead = self.half_dead.take();
+        for (id, bytes) in ids.iter().zip(sizes) {
             let row = rows.get(id).copied().unwrap_or_default();
-            // One that is being removed by hand is somebody else's business.
-            let bytes = packs.entry_bytes(*id).unwrap_or(0);
             if !is_worth_compacting(bytes, row) || self.stuck.contains(id) {
+                continue;
+            }
+            if current == Some(*id) && half_dead != current {
+                self.half_dead = current;
                 continue;
             }
             packs.close(*id);
@@ -78,9 +96,57 @@ impl Upkeep {
                 }
             }
         }
-        retire(server, &ids)?;
-        remove(server)
+        self.retire(server, &ids)?;
+        self.remove(server)
     }
+
+    /// Takes packs without rows out of use.
+    fn retire(&self, server: &Server, ids: &[u64]) -> Result<(), StoreError> {
+        let (rows, current) = (rows(server)?, server.data.packs.current());
+        let is_empty =
+            |id: &u64| !rows.contains_key(id) && Some(*id) != current && !self.stuck.contains(id);
+        server.data.packs.retire(&ids.iter().copied().filter(is_empty).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// Removes what was retired and nobody reads. Rows that came since lead to chunks that were
+    /// being uploaded at that time: their packs stay.
+    fn remove(&mut self, server: &Server) -> Result<(), StoreError> {
+        let removed = server.data.holds.unless_held(|| -> Result<(), StoreError> {
+            let unread = server.data.packs.unread();
+            if unread.is_empty() {
+                return Ok(());
+            }
+            let rows = rows(server)?;
+            for id in unread.into_iter().filter(|id| !rows.contains_key(id)) {
+                match is_dead(server, id).map(|()| server.data.packs.remove(id)) {
+                    Ok(Ok(())) => add(&server.metrics.packs_removed, 1),
+                    Ok(Err(error)) => tracing::error!("pack {id} cannot be removed: {error}"),
+                    Err(words) => {
+                        tracing::error!("pack {id} stays although no count leads to it: {words}");
+                        self.stuck.insert(id);
+                    }
+                }
+            }
+            Ok(())
+        });
+        removed.unwrap_or(Ok(()))
+    }
+}
+
+/// Looks whether any chunk leads to an entry of the pack. Its row says that none does, but a
+/// count alone is not worth a pack.
+fn is_dead(server: &Server, id: u64) -> Result<(), String> {
+    let entries = server.data.packs.entries(id).map_err(|error| error.to_string())?;
+    for listed in entries.chunks(SLICE) {
+        let wanted = listed.to_vec();
+        let found = server.data.store.read_blocking(move |kv| live(kv, wanted));
+        let found = found.and_then(|found| Ok(found?)).map_err(|error| error.to_string())?;
+        if let Some((_, fingerprint, _)) = found.first() {
+            return Err(format!("chunk {fingerprint} is in it; run segue volume check"));
+        }
+    }
+    Ok(())
 }
 
 /// True if of `bytes` of entries so much is dead that the rest should move.
@@ -89,38 +155,10 @@ fn is_worth_compacting(bytes: u64, row: PackRow) -> bool {
     dead >= DEAD_MIN && dead >= bytes / DEAD_PART
 }
 
-/// What rows refer to in each pack.
+/// What rows refer to in each pack. One whose row is damaged looks empty.
 fn rows(server: &Server) -> Result<BTreeMap<u64, PackRow>, StoreError> {
-    Ok(server.data.store.read_blocking(|kv| namespace::packs(kv))??)
-}
-
-/// Takes packs without rows out of use.
-fn retire(server: &Server, ids: &[u64]) -> Result<(), StoreError> {
-    let (rows, current) = (rows(server)?, server.data.packs.current());
-    let empty: Vec<u64> =
-        ids.iter().copied().filter(|id| !rows.contains_key(id) && Some(*id) != current).collect();
-    server.data.packs.retire(&empty);
-    Ok(())
-}
-
-/// Removes what was retired and nobody reads. Rows that came since lead to chunks that were
-/// being uploaded at that time: their packs stay.
-fn remove(server: &Server) -> Result<(), StoreError> {
-    let removed = server.data.holds.unless_held(|| -> Result<(), StoreError> {
-        let unread = server.data.packs.unread();
-        if unread.is_empty() {
-            return Ok(());
-        }
-        let rows = rows(server)?;
-        for id in unread.into_iter().filter(|id| !rows.contains_key(id)) {
-            match server.data.packs.remove(id) {
-                Ok(()) => add(&server.metrics.packs_removed, 1),
-                Err(error) => tracing::error!("pack {id} cannot be removed: {error}"),
-            }
-        }
-        Ok(())
-    });
-    removed.unwrap_or(Ok(()))
+    let (rows, _) = server.data.store.read_noting(|kv| namespace::packs(kv))?;
+    Ok(rows?)
 }
 
 /// A live chunk of a pack.
@@ -129,12 +167,12 @@ type Live = (VolumeId, Fingerprint, Place);
 /// Moves what lives in the pack `id` to the present pack.
 fn compact(server: &Server, id: u64) -> Result<(), Failed> {
     let entries = server.data.packs.entries(id).map_err(|error| Failed::Pack(error.to_string()))?;
-    for listed in entries.chunks(256) {
+    for listed in entries.chunks(SLICE) {
         let wanted = listed.to_vec();
         let live = server.data.store.read_blocking(move |kv| live(kv, wanted))?;
         let mut batch: Vec<(Live, StoredChunk)> = Vec::new();
         let mut bytes = 0;
-        for entry in live.map_err(StoreError::from)? {
+        for entry in live.map_err(|fault| unreadable(fault.into()))? {
             let (_, fingerprint, place) = &entry;
             let (stored, _) = server
                 .data
@@ -151,6 +189,14 @@ fn compact(server: &Server, id: u64) -> Result<(), Failed> {
         relocate(server, batch)?;
     }
     Ok(())
+}
+
+/// A row that is damaged keeps its pack as it is, and no other.
+fn unreadable(error: StoreError) -> Failed {
+    match error {
+        StoreError::Damaged(words) => Failed::Pack(words.into_owned()),
+        error => Failed::Store(error),
+    }
 }
 
 /// Those entries that rows lead to.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
 use segue_core::namespace::tidy::{Untidy, gather, is_tidy, ragged, replace, untidy};
-use segue_core::namespace::{self, Extent, Source, Stop, arrived, chunk};
+use segue_core::namespace::{self, Extent, Place, Source, Stop, arrived, chunk};
 use segue_core::types::{Fingerprint, Ino, Version, VolumeId};
 use segue_core::wire::{FETCH_MAX, Fetch};
 use segue_rpc::codec::compress;
@@ -19,8 +19,8 @@ use crate::meta::{Kv, StoreError};
 use crate::packs::StoredChunk;
 use crate::serve::Server;
 
-/// Files looked at in one round.
-const FILES: usize = 256;
+/// Longest look: what else is to be collected waits for its end.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// A volume and a file.
 type Key = (VolumeId, Ino);
@@ -31,6 +31,8 @@ pub(super) struct Tidier {
     looks: Looks,
     /// The last of them, so that files which change all the time do not keep others waiting.
     after: Option<Key>,
+    /// A file for which the time was up, and where.
+    half_done: Option<(File, u64)>,
 }
 
 /// Data versions of the files when each was looked at last.
@@ -63,8 +65,18 @@ struct File {
     version: Version,
 }
 
+/// How far putting a file in order came.
+enum Tidied {
+    /// To its end, or to damage that keeps it as it is.
+    Over,
+    /// To here; the time was up.
+    UpTo(u64),
+    /// It is not what it was, or a chunk went: from its start, another time.
+    Again,
+}
+
 impl Tidier {
-    /// Puts files in order that nobody wrote since the last look at them.
+    /// Puts files in order that nobody wrote since the last look at them, for a while.
     pub(super) fn look(&mut self, server: &Server) {
         if let Err(words) = self.try_look(server) {
             tracing::error!("files are not put in order: {words}");
@@ -72,42 +84,80 @@ impl Tidier {
     }
 
     fn try_look(&mut self, server: &Server) -> Result<(), StoreError> {
-        let store = &server.data.store;
-        let after = self.after;
-        let files = store.read_blocking(move |kv| ragged(kv, after, FILES))??;
-        self.after = files.last().filter(|_| files.len() == FILES).map(|file| (file.0, file.1));
-        for (volume, ino, version) in files {
-            if stopping(server) {
-                return Ok(());
-            }
-            let is_as_before = self.looks.is_as_before((volume, ino), version);
-            let Some(data) = version else {
-                store.write_blocking(move |txn| is_tidy(txn, (volume, ino), version))?;
-                continue;
-            };
-            if is_as_before {
-                let file = File { volume, ino, version: data };
-                if let Err(words) = tidy(server, file)? {
-                    tracing::error!("#{ino} is not put in order: {words}");
-                }
-                store.write_blocking(move |txn| is_tidy(txn, (volume, ino), version))?;
-            }
+        let until = Instant::now() + LOOK;
+        if let Some((file, from)) = self.half_done.take() {
+            self.half_done = put_in_order(server, file, from, until)?;
         }
-        if self.after.is_none() {
-            self.looks.round_ends();
+        while self.half_done.is_none() && !stopping(server) && Instant::now() < until {
+            let after = self.after;
+            let files = server.data.store.read_blocking(move |kv| ragged(kv, after, 1))??;
+            let Some((volume, ino, version)) = files.first().copied() else {
+                self.after = None;
+                self.looks.round_ends();
+                return Ok(());
+            };
+            self.after = Some((volume, ino));
+            let is_as_before = self.looks.is_as_before((volume, ino), version);
+            match version {
+                Some(version) if is_as_before => {
+                    let file = File { volume, ino, version };
+                    self.half_done = put_in_order(server, file, 0, until)?;
+                }
+                Some(_) => {}
+                None => mark_tidy(server, (volume, ino), None)?,
+            }
         }
         Ok(())
     }
 }
 
+/// Puts a file in order from a byte on; returns where to go on with it.
+fn put_in_order(
+    server: &Server,
+    file: File,
+    from: u64,
+    until: Instant,
+) -> Result<Option<(File, u64)>, StoreError> {
+    let File { volume, ino, version } = file;
+    let tidied = match tidy(server, file, from, until) {
+        Ok(Ok(tidied)) => tidied,
+        Ok(Err(words)) => damaged(ino, &words),
+        Err(StoreError::Damaged(words)) => damaged(ino, &words),
+        Err(error) => return Err(error),
+    };
+    match tidied {
+        Tidied::Over => mark_tidy(server, (volume, ino), Some(version))?,
+        Tidied::UpTo(from) => return Ok(Some((file, from))),
+        Tidied::Again => {}
+    }
+    Ok(None)
+}
+
+fn damaged(ino: Ino, words: &str) -> Tidied {
+    tracing::error!("{ino} is not put in order: {words}");
+    Tidied::Over
+}
+
+fn mark_tidy(server: &Server, key: Key, version: Option<Version>) -> Result<(), StoreError> {
+    server.data.store.write_blocking(move |txn| is_tidy(txn, key, version))
+}
+
 /// Puts one file in order, as far as it stays as it is and can be read.
-fn tidy(server: &Server, file: File) -> Result<Result<(), String>, StoreError> {
-    let (mut from, key) = (0, (file.volume, file.ino));
-    while !stopping(server) {
+fn tidy(
+    server: &Server,
+    file: File,
+    mut from: u64,
+    until: Instant,
+) -> Result<Result<Tidied, String>, StoreError> {
+    let key = (file.volume, file.ino);
+    loop {
         let begun = Instant::now();
+        if begun >= until || stopping(server) {
+            return Ok(Ok(Tidied::UpTo(from)));
+        }
         let next = server.data.store.read_blocking(move |kv| untidy(kv, key, from))??;
         let goes_on = match next {
-            None => break,
+            None => return Ok(Ok(Tidied::Over)),
             Some(Untidy::Chunks(range)) => {
                 from = range.end;
                 let version = file.version;
@@ -122,11 +172,10 @@ fn tidy(server: &Server, file: File) -> Result<Result<(), String>, StoreError> {
             }
         };
         if !goes_on {
-            break;
+            return Ok(Ok(Tidied::Again));
         }
         rest(server, begun.elapsed());
     }
-    Ok(Ok(()))
 }
 
 /// The bytes of a range; holes are zeros.
@@ -184,20 +233,21 @@ fn store_anew(
         names.iter().map(place).collect::<Result<Vec<_>, crate::meta::MetaFault>>()
     })??;
     let extents: Vec<Extent> = chunks.iter().map(whole).collect();
-    let new: Vec<StoredChunk> = chunks
-        .into_iter()
-        .zip(known)
-        .filter(|(_, known)| known.is_none())
-        .map(|new| new.0)
-        .collect();
+    let packs = &server.data.packs;
+    // One that is here but damaged is written anew: what it was made from goes now.
+    let is_unreadable = |(chunk, known): &(StoredChunk, Option<Place>)| {
+        known.is_none_or(|place| packs.read(&chunk.fingerprint, &place).is_err())
+    };
+    let (new, known): (Vec<StoredChunk>, Vec<Option<Place>>) =
+        chunks.into_iter().zip(known).filter(is_unreadable).unzip();
     let places = server.data.keep(volume, &new)?;
     let now = now_seconds();
     server.data.store.write_blocking(move |txn| {
-        for (chunk, place) in new.iter().zip(places) {
-            arrived(txn, (volume, &chunk.fingerprint), place, None, now)?;
+        for ((chunk, known), place) in new.iter().zip(known).zip(places) {
+            arrived(txn, (volume, &chunk.fingerprint), place, known, now)?;
         }
         for extent in &extents {
-            // One that was collected since it was looked for: another time.
+            // One that was collected since it was looked for: the file keeps its mark.
             if let Source::Chunk { fingerprint, .. } = &extent.source
                 && chunk(txn, volume, fingerprint)?.is_none()
             {
