@@ -12,7 +12,7 @@ use crate::{admin, output, quantity};
 
 /// Back a volume up into a directory, only what is new there
 ///
-/// Works on a server that serves, beside its work, and on one that is down. The backup is the volume at one moment. Every chunk is checked against its fingerprint when it is copied; a file that cannot be read on the server is named, and all the rest is saved. A backup that is broken off leaves the earlier ones whole: run it again. Each volume has a directory of its own, best on another disk.
+/// Works on a server that serves, beside its work, and on one that is down. The backup is the volume at one moment. Every chunk is checked against its fingerprint when it is copied; a file that cannot be read on the server is named, and all the rest is saved. Each backup also reads an eighth of what earlier ones copied, and copies again what rotted there. A backup that is broken off leaves the earlier ones whole: run it again. Each volume has a directory of its own, best on another disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// List the snapshots in the directory, and make none
     #[arg(long, conflicts_with = "rate")]
     list: bool,
+    /// Read all that earlier backups copied, not only the eighth whose turn it is
+    #[arg(long, conflicts_with = "list")]
+    verify: bool,
     #[command(flatten)]
     rate: Rate,
     /// Answer in JSON
@@ -38,7 +41,8 @@ Examples:
   segue volume backup home /mnt/usb/home --list  what can be restored
   segue volume restore home /mnt/usb/home        on this server, or on a new one
 
-Exit codes: 0 all is saved, 7 all is saved but what is damaged on the server, 3 no such volume";
+Exit codes: 0 all is saved, 7 all is saved but what is damaged on the server, or older snapshots
+lack what rotted in the directory, 3 no such volume";
 
 /// Backs up, or lists.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
@@ -59,6 +63,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         volume: arguments.name.clone(),
         directory,
         rate_bytes: arguments.rate.bytes(),
+        verify: arguments.verify,
     };
     let mut report = Report::new(arguments.json);
     let work = ("/v1/backup", backup_offline as admin::Offline<_, _>);
@@ -85,7 +90,13 @@ impl Line for BackupLine {
     fn outcome(self) -> Option<Outcome> {
         match self {
             BackupLine::Progress { .. } | BackupLine::Finding { .. } => None,
-            BackupLine::Saved { chunks_lost: 0, rows_lost: 0, .. } => Some(Ok(Exit::Done)),
+            BackupLine::Saved {
+                chunks_lost: 0,
+                rows_lost: 0,
+                chunks_damaged,
+                chunks_mended,
+                ..
+            } if chunks_damaged == chunks_mended => Some(Ok(Exit::Done)),
             BackupLine::Saved { .. } => Some(Ok(Exit::DataAtRisk)),
             BackupLine::Failed { reason, words } => {
                 Some(Err(Failure::new(admin::exit_for(reason), words)))
@@ -101,7 +112,14 @@ fn describe(line: &BackupLine) -> Option<String> {
             format!("{}{what}\n", output::place(path.as_deref(), *ino))
         }
         BackupLine::Saved {
-            snapshot, chunks_copied, bytes_copied, chunks_lost, rows_lost, ..
+            snapshot,
+            chunks_copied,
+            bytes_copied,
+            chunks_lost,
+            rows_lost,
+            chunks_damaged,
+            chunks_mended,
+            ..
         } => {
             let chunks = quantity::count(*chunks_lost, "chunk");
             let rows = quantity::count(*rows_lost, "row");
@@ -117,10 +135,25 @@ fn describe(line: &BackupLine) -> Option<String> {
                 quantity::bytes(snapshot.allocated_bytes),
                 quantity::count(*chunks_copied, "chunk"),
                 quantity::bytes(*bytes_copied),
-            )
+            ) + &rotten(*chunks_damaged, *chunks_mended)
         }
         BackupLine::Progress { .. } | BackupLine::Failed { .. } => return None,
     })
+}
+
+/// What is said of chunks that rotted in the directory.
+fn rotten(damaged: u64, mended: u64) -> String {
+    let chunks = quantity::count(damaged, "chunk");
+    match damaged - mended.min(damaged) {
+        _ if damaged == 0 => String::new(),
+        0 => {
+            format!("{chunks} of the backup had rotted and were copied again: is its disk well?\n")
+        }
+        lost => format!(
+            "{chunks} of the backup had rotted, and older snapshots that need {lost} of them lack \
+             them: is its disk well?\n"
+        ),
+    }
 }
 
 fn table(snapshots: &[SnapshotInfo]) -> String {

@@ -7,7 +7,7 @@ use segue_core::types::Fingerprint;
 
 use super::index::Index;
 use super::rows::Reader;
-use super::{Backup, BackupLine};
+use super::{Backup, BackupLine, verify};
 use crate::failed::Failed;
 use crate::lost;
 use crate::meta::Kv;
@@ -26,12 +26,17 @@ pub(super) struct Copied {
     pub(super) bytes: u64,
     /// Those that cannot be read.
     pub(super) lost: BTreeSet<Fingerprint>,
+    /// Those of the directory that were not what was written.
+    pub(super) damaged: u64,
+    /// Of these, those that were copied again.
+    pub(super) mended: u64,
 }
 
 /// Copies what the directory lacks of the rows that were written.
 pub(super) fn copy(backup: &mut Backup<'_, '_>, pace: &mut Pace) -> Result<Copied, Failed> {
     let path = backup.directory.packs();
     let index = Index::open(&backup.directory.index(), &path)?;
+    let damaged = verify::read_again(backup, &index, pace)?;
     let packs = Packs::open(&path, 0).map_err(|error| Failed::io(&path, &error))?;
     let mut reader = Reader::open(&backup.directory.unfinished())?;
     let copied = Copied::default();
@@ -52,6 +57,10 @@ pub(super) fn copy(backup: &mut Backup<'_, '_>, pace: &mut Pace) -> Result<Copie
     }
     copy.page(page)?;
     copy.sync()?;
+    copy.copied.damaged = damaged.len() as u64;
+    for fingerprint in &damaged {
+        copy.copied.mended += u64::from(copy.index.find(fingerprint)?.is_some());
+    }
     Ok(copy.copied)
 }
 

@@ -1,8 +1,10 @@
 //! Where the chunks of a directory of backups are.
 //!
 //! It only spares reading all packs: what packs have beyond what it knows is looked up in them
-//! when it is opened, and a missing one is made anew from them.
+//! when it is opened, and a missing one is made anew from them. That a pack still has what it
+//! says is known only from reading it again ([`Index::read_again`]).
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -69,7 +71,8 @@ impl Index {
         connection.execute_batch(
             "CREATE TABLE IF NOT EXISTS chunk (fingerprint BLOB PRIMARY KEY, pack INTEGER, \
              offset INTEGER, stored_len INTEGER, raw_len INTEGER) WITHOUT ROWID; \
-             CREATE TABLE IF NOT EXISTS pack (id INTEGER PRIMARY KEY, upto INTEGER)",
+             CREATE INDEX IF NOT EXISTS chunk_of_pack ON chunk (pack); \
+             CREATE TABLE IF NOT EXISTS pack (id INTEGER PRIMARY KEY, upto INTEGER, round INTEGER)",
         )?;
         Ok(Index { path: path.to_owned(), connection, of: None })
     }
@@ -87,12 +90,6 @@ impl Index {
     fn try_find(&self, fingerprint: &Fingerprint) -> rusqlite::Result<Option<Place>> {
         let sql = "SELECT pack, offset, stored_len, raw_len FROM chunk WHERE fingerprint = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let place = |row: &rusqlite::Row<'_>| {
-            let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
-            let (stored_len, raw_len) = (row.get(2)?, row.get(3)?);
-            let (pack, offset, compressed) = (number(0)?, number(1)?, stored_len < raw_len);
-            Ok(Place { pack, offset, stored_len, raw_len, compressed })
-        };
         statement.query_row(params![fingerprint.0], place).optional()
     }
 
@@ -124,11 +121,81 @@ impl Index {
     }
 
     fn put_pack(&self, pack: u64, upto: u64) -> rusqlite::Result<()> {
-        let sql = "INSERT OR REPLACE INTO pack VALUES (?1, ?2)";
-        self.connection
-            .prepare_cached(sql)?
-            .execute(params![pack.cast_signed(), upto.cast_signed()])
-            .map(drop)
+        let numbers = params![pack.cast_signed(), upto.cast_signed()];
+        let sql = "UPDATE pack SET upto = ?2 WHERE id = ?1";
+        if self.connection.prepare_cached(sql)?.execute(numbers)? == 0 {
+            // Behind all others: however many are new each time, the old ones have their turn.
+            let sql = "INSERT INTO pack SELECT ?1, ?2, COALESCE(MAX(round), 0) FROM pack";
+            self.connection.execute(sql, numbers)?;
+        }
+        Ok(())
+    }
+
+    /// All packs, those first that were read again the longest ago.
+    pub(crate) fn packs(&self) -> Result<Vec<u64>, Failed> {
+        let packs = || -> rusqlite::Result<Vec<u64>> {
+            let sql = "SELECT id FROM pack ORDER BY round, id";
+            let mut statement = self.connection.prepare(sql)?;
+            let rows = statement.query_map([], |row| row.get(0).map(i64::cast_unsigned))?;
+            rows.collect()
+        };
+        packs().map_err(|error| self.fail(&error))
+    }
+
+    /// The number of the next round of reading again.
+    pub(crate) fn next_round(&self) -> Result<i64, Failed> {
+        let sql = "SELECT COALESCE(MAX(round), 0) + 1 FROM pack";
+        let round = self.connection.query_row(sql, [], |row| row.get(0));
+        round.map_err(|error| self.fail(&error))
+    }
+
+    /// Reads all of a pack, and forgets what is not there any more as it was written: that is
+    /// returned. `each` is given the length of every chunk, and says whether to go on.
+    pub(crate) fn read_again(
+        &self,
+        (packs, pack): (&Path, u64),
+        round: i64,
+        each: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Vec<Fingerprint>, Failed> {
+        let fail = |error: rusqlite::Error| self.fail(&error);
+        let mut gone = self.chunks_of(pack).map_err(fail)?;
+        let path = packs.join(file_name(pack));
+        let read = scan::entries(&path, 0, &mut |entry, offset| {
+            if gone.get(&entry.fingerprint) == Some(&entry.place(pack, offset)) {
+                gone.remove(&entry.fingerprint);
+            }
+            match each(u64::from(entry.stored_len)) {
+                true => Ok(()),
+                false => Err(Broken::Stopped),
+            }
+        });
+        match read {
+            // What a disk cannot read is gone like what it reads wrong.
+            Ok(_) | Err(Broken::Pack(_)) => {}
+            Err(Broken::Stopped) => return Err(Failed::stopped()),
+            Err(Broken::Index(error)) => return Err(fail(error)),
+        }
+        let forget = || {
+            self.begin()?;
+            let mut statement =
+                self.connection.prepare_cached("DELETE FROM chunk WHERE fingerprint = ?1")?;
+            gone.keys().try_for_each(|name| statement.execute(params![name.0]).map(drop))?;
+            let sql = "UPDATE pack SET round = ?2 WHERE id = ?1";
+            self.connection.execute(sql, params![pack.cast_signed(), round])?;
+            self.commit()
+        };
+        forget().map_err(fail)?;
+        Ok(gone.into_keys().collect())
+    }
+
+    fn chunks_of(&self, pack: u64) -> rusqlite::Result<BTreeMap<Fingerprint, Place>> {
+        let sql =
+            "SELECT pack, offset, stored_len, raw_len, fingerprint FROM chunk WHERE pack = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let rows = statement.query_map(params![pack.cast_signed()], |row| {
+            Ok((Fingerprint(row.get(4)?), place(row)?))
+        })?;
+        rows.collect()
     }
 
     /// Takes in what packs have and the index does not, and the other way round.
@@ -182,6 +249,14 @@ impl Index {
     }
 }
 
+/// The place that a row begins with.
+fn place(row: &rusqlite::Row<'_>) -> rusqlite::Result<Place> {
+    let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+    let (stored_len, raw_len) = (row.get(2)?, row.get(3)?);
+    let (pack, offset, compressed) = (number(0)?, number(1)?, stored_len < raw_len);
+    Ok(Place { pack, offset, stored_len, raw_len, compressed })
+}
+
 /// Why a pack cannot be taken in.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
@@ -189,6 +264,8 @@ enum Broken {
     Pack(#[from] io::Error),
     #[error("its index: {0}")]
     Index(#[from] rusqlite::Error),
+    #[error("nobody listens any more")]
+    Stopped,
 }
 
 fn is_broken(error: &rusqlite::Error) -> bool {
@@ -198,6 +275,8 @@ fn is_broken(error: &rusqlite::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
     use crate::packs::{Packs, StoredChunk};
 
@@ -241,5 +320,45 @@ mod tests {
         assert_eq!(open().find(&third.0).unwrap(), None);
         std::fs::remove_file(&pack).unwrap();
         assert_eq!(open().find(&first.0).unwrap(), None);
+    }
+    /// Some at a time, all are read again; what is not what it was is forgotten, and what stands
+    /// beside it is not.
+    #[test]
+    fn packs_have_their_turns_to_be_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, packs_path) = (dir.path().join("index.db"), dir.path().join("packs"));
+        std::fs::create_dir(&packs_path).unwrap();
+        let packs = Packs::open(&packs_path, 0).unwrap();
+        let chunks: Vec<_> = [&b"one"[..], b"two", b"three", b"four", b"five", b"six"]
+            .into_iter()
+            .enumerate()
+            .map(|(number, bytes)| {
+                let chunk = put(&packs, bytes);
+                if number % 2 == 1 {
+                    packs.close(chunk.1.pack);
+                }
+                chunk
+            })
+            .collect();
+        let index = Index::open(&path, &packs_path).unwrap();
+        let mut turns = Vec::new();
+        for _ in 0..3 {
+            let (pack, round) = (index.packs().unwrap()[0], index.next_round().unwrap());
+            let gone = index.read_again((&packs_path, pack), round, &mut |_| true).unwrap();
+            assert_eq!(gone, []);
+            turns.push(pack);
+        }
+        assert_eq!(turns, [1, 2, 3]);
+        // One that is read wrong, and one that cannot be read at all.
+        let file = OpenOptions::new().write(true).open(packs_path.join(file_name(1))).unwrap();
+        file.write_all_at(b"x", chunks[0].1.offset).unwrap();
+        std::fs::remove_file(packs_path.join(file_name(3))).unwrap();
+        std::fs::create_dir(packs_path.join(file_name(3))).unwrap();
+        let read = |pack| index.read_again((&packs_path, pack), 9, &mut |_| true).unwrap();
+        assert_eq!(read(1), [chunks[0].0]);
+        let gone = read(3);
+        assert!(gone.len() == 2 && gone.contains(&chunks[4].0) && gone.contains(&chunks[5].0));
+        let known = chunks.iter().map(|(name, _)| index.find(name).unwrap().is_some());
+        assert!(known.eq([false, true, true, true, false, false]));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   rows    on one snapshot ─▶ snapshots/unfinished, synced
+//!   packs   some of those that are there are read again: what rotted is lacking too
 //!   chunks  those that the rows name and the directory lacks: packs ─▶ checked ─▶ its packs
 //!   name    everything is on the disk: the snapshot gets its name
 //! ```
@@ -17,6 +18,7 @@ mod chunks;
 mod directory;
 mod index;
 mod rows;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +56,8 @@ pub struct BackupRequest {
     /// Most bytes of chunks to copy in a second, 0 for no limit; by default a gentle rate
     /// while the server serves, and no limit while it is down.
     pub rate_bytes: Option<u64>,
+    /// Everything in the directory is read again, not only the share whose turn it is.
+    pub verify: bool,
 }
 
 /// One line of the answer. The last one is `Saved` or `Failed`.
@@ -96,6 +100,10 @@ pub enum BackupLine {
         chunks_lost: u64,
         /// Rows that are not what was written: what needs them cannot be read in the backup.
         rows_lost: u64,
+        /// Chunks in the directory that were not what was written any more.
+        chunks_damaged: u64,
+        /// Those of them that were copied again. Snapshots that need the others lack them.
+        chunks_mended: u64,
     },
     /// There is no new snapshot.
     Failed {
@@ -201,7 +209,9 @@ fn begin<'a, 'b>(
     };
     let directory = BackupDir::create(&request.directory, &volume.uuid, &volume.name)?;
     let _hold = data.holds.hold();
-    Ok(Backup { data, id, directory, teller, _hold, rows: 0, rows_lost: 0, chunks: 0, bytes: 0 })
+    let verify = request.verify;
+    let (rows, rows_lost, chunks, bytes) = (0, 0, 0, 0);
+    Ok(Backup { data, id, directory, verify, teller, _hold, rows, rows_lost, chunks, bytes })
 }
 
 /// One backup.
@@ -209,6 +219,8 @@ struct Backup<'a, 'b> {
     data: &'a Data,
     id: VolumeId,
     directory: BackupDir,
+    /// All packs are read again.
+    verify: bool,
     teller: &'a mut Teller<'b, BackupLine>,
     /// So that every chunk of the snapshot is there until it was copied.
     _hold: Hold<'a>,
@@ -238,6 +250,8 @@ impl Backup<'_, '_> {
             bytes: self.bytes,
             chunks_lost: copied.lost.len() as u64,
             rows_lost: self.rows_lost,
+            chunks_damaged: copied.damaged,
+            chunks_mended: copied.mended,
         })
     }
 
@@ -280,6 +294,11 @@ impl Backup<'_, '_> {
             self.chunks += 1;
             self.bytes += u64::from(row.place.stored_len);
         }
+        self.told()
+    }
+
+    /// Tells how far it has come, as long as no chunk is copied.
+    fn told(&mut self) -> Result<(), Failed> {
         let rows = self.rows;
         let line = || BackupLine::Progress { rows, bytes: 0, total_bytes: 0 };
         match self.teller.progress(line) {

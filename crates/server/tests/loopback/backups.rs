@@ -12,7 +12,7 @@ use crate::harness::{Server, chunk, done, http, noise, shut_out, store};
 
 async fn backup(server: &Server, to: &Path, rate_bytes: u64) -> Vec<BackupLine> {
     let (volume, directory) = ("home".to_owned(), to.to_owned());
-    let request = BackupRequest { volume, directory, rate_bytes: Some(rate_bytes) };
+    let request = BackupRequest { volume, directory, rate_bytes: Some(rate_bytes), verify: false };
     let request = serde_json::to_string(&request).unwrap();
     let answer = http(&server.data(), "POST", "/v1/backup", &request).await;
     // A chunked answer has the lengths of its parts between its lines.
@@ -76,8 +76,12 @@ async fn a_backup_that_is_broken_off_is_run_again() {
 
     let (data, slow_to) = (server.data(), to.clone());
     let slow = tokio::spawn(async move {
-        let request =
-            BackupRequest { volume: "home".to_owned(), directory: slow_to, rate_bytes: Some(1) };
+        let request = BackupRequest {
+            volume: "home".to_owned(),
+            directory: slow_to,
+            rate_bytes: Some(1),
+            verify: false,
+        };
         http(&data, "POST", "/v1/backup", &serde_json::to_string(&request).unwrap()).await
     });
     while !to.join("snapshots/unfinished").exists() {
@@ -113,10 +117,7 @@ async fn what_cannot_be_read_is_named_and_the_rest_is_saved() {
     let to = server.dir.path().join("backups");
     furnish(&server).await;
     let pack = server.data().join("packs/00000001.pack");
-    let mut bytes = std::fs::read(&pack).unwrap();
-    let at = bytes.len() - 100;
-    bytes[at] ^= 1;
-    std::fs::write(&pack, bytes).unwrap();
+    rot(&pack);
     let lines = backup(&server, &to, 0).await;
     let [BackupLine::Finding { path, what, .. }, BackupLine::Saved { chunks_lost: 1, .. }] =
         &lines[lines.len() - 2..]
@@ -151,6 +152,57 @@ async fn what_cannot_be_read_is_named_and_the_rest_is_saved() {
     assert_eq!(findings.await, [Some("/f".to_owned())]);
 }
 
+/// Flips a bit of the file's last chunk.
+fn rot(pack: &Path) {
+    let mut bytes = std::fs::read(pack).unwrap();
+    let at = bytes.len() - 100;
+    bytes[at] ^= 1;
+    std::fs::write(pack, bytes).unwrap();
+}
+
+/// A pack of the backup rots and keeps its length: the next backup finds it without being asked,
+/// copies what was there again and says so, and what is restored is whole.
+#[tokio::test]
+async fn what_rots_in_a_backup_is_copied_again() {
+    let mut server = Server::start().await;
+    let to = server.dir.path().join("backups");
+    furnish(&server).await;
+    backup(&server, &to, 0).await;
+    rot(&to.join("packs/00000001.pack"));
+    let lines = backup(&server, &to, 0).await;
+    let Some(BackupLine::Saved { chunks_copied: 1, chunks_damaged, chunks_mended, .. }) =
+        lines.last()
+    else {
+        panic!("{lines:?}");
+    };
+    assert_eq!((*chunks_damaged, *chunks_mended), (1, 1));
+    let mended = server.dir.path().join("mended");
+    let line = restored(&mended, &request(&to)).await;
+    assert!(matches!(line, RestoreLine::Done { chunks_lost: 0, .. }), "{line:?}");
+    // What the server cannot read either is lost, and that is said too.
+    for pack in std::fs::read_dir(to.join("packs")).unwrap() {
+        let path = pack.unwrap().path();
+        std::fs::write(&path, vec![0; std::fs::read(&path).unwrap().len()]).unwrap();
+    }
+    rot(&server.data().join("packs/00000001.pack"));
+    let lines = backup(&server, &to, 0).await;
+    let Some(BackupLine::Saved { chunks_lost, chunks_damaged, chunks_mended, .. }) = lines.last()
+    else {
+        panic!("{lines:?}");
+    };
+    assert_eq!((*chunks_lost, *chunks_damaged, *chunks_mended), (1, 2, 1));
+    server.stop().await;
+    let other = server.dir.path().join("other");
+    for snapshot in snapshots(&to).unwrap() {
+        let request = RestoreRequest { snapshot: Some(snapshot.name), ..request(&to) };
+        let line = restored(&other, &request).await;
+        assert!(matches!(line, RestoreLine::Failed { .. }), "{line:?}");
+        let request = RestoreRequest { partial: true, replace: true, ..request };
+        let line = restored(&other, &request).await;
+        assert!(matches!(line, RestoreLine::Done { chunks_lost: 1, .. }), "{line:?}");
+    }
+}
+
 /// A backup that was damaged is refused before anything changes.
 #[tokio::test]
 async fn a_damaged_backup_changes_nothing() {
@@ -177,7 +229,12 @@ async fn a_damaged_backup_changes_nothing() {
         assert_eq!((volumes.len(), volumes[0].inodes), (1, 1));
         std::fs::write(path, whole).unwrap();
     }
-    let request = BackupRequest { volume: "nothing".to_owned(), directory: to, rate_bytes: None };
+    let request = BackupRequest {
+        volume: "nothing".to_owned(),
+        directory: to,
+        rate_bytes: None,
+        verify: false,
+    };
     let data = server.data();
     let lines = blocking(move || {
         let mut lines = Vec::new();
