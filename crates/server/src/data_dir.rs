@@ -120,7 +120,7 @@ fn make(path: &Path) -> Result<(), ServeError> {
 
 /// Makes `path` with its parents, whose names outlast a power loss from now on: without them
 /// nothing in it is found, however well it was synced.
-fn make_lasting(path: &Path) -> Result<(), ServeError> {
+pub(crate) fn make_lasting(path: &Path) -> Result<(), ServeError> {
     let new = path.ancestors().take_while(|dir| !dir.exists());
     // The first may be there since a start that was killed.
     let names: Vec<_> = std::iter::once(path).chain(new).filter_map(Path::parent).collect();

@@ -6,6 +6,8 @@
 //! something was acknowledged.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 use std::sync::Arc;
 
 use segue_bench::bed::segue::{SegueMount, SegueServer};
@@ -15,7 +17,7 @@ use segue_bench::disk::{Disk, Fate, Recording};
 use crate::crash::{hosts_go_on, is_long, times};
 use crate::tree::{hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
-use crate::world::{World, arg, eventually, save, segue, sh};
+use crate::world::{World, arg, end, eventually, save, segue, sh};
 
 /// One image of a recording.
 #[derive(Clone, Copy, Debug)]
@@ -170,6 +172,65 @@ fn power_is_lost_while_space_is_collected() {
     for cut in cuts(syncs, 30) {
         assert_eq!(power.differences(&recording, cut), Vec::<String>::new(), "{cut:?}");
     }
+}
+
+/// A backup is killed with bytes that nobody has synced, the next one finds them there, and then
+/// power is lost: every snapshot that has its name is whole, at whatever moment that was.
+#[test]
+fn power_is_lost_after_a_backup_was_killed() {
+    let Some(mut world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    save(&mount.path().join("file"), &noise(1, 3_000_000)).unwrap();
+    mount.umount(&[]).unwrap();
+    let point = world.serving.mkdir("disk").unwrap();
+    let disk = Disk::mount(&point).unwrap();
+    // Names of directories above it are a backup's to keep too.
+    let to = point.join("backups/home");
+    let backup = |world: &World, rate| {
+        let mut command = world.serving.command("segue");
+        let data = arg(world.server.data());
+        command.args(["volume", "backup", "home", arg(&to), "--rate", rate, "--data", data]);
+        command
+    };
+    let mut killed = backup(&world, "1").stderr(Stdio::null()).spawn().unwrap();
+    let pack = to.join("packs/00000001.pack");
+    eventually("some of it is copied", || pack.metadata().is_ok_and(|meta| meta.len() > 500_000));
+    world.server.kill9().unwrap();
+    killed.wait().unwrap();
+    // In the middle of a write, so that nothing more is appended to this pack.
+    fs::File::options().append(true).open(&pack).unwrap().write_all(b"CHNK torn").unwrap();
+    let ended = end(&mut backup(&world, "0"));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let recording = disk.recording();
+    let snapshots = to.join("snapshots");
+    let last = fs::read_dir(&snapshots).unwrap().count();
+    let (mut syncs, mut named) = (recording.syncs(0..recording.end()), 0);
+    syncs.push(recording.end());
+    for (number, at) in syncs.into_iter().enumerate() {
+        for fate in [Fate::Lost, Fate::Chance(number as u64)] {
+            named = whole_snapshots(&world, &recording, Cut { at, fate });
+        }
+    }
+    assert_eq!(named, last, "what is named at the end is there");
+}
+
+/// Restores every snapshot that has its name on an image of the disk; returns how many have.
+fn whole_snapshots(world: &World, recording: &Recording, cut: Cut) -> usize {
+    let dir = world.serving.dir().join("image");
+    recording.image(cut.at, cut.fate).write_to(&dir).unwrap();
+    let from = dir.join("backups/home");
+    let entries = fs::read_dir(from.join("snapshots")).into_iter().flatten();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<_> =
+        names.filter_map(|name| name.strip_suffix(".rows.zst").map(str::to_owned)).collect();
+    for name in &names {
+        let restore = ["volume", "restore", "copy", arg(&from), "--snapshot", name, "--replace"];
+        let rest = ["--rate", "0", "--data", arg(world.server.data())];
+        let ended = segue(&world.serving, &[&restore[..], &rest[..]].concat());
+        assert_eq!(ended.code, Some(0), "{cut:?}: {ended:?}");
+    }
+    fs::remove_dir_all(dir).unwrap();
+    names.len()
 }
 
 /// Power is lost while two hosts work: each time the server comes back with what it had synced

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::FailReason;
 use crate::data::hex;
+use crate::data_dir::make_lasting;
 use crate::failed::Failed;
 
 /// Layout of the directory that this program reads and writes.
@@ -56,13 +57,15 @@ impl BackupDir {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
             made.map_err(|error| Failed::io(path, &error))
         };
-        make(path)?;
+        make_lasting(path).map_err(|error| Failed::new(FailReason::Io, error.to_string()))?;
         if !path.join(MARKER).exists() {
             mark(path, &hex(uuid), name)?;
         }
         for part in ["snapshots", "packs"] {
             make(&path.join(part))?;
         }
+        let synced = File::open(path).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| Failed::io(path, &error))?;
         let held = BackupDir::hold(path, FlockOperation::NonBlockingLockExclusive)?;
         if held.uuid != hex(uuid) {
             let words = format!(

@@ -5,7 +5,7 @@
 //! says is known only from reading it again ([`Index::read_again`]).
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -202,6 +202,7 @@ impl Index {
     fn catch_up(&self, packs: &Path) -> Result<(), Failed> {
         let fail = |error: rusqlite::Error| self.fail(&error);
         let files = pack_files(packs).map_err(|error| Failed::io(packs, &error))?;
+        self.make_lasting(packs)?;
         let known = self.known().map_err(fail)?;
         for (pack, _) in known.iter().filter(|(pack, _)| !files.contains(pack)) {
             self.forget(*pack).map_err(fail)?;
@@ -218,10 +219,22 @@ impl Index {
                 self.begin().map_err(fail)?;
                 let end = self.take_in(pack, &path, from);
                 let end = end.map_err(|error| Failed::disk(&path, &error))?;
+                self.make_lasting(&path)?;
                 self.put_pack(pack, end).and_then(|()| self.commit()).map_err(fail)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns when the bytes of a pack, or the names of all, are on the disk. A backup that was
+    /// killed may not have come to that, and whoever finds a chunk in the index takes it for kept.
+    fn make_lasting(&self, path: &Path) -> Result<(), Failed> {
+        if self.path.as_os_str().is_empty() {
+            // Nobody relies on an index that is gone with its reader.
+            return Ok(());
+        }
+        let synced = File::open(path).and_then(|file| file.sync_all());
+        synced.map_err(|error| Failed::io(path, &error))
     }
 
     fn known(&self) -> rusqlite::Result<Vec<(u64, u64)>> {
