@@ -389,17 +389,17 @@ pub fn is_chunk(key: &[u8]) -> bool {
     key.first() == Some(&CHUNK)
 }
 
-/// True for the key of a row that is of no volume alone.
-pub fn is_shared(key: &[u8]) -> bool {
-    !matches!(key.first().copied(), Some(CHUNK | INODE..=RAGGED))
+/// True for the key of a row that the volume has for itself.
+pub fn is_own(key: &[u8], id: VolumeId) -> bool {
+    of_volume(id).iter().any(|table| key.starts_with(table))
 }
 
 /// True for the key of a row that a volume or its clients have, or that all volumes share.
 pub fn is_of(key: &[u8], id: VolumeId) -> bool {
-    let own = [volume(id), volume_tally(id), all_idle(), packs()];
+    let others = [volume(id), volume_tally(id), all_idle(), packs()];
     let of_client = [CLIENT, FLOOR, OUTCOME, COPY, DROPPED];
     let is_client = key.first().is_some_and(|tag| of_client.contains(tag));
-    is_client || own.iter().chain(&of_volume(id)).any(|table| key.starts_with(table))
+    is_client || is_own(key, id) || others.iter().any(|table| key.starts_with(table))
 }
 
 #[cfg(test)]

@@ -270,22 +270,28 @@ impl Backup<'_, '_> {
         })?;
         let (written, damaged) = snapshot;
         let (head, mut writer) = written?;
-        for key in damaged.iter().filter(|key| keys::is_of(key, id) && !keys::is_shared(key)) {
-            self.damaged(key, &mut writer)?;
+        for key in &damaged {
+            if keys::is_own(key, id) {
+                // It stands in the backup as one that cannot be read: what needs it fails after a
+                // restore too, and is no hole.
+                writer.row(key, &[])?;
+                self.damaged(key, "");
+            } else if dump::is_of_client(key) {
+                let words = ", and is not in the backup: it is of a host of this volume or of \
+                             another, which may be refused after a restore what it had not sent";
+                self.damaged(key, words);
+            }
         }
         writer.finish()?;
         Ok(head)
     }
 
-    /// A row that is not what was written stands in the backup as one that cannot be read: what
-    /// needs it fails after a restore too, and is no hole.
-    fn damaged(&mut self, key: &[u8], writer: &mut Writer) -> Result<(), Failed> {
-        writer.row(key, &[])?;
+    /// Tells of a row that is not what was written, and what becomes of it.
+    fn damaged(&mut self, key: &[u8], becomes: &str) {
         self.rows_lost += 1;
         let damage = Damage::Row { key: key.to_vec(), what: "what was written" };
-        let line = BackupLine::Finding { path: None, ino: None, what: damage.to_string() };
-        self.teller.say(line);
-        Ok(())
+        let what = format!("{damage}{becomes}");
+        self.teller.say(BackupLine::Finding { path: None, ino: None, what });
     }
 
     fn count(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failed> {

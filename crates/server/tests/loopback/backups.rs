@@ -1,8 +1,10 @@
 //! Backups and restores beside a server's work, and volumes that go.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use segue_core::types::Role;
+use rusqlite::{Connection, params};
+use segue_core::namespace::keys;
+use segue_core::types::{ClientId, Ino, Role, VolumeId};
 use segue_server::admin::{AdminReply, AdminRequest, FailReason, execute_offline};
 use segue_server::backup::{BackupLine, BackupRequest, backup_offline, snapshots};
 use segue_server::check::{CheckLine, CheckRequest, check_offline};
@@ -10,13 +12,34 @@ use segue_server::restore::{RestoreLine, RestoreRequest, restore_offline};
 
 use crate::harness::{Server, chunk, done, http, noise, shut_out, store};
 
-async fn backup(server: &Server, to: &Path, rate_bytes: u64) -> Vec<BackupLine> {
-    let (volume, directory) = ("home".to_owned(), to.to_owned());
-    let request = BackupRequest { volume, directory, rate_bytes: Some(rate_bytes), verify: false };
-    let request = serde_json::to_string(&request).unwrap();
-    let answer = http(&server.data(), "POST", "/v1/backup", &request).await;
+fn wanted(volume: &str, to: &Path) -> BackupRequest {
+    let (volume, directory) = (volume.to_owned(), to.to_owned());
+    BackupRequest { volume, directory, rate_bytes: Some(0), verify: false }
+}
+
+async fn backup(server: &Server, to: &Path) -> Vec<BackupLine> {
+    ask_for(&server.data(), &wanted("home", to)).await
+}
+
+async fn ask_for(data: &Path, request: &BackupRequest) -> Vec<BackupLine> {
+    let request = serde_json::to_string(request).unwrap();
+    let answer = http(data, "POST", "/v1/backup", &request).await;
     // A chunked answer has the lengths of its parts between its lines.
     answer.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Without a server.
+async fn backed_up(data: PathBuf, request: BackupRequest) -> Vec<BackupLine> {
+    blocking(move || {
+        let mut lines = Vec::new();
+        let mut tell = |line| {
+            lines.push(line);
+            true
+        };
+        backup_offline(&data, &request, &mut tell).unwrap();
+        lines
+    })
+    .await
 }
 
 /// Does what blocks beside the runtime.
@@ -70,34 +93,27 @@ async fn furnish(server: &Server) -> (Vec<u8>, Vec<u8>) {
 async fn a_backup_that_is_broken_off_is_run_again() {
     let mut server = Server::start().await;
     let to = server.dir.path().join("backups");
-    let lines = backup(&server, &to, 0).await;
+    let lines = backup(&server, &to).await;
     assert!(matches!(lines.last(), Some(BackupLine::Saved { chunks: 0, .. })), "{lines:?}");
     furnish(&server).await;
 
-    let (data, slow_to) = (server.data(), to.clone());
-    let slow = tokio::spawn(async move {
-        let request = BackupRequest {
-            volume: "home".to_owned(),
-            directory: slow_to,
-            rate_bytes: Some(1),
-            verify: false,
-        };
-        http(&data, "POST", "/v1/backup", &serde_json::to_string(&request).unwrap()).await
-    });
+    let (data, slow) =
+        (server.data(), BackupRequest { rate_bytes: Some(1), ..wanted("home", &to) });
+    let slow = tokio::spawn(async move { ask_for(&data, &slow).await });
     while !to.join("snapshots/unfinished").exists() {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
-    let refused = backup(&server, &to, 0).await;
+    let refused = backup(&server, &to).await;
     assert!(
         matches!(&refused[..], [BackupLine::Failed { reason: FailReason::Exists, .. }]),
         "{refused:?}"
     );
     server.stop().await;
-    let answer = slow.await.unwrap();
-    assert!(answer.contains(r#""line":"failed""#) && !answer.contains("saved"), "{answer}");
+    let lines = slow.await.unwrap();
+    assert!(matches!(lines.last(), Some(BackupLine::Failed { .. })), "{lines:?}");
     server.begin().await;
     let before = snapshots(&to).unwrap().len();
-    let lines = backup(&server, &to, 0).await;
+    let lines = backup(&server, &to).await;
     let Some(BackupLine::Saved { chunks, chunks_lost, .. }) = lines.last() else {
         panic!("{lines:?}");
     };
@@ -118,7 +134,7 @@ async fn what_cannot_be_read_is_named_and_the_rest_is_saved() {
     furnish(&server).await;
     let pack = server.data().join("packs/00000001.pack");
     rot(&pack);
-    let lines = backup(&server, &to, 0).await;
+    let lines = backup(&server, &to).await;
     let [BackupLine::Finding { path, what, .. }, BackupLine::Saved { chunks_lost: 1, .. }] =
         &lines[lines.len() - 2..]
     else {
@@ -152,6 +168,38 @@ async fn what_cannot_be_read_is_named_and_the_rest_is_saved() {
     assert_eq!(findings.await, [Some("/f".to_owned())]);
 }
 
+/// A row that cannot be read is counted and named, also one of a quota or of a host, and what is
+/// backed up can be restored.
+#[tokio::test]
+async fn rows_that_cannot_be_read_are_counted() {
+    let mut server = Server::start().await;
+    let to = server.dir.path().join("backups");
+    furnish(&server).await;
+    server.stop().await;
+    let client = ClientId([b't'; 16]);
+    {
+        let db = Connection::open(server.data().join("meta.db")).unwrap();
+        for key in [keys::quota(VolumeId(1), Ino(5)), keys::client(client)] {
+            let row = params![key, b"not what was written"];
+            db.execute("INSERT OR REPLACE INTO kv VALUES (?1, ?2)", row).unwrap();
+        }
+    }
+    let lines = backed_up(server.data(), wanted("home", &to)).await;
+    let found: Vec<_> = lines
+        .iter()
+        .filter_map(|line| match line {
+            BackupLine::Finding { what, .. } => Some(what.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert!(found.len() == 2 && found[0].contains("the row 18"), "{found:?}");
+    assert!(found[1].contains("the row 20") && found[1].contains("host"), "{found:?}");
+    assert!(matches!(lines.last(), Some(BackupLine::Saved { rows_lost: 2, .. })), "{lines:?}");
+    let other = server.dir.path().join("other");
+    let line = restored(&other, &request(&to)).await;
+    assert!(matches!(line, RestoreLine::Done { chunks_lost: 0, .. }), "{line:?}");
+}
+
 /// Flips a bit of the file's last chunk.
 fn rot(pack: &Path) {
     let mut bytes = std::fs::read(pack).unwrap();
@@ -167,9 +215,9 @@ async fn what_rots_in_a_backup_is_copied_again() {
     let mut server = Server::start().await;
     let to = server.dir.path().join("backups");
     furnish(&server).await;
-    backup(&server, &to, 0).await;
+    backup(&server, &to).await;
     rot(&to.join("packs/00000001.pack"));
-    let lines = backup(&server, &to, 0).await;
+    let lines = backup(&server, &to).await;
     let Some(BackupLine::Saved { chunks_copied: 1, chunks_damaged, chunks_mended, .. }) =
         lines.last()
     else {
@@ -185,7 +233,7 @@ async fn what_rots_in_a_backup_is_copied_again() {
         std::fs::write(&path, vec![0; std::fs::read(&path).unwrap().len()]).unwrap();
     }
     rot(&server.data().join("packs/00000001.pack"));
-    let lines = backup(&server, &to, 0).await;
+    let lines = backup(&server, &to).await;
     let Some(BackupLine::Saved { chunks_lost, chunks_damaged, chunks_mended, .. }) = lines.last()
     else {
         panic!("{lines:?}");
@@ -209,7 +257,7 @@ async fn a_damaged_backup_changes_nothing() {
     let mut server = Server::start().await;
     let to = server.dir.path().join("backups");
     furnish(&server).await;
-    backup(&server, &to, 0).await;
+    backup(&server, &to).await;
     server.stop().await;
     let name = snapshots(&to).unwrap().remove(0).name;
     let file = to.join("snapshots").join(format!("{name}.rows.zst"));
@@ -229,23 +277,8 @@ async fn a_damaged_backup_changes_nothing() {
         assert_eq!((volumes.len(), volumes[0].inodes), (1, 1));
         std::fs::write(path, whole).unwrap();
     }
-    let request = BackupRequest {
-        volume: "nothing".to_owned(),
-        directory: to,
-        rate_bytes: None,
-        verify: false,
-    };
-    let data = server.data();
-    let lines = blocking(move || {
-        let mut lines = Vec::new();
-        let mut tell = |line| {
-            lines.push(line);
-            true
-        };
-        backup_offline(&data, &request, &mut tell).unwrap();
-        lines
-    });
-    assert!(matches!(lines.await[..], [BackupLine::Failed { reason: FailReason::NotFound, .. }]));
+    let lines = backed_up(server.data(), wanted("nothing", &to)).await;
+    assert!(matches!(lines[..], [BackupLine::Failed { reason: FailReason::NotFound, .. }]));
 }
 
 /// A volume that is deleted ends its sessions with words, shuts its hosts out with words, and is
