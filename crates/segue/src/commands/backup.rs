@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use segue_server::backup::{BackupLine, BackupRequest, SnapshotInfo, backup_offline, snapshots};
-use serde_json::json;
 
 use super::work::{Line, Rate, Report};
 use super::{Context, ServerData};
@@ -42,7 +41,7 @@ Examples:
   segue volume restore home /mnt/usb/home        on this server, or on a new one
 
 Exit codes: 0 all is saved, 7 all is saved but what is damaged on the server, or older snapshots
-lack what rotted in the directory, 3 no such volume";
+lack what rotted in the directory, or --list finds a damaged one, 3 no such volume";
 
 /// Backs up, or lists.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
@@ -53,10 +52,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         let found =
             found.map_err(|(reason, words)| Failure::new(admin::exit_for(reason), words))?;
         match arguments.json {
-            true => output::print_json(&json!({ "snapshots": found }))?,
-            false => output::print(&table(&found))?,
+            true => output::print_json(&found)?,
+            false => output::print(&table(&found.snapshots))?,
         }
-        return Ok(Exit::Done);
+        found.damaged.iter().for_each(|damaged| output::note(&damaged.words));
+        return Ok(if found.damaged.is_empty() { Exit::Done } else { Exit::DataAtRisk });
     }
     let data = arguments.server.resolve(context);
     let request = BackupRequest {

@@ -18,6 +18,7 @@ mod chunks;
 mod directory;
 mod index;
 mod rows;
+mod snapshots;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};
 use crate::collect::Hold;
-use crate::data::{Data, hex, now};
+use crate::data::{Data, now};
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::failed::Failed;
@@ -44,6 +45,7 @@ pub(crate) use directory::{BackupDir, Restored};
 pub(crate) use index::Index;
 use rows::Writer;
 pub(crate) use rows::{Head, Reader, Row};
+pub use snapshots::{DamagedSnapshot, SnapshotInfo, Snapshots, snapshots};
 
 /// What is to be backed up, and where to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -112,49 +114,6 @@ pub enum BackupLine {
         /// Why, for people.
         words: String,
     },
-}
-
-/// A snapshot in a directory of backups.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SnapshotInfo {
-    /// Its name: TIME-EPOCH-COUNTER.
-    pub name: String,
-    /// Name of the volume.
-    pub volume: String,
-    /// Identity of the volume, hex.
-    pub uuid: String,
-    /// When it was taken, in seconds since 1970.
-    pub taken: i64,
-    /// Inodes in it.
-    pub inodes: u64,
-    /// Bytes of all its files that are not holes.
-    pub allocated_bytes: u64,
-}
-
-impl SnapshotInfo {
-    fn new(name: String, head: &Head) -> SnapshotInfo {
-        SnapshotInfo {
-            name,
-            volume: head.volume.name.clone(),
-            uuid: hex(&head.volume.uuid),
-            taken: head.taken,
-            inodes: head.tally.inodes,
-            allocated_bytes: head.tally.allocated,
-        }
-    }
-}
-
-/// The snapshots in `directory`, the oldest first; or why not, for programs and for people.
-pub fn snapshots(directory: &Path) -> Result<Vec<SnapshotInfo>, (FailReason, String)> {
-    let read = || -> Result<Vec<SnapshotInfo>, Failed> {
-        let directory = BackupDir::open(directory)?;
-        let info = |name: String| {
-            let reader = Reader::open(&directory.snapshot(&name))?;
-            Ok(SnapshotInfo::new(name, &reader.head))
-        };
-        directory.snapshots()?.into_iter().map(info).collect()
-    };
-    read().map_err(|Failed { reason, words }| (reason, words))
 }
 
 /// Backs up a volume of a data directory whose server is down; `tell` says whether to go on.

@@ -112,13 +112,13 @@ async fn a_backup_that_is_broken_off_is_run_again() {
     let lines = slow.await.unwrap();
     assert!(matches!(lines.last(), Some(BackupLine::Failed { .. })), "{lines:?}");
     server.begin().await;
-    let before = snapshots(&to).unwrap().len();
+    let before = snapshots(&to).unwrap().snapshots.len();
     let lines = backup(&server, &to).await;
     let Some(BackupLine::Saved { chunks, chunks_lost, .. }) = lines.last() else {
         panic!("{lines:?}");
     };
     assert_eq!((*chunks, *chunks_lost), (2, 0));
-    assert_eq!(snapshots(&to).unwrap().len(), before + 1);
+    assert_eq!(snapshots(&to).unwrap().snapshots.len(), before + 1);
     server.stop().await;
     let other = server.dir.path().join("other");
     let line = restored(&other, &request(&to)).await;
@@ -241,7 +241,7 @@ async fn what_rots_in_a_backup_is_copied_again() {
     assert_eq!((*chunks_lost, *chunks_damaged, *chunks_mended), (1, 2, 1));
     server.stop().await;
     let other = server.dir.path().join("other");
-    for snapshot in snapshots(&to).unwrap() {
+    for snapshot in snapshots(&to).unwrap().snapshots {
         let request = RestoreRequest { snapshot: Some(snapshot.name), ..request(&to) };
         let line = restored(&other, &request).await;
         assert!(matches!(line, RestoreLine::Failed { .. }), "{line:?}");
@@ -259,7 +259,7 @@ async fn a_damaged_backup_changes_nothing() {
     furnish(&server).await;
     backup(&server, &to).await;
     server.stop().await;
-    let name = snapshots(&to).unwrap().remove(0).name;
+    let name = snapshots(&to).unwrap().snapshots.remove(0).name;
     let file = to.join("snapshots").join(format!("{name}.rows.zst"));
     let pack = to.join("packs/00000001.pack");
     for (path, keep) in [(&pack, 60_000), (&file, 400)] {
@@ -279,6 +279,25 @@ async fn a_damaged_backup_changes_nothing() {
     }
     let lines = backed_up(server.data(), wanted("nothing", &to)).await;
     assert!(matches!(lines[..], [BackupLine::Failed { reason: FailReason::NotFound, .. }]));
+}
+
+/// A snapshot that cannot be read is listed with words, and hides none of the others.
+#[tokio::test]
+async fn a_damaged_snapshot_hides_no_other() {
+    let server = Server::start().await;
+    let to = server.dir.path().join("backups");
+    backup(&server, &to).await;
+    furnish(&server).await;
+    backup(&server, &to).await;
+    let mut names: Vec<_> =
+        snapshots(&to).unwrap().snapshots.into_iter().map(|info| info.name).collect();
+    assert_eq!(names.len(), 2);
+    let first = names.remove(0);
+    std::fs::write(to.join("snapshots").join(format!("{first}.rows.zst")), "").unwrap();
+    let found = snapshots(&to).unwrap();
+    assert_eq!((found.snapshots.len(), &found.snapshots[0].name), (1, &names[0]));
+    assert_eq!(found.damaged[0].name, first);
+    assert!(found.damaged[0].words.contains("was cut off"), "{found:?}");
 }
 
 /// A volume that is deleted ends its sessions with words, shuts its hosts out with words, and is
