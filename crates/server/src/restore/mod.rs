@@ -80,7 +80,7 @@ pub enum RestoreLine {
         allocated_bytes: u64,
         /// Hosts that may use it.
         identities: u64,
-        /// Chunks that the backup lacks.
+        /// Chunks that the backup lacks, or that cannot be read there.
         chunks_lost: u64,
         /// The next restore from there would not know of this one.
         is_noted: bool,
@@ -170,7 +170,7 @@ impl Work<'_> {
         let begin =
             move |txn: &mut crate::meta::Kv<'_>| restore::begin(txn, &volume, &tally, beyond);
         let restoring = self.data.store.write_blocking(begin)?;
-        let clients = put::all(self, pace, &source, &restoring)?;
+        let put::Rest { clients, lost } = put::all(self, pace, &source, &restoring)?;
         let (epoch, next_ino) = (restoring.row.epoch, restoring.row.next_ino);
         let noted = source.directory.note_restored(&Restored { epoch, next_ino });
         let uuid = restoring.row.uuid;
@@ -184,7 +184,7 @@ impl Work<'_> {
             inodes: source.head.tally.inodes,
             allocated_bytes: source.head.tally.allocated,
             identities: identities.len() as u64,
-            chunks_lost: source.lost,
+            chunks_lost: source.lost + lost,
             is_noted: noted.is_ok(),
         };
         Ok((line, identities))

@@ -18,18 +18,27 @@ const BATCH_BYTES: usize = 4 << 20;
 
 type Rows = Vec<Row>;
 
-/// Puts in all rows of the volume; returns those of its clients, which come with the swap.
+/// What is left to do when everything is put in.
+pub(super) struct Rest {
+    /// Rows of the volume's clients, which come with the swap.
+    pub(super) clients: Rows,
+    /// Chunks that stand in the backup and could not be read.
+    pub(super) lost: u64,
+}
+
+/// Puts in all rows of the volume but those of its clients.
 pub(super) fn all(
     work: &mut Work<'_>,
     pace: &mut Pace,
     source: &Source,
     restore: &Restore,
-) -> Result<Rows, Failed> {
+) -> Result<Rest, Failed> {
     let path = source.directory.packs();
     let packs = Packs::open(&path, 0).map_err(|error| Failed::io(&path, &error))?;
     let (chunks, rows) = (Batch::default(), Vec::new());
+    let rest = Rest { clients: Vec::new(), lost: 0 };
     let index = &source.index;
-    let mut put = Put { work, pace, index, packs, restore, chunks, rows, clients: Vec::new() };
+    let mut put = Put { work, pace, index, packs, restore, chunks, rows, rest };
     let mut reader = Reader::open(&source.directory.snapshot(&source.snapshot))?;
     let mut done = 0;
     while let Some((key, value)) = reader.next()? {
@@ -44,7 +53,7 @@ pub(super) fn all(
     }
     put.flush_chunks()?;
     put.flush_rows()?;
-    Ok(put.clients)
+    Ok(put.rest)
 }
 
 /// Chunks that were read from the backup.
@@ -65,7 +74,7 @@ struct Put<'a, 'b> {
     restore: &'a Restore,
     chunks: Batch,
     rows: Rows,
-    clients: Rows,
+    rest: Rest,
 }
 
 impl Put<'_, '_> {
@@ -78,11 +87,15 @@ impl Put<'_, '_> {
         }
         let chunk = match self.packs.read(&fingerprint, &place) {
             Ok((chunk, _)) => chunk,
-            Err(_) if self.work.request.partial => return Ok(()),
+            Err(_) if self.work.request.partial => {
+                self.rest.lost += 1;
+                return Ok(());
+            }
             Err(error) => {
                 let words = format!(
-                    "the backup is damaged: {error}; choose another snapshot, or restore without \
-                     these bytes: --partial"
+                    "the backup is damaged: {error}; where the volume still is, segue volume \
+                     backup --verify copies it again; else choose another snapshot, or restore \
+                     without these bytes: --partial"
                 );
                 return Err(Failed::new(FailReason::Damaged, words));
             }
@@ -113,7 +126,7 @@ impl Put<'_, '_> {
 
     fn row(&mut self, key: &[u8], value: Vec<u8>) -> Result<(), Failed> {
         if dump::is_of_client(key) {
-            self.clients.push((key.to_vec(), value));
+            self.rest.clients.push((key.to_vec(), value));
             return Ok(());
         }
         self.rows.push((key.to_vec(), value));

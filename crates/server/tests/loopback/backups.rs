@@ -277,6 +277,11 @@ async fn a_damaged_backup_changes_nothing() {
         assert_eq!((volumes.len(), volumes[0].inodes), (1, 1));
         std::fs::write(path, whole).unwrap();
     }
+    // What a restore that was asked to do without finds is counted.
+    rot(&pack);
+    let partial = RestoreRequest { partial: true, ..request(&to) };
+    let line = restored(&server.dir.path().join("partial"), &partial).await;
+    assert!(matches!(line, RestoreLine::Done { chunks_lost: 1, .. }), "{line:?}");
     let lines = backed_up(server.data(), wanted("nothing", &to)).await;
     assert!(matches!(lines[..], [BackupLine::Failed { reason: FailReason::NotFound, .. }]));
 }
