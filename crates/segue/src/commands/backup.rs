@@ -1,8 +1,11 @@
 //! `segue volume backup`: a volume as it is now, in another directory.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use segue_server::backup::{BackupLine, BackupRequest, SnapshotInfo, backup_offline, snapshots};
+use segue_server::backup::{
+    BackupLine, BackupRequest, Pruned, SnapshotInfo, backup_offline, snapshots,
+};
 
 use super::work::{Line, Rate, Report};
 use super::{Context, ServerData};
@@ -25,6 +28,11 @@ pub(crate) struct Arguments {
     /// Read all that earlier backups copied, not only the eighth whose turn it is
     #[arg(long, conflicts_with = "list")]
     verify: bool,
+    /// Then remove snapshots that are older than the newest N, and what only they need
+    ///
+    /// Those that are damaged or lack something do not count: the N newest that are complete stay, and all that are newer than the oldest of these.
+    #[arg(long, value_name = "N", conflicts_with = "list")]
+    keep: Option<NonZeroU32>,
     #[command(flatten)]
     rate: Rate,
     /// Answer in JSON
@@ -37,6 +45,7 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   segue volume backup home /mnt/usb/home         now, and every night from cron: copies what is new
+  segue volume backup home /mnt/usb/home --keep 30  and keep a month of them
   segue volume backup home /mnt/usb/home --list  what can be restored
   segue volume restore home /mnt/usb/home        on this server, or on a new one
 
@@ -64,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         directory,
         rate_bytes: arguments.rate.bytes(),
         verify: arguments.verify,
+        keep: arguments.keep,
     };
     let mut report = Report::new(arguments.json);
     let work = ("/v1/backup", backup_offline as admin::Offline<_, _>);
@@ -90,6 +100,10 @@ impl Line for BackupLine {
     fn outcome(self) -> Option<Outcome> {
         match self {
             BackupLine::Progress { .. } | BackupLine::Finding { .. } => None,
+            BackupLine::Saved { pruned: Some(Pruned { failed: Some(words), .. }), .. } => {
+                let words = format!("older snapshots could not be removed: {words}");
+                Some(Err(Failure::failed(words)))
+            }
             BackupLine::Saved {
                 chunks_lost: 0,
                 rows_lost: 0,
@@ -119,6 +133,7 @@ fn describe(line: &BackupLine) -> Option<String> {
             rows_lost,
             chunks_damaged,
             chunks_mended,
+            pruned,
             ..
         } => {
             let chunks = quantity::count(*chunks_lost, "chunk");
@@ -136,6 +151,7 @@ fn describe(line: &BackupLine) -> Option<String> {
                 quantity::count(*chunks_copied, "chunk"),
                 quantity::bytes(*bytes_copied),
             ) + &rotten(*chunks_damaged, *chunks_mended)
+                + &removed(pruned.as_ref())
         }
         BackupLine::Progress { .. } | BackupLine::Failed { .. } => return None,
     })
@@ -153,6 +169,18 @@ fn rotten(damaged: u64, mended: u64) -> String {
             "{chunks} of the backup had rotted, and older snapshots that need {lost} of them lack \
              them: is its disk well?\n"
         ),
+    }
+}
+
+/// What is said of snapshots that went.
+fn removed(pruned: Option<&Pruned>) -> String {
+    match pruned {
+        Some(Pruned { snapshots: gone @ 1.., bytes, .. }) => format!(
+            "{} removed, {} freed\n",
+            quantity::count(*gone, "older snapshot"),
+            quantity::bytes(*bytes)
+        ),
+        _ => String::new(),
     }
 }
 

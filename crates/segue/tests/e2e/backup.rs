@@ -168,6 +168,20 @@ fn backups_while_hosts_write_are_whole() {
         restore(&world, &name, &to, &["--snapshot", snapshot["name"].as_str().unwrap()]);
         check_clean(&world, &name);
     }
+    // Older ones than the last two go, and these are what they were.
+    let ended =
+        volume(&world, &["backup", "home", arg(&to), "--keep", "2", "--rate", "0", "--json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let pruned: Value = serde_json::from_str(ended.out.lines().last().unwrap()).unwrap();
+    let listed = volume(&world, &["backup", "home", arg(&to), "--list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.out).unwrap();
+    let left = listed["snapshots"].as_array().unwrap();
+    assert_eq!(left.len(), 2, "{listed} after {pruned}");
+    for (number, snapshot) in left.iter().enumerate() {
+        let name = format!("kept-{number}");
+        restore(&world, &name, &to, &["--snapshot", snapshot["name"].as_str().unwrap()]);
+        check_clean(&world, &name);
+    }
     // The last one is what the hosts have.
     let invite = world.server.invite(&["--volume", &format!("copy-{}", snapshots.len() - 1)]);
     let point = world.b.mkdir("copy").unwrap();

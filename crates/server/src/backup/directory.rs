@@ -146,7 +146,20 @@ impl BackupDir {
     pub(crate) fn finish(&self, name: &str) -> Result<(), Failed> {
         let path = self.snapshot(name);
         let named = std::fs::rename(self.unfinished(), &path);
-        let synced = named.and_then(|()| File::open(self.path.join("snapshots"))?.sync_all());
+        named.map_err(|error| Failed::io(&path, &error))?;
+        self.sync_snapshots()
+    }
+
+    /// Removes a snapshot; after [`BackupDir::sync_snapshots`] it is gone for good.
+    pub(crate) fn remove_snapshot(&self, name: &str) -> Result<(), Failed> {
+        let path = self.snapshot(name);
+        std::fs::remove_file(&path).map_err(|error| Failed::io(&path, &error))
+    }
+
+    /// Returns when it is on the disk which snapshots there are.
+    pub(crate) fn sync_snapshots(&self) -> Result<(), Failed> {
+        let path = self.path.join("snapshots");
+        let synced = File::open(&path).and_then(|directory| directory.sync_all());
         synced.map_err(|error| Failed::io(&path, &error))
     }
 

@@ -246,6 +246,11 @@ impl Index {
         rows.collect()
     }
 
+    /// Forgets a pack that goes: another one that has its number is not taken for it.
+    pub(crate) fn remove(&self, pack: u64) -> Result<(), Failed> {
+        self.forget(pack).map_err(|error| self.fail(&error))
+    }
+
     fn forget(&self, pack: u64) -> rusqlite::Result<()> {
         let pack = params![pack.cast_signed()];
         self.connection.execute("DELETE FROM chunk WHERE pack = ?1", pack)?;

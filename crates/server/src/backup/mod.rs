@@ -5,6 +5,7 @@
 //!   packs   some of those that are there are read again: what rotted is lacking too
 //!   chunks  those that the rows name and the directory lacks: packs ─▶ checked ─▶ its packs
 //!   name    everything is on the disk: the snapshot gets its name
+//!   prune   if that was asked for, the oldest go
 //! ```
 //!
 //! A snapshot keeps the store's log from being written back, so it ends before the first chunk is
@@ -17,10 +18,12 @@
 mod chunks;
 mod directory;
 mod index;
+mod prune;
 mod rows;
 mod snapshots;
 mod verify;
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -43,6 +46,7 @@ use crate::teller::Teller;
 
 pub(crate) use directory::{BackupDir, Restored};
 pub(crate) use index::Index;
+pub use prune::Pruned;
 use rows::Writer;
 pub(crate) use rows::{Head, Reader, Row};
 pub use snapshots::{DamagedSnapshot, SnapshotInfo, Snapshots, snapshots};
@@ -60,6 +64,8 @@ pub struct BackupRequest {
     pub rate_bytes: Option<u64>,
     /// Everything in the directory is read again, not only the share whose turn it is.
     pub verify: bool,
+    /// How many snapshots stay, this one among them; by default all.
+    pub keep: Option<NonZeroU32>,
 }
 
 /// One line of the answer. The last one is `Saved` or `Failed`.
@@ -106,6 +112,8 @@ pub enum BackupLine {
         chunks_damaged: u64,
         /// Those of them that were copied again. Snapshots that need the others lack them.
         chunks_mended: u64,
+        /// What became of older snapshots, if they were not all to stay.
+        pruned: Option<Pruned>,
     },
     /// There is no new snapshot.
     Failed {
@@ -168,9 +176,19 @@ fn begin<'a, 'b>(
     };
     let directory = BackupDir::create(&request.directory, &volume.uuid, &volume.name)?;
     let _hold = data.holds.hold();
-    let verify = request.verify;
-    let (rows, rows_lost, chunks, bytes) = (0, 0, 0, 0);
-    Ok(Backup { data, id, directory, verify, teller, _hold, rows, rows_lost, chunks, bytes })
+    Ok(Backup {
+        data,
+        id,
+        directory,
+        verify: request.verify,
+        keep: request.keep,
+        teller,
+        _hold,
+        rows: 0,
+        rows_lost: 0,
+        chunks: 0,
+        bytes: 0,
+    })
 }
 
 /// One backup.
@@ -180,6 +198,8 @@ struct Backup<'a, 'b> {
     directory: BackupDir,
     /// All packs are read again.
     verify: bool,
+    /// How many snapshots stay.
+    keep: Option<NonZeroU32>,
     teller: &'a mut Teller<'b, BackupLine>,
     /// So that every chunk of the snapshot is there until it was copied.
     _hold: Hold<'a>,
@@ -200,6 +220,7 @@ impl Backup<'_, '_> {
         let name = name(&head);
         self.directory.finish(&name)?;
         chunks::report(self, &copied.lost)?;
+        let pruned = self.prune(&name);
         Ok(BackupLine::Saved {
             snapshot: SnapshotInfo::new(name, &head),
             rows: self.rows,
@@ -211,7 +232,19 @@ impl Backup<'_, '_> {
             rows_lost: self.rows_lost,
             chunks_damaged: copied.damaged,
             chunks_mended: copied.mended,
+            pruned,
         })
+    }
+
+    /// Removes older snapshots than were asked for, now that `last` has its name.
+    fn prune(&mut self, last: &str) -> Option<Pruned> {
+        let Backup { directory, teller, rows, bytes, .. } = self;
+        let (rows, bytes) = (*rows, *bytes);
+        let mut goes_on = || {
+            let line = || BackupLine::Progress { rows, bytes, total_bytes: bytes };
+            teller.progress(line).then_some(()).ok_or_else(Failed::stopped)
+        };
+        Some(prune::prune(directory, (self.keep?, last), &mut goes_on))
     }
 
     /// Writes all rows of one snapshot, and returns when they are on the disk.

@@ -14,7 +14,7 @@ use crate::harness::{Server, chunk, done, http, noise, shut_out, store};
 
 fn wanted(volume: &str, to: &Path) -> BackupRequest {
     let (volume, directory) = (volume.to_owned(), to.to_owned());
-    BackupRequest { volume, directory, rate_bytes: Some(0), verify: false }
+    BackupRequest { volume, directory, rate_bytes: Some(0), verify: false, keep: None }
 }
 
 async fn backup(server: &Server, to: &Path) -> Vec<BackupLine> {
