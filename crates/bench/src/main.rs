@@ -19,6 +19,10 @@ use segue_bench::workload::{self, Workload};
 const FUSE_FLOOR: &str = "fuse-floor";
 /// The experiment that speaks to the server itself.
 const STORE: &str = "store";
+/// The one with a large file.
+const DENSE: &str = "dense";
+/// Its scale if none is given: a file of 1 GB.
+const DENSE_SCALE: f64 = 0.01;
 
 /// Measures Segue and its peers on links of any quality, in network namespaces of its own.
 #[derive(Parser)]
@@ -76,9 +80,10 @@ struct Run {
     /// Seconds after which one measurement counts as failed.
     #[arg(long, default_value_t = 1800)]
     limit: u64,
-    /// Share of the workloads' standard size, at most 1: to try something out.
-    #[arg(long, default_value_t = 1.0)]
-    scale: f64,
+    /// Share of the workloads' standard size, at most 1: to try something out. `dense` alone
+    /// has 0.01, 1 GB, if none is given.
+    #[arg(long)]
+    scale: Option<f64>,
 }
 
 fn main() -> ExitCode {
@@ -89,6 +94,7 @@ fn main() -> ExitCode {
         }
         Command::Run(run) if run.names == [FUSE_FLOOR] => run_fuse_floor(&run),
         Command::Run(run) if run.names == [STORE] => run_store(&run),
+        Command::Run(run) if run.names == [DENSE] => run_dense(&run),
         Command::Run(run) => run_workloads(&run),
         Command::FuseFloor { source, mountpoint, ttl } => {
             segue_bench::floor::mount(&source, &mountpoint, Duration::from_secs(ttl))
@@ -119,6 +125,7 @@ fn list() {
     println!("experiments, run alone:");
     println!("  {FUSE_FLOOR:<12} what FUSE itself costs, by binding and by kind of request");
     println!("  {STORE:<12} the server's store below any mount, beside SQLite alone");
+    println!("  {DENSE:<12} the server's store with a file of 100 GB and one of 8 TiB, once");
     println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
     for variant in fuse_floor::ALL {
         let mark = if variant.usual { '*' } else { ' ' };
@@ -149,7 +156,7 @@ fn run_fuse_floor(run: &Run) -> Result<(), String> {
         [] => usual(),
         names => names.iter().map(named).collect::<Result<_, _>>()?,
     };
-    let plan = fuse_floor::Plan { variants, repeats: run.repeat, scale: scale(run)? };
+    let plan = fuse_floor::Plan { variants, repeats: run.repeat, scale: scale(run, 1.0)? };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
 }
@@ -158,15 +165,25 @@ fn run_store(run: &Run) -> Result<(), String> {
     if !run.peers.is_empty() {
         return Err(format!("{STORE} measures what it measures; leave out --peer"));
     }
-    let plan = store::Plan { repeats: run.repeat, scale: scale(run)? };
+    let plan = store::Plan { repeats: run.repeat, scale: scale(run, 1.0)? };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
 }
 
-fn scale(run: &Run) -> Result<f64, String> {
-    let right = run.scale > 0.0 && run.scale <= 1.0;
-    let wrong = || format!("--scale {}: must be above 0 and at most 1", run.scale);
-    if right { Ok(run.scale) } else { Err(wrong()) }
+fn run_dense(run: &Run) -> Result<(), String> {
+    if !run.peers.is_empty() {
+        return Err(format!("{DENSE} measures Segue's server alone; leave out --peer"));
+    }
+    let table = store::dense::run(&run.out, Context::now(), scale(run, DENSE_SCALE)?);
+    println!("{}", table.map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn scale(run: &Run, usual: f64) -> Result<f64, String> {
+    let scale = run.scale.unwrap_or(usual);
+    let right = scale > 0.0 && scale <= 1.0;
+    let wrong = || format!("--scale {scale}: must be above 0 and at most 1");
+    if right { Ok(scale) } else { Err(wrong()) }
 }
 
 fn plan(run: &Run) -> Result<Plan, String> {
@@ -177,7 +194,7 @@ fn plan(run: &Run) -> Result<Plan, String> {
         rates,
         rtt: Duration::from_millis(run.rtt),
         repeats: run.repeat,
-        scale: scale(run)?,
+        scale: scale(run, 1.0)?,
         limit: Duration::from_secs(run.limit),
     })
 }

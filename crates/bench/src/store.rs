@@ -14,6 +14,7 @@
 mod changes;
 mod client;
 mod data;
+pub mod dense;
 mod floor;
 mod latency;
 mod million;
@@ -27,7 +28,7 @@ use tokio::runtime::Runtime;
 
 use self::floor::Floor;
 use self::served::Served;
-use crate::bed::{Bed, Doing, Host, Result};
+use crate::bed::{Bed, Doing, Result};
 use crate::record::Context;
 use crate::samples::{Report, Sample, Section, Style, Unit};
 use crate::workload::scaled;
@@ -84,34 +85,47 @@ pub struct Plan {
 impl Plan {
     /// Measures everything, writes the results into `out` and returns the tables.
     pub fn run(&self, out: &Path, context: Context) -> Result<String> {
-        let mut report = Report::create(out, STYLE, context)?;
-        let bed = Bed::new()?;
-        let host = bed.host("server")?;
-        // Everybody is on the server's host, so that no link is in between.
-        host.enter(|| self.measure(&host, &mut report))??;
-        report.finish()
+        on_a_host(out, STYLE, context, self.scale, |course| self.measure(course))
     }
 
-    fn measure(&self, host: &Host, report: &mut Report) -> Result<()> {
-        let runtime = Runtime::new().doing("start the clients' threads")?;
-        let served = runtime.block_on(Served::start(host))?;
-        let floor = Floor::open(&host.mkdir("floor")?)?;
-        let mut course = Course { runtime, served, floor, report, repeat: 1, scale: self.scale };
+    fn measure(&self, course: &mut Course<'_>) -> Result<()> {
         for repeat in 1..=self.repeats {
             course.repeat = repeat;
-            rates::run(&mut course)?;
-            data::run(&mut course)?;
+            rates::run(course)?;
+            data::run(course)?;
         }
         course.repeat = 1;
-        let known = million::fill(&mut course)?;
+        let known = million::fill(course)?;
         for repeat in 1..=self.repeats {
             course.repeat = repeat;
-            million::open(&mut course)?;
-            million::check(&mut course, known.inodes)?;
-            latency::run(&mut course, &known.places)?;
+            million::open(course)?;
+            million::check(course, known.inodes)?;
+            latency::run(course, &known.places)?;
         }
         Ok(())
     }
+}
+
+/// Runs `measure` with a server on a host of its own, and writes down what it finds.
+fn on_a_host(
+    out: &Path,
+    style: Style,
+    context: Context,
+    scale: f64,
+    measure: impl FnOnce(&mut Course<'_>) -> Result<()> + Send,
+) -> Result<String> {
+    let mut report = Report::create(out, style, context)?;
+    let bed = Bed::new()?;
+    let host = bed.host("server")?;
+    // Everybody is on the server's host, so that no link is in between.
+    host.enter(|| {
+        let runtime = Runtime::new().doing("start the clients' threads")?;
+        let served = runtime.block_on(Served::start(&host))?;
+        let floor = Floor::open(&host.mkdir("floor")?)?;
+        let report = &mut report;
+        measure(&mut Course { runtime, served, floor, report, repeat: 1, scale })
+    })??;
+    report.finish()
 }
 
 /// What tests work on.

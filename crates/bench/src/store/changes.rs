@@ -114,7 +114,8 @@ impl Changes {
         }))
     }
 
-    fn stamp(&mut self, record: Record) -> Stamped {
+    /// `record` as the log has it.
+    pub(super) fn stamp(&mut self, record: Record) -> Stamped {
         self.seq += 1;
         let caller = Caller { uid: 1000, gid: 1000, ..Caller::default() };
         let time = Timestamp { secs: 1_795_250_399, nanos: 123_456_789 };

@@ -104,7 +104,7 @@ fn upload(
 }
 
 /// Does `work` on every one of `all`, some at a time; what came of them in order.
-async fn in_lanes<I, F, R>(all: &[I], work: impl Fn(I) -> F) -> Result<Vec<R>>
+pub(super) async fn in_lanes<I, F, R>(all: &[I], work: impl Fn(I) -> F) -> Result<Vec<R>>
 where
     I: Clone,
     F: Future<Output = Result<R>> + Send + 'static,
@@ -141,7 +141,12 @@ async fn send(peer: Peer, file: Arc<File>, is_new: bool) -> Result<()> {
     Ok(())
 }
 
-async fn ask(peer: &Peer, request: Request, body: Body) -> Result<(Reply, segue_rpc::BodyReader)> {
+/// Calls; an answer that refuses is an error.
+pub(super) async fn ask(
+    peer: &Peer,
+    request: Request,
+    body: Body,
+) -> Result<(Reply, segue_rpc::BodyReader)> {
     let response = peer.call(&request, body).await.map_err(wrong)?;
     match response.reply {
         Reply::Refused(refused) => Err(wrong(format!("{} refused: {refused:?}", request.name()))),
@@ -188,7 +193,8 @@ async fn read(peer: &Peer, files: &[Attr]) -> Result<Vec<Bytes>> {
     Ok(parts.into_iter().flatten().collect())
 }
 
-async fn fetch(peer: Peer, range: Fetch) -> Result<Vec<Bytes>> {
+/// The bytes of a range, without its holes.
+pub(super) async fn fetch(peer: Peer, range: Fetch) -> Result<Vec<Bytes>> {
     let (reply, body) = ask(&peer, Request::Fetch(range), Body::Empty).await?;
     let Reply::Fetched(Fetched { segments }) = reply else {
         return Err(wrong("FETCH was not answered"));

@@ -88,6 +88,13 @@ impl Served {
         self.server.data().join("meta.db")
     }
 
+    /// Bytes of the metadata, with their log.
+    pub(super) fn metadata_bytes(&self) -> Result<u64> {
+        let of = |path: PathBuf| Ok(fs::metadata(path).doing("look at the metadata")?.len());
+        let log = self.metadata().with_extension("db-wal");
+        Ok(of(self.metadata())? + of(log)?)
+    }
+
     /// The files of all chunks.
     pub(super) fn packs(&self) -> Result<Vec<PathBuf>> {
         let listed = fs::read_dir(self.server.data().join("packs")).doing("list the packs")?;

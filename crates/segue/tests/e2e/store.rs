@@ -1,10 +1,11 @@
-//! The benchmark of the server's store, at a hundredth of its size: that it measures what it says.
+//! The benchmarks of the server's store, at a hundredth of their size and less: that they measure
+//! what they say.
 
 use std::fs;
 
 use segue_bench::bed::Bed;
 use segue_bench::record::Context;
-use segue_bench::store::Plan;
+use segue_bench::store::{Plan, dense};
 use serde_json::Value;
 
 /// "Beside each test, in turns, runs its floor": every test has a figure for the server, and
@@ -30,4 +31,19 @@ fn the_store_is_measured_beside_sqlite_alone() {
     for row in ["| changes, one in flight | ops/s |", "| open after kill -9 | milliseconds |"] {
         assert!(table.contains(row), "{table}");
     }
+}
+
+/// "Files of 100 GB and of 8 TiB": what is sent comes back as it was, and its space as well.
+#[test]
+fn large_files_are_measured() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // 10 MB, in two groups of chunks.
+    let table = dense::run(dir.path(), Context::now(), 0.0001).unwrap();
+    for row in ["| upload | MB/s |", "| 8 TiB: delete | milliseconds |", "| disk: packs | MB |"] {
+        assert!(table.contains(row), "{table}");
+    }
+    assert!(!table.contains("| - |"), "{table}");
 }
