@@ -9,7 +9,9 @@
 //! rest of the body may fill the window that the reply needs.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use quinn::{ReadError, RecvStream};
@@ -149,6 +151,13 @@ impl BodyReader {
         }
     }
 
+    /// True if no byte is left, as far as has arrived.
+    fn is_over(&mut self) -> bool {
+        let mut read: [Bytes; 1] = Default::default();
+        let read = pin!(self.stream.read_chunks(&mut read));
+        matches!(read.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(None)))
+    }
+
     /// All bytes that are left, at most `limit` of them.
     pub async fn collect(mut self, limit: usize) -> Result<Bytes, BodyError> {
         let mut all = BytesMut::new();
@@ -172,7 +181,9 @@ fn body_error(error: ReadError) -> BodyError {
 
 impl Drop for BodyReader {
     fn drop(&mut self) {
-        if !self.ended {
+        // Most messages have no body and their stream ends with their head. To stop that would
+        // cost a packet for each, and one that acknowledges it.
+        if !self.ended && !self.is_over() {
             // The stream may be over by itself: then there is nobody left to tell.
             let _ = self.stream.stop(StreamCode::Cancelled.to_wire());
         }

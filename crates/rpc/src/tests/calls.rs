@@ -3,6 +3,7 @@ use segue_core::types::Class;
 use segue_core::wire::{Offer, Put};
 use tokio::time::timeout;
 
+use super::hostile::{framed, raw};
 use super::*;
 use crate::body::BUFFER_BYTES;
 use crate::transport::STREAMS_MAX;
@@ -28,6 +29,29 @@ async fn both_sides_may_call() {
     }
     assert_eq!(server.identity().unwrap().name, "laptop");
     assert_eq!(server.identity().unwrap().fingerprint, world.identity.fingerprint());
+}
+
+/// Each call told the other side twice to stop what had ended already, its request's stream and
+/// its reply's: two packets, and two that acknowledge them.
+#[tokio::test]
+async fn what_has_ended_is_not_stopped() {
+    let world = World::new();
+    let listener = world.listen();
+    let client = raw(&world, listener.local_address()).await;
+    let server = listener.accept().await.unwrap();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            incoming.reply(answer("here"), Body::Empty).await.unwrap();
+        }
+    });
+    for number in 0..10 {
+        let (mut send, mut receive) = client.open_bi().await.unwrap();
+        send.write_all(&framed(0, &getattr(number).encode().unwrap())).await.unwrap();
+        send.finish().unwrap();
+        let reply = receive.read_to_end(1000).await.unwrap();
+        assert_eq!(Reply::decode(&reply[5..]).unwrap(), answer("here"));
+    }
+    assert_eq!(client.stats().frame_rx.stop_sending, 0);
 }
 
 #[tokio::test]

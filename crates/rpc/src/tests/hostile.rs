@@ -10,7 +10,7 @@ use crate::listener::HANDSHAKES_MAX;
 use crate::tls::{self, Pin};
 
 /// A host that is enrolled and sends what it likes.
-async fn raw(world: &World, address: SocketAddr) -> Connection {
+pub(super) async fn raw(world: &World, address: SocketAddr) -> Connection {
     knock(world, address, Some(&world.identity)).await.unwrap()
 }
 
@@ -26,7 +26,7 @@ async fn knock(
     endpoint.connect_with(config, address, SERVER_NAME).unwrap().await
 }
 
-fn framed(class: u8, message: &[u8]) -> Vec<u8> {
+pub(super) fn framed(class: u8, message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap();
     [&length.to_le_bytes()[..], &[class], message].concat()
 }
