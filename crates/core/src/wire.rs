@@ -99,6 +99,8 @@ messages! {
         14 Statfs(()),
         /// A range of a file. Reply `Fetched`; body: the bytes of its data segments.
         20 Fetch(Fetch),
+        /// Where a file's next data are. Reply `Sought`.
+        21 Seek(Seek),
         /// Chunks that the client has, with proof. Reply `Wanted`.
         30 Offer(Offer),
         /// Chunks that the server wanted; body: their bytes one after the other. Reply `Stored`.
@@ -133,6 +135,8 @@ messages! {
         14 Space(Space),
         /// To `Fetch`.
         20 Fetched(Fetched),
+        /// To `Seek`.
+        21 Sought(Sought),
         /// To `Offer`.
         30 Wanted(Wanted),
         /// To `Put`.
@@ -156,6 +160,7 @@ impl Request {
             | Request::Lookup(_)
             | Request::Xattrs(_)
             | Request::Statfs(_)
+            | Request::Seek(_)
             | Request::Grant(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) => Class::Fetch,
             Request::Apply(apply) if apply.chunks.is_empty() => Class::StoreAttr,
@@ -320,6 +325,27 @@ pub struct Fetch {
 pub struct Fetched {
     /// (length, is data): data segments follow in the body, others are zeros.
     pub segments: Vec<(u64, bool)>,
+}
+
+/// Asks where the next data of one data version are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Seek {
+    /// The file.
+    pub ino: Ino,
+    /// The version meant; another one on the server is refused with `Changed`.
+    pub version: Version,
+    /// Where to look from.
+    pub offset: u64,
+}
+
+/// The first run of data from the offset on: what lies before it is a hole. A long run may be
+/// answered in parts: what follows it has to be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Sought {
+    /// Its first byte; the end of file if there is none.
+    pub start: u64,
+    /// Where it ends; `start` if there is none.
+    pub end: u64,
 }
 
 /// Chunks the client has.

@@ -13,7 +13,7 @@ use segue_core::types::{
 };
 use segue_core::wire::{
     Applied, Apply, Enrol, Enrolled, Fetch, Fetched, Hello, Looked, Lookup, Node, Offer, Page, Put,
-    Readdir, Refused, Reply, Request, Space, Stage, Staged, Wanted, Welcome, Xattrs,
+    Readdir, Refused, Reply, Request, Seek, Sought, Space, Stage, Staged, Wanted, Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -131,6 +131,7 @@ fn requests() -> Vec<Request> {
         Request::Xattrs(Ino(2)),
         Request::Statfs(()),
         Request::Fetch(Fetch { ino: Ino(2), version: VERSION, offset: 4096, len: 65536 }),
+        Request::Seek(Seek { ino: Ino(2), version: VERSION, offset: 1 << 43 }),
         Request::Offer(Offer { chunks: vec![(fingerprint, Fingerprint([0xbb; 32]))] }),
         Request::Put(Put { chunks: vec![(fingerprint, 65536)] }),
         Request::Apply(Apply {
@@ -183,6 +184,7 @@ fn replies() -> Vec<Reply> {
             free_inodes: 88,
         }),
         Reply::Fetched(Fetched { segments: vec![(4096, true), (61440, false)] }),
+        Reply::Sought(Sought { start: 4096, end: 1 << 43 }),
         Reply::Wanted(Wanted { indexes: vec![0, 200] }),
         Reply::Stored(()),
         Reply::Applied(Applied { outcomes }),
@@ -238,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_never_panic(which in 0..27usize, at in any::<usize>(), bit in 0..8u32) {
+    fn damaged_messages_never_panic(which in 0..29usize, at in any::<usize>(), bit in 0..8u32) {
         let mut messages: Vec<Vec<u8>> =
             requests().iter().map(|request| request.encode().unwrap()).collect();
         messages.extend(replies().iter().map(|reply| reply.encode().unwrap()));

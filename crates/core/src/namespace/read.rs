@@ -4,13 +4,16 @@ use super::extents::Contents;
 use super::rows::{self, InodeRow, Source};
 use super::{MetaSnapshot, Stop, extents, keys};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Ino, Kind, Name, VolumeId};
-use crate::wire::{FETCH_MAX, Fetch, Looked, Node, PAGE_MAX, Page, Readdir, Xattrs};
+use crate::types::{Attr, Ino, Kind, Name, Version, VolumeId};
+use crate::wire::{FETCH_MAX, Fetch, Looked, Node, PAGE_MAX, Page, Readdir, Seek, Sought, Xattrs};
 
 /// Bytes of names and targets after which a page ends: a page is one message.
 const PAGE_BYTES: usize = 4 << 20;
 /// Most extended attributes that one answer carries.
 const XATTRS_MAX: usize = 1024;
+/// Slices of extents that are looked at for one run of data: a thousand rows, which are a file of
+/// 64 GB in leaves.
+const SEEK_SLICES: usize = 16;
 
 /// A run of bytes of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,6 +122,22 @@ pub fn xattrs<S: MetaSnapshot>(
     Ok(Xattrs { change, values: values.collect() })
 }
 
+/// A file, if its data are of this version.
+fn file<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+    version: Version,
+) -> Result<InodeRow, Stop<S::Error>> {
+    let row = inode(snapshot, volume, ino)?;
+    match row.attr.kind {
+        Kind::File if row.attr.data_version == version => Ok(row),
+        Kind::File => Err(Refusal::Changed.into()),
+        Kind::Directory => Err(Refusal::IsDirectory.into()),
+        _ => Err(Refusal::Invalid.into()),
+    }
+}
+
 /// What a range of one version of a file holds, without gaps from its start to its end, or to
 /// the end of file.
 pub fn contents<S: MetaSnapshot>(
@@ -126,15 +145,8 @@ pub fn contents<S: MetaSnapshot>(
     volume: VolumeId,
     ask: &Fetch,
 ) -> Result<Vec<Segment>, Stop<S::Error>> {
-    let row = inode(snapshot, volume, ask.ino)?;
-    let attr = &row.attr;
-    match attr.kind {
-        Kind::File if attr.data_version == ask.version => {}
-        Kind::File => return Err(Refusal::Changed.into()),
-        Kind::Directory => return Err(Refusal::IsDirectory.into()),
-        _ => return Err(Refusal::Invalid.into()),
-    }
-    let end = ask.offset.saturating_add(ask.len.min(FETCH_MAX)).min(attr.size);
+    let row = file(snapshot, volume, ask.ino, ask.version)?;
+    let end = ask.offset.saturating_add(ask.len.min(FETCH_MAX)).min(row.attr.size);
     let (mut at, mut segments) = (ask.offset, Vec::new());
     if at >= end {
         return Ok(segments);
@@ -150,4 +162,33 @@ pub fn contents<S: MetaSnapshot>(
         segments.push(Segment { len: end - at, source: None });
     }
     Ok(segments)
+}
+
+/// The next data of one version of a file, as far as a bounded look goes.
+pub fn seek<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ask: &Seek,
+) -> Result<Sought, Stop<S::Error>> {
+    let row = file(snapshot, volume, ask.ino, ask.version)?;
+    let size = row.attr.size;
+    let contents = Contents::of(volume, &row);
+    let (mut at, mut found): (u64, Option<Sought>) = (ask.offset, None);
+    'slices: for _ in 0..SEEK_SLICES {
+        let rows = extents::rows_from(snapshot, contents, at)?;
+        if rows.is_empty() {
+            break;
+        }
+        for (start, extent) in rows {
+            at = start.saturating_add(extent.len);
+            match &mut found {
+                None => found = Some(Sought { start: start.max(ask.offset), end: at }),
+                // A leaf has no gaps.
+                Some(run) if run.end == start => run.end = at,
+                Some(_) => break 'slices,
+            }
+        }
+    }
+    let run = found.unwrap_or(Sought { start: size, end: size });
+    Ok(Sought { start: run.start.min(size), end: run.end.min(size) })
 }

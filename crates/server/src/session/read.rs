@@ -19,6 +19,7 @@ impl Session {
             }
             Request::Readdir(ask) => read::page(snapshot, volume, &ask).map(Reply::Page),
             Request::Xattrs(ino) => read::xattrs(snapshot, volume, ino).map(Reply::Xattrs),
+            Request::Seek(ask) => read::seek(snapshot, volume, &ask).map(Reply::Sought),
             Request::Statfs(()) => {
                 let disk = rustix::fs::statvfs(&path).map_err(|_| Stop::from(Refusal::Io))?;
                 let row = namespace::volume(snapshot, volume)?

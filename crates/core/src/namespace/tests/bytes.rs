@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::Fetch;
+use crate::wire::{Fetch, Seek};
 
 /// Longest file here.
 const LEN: usize = 30_000;
@@ -40,6 +40,11 @@ fn fill(len: usize, seed: u8) -> Vec<u8> {
 struct Array(Vec<Option<u8>>);
 
 impl Array {
+    /// Of each byte, whether it is data.
+    fn places(&self) -> Vec<bool> {
+        self.0.iter().map(Option::is_some).collect()
+    }
+
     fn apply(&mut self, store: &Store, chunks: &BTreeMap<Fingerprint, Vec<u8>>) {
         let cut = if store.whole { 0 } else { store.cut.unwrap_or(u64::MAX) };
         self.0.truncate(usize::try_from(cut.min(store.size)).unwrap());
@@ -78,6 +83,19 @@ fn fetched(
         }
     }
     bytes
+}
+
+/// The same, as somebody finds it who goes from data to data.
+fn walked(txn: &mut MapTxn, attr: &Attr) -> Vec<bool> {
+    let (ino, version, mut places) = (attr.ino, attr.data_version, Vec::new());
+    while places.len() < attr.size as usize {
+        let offset = places.len() as u64;
+        let run = read::seek(txn, VOLUME, &Seek { ino, version, offset }).unwrap();
+        assert!(run.start >= offset && run.end > offset, "{run:?} from {offset}");
+        places.resize(run.start as usize, false);
+        places.resize(run.end as usize, true);
+    }
+    places
 }
 
 proptest! {
@@ -137,6 +155,7 @@ proptest! {
             prop_assert_eq!(&fetched(&mut txn, &all, &chunks), &array.0);
             let data = array.0.iter().flatten().count() as u64;
             prop_assert_eq!((attr.size, attr.allocated), (array.0.len() as u64, data));
+            prop_assert_eq!(walked(&mut txn, &attr), array.places());
             prop_assert_eq!(tally(&mut txn, VOLUME).unwrap().allocated, data);
         }
         let version = attr(&mut txn, ino).data_version;
