@@ -19,6 +19,8 @@ impl FileSystem for Front {
             | Call::Read { .. }
             | Call::Write { .. }
             | Call::CopyFileRange { .. }
+            | Call::FAllocate { .. }
+            | Call::LSeek { .. }
             | Call::Flush { .. }
             | Call::Release { .. }
             | Call::FSync { .. } => self.file_call(&request, reply),
@@ -129,6 +131,14 @@ impl Front {
                 let bytes = Written { offset, append, bytes: data, kills_set_ids: kill_suidgid };
                 let written = self.mount.write(handle, bytes);
                 self.answer(asked, reply, files::written(mount, written, data.len()));
+            }
+            Call::FAllocate { handle, offset, length, mode } => {
+                let wanted = files::allocation((offset, length), mode, request.header.uid);
+                let changed = wanted.and_then(|wanted| self.mount.allocate(handle, wanted));
+                self.answer(asked, reply, files::allocated(mount, changed));
+            }
+            Call::LSeek { handle, offset, whence } => {
+                self.answer(asked, reply, files::seek(mount, handle, offset, whence));
             }
             Call::CopyFileRange { from, to, length, .. } => {
                 let copied = Copied { from: from.1, to: to.1, len: length };

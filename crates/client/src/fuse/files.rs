@@ -6,11 +6,14 @@ use segue_core::modlog::NewNode;
 use segue_core::modlog::Outcome as Committed;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
-use segue_fuse::{Answer, Outcome};
+use segue_fuse::{Answer, Errno, Outcome};
 use tokio::sync::oneshot;
 
-use super::convert::{self, entry, opened, outcome};
-use crate::mount::{Creation, OpenMode, Shared};
+use super::convert::{self, empty, entry, errno, opened, outcome};
+use crate::mount::{Allocation, Creation, OpenMode, Shared, Sight};
+
+const PUNCH_AND_KEEP: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+const ZERO_AND_KEEP: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
 pub(super) async fn open(mount: Shared, ino: Ino, mode: OpenMode, caller: Caller) -> Outcome {
     let result = mount.open(ino, mode, caller).await;
@@ -54,10 +57,52 @@ pub(super) async fn written(
     written: Result<Option<oneshot::Receiver<Committed>>, Refusal>,
     len: usize,
 ) -> Outcome {
-    let result = match written {
-        Ok(None) => Ok(()),
-        Ok(Some(told)) => mount.committed(told).await,
-        Err(refusal) => Err(refusal),
-    };
+    let result = ended(mount, written).await;
     outcome(result, |()| Answer::Written(u32::try_from(len).unwrap_or(u32::MAX)))
+}
+
+async fn ended(
+    mount: Shared,
+    changed: Result<Option<oneshot::Receiver<Committed>>, Refusal>,
+) -> Result<(), Refusal> {
+    match changed? {
+        Some(told) => mount.committed(told).await,
+        None => Ok(()),
+    }
+}
+
+/// What fallocate(2) asks for, of a caller with this user id.
+pub(super) fn allocation(
+    (offset, length): (u64, u64),
+    mode: u32,
+    uid: u32,
+) -> Result<Allocation, Refusal> {
+    let (zeroes, keeps_size) = match mode.cast_signed() {
+        0 => (false, false),
+        libc::FALLOC_FL_KEEP_SIZE => (false, true),
+        PUNCH_AND_KEEP | ZERO_AND_KEEP => (true, true),
+        libc::FALLOC_FL_ZERO_RANGE => (true, false),
+        _ => return Err(Refusal::NotSupported),
+    };
+    let range = offset..offset.checked_add(length).ok_or(Refusal::TooLarge)?;
+    // The kernel says of writes who may keep set-id bits, of this it does not.
+    Ok(Allocation { range, zeroes, keeps_size, kills_set_ids: uid != 0 })
+}
+
+/// The end of an allocation, which may have to wait for the server.
+pub(super) async fn allocated(
+    mount: Shared,
+    changed: Result<Option<oneshot::Receiver<Committed>>, Refusal>,
+) -> Outcome {
+    empty(ended(mount, changed).await)
+}
+
+pub(super) async fn seek(mount: Shared, handle: u64, offset: u64, whence: u32) -> Outcome {
+    let sight = match whence.cast_signed() {
+        libc::SEEK_DATA => Sight::Data,
+        libc::SEEK_HOLE => Sight::Hole,
+        _ => return Err(Errno::new(libc::EINVAL)),
+    };
+    let found = mount.seek(handle, offset, sight).await.map_err(errno)?;
+    found.map(Answer::Offset).ok_or(Errno::new(libc::ENXIO))
 }

@@ -226,6 +226,15 @@ impl Mount {
             |container| container.write(bytes, offset),
             |core, time| core.draft_write(handle.ino, range.clone(), time),
         )?;
+        self.changed(&handle, kills_set_ids)
+    }
+
+    /// What every change through an open file ends with.
+    pub(super) fn changed(
+        &self,
+        handle: &FileHandle,
+        kills_set_ids: bool,
+    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
         if kills_set_ids {
             self.drop_set_ids(handle.ino, &handle.caller)?;
         }
@@ -235,7 +244,7 @@ impl Mount {
         Ok(None)
     }
 
-    fn check_room(&self) -> Result<(), Refusal> {
+    pub(super) fn check_room(&self) -> Result<(), Refusal> {
         let space = rustix::fs::statvfs(&self.refused_dir)
             .map_err(|error| self.disk_refusal("cache directory", &error.into()))?;
         match space.f_bavail.saturating_mul(space.f_frsize) < DISK_RESERVE {
@@ -255,7 +264,7 @@ impl Mount {
 
     /// Changes a container and logs it. A container that was replaced in between gets the
     /// change again: the log and the core know nothing of it yet.
-    fn change_data(
+    pub(super) fn change_data(
         &self,
         ino: Ino,
         change: impl Fn(&Container) -> std::io::Result<()>,

@@ -71,7 +71,7 @@ impl Mount {
     }
 
     /// Returns when it is known whether `ino` got another file's data, if that is asked for.
-    async fn cloned(&self, ino: Ino) -> Result<(), Refusal> {
+    pub(super) async fn cloned(&self, ino: Ino) -> Result<(), Refusal> {
         let mut settled = self.settled.subscribe();
         while self.core().is_cloning(ino) {
             let told = tokio::time::timeout(self.options.grace, settled.changed()).await;

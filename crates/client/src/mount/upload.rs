@@ -25,6 +25,9 @@ const GROUP: usize = 8 << 20;
 const OFFER_FROM: usize = 64 << 10;
 /// Most that one PUT carries.
 const PUT_MAX: usize = 4 << 20;
+/// A hole that is shorter stays in the chunk around it, in bytes: two chunks and a gap between
+/// them cost more than zeros, which compress.
+const HOLE_MIN: u64 = 64 << 10;
 
 /// Chunks on their way to the server.
 #[derive(Default)]
@@ -90,7 +93,14 @@ impl Mount {
             if inline {
                 pieces.push(self.inline_piece(&container, range)?);
             } else {
-                self.cut(&container, range, data.size, &mut pieces, group).await?;
+                let mut at = range.start;
+                while at < range.end {
+                    let hole = self.next_hole(&container, at..range.end)?;
+                    let part = at..hole.start;
+                    self.cut(&container, part, data.size, &mut pieces, group).await?;
+                    at = hole.end;
+                    push_hole(&mut pieces, hole);
+                }
             }
         }
         Ok(data.store(pieces, cut))
@@ -127,6 +137,21 @@ impl Mount {
         Ok(Piece { offset: range.start, bytes: PieceBytes::Inline(bytes) })
     }
 
+    /// The first hole of the container in `range` that is worth its while; empty, at its end, if
+    /// there is none. So a hole of any length costs no reading.
+    fn next_hole(&self, container: &Container, range: Range<u64>) -> Result<Range<u64>, Refusal> {
+        let mut at = range.start;
+        loop {
+            let data = container
+                .next_data(at..range.end)
+                .map_err(|error| self.disk_refusal("containers", &error))?;
+            if data.start - at >= HOLE_MIN || data.is_empty() {
+                return Ok(at..data.start);
+            }
+            at = data.end;
+        }
+    }
+
     async fn cut(
         &self,
         container: &Container,
@@ -150,9 +175,13 @@ impl Mount {
                 continue;
             };
             let chunk = window.split_to(len);
-            let next = piece(at, chunk, group)?;
-            group.run = if let PieceBytes::Chunk { .. } = next.bytes { group.run + 1 } else { 0 };
-            pieces.push(next);
+            if chunk.iter().all(|&byte| byte == 0) {
+                group.run = 0;
+                push_hole(pieces, at..at + len as u64);
+            } else {
+                group.run += 1;
+                pieces.push(piece(at, chunk, group)?);
+            }
             at += len as u64;
             if group.run == LEAF_EXTENTS_MAX {
                 self.stage(pieces, group).await?;
@@ -218,12 +247,20 @@ impl Mount {
     }
 }
 
-/// A chunk as a piece of the file at `offset`: zeros need no chunk.
-fn piece(offset: u64, chunk: Bytes, group: &mut Group) -> Result<Piece, Refusal> {
-    if chunk.iter().all(|&byte| byte == 0) {
-        let len = chunk.len() as u64;
-        return Ok(Piece { offset, bytes: PieceBytes::Hole { len } });
+/// Zeros need no chunk, and one hole says as much as several.
+fn push_hole(pieces: &mut Vec<Piece>, hole: Range<u64>) {
+    let more = hole.end - hole.start;
+    match pieces.last_mut() {
+        Some(Piece { offset, bytes: PieceBytes::Hole { len } }) if *offset + *len == hole.start => {
+            *len += more;
+        }
+        _ if more == 0 => {}
+        _ => pieces.push(Piece { offset: hole.start, bytes: PieceBytes::Hole { len: more } }),
     }
+}
+
+/// A chunk as a piece of the file at `offset`.
+fn piece(offset: u64, chunk: Bytes, group: &mut Group) -> Result<Piece, Refusal> {
     let fingerprint = fingerprint(&chunk);
     let len = u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?;
     group.bytes += chunk.len();

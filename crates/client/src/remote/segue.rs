@@ -7,8 +7,8 @@ use segue_core::modlog::{Outcome, Stamped};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Version};
 use segue_core::wire::{
-    Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply, Request, Space,
-    Stage, Xattrs,
+    Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply, Request, Seek,
+    Sought, Space, Stage, Xattrs,
 };
 use segue_rpc::codec::{BlockReader, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response};
@@ -136,6 +136,19 @@ impl Remote {
         match response.reply {
             Reply::Fetched(fetched) => Ok((fetched, BlockReader::new(response.body))),
             reply => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Where data of one version begin from `offset` on, and end.
+    pub(crate) async fn seek(
+        &self,
+        ino: Ino,
+        version: Version,
+        offset: u64,
+    ) -> Result<Sought, Refusal> {
+        match self.ask(Request::Seek(Seek { ino, version, offset })).await? {
+            (_, Reply::Sought(sought)) => Ok(sought),
+            (request, reply) => Err(unexpected(&request, &reply)),
         }
     }
 

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
 use segue_core::types::Ino;
 
 /// Open files kept for reuse.
@@ -56,6 +58,23 @@ impl Container {
     pub(crate) fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.file, flags, offset, len)?)
+    }
+
+    /// The first run of bytes in `range` that take room here; empty, at its end, if none do. What
+    /// lies before it reads as zeros.
+    pub(crate) fn next_data(&self, range: Range<u64>) -> io::Result<Range<u64>> {
+        // Nobody else relies on the descriptor's own offset.
+        let start = match seek(&self.file, SeekFrom::Data(range.start)) {
+            Ok(start) => start.min(range.end),
+            Err(Errno::NXIO) => range.end,
+            // A disk that knows nothing of holes.
+            Err(Errno::INVAL) => return Ok(range),
+            Err(error) => return Err(error.into()),
+        };
+        if start == range.end {
+            return Ok(start..start);
+        }
+        Ok(start..seek(&self.file, SeekFrom::Hole(start))?.min(range.end))
     }
 
     /// Makes its bytes durable.
@@ -138,5 +157,26 @@ impl Containers {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_are_found_between_holes_and_behind_the_end_there_are_none() {
+        const MIB: u64 = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let container = Containers::at(dir.path().into()).unwrap().open(Ino(7)).unwrap();
+        assert_eq!(container.next_data(0..MIB).unwrap(), MIB..MIB);
+        container.write(&[1; 65_536], MIB).unwrap();
+        container.resize(4 * MIB).unwrap();
+        assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB..MIB + 65_536);
+        assert_eq!(container.next_data(0..MIB + 10).unwrap(), MIB..MIB + 10);
+        assert_eq!(container.next_data(MIB + 5..MIB + 10).unwrap(), MIB + 5..MIB + 10);
+        assert_eq!(container.next_data(2 * MIB..8 * MIB).unwrap(), 8 * MIB..8 * MIB);
+        container.zero(MIB, 4_096).unwrap();
+        assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB + 4_096..MIB + 65_536);
     }
 }

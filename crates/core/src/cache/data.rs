@@ -250,6 +250,16 @@ impl FileData {
         self.valid.contains(range.start.min(size)..range.end.min(size))
     }
 
+    /// The longest range from `at` on, below `size`, of which all is here or nothing is; and
+    /// which of both.
+    pub fn run(&self, at: u64, size: u64) -> (Range<u64>, bool) {
+        match self.valid.within(at..size).next() {
+            Some(here) if here.start == at => (here, true),
+            Some(here) => (at..here.start, false),
+            None => (at..size, false),
+        }
+    }
+
     /// `range` is being fetched.
     pub fn fetch_began(&mut self, range: Range<u64>) {
         self.fetching.insert(range);
@@ -367,6 +377,17 @@ mod tests {
         data.seal(1);
         assert!(data.is_valid(0..45, 45));
         assert_eq!(data.base(), Base::Result(1));
+    }
+
+    #[test]
+    fn runs_are_here_or_not() {
+        let mut data = FileData::new(version(1));
+        data.write(10..20, 100);
+        data.filled(20..30);
+        assert_eq!(data.run(0, 100), (0..10, false));
+        assert_eq!(data.run(15, 100), (15..30, true));
+        assert_eq!(data.run(15, 25), (15..25, true));
+        assert_eq!(data.run(30, 100), (30..100, false));
     }
 
     #[test]

@@ -6,12 +6,8 @@ use crate::world::{World, arg, json};
 
 /// What Segue does not offer yet, and why not.
 const NOT_OFFERED: &[(&str, &str)] = &[
-    ("offers::allocation", "the server has room or not when it gets the data"),
-    ("offers::punching", "a store cannot say where a hole is to be"),
-    ("offers::zeroing", "the same"),
     ("offers::collapsing", "extents are not moved"),
     ("offers::inserting", "the same"),
-    ("offers::holes", "what is not cached here may be data or not"),
     ("offers::tmpfile", "an inode begins with a name"),
     ("offers::birth_time", "the server keeps none"),
     ("offers::access_times", "reading is no change"),

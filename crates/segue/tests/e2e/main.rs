@@ -20,6 +20,7 @@ mod editors;
 mod enrol;
 mod fio;
 mod git;
+mod holes;
 mod hosts;
 mod interrupts;
 mod names;

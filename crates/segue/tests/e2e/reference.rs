@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, RenameFlags, XattrFlags};
+use rustix::fs::{CWD, FallocateFlags, Mode, RenameFlags, SeekFrom, XattrFlags, fallocate, seek};
 use segue_bench::bed::Rng;
 
 use crate::world::World;
@@ -17,6 +17,12 @@ const STEPS: u64 = 8000;
 const COMPARE_EVERY: u64 = 400;
 const HANDLES: usize = 6;
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+const ALLOCATIONS: [FallocateFlags; 4] = [
+    FallocateFlags::empty(),
+    FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE),
+    FallocateFlags::ZERO_RANGE,
+    FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE),
+];
 const MODES: [u32; 4] = [0o644, 0o600, 0o755, 0o4755];
 
 /// One call with everything that was drawn for it.
@@ -41,7 +47,7 @@ impl Call {
             names.join("/")
         };
         Call {
-            kind: rng.below(32),
+            kind: rng.below(37),
             path: path(rng),
             other: path(rng),
             offset: rng.below(20_000),
@@ -140,9 +146,36 @@ impl Side {
                 let file = self.open.remove(call.which % self.open.len());
                 crate::world::close(file).map(done)
             }
+            32..=35 => match self.handle(call.which) {
+                Some(file) => {
+                    let mode = ALLOCATIONS[usize::try_from(call.kind - 32).unwrap_or(0)];
+                    Ok(fallocate(file, mode, call.offset, call.size + 1).map(done)?)
+                }
+                None => Ok(done(())),
+            },
+            36 => match self.handle(call.which) {
+                Some(file) => data_of(file, call.offset),
+                None => Ok(done(())),
+            },
             _ => fs::read_link(&path).map(|target| target.display().to_string()),
         }
     }
+}
+
+/// What is found from `offset` on by going from data to hole. Where file systems see holes is
+/// theirs to say; what is no data is zeros.
+fn data_of(file: &File, offset: u64) -> io::Result<String> {
+    let mut found = vec![0; usize::try_from(file.metadata()?.len()).unwrap()];
+    let first_hole = seek(file, SeekFrom::Hole(offset)).map(|_| ());
+    let mut at = offset;
+    while let Ok(start) = seek(file, SeekFrom::Data(at)) {
+        let end = seek(file, SeekFrom::Hole(start))?;
+        assert!(at <= start && start < end, "{at} {start} {end}");
+        let run = usize::try_from(start).unwrap()..usize::try_from(end).unwrap();
+        file.read_exact_at(&mut found[run], start)?;
+        at = end;
+    }
+    Ok(format!("{first_hole:?} {}", blake3::hash(&found)))
 }
 
 fn shown(meta: &fs::Metadata) -> String {
