@@ -162,6 +162,36 @@ fn a_sparse_file_of_8_tib_is_copied() {
     }
 }
 
+/// A conflict copy of a sparse file is as sparse.
+#[test]
+fn a_conflict_copy_of_terabytes() {
+    let Some(world) = World::new() else { return };
+    let mount = |host| world.mount_with(host, "write-back=async");
+    let (ours, theirs) = (mount(&world.a), mount(&world.b));
+    let write = |dir: &Path, place: u64| {
+        let file = File::options().write(true).open(dir.join("sparse")).unwrap();
+        file.write_all_at(&noise(place, 100_000), place << 40).unwrap();
+    };
+    sh(ours.path(), "truncate -s 8T sparse");
+    write(ours.path(), 1);
+    ours.sync().unwrap();
+    eventually("the other host sees it", || theirs.path().join("sparse").exists());
+    world.b.link_down().unwrap();
+    write(ours.path(), 2);
+    ours.sync().unwrap();
+    write(theirs.path(), 3);
+    world.b.link_up().unwrap();
+    theirs.sync().unwrap();
+    let names = sh(theirs.path(), "ls");
+    let copy = names.lines().find(|name| name.contains("conflict")).unwrap();
+    let file = File::open(theirs.path().join(copy)).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 8 << 40);
+    let mut bytes = vec![0; 100_000];
+    file.read_exact_at(&mut bytes, 3 << 40).unwrap();
+    assert!(bytes == noise(3, 100_000));
+    assert!(allocated(&world) <= 400_000);
+}
+
 const MAPPED: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

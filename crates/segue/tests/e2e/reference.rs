@@ -82,6 +82,18 @@ impl Side {
         }
     }
 
+    /// A call about holes of an open file.
+    fn hole(&self, call: &Call) -> io::Result<String> {
+        let Some(file) = self.handle(call.which) else { return Ok("done".to_owned()) };
+        match ALLOCATIONS.get(usize::try_from(call.kind - 32).unwrap()) {
+            Some(mode) => {
+                fallocate(file, *mode, call.offset, call.size + 1)?;
+                Ok("done".to_owned())
+            }
+            None => data_of(file, call.offset),
+        }
+    }
+
     fn make(&mut self, call: &Call) -> io::Result<String> {
         let (path, other) = (self.root.join(&call.path), self.root.join(&call.other));
         let xattr = format!("user.k{}", call.which);
@@ -146,17 +158,7 @@ impl Side {
                 let file = self.open.remove(call.which % self.open.len());
                 crate::world::close(file).map(done)
             }
-            32..=35 => match self.handle(call.which) {
-                Some(file) => {
-                    let mode = ALLOCATIONS[usize::try_from(call.kind - 32).unwrap_or(0)];
-                    Ok(fallocate(file, mode, call.offset, call.size + 1).map(done)?)
-                }
-                None => Ok(done(())),
-            },
-            36 => match self.handle(call.which) {
-                Some(file) => data_of(file, call.offset),
-                None => Ok(done(())),
-            },
+            32.. => self.hole(call),
             _ => fs::read_link(&path).map(|target| target.display().to_string()),
         }
     }
