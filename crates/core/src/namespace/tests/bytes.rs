@@ -171,3 +171,25 @@ proptest! {
         }
     }
 }
+
+/// The work for one answer is bounded, however many rows a run of data has.
+#[test]
+fn a_long_run_of_data_is_found_in_parts() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let ino = tin.file(&mut txn, Ino::ROOT, "f");
+    let fingerprint = arrive(&mut txn, &[7; 10]);
+    tin.proven.insert(fingerprint);
+    let piece = |at| Piece { offset: at, bytes: PieceBytes::Chunk { fingerprint, len: 10 } };
+    let pieces: Vec<Piece> = (0..1_500).map(|number| piece(100 + number * 10)).collect();
+    let (base, size) = (version(&mut txn, ino), 20_000);
+    let store = Store { ino, base, cut: None, size, pieces, mtime: None, whole: false };
+    assert!(matches!(tin.apply(&mut txn, Record::Store(store)), Outcome::Done { .. }));
+    let attr = attr(&mut txn, ino);
+    let ask = Seek { ino, version: attr.data_version, offset: 0 };
+    let first = read::seek(&mut txn, VOLUME, &ask).unwrap();
+    assert!(first.start == 100 && first.end < 15_000, "{first:?}");
+    let mut places = vec![false; 20_000];
+    places[100..15_100].fill(true);
+    assert!(walked(&mut txn, &attr) == places);
+}
