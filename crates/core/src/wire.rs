@@ -95,8 +95,8 @@ messages! {
         12 Readdir(Readdir),
         /// All extended attributes of an inode. Reply `Xattrs`.
         13 Xattrs(Ino),
-        /// Space and inodes of the volume. Reply `Space`.
-        14 Statfs(()),
+        /// Space and inodes of what an inode counts against. Reply `Space`.
+        14 Statfs(Ino),
         /// A range of a file. Reply `Fetched`; body: the bytes of its data segments.
         20 Fetch(Fetch),
         /// Where a file's next data are. Reply `Sought`.
@@ -294,7 +294,7 @@ pub struct Xattrs {
     pub values: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Space of a volume.
+/// Space of a volume, or of a directory of it with a quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Space {
     /// Bytes that the volume may grow to.
@@ -305,6 +305,8 @@ pub struct Space {
     pub inodes: u64,
     /// Inodes that it may still have; 2^64 - 1 if they are not limited by themselves.
     pub free_inodes: u64,
+    /// Bytes after which a quota refuses more, which is somewhat beyond it; 2^64 - 1 without one.
+    pub room_bytes: u64,
 }
 
 /// Asks for a range of one data version.
@@ -367,6 +369,8 @@ pub struct Wanted {
 pub struct Put {
     /// Fingerprint and length of each.
     pub chunks: Vec<(Fingerprint, u32)>,
+    /// The files that they are for, at most [`APPLY_MAX`]: what they hold is replaced.
+    pub files: Vec<Ino>,
 }
 
 /// Leaves to be made, before the record that names them.
@@ -374,6 +378,8 @@ pub struct Put {
 pub struct Stage {
     /// Each a run of whole chunks, one after the other: fingerprint and length.
     pub leaves: Vec<Vec<(Fingerprint, u32)>>,
+    /// The files that they are for, as in [`Put`].
+    pub files: Vec<Ino>,
 }
 
 /// What became of the leaves.

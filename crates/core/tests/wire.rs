@@ -129,18 +129,21 @@ fn requests() -> Vec<Request> {
         Request::Lookup(Lookup { parent: Ino::ROOT, name: name("a") }),
         Request::Readdir(Readdir { ino: Ino::ROOT, after: Some(name("a")), limit: 100 }),
         Request::Xattrs(Ino(2)),
-        Request::Statfs(()),
+        Request::Statfs(Ino(3)),
         Request::Fetch(Fetch { ino: Ino(2), version: VERSION, offset: 4096, len: 65536 }),
         Request::Seek(Seek { ino: Ino(2), version: VERSION, offset: 1 << 43 }),
         Request::Offer(Offer { chunks: vec![(fingerprint, Fingerprint([0xbb; 32]))] }),
-        Request::Put(Put { chunks: vec![(fingerprint, 65536)] }),
+        Request::Put(Put { chunks: vec![(fingerprint, 65536)], files: vec![Ino(300), Ino(2)] }),
         Request::Apply(Apply {
             records,
             chunks: vec![(Fingerprint([6; 32]), 70_000)],
             acked_below: 9,
         }),
         Request::Grant(()),
-        Request::Stage(Stage { leaves: vec![vec![(fingerprint, 65536), (fingerprint, 9)]] }),
+        Request::Stage(Stage {
+            leaves: vec![vec![(fingerprint, 65536), (fingerprint, 9)]],
+            files: vec![Ino(300)],
+        }),
     ]
 }
 
@@ -182,6 +185,7 @@ fn replies() -> Vec<Reply> {
             free_bytes: 1 << 39,
             inodes: 12,
             free_inodes: 88,
+            room_bytes: u64::MAX,
         }),
         Reply::Fetched(Fetched { segments: vec![(4096, true), (61440, false)] }),
         Reply::Sought(Sought { start: 4096, end: 1 << 43 }),

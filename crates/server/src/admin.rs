@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use segue_core::namespace::{
-    Readable, VolumeError, VolumeRow, create_volume, delete_volume, find_volume, tally, volumes,
+    Readable, VolumeError, VolumeRow, arrivals, create_volume, delete_volume, find_volume, tally,
+    volumes,
 };
 use segue_core::types::{Role, VolumeId};
 use segue_rpc::identity::{Invite, MountUrl, PORT};
@@ -173,6 +174,8 @@ pub struct VolumeInfo {
     pub inodes: u64,
     /// Bytes of all files that are not holes.
     pub allocated_bytes: u64,
+    /// Bytes that came for files and are in none yet; they count against its quota.
+    pub arrived_bytes: u64,
     /// Most bytes that it may hold.
     pub quota_bytes: Option<u64>,
     /// Most inodes that it may have.
@@ -374,6 +377,7 @@ fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeIn
         created: row.created.secs,
         inodes: tally.inodes,
         allocated_bytes: tally.allocated,
+        arrived_bytes: arrivals::bytes(kv, id)?,
         quota_bytes: row.limits.bytes,
         quota_inodes: row.limits.inodes,
         directories: Vec::new(),
@@ -390,6 +394,7 @@ fn damaged_info(id: VolumeId, fault: MetaFault) -> VolumeInfo {
         created: 0,
         inodes: 0,
         allocated_bytes: 0,
+        arrived_bytes: 0,
         quota_bytes: None,
         quota_inodes: None,
         directories: Vec::new(),

@@ -95,7 +95,7 @@ impl Front {
                 self.answer(whole, reply, names::link(mount, ino(file), place, resolve(request)));
             }
             Call::StatFs => self.answer(whole, reply, async move {
-                outcome(mount.space().await, |space| Answer::StatFs(stat_fs(space)))
+                outcome(mount.space(node).await, |space| Answer::StatFs(stat_fs(space)))
             }),
             Call::SyncFs => {
                 self.answer(whole, reply, async move { empty(mount.sync_disk(None).await) })

@@ -13,6 +13,7 @@ use segue_core::types::Ino;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::upload::Prepared;
 use super::{Mount, Shared, lock};
 
 /// Records in one batch; more only delay the answers that someone waits for.
@@ -70,7 +71,7 @@ impl Mount {
 
     /// Sends a batch and settles what is final.
     pub(super) async fn send(self: &Shared, batch: Vec<Logged>) -> Result<(), Refusal> {
-        let (records, chunks) = self.stamp(&batch).await?;
+        let Prepared { batch, records, chunks, is_full } = self.prepare(batch).await?;
         let acked_below = self.core().acked_below();
         self.acked_below.store(acked_below, Ordering::Relaxed);
         let outcomes = self.remote.apply(records, &chunks, acked_below).await?;
@@ -82,6 +83,8 @@ impl Mount {
                 Outcome::NeedsWhole => {
                     lock(&self.whole).insert(logged.seq);
                 }
+                // It fits, and others were faster with what they send.
+                Outcome::Missing { .. } if is_full => return Err(Refusal::Quota),
                 // The next attempt offers all chunks again.
                 Outcome::Missing { chunks } => {
                     tracing::debug!("{} chunks are missing for {}", chunks.len(), logged.seq);

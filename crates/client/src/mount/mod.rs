@@ -80,7 +80,8 @@ pub(crate) struct Mount {
     handles: Mutex<handles::Handles>,
     waiters: Mutex<BTreeMap<u64, Vec<oneshot::Sender<Outcome>>>>,
     lookups: Mutex<HashMap<Ino, names::Storm>>,
-    last_space: Mutex<Option<Space>>,
+    /// By the directory whose quota it is; no more than a volume has of those.
+    last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
     /// Stores that the server wants whole.
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.

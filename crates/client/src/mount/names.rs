@@ -320,19 +320,21 @@ impl Mount {
         lock(&self.handles).remove_directory(handle);
     }
 
-    /// Space of the volume; the last known numbers while the server is unreachable.
-    pub(crate) async fn space(&self) -> Result<Space, Refusal> {
+    /// Space of what `ino` counts against; the last known numbers while the server is
+    /// unreachable.
+    pub(crate) async fn space(&self, ino: Ino) -> Result<Space, Refusal> {
+        let quota = self.core().tree.peek(ino).and_then(|attr| attr.quota);
         if !self.remote.is_offline() {
-            match self.remote.space().await {
+            match self.remote.space(quota.unwrap_or(Ino::ROOT)).await {
                 Ok(space) => {
-                    *lock(&self.last_space) = Some(space);
+                    lock(&self.last_space).insert(quota, space);
                     return Ok(space);
                 }
                 Err(Refusal::Unreachable) => {}
                 Err(refusal) => return Err(refusal),
             }
         }
-        let last = *lock(&self.last_space);
-        last.ok_or(Refusal::Unreachable)
+        let known = lock(&self.last_space);
+        known.get(&quota).or_else(|| known.get(&None)).copied().ok_or(Refusal::Unreachable)
     }
 }

@@ -1,6 +1,10 @@
 //! Making stores: the bytes of a change are read from the container, cut into chunks, and what
 //! the server lacks is sent, before the record that refers to them.
+//!
+//! Where a quota lets no more in, the records before go first, which may make room. The oldest
+//! one then goes without its chunks: so the server says whether it is refused, once and for all.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -11,6 +15,7 @@ use segue_core::modlog::{
 };
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
 use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
 use segue_core::wire::OFFER_MAX;
 use segue_rpc::LinkState;
 
@@ -36,23 +41,75 @@ struct Group {
     bytes: usize,
     /// How many of the last pieces are chunks without a gap between them.
     run: usize,
+    /// The files that they are for.
+    files: BTreeSet<Ino>,
+    way: Way,
+}
+
+/// What becomes of chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Way {
+    /// The server gets those that it lacks.
+    #[default]
+    Sent,
+    /// It takes no more, and hears what they are called.
+    Named {
+        /// It may have those that come next.
+        here: bool,
+    },
+}
+
+impl Group {
+    fn files(&self) -> Vec<Ino> {
+        self.files.iter().copied().collect()
+    }
+}
+
+/// The first records of a batch, as they are sent.
+pub(super) struct Prepared {
+    pub(super) batch: Vec<Logged>,
+    pub(super) records: Vec<Stamped>,
+    /// To bring along. The server has every other chunk that the records refer to.
+    pub(super) chunks: Vec<WireChunk>,
+    /// The server takes no chunks of the record.
+    pub(super) is_full: bool,
 }
 
 impl Mount {
-    /// The records of a batch, with chunks to bring along. Afterwards the server has every
-    /// other chunk that they refer to.
-    pub(super) async fn stamp(
+    /// Makes the records of a batch and sends what they refer to, as far as the server takes it.
+    pub(super) async fn prepare(
+        self: &Shared,
+        mut batch: Vec<Logged>,
+    ) -> Result<Prepared, Refusal> {
+        loop {
+            let mut group = Group::default();
+            match self.stamp(&batch, &mut group).await {
+                Ok(records) => {
+                    let chunks = group.chunks;
+                    return Ok(Prepared { batch, records, chunks, is_full: false });
+                }
+                Err(Refusal::Quota) if batch.len() > 1 => batch.truncate(batch.len() / 2),
+                Err(Refusal::Quota) => break,
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let mut group = Group { way: Way::Named { here: true }, ..Group::default() };
+        let records = self.stamp(&batch, &mut group).await?;
+        Ok(Prepared { batch, records, chunks: Vec::new(), is_full: true })
+    }
+
+    /// The records of a batch. Afterwards the server has every chunk that they refer to, but
+    /// those of `group`, which is small enough to be brought along.
+    async fn stamp(
         self: &Shared,
         batch: &[Logged],
-    ) -> Result<(Vec<Stamped>, Vec<WireChunk>), Refusal> {
-        let mut group = Group::default();
+        group: &mut Group,
+    ) -> Result<Vec<Stamped>, Refusal> {
         let mut records = Vec::with_capacity(batch.len());
         for logged in batch {
             let record = match &logged.change {
                 Change::Record(record) => record.clone(),
-                Change::Data(data) => {
-                    Record::Store(self.store(logged.seq, data, &mut group).await?)
-                }
+                Change::Data(data) => Record::Store(self.store(logged.seq, data, group).await?),
             };
             records.push(Stamped {
                 seq: logged.seq,
@@ -63,9 +120,9 @@ impl Mount {
             });
         }
         if group.bytes >= OFFER_FROM {
-            self.send_group(&mut group).await?;
+            self.send_group(group).await?;
         }
-        Ok((records, group.chunks))
+        Ok(records)
     }
 
     async fn store(
@@ -83,6 +140,7 @@ impl Mount {
         };
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let inline = bytes <= INLINE_MAX as u64;
+        group.files.insert(data.ino);
         let container = self.container(data.ino)?;
         let mut pieces = Vec::new();
         for range in ranges {
@@ -209,7 +267,22 @@ impl Mount {
         else {
             return Ok(());
         };
-        let missing = self.remote.stage(vec![parts]).await?;
+        let missing = match group.way {
+            Way::Sent => self.remote.stage(vec![parts], group.files()).await?,
+            Way::Named { here: false } => Vec::new(),
+            // Those that came are named each, so that they go if the record is refused.
+            Way::Named { here: true } => {
+                match self.remote.stage(vec![parts], group.files()).await {
+                    Ok(missing) if missing.is_empty() => missing,
+                    Ok(_) | Err(Refusal::Quota) => {
+                        group.way = Way::Named { here: false };
+                        pieces.extend(run);
+                        return Ok(());
+                    }
+                    Err(refusal) => return Err(refusal),
+                }
+            }
+        };
         if !missing.is_empty() {
             // Collected since they were offered, a week ago: the next attempt offers all again.
             tracing::debug!("{} chunks are missing for a leaf", missing.len());
@@ -224,7 +297,7 @@ impl Mount {
     async fn send_group(&self, group: &mut Group) -> Result<(), Refusal> {
         let chunks = std::mem::take(&mut group.chunks);
         group.bytes = 0;
-        if chunks.is_empty() {
+        if chunks.is_empty() || group.way != Way::Sent {
             return Ok(());
         }
         let nonce = match self.remote.link().state() {
@@ -237,13 +310,13 @@ impl Mount {
         let mut sum = 0;
         for chunk in wanted {
             if sum > 0 && sum + chunk.1.len() > PUT_MAX {
-                self.remote.put(&put).await?;
+                self.remote.put(&put, group.files()).await?;
                 (put, sum) = (Vec::new(), 0);
             }
             sum += chunk.1.len();
             put.push(chunk);
         }
-        if put.is_empty() { Ok(()) } else { self.remote.put(&put).await }
+        if put.is_empty() { Ok(()) } else { self.remote.put(&put, group.files()).await }
     }
 }
 

@@ -108,8 +108,8 @@ impl Remote {
         }
     }
 
-    pub(crate) async fn space(&self) -> Result<Space, Refusal> {
-        match self.ask(Request::Statfs(())).await? {
+    pub(crate) async fn space(&self, ino: Ino) -> Result<Space, Refusal> {
+        match self.ask(Request::Statfs(ino)).await? {
             (_, Reply::Space(space)) => Ok(space),
             (request, reply) => Err(unexpected(&request, &reply)),
         }
@@ -166,10 +166,10 @@ impl Remote {
         }
     }
 
-    /// Gives the server chunks.
-    pub(crate) async fn put(&self, chunks: &[WireChunk]) -> Result<(), Refusal> {
+    /// Gives the server chunks for `files`.
+    pub(crate) async fn put(&self, chunks: &[WireChunk], files: Vec<Ino>) -> Result<(), Refusal> {
         let (chunks, body) = pack(chunks)?;
-        let request = Request::Put(Put { chunks });
+        let request = Request::Put(Put { chunks, files });
         let response = self.call(request.class(), &request, body).await?;
         match response.reply {
             Reply::Stored(()) => Ok(()),
@@ -177,12 +177,13 @@ impl Remote {
         }
     }
 
-    /// Has runs of chunks named as leaves; the chunks that are missing for that.
+    /// Has runs of chunks for `files` named as leaves; the chunks that are missing for that.
     pub(crate) async fn stage(
         &self,
         leaves: Vec<Vec<(Fingerprint, u32)>>,
+        files: Vec<Ino>,
     ) -> Result<Vec<Fingerprint>, Refusal> {
-        match self.ask(Request::Stage(Stage { leaves })).await? {
+        match self.ask(Request::Stage(Stage { leaves, files })).await? {
             (_, Reply::Staged(staged)) => Ok(staged.missing),
             (request, reply) => Err(unexpected(&request, &reply)),
         }

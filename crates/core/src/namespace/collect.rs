@@ -15,7 +15,7 @@
 
 use super::refs::{self, Held};
 use super::rows::{self, ChunkRow, ClientRow};
-use super::{Fault, MetaTxn, extents, keys};
+use super::{Fault, MetaTxn, arrivals, extents, keys};
 use crate::types::{ClientId, VolumeId};
 
 /// What a slice did.
@@ -94,12 +94,14 @@ impl<T: MetaTxn> Slice<'_, T> {
                 Some((_, held @ Held::Chunk(volume, fingerprint))) => {
                     let row = rows::chunk(self.txn, volume, &fingerprint)?;
                     if let Some(row) = row.filter(|row| row.refs == 0) {
+                        arrivals::shift(self.txn, volume, row.waiting(), 0)?;
                         self.chunk(held, &row)?;
                     }
                 }
                 Some((_, Held::Leaf(volume, leaf))) => {
                     let row = rows::leaf(self.txn, volume, &leaf)?;
                     if let Some(row) = row.filter(|row| row.refs == 0) {
+                        arrivals::shift(self.txn, volume, row.waiting(), 0)?;
                         for extent in &row.extents {
                             refs::shift(self.txn, volume, &extent.source, -1)?;
                         }
@@ -137,6 +139,7 @@ impl<T: MetaTxn> Slice<'_, T> {
             if self.left == 0 {
                 return Ok(());
             }
+            arrivals::put(self.txn, volume, 0)?;
             self.remove(&key)?;
         }
         Ok(())

@@ -11,6 +11,7 @@ const VOLUME_NAME: u8 = 0x02;
 const VOLUME_TALLY: u8 = 0x03;
 const NEXT_VOLUME: u8 = 0x04;
 const REMOVED_VOLUME: u8 = 0x05;
+const ARRIVED: u8 = 0x06;
 const INODE: u8 = 0x10;
 const DENTRY: u8 = 0x11;
 const XATTR: u8 = 0x12;
@@ -67,6 +68,11 @@ pub fn volume_name(name: &str) -> Vec<u8> {
 /// What changes with every commit of a volume.
 pub fn volume_tally(volume: VolumeId) -> Vec<u8> {
     key(VOLUME_TALLY, &[&volume.0.to_be_bytes()])
+}
+
+/// How many bytes of a volume came and are in no file yet.
+pub fn arrived(volume: VolumeId) -> Vec<u8> {
+    key(ARRIVED, &[&volume.0.to_be_bytes()])
 }
 
 /// The number of the next volume.
@@ -396,7 +402,7 @@ pub fn is_own(key: &[u8], id: VolumeId) -> bool {
 
 /// True for the key of a row that a volume or its clients have, or that all volumes share.
 pub fn is_of(key: &[u8], id: VolumeId) -> bool {
-    let others = [volume(id), volume_tally(id), all_idle(), packs()];
+    let others = [volume(id), volume_tally(id), arrived(id), all_idle(), packs()];
     let of_client = [CLIENT, FLOOR, OUTCOME, COPY, DROPPED];
     let is_client = key.first().is_some_and(|tag| of_client.contains(tag));
     is_client || is_own(key, id) || others.iter().any(|table| key.starts_with(table))

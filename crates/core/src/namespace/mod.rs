@@ -23,6 +23,7 @@
 //! Chunks are referred to, and counted by `refs`; [`collect`] removes those that nothing
 //! refers to.
 
+pub mod arrivals;
 pub mod check;
 mod clone;
 pub mod collect;
@@ -65,7 +66,10 @@ pub use outcome::ApplyResult;
 pub use permission::Rights;
 pub(crate) use permission::mode_after_write;
 pub use quota::{Limits, QuotaRow, Usage, check_border, space};
-pub use refs::{Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, arrived, leaf_name, leaf_of, packs, stage};
+pub use refs::{
+    Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, NotStaged, arrived, leaf_name, leaf_of, lease, packs,
+    stage,
+};
 pub use rows::{
     ChunkRow, ClientRow, Extent, LeafRow, PackRow, Place, Source, Tally, VolumeRow, chunk, get_row,
     put_row,
@@ -182,6 +186,9 @@ pub fn apply<T: MetaTxn>(
         Err(Stop::Fault(fault)) => return Err(fault),
         Err(Stop::Refused(refusal)) => {
             drop(tree);
+            if let (Refusal::Quota, Record::Store(store)) = (refusal, &stamped.record) {
+                arrivals::let_go(txn, context.volume, store, context.proven)?;
+            }
             let refused = crate::modlog::Outcome::Refused { refusal };
             outcome::keep(txn, op, digest, &refused)?;
             return Ok(ApplyResult::Outcome(refused));

@@ -12,8 +12,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rows::{self, InodeRow, VolumeRow};
+use super::rows::{self, InodeRow};
 use super::tree::Tree;
+use super::volume::existing;
 use super::{Fault, MetaSnapshot, MetaTxn, Tally, keys};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Ino, Kind, VolumeId};
@@ -57,11 +58,15 @@ impl Limits {
         self.bytes.is_none() && self.inodes.is_none()
     }
 
+    /// The most bytes that are taken; 2^64 - 1 without a limit.
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.bytes
+            .map_or(u64::MAX, |bytes| bytes.saturating_add((bytes / OVERRUN_PART).min(OVERRUN_MAX)))
+    }
+
     /// Whether something may grow so: what shrinks always may.
     pub(super) fn admit(&self, before: Usage, after: Usage) -> Result<(), Refusal> {
-        let bytes = self.bytes.map_or(u64::MAX, |bytes| {
-            bytes.saturating_add((bytes / OVERRUN_PART).min(OVERRUN_MAX))
-        });
+        let bytes = self.bytes_max();
         let inodes = self.inodes.unwrap_or(u64::MAX);
         let is_over = (after.bytes > before.bytes && after.bytes > bytes)
             || (after.inodes > before.inodes && after.inodes > inodes);
@@ -113,15 +118,44 @@ pub fn check_border(attr: &Attr, directory: &Attr, moves: bool) -> Result<(), Re
     Err(Refusal::OtherQuota)
 }
 
-/// What statfs says of a volume on a disk of `total` bytes with `free` ones.
-pub fn space(row: &VolumeRow, tally: &Tally, total: u64, free: u64) -> Space {
-    let left =
-        |limit: Option<u64>, used| limit.map_or(u64::MAX, |limit| limit.saturating_sub(used));
-    Space {
-        total_bytes: total.min(row.limits.bytes.unwrap_or(u64::MAX)),
-        free_bytes: free.min(left(row.limits.bytes, tally.allocated)),
-        inodes: tally.inodes,
-        free_inodes: left(row.limits.inodes, tally.inodes),
+/// What statfs says of an inode on a disk of `total` bytes with `free` ones: the numbers of the
+/// volume, or of the directory whose quota it counts against as far as they are less.
+pub fn space<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+    (total, free): (u64, u64),
+) -> Result<Space, Fault<S::Error>> {
+    let row = existing(snapshot, volume)?;
+    let held = Usage::of(&super::tally(snapshot, volume)?);
+    let all = Space {
+        total_bytes: total,
+        free_bytes: free,
+        inodes: held.inodes,
+        free_inodes: u64::MAX,
+        room_bytes: u64::MAX,
+    };
+    let all = all.within(&row.limits, held);
+    let directory = rows::inode(snapshot, volume, ino)?.and_then(|row| row.attr.quota);
+    let Some(directory) = directory else { return Ok(all) };
+    let row = quota(snapshot, volume, directory)?;
+    Ok(row.map_or(all, |row| all.within(&row.limits, row.usage)))
+}
+
+impl Space {
+    /// What is left of it for something that holds `held`.
+    fn within(self, limits: &Limits, held: Usage) -> Space {
+        let left =
+            |limit: Option<u64>, held| limit.map_or(u64::MAX, |limit| limit.saturating_sub(held));
+        Space {
+            total_bytes: self.total_bytes.min(limits.bytes.unwrap_or(u64::MAX)),
+            free_bytes: self.free_bytes.min(left(limits.bytes, held.bytes)),
+            inodes: held.inodes,
+            free_inodes: self.free_inodes.min(left(limits.inodes, held.inodes)),
+            room_bytes: self
+                .room_bytes
+                .min(left(limits.bytes.map(|_| limits.bytes_max()), held.bytes)),
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! What came and is not used yet is kept for [`LEASE_SECONDS`], so that an upload that broke
-//! off goes on where it stopped. A commit looks again at each chunk it names, in its own
+//! off goes on where it stopped, and counts against the volume's quota (`arrivals`). A commit looks again at each chunk it names, in its own
 //! transaction: one that was collected meanwhile is answered as missing and comes again.
 //!
 //! Invariant: a row with no references, and no other, has a row in the table of idle ones under
@@ -17,9 +17,11 @@
 
 use std::collections::BTreeMap;
 
+use super::arrivals;
 use super::rows::{self, ChunkRow, Extent, LeafRow, PackRow, Place, Source};
-use super::{Fault, MetaSnapshot, MetaTxn, keys};
-use crate::types::{Fingerprint, VolumeId};
+use super::{Fault, MetaSnapshot, MetaTxn, Overlay, keys};
+use crate::refusal::Refusal;
+use crate::types::{Fingerprint, Ino, VolumeId};
 
 /// How long a chunk that came is kept for the record that will name it: seven days.
 pub const LEASE_SECONDS: u64 = 7 * 86_400;
@@ -36,30 +38,32 @@ pub enum Held {
 }
 
 /// Makes `place` the place of a chunk whose bytes are durable there, if nothing happened since
-/// its place was `known`: where somebody else sent the same chunk meanwhile, his stays.
+/// its place was `known`: where somebody else sent the same chunk meanwhile, his stays. One that
+/// is new and is needed by nothing goes at `due`, which is 0 for what its own transaction needs.
 pub fn arrived<T: MetaTxn>(
     txn: &mut T,
     (volume, fingerprint): (VolumeId, &Fingerprint),
     place: Place,
     known: Option<Place>,
-    now_seconds: u64,
+    due: u64,
 ) -> Result<(), Fault<T::Error>> {
     let row = rows::chunk(txn, volume, fingerprint)?;
     if row.map(|row| row.place) != known {
         return Ok(());
     }
+    let known_waiting = row.map_or(0, |row| row.waiting());
     let row = match row {
         Some(row) => {
             shift_pack(txn, &row.place, -1)?;
             ChunkRow { place, ..row }
         }
         None => {
-            let due = now_seconds.saturating_add(LEASE_SECONDS);
             let key = keys::idle(due, Held::Chunk(volume, *fingerprint));
             rows::put_row(txn, &key, &())?;
             ChunkRow { place, refs: 0, due }
         }
     };
+    arrivals::shift(txn, volume, known_waiting, row.waiting())?;
     shift_pack(txn, &place, 1)?;
     rows::put_row(txn, &keys::chunk(volume, fingerprint), &row)
 }
@@ -73,15 +77,24 @@ pub fn leaf_of(parts: &[(Fingerprint, u32)]) -> Vec<Extent> {
     parts.iter().map(extent).collect()
 }
 
-/// Makes a leaf of whole chunks, or says which of them are missing: not here, or not shown to
-/// be there. It is kept for a while for the record that will name it.
+/// Why a leaf is not made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotStaged {
+    /// These chunks are not here, or not shown to be there.
+    Missing(Vec<Fingerprint>),
+    /// It would be more than the volume takes.
+    Refused(Refusal),
+}
+
+/// Makes a leaf of whole chunks for one of `files`. It is kept for a while for the record that
+/// will name it.
 pub fn stage<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
-    parts: &[(Fingerprint, u32)],
+    (parts, files): (&[(Fingerprint, u32)], &[Ino]),
     proven: &dyn Fn(&Fingerprint) -> bool,
     now_seconds: u64,
-) -> Result<Result<Fingerprint, Vec<Fingerprint>>, Fault<T::Error>> {
+) -> Result<Result<Fingerprint, NotStaged>, Fault<T::Error>> {
     let mut missing = Vec::new();
     for (fingerprint, len) in parts {
         let row = rows::chunk(txn, volume, fingerprint)?;
@@ -90,10 +103,23 @@ pub fn stage<T: MetaTxn>(
         }
     }
     if !missing.is_empty() {
-        return Ok(Err(missing));
+        return Ok(Err(NotStaged::Missing(missing)));
     }
-    let due = now_seconds.saturating_add(LEASE_SECONDS);
-    make_leaf(txn, volume, leaf_of(parts), due).map(Ok)
+    let mut overlay = Overlay::new(txn);
+    let before = arrivals::bytes(&mut overlay, volume)?;
+    let leaf = make_leaf(&mut overlay, volume, leaf_of(parts), lease(now_seconds))?;
+    // What its chunks counted before, the leaf counts now, and the difference is new.
+    let is_more = arrivals::bytes(&mut overlay, volume)? > before;
+    if is_more && let Err(refusal) = arrivals::admit(&mut overlay, volume, 0, files)? {
+        return Ok(Err(NotStaged::Refused(refusal)));
+    }
+    overlay.flush().map_err(Fault::Store)?;
+    Ok(Ok(leaf))
+}
+
+/// Until when something is kept that came now.
+pub fn lease(now_seconds: u64) -> u64 {
+    now_seconds.saturating_add(LEASE_SECONDS)
 }
 
 /// What a leaf of these extents is called. No chunk has such a name: who sent a leaf's own bytes
@@ -119,7 +145,9 @@ pub(super) fn make_leaf<T: MetaTxn>(
     }
     let len = extents.iter().map(|extent| extent.len).sum();
     rows::put_row(txn, &keys::idle(due, Held::Leaf(volume, leaf)), &())?;
-    rows::put_row(txn, &keys::leaf(volume, &leaf), &LeafRow { refs: 0, due, len, extents })?;
+    let row = LeafRow { refs: 0, due, len, extents };
+    arrivals::shift(txn, volume, 0, row.waiting())?;
+    rows::put_row(txn, &keys::leaf(volume, &leaf), &row)?;
     Ok(leaf)
 }
 
@@ -136,14 +164,16 @@ pub(super) fn shift<T: MetaTxn>(
         Source::Inline(_) => Ok(()),
         Source::Chunk { fingerprint, .. } => {
             let Some(mut row) = rows::chunk(txn, volume, fingerprint)? else { return Ok(()) };
-            let held = Held::Chunk(volume, *fingerprint);
+            let (held, waiting) = (Held::Chunk(volume, *fingerprint), row.waiting());
             (row.refs, row.due) = count(txn, held, (row.refs, row.due), by)?;
+            arrivals::shift(txn, volume, waiting, row.waiting())?;
             rows::put_row(txn, &keys::chunk(volume, fingerprint), &row)
         }
         Source::Leaf { leaf, .. } => {
             let Some(mut row) = rows::leaf(txn, volume, leaf)? else { return Ok(()) };
-            let held = Held::Leaf(volume, *leaf);
+            let (held, waiting) = (Held::Leaf(volume, *leaf), row.waiting());
             (row.refs, row.due) = count(txn, held, (row.refs, row.due), by)?;
+            arrivals::shift(txn, volume, waiting, row.waiting())?;
             rows::put_row(txn, &keys::leaf(volume, leaf), &row)
         }
     }

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 
+use super::arrivals;
 use super::refs::{self, Held};
 use super::rows::{self, ChunkRow, ClientRow, InodeRow, LeafRow, Place, Tally, VolumeRow};
 use super::tree::Tree;
@@ -90,9 +91,10 @@ impl Restore {
         }
         if key.starts_with(&keys::leaves(self.volume))
             && let Some(leaf) = keys::fingerprint_part(&key)
-            && let Ok(LeafRow { refs: 0, due, .. }) = postcard::from_bytes(value)
+            && let Ok(row @ LeafRow { refs: 0, due, .. }) = &postcard::from_bytes::<LeafRow>(value)
         {
-            rows::put_row(txn, &keys::idle(due, Held::Leaf(self.volume, leaf)), &())?;
+            rows::put_row(txn, &keys::idle(*due, Held::Leaf(self.volume, leaf)), &())?;
+            arrivals::shift(txn, self.volume, 0, row.waiting())?;
         }
         txn.put(&key, value).map_err(Fault::Store)
     }
@@ -108,6 +110,7 @@ impl Restore {
         if row.refs == 0 {
             let held = Held::Chunk(self.volume, *fingerprint);
             rows::put_row(txn, &keys::idle(row.due, held), &())?;
+            arrivals::shift(txn, self.volume, 0, row.waiting())?;
         }
         refs::shift_pack(txn, &place, 1)?;
         let row = ChunkRow { place, ..*row };

@@ -46,13 +46,28 @@ pub(super) fn store<T: MetaTxn>(
         return Ok(Effect::NotYet(Outcome::NeedsWhole));
     }
     let missing = missing(tree, change, store)?;
-    if !missing.is_empty() {
-        return Ok(Effect::NotYet(Outcome::Missing { chunks: missing }));
+    let effect = match current {
+        Some(row) => {
+            write(tree, change, row, store)?;
+            Effect::Done
+        }
+        None => copy(tree, change, original, store)?,
+    };
+    if missing.is_empty() {
+        return Ok(effect);
     }
-    if let Some(row) = current {
-        write(tree, change, row, store)?;
-        return Ok(Effect::Done);
-    }
+    // What would be too much need not come.
+    tree.check_arrivals()??;
+    Ok(Effect::NotYet(Outcome::Missing { chunks: missing }))
+}
+
+/// The store becomes a file beside the original.
+fn copy<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    original: Option<InodeRow>,
+    store: &Store,
+) -> Result<Effect, Stop<T::Error>> {
     if original.is_some() {
         tree.mention(store.ino);
     }

@@ -78,6 +78,7 @@ pub fn delete_volume<T: MetaTxn>(txn: &mut T, id: VolumeId) -> Result<(), Fault<
     txn.remove(&keys::volume(id)).map_err(Fault::Store)?;
     txn.remove(&keys::volume_name(&row.name)).map_err(Fault::Store)?;
     txn.remove(&keys::volume_tally(id)).map_err(Fault::Store)?;
+    txn.remove(&keys::arrived(id)).map_err(Fault::Store)?;
     rows::put_row(txn, &keys::removed_volume(id), &())
 }
 

@@ -131,8 +131,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             output::print_json(&json!({ "volumes": volumes }))?;
         }
         AdminReply::Volume(volume) => {
-            let directories = directories(&volume);
-            output::print(&(describe(&[volume]) + &directories))?;
+            let more = arrivals(&volume) + &directories(&volume);
+            output::print(&(describe(&[volume]) + &more))?;
         }
         AdminReply::Volumes { volumes } => output::print(&describe(&volumes))?,
         _ => return Err(admin::unexpected(&data)),
@@ -152,6 +152,14 @@ fn describe(volumes: &[VolumeInfo]) -> String {
     };
     let rows: Vec<Vec<String>> = volumes.iter().map(row).collect();
     output::table(&["NAME", "FILES", "SIZE", "LIMITS", "UUID"], &rows)
+}
+
+/// What came for files and is in none yet; nothing if that is nothing.
+fn arrivals(volume: &VolumeInfo) -> String {
+    match volume.arrived_bytes {
+        0 => String::new(),
+        bytes => format!("\n{} came for files and are in none yet\n", quantity::bytes(bytes)),
+    }
 }
 
 /// The directories of a volume that have quotas; nothing if there are none.

@@ -7,7 +7,11 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::tree::noise;
-use crate::world::{Ended, World, arg, end, errno, eventually, json, save, segue, sh};
+use segue_bench::bed::segue::SegueMount;
+
+use crate::world::{
+    Ended, World, arg, end, errno, eventually, json, save, segue, sh, wait_for_state,
+};
 
 const MB: usize = 1 << 20;
 const EDQUOT: i32 = 122;
@@ -44,25 +48,65 @@ fn a_file_past_the_quota_fails_with_edquot() {
     mount.sync().unwrap();
     save(&mount.path().join("again"), &noise(2, 6 * MB)).unwrap();
     assert_eq!(set(&world, &["--quota", "none", "--inodes", "none"]).code, Some(0));
-    save(&mount.path().join("more"), &noise(3, 9 * MB)).unwrap();
+    // What the host knows is a few seconds old.
+    eventually("writes go on", || save(&mount.path().join("more"), &noise(3, 9 * MB)).is_ok());
     check_clean(&world);
 }
 
-/// Under async it comes after the call, and is kept.
+fn refused(world: &World, mount: &SegueMount) -> u64 {
+    let status = segue(&world.a, &["status", "--json", arg(mount.path())]);
+    let status: Value = serde_json::from_str(&status.out).unwrap();
+    status["mounts"][0]["refused"].as_u64().unwrap()
+}
+
+/// Under async it comes after the call, and is kept; what came of it does not take room from
+/// others, and what was written before and after is stored.
 #[test]
 fn what_was_accepted_and_is_past_the_quota_is_kept() {
     let Some(world) = World::new() else { return };
     let mount = world.mount_with(&world.a, "write-back=async");
-    assert_eq!(set(&world, &["--quota", "2M"]).code, Some(0));
-    let mut file = File::create(mount.path().join("over")).unwrap();
-    file.write_all(&noise(4, 4 * MB)).unwrap();
-    drop(file);
-    eventually("the refused change is counted", || {
-        let status: Value =
-            serde_json::from_str(&segue(&world.a, &["status", "--json", arg(mount.path())]).out)
-                .unwrap();
-        status["mounts"][0]["refused"].as_u64().is_some_and(|refused| refused > 0)
-    });
+    let names = ["before", "over", "after"];
+    save(&mount.path().join(names[0]), &noise(0, 2 * MB)).unwrap();
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    assert_eq!(set(&world, &["--quota", "8M"]).code, Some(0));
+    for (seed, (name, len)) in [(1, ("over", 11 * MB)), (2, ("after", 3 * MB))] {
+        save(&mount.path().join(name), &noise(seed as u64, len)).unwrap();
+    }
+    world.a.link_up().unwrap();
+    eventually("the refused change is counted", || refused(&world, &mount) > 0);
+    eventually("the others are stored", || shown(&world)["allocated_bytes"] == 5 * MB);
+    assert_eq!(refused(&world, &mount), 1);
+    assert_eq!(shown(&world)["arrived_bytes"], 0);
+    let other = world.mount(&world.b);
+    let lens = names.map(|name| fs::metadata(other.path().join(name)).unwrap().len());
+    assert_eq!(lens, [2 * MB as u64, 0, 3 * MB as u64]);
+    check_clean(&world);
+}
+
+/// What replaces a file needs no room beside it, and what is removed makes room for what comes
+/// after it, also where the server gets both at once.
+#[test]
+fn what_takes_the_place_of_something_fits() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    assert_eq!(set(&world, &["--quota", "8M"]).code, Some(0));
+    let file = mount.path().join("file");
+    save(&file, &noise(1, 6 * MB)).unwrap();
+    mount.sync().unwrap();
+    save(&file, &noise(2, 7 * MB)).unwrap();
+    mount.sync().unwrap();
+    assert_eq!(shown(&world)["allocated_bytes"], 7 * MB);
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    fs::remove_file(&file).unwrap();
+    save(&mount.path().join("other"), &noise(3, 6 * MB)).unwrap();
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    mount.sync().unwrap();
+    assert_eq!(shown(&world)["allocated_bytes"], 6 * MB);
+    assert_eq!((refused(&world, &mount), &shown(&world)["arrived_bytes"]), (0, &Value::from(0)));
     check_clean(&world);
 }
 
@@ -90,6 +134,12 @@ fn a_directory_has_a_quota_and_a_border() {
     save(&top.join("other/big"), &noise(5, 5 * MB)).unwrap();
     sh(top, "rm -f project/big");
     mount.sync().unwrap();
+    let df = |dir| sh(top, &format!("df -B1 --output=size,itotal {dir} | tail -1"));
+    let numbers = |dir| -> Vec<u64> {
+        df(dir).split_whitespace().map(|number| number.parse().unwrap()).collect()
+    };
+    assert_eq!(numbers("project/src"), [4 << 20, 6]);
+    assert!(numbers("other")[0] > 4 << 20);
     let directory = shown(&world)["directories"][0].clone();
     assert_eq!(directory["path"], "/project");
     let counted = sh(top, "find project | wc -l");

@@ -7,7 +7,6 @@ use segue_core::namespace::{self, PackRow, Place, arrived};
 use segue_core::types::{Fingerprint, VolumeId};
 
 use super::{rest, stopping};
-use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
 use crate::packs::{ENTRY_BYTES, StoredChunk};
@@ -240,12 +239,11 @@ fn write(server: &Server, batch: Vec<(Live, StoredChunk)>) -> Result<(), Failed>
         let pairs = from.into_iter().zip(places);
         moves.extend(pairs.map(|((name, old), new)| (volume, name, old, new)));
     }
-    let now = now_seconds();
     server.data.store.write_blocking(move |txn| {
         moves.iter().try_for_each(|(volume, fingerprint, old, new)| {
             // A chunk that was collected meanwhile is not brought back.
             match namespace::chunk(txn, *volume, fingerprint)? {
-                Some(_) => arrived(txn, (*volume, fingerprint), *new, Some(*old), now),
+                Some(_) => arrived(txn, (*volume, fingerprint), *new, Some(*old), 0),
                 None => Ok(()),
             }
         })

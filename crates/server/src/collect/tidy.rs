@@ -14,7 +14,6 @@ use segue_rpc::codec::compress;
 
 use super::{rest, stopping};
 use crate::contents::{Part, placed};
-use crate::data::now_seconds;
 use crate::meta::{Kv, StoreError};
 use crate::packs::StoredChunk;
 use crate::serve::Server;
@@ -241,10 +240,9 @@ fn store_anew(
     let (new, known): (Vec<StoredChunk>, Vec<Option<Place>>) =
         chunks.into_iter().zip(known).filter(is_unreadable).unzip();
     let places = server.data.keep(volume, &new)?;
-    let now = now_seconds();
     server.data.store.write_blocking(move |txn| {
         for ((chunk, known), place) in new.iter().zip(known).zip(places) {
-            arrived(txn, (volume, &chunk.fingerprint), place, known, now)?;
+            arrived(txn, (volume, &chunk.fingerprint), place, known, 0)?;
         }
         for extent in &extents {
             // One that was collected since it was looked for: the file keeps its mark.

@@ -11,7 +11,6 @@ use segue_rpc::{Body, BodyReader, CloseCode};
 
 use super::upload::{Arrivals, index};
 use super::{Answer, Bound, Session, refuse};
-use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault};
 use crate::metrics::add;
 
@@ -52,9 +51,8 @@ impl Session {
             rights: bound.rights,
         };
         let Apply { records, acked_below, .. } = apply;
-        let now = now_seconds();
         let work = move |txn: &mut Kv<'_>| {
-            index(txn, batch.volume, &places, now)?;
+            index(txn, batch.volume, &places, 0)?;
             batch.apply(txn, &records, &digests, acked_below)
         };
         let (outcomes, end) = self.server.data.store.write(work).await?;

@@ -1,6 +1,6 @@
 //! Questions about metadata, each answered from one snapshot.
 
-use segue_core::namespace::{self, Fault, Stop, read, space, tally};
+use segue_core::namespace::{Stop, read, space};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Reply, Request};
 use segue_rpc::Body;
@@ -20,13 +20,11 @@ impl Session {
             Request::Readdir(ask) => read::page(snapshot, volume, &ask).map(Reply::Page),
             Request::Xattrs(ino) => read::xattrs(snapshot, volume, ino).map(Reply::Xattrs),
             Request::Seek(ask) => read::seek(snapshot, volume, &ask).map(Reply::Sought),
-            Request::Statfs(()) => {
+            Request::Statfs(ino) => {
                 let disk = rustix::fs::statvfs(&path).map_err(|_| Stop::from(Refusal::Io))?;
-                let row = namespace::volume(snapshot, volume)?
-                    .ok_or(Fault::Damaged("a volume is missing"))?;
                 let total = disk.f_blocks.saturating_mul(disk.f_frsize);
                 let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-                Ok(Reply::Space(space(&row, &tally(snapshot, volume)?, total, free)))
+                Ok(Reply::Space(space(snapshot, volume, ino, (total, free))?))
             }
             _ => Err(Refusal::Protocol.into()),
         };

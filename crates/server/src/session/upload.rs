@@ -2,16 +2,17 @@
 //!
 //! An offer counts only with proof: whoever knows a fingerprint without having the chunk must
 //! not get at it by linking it into a file. A chunk that is sent is its own proof. It is synced
-//! before its row is committed, and that before the answer.
+//! before its row is committed, and that before the answer. It counts against the volume's quota
+//! before it is in a file; what comes along with records is in one at once, or not kept.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
-use segue_core::namespace::{self, Place};
+use segue_core::namespace::{self, Place, arrivals};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, VolumeId};
-use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
+use segue_core::types::{Fingerprint, Ino, VolumeId};
+use segue_core::wire::{APPLY_BODY_MAX, APPLY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
 use segue_rpc::codec::{BlockReader, decompress};
 use segue_rpc::{Body, BodyReader};
 
@@ -69,6 +70,7 @@ impl Session {
                 format!("at most {OFFER_MAX} chunks are put at once"),
             ));
         }
+        let files = few_files(put.files)?;
         let mut blocks = BlockReader::new(body);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for named in put.chunks {
@@ -76,11 +78,11 @@ impl Session {
             bytes += chunk.stored.len();
             batch.push(chunk);
             if bytes >= BATCH_BYTES {
-                self.keep(bound, std::mem::take(&mut batch)).await?;
+                self.keep(bound, std::mem::take(&mut batch), &files).await?;
                 bytes = 0;
             }
         }
-        self.keep(bound, batch).await?;
+        self.keep(bound, batch, &files).await?;
         Ok((Reply::Stored(()), Body::Empty))
     }
 
@@ -105,13 +107,31 @@ impl Session {
         self.place(bound, batch).await
     }
 
-    /// Stores chunks and records where they are.
-    async fn keep(&self, bound: &Bound, chunks: Vec<StoredChunk>) -> Result<(), Refused> {
+    /// Stores chunks for `files` and records where they are, if the volume takes them. It is
+    /// asked before the disk gets any, and again with the rows: others write meanwhile.
+    async fn keep(
+        &self,
+        bound: &Bound,
+        chunks: Vec<StoredChunk>,
+        files: &Arc<[Ino]>,
+    ) -> Result<(), Refused> {
+        let volume = bound.volume;
+        let named = chunks.iter().map(|chunk| (chunk.fingerprint, chunk.raw_len));
+        let named: Arc<[(Fingerprint, u32)]> = named.collect();
+        let (asked, of) = (named.clone(), files.clone());
+        let taken = self.server.data.store.read(move |kv| admit(kv, volume, &asked, &of)).await?;
+        taken.map_err(StoreError::from)?.map_err(full)?;
         let Arrivals { places, pin } = self.place(bound, chunks).await?;
-        let (volume, now) = (bound.volume, now_seconds());
-        self.server.data.store.write(move |txn| index(txn, volume, &places, now)).await?;
+        let (files, due) = (files.clone(), namespace::lease(now_seconds()));
+        let work = move |txn: &mut Kv<'_>| {
+            if let Err(refusal) = admit(txn, volume, &named, &files)? {
+                return Ok(Err(refusal));
+            }
+            index(txn, volume, &places, due).map(Ok)
+        };
+        let taken = self.server.data.store.write(work).await?;
         drop(pin);
-        Ok(())
+        taken.map_err(full)
     }
 
     /// Stores chunks durably, and remembers that this session has them.
@@ -204,16 +224,46 @@ fn check(chunk: &StoredChunk) -> Result<(), Refused> {
     }
 }
 
-/// Records where chunks are that arrived at `now`.
+/// Records where chunks are. What nothing needs is kept until `due`.
 pub(super) fn index(
     txn: &mut Kv<'_>,
     volume: VolumeId,
     places: &[Placed],
-    now: u64,
+    due: u64,
 ) -> Result<(), MetaFault> {
     places.iter().try_for_each(|(fingerprint, place, known)| {
-        namespace::arrived(txn, (volume, fingerprint), *place, *known, now)
+        namespace::arrived(txn, (volume, fingerprint), *place, *known, due)
     })
+}
+
+/// Whether the volume takes those chunks of `named` that it has not, for `files`.
+fn admit(
+    kv: &mut Kv<'_>,
+    volume: VolumeId,
+    named: &[(Fingerprint, u32)],
+    files: &[Ino],
+) -> Result<Result<(), Refusal>, MetaFault> {
+    let mut more = 0;
+    for (fingerprint, len) in named {
+        if namespace::chunk(kv, volume, fingerprint)?.is_none() {
+            more += u64::from(*len);
+        }
+    }
+    // Those that it has may be sent to heal them.
+    if more == 0 { Ok(Ok(())) } else { arrivals::admit(kv, volume, more, files) }
+}
+
+/// The files that chunks are for.
+pub(super) fn few_files(files: Vec<Ino>) -> Result<Arc<[Ino]>, Refused> {
+    match files.len() > APPLY_MAX {
+        true => Err(refuse(Refusal::Limit, format!("chunks are for at most {APPLY_MAX} files"))),
+        false => Ok(files.into()),
+    }
+}
+
+/// What a host hears whose chunks the volume does not take.
+pub(super) fn full(refusal: Refusal) -> Refused {
+    refuse(refusal, "the volume takes no more than its quota")
 }
 
 fn proves(

@@ -7,8 +7,9 @@ use segue_core::types::Role;
 use segue_core::wire::{Applied, Apply, Fetch, Put, Reply, Request};
 use segue_rpc::Body;
 use segue_rpc::codec::encode_block;
+use segue_server::admin::{AdminReply, AdminRequest, Limit};
 
-use crate::harness::{Server, chunk, done, noise, store};
+use crate::harness::{Server, chunk, done, noise, store, whole};
 
 #[tokio::test]
 async fn presence_counts_only_with_proof() {
@@ -53,7 +54,8 @@ async fn records_may_bring_along_the_chunks_that_they_need() {
 async fn a_chunk_that_is_not_what_it_is_called_is_refused() {
     let server = Server::start().await;
     let tin = server.client("tin", Role::Writer).await;
-    let put = |bytes: &[u8], len| Put { chunks: vec![(fingerprint(bytes), len)] };
+    let put =
+        |bytes: &[u8], len| Put { chunks: vec![(fingerprint(bytes), len)], files: Vec::new() };
     for (put, blocks) in [
         (put(b"true", 5), encode_block(b"false")),
         (put(b"true", 4), encode_block(b"true.")),
@@ -117,4 +119,52 @@ async fn many_chunks_come_in_one_put() {
     let pieces = (0..).zip(&chunks).map(|(n, bytes)| chunk(n * (64 << 10), bytes)).collect();
     done(&tin.apply(store(ino, version, 200 * (64 << 10), pieces)).await, ino);
     assert_eq!(tin.content(ino).await, chunks.concat());
+}
+
+/// What came of a volume that is full, in bytes.
+async fn arrived(server: &Server) -> u64 {
+    match server.admin(&AdminRequest::VolumeShow { name: "home".into() }).await {
+        AdminReply::Volume(volume) => volume.arrived_bytes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A host cannot fill the disk with chunks that it never names: they count as they come, and
+/// those that come along with records are in a file at once, or not kept.
+#[tokio::test]
+async fn what_comes_is_within_the_quota() {
+    let server = Server::start().await;
+    let (dir, bytes) = (None, Some(Limit::At(300_000)));
+    let name = "home".to_owned();
+    server.admin(&AdminRequest::VolumeSet { name, dir, bytes, inodes: None }).await;
+    let mut tin = server.client("tin", Role::Writer).await;
+    let parts: Vec<_> = (0..4).map(|seed| noise(100_000, seed * 2 + 1)).collect();
+    for part in &parts[..3] {
+        tin.upload(&[part]).await.unwrap();
+    }
+    assert_eq!(tin.upload(&[&parts[3]]).await.unwrap_err().refusal, Refusal::Quota);
+    // Those that are here may come again.
+    tin.upload(&[&parts[0]]).await.unwrap();
+    assert_eq!(arrived(&server).await, 300_000);
+    assert_eq!(tin.offer(&[&parts[3]]).await, [0]);
+
+    let chunks = vec![(fingerprint(&parts[3]), 100_000)];
+    let request = Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0 });
+    let body = Body::from(encode_block(&parts[3]));
+    let reply = tin.peer.call(&request, body).await.unwrap().reply;
+    assert_eq!(reply, Reply::Applied(Applied { outcomes: Vec::new() }));
+    assert_eq!(arrived(&server).await, 300_000);
+
+    let (ino, version) = tin.create("f").await;
+    let pieces = (0..).zip(&parts[..3]).map(|(at, part)| chunk(at * 100_000, part)).collect();
+    let version = done(&tin.apply(whole(ino, version, pieces)).await, ino).data_version;
+    assert_eq!(arrived(&server).await, 0);
+    // What is for a file takes the place of what it holds.
+    let new = noise(300_000, 99);
+    let put = |files| Put { chunks: vec![(fingerprint(&new), 300_000)], files };
+    let refused = tin.put(put(Vec::new()), encode_block(&new)).await;
+    assert_eq!(refused.unwrap_err().refusal, Refusal::Quota);
+    tin.put(put(vec![ino]), encode_block(&new)).await.unwrap();
+    done(&tin.apply(whole(ino, version, vec![chunk(0, &new)])).await, ino);
+    assert_eq!((arrived(&server).await, tin.content(ino).await), (0, new));
 }

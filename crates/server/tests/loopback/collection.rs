@@ -16,7 +16,8 @@ use crate::harness::{Client, Server, call, chunk, done, http, noise, store, whol
 const HANGS: Duration = Duration::from_secs(90);
 
 async fn stage(client: &Client, leaf: Vec<(Fingerprint, u32)>) -> Vec<Fingerprint> {
-    match call(&client.peer, &Request::Stage(Stage { leaves: vec![leaf] })).await {
+    match call(&client.peer, &Request::Stage(Stage { leaves: vec![leaf], files: Vec::new() })).await
+    {
         Reply::Staged(staged) => staged.missing,
         other => panic!("{other:?}"),
     }

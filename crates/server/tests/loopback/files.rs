@@ -155,7 +155,7 @@ async fn space_is_that_of_the_disk() {
     let server = Server::start().await;
     let mut tin = server.client("tin", Role::Writer).await;
     tin.create("f").await;
-    match call(&tin.peer, &Request::Statfs(())).await {
+    match call(&tin.peer, &Request::Statfs(Ino::ROOT)).await {
         Reply::Space(space) => {
             assert!(space.total_bytes >= space.free_bytes && space.total_bytes > 0);
             assert_eq!(space.inodes, 2);

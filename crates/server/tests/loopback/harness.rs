@@ -205,6 +205,7 @@ impl Client {
     pub(crate) async fn upload(&self, chunks: &[&[u8]]) -> Result<(), Refused> {
         let put = Put {
             chunks: chunks.iter().map(|chunk| (fingerprint(chunk), chunk.len() as u32)).collect(),
+            files: Vec::new(),
         };
         let blocks: Vec<u8> = chunks.iter().flat_map(|chunk| encode_block(chunk)).collect();
         self.put(put, blocks).await
@@ -325,7 +326,8 @@ pub(crate) fn whole(ino: Ino, base: Version, pieces: Vec<Piece>) -> Record {
 
 /// Why a connection ended, in the words that the host got.
 pub(crate) async fn shut_out(peer: &Peer) -> String {
-    match tokio::time::timeout(PATIENCE, peer.call(&Request::Statfs(()), Body::Empty)).await {
+    match tokio::time::timeout(PATIENCE, peer.call(&Request::Statfs(Ino::ROOT), Body::Empty)).await
+    {
         Ok(Err(CallError::Lost(reason))) => reason.to_string(),
         other => panic!("{other:?}"),
     }

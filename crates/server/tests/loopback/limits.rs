@@ -54,7 +54,7 @@ async fn one_identity_has_so_many_connections() {
 
 /// Ok if the host is let in.
 async fn shut_out_or_in(peer: &Peer) -> Result<(), String> {
-    match peer.call(&Request::Statfs(()), Body::Empty).await {
+    match peer.call(&Request::Statfs(Ino::ROOT), Body::Empty).await {
         Ok(_) => Ok(()),
         Err(CallError::Lost(reason)) => Err(reason.to_string()),
         Err(other) => panic!("{other}"),
@@ -80,7 +80,7 @@ async fn strangers_are_few_and_stay_briefly() {
         assert!(words.contains(said), "{words}");
     }
     let next = stranger(&server).await;
-    assert!(matches!(call(&next, &Request::Statfs(())).await, Reply::Refused(_)));
+    assert!(matches!(call(&next, &Request::Statfs(Ino::ROOT)).await, Reply::Refused(_)));
     goes_on(&mut client, "after").await;
 }
 
@@ -90,7 +90,7 @@ async fn requests_over_a_limit_are_refused_with_words_and_nothing_else() {
     let mut tin = server.client("tin", Role::Writer).await;
     let names = || (0..=OFFER_MAX as u64).map(|n| fingerprint(&n.to_le_bytes()));
     let offer = Offer { chunks: names().map(|name| (name, name)).collect() };
-    let put = Put { chunks: names().map(|name| (name, 1)).collect() };
+    let put = Put { chunks: names().map(|name| (name, 1)).collect(), files: Vec::new() };
     let records = (0..=APPLY_MAX).map(|n| {
         let (_, creation) = tin.creation(&format!("file-{n}"));
         tin.stamp(creation)

@@ -1,7 +1,7 @@
 //! Who gets in, and who does not any more.
 
 use segue_core::refusal::Refusal;
-use segue_core::types::Role;
+use segue_core::types::{Ino, Role};
 use segue_core::wire::{Enrol, Reply, Request};
 use segue_rpc::identity::{Identities, KeyRequest};
 use segue_rpc::{EnrolError, Target, dial};
@@ -57,7 +57,7 @@ async fn strangers_may_do_nothing_else() {
     let url = server.invite(Role::Writer, 3600).await;
     let target = Target::new(&url, &url.invite().unwrap().authority);
     let peer = dial(&target, None, PATIENCE).await.unwrap();
-    match call(&peer, &Request::Statfs(())).await {
+    match call(&peer, &Request::Statfs(Ino::ROOT)).await {
         Reply::Refused(refused) => assert_eq!(refused.refusal, Refusal::NotPermitted),
         other => panic!("{other:?}"),
     }

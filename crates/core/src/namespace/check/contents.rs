@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::arrivals::waiting;
 use super::super::refs::{Held, leaf_name};
 use super::super::rows::{ChunkRow, Extent, LeafRow, PackRow, Source};
 use super::super::{MetaSnapshot, keys};
@@ -26,7 +27,26 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         self.leaf_names()?;
         self.idle()?;
         self.rounds(keys::chunks(self.volume), at_once, &Table::chunks())?;
-        self.rounds(keys::leaves(self.volume), at_once, &Table::leaves())
+        self.rounds(keys::leaves(self.volume), at_once, &Table::leaves())?;
+        self.arrivals()
+    }
+
+    /// What came and is in no file, against what the volume counts of it.
+    fn arrivals(&mut self) -> Result<(), Halt<S::Error>> {
+        let key = keys::arrived(self.volume);
+        let told = match find(self.snapshot, &key)? {
+            Found::Nothing => 0,
+            Found::Row(told) => told,
+            Found::Broken => {
+                self.report_row(&key, "a volume's arrivals");
+                return Ok(());
+            }
+        };
+        if told != self.arrived {
+            let found = self.arrived;
+            self.report_volume(Damage::Arrived { told, found });
+        }
+        Ok(())
     }
 
     fn rounds(
@@ -43,7 +63,8 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             {
                 self.step()?;
                 match (keys::fingerprint_part(&key), (table.counts)(&value)) {
-                    (Some(fingerprint), Some((refs, due))) => {
+                    (Some(fingerprint), Some((refs, due, len))) => {
+                        self.arrived = self.arrived.saturating_add(waiting(refs, due, len));
                         round.insert(fingerprint, Counted { refs, due, found: 0 });
                     }
                     _ => self.report_row(&key, table.what),
@@ -167,8 +188,8 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
 /// How chunks and leaves differ.
 struct Table {
     what: &'static str,
-    /// References and due time of a row.
-    counts: fn(&[u8]) -> Option<(u64, u64)>,
+    /// References, due time and bytes of a row.
+    counts: fn(&[u8]) -> Option<(u64, u64, u64)>,
     /// What of this table a source refers to.
     refers: fn(&Source) -> Option<Fingerprint>,
     held: fn(VolumeId, Fingerprint) -> Held,
@@ -179,7 +200,10 @@ impl Table {
     fn chunks() -> Table {
         Table {
             what: "a chunk",
-            counts: |value| decode::<ChunkRow>(value).map(|row| (row.refs, row.due)),
+            counts: |value| {
+                let row = decode::<ChunkRow>(value)?;
+                Some((row.refs, row.due, u64::from(row.place.raw_len)))
+            },
             refers: |source| match source {
                 Source::Chunk { fingerprint, .. } => Some(*fingerprint),
                 _ => None,
@@ -192,7 +216,7 @@ impl Table {
     fn leaves() -> Table {
         Table {
             what: "a leaf",
-            counts: |value| decode::<LeafRow>(value).map(|row| (row.refs, row.due)),
+            counts: |value| decode::<LeafRow>(value).map(|row| (row.refs, row.due, row.len)),
             refers: |source| match source {
                 Source::Leaf { leaf, .. } => Some(*leaf),
                 _ => None,

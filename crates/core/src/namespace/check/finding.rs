@@ -107,6 +107,8 @@ pub enum Damage {
     LeafName { leaf: Fingerprint },
     #[error("a row says that something is not needed, and it is, or is not there")]
     IdleOfNothing,
+    #[error("the volume counts {told} bytes that came and are in no file yet, and {found} are")]
+    Arrived { told: u64, found: u64 },
     #[error("pack {pack} counts {told} chunks, and {found} are in it")]
     Pack { pack: u64, told: u64, found: u64 },
 
@@ -148,6 +150,7 @@ impl Damage {
             | Damage::LeafRefs { .. }
             | Damage::NotIdle { .. }
             | Damage::IdleOfNothing
+            | Damage::Arrived { .. }
             | Damage::Pack { .. } => {
                 "no file's bytes are lost by it; stop the server and have it rebuilt: segue volume \
                  repair"

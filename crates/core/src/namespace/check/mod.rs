@@ -109,6 +109,7 @@ pub(super) fn check_within<S: MetaSnapshot, V: Visitor>(
         counts: Counts::default(),
         links: Links::new(links_max),
         quotas: BTreeMap::new(),
+        arrived: 0,
         reachable: BTreeSet::new(),
         again: false,
         rows: 0,
@@ -163,6 +164,8 @@ struct Checker<'a, S, V> {
     links: Links,
     /// What counts against each quota.
     quotas: BTreeMap<Ino, Usage>,
+    /// Bytes that are in no file yet.
+    arrived: u64,
     /// Directories from which the root was reached.
     reachable: BTreeSet<Ino>,
     /// Everything was seen once, and only links are counted now.

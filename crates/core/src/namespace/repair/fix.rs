@@ -4,7 +4,7 @@ use super::super::check::{Damage, Finding};
 use super::super::refs::Held;
 use super::super::rows::{self, ClientRow, InodeRow, Tally, VolumeRow};
 use super::super::volume::existing;
-use super::super::{Fault, MetaTxn, keys};
+use super::super::{Fault, MetaTxn, arrivals, keys};
 use super::Repairer;
 use super::found::{self, blank, put_inode};
 use super::held;
@@ -88,6 +88,10 @@ fn fix_volume<T: MetaTxn>(txn: &mut T, id: VolumeId, damage: &Damage) -> Fixed<T
         Damage::NotIdle { fingerprint } => held::make_idle(txn, id, *fingerprint),
         Damage::IdleOfNothing => held::wake(txn, id),
         Damage::LeafName { leaf } => held::measure(txn, id, *leaf),
+        Damage::Arrived { found, .. } => {
+            arrivals::put(txn, id, *found)?;
+            Ok(Some("it was counted anew"))
+        }
         Damage::Pack { .. } => {
             held::recount_packs(txn)?;
             Ok(Some("it was counted anew"))
@@ -157,7 +161,7 @@ fn fix_row<T: MetaTxn, R: Repairer>(
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed"));
     }
-    if key.starts_with(&keys::all_idle()) {
+    if key.starts_with(&keys::all_idle()) || key == keys::arrived(id) {
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed"));
     }

@@ -77,7 +77,7 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) {
     let parts = [arrive(txn, &[3; 5000]), arrive(txn, &[4; 5000])].map(|name| (name, 5000));
     tin.proven.extend(parts.map(|(name, _)| name));
     let proven = |_: &Fingerprint| true;
-    let leaf = stage(txn, VOLUME, &parts, &proven, NOW).unwrap().unwrap();
+    let leaf = stage(txn, VOLUME, (&parts, &[]), &proven, NOW).unwrap().unwrap();
     tin.proven.insert(leaf);
     let bytes = PieceBytes::Leaf { leaf, len: 10_000 };
     let (base, pieces) = (version(txn, file), vec![Piece { offset: 1 << 20, bytes }]);
@@ -88,7 +88,7 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) {
     tin.apply(txn, tear);
     // Things that nothing refers to yet, and a content that is not collected yet.
     arrive(txn, &[5; 5000]);
-    stage(txn, VOLUME, &parts[..1], &proven, NOW).unwrap().unwrap();
+    stage(txn, VOLUME, (&parts[..1], &[]), &proven, NOW).unwrap().unwrap();
     let many = tin.file(txn, dir, "many");
     let pieces = (0..300).map(|at| Piece { offset: at * 9, bytes: PieceBytes::Inline(vec![1]) });
     let (base, size) = (version(txn, many), 3000);
@@ -243,6 +243,10 @@ pub(super) fn altered(txn: &MapTxn, key: &[u8], inodes: &[Ino]) -> Vec<MapTxn> {
             Tally { own_end: u64::MAX, ..tally },
         ];
         return rows.iter().map(|row| with(txn, key, row)).collect();
+    }
+    if key == keys::arrived(VOLUME) {
+        let bytes: u64 = row(txn, key);
+        return vec![with(txn, key, &(bytes + 1)), with(txn, key, &(bytes - 1))];
     }
     if key == keys::volume_name("home") {
         return vec![with(txn, key, &VolumeId(2))];

@@ -1,5 +1,6 @@
 //! Hosts that apply records to one store, as the server would.
 
+mod arrivals;
 mod bytes;
 mod check;
 mod clone;
@@ -176,7 +177,7 @@ pub(super) fn arrive(txn: &mut MapTxn, bytes: &[u8]) -> Fingerprint {
     let fingerprint = crate::chunk::fingerprint(bytes);
     let len = u32::try_from(bytes.len()).unwrap();
     let place = Place { pack: 1, offset: 64, stored_len: len, raw_len: len, compressed: false };
-    arrived(txn, (VOLUME, &fingerprint), place, None, NOW).unwrap();
+    arrived(txn, (VOLUME, &fingerprint), place, None, lease(NOW)).unwrap();
     fingerprint
 }
 

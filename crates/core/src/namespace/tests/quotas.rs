@@ -68,8 +68,7 @@ fn space_is_that_of_the_quota_where_it_is_less_than_the_disk() {
     tin.apply(&mut txn, record);
     let mut asked = |limits| {
         limit_volume(&mut txn, VOLUME, limits).unwrap();
-        let row = volume(&mut txn, VOLUME).unwrap().unwrap();
-        let space = space(&row, &tally(&mut txn, VOLUME).unwrap(), 100 * MB, 10 * MB);
+        let space = space(&mut txn, VOLUME, Ino::ROOT, (100 * MB, 10 * MB)).unwrap();
         (space.total_bytes / MB, space.free_bytes / MB, space.free_inodes)
     };
     assert_eq!(asked(Limits::default()), (100, 10, u64::MAX));
