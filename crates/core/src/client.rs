@@ -6,6 +6,8 @@
 //! view. So what cannot be logged never happened. When the server's outcome is known,
 //! [`ClientCore::settle`] takes the change out again.
 
+mod room;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use crate::cache::{FileData, Touched, Tree, touched};
 use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Outcome, Queue, Record, SetAttr};
 use crate::namespace::mode_after_write;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Timestamp, Version};
+
+pub use room::{Growth, Quota, Room};
 
 /// State of one mount.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct ClientCore {
     pub files: BTreeMap<Ino, FileData>,
     /// What the server lacks.
     pub queue: Queue,
+    /// What quotas have left.
+    pub room: Room,
     open: BTreeMap<Ino, u32>,
     /// Inodes that lost their last name here and that the kernel still knows: somebody may be
     /// about to open one, or have it as working directory. What bounds them is what bounds the
@@ -85,6 +91,7 @@ impl ClientCore {
             tree: Tree::new(lifetime, node_limit),
             files: BTreeMap::new(),
             queue: Queue::default(),
+            room: Room::default(),
             open: BTreeMap::new(),
             held: BTreeSet::new(),
             next_seq,
@@ -143,6 +150,7 @@ impl ClientCore {
 
     /// What was written to a file that nobody can reach any more goes nowhere.
     fn drop_dirty(&mut self, ino: Ino) {
+        self.room.dropped(ino);
         if self.files.get_mut(&ino).is_some_and(FileData::drop_dirty) {
             self.tree.undo(&Touched { inodes: vec![ino], names: Vec::new() });
         }
@@ -291,8 +299,14 @@ impl ClientCore {
                 assert!(self.seqs_left() > 0, "numbers are reserved before they are used");
                 self.next_seq += 1;
                 match &logged.change {
-                    Change::Record(record) => self.apply(logged.seq, record, logged.time),
+                    Change::Record(record) => {
+                        if let Some(growth) = self.growth_of(record) {
+                            self.room.changed(logged.seq, growth);
+                        }
+                        self.apply(logged.seq, record, logged.time);
+                    }
                     Change::Data(data) => {
+                        self.room.sealed(logged.seq, data.ino);
                         if let Some(file) = self.files.get_mut(&data.ino) {
                             file.seal(logged.seq);
                         }
@@ -303,13 +317,55 @@ impl ClientCore {
             Entry::Written { ino, offset, len, old_size, time, .. } => {
                 let range = offset..offset + len;
                 let size = old_size.max(range.end);
+                self.note_growth(ino, size, len);
                 self.change_data(ino, size, time, |file| file.write(range, old_size));
             }
             Entry::Resized { ino, old_size, size, time, .. } => {
+                self.note_growth(ino, size, 0);
                 self.change_data(ino, size, time, |file| file.truncate(size, old_size));
             }
             Entry::Nameless(entry) => self.admit(*entry, now),
             Entry::Settled { .. } => {}
+        }
+    }
+
+    /// What a write of `range` surely adds to the quotas of `ino`; `None` if nothing.
+    pub fn growth_by(&self, ino: Ino, range: &Range<u64>) -> Option<Growth> {
+        let size = self.tree.peek(ino)?.size.max(range.start);
+        let growth = self.growth(ino, i64::try_from(range.end.saturating_sub(size)).ok()?, 0)?;
+        (growth.bytes > 0 && !self.is_nameless(ino)).then_some(growth)
+    }
+
+    /// What something new in `directory` adds to its quotas.
+    pub fn growth_in(&self, directory: Ino) -> Option<Growth> {
+        self.growth(directory, 0, 1)
+    }
+
+    fn growth(&self, ino: Ino, bytes: i64, inodes: i64) -> Option<Growth> {
+        Some(Growth { quota: self.tree.peek(ino)?.quota, bytes, inodes })
+    }
+
+    /// What a record adds to the quotas of what it is about, before it is applied.
+    fn growth_of(&self, record: &Record) -> Option<Growth> {
+        if let Record::Create { parent, .. } = record {
+            return self.growth_in(*parent);
+        }
+        let gone = record.removed()?;
+        let attr = self.tree.peek(gone)?;
+        let is_last = attr.kind == Kind::Directory || attr.nlink < 2;
+        let bytes = i64::try_from(attr.allocated).unwrap_or(i64::MAX);
+        if is_last { self.growth(gone, -bytes, -1) } else { None }
+    }
+
+    /// A file becomes `size` long, by `len` bytes that are written or by none.
+    fn note_growth(&mut self, ino: Ino, size: u64, len: u64) {
+        let Some(before) = self.tree.peek(ino).map(|attr| attr.size) else { return };
+        let bytes = match size < before {
+            true => i64::try_from(before - size).map_or(-i64::MAX, |less| -less),
+            false => i64::try_from((size - before).min(len)).unwrap_or(i64::MAX),
+        };
+        if let Some(growth) = self.growth(ino, bytes, 0).filter(|_| !self.is_nameless(ino)) {
+            self.room.wrote(ino, growth);
         }
     }
 
@@ -413,6 +469,7 @@ impl ClientCore {
     /// The server's final answer to the oldest change. Log `Entry::Settled` afterwards.
     pub fn settle(&mut self, seq: u64, outcome: &Outcome, now: Time) -> Vec<Effect> {
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
+        self.room.settled(seq, !matches!(outcome, Outcome::Refused { .. }));
         let ino = logged.change.ino();
         let is_data =
             matches!(logged.change, Change::Data(_) | Change::Record(Record::Clone { .. }));

@@ -114,6 +114,8 @@ impl Mount {
             return Err(Refusal::Exists);
         }
         let parent = self.getattr(new.parent).await?;
+        let more = self.core().growth_in(new.parent);
+        self.check_quota(more)?;
         let ino = self.new_ino().await?;
         let (uid, mut gid) = self.owner.to_store(caller.uid, caller.gid);
         let mut mode = new.mode & 0o7777;

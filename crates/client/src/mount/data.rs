@@ -221,6 +221,8 @@ impl Mount {
         let offset = if append { end } else { offset };
         let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Refusal::TooLarge)?;
         self.check_room()?;
+        let more = self.core().growth_by(handle.ino, &range);
+        self.check_quota(more)?;
         self.change_data(
             handle.ino,
             |container| container.write(bytes, offset),

@@ -74,6 +74,9 @@ impl Mount {
         let Prepared { batch, records, chunks, is_full } = self.prepare(batch).await?;
         let acked_below = self.core().acked_below();
         self.acked_below.store(acked_below, Ordering::Relaxed);
+        if let Some(last) = batch.last() {
+            self.core().room.sends(last.seq);
+        }
         let outcomes = self.remote.apply(records, &chunks, acked_below).await?;
         if outcomes.is_empty() || outcomes.len() > batch.len() {
             return Err(Refusal::Protocol);

@@ -22,6 +22,7 @@ mod kernel;
 mod names;
 mod recover;
 mod report;
+mod room;
 mod session;
 mod set_ids;
 mod start;
@@ -88,6 +89,8 @@ pub(crate) struct Mount {
     quit: Notify,
     /// Something was logged.
     logged: Notify,
+    /// It is to be asked what quotas have left.
+    short_of_room: Notify,
     /// Some fetch ended.
     fetched: Notify,
     /// Seq below which everything is settled, and changes with each settlement.

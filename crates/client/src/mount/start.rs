@@ -169,6 +169,7 @@ fn assemble(
         whole: Mutex::default(),
         quit: Notify::new(),
         logged: Notify::new(),
+        short_of_room: Notify::new(),
         fetched: Notify::new(),
         settled: watch::Sender::new(0),
         kernel,
@@ -201,8 +202,12 @@ async fn serve(
         .name("fuse".into())
         .spawn(run)
         .map_err(|error| io("starting a thread", error))?;
-    let chores =
-        [tokio::spawn(Arc::clone(mount).drain()), tokio::spawn(Arc::clone(mount).tick()), control];
+    let chores = [
+        tokio::spawn(Arc::clone(mount).drain()),
+        tokio::spawn(Arc::clone(mount).tick()),
+        tokio::spawn(Arc::clone(mount).watch_room()),
+        control,
+    ];
     ready(Ready { words: mount.ready_words() });
     tokio::select! {
         result = &mut ended => match result {

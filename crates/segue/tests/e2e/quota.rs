@@ -110,6 +110,40 @@ fn what_takes_the_place_of_something_fits() {
     check_clean(&world);
 }
 
+/// A host that knows of a quota refuses what surely does not fit when it is written, also
+/// without a network; and writes go on soon after the quota was lifted.
+#[test]
+fn a_full_volume_is_known_when_it_is_written_to() {
+    let Some(world) = World::new() else { return };
+    assert_eq!(set(&world, &["--quota", "4M", "--inodes", "8"]).code, Some(0));
+    let mount = world.mount_with(&world.a, "write-back=async");
+    save(&mount.path().join("fits"), &noise(1, 3 * MB)).unwrap();
+    mount.sync().unwrap();
+    eventually("the host knows", || {
+        let written = File::create(mount.path().join("over")).unwrap().write_all(&noise(2, 2 * MB));
+        written.is_err_and(|error| error.raw_os_error() == Some(EDQUOT))
+    });
+    mount.sync().unwrap();
+    let before = refused(&world, &mount);
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    let mut file = File::create(mount.path().join("over")).unwrap();
+    assert_eq!(errno(file.write_all(&noise(3, 2 * MB))), Some(EDQUOT));
+    drop(file);
+    save(&mount.path().join("fits"), &noise(4, 3 * MB)).unwrap();
+    let made: Vec<_> =
+        (0..8).map(|at| File::create(mount.path().join(format!("file-{at}")))).collect();
+    let errors = made.into_iter().filter_map(Result::err);
+    assert_eq!(errors.map(|error| error.raw_os_error()).collect::<Vec<_>>(), [Some(EDQUOT); 3]);
+    assert_eq!(set(&world, &["--quota", "none", "--inodes", "none"]).code, Some(0));
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    eventually("writes go on", || save(&mount.path().join("more"), &noise(5, 6 * MB)).is_ok());
+    mount.sync().unwrap();
+    assert_eq!(refused(&world, &mount), before);
+    check_clean(&world);
+}
+
 /// A directory's tree is counted and limited; its border is that of a file system for what
 /// cannot take its charge along.
 #[test]

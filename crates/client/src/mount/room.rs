@@ -1,0 +1,47 @@
+//! What quotas have left: asked for now and then, so that what will not fit is refused at once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use segue_core::client::Growth;
+use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
+
+use super::{Mount, Shared};
+
+/// The server is asked no more often than this.
+const PERIOD: Duration = Duration::from_secs(2);
+
+impl Mount {
+    /// Refuses what the server will surely refuse; it waits for nobody.
+    pub(super) fn check_quota(&self, more: Option<Growth>) -> Result<(), Refusal> {
+        let Some(more) = more else { return Ok(()) };
+        let (now, is_offline) = (self.now(), self.remote.is_offline());
+        let mut core = self.core();
+        let refuses = core.room.refuses(more, now, is_offline);
+        if core.room.is_wanting() {
+            self.short_of_room.notify_one();
+        }
+        if refuses { Err(Refusal::Quota) } else { Ok(()) }
+    }
+
+    /// Asks the server at first, and when something is changed, for as long as the mount lives.
+    pub(super) async fn watch_room(self: Shared) {
+        let mut quotas = BTreeSet::from([None]);
+        loop {
+            for quota in quotas {
+                let answer = self.remote.to_refresh().space(quota.unwrap_or(Ino::ROOT)).await;
+                match answer {
+                    Ok(space) => {
+                        let now = self.now();
+                        self.core().room.told(quota, &space, now);
+                    }
+                    Err(refusal) => tracing::debug!("the space left is not known: {refusal}"),
+                }
+            }
+            tokio::time::sleep(PERIOD).await;
+            self.short_of_room.notified().await;
+            quotas = self.core().room.wanted();
+        }
+    }
+}
