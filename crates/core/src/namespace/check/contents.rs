@@ -185,11 +185,13 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     }
 }
 
+/// References, due time and bytes of a row.
+type Counts = (u64, u64, u64);
+
 /// How chunks and leaves differ.
 struct Table {
     what: &'static str,
-    /// References, due time and bytes of a row.
-    counts: fn(&[u8]) -> Option<(u64, u64, u64)>,
+    counts: fn(&[u8]) -> Option<Counts>,
     /// What of this table a source refers to.
     refers: fn(&Source) -> Option<Fingerprint>,
     held: fn(VolumeId, Fingerprint) -> Held,
