@@ -218,7 +218,8 @@ async fn send(peer: Peer, nonce: [u8; 32], group: Range<u32>) -> Result<Vec<(Fin
     let all = matches!(&wanted, Reply::Wanted(Wanted { indexes }) if indexes.len() == made.len());
     expect(all, || format!("not all chunks are new: {wanted:?}"))?;
     for part in made.chunks(PUT_CHUNKS) {
-        let put = Put { chunks: part.iter().map(|(name, ..)| (*name, CHUNK_BYTES)).collect() };
+        let chunks = part.iter().map(|(name, ..)| (*name, CHUNK_BYTES)).collect();
+        let put = Put { chunks, files: Vec::new() };
         let blocks: Vec<&[u8]> = part.iter().map(|(.., block)| &block[..]).collect();
         ask(&peer, Request::Put(put), blocks.concat().into()).await?;
     }
@@ -228,7 +229,7 @@ async fn send(peer: Peer, nonce: [u8; 32], group: Range<u32>) -> Result<Vec<(Fin
 /// Makes a leaf; its name.
 async fn stage(client: &Client, parts: Vec<(Fingerprint, u32)>) -> Result<Fingerprint> {
     let name = leaf_name(&leaf_of(&parts)).ok_or_else(|| wrong("a leaf without a name"))?;
-    match client.ask(&Request::Stage(Stage { leaves: vec![parts] })).await? {
+    match client.ask(&Request::Stage(Stage { leaves: vec![parts], files: Vec::new() })).await? {
         Reply::Staged(Staged { missing }) if missing.is_empty() => Ok(name),
         other => Err(wrong(format!("a leaf came to {other:?}"))),
     }

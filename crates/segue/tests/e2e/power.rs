@@ -204,12 +204,12 @@ fn power_is_lost_after_a_backup_was_killed() {
     let recording = disk.recording();
     let snapshots = to.join("snapshots");
     let last = fs::read_dir(&snapshots).unwrap().count();
-    let (mut syncs, mut named) = (recording.syncs(0..recording.end()), 0);
-    syncs.push(recording.end());
-    for (number, at) in syncs.into_iter().enumerate() {
-        for fate in [Fate::Lost, Fate::Chance(number as u64)] {
-            named = whole_snapshots(&world, &recording, Cut { at, fate });
-        }
+    let (at, mut named) = (recording.end(), 0);
+    let during = recording.syncs(0..at).into_iter().enumerate();
+    let during = during.map(|(number, at)| Cut { at, fate: fate(number) });
+    let after = (0..10).map(Fate::Chance).chain([Fate::Lost]).map(|fate| Cut { at, fate });
+    for cut in during.chain(after) {
+        named = whole_snapshots(&world, &recording, cut);
     }
     assert_eq!(named, last, "what is named at the end is there");
 }
