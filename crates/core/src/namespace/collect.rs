@@ -10,12 +10,15 @@
 //! it takes away is gone from the index before the bytes go from the disk: the shell removes a
 //! pack when no row refers to it and nobody reads it.
 //!
+//! Damage stops nothing here. A row that says all by its key is taken by its key; one that
+//! cannot be read stays where it is, and what needs it is kept until a repair.
+//!
 //! Invariant: a chunk's row goes only while nothing refers to it, which the same transaction
 //! sees; a record that names it afterwards is told that it is missing.
 
 use super::refs::{self, Held};
 use super::rows::{self, ChunkRow, ClientRow};
-use super::{Fault, MetaTxn, arrivals, extents, keys};
+use super::{Fault, MetaTxn, PastDamage, arrivals, extents, keys, readable};
 use crate::types::{ClientId, VolumeId};
 
 /// What a slice did.
@@ -60,9 +63,12 @@ impl<T: MetaTxn> Slice<'_, T> {
     }
 
     /// The first keys of a table, as many as there is room for.
-    #[allow(clippy::type_complexity)]
-    fn first(&mut self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault<T::Error>> {
-        self.txn.range(prefix, &keys::after(prefix), self.left).map_err(Fault::Store)
+    fn first(&mut self, prefix: &[u8]) -> Result<PastDamage, Fault<T::Error>> {
+        self.within(prefix, &keys::after(prefix))
+    }
+
+    fn within(&mut self, from: &[u8], to: &[u8]) -> Result<PastDamage, Fault<T::Error>> {
+        self.txn.range_past_damage(from, to, self.left).map_err(Fault::Store)
     }
 
     fn graves(&mut self) -> Result<(), Fault<T::Error>> {
@@ -72,7 +78,7 @@ impl<T: MetaTxn> Slice<'_, T> {
                 continue;
             };
             let limit = self.left;
-            let gone = extents::discard(self.txn, contents, limit)?;
+            let (gone, _) = extents::discard(self.txn, contents, limit)?;
             self.spend(gone);
             if gone == limit {
                 return Ok(());
@@ -84,22 +90,21 @@ impl<T: MetaTxn> Slice<'_, T> {
 
     fn idle(&mut self, now_seconds: u64) -> Result<(), Fault<T::Error>> {
         let (first, end) = keys::idle_before(now_seconds);
-        let rows = self.txn.range(&first, &end, self.left).map_err(Fault::Store)?;
-        for (key, _) in rows {
+        for (key, _) in self.within(&first, &end)? {
             if self.left == 0 {
                 return Ok(());
             }
             self.remove(&key)?;
             match keys::idle_part(&key) {
                 Some((_, held @ Held::Chunk(volume, fingerprint))) => {
-                    let row = rows::chunk(self.txn, volume, &fingerprint)?;
+                    let row = readable::<T, _>(rows::chunk(self.txn, volume, &fingerprint))?;
                     if let Some(row) = row.filter(|row| row.refs == 0) {
                         arrivals::shift(self.txn, volume, row.waiting(), 0)?;
                         self.chunk(held, &row)?;
                     }
                 }
                 Some((_, Held::Leaf(volume, leaf))) => {
-                    let row = rows::leaf(self.txn, volume, &leaf)?;
+                    let row = readable::<T, _>(rows::leaf(self.txn, volume, &leaf))?;
                     if let Some(row) = row.filter(|row| row.refs == 0) {
                         arrivals::shift(self.txn, volume, row.waiting(), 0)?;
                         for extent in &row.extents {
@@ -129,6 +134,12 @@ impl<T: MetaTxn> Slice<'_, T> {
                 self.remove(&key)?;
                 continue;
             };
+            // The same of a volume that is there.
+            if value.is_none()
+                && self.txn.get(&keys::volume(volume)).map_err(Fault::Store)?.is_some()
+            {
+                continue;
+            }
             self.chunks_of(volume)?;
             for table in keys::of_volume(volume) {
                 for (key, _) in self.first(&table)? {
@@ -149,7 +160,8 @@ impl<T: MetaTxn> Slice<'_, T> {
     /// lead to nothing then, and go when they are due.)
     fn chunks_of(&mut self, volume: VolumeId) -> Result<(), Fault<T::Error>> {
         for (key, value) in self.first(&keys::chunks(volume))? {
-            let row = rows::decode::<ChunkRow, T::Error>(&value, "a chunk").ok();
+            let row =
+                value.and_then(|value| rows::decode::<ChunkRow, T::Error>(&value, "a chunk").ok());
             match (row, keys::fingerprint_part(&key)) {
                 (Some(row), Some(fingerprint)) => {
                     self.chunk(Held::Chunk(volume, fingerprint), &row)?;
@@ -165,10 +177,10 @@ impl<T: MetaTxn> Slice<'_, T> {
             return Ok(());
         }
         let prefix = keys::clients();
-        let clients = self.txn.range(&prefix, &keys::after(&prefix), usize::MAX);
+        let clients = self.txn.range_past_damage(&prefix, &keys::after(&prefix), usize::MAX);
         for (key, value) in clients.map_err(Fault::Store)? {
-            let row = rows::decode::<ClientRow, T::Error>(&value, "a client");
-            let is_its = row.is_ok_and(|row| row.volume == volume);
+            let row = value.map(|value| rows::decode::<ClientRow, T::Error>(&value, "a client"));
+            let is_its = matches!(row, Some(Ok(row)) if row.volume == volume);
             let Some(client) = keys::client_part(&key).filter(|_| is_its) else { continue };
             self.memory_of(client)?;
             if self.left == 0 {

@@ -8,10 +8,11 @@
 //! A row may stand for a part of a leaf: a run of up to a thousand extents that are kept
 //! together, so that a file of 100 GB is committed, copied and removed by some hundred rows.
 
+use super::overlay::Overlay;
 use super::refs;
 use super::rows::{self, Extent, InodeRow, Source};
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys, readable};
 use crate::modlog::INLINE_MAX;
 use crate::types::{Ino, VolumeId};
 
@@ -55,15 +56,28 @@ impl Extent {
     }
 }
 
-/// The first rows that end beyond `from`, ascending, each with its first byte's place.
+/// Extents, ascending, each with its first byte's place.
+type Placed = Vec<(u64, Extent)>;
+
+/// The first rows that end beyond `from`.
 pub(super) fn rows_from<S: MetaSnapshot>(
     snapshot: &mut S,
     contents: Contents,
     from: u64,
-) -> Result<Vec<(u64, Extent)>, Fault<S::Error>> {
+) -> Result<Placed, Fault<S::Error>> {
+    first_rows(snapshot, contents, from, SLICE)
+}
+
+/// The first `limit` of them.
+fn first_rows<S: MetaSnapshot>(
+    snapshot: &mut S,
+    contents: Contents,
+    from: u64,
+    limit: usize,
+) -> Result<Placed, Fault<S::Error>> {
     let Some(next) = from.checked_add(1) else { return Ok(Vec::new()) };
     let last = keys::after(&keys::extents(contents));
-    let rows = snapshot.range(&keys::extent(contents, next), &last, SLICE).map_err(Fault::Store)?;
+    let rows = snapshot.range(&keys::extent(contents, next), &last, limit).map_err(Fault::Store)?;
     let place = |(key, value): (Vec<u8>, Vec<u8>)| {
         let extent: Extent = rows::decode(&value, "an extent")?;
         let end = key.last_chunk().map(|end| u64::from_be_bytes(*end));
@@ -74,17 +88,24 @@ pub(super) fn rows_from<S: MetaSnapshot>(
     rows.into_iter().map(place).collect()
 }
 
-/// Rows that overlap `from..to`, ascending, each with its first byte's place.
+/// Rows that overlap `from..to`.
 pub(super) fn overlapping<S: MetaSnapshot>(
     snapshot: &mut S,
     contents: Contents,
     from: u64,
     to: u64,
-) -> Result<Vec<(u64, Extent)>, Fault<S::Error>> {
-    let (mut found, mut at) = (Vec::new(), from);
+) -> Result<Placed, Fault<S::Error>> {
+    let (mut found, mut at, mut limit) = (Vec::new(), from, SLICE);
     loop {
-        let rows = rows_from(snapshot, contents, at)?;
-        let more = rows.len() == SLICE;
+        let rows = match first_rows(snapshot, contents, at, limit) {
+            // It may be one that is not asked for.
+            Err(fault) if limit > 1 && is_damage::<S>(&fault) => {
+                limit = 1;
+                continue;
+            }
+            rows => rows?,
+        };
+        let more = rows.len() == limit;
         for (start, extent) in rows {
             if start >= to {
                 return Ok(found);
@@ -178,7 +199,9 @@ pub(super) fn fill<T: MetaTxn>(
         return put(txn, contents, end, &extent);
     };
     let mut joined = bytes.to_vec();
-    let before: Option<Extent> = rows::get_row(txn, &keys::extent(contents, start), "an extent")?;
+    // A neighbour that cannot be read is not joined.
+    let before = rows::get_row::<_, Extent>(txn, &keys::extent(contents, start), "an extent");
+    let before = readable::<Overlay<'_, T>, _>(before)?;
     if let Some(Extent { source: Source::Inline(before), .. }) = before
         && before.len() + joined.len() <= INLINE_MAX
     {
@@ -186,7 +209,8 @@ pub(super) fn fill<T: MetaTxn>(
         joined.splice(0..0, before);
     }
     let mut end = end;
-    let next = overlapping(txn, contents, end, end.saturating_add(1))?.into_iter().next();
+    let next = first_rows(txn, contents, end, 1).map(|rows| rows.into_iter().next());
+    let next = readable::<Overlay<'_, T>, _>(next)?.filter(|(start, _)| *start == end);
     if let Some((_, Extent { source: Source::Inline(after), .. })) = next
         && after.len() + joined.len() <= INLINE_MAX
     {
@@ -198,22 +222,29 @@ pub(super) fn fill<T: MetaTxn>(
 }
 
 /// Removes up to `limit` extents of contents that nobody has any more, and what they refer to
-/// loses a reference each. Returns how many there were.
+/// loses a reference each. One that cannot be read goes too: a damaged file can be removed and
+/// written anew, and what that extent referred to is counted anew by a repair. Returns how many
+/// there were, and whether all of them could be read.
 pub(super) fn discard<T: MetaTxn>(
     txn: &mut T,
     contents: Contents,
     limit: usize,
-) -> Result<usize, Fault<T::Error>> {
+) -> Result<(usize, bool), Fault<T::Error>> {
     let prefix = keys::extents(contents);
-    let rows = txn.range(&prefix, &keys::after(&prefix), limit).map_err(Fault::Store)?;
+    let rows = txn.range_past_damage(&prefix, &keys::after(&prefix), limit);
+    let rows = rows.map_err(Fault::Store)?;
+    let mut is_whole = true;
     for (key, value) in &rows {
-        // One that makes no sense refers to nothing that could be told.
-        if let Ok(extent) = rows::decode::<Extent, T::Error>(value, "an extent") {
-            refs::shift(txn, contents.volume, &extent.source, -1)?;
+        let extent = value.as_ref().map(|value| rows::decode::<_, T::Error>(value, "an extent"));
+        match extent {
+            Some(Ok(Extent { source, .. })) => {
+                refs::shift(txn, contents.volume, &source, -1)?;
+            }
+            _ => is_whole = false,
         }
         txn.remove(key).map_err(Fault::Store)?;
     }
-    Ok(rows.len())
+    Ok((rows.len(), is_whole))
 }
 
 pub(super) fn put<T: MetaTxn>(

@@ -75,7 +75,8 @@ pub use rows::{
     put_row,
 };
 pub use session::{
-    BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor, seen, silent_clients,
+    BindError, GRANT_COUNT, bind, drop_orphans, drop_silent_orphans, grant, grants, raise_floor,
+    seen, silent_clients,
 };
 pub use setattr::{XATTR_COUNT_MAX, check_xattr_shape};
 pub use volume::{
@@ -83,7 +84,7 @@ pub use volume::{
     volumes,
 };
 
-use crate::modlog::{Record, Stamped};
+use crate::modlog::{Outcome, Record, Stamped};
 use crate::refusal::Refusal;
 use crate::types::{ClientId, Fingerprint, OpId, VolumeId};
 use overlay::Overlay;
@@ -103,7 +104,25 @@ pub trait MetaSnapshot {
         to: &[u8],
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Self::Error>;
+    /// [`MetaSnapshot::range`] for who wants the keys more than the values: a row that is not
+    /// what was written comes as `None`, and is left out where its key cannot be trusted.
+    fn range_past_damage(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<PastDamage, Self::Error> {
+        let rows = self.range(from, to, limit)?;
+        Ok(rows.into_iter().map(|(key, value)| (key, Some(value))).collect())
+    }
+    /// True if `error` says that something is not what was written, and all else can be used.
+    fn is_damage(_error: &Self::Error) -> bool {
+        false
+    }
 }
+
+/// Rows, of which some may be damaged.
+pub type PastDamage = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// A transaction: sees its own writes, and takes effect as a whole or not at all.
 pub trait MetaTxn: MetaSnapshot {
@@ -122,6 +141,24 @@ pub enum Fault<E> {
     /// A row is there and makes no sense.
     #[error("the metadata are damaged: {0}")]
     Damaged(&'static str),
+}
+
+/// True if `fault` is damage, which concerns only what needs the row that is damaged.
+pub fn is_damage<S: MetaSnapshot>(fault: &Fault<S::Error>) -> bool {
+    match fault {
+        Fault::Damaged(_) => true,
+        Fault::Store(error) => S::is_damage(error),
+    }
+}
+
+/// A row that cannot be read is none.
+fn readable<S: MetaSnapshot, R>(
+    row: Result<Option<R>, Fault<S::Error>>,
+) -> Result<Option<R>, Fault<S::Error>> {
+    match row {
+        Err(fault) if is_damage::<S>(&fault) => Ok(None),
+        other => other,
+    }
 }
 
 /// Why a rule or a read stopped.
@@ -189,12 +226,27 @@ pub fn apply<T: MetaTxn>(
             if let (Refusal::Quota, Record::Store(store)) = (refusal, &stamped.record) {
                 arrivals::let_go(txn, context.volume, store, context.proven)?;
             }
-            let refused = crate::modlog::Outcome::Refused { refusal };
+            let refused = Outcome::Refused { refusal };
             outcome::keep(txn, op, digest, &refused)?;
             return Ok(ApplyResult::Outcome(refused));
         }
     };
     outcome::settle(tree, op, digest, effect)
+}
+
+/// Refuses a record for good, because [`apply`] met damage: it would meet it again each time,
+/// and keep what comes behind it from being applied. Where the volume itself cannot be read no
+/// record is refused, since a repair helps all of them.
+pub fn refuse_damaged<T: MetaTxn>(
+    txn: &mut T,
+    context: &Context<'_>,
+    stamped: &Stamped,
+    digest: &[u8; 32],
+) -> Result<Outcome, Fault<T::Error>> {
+    Tree::open(txn, context.volume)?;
+    let refused = Outcome::Refused { refusal: Refusal::Io };
+    outcome::keep(txn, context.op(stamped.seq), digest, &refused)?;
+    Ok(refused)
 }
 
 fn carry_out<T: MetaTxn>(

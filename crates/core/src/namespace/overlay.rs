@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{MetaSnapshot, MetaTxn};
+use super::{MetaSnapshot, MetaTxn, PastDamage};
 
 /// A transaction with pending writes above it.
 pub(super) struct Overlay<'a, T> {
@@ -47,21 +47,45 @@ impl<T: MetaTxn> MetaSnapshot for Overlay<'_, T> {
         to: &[u8],
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, T::Error> {
+        self.merged(from, to, limit, T::range)
+    }
+
+    fn range_past_damage(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<PastDamage, T::Error> {
+        self.merged(from, to, limit, T::range_past_damage)
+    }
+
+    fn is_damage(error: &T::Error) -> bool {
+        T::is_damage(error)
+    }
+}
+
+impl<T: MetaTxn> Overlay<'_, T> {
+    /// What `range` says of the transaction below, with the pending writes in it.
+    #[allow(clippy::type_complexity)]
+    fn merged<V: From<Vec<u8>>>(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+        range: impl FnOnce(&mut T, &[u8], &[u8], usize) -> Result<Vec<(Vec<u8>, V)>, T::Error>,
+    ) -> Result<Vec<(Vec<u8>, V)>, T::Error> {
         if from >= to {
             return Ok(Vec::new());
         }
-        let pending: Vec<_> = self
-            .pending
-            .range(from.to_vec()..to.to_vec())
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
+        let pending = self.pending.range(from.to_vec()..to.to_vec());
+        let pending: Vec<_> = pending.map(|(key, value)| (key.clone(), value.clone())).collect();
         // Each pending write hides at most one row below.
-        let mut rows = self.below.range(from, to, limit.saturating_add(pending.len()))?;
+        let rows = range(self.below, from, to, limit.saturating_add(pending.len()))?;
         if pending.is_empty() {
             return Ok(rows);
         }
-        let mut merged: BTreeMap<_, _> = rows.drain(..).map(|(k, v)| (k, Some(v))).collect();
-        merged.extend(pending);
+        let mut merged: BTreeMap<_, _> = rows.into_iter().map(|(k, v)| (k, Some(v))).collect();
+        merged.extend(pending.into_iter().map(|(key, value)| (key, value.map(V::from))));
         Ok(merged.into_iter().filter_map(|(k, v)| Some((k, v?))).take(limit).collect())
     }
 }

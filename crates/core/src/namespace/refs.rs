@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use super::arrivals;
 use super::rows::{self, ChunkRow, Extent, LeafRow, PackRow, Place, Source};
-use super::{Fault, MetaSnapshot, MetaTxn, Overlay, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, Overlay, is_damage, keys, readable};
 use crate::refusal::Refusal;
 use crate::types::{Fingerprint, Ino, VolumeId};
 
@@ -38,7 +38,8 @@ pub enum Held {
 }
 
 /// Makes `place` the place of a chunk whose bytes are durable there, if nothing happened since
-/// its place was `known`: where somebody else sent the same chunk meanwhile, his stays. One that
+/// its place was `known`: where somebody else sent the same chunk meanwhile, his stays. So does
+/// a row that cannot be read, because who counts on the chunk is not known without it. One that
 /// is new and is needed by nothing goes at `due`, which is 0 for what its own transaction needs.
 pub fn arrived<T: MetaTxn>(
     txn: &mut T,
@@ -47,7 +48,10 @@ pub fn arrived<T: MetaTxn>(
     known: Option<Place>,
     due: u64,
 ) -> Result<(), Fault<T::Error>> {
-    let row = rows::chunk(txn, volume, fingerprint)?;
+    let row = match rows::chunk(txn, volume, fingerprint) {
+        Err(fault) if is_damage::<T>(&fault) => return Ok(()),
+        row => row?,
+    };
     if row.map(|row| row.place) != known {
         return Ok(());
     }
@@ -151,8 +155,9 @@ pub(super) fn make_leaf<T: MetaTxn>(
     Ok(leaf)
 }
 
-/// `by` more extents need `source`. One that is missing is damage that is reported elsewhere:
-/// it must not keep a file from being removed.
+/// `by` more extents need `source`. One that is missing or cannot be read is damage that is
+/// reported elsewhere, and counted anew when it is repaired: it must not keep a file from being
+/// removed.
 pub(super) fn shift<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
@@ -163,14 +168,16 @@ pub(super) fn shift<T: MetaTxn>(
         _ if by == 0 => Ok(()),
         Source::Inline(_) => Ok(()),
         Source::Chunk { fingerprint, .. } => {
-            let Some(mut row) = rows::chunk(txn, volume, fingerprint)? else { return Ok(()) };
+            let row = readable::<T, _>(rows::chunk(txn, volume, fingerprint))?;
+            let Some(mut row) = row else { return Ok(()) };
             let (held, waiting) = (Held::Chunk(volume, *fingerprint), row.waiting());
             (row.refs, row.due) = count(txn, held, (row.refs, row.due), by)?;
             arrivals::shift(txn, volume, waiting, row.waiting())?;
             rows::put_row(txn, &keys::chunk(volume, fingerprint), &row)
         }
         Source::Leaf { leaf, .. } => {
-            let Some(mut row) = rows::leaf(txn, volume, leaf)? else { return Ok(()) };
+            let row = readable::<T, _>(rows::leaf(txn, volume, leaf))?;
+            let Some(mut row) = row else { return Ok(()) };
             let (held, waiting) = (Held::Leaf(volume, *leaf), row.waiting());
             (row.refs, row.due) = count(txn, held, (row.refs, row.due), by)?;
             arrivals::shift(txn, volume, waiting, row.waiting())?;
@@ -197,14 +204,18 @@ fn count<T: MetaTxn>(
     Ok((now, due))
 }
 
-/// One chunk more (1) or fewer (-1) has its bytes at `place`.
+/// One chunk more (1) or fewer (-1) has its bytes at `place`. A row that cannot be read stays:
+/// the pack is kept until a repair counts it anew.
 pub(super) fn shift_pack<T: MetaTxn>(
     txn: &mut T,
     place: &Place,
     by: i64,
 ) -> Result<(), Fault<T::Error>> {
     let key = keys::pack(place.pack);
-    let mut row: PackRow = rows::get_row(txn, &key, "a pack")?.unwrap_or_default();
+    let mut row: PackRow = match rows::get_row(txn, &key, "a pack") {
+        Err(fault) if is_damage::<T>(&fault) => return Ok(()),
+        row => row?.unwrap_or_default(),
+    };
     row.chunks = row.chunks.saturating_add_signed(by);
     row.live_bytes = row.live_bytes.saturating_add_signed(by * i64::from(place.stored_len));
     match row.chunks {

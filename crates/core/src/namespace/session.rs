@@ -2,7 +2,7 @@
 
 use super::rows::{self, ClientRow, VolumeRow};
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys, readable};
 use crate::types::{ClientId, InoGrant, OpId, VolumeId};
 
 /// Inode numbers in one grant.
@@ -62,16 +62,17 @@ pub fn bind<T: MetaTxn>(
 
 fn forget_before<T: MetaTxn>(txn: &mut T, end: OpId) -> Result<(), Fault<T::Error>> {
     let first = keys::outcome(OpId { incarnation: 0, seq: 0, ..end });
-    let rows = txn.range(&first, &keys::outcome(end), TRIM).map_err(Fault::Store)?;
+    let rows = txn.range_past_damage(&first, &keys::outcome(end), TRIM).map_err(Fault::Store)?;
     rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
 }
 
 fn forget_all<T: MetaTxn>(txn: &mut T, prefix: &[u8]) -> Result<(), Fault<T::Error>> {
-    let rows = txn.range(prefix, &keys::after(prefix), TRIM).map_err(Fault::Store)?;
+    let rows = txn.range_past_damage(prefix, &keys::after(prefix), TRIM).map_err(Fault::Store)?;
     rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
 }
 
-/// Forgets outcomes below `below`, which the client knows.
+/// Forgets outcomes below `below`, which the client knows. A floor that cannot be read is put
+/// down anew, as the client says it.
 pub fn raise_floor<T: MetaTxn>(
     txn: &mut T,
     client: ClientId,
@@ -79,8 +80,10 @@ pub fn raise_floor<T: MetaTxn>(
     below: u64,
 ) -> Result<(), Fault<T::Error>> {
     let key = keys::floor(client, incarnation);
-    let floor: Option<u64> = rows::get_row(txn, &key, "a floor")?;
-    if floor.unwrap_or(0) >= below {
+    let floor: Result<Option<u64>, _> = rows::get_row(txn, &key, "a floor");
+    let is_lost = floor.as_ref().is_err_and(is_damage::<T>);
+    let floor = readable::<T, _>(floor)?;
+    if floor.unwrap_or(0) >= below && !is_lost {
         return Ok(());
     }
     rows::put_row(txn, &key, &below)?;
@@ -175,13 +178,16 @@ pub fn silent_clients<S: MetaSnapshot>(
     seconds: u64,
 ) -> Result<Vec<(ClientId, VolumeId)>, Fault<S::Error>> {
     let prefix = keys::clients();
-    let rows = snapshot.range(&prefix, &keys::after(&prefix), usize::MAX).map_err(Fault::Store)?;
+    let rows = snapshot.range_past_damage(&prefix, &keys::after(&prefix), usize::MAX);
     let mut silent = Vec::new();
-    for (key, value) in rows {
+    for (key, value) in rows.map_err(Fault::Store)? {
         let client = keys::client_part(&key).ok_or(Fault::Damaged("a client's key"))?;
-        let row: ClientRow = rows::decode(&value, "a client")?;
+        let row = value.map(|value| rows::decode::<ClientRow, S::Error>(&value, "a client"));
+        // One that cannot be read keeps what it has open.
+        let Some(Ok(row)) = row else { continue };
         let orphans = keys::orphans(row.volume, client);
-        let has = |snapshot: &mut S| snapshot.range(&orphans, &keys::after(&orphans), 1);
+        let has =
+            |snapshot: &mut S| snapshot.range_past_damage(&orphans, &keys::after(&orphans), 1);
         if row.seen < seconds && !has(snapshot).map_err(Fault::Store)?.is_empty() {
             silent.push((client, row.volume));
         }

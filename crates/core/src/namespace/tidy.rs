@@ -19,7 +19,7 @@ use super::extents::{self, Contents};
 use super::refs::{self, LEAF_EXTENTS_MAX};
 use super::rows::{self, Extent, InodeRow, Source};
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, keys, readable};
 use crate::chunk::Cutter;
 use crate::types::{Ino, Version, VolumeId};
 
@@ -51,11 +51,12 @@ pub fn ragged<S: MetaSnapshot>(
     let prefix = keys::all_ragged();
     let mut from = after.map_or(prefix.clone(), |(volume, ino)| keys::ragged(volume, ino));
     from.extend(after.map(|_| 0));
-    let rows = snapshot.range(&from, &keys::after(&prefix), limit).map_err(Fault::Store)?;
+    let rows = snapshot.range_past_damage(&from, &keys::after(&prefix), limit);
+    let rows = rows.map_err(Fault::Store)?;
     let mut files = Vec::with_capacity(rows.len());
     for (key, _) in rows {
         let (volume, ino) = keys::ragged_part(&key).ok_or(Fault::Damaged("a ragged file's key"))?;
-        let row = rows::inode(snapshot, volume, ino)?;
+        let row = readable::<S, _>(rows::inode(snapshot, volume, ino))?;
         files.push((volume, ino, row.map(|row| row.attr.data_version)));
     }
     Ok(files)

@@ -155,19 +155,21 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
     }
 
     /// The contents of `row` go; what is more than a few rows is left to collection, so that no
-    /// commit takes long. True if some of it is still there.
+    /// commit takes long. False if some of it is still there, or was not what was written: then
+    /// its place is none for others.
     fn discard_contents(&mut self, row: &InodeRow) -> Result<bool, Fault<T::Error>> {
         let contents = Contents::of(self.volume, row);
-        if extents::discard(&mut self.txn, contents, SLICE)? < SLICE {
-            return Ok(false);
+        let (gone, is_whole) = extents::discard(&mut self.txn, contents, SLICE)?;
+        if gone < SLICE {
+            return Ok(is_whole);
         }
         rows::put_row(&mut self.txn, &keys::grave(contents), &())?;
-        Ok(true)
+        Ok(false)
     }
 
     /// Makes all of a file a hole; returns how many bytes went.
     pub(super) fn empty_contents(&mut self, row: &mut InodeRow) -> Result<u64, Fault<T::Error>> {
-        if self.discard_contents(row)? {
+        if !self.discard_contents(row)? {
             row.generation += 1;
         }
         Ok(row.attr.allocated)
@@ -176,7 +178,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
     fn remove_all(&mut self, prefix: &[u8]) -> Result<(), Fault<T::Error>> {
         let end = keys::after(prefix);
         loop {
-            let rows = self.txn.range(prefix, &end, SLICE).map_err(Fault::Store)?;
+            let rows = self.txn.range_past_damage(prefix, &end, SLICE).map_err(Fault::Store)?;
             for (key, _) in &rows {
                 self.txn.remove(key).map_err(Fault::Store)?;
             }

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use segue_core::namespace::collect::{Collected, collect};
 
 use crate::data::now_seconds;
+use crate::meta::StoreError;
 use crate::metrics::add;
 use crate::serve::Server;
 
@@ -94,8 +95,9 @@ fn run(server: &Server) {
     let begun = Instant::now();
     // Packs that a crash left without rows go soon after a start.
     let (mut packs_at, mut orphans_at) = (begun, begun + ORPHANS_EVERY);
+    let mut said = None;
     while !stopping(server) {
-        rows(server);
+        rows(server, &mut said);
         if Instant::now() >= packs_at {
             tidy.look(server);
             packs.look(server);
@@ -124,24 +126,25 @@ fn rest(server: &Server, time: Duration) {
     }
 }
 
-fn rows(server: &Server) {
+/// `said` is why it could not go on the last time, which is said once.
+fn rows(server: &Server, said: &mut Option<StoreError>) {
     while !stopping(server) {
         let begun = Instant::now();
         let Some(done) = server.data.holds.unless_held(|| slice(server)) else { return };
-        match done {
-            Some(Collected { rows: 1.., chunks, .. }) => {
-                add(&server.metrics.chunks_collected, chunks);
-            }
-            _ => return,
+        let failed = done.as_ref().err();
+        if let Some(error) = failed.filter(|error| said.as_ref() != Some(error)) {
+            tracing::error!("collection cannot go on: {error}");
         }
+        *said = failed.cloned();
+        let Ok(Collected { rows: 1.., chunks, .. }) = done else { return };
+        add(&server.metrics.chunks_collected, chunks);
         rest(server, begun.elapsed());
     }
 }
 
-fn slice(server: &Server) -> Option<Collected> {
+fn slice(server: &Server) -> Result<Collected, StoreError> {
     let now = now_seconds();
-    let done = server.data.store.write_blocking(move |txn| collect(txn, now, SLICE_ROWS));
-    done.inspect_err(|error| tracing::error!("collection cannot go on: {error}")).ok()
+    server.data.store.write_blocking(move |txn| collect(txn, now, SLICE_ROWS))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //!
 //! What is read is what was written, or it is an error: see `seal`.
 
+mod beside;
 mod pending;
 mod seal;
 mod sqlite;

@@ -69,15 +69,16 @@ impl Pending {
 
     /// The first `limit` of the rows `below` that SQLite has from `from` on and before `to`,
     /// with the new ones among them.
-    pub(super) fn merge(
+    pub(super) fn merge<V: From<Vec<u8>>>(
         &self,
         (from, to): (&[u8], &[u8]),
         limit: usize,
-        below: Vec<(Key, Vec<u8>)>,
-    ) -> Vec<(Key, Vec<u8>)> {
-        let mut merged: BTreeMap<Key, Value> =
+        below: Vec<(Key, V)>,
+    ) -> Vec<(Key, V)> {
+        let mut merged: BTreeMap<Key, Option<V>> =
             below.into_iter().map(|(key, value)| (key, Some(value))).collect();
-        merged.extend(self.new_rows(from, to).map(|(key, value)| (key.clone(), value.clone())));
+        let new = self.new_rows(from, to);
+        merged.extend(new.map(|(key, value)| (key.clone(), value.clone().map(V::from))));
         let there = merged.into_iter().filter_map(|(key, value)| Some((key, value?)));
         there.take(limit).collect()
     }

@@ -26,6 +26,21 @@ pub(super) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
     (sum(key, value) == *found).then_some(value)
 }
 
+/// The key that `sealed` was stored under, if that is `key` with one other bit; `None` if it is
+/// not, so that the value is what is damaged, as long as the damage is a flipped bit.
+pub(super) fn original(key: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+    let mut key = key.to_vec();
+    for bit in 0..8 * key.len() {
+        let flip = |key: &mut [u8]| key.get_mut(bit / 8).map(|byte| *byte ^= 1 << (bit % 8));
+        flip(&mut key);
+        if unseal(&key, sealed).is_some() {
+            return Some(key);
+        }
+        flip(&mut key);
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +57,9 @@ mod tests {
         };
         assert!((0..8 * sealed.len()).all(|bit| unseal(&key, &flipped(&sealed, bit)).is_none()));
         assert!((0..8 * key.len()).all(|bit| unseal(&flipped(&key, bit), &sealed).is_none()));
+        let of = |bit| original(&flipped(&key, bit), &sealed);
+        assert!((0..8 * key.len()).all(|bit| of(bit).as_ref() == Some(&key)));
+        assert!((0..8 * sealed.len()).all(|bit| original(&key, &flipped(&sealed, bit)).is_none()));
         assert!((0..sealed.len()).all(|len| unseal(&key, &sealed[..len]).is_none()));
     }
 }

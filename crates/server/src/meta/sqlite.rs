@@ -5,10 +5,11 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, params};
-use segue_core::namespace::{MetaSnapshot, MetaTxn};
+use segue_core::namespace::{MetaSnapshot, MetaTxn, PastDamage};
 
+use super::beside::{Beside, is_within};
 use super::pending::Pending;
-use super::seal::{seal, unseal};
+use super::seal::{original, seal, unseal};
 
 /// Bytes of a page of a new store. SQLite keeps up to a quarter of it of a row in place, and a
 /// row that is longer costs a page of its own: the data of a small file should not.
@@ -51,8 +52,17 @@ fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cell_size_check", true)
 }
 
+/// A key and its value with the sum.
+pub(super) type Stored<'r> = (&'r [u8], &'r [u8]);
+
+fn stored<'r>(row: &'r Row<'_>) -> Stored<'r> {
+    // A flip may have made something else than bytes of either.
+    let blob = |column| row.get_ref(column).ok().and_then(|value| value.as_blob().ok());
+    (blob(0).unwrap_or_default(), blob(1).unwrap_or_default())
+}
+
 /// A row that is not what was written.
-fn damage(key: &[u8]) -> rusqlite::Error {
+pub(super) fn damage(key: &[u8]) -> rusqlite::Error {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let words = format!("the row {key} is not what was written");
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(words))
@@ -121,63 +131,128 @@ impl<'a> Kv<'a> {
         self.connection.prepare_cached(sql)
     }
 
-    /// The key and value of a row; `None` if it is damaged and passed over.
-    fn checked<'r>(&self, row: &'r Row<'_>) -> rusqlite::Result<Option<(&'r [u8], &'r [u8])>> {
-        // A flip may have made something else than bytes of either.
-        let key = row.get_ref(0)?.as_blob().unwrap_or_default();
-        let sealed = row.get_ref(1)?.as_blob().unwrap_or_default();
-        match (unseal(key, sealed), &self.noted) {
-            (Some(value), _) => Ok(Some((key, value))),
-            (None, None) => Err(damage(key)),
-            (None, Some(noted)) => {
-                noted.note(key);
-                Ok(None)
-            }
+    /// The value of a row; `None` if it is damaged, which is noted where such rows are passed
+    /// over.
+    fn value<'r>(&self, (key, sealed): Stored<'r>) -> Option<&'r [u8]> {
+        let value = unseal(key, sealed);
+        if let (None, Some(noted)) = (value, &self.noted) {
+            noted.note(key);
         }
+        value
     }
 
-    /// Checks the rows of a search that wants nothing of them.
-    fn check(&self, sql: &str, key: &[u8]) -> rusqlite::Result<()> {
+    /// What stands on one side of `key`.
+    fn beside(&self, sql: &str, key: &[u8]) -> rusqlite::Result<Beside> {
         let mut statement = self.statement(sql)?;
         let mut rows = statement.query(params![key])?;
-        if let Some(row) = rows.next()? {
-            self.checked(row)?;
+        let mut beside = Beside::default();
+        while let Some(row) = rows.next()? {
+            let (key, sealed) = stored(row);
+            if self.value((key, sealed)).is_some() {
+                beside.whole = Some(key.to_vec());
+                break;
+            }
+            if self.noted.is_none() {
+                beside.damaged.push((key, sealed))?;
+            }
         }
-        Ok(())
+        Ok(beside)
     }
 
-    fn stored(&self, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
+    fn find(&self, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
         let mut statement = self.statement("SELECT k, v FROM kv WHERE k = ?1")?;
         let mut rows = statement.query(params![key])?;
         if let Some(row) = rows.next()? {
-            return Ok(self.checked(row)?.map(|(_, value)| value.to_vec()));
+            return match self.value(stored(row)) {
+                None if self.noted.is_none() => Err(damage(key)),
+                value => Ok(value.map(<[u8]>::to_vec)),
+            };
         }
-        self.check(BEFORE, key)?;
-        self.check(AFTER, key)?;
+        let (before, after) = (self.beside(BEFORE, key)?, self.beside(AFTER, key)?);
+        if self.noted.is_none() {
+            let between = (before.whole.as_deref(), after.whole.as_deref());
+            is_within(key, between).then_some(()).ok_or_else(|| damage(key))?;
+            before.damaged.are_others(between, |own| own == key)?;
+            after.damaged.are_others(between, |own| own == key)?;
+        }
         Ok(None)
     }
 
-    fn stored_range(
+    fn find_range(
         &self,
         from: &[u8],
         to: &[u8],
         limit: usize,
     ) -> rusqlite::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut found = Vec::new();
-        self.check(BEFORE, from)?;
+        let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let Beside { mut damaged, whole: before } = self.beside(BEFORE, from)?;
+        let is_inside = |own: &[u8]| own >= from && own < to;
         // Without an end, which only a row that is whole can say.
+        let mut statement = self.statement("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?;
+        let mut rows = statement.query(params![from])?;
+        while found.len() < limit {
+            let row = rows.next()?.map(stored);
+            let value = row.and_then(|row| self.value(row));
+            if self.noted.is_none() {
+                if let (Some(row), None) = (row, value) {
+                    damaged.push(row)?;
+                    continue;
+                }
+                let after = row.map(|(key, _)| key);
+                after.is_none_or(|key| key >= from).then_some(()).ok_or_else(|| damage(from))?;
+                let last = found.last().map(|(key, _)| key).or(before.as_ref());
+                damaged.are_others((last.map(Vec::as_slice), after), is_inside)?;
+                damaged.clear();
+            }
+            match (row, value) {
+                (Some((key, _)), Some(value)) if key < to => {
+                    found.push((key.to_vec(), value.to_vec()));
+                }
+                // One that is damaged, and noted.
+                (Some(_), None) => {}
+                _ => break,
+            }
+        }
+        Ok(found)
+    }
+
+    fn find_past_damage(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> rusqlite::Result<PastDamage> {
+        let mut found = PastDamage::new();
         let mut statement = self.statement("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?;
         let mut rows = statement.query(params![from])?;
         while found.len() < limit
             && let Some(row) = rows.next()?
         {
-            match self.checked(row)? {
-                Some((key, _)) if key >= to => break,
-                Some((key, value)) => found.push((key.to_vec(), value.to_vec())),
+            let (key, sealed) = stored(row);
+            match self.value((key, sealed)) {
+                Some(_) if key >= to => break,
+                Some(value) => found.push((key.to_vec(), Some(value.to_vec()))),
+                None if key >= from && key < to && original(key, sealed).is_none() => {
+                    found.push((key.to_vec(), None));
+                }
                 None => {}
             }
         }
         Ok(found)
+    }
+
+    /// What `below` says of SQLite's rows, with those in it that it has not been given.
+    fn with_pending<V: From<Vec<u8>>>(
+        &self,
+        (from, to): (&[u8], &[u8]),
+        limit: usize,
+        below: impl FnOnce(usize) -> rusqlite::Result<Vec<(Vec<u8>, V)>>,
+    ) -> rusqlite::Result<Vec<(Vec<u8>, V)>> {
+        let Some(pending) = &self.pending else { return below(limit) };
+        // Each new row hides at most one that SQLite has.
+        let hidden = pending.new_in(from, to);
+        let rows = below(limit.saturating_add(hidden))?;
+        Ok(if hidden == 0 { rows } else { pending.merge((from, to), limit, rows) })
     }
 
     fn write(&mut self, key: &[u8], value: Option<&[u8]>) -> rusqlite::Result<()> {
@@ -207,8 +282,8 @@ pub(super) fn store(
     statement.execute(params![key, seal(key, value)]).map(drop)
 }
 
-const BEFORE: &str = "SELECT k, v FROM kv WHERE k < ?1 ORDER BY k DESC LIMIT 1";
-const AFTER: &str = "SELECT k, v FROM kv WHERE k > ?1 ORDER BY k LIMIT 1";
+const BEFORE: &str = "SELECT k, v FROM kv WHERE k < ?1 ORDER BY k DESC";
+const AFTER: &str = "SELECT k, v FROM kv WHERE k > ?1 ORDER BY k";
 
 impl MetaSnapshot for Kv<'_> {
     type Error = rusqlite::Error;
@@ -217,7 +292,7 @@ impl MetaSnapshot for Kv<'_> {
         if let Some(known) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
             return Ok(known);
         }
-        let value = self.stored(key)?;
+        let value = self.find(key)?;
         if let Some(pending) = &mut self.pending {
             pending.learn(key, &value);
         }
@@ -230,14 +305,20 @@ impl MetaSnapshot for Kv<'_> {
         to: &[u8],
         limit: usize,
     ) -> rusqlite::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let Some(pending) = &self.pending else { return self.stored_range(from, to, limit) };
-        // Each new row hides at most one that SQLite has.
-        let hidden = pending.new_in(from, to);
-        let rows = self.stored_range(from, to, limit.saturating_add(hidden))?;
-        if hidden == 0 {
-            return Ok(rows);
-        }
-        Ok(pending.merge((from, to), limit, rows))
+        self.with_pending((from, to), limit, |limit| self.find_range(from, to, limit))
+    }
+
+    fn range_past_damage(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> rusqlite::Result<PastDamage> {
+        self.with_pending((from, to), limit, |limit| self.find_past_damage(from, to, limit))
+    }
+
+    fn is_damage(error: &rusqlite::Error) -> bool {
+        is_damage(error)
     }
 }
 

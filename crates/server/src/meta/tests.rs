@@ -222,3 +222,50 @@ async fn writes_that_come_together_are_all_answered() {
     let all = store.read(|kv| kv.range(&[], &[255], usize::MAX)).await.unwrap().unwrap();
     assert_eq!(all.len(), 500);
 }
+
+/// A damaged row failed whatever was looked for beside it, such as the number of each new file
+/// behind that of a damaged one.
+#[test]
+fn a_damaged_row_fails_who_needs_it_and_nobody_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for key in [b"c", b"e", b"k", b"m", b"q"] {
+        assert_eq!(store.write_blocking(put(key)), Ok(()));
+    }
+    let db = Connection::open(dir.path().join("meta.db")).unwrap();
+    db.execute("UPDATE kv SET v = x'00' WHERE k = CAST('e' AS BLOB)", []).unwrap();
+    // "m" with one other bit.
+    db.execute("UPDATE kv SET k = CAST('o' AS BLOB) WHERE k = CAST('m' AS BLOB)", []).unwrap();
+
+    let get = |key: &[u8]| store.read_blocking(|kv| kv.get(key)).unwrap();
+    for missing in [b"d", b"f", b"l", b"n", b"p"] {
+        assert_eq!(get(missing).unwrap(), None);
+    }
+    for damaged in [b"e", b"m", b"o"] {
+        assert!(get(damaged).is_err_and(|error| sqlite::is_damage(&error)));
+    }
+    let range = |from: &[u8], to: &[u8]| {
+        let found = store.read_blocking(|kv| kv.range(from, to, 9)).unwrap();
+        found.map(|rows| rows.into_iter().map(|(key, _)| key).collect::<Vec<_>>())
+    };
+    for (from, to, keys) in
+        [(b"a", b"e", vec![b"c"]), (b"f", b"m", vec![b"k"]), (b"n", b"z", vec![b"q"])]
+    {
+        assert_eq!(
+            range(from, to).unwrap(),
+            keys.into_iter().map(|key| key.to_vec()).collect::<Vec<_>>()
+        );
+    }
+    for (from, to) in [(b"a", b"f"), (b"e", b"f"), (b"l", b"n"), (b"m", b"z")] {
+        assert!(range(from, to).is_err(), "{from:?}..{to:?}");
+    }
+    let past = store.read_blocking(|kv| kv.range_past_damage(b"d", b"z", 9)).unwrap().unwrap();
+    let past: Vec<_> = past.into_iter().map(|(key, value)| (key, value.is_some())).collect();
+    assert_eq!(past, [(b"e".to_vec(), false), (b"k".to_vec(), true), (b"q".to_vec(), true)]);
+
+    let healed = store.write_blocking(|txn| {
+        let rows = txn.range_past_damage(b"d", b"f", 9).map_err(Fault::Store)?;
+        rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
+    });
+    assert_eq!((healed, get(b"e").unwrap()), (Ok(()), None));
+}

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use segue_core::modlog::{Outcome, Stamped};
-use segue_core::namespace::{self, ApplyResult, Context, Fault};
+use segue_core::namespace::{self, ApplyResult, Context, is_damage, refuse_damaged};
 use segue_core::refusal::Refusal;
 use segue_core::types::Fingerprint;
 use segue_core::wire::{APPLY_MAX, Applied, Apply, Reply};
@@ -138,6 +138,8 @@ impl Batch {
             rights: self.rights,
             proven: &|fingerprint| self.proven.binary_search(fingerprint).is_ok(),
         };
+        // First, because a floor that cannot be read is put right by it.
+        namespace::raise_floor(txn, self.client, self.incarnation, acked_below)?;
         let (mut outcomes, mut end) = (Vec::with_capacity(records.len()), End::Normal);
         for (stamped, digest) in records.iter().zip(digests) {
             match namespace::apply(txn, &context, stamped, digest) {
@@ -156,15 +158,14 @@ impl Batch {
                     end = End::Settled;
                     break;
                 }
-                // What was applied before stays; the client will hear of this one alone.
-                Err(Fault::Damaged(what)) if !outcomes.is_empty() => {
-                    tracing::error!("the metadata are damaged: {what}");
-                    break;
+                // The record has changed nothing, and those before it stay.
+                Err(fault) if is_damage::<Kv<'_>>(&fault) => {
+                    tracing::error!("record {} of {:?}: {fault}", stamped.seq, self.client);
+                    outcomes.push(refuse_damaged(txn, &context, stamped, digest)?);
                 }
                 Err(fault) => return Err(fault),
             }
         }
-        namespace::raise_floor(txn, self.client, self.incarnation, acked_below)?;
         Ok((outcomes, end))
     }
 }

@@ -7,9 +7,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use segue_core::modlog::Outcome;
+use segue_core::modlog::{Outcome, Record};
+use segue_core::namespace::keys;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Name, Role};
+use segue_core::types::{Ino, Name, Role, Version, VolumeId};
 use segue_core::wire::{Fetch, Looked, Lookup, Readdir, Refused, Reply, Request};
 use segue_rpc::identity::MountUrl;
 use segue_rpc::{Body, Peer, Target};
@@ -18,15 +19,23 @@ use segue_server::{ServeError, ServeOptions, serve};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::harness::{Host, Server, chunk, done, fetch, inline, noise, store};
+use crate::harness::{
+    Client, Host, Server, apply, call, chunk, done, fetch, inline, noise, store, whole,
+};
 
 /// Bits flipped in each file, spread over it.
 const FLIPS: usize = 12;
 /// Bits flipped in the metadata, most of which are many small rows.
 const META_FLIPS: usize = 60;
 
-/// Contents of all files, by name.
-type Files = BTreeMap<String, Vec<u8>>;
+/// All files, by name.
+type Files = BTreeMap<String, File>;
+
+struct File {
+    ino: Ino,
+    version: Version,
+    bytes: Vec<u8>,
+}
 
 /// A server that has stopped, with a host that it knows and files of every size.
 async fn stopped() -> (Server, Host, Files) {
@@ -46,8 +55,8 @@ async fn stopped() -> (Server, Host, Files) {
         if len == 60_000 {
             tin.upload(&[&bytes]).await.unwrap();
         }
-        done(&tin.apply(store(ino, version, len as u64, pieces)).await, ino);
-        files.insert(name, bytes);
+        let attr = done(&tin.apply(store(ino, version, len as u64, pieces)).await, ino);
+        files.insert(name, File { ino, version: attr.data_version, bytes });
     }
     drop(tin);
     server.stop().await;
@@ -84,11 +93,16 @@ async fn ask(peer: &Peer, request: Request) -> Option<Reply> {
     }
 }
 
+/// The host, of a server at `address`.
+fn at(host: &Host, address: SocketAddr) -> Host {
+    let url: MountUrl = format!("segue://{address}/home").parse().unwrap();
+    Host { target: Target::new(&url, &host.target.authority), ..host.clone() }
+}
+
 /// Requires that each file is read as it was or fails, and that none seems to be missing.
 /// Returns how many are whole.
 async fn read_all(host: &Host, address: SocketAddr, files: &Files) -> usize {
-    let url: MountUrl = format!("segue://{address}/home").parse().unwrap();
-    let host = Host { target: Target::new(&url, &host.target.authority), ..host.clone() };
+    let host = at(host, address);
     let peer = host.dial().await;
     let Some(reply) = ask(&peer, Request::Hello(host.hello(1))).await else { return 0 };
     assert!(matches!(reply, Reply::Welcome(_)), "{reply:?}");
@@ -99,7 +113,7 @@ async fn read_all(host: &Host, address: SocketAddr, files: &Files) -> usize {
         assert!(names.eq(files.keys().cloned()), "a name is missing from a listing");
     }
     let mut whole = 0;
-    for (name, bytes) in files {
+    for (name, File { bytes, .. }) in files {
         let lookup = Lookup { parent: Ino::ROOT, name: Name::new(name.as_str()).unwrap() };
         let Some(reply) = ask(&peer, Request::Lookup(lookup)).await else { continue };
         let Reply::Looked(Looked { node: Some(node), .. }) = reply else { panic!("{reply:?}") };
@@ -115,6 +129,60 @@ async fn read_all(host: &Host, address: SocketAddr, files: &Files) -> usize {
         }
     }
     whole
+}
+
+/// Removes a third of the files, writes a third anew and makes as many new ones, in the name of
+/// the cache that made them, many records at a time. Requires that each record gets a final
+/// outcome, unless it is the volume that cannot be read, or SQLite that finds no place to write,
+/// and that what was made is there or cannot be read. Returns how many were refused or cannot.
+async fn change_all(host: &Host, address: SocketAddr, files: &Files) -> Option<usize> {
+    let peer = at(host, address).dial().await;
+    let reply = ask(&peer, Request::Hello(host.hello(1))).await?;
+    let Reply::Welcome(welcome) = reply else { panic!("{reply:?}") };
+    let next_ino = welcome.grants[0].first + files.len() as u64;
+    let mut tin = Client { peer, welcome, next_ino, seq: 2 * files.len() as u64 };
+    let (mut records, mut made) = (Vec::new(), Vec::new());
+    for (number, (name, file)) in files.iter().enumerate() {
+        let (new, creation) = tin.creation(&format!("{name}-new"));
+        made.push((records.len(), new));
+        records.push(tin.stamp(creation));
+        let name = Name::new(name.as_str()).unwrap();
+        let change = match number % 3 {
+            0 => Record::Unlink { parent: Ino::ROOT, name, ino: file.ino, open: false },
+            1 => whole(file.ino, file.version, vec![inline(0, b"new")]),
+            _ => continue,
+        };
+        records.push(tin.stamp(change));
+    }
+    let mut outcomes = Vec::new();
+    for batch in records.chunks(10) {
+        match call(&tin.peer, &apply(batch.to_vec())).await {
+            Reply::Applied(applied) => outcomes.extend(applied.outcomes),
+            Reply::Refused(Refused { refusal: Refusal::Io, words }) => {
+                let is_all = ["malformed", "the row 01", "the row 03"];
+                assert!(is_all.iter().any(|all| words.contains(all)), "{words}");
+                return None;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(outcomes.len(), records.len(), "records were left out");
+    // What a page says of its own room can be damaged too: new rows are put over others then.
+    let mut lost = 0;
+    for (at, ino) in made {
+        let is_done = matches!(outcomes[at], Outcome::Done { .. });
+        match ask(&tin.peer, Request::Getattr(ino)).await {
+            Some(Reply::Node(node)) => assert_eq!((is_done, node.attr.size), (true, 0)),
+            Some(reply) => assert!(!is_done, "{reply:?}"),
+            None => lost += usize::from(is_done),
+        }
+    }
+    let is_refused = |outcome: &&Outcome| match outcome {
+        Outcome::Refused { refusal: Refusal::Io } => true,
+        Outcome::Done { .. } => false,
+        other => panic!("{other:?}"),
+    };
+    Some(outcomes.iter().filter(is_refused).count() + lost)
 }
 
 /// Starts a server on `data`, where something is wrong with `part`. Returns how many files are
@@ -187,6 +255,65 @@ impl Harm {
         }
         fs::write(path, bytes).unwrap();
     }
+}
+
+/// A change that met a damaged row was answered by nothing but "try again", with all that came
+/// before it, so its host sent nothing else for ever.
+#[tokio::test]
+async fn a_change_that_meets_damage_is_refused_and_the_others_are_not() {
+    let (mut server, host, files) = stopped().await;
+    let (over, removed) = (&files["file-1"], &files["file-2"]);
+    let db = rusqlite::Connection::open(server.data().join("meta.db")).unwrap();
+    for file in [over, removed] {
+        let prefix = keys::extents_of(VolumeId(1), file.ino);
+        let harm = "UPDATE kv SET v = x'00' WHERE k > ?1 AND k < ?2";
+        assert_eq!(db.execute(harm, [&prefix, &keys::after(&prefix)]).unwrap(), 1);
+    }
+    drop(db);
+    server.begin().await;
+    let mut tin = host.client(1).await;
+    (tin.seq, tin.next_ino) = (1_000, tin.next_ino + 1_000);
+    let name = Name::new("file-2").unwrap();
+    let changes = [
+        tin.creation("before").1,
+        store(over.ino, over.version, 10, vec![inline(3, b"part")]),
+        whole(over.ino, over.version, vec![inline(0, b"anew")]),
+        Record::Unlink { parent: Ino::ROOT, name, ino: removed.ino, open: false },
+        tin.creation("behind").1,
+    ];
+    let records = changes.map(|change| tin.stamp(change)).to_vec();
+    let outcomes = tin.send(records.clone()).await;
+    let refused: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Outcome::Done { .. } => None,
+            Outcome::Refused { refusal } => Some(*refusal),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(refused, [None, Some(Refusal::Io), None, None, None]);
+    assert_eq!(tin.send(records).await, outcomes, "sent once more");
+    assert_eq!(tin.content(over.ino).await, b"anew");
+    assert!(tin.lookup("file-2").await.is_none() && tin.lookup("behind").await.is_some());
+}
+
+#[tokio::test]
+async fn damage_to_one_row_stops_nothing_else() {
+    let (server, host, files) = stopped().await;
+    let len = fs::metadata(server.data().join("meta.db")).unwrap().len() as usize;
+    let mut came = Vec::new();
+    for harm in Harm::all(Path::new("meta.db"), len) {
+        let Harm::Flip(_) = harm else { continue };
+        let dir = tempfile::tempdir().unwrap();
+        copy(&server.data(), dir.path());
+        harm.to(&dir.path().join("meta.db"));
+        let Ok(running) = try_start(dir.path()).await else { continue };
+        came.push(change_all(&host, running.address, &files).await);
+        running.stop.send(()).unwrap();
+        running.task.await.unwrap().unwrap();
+    }
+    let went_on = came.iter().flatten().filter(|refused| **refused <= 2).count();
+    assert!(went_on >= META_FLIPS * 3 / 4, "{came:?}");
 }
 
 #[tokio::test]

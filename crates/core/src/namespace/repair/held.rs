@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::extents::Contents;
 use super::super::refs::{self, Held};
 use super::super::rows::{self, ChunkRow, InodeRow, LeafRow, PackRow, Place};
-use super::super::{Fault, MetaTxn, keys};
+use super::super::{Fault, MetaTxn, keys, readable};
 use super::fix::Fixed;
 use crate::types::{Fingerprint, Ino, VolumeId};
 
@@ -16,7 +16,7 @@ pub(super) fn put_chunk<T: MetaTxn>(
     fingerprint: &Fingerprint,
     place: Place,
 ) -> Fixed<T::Error> {
-    let row = match readable(rows::chunk(txn, id, fingerprint))? {
+    let row = match readable::<T, _>(rows::chunk(txn, id, fingerprint))? {
         Some(row) if row.place == place => return Ok(None),
         Some(row) => {
             refs::shift_pack(txn, &row.place, -1)?;
@@ -36,13 +36,15 @@ pub(super) fn put_chunk<T: MetaTxn>(
 pub(super) fn recount<T: MetaTxn>(txn: &mut T, held: Held, found: u64) -> Fixed<T::Error> {
     let due = match held {
         Held::Chunk(id, fingerprint) => {
-            let Some(row) = readable(rows::chunk(txn, id, &fingerprint))? else { return Ok(None) };
+            let Some(row) = readable::<T, _>(rows::chunk(txn, id, &fingerprint))? else {
+                return Ok(None);
+            };
             let key = keys::chunk(id, &fingerprint);
             rows::put_row(txn, &key, &ChunkRow { refs: found, due: 0, ..row })?;
             row.due
         }
         Held::Leaf(id, leaf) => {
-            let Some(row) = readable(rows::leaf(txn, id, &leaf))? else { return Ok(None) };
+            let Some(row) = readable::<T, _>(rows::leaf(txn, id, &leaf))? else { return Ok(None) };
             let due = row.due;
             rows::put_row(txn, &keys::leaf(id, &leaf), &LeafRow { refs: found, due: 0, ..row })?;
             due
@@ -61,11 +63,12 @@ pub(super) fn make_idle<T: MetaTxn>(
     id: VolumeId,
     fingerprint: Fingerprint,
 ) -> Fixed<T::Error> {
-    let chunk = readable(rows::chunk(txn, id, &fingerprint))?;
+    let chunk = readable::<T, _>(rows::chunk(txn, id, &fingerprint))?;
     if let Some(ChunkRow { refs: 0, due, .. }) = chunk {
         rows::put_row(txn, &keys::idle(due, Held::Chunk(id, fingerprint)), &())?;
     }
-    if let Some(LeafRow { refs: 0, due, .. }) = readable(rows::leaf(txn, id, &fingerprint))? {
+    if let Some(LeafRow { refs: 0, due, .. }) = readable::<T, _>(rows::leaf(txn, id, &fingerprint))?
+    {
         rows::put_row(txn, &keys::idle(due, Held::Leaf(id, fingerprint)), &())?;
     }
     Ok(Some("it will be"))
@@ -79,11 +82,11 @@ pub(super) fn wake<T: MetaTxn>(txn: &mut T, id: VolumeId) -> Fixed<T::Error> {
         let Some((due, held)) = keys::idle_part(&key) else { continue };
         let said = match held {
             Held::Chunk(of, fingerprint) if of == id => {
-                let row = readable(rows::chunk(txn, id, &fingerprint))?;
+                let row = readable::<T, _>(rows::chunk(txn, id, &fingerprint))?;
                 row.map(|row| (row.refs, row.due))
             }
             Held::Leaf(of, leaf) if of == id => {
-                readable(rows::leaf(txn, id, &leaf))?.map(|row| (row.refs, row.due))
+                readable::<T, _>(rows::leaf(txn, id, &leaf))?.map(|row| (row.refs, row.due))
             }
             _ => continue,
         };
@@ -96,7 +99,7 @@ pub(super) fn wake<T: MetaTxn>(txn: &mut T, id: VolumeId) -> Fixed<T::Error> {
 
 /// A leaf whose extents are those it was named after is as long as they are.
 pub(super) fn measure<T: MetaTxn>(txn: &mut T, id: VolumeId, leaf: Fingerprint) -> Fixed<T::Error> {
-    let row = readable(rows::leaf(txn, id, &leaf))?;
+    let row = readable::<T, _>(rows::leaf(txn, id, &leaf))?;
     let Some(row) = row.filter(|row| refs::leaf_name(&row.extents) == Some(leaf)) else {
         return Ok(None);
     };
@@ -159,12 +162,4 @@ pub(super) fn recount_packs<T: MetaTxn>(txn: &mut T) -> Result<(), Fault<T::Erro
     let rows = txn.range(&prefix, &keys::after(&prefix), usize::MAX).map_err(Fault::Store)?;
     rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)?;
     found.iter().try_for_each(|(pack, row)| rows::put_row(txn, &keys::pack(*pack), row))
-}
-
-/// A row that cannot be read is none.
-fn readable<R, E>(row: Result<Option<R>, Fault<E>>) -> Result<Option<R>, Fault<E>> {
-    match row {
-        Err(Fault::Damaged(_)) => Ok(None),
-        other => other,
-    }
 }

@@ -125,6 +125,27 @@ fn a_removed_volume_goes_with_its_clients() {
     assert_eq!(grants(&mut txn, client).unwrap().len(), 1);
 }
 
+/// A row that could not be read stopped every slice, so nothing was ever free again.
+#[test]
+fn damage_stops_no_collection() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    chunked(&mut txn, &mut tin, file, &[b"one", b"two", b"three"]);
+    let contents = Contents { volume: VOLUME, ino: file, generation: 0 };
+    txn.0.insert(keys::extent(contents, 6), vec![]);
+    txn.0.insert(keys::chunk(VOLUME, &fingerprint(b"three")), vec![]);
+    let pack = keys::pack(1);
+    txn.0.insert(pack.clone(), vec![]);
+    let removed = tin.stamp(unlink(Ino::ROOT, "file", file, false));
+    let outcome = tin.send_unchecked(&mut txn, &removed);
+    assert!(matches!(outcome, Ok(ApplyResult::Outcome(Outcome::Done { .. }))), "{outcome:?}");
+    while collect(&mut txn, NOW, 7).unwrap().rows > 0 {}
+    // What the extent referred to is not known, and the pack stays as long as its row is damaged.
+    assert!(!has(&mut txn, b"one") && has(&mut txn, b"two") && txn.0.contains_key(&pack));
+    assert!(txn.0.keys().all(|key| !key.starts_with(&keys::extents(contents))));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A file gets these parts.
