@@ -5,6 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, params};
+use segue_core::namespace::repair::Unreadable;
 use segue_core::namespace::{MetaSnapshot, MetaTxn, PastDamage};
 
 use super::beside::{Beside, is_within};
@@ -83,21 +84,18 @@ pub(crate) struct Kv<'a> {
     pending: Option<&'a mut Pending>,
 }
 
-/// Keys of damaged rows that were passed over.
+/// Damaged rows that were passed over.
 #[derive(Clone, Default)]
-pub(crate) struct Noted(Rc<RefCell<Vec<Vec<u8>>>>);
+pub(crate) struct Noted(Rc<RefCell<Unreadable>>);
 
 impl Noted {
-    fn note(&self, key: &[u8]) {
-        self.0.borrow_mut().push(key.to_vec());
+    fn note(&self, (key, sealed): Stored<'_>) {
+        self.0.borrow_mut().entry(key.to_vec()).or_insert_with(|| original(key, sealed));
     }
 
-    /// Those since the last call, each once.
-    pub(crate) fn take(&self) -> Vec<Vec<u8>> {
-        let mut keys = self.0.take();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+    /// Those since the last call.
+    pub(crate) fn take(&self) -> Unreadable {
+        self.0.take()
     }
 }
 
@@ -119,7 +117,7 @@ impl<'a> Kv<'a> {
 
     /// The damaged rows that were passed over, each once.
     pub(super) fn noted(self) -> Vec<Vec<u8>> {
-        self.noted.map(|noted| noted.take()).unwrap_or_default()
+        self.noted.map(|noted| noted.take().into_keys().collect()).unwrap_or_default()
     }
 
     /// From now on damaged rows are passed over too, and their keys are told.
@@ -136,7 +134,7 @@ impl<'a> Kv<'a> {
     fn value<'r>(&self, (key, sealed): Stored<'r>) -> Option<&'r [u8]> {
         let value = unseal(key, sealed);
         if let (None, Some(noted)) = (value, &self.noted) {
-            noted.note(key);
+            noted.note((key, sealed));
         }
         value
     }

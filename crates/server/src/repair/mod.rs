@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use segue_core::namespace::check::{Counts, Finding};
-use segue_core::namespace::repair::{Repairer, Unrepaired, rehearse, repair};
+use segue_core::namespace::repair::{Repairer, Unreadable, Unrepaired, rehearse, repair};
 use segue_core::namespace::{Place, VolumeRow, volumes};
 use segue_core::types::{Fingerprint, VolumeId};
 use serde::{Deserialize, Serialize};
@@ -219,7 +219,7 @@ impl Repairer for Hand {
         });
     }
 
-    fn damaged(&mut self) -> Vec<Vec<u8>> {
+    fn damaged(&mut self) -> Unreadable {
         self.damaged.take()
     }
 

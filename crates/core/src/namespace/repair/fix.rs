@@ -5,15 +5,18 @@ use super::super::refs::Held;
 use super::super::rows::{self, ClientRow, InodeRow, Tally, VolumeRow};
 use super::super::volume::existing;
 use super::super::{Fault, MetaTxn, arrivals, keys};
-use super::Repairer;
 use super::found::{self, blank, put_inode};
 use super::held;
 use super::quotas;
-use crate::types::{ClientId, Ino, Kind, SYMLINK_MAX, Timestamp, VolumeId};
+use super::{Repairer, Unreadable};
+use crate::types::{ClientId, Ino, Kind, SYMLINK_MAX, VolumeId};
 
 /// How far a version may be beyond the volume's counter and still be taken for one that the
 /// volume gave: more is damage of the inode, and not of the counter.
 const COUNTER_LEAP: u64 = 1 << 40;
+
+/// Commits of a tally that was rebuilt: one more than a volume has that nobody has used.
+const REBUILT: u64 = 2;
 
 /// How, or `None`.
 pub(super) type Fixed<E> = Result<Option<&'static str>, Fault<E>>;
@@ -23,11 +26,19 @@ pub(super) fn fix<T: MetaTxn, R: Repairer>(
     txn: &mut T,
     id: VolumeId,
     finding: &Finding,
+    damaged: &Unreadable,
     repairer: &mut R,
 ) -> Fixed<T::Error> {
     // The root's place is its volume's business.
     let Some(ino) = finding.ino.filter(|_| finding.damage != Damage::NoRoot) else {
         return match &finding.damage {
+            // What stands under another key than its own is about something else.
+            Damage::Row { key, .. }
+                if key.starts_with(&keys::all_extents(id))
+                    && !matches!(damaged.get(key), Some(Some(_))) =>
+            {
+                held::lose(txn, id, key)
+            }
             Damage::Row { key, .. } => fix_row(txn, id, key, repairer),
             damage => fix_volume(txn, id, damage),
         };
@@ -158,6 +169,11 @@ fn fix_row<T: MetaTxn, R: Repairer>(
             return held::put_chunk(txn, id, &fingerprint, place);
         }
         // Files that need it say so.
+        txn.remove(key).map_err(Fault::Store)?;
+        return Ok(Some("it was removed"));
+    }
+    if key.starts_with(&keys::leaves(id)) {
+        // Files that need it say so, and writing one of them anew makes it anew.
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed"));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::extents::Contents;
 use super::super::refs::{self, Held};
-use super::super::rows::{self, ChunkRow, InodeRow, LeafRow, PackRow, Place};
+use super::super::rows::{self, ChunkRow, Extent, InodeRow, LeafRow, PackRow, Place, Source};
 use super::super::{Fault, MetaTxn, keys, readable};
 use super::fix::Fixed;
 use crate::types::{Fingerprint, Ino, VolumeId};
@@ -162,4 +162,37 @@ pub(super) fn recount_packs<T: MetaTxn>(txn: &mut T) -> Result<(), Fault<T::Erro
     let rows = txn.range(&prefix, &keys::after(&prefix), usize::MAX).map_err(Fault::Store)?;
     rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)?;
     found.iter().try_for_each(|(pack, row)| rows::put_row(txn, &keys::pack(*pack), row))
+}
+
+/// The chunk of extents that could not be read: nobody ever has it.
+const NOWHERE: Fingerprint = Fingerprint([0; 32]);
+
+/// An extent that cannot be read becomes one whose bytes are nowhere, from the end of the one
+/// before it on: reading there still fails, and writing works.
+pub(super) fn lose<T: MetaTxn>(txn: &mut T, id: VolumeId, key: &[u8]) -> Fixed<T::Error> {
+    let part = keys::inode_part(key).and_then(|(ino, rest)| Some((ino, keys::extent_part(rest)?)));
+    let Some((ino, (generation, end))) = part else { return Ok(None) };
+    let contents = Contents { volume: id, ino, generation };
+    let (mut from, last) = (keys::extents(contents), keys::after(&keys::extents(contents)));
+    let mut start = 0;
+    loop {
+        let page = txn.range(&from, &last, 1024).map_err(Fault::Store)?;
+        let Some((at, _)) = page.last() else { break };
+        from = [at, &[0][..]].concat();
+        for (other, value) in page {
+            let before = other.last_chunk().map_or(0, |end| u64::from_be_bytes(*end));
+            if before < end {
+                start = before;
+            } else if other != key
+                && let Ok(extent) = postcard::from_bytes::<Extent>(&value)
+                && before.saturating_sub(extent.len) < end
+            {
+                // It never stood here, or the next one does not.
+                return Ok(None);
+            }
+        }
+    }
+    let source = Source::Chunk { fingerprint: NOWHERE, start: 0 };
+    rows::put_row(txn, key, &Extent { len: end.saturating_sub(start), source })?;
+    Ok(Some("its bytes are lost, and can be written anew"))
 }

@@ -7,7 +7,8 @@
 //! A fix may show what stood behind it (a name that goes leaves an inode without one), so the
 //! check is run again until it finds nothing that can be put right. What is left then is lost:
 //! bytes whose chunk is nowhere, and rows that cannot be read, which stay as they are, so that
-//! reading them goes on to fail and never gives anything else.
+//! reading them goes on to fail and never gives anything else. (An extent that cannot be read
+//! becomes one in a chunk that is nowhere: it fails as before, and can be overwritten.)
 //!
 //! Counts and places are rebuilt. A name that leads nowhere goes. What has no name, or stands in
 //! no directory, gets one: its number, in [`FOUND`] under the root. No file's bytes go.
@@ -17,7 +18,7 @@ mod found;
 mod held;
 mod quotas;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{self, Counts, Damage, Finding, Halt, Visitor};
 use super::{Fault, MetaTxn, Overlay, Place, keys};
@@ -30,14 +31,18 @@ const ROUND_MAX: usize = 1 << 16;
 /// Most rounds: a path of as many directories that each are found by the one before is none.
 const ROUNDS_MAX: u32 = 1024;
 
+/// Keys of rows that are not what was written, each with the key that it was written under where
+/// that is another, because it is the key that is damaged.
+pub type Unreadable = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
 /// Who is told what a repair does, and knows where chunks are.
 pub trait Repairer {
     /// `finding` is put right; how.
     fn repaired(&mut self, finding: &Finding, how: &'static str);
     /// `finding` cannot be.
     fn lost(&mut self, finding: &Finding);
-    /// Keys of rows that are not what was written, and were passed over since the last call.
-    fn damaged(&mut self) -> Vec<Vec<u8>>;
+    /// Rows that were passed over since the last call.
+    fn damaged(&mut self) -> Unreadable;
     /// So much has been looked at in a round.
     fn progress(&mut self, counts: &Counts);
     /// Where a whole copy of the chunk is, other than its row says.
@@ -76,7 +81,8 @@ pub fn repair<T: MetaTxn, R: Repairer>(
             return Err(Fault::Store(error).into());
         }
         let Round { mut findings, .. } = round;
-        for key in repairer.damaged() {
+        let damaged = repairer.damaged();
+        for key in damaged.keys().cloned() {
             // A rehearsal leaves it where it is, also when it was put right.
             let is_left = txn.get(&key).map_err(Fault::Store)?.is_none() && !removed.contains(&key);
             if is_left && keys::is_of(&key, volume) {
@@ -92,7 +98,7 @@ pub fn repair<T: MetaTxn, R: Repairer>(
         left.clear();
         let mut is_over = true;
         for finding in findings {
-            match fix::fix(txn, volume, &finding, repairer)? {
+            match fix::fix(txn, volume, &finding, &damaged, repairer)? {
                 Some(how) => {
                     is_over = false;
                     if let Damage::Row { key, .. } = &finding.damage {

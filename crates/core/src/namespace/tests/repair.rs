@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::check::{Counts, Damage, Finding};
-use super::super::repair::{FOUND, Repairer, rehearse, repair};
+use super::super::repair::{FOUND, Repairer, Unreadable, rehearse, repair};
 use super::check::{altered, findings, lived_in, may_go};
 use super::model::op;
 use super::*;
@@ -32,8 +32,8 @@ impl Repairer for Heard {
     fn lost(&mut self, finding: &Finding) {
         self.lost.push(finding.clone());
     }
-    fn damaged(&mut self) -> Vec<Vec<u8>> {
-        Vec::new()
+    fn damaged(&mut self) -> Unreadable {
+        Unreadable::new()
     }
     fn progress(&mut self, _: &Counts) {}
     fn find_chunk(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
