@@ -18,7 +18,7 @@
 
 use super::refs::{self, Held};
 use super::rows::{self, ChunkRow, ClientRow};
-use super::{Fault, MetaTxn, PastDamage, arrivals, extents, keys, readable};
+use super::{Contents, Fault, MetaTxn, PastDamage, arrivals, extents, is_damage, keys, readable};
 use crate::types::{ClientId, VolumeId};
 
 /// What a slice did.
@@ -72,11 +72,15 @@ impl<T: MetaTxn> Slice<'_, T> {
     }
 
     fn graves(&mut self) -> Result<(), Fault<T::Error>> {
-        for (key, _) in self.first(&keys::all_graves())? {
+        for (key, value) in self.first(&keys::all_graves())? {
             let Some(contents) = keys::grave_part(&key) else {
                 self.remove(&key)?;
                 continue;
             };
+            // Whatever the key of a damaged row has become, what a file has is not a grave.
+            if value.is_none() && self.may_be_present(contents)? {
+                continue;
+            }
             let limit = self.left;
             let (gone, _) = extents::discard(self.txn, contents, limit)?;
             self.spend(gone);
@@ -86,6 +90,13 @@ impl<T: MetaTxn> Slice<'_, T> {
             self.remove(&key)?;
         }
         Ok(())
+    }
+
+    fn may_be_present(&mut self, contents: Contents) -> Result<bool, Fault<T::Error>> {
+        match rows::inode(self.txn, contents.volume, contents.ino) {
+            Err(fault) if is_damage::<T>(&fault) => Ok(true),
+            row => Ok(row?.is_some_and(|row| row.generation == contents.generation)),
+        }
     }
 
     fn idle(&mut self, now_seconds: u64) -> Result<(), Fault<T::Error>> {
@@ -129,7 +140,7 @@ impl<T: MetaTxn> Slice<'_, T> {
     }
 
     fn volumes(&mut self) -> Result<(), Fault<T::Error>> {
-        for (key, _) in self.first(&keys::removed_volumes())? {
+        for (key, value) in self.first(&keys::removed_volumes())? {
             let Some(volume) = keys::volume_part(&key) else {
                 self.remove(&key)?;
                 continue;

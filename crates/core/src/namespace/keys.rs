@@ -60,6 +60,16 @@ pub fn volume(volume: VolumeId) -> Vec<u8> {
     key(VOLUME, &[&volume.0.to_be_bytes()])
 }
 
+/// All names of volumes.
+pub fn volume_names() -> Vec<u8> {
+    key(VOLUME_NAME, &[])
+}
+
+/// The name of such a key.
+pub fn volume_name_part(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key.get(1..)?).ok()
+}
+
 /// A volume's number under its name.
 pub fn volume_name(name: &str) -> Vec<u8> {
     key(VOLUME_NAME, &[name.as_bytes()])
@@ -248,6 +258,25 @@ pub fn client_part(key: &[u8]) -> Option<ClientId> {
     key.get(1..)?.first_chunk().map(|client| ClientId(*client))
 }
 
+/// The tables of what is remembered of a client.
+pub fn memories() -> [Vec<u8>; 4] {
+    [FLOOR, OUTCOME, COPY, DROPPED].map(|tag| key(tag, &[]))
+}
+
+/// The record of an outcome's key.
+pub fn outcome_part(key: &[u8]) -> Option<OpId> {
+    let (client, rest) = key.get(1..)?.split_first_chunk()?;
+    let (incarnation, seq) = rest.split_first_chunk()?;
+    let incarnation = u32::from_be_bytes(*incarnation);
+    let seq = u64::from_be_bytes(seq.try_into().ok()?);
+    Some(OpId { client: ClientId(*client), incarnation, seq })
+}
+
+/// All tables of the server itself, from the key of this to that one.
+pub fn of_server() -> (Vec<u8>, Vec<u8>) {
+    (vec![SERVER_TAGS], vec![u8::MAX])
+}
+
 /// What became of a record.
 pub fn outcome(op: OpId) -> Vec<u8> {
     key(OUTCOME, &[&op.client.0, &op.incarnation.to_be_bytes(), &op.seq.to_be_bytes()])
@@ -281,6 +310,11 @@ pub fn ragged(volume: VolumeId, ino: Ino) -> Vec<u8> {
 /// All of them, in all volumes.
 pub fn all_ragged() -> Vec<u8> {
     key(RAGGED, &[])
+}
+
+/// All of them of a volume.
+pub fn ragged_of(volume: VolumeId) -> Vec<u8> {
+    key(RAGGED, &[&volume.0.to_be_bytes()])
 }
 
 /// The volume and the inode of such a file's key.
@@ -393,6 +427,11 @@ pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 10] {
 /// True for the key of a chunk.
 pub fn is_chunk(key: &[u8]) -> bool {
     key.first() == Some(&CHUNK)
+}
+
+/// True for the key of a row that is of no volume alone.
+pub fn is_shared(key: &[u8]) -> bool {
+    !matches!(key.first().copied(), Some(CHUNK | INODE..=QUOTA))
 }
 
 /// True for the key of a row that the volume has for itself.

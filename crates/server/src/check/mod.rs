@@ -13,12 +13,13 @@
 
 mod bytes;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use segue_core::namespace::check::{Counts, Damage, Finding, Halt, Visitor, check, packs};
-use segue_core::namespace::{Readable, find_volume, volumes};
+use segue_core::namespace::check::{Counts, Damage, Finding, Halt, Visitor, check, shared};
+use segue_core::namespace::{Readable, find_volume, keys, volumes};
 use segue_core::types::VolumeId;
 use serde::{Deserialize, Serialize};
 
@@ -152,13 +153,12 @@ fn run(
 ) {
     let mut teller = Teller::new(tell, stopping);
     let done = chosen(data, request).and_then(|volumes| {
-        let pace = &mut Pace::new(rate_bytes);
+        let (pace, mut told) = (&mut Pace::new(rate_bytes), BTreeSet::new());
         volumes.into_iter().zip(0..).try_for_each(|((id, name), number)| {
             let teller = &mut teller;
-            let mut check = Check { data, id, name, findings: 0, teller };
+            let mut check = Check { data, id, name, findings: 0, teller, told: &mut told };
             if number == 0 {
-                // Packs are shared by all volumes.
-                data.store.read_blocking(|kv| packs(kv, &mut check))??;
+                check.shared()?;
             }
             check.volume(request.quick, pace)
         })
@@ -218,16 +218,34 @@ struct Check<'a, 'b> {
     name: String,
     findings: u64,
     teller: &'a mut Teller<'b, CheckLine>,
+    /// Keys of damaged rows that were told of, since some are read for each volume.
+    told: &'a mut BTreeSet<Vec<u8>>,
 }
 
 impl Check<'_, '_> {
-    fn volume(mut self, quick: bool, pace: &mut Pace) -> Result<(), Failed> {
-        let (data, id) = (self.data, self.id);
-        let (done, damaged) = data.store.read_noting(|kv| check(kv, id, &mut self))?;
-        for key in damaged {
+    /// What all volumes share.
+    fn shared(&mut self) -> Result<(), Failed> {
+        let data = self.data;
+        let (done, mut damaged) = data.store.read_noting(|kv| shared(kv, self))?;
+        damaged.retain(|key| keys::is_shared(key));
+        self.damaged(damaged);
+        Ok(done?)
+    }
+
+    fn damaged(&mut self, keys: Vec<Vec<u8>>) {
+        for key in keys {
+            if !self.told.insert(key.clone()) {
+                continue;
+            }
             let damage = Damage::Row { key, what: "what was written" };
             self.finding(Finding { ino: None, path: None, entry: None, damage });
         }
+    }
+
+    fn volume(mut self, quick: bool, pace: &mut Pace) -> Result<(), Failed> {
+        let (data, id) = (self.data, self.id);
+        let (done, damaged) = data.store.read_noting(|kv| check(kv, id, &mut self))?;
+        self.damaged(damaged);
         let counts = match done {
             Ok(counts) => counts,
             Err(Halt::Store(error)) => return Err(error.into()),

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use super::super::arrivals::waiting;
 use super::super::refs::{Held, leaf_name};
-use super::super::rows::{ChunkRow, Extent, LeafRow, PackRow, Source};
+use super::super::rows::{ChunkRow, Extent, LeafRow, Source};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
-use super::{Checker, Damage, Finding, Found, Halt, Visitor, decode, find};
+use super::{Checker, Damage, Found, Halt, Visitor, decode, find};
 use crate::types::{Fingerprint, VolumeId};
 
 /// What a chunk or a leaf says, and how many were found to refer to it.
@@ -26,6 +26,9 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     pub(super) fn contents(&mut self, at_once: usize) -> Result<(), Halt<S::Error>> {
         self.leaf_names()?;
         self.idle()?;
+        self.notes(keys::graves(self.volume), |key| keys::grave_part(key).is_some(), "a grave")?;
+        let is_ragged = |key: &[u8]| keys::ragged_part(key).is_some();
+        self.notes(keys::ragged_of(self.volume), is_ragged, "a ragged file")?;
         self.rounds(keys::chunks(self.volume), at_once, &Table::chunks())?;
         self.rounds(keys::leaves(self.volume), at_once, &Table::leaves())?;
         self.arrivals()
@@ -150,6 +153,23 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         Ok(())
     }
 
+    /// Rows that say all by their keys.
+    fn notes(
+        &mut self,
+        prefix: Vec<u8>,
+        is_key: impl Fn(&[u8]) -> bool,
+        what: &'static str,
+    ) -> Result<(), Halt<S::Error>> {
+        let mut scan = Scan::new(prefix);
+        while let Some((key, value)) = scan.next(self.snapshot)? {
+            self.step()?;
+            if !is_key(&key) || decode::<()>(&value).is_none() {
+                self.report_row(&key, what);
+            }
+        }
+        Ok(())
+    }
+
     /// What is called idle is, at the time that it says.
     fn idle(&mut self) -> Result<(), Halt<S::Error>> {
         let mut scan = Scan::new(keys::all_idle());
@@ -227,36 +247,4 @@ impl Table {
             miscounted: |leaf, told, found| Damage::LeafRefs { leaf, told, found },
         }
     }
-}
-
-/// Checks what the packs' rows count, over all volumes. Holds a few numbers for each pack.
-pub fn packs<S: MetaSnapshot, V: Visitor>(
-    snapshot: &mut S,
-    visitor: &mut V,
-) -> Result<(), S::Error> {
-    let mut found: BTreeMap<u64, PackRow> = BTreeMap::new();
-    let mut chunks = Scan::new(keys::all_chunks());
-    while let Some((_, value)) = chunks.next(snapshot)? {
-        let Some(ChunkRow { place, .. }) = decode(&value) else { continue };
-        let pack = found.entry(place.pack).or_default();
-        pack.chunks += 1;
-        pack.live_bytes += u64::from(place.stored_len);
-    }
-    let mut rows = Scan::new(keys::packs());
-    while let Some((key, value)) = rows.next(snapshot)? {
-        let told: Option<PackRow> = decode(&value);
-        let pack = keys::pack_part(&key).unwrap_or_default();
-        let (told, found) = (told.unwrap_or_default(), found.remove(&pack).unwrap_or_default());
-        if told != found {
-            visitor.finding(finding(pack, told.chunks, found.chunks));
-        }
-    }
-    for (pack, row) in found {
-        visitor.finding(finding(pack, 0, row.chunks));
-    }
-    Ok(())
-}
-
-fn finding(pack: u64, told: u64, found: u64) -> Finding {
-    Finding { ino: None, path: None, entry: None, damage: Damage::Pack { pack, told, found } }
 }

@@ -25,6 +25,10 @@ pub enum Damage {
     NoVolume,
     #[error("the volume's name does not lead to it")]
     VolumeName,
+    #[error("the name {name:?} leads to no volume of this name")]
+    StrayName { name: String },
+    #[error("rows of client {client:?} are there, and nothing says what client that is")]
+    Nobody { client: ClientId },
     #[error("the volume's counters are missing")]
     NoTally,
     #[error("the root directory is missing or is no directory")]
@@ -151,6 +155,8 @@ impl Damage {
             | Damage::NotIdle { .. }
             | Damage::IdleOfNothing
             | Damage::Arrived { .. }
+            | Damage::StrayName { .. }
+            | Damage::Nobody { .. }
             | Damage::Pack { .. } => {
                 "no file's bytes are lost by it; stop the server and have it rebuilt: segue volume \
                  repair"

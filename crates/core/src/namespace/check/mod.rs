@@ -5,6 +5,7 @@
 //!   orphans   each is an inode of the volume that a client of the volume has open
 //!   inodes    each, its extents and attributes beside it: links, ranges, chunks, sums
 //!   contents  chunks and leaves: as many refer to each as it counts, what is idle is listed
+//!   shared    names of volumes, packs, rows of clients that are not there (for all volumes)
 //!   clients   their numbers are granted, their floors and outcomes decode
 //! ```
 //!
@@ -25,6 +26,7 @@ mod names;
 mod path;
 mod quotas;
 mod scan;
+mod shared;
 mod uses;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,9 +37,9 @@ use super::rows::{InodeRow, Tally, VolumeRow};
 use super::{MetaSnapshot, Usage, keys};
 use crate::types::{Ino, VolumeId};
 
-pub use contents::packs;
 pub use finding::{Damage, Finding};
 pub use path::path;
+pub use shared::shared;
 pub use uses::{ChunkUse, UsePage, chunk_uses};
 
 use links::Links;

@@ -30,6 +30,11 @@ impl Scan {
         Scan { from, end: keys::after(prefix), rows: VecDeque::new(), more: true }
     }
 
+    /// All rows from one key on and before another.
+    pub(in crate::namespace) fn between((from, end): (Vec<u8>, Vec<u8>)) -> Scan {
+        Scan { from, end, rows: VecDeque::new(), more: true }
+    }
+
     /// The row that [`Scan::next`] will give.
     pub(in crate::namespace) fn peek<S: MetaSnapshot>(
         &mut self,

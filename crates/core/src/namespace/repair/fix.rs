@@ -40,6 +40,14 @@ pub(super) fn fix<T: MetaTxn, R: Repairer>(
                 held::lose(txn, id, key)
             }
             Damage::Row { key, .. } => fix_row(txn, id, key, repairer),
+            Damage::StrayName { name } => forget_name(txn, name, damaged),
+            Damage::Nobody { client } if is_unreadable(damaged, &keys::client(*client)) => Ok(None),
+            Damage::Nobody { client } => {
+                for table in keys::tables_of_client(*client) {
+                    remove_all(txn, &table)?;
+                }
+                Ok(Some("they were removed"))
+            }
             damage => fix_volume(txn, id, damage),
         };
     };
@@ -87,6 +95,24 @@ pub(super) fn fix<T: MetaTxn, R: Repairer>(
             None => Ok(None),
         },
     }
+}
+
+/// True for the key of a row that is there and cannot be read.
+fn is_unreadable(damaged: &Unreadable, key: &[u8]) -> bool {
+    damaged.contains_key(key) || damaged.values().flatten().any(|own| own == key)
+}
+
+/// Removes a volume's name that is not that of the volume it leads to.
+fn forget_name<T: MetaTxn>(txn: &mut T, name: &str, damaged: &Unreadable) -> Fixed<T::Error> {
+    let key = keys::volume_name(name);
+    let Some(named) = rows::get_row::<_, VolumeId>(txn, &key, "a name")? else { return Ok(None) };
+    let volume: Option<VolumeRow> = rows::get_row(txn, &keys::volume(named), "a volume")?;
+    let is_its = volume.is_some_and(|row| row.name == name);
+    if is_its || is_unreadable(damaged, &keys::volume(named)) {
+        return Ok(None);
+    }
+    txn.remove(&key).map_err(Fault::Store)?;
+    Ok(Some("the name was removed"))
 }
 
 /// What is about the volume as a whole, or a row that belongs to nothing else.
@@ -185,6 +211,22 @@ fn fix_row<T: MetaTxn, R: Repairer>(
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed; what it was about is looked for"));
     }
+    if key.starts_with(&keys::graves(id)) {
+        return fix_grave(txn, id, key);
+    }
+    if key.starts_with(&keys::ragged_of(id)) {
+        txn.remove(key).map_err(Fault::Store)?;
+        return Ok(Some("it was removed: the file is put in order when it is written again"));
+    }
+    if let Some(op) = keys::outcome_part(key).filter(|op| *key == keys::outcome(*op)) {
+        let floor = keys::floor(op.client, op.incarnation);
+        let floor: Option<u64> = rows::get_row(txn, &floor, "a floor").unwrap_or(None);
+        // Of any other the client may still ask what became of it.
+        if floor.is_some_and(|floor| op.seq < floor) {
+            txn.remove(key).map_err(Fault::Store)?;
+            return Ok(Some("it was removed: the client knows it"));
+        }
+    }
     if key.starts_with(&keys::all_xattrs(id)) {
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed"));
@@ -198,6 +240,21 @@ fn fix_row<T: MetaTxn, R: Repairer>(
         return Ok(Some("it says its own number again"));
     }
     Ok(None)
+}
+
+/// A grave says all by its key, if that is of contents that nobody has.
+fn fix_grave<T: MetaTxn>(txn: &mut T, id: VolumeId, key: &[u8]) -> Fixed<T::Error> {
+    let Some(contents) = keys::grave_part(key) else { return Ok(None) };
+    if txn.get(&keys::inode(id, contents.ino)).map_err(Fault::Store)?.is_some() {
+        let present = row(txn, id, contents.ino)?.map(|row| row.generation);
+        // Extents without a grave are found again.
+        if present.is_none_or(|present| present == contents.generation) {
+            txn.remove(key).map_err(Fault::Store)?;
+            return Ok(Some("it was removed"));
+        }
+    }
+    rows::put_row(txn, key, &())?;
+    Ok(Some("it was written anew"))
 }
 
 fn fix_inode<T: MetaTxn>(

@@ -77,7 +77,7 @@ pub fn repair<T: MetaTxn, R: Repairer>(
             Ok(_) | Err(Halt::Stopped) => {}
             Err(Halt::Store(error)) => return Err(Fault::Store(error).into()),
         }
-        if let Err(error) = check::packs(txn, &mut round) {
+        if let Err(error) = check::shared(txn, &mut round) {
             return Err(Fault::Store(error).into());
         }
         let Round { mut findings, .. } = round;

@@ -33,7 +33,7 @@ pub(super) fn findings_of(txn: &mut MapTxn, volume: VolumeId) -> Vec<Finding> {
     let found = |txn: &mut MapTxn, links_max| {
         let mut heard = Heard::default();
         check::check_within(txn, volume, &mut heard, links_max).unwrap();
-        check::packs(txn, &mut heard).unwrap();
+        check::shared(txn, &mut heard).unwrap();
         heard.0
     };
     let mut all = found(txn, check::LINKS_MAX);
