@@ -7,8 +7,8 @@ use super::super::volume::existing;
 use super::super::{Fault, MetaTxn, arrivals, keys};
 use super::found::{self, blank, put_inode};
 use super::held;
+use super::names;
 use super::quotas;
-use super::{Repairer, Unreadable};
 use crate::types::{ClientId, Ino, Kind, SYMLINK_MAX, VolumeId};
 
 /// How far a version may be beyond the volume's counter and still be taken for one that the
@@ -18,6 +18,8 @@ const COUNTER_LEAP: u64 = 1 << 40;
 /// Commits of a tally that was rebuilt: one more than a volume has that nobody has used.
 const REBUILT: u64 = 2;
 
+/// Keys of rows that cannot be read, each with that which it was written under if it is another.
+pub(super) type Unreadable = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// How, or `None`.
 pub(super) type Fixed<E> = Result<Option<&'static str>, Fault<E>>;
 
@@ -41,38 +43,38 @@ pub(super) fn fix<T: MetaTxn, R: Repairer>(
             }
             Damage::Row { key, .. } => fix_row(txn, id, key, repairer),
             Damage::StrayName { name } => forget_name(txn, name, damaged),
-            Damage::Nobody { client } if is_unreadable(damaged, &keys::client(*client)) => Ok(None),
-            Damage::Nobody { client } => {
-                for table in keys::tables_of_client(*client) {
-                    remove_all(txn, &table)?;
-                }
-                Ok(Some("they were removed"))
-            }
+            Damage::Nobody { client } => forget_nobody(txn, *client, damaged),
             damage => fix_volume(txn, id, damage),
         };
     };
     match &finding.damage {
-        Damage::BadName | Damage::NameOfNothing | Damage::SecondName => {
+        Damage::BadName | Damage::SecondName => {
             let Some((directory, name)) = &finding.entry else { return Ok(None) };
-            txn.remove(&keys::dentry(id, *directory, name)).map_err(Fault::Store)?;
-            Ok(Some("the name was removed"))
+            names::remove(txn, id, (*directory, name))
+        }
+        Damage::NameOfNothing => {
+            let Some((directory, name)) = &finding.entry else { return Ok(None) };
+            let is_there = is_unreadable(damaged, &keys::inode(id, ino));
+            names::of_nothing(txn, id, ino, (*directory, name), is_there)
         }
         Damage::NotDirectory => {
             remove_all(txn, &keys::dentry(id, ino, &[]))?;
             Ok(Some("the names were removed"))
         }
-        Damage::NoDirectory => find_again(txn, id, ino, Kind::Directory),
+        Damage::NoDirectory => names::find_again(txn, id, ino, Kind::Directory),
         Damage::ExtentsOfNothing => match row(txn, id, ino)? {
             Some(row) => {
                 held::bury(txn, id, &row)?;
                 Ok(Some("they are left to collection"))
             }
-            None => find_again(txn, id, ino, Kind::File),
+            None => names::find_again(txn, id, ino, Kind::File),
         },
         Damage::XattrsOfNothing => {
-            if row(txn, id, ino)?.is_none() {
-                remove_all(txn, &keys::xattr(id, ino, &[]))?;
+            let key = keys::inode(id, ino);
+            if txn.get(&key).map_err(Fault::Store)?.is_some() || is_unreadable(damaged, &key) {
+                return Ok(None);
             }
+            remove_all(txn, &keys::xattr(id, ino, &[]))?;
             Ok(Some("the attributes were removed"))
         }
         Damage::NoChunk { fingerprint, .. } | Damage::ChunkLength { fingerprint, .. } => {
@@ -113,6 +115,21 @@ fn forget_name<T: MetaTxn>(txn: &mut T, name: &str, damaged: &Unreadable) -> Fix
     }
     txn.remove(&key).map_err(Fault::Store)?;
     Ok(Some("the name was removed"))
+}
+
+/// Removes what is remembered of a client that is not there.
+fn forget_nobody<T: MetaTxn>(
+    txn: &mut T,
+    client: ClientId,
+    damaged: &Unreadable,
+) -> Fixed<T::Error> {
+    if is_unreadable(damaged, &keys::client(client)) {
+        return Ok(None);
+    }
+    for table in keys::tables_of_client(client) {
+        remove_all(txn, &table)?;
+    }
+    Ok(Some("they were removed"))
 }
 
 /// What is about the volume as a whole, or a row that belongs to nothing else.
@@ -336,20 +353,6 @@ fn row<T: MetaTxn>(
     }
 }
 
-/// An inode whose row is gone, and whose names or bytes are there.
-fn find_again<T: MetaTxn>(txn: &mut T, id: VolumeId, ino: Ino, kind: Kind) -> Fixed<T::Error> {
-    let exists = txn.get(&keys::inode(id, ino)).map_err(Fault::Store)?.is_some();
-    if exists || ino == Ino::ROOT {
-        return Ok(None);
-    }
-    let mut row = blank(ino, kind, Timestamp::default())?;
-    if let Some((generation, end)) = held::generations(txn, id, ino)?.last_key_value() {
-        (row.generation, row.attr.size) = (*generation, *end);
-    }
-    found::put(txn, id, row)?;
-    Ok(Some("it was made anew, in the directory of what was found"))
-}
-
 fn remove_all<T: MetaTxn>(txn: &mut T, prefix: &[u8]) -> Result<(), Fault<T::Error>> {
     let rows = txn.range(prefix, &keys::after(prefix), usize::MAX).map_err(Fault::Store)?;
     rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)
@@ -391,12 +394,16 @@ fn alter_tally<T: MetaTxn>(
     Ok(Some(how))
 }
 
-/// Counters that are surely not behind: they are counted and raised in the rounds that follow.
+/// What the tally counts is counted in the rounds that follow. Which versions were given nobody
+/// can say, since what had the last ones may be gone: a new epoch begins, and none is given twice.
 fn rebuild_tally<T: MetaTxn>(txn: &mut T, id: VolumeId) -> Fixed<T::Error> {
-    let next = existing(txn, id)?.next_ino;
-    let tally = Tally { own_next: next, own_end: next, ..Tally::default() };
+    let mut volume = existing(txn, id)?;
+    volume.epoch = volume.epoch.checked_add(1).ok_or(Fault::Damaged("epochs ran out"))?;
+    rows::put_row(txn, &keys::volume(id), &volume)?;
+    let next = volume.next_ino;
+    let tally = Tally { commits: REBUILT, own_next: next, own_end: next, ..Tally::default() };
     rows::put_row(txn, &keys::volume_tally(id), &tally)?;
-    Ok(Some("they are counted anew"))
+    Ok(Some("they are counted anew, and the volume begins a new epoch"))
 }
 
 /// Numbers below `end` have been granted.

@@ -10,12 +10,15 @@
 //! reading them goes on to fail and never gives anything else. (An extent that cannot be read
 //! becomes one in a chunk that is nowhere: it fails as before, and can be overwritten.)
 //!
-//! Counts and places are rebuilt. A name that leads nowhere goes. What has no name, or stands in
-//! no directory, gets one: its number, in [`FOUND`] under the root. No file's bytes go.
+//! Counts and places are rebuilt. What a name leads to is made anew if its bytes or names are
+//! there; a name goes if nothing at all is left of what it was of, and stays if that is there and
+//! cannot be read. What has no name, or stands in no directory, gets one: its number, in
+//! [`FOUND`] under the root. No file's bytes go.
 
 mod fix;
 mod found;
 mod held;
+mod names;
 mod quotas;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +93,7 @@ pub fn repair<T: MetaTxn, R: Repairer>(
                 findings.push(Finding { ino: None, path: None, entry: None, damage });
             }
         }
+        findings.sort_by_key(|finding| turn(volume, finding));
         // One fix is for all of them.
         findings.dedup_by(|a, b| a.damage == b.damage && a.damage == Damage::IdleOfNothing);
         if findings.iter().any(|finding| finding.damage == Damage::NoVolume) {
@@ -115,6 +119,17 @@ pub fn repair<T: MetaTxn, R: Repairer>(
     }
     left.iter().for_each(|finding| repairer.lost(finding));
     Ok(())
+}
+
+/// Whose turn a finding is: counters give versions to what is made anew, and what a name leads to
+/// is made anew there, before it would be put where what was found is.
+fn turn(volume: VolumeId, finding: &Finding) -> u8 {
+    match &finding.damage {
+        Damage::NoTally => 0,
+        Damage::Row { key, .. } if *key == keys::volume_tally(volume) => 0,
+        Damage::NameOfNothing => 1,
+        _ => 2,
+    }
 }
 
 /// What [`repair`] would do: nothing is changed.

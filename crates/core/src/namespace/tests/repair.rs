@@ -7,6 +7,7 @@ use super::super::repair::{FOUND, Repairer, Unreadable, rehearse, repair};
 use super::check::{altered, findings, lived_in, may_go};
 use super::model::op;
 use super::*;
+use crate::types::Kind;
 
 /// Hears what is done, and knows the places of all chunks.
 #[derive(Default)]
@@ -130,8 +131,8 @@ proptest! {
     }
 }
 
-/// What lost its directory is found by its number, with everything below it, and bytes that are
-/// nowhere are lost and said so.
+/// What lost its inode is made anew under its name, with everything below it, what lost its name
+/// is found by its number, and bytes that are nowhere are lost and said so.
 #[test]
 fn what_lost_its_place_is_found() {
     let mut txn = lived_in(Vec::new());
@@ -140,11 +141,17 @@ fn what_lost_its_place_is_found() {
     let file = named(&mut txn, below, "file").unwrap();
     let whole = txn.clone();
     txn.remove(&keys::inode(VOLUME, dir)).unwrap();
+    txn.remove(&keys::inode(VOLUME, file)).unwrap();
+    let (mut txn, _) = repaired(&whole, &txn);
+    assert_eq!(named(&mut txn, Ino::ROOT, "dir"), Some(dir));
+    assert_eq!(named(&mut txn, dir, "second"), Some(file));
+    assert_eq!(named(&mut txn, below, "file"), Some(file));
+    assert_eq!((attr(&mut txn, file).kind, attr(&mut txn, file).nlink), (Kind::File, 3));
+    assert_eq!(named(&mut txn, Ino::ROOT, FOUND), None);
+    txn.remove(&keys::dentry(VOLUME, dir, b"below")).unwrap();
     let (mut txn, _) = repaired(&whole, &txn);
     let found = named(&mut txn, Ino::ROOT, FOUND).unwrap();
-    assert_eq!(named(&mut txn, found, &dir.to_string()), Some(dir));
-    assert_eq!(named(&mut txn, below, "file"), Some(file));
-    assert_eq!(named(&mut txn, Ino::ROOT, "dir"), None);
+    assert_eq!(named(&mut txn, found, &below.to_string()), Some(below));
 
     let mut nowhere = whole.clone();
     let mut heard = Heard::default();
@@ -164,4 +171,81 @@ fn a_volume_without_its_row_stays_as_it_is() {
     let unrepaired = repair(&mut txn, VOLUME, &mut Heard::default());
     assert_eq!(unrepaired, Err(Unrepaired::NoVolume));
     assert!(txn == before);
+}
+
+/// A volume that lost its counters gives no version that it has given before, to whatever else
+/// is repaired in the same round.
+#[test]
+fn no_version_is_given_twice() {
+    let mut txn = lived_in(Vec::new());
+    let versions = |txn: &MapTxn| -> BTreeMap<Ino, crate::types::Version> {
+        let inodes = txn.0.iter().filter(|(key, _)| key.starts_with(&keys::inodes(VOLUME)));
+        let rows = inodes.map(|(_, value)| postcard::from_bytes::<rows::InodeRow>(value).unwrap());
+        rows.map(|row| (row.attr.ino, row.attr.change)).collect()
+    };
+    let before = versions(&txn);
+    let last = *before.values().max().unwrap();
+    let dir = named(&mut txn, Ino::ROOT, "dir").unwrap();
+    let whole = txn.clone();
+    txn.remove(&keys::volume_tally(VOLUME)).unwrap();
+    txn.remove(&keys::dentry(VOLUME, Ino::ROOT, b"dir")).unwrap();
+    let (mut txn, _) = repaired(&whole, &txn);
+    let after = versions(&txn);
+    assert!(after[&dir] > last, "{:?} after {last:?}", after[&dir]);
+    for (ino, version) in after {
+        assert!(version > last || before.get(&ino) == Some(&version), "{ino}: {version:?}");
+    }
+    assert!(!is_unused(&mut txn, VOLUME).unwrap());
+}
+
+/// Rows that nothing else says anything about are read too: what cannot be one is found and put
+/// right.
+#[test]
+fn rows_beside_the_tree_are_put_right() {
+    let txn = lived_in(Vec::new());
+    let (grave, ragged) = (keys::graves(VOLUME), keys::ragged_of(VOLUME));
+    let first = |table: &[u8]| txn.0.keys().find(|key| key.starts_with(table)).unwrap().clone();
+    for key in [first(&grave), first(&ragged)] {
+        let mut damaged = txn.clone();
+        damaged.0.insert(key.clone(), vec![1]);
+        let (fixed, heard) = repaired(&txn, &damaged);
+        assert_eq!((heard.repaired.len(), heard.lost), (1, Vec::new()));
+        assert_eq!(fixed.0.get(&key), key.starts_with(&grave).then_some(&Vec::new()));
+    }
+
+    let mut damaged = txn.clone();
+    put_row(&mut damaged, &keys::volume_name("stray"), &VolumeId(9)).unwrap();
+    damaged.remove(&keys::client(ClientId([1; 16]))).unwrap();
+    let (fixed, heard) = repaired(&txn, &damaged);
+    let damages: Vec<_> = heard.repaired.iter().map(|(finding, _)| &finding.damage).collect();
+    assert!(damages.contains(&&Damage::StrayName { name: "stray".to_owned() }), "{damages:?}");
+    assert!(damages.contains(&&Damage::Nobody { client: ClientId([1; 16]) }), "{damages:?}");
+    let memories = keys::memories();
+    assert!(!fixed.0.keys().any(|key| memories.iter().any(|table| key.starts_with(table))));
+}
+
+/// A file with an extent that cannot be read was as it was for ever; now it can be overwritten,
+/// and until then its bytes are lost, and not zeros.
+#[test]
+fn an_extent_that_cannot_be_read_can_be_overwritten() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    let written = whole(file, version(&mut txn, file), &[1; 8000]);
+    tin.apply(&mut txn, written);
+    let added = splice(file, version(&mut txn, file), 8000, &[2; 8000], 16_000);
+    tin.apply(&mut txn, added);
+    let contents = Contents { volume: VOLUME, ino: file, generation: 0 };
+    let mut damaged = txn.clone();
+    damaged.0.insert(keys::extent(contents, 16_000), vec![]);
+    let (mut txn, heard) = repaired(&txn, &damaged);
+    let lost = |finding: &Finding| matches!(finding.damage, Damage::NoChunk { end: 16_000, .. });
+    assert!(heard.lost.iter().all(lost) && heard.lost.len() == 1, "{:?}", heard.lost);
+    assert_eq!(attr(&mut txn, file).allocated, 16_000);
+    let over = splice(file, version(&mut txn, file), 8000, &[3; 8000], 16_000);
+    let over = tin.stamp(over);
+    let outcome = tin.send_unchecked(&mut txn, &over);
+    assert!(matches!(outcome, Ok(ApplyResult::Outcome(Outcome::Done { .. }))), "{outcome:?}");
+    assert_eq!(content(&mut txn, file), [vec![1; 8000], vec![3; 8000]].concat());
+    assert_eq!(findings(&mut txn), []);
 }
