@@ -103,7 +103,7 @@ impl Store {
         let seen = poisoned.clone();
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || writer::run(&connection, &queue, &seen))
+            .spawn(move || writer::run(&connection, &queue, &seen, pending::LARGE))
             .map_err(|error| error.to_string())?;
         Ok(Store {
             path: path.to_owned(),

@@ -14,8 +14,10 @@ type Key = Vec<u8>;
 /// `None`: there is no such row.
 type Value = Option<Vec<u8>>;
 
-/// Bytes from which on rows go to SQLite after a job, so that no group fills the memory.
-const LARGE: usize = 8 << 20;
+/// Bytes from which on rows go to SQLite after a job. A job that does many things one after the
+/// other ends there ([`super::Kv::is_large`]), so a group holds that and what one thing writes,
+/// at most a clone of 32 MiB.
+pub(super) const LARGE: usize = 8 << 20;
 
 #[derive(Clone)]
 struct Row {
@@ -25,15 +27,21 @@ struct Row {
 }
 
 /// The rows.
-#[derive(Default)]
 pub(super) struct Pending {
     rows: BTreeMap<Key, Row>,
     /// What the running job has overwritten, oldest first.
     undo: Vec<(Key, Option<Row>)>,
     bytes: usize,
+    /// How many of them are many.
+    large: usize,
 }
 
 impl Pending {
+    /// None yet, and many from `large` bytes on.
+    pub(super) fn new(large: usize) -> Pending {
+        Pending { rows: BTreeMap::new(), undo: Vec::new(), bytes: 0, large }
+    }
+
     /// What is known of `key`; `None`: nothing.
     pub(super) fn get(&self, key: &[u8]) -> Option<Value> {
         self.rows.get(key).map(|row| row.value.clone())
@@ -100,7 +108,7 @@ impl Pending {
 
     /// True if SQLite should have the rows now.
     pub(super) fn is_large(&self) -> bool {
-        self.bytes >= LARGE
+        self.bytes >= self.large
     }
 
     /// Everything that SQLite does not have, in order of keys; nothing is known afterwards.

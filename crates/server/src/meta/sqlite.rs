@@ -125,6 +125,11 @@ impl<'a> Kv<'a> {
         self.noted.get_or_insert_default().clone()
     }
 
+    /// True if so much was written that the rest of the work should be left to another job.
+    pub(crate) fn is_large(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.is_large())
+    }
+
     fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
         self.connection.prepare_cached(sql)
     }

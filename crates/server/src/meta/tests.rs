@@ -118,13 +118,15 @@ fn job(
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// Jobs of one commit see each other's writes, but for those that fail.
+    /// Jobs of one commit see each other's writes, but for those that fail; also where SQLite has
+    /// been given what those before them wrote.
     #[test]
     fn a_group_is_an_ordered_map_for_each_of_its_jobs(
         groups in prop::collection::vec(
             prop::collection::vec((prop::collection::vec(step(), 1..8), any::<bool>()), 1..6),
             1..4,
         ),
+        large in prop_oneof![1usize..40, Just(pending::LARGE)],
     ) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("meta.db");
@@ -140,7 +142,7 @@ proptest! {
                 answers.push((answered, fails));
             }
             drop(jobs);
-            writer::run(&connection, &queue, &poisoned);
+            writer::run(&connection, &queue, &poisoned, large);
             for (answered, fails) in answers {
                 let damaged = Err(StoreError::Damaged("a row".into()));
                 let expected = if fails { damaged } else { Ok(()) };

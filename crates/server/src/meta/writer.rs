@@ -72,11 +72,13 @@ where
     }
 }
 
-/// Runs jobs until nobody can send any more.
+/// Runs jobs until nobody can send any more. From `large` bytes of rows on SQLite gets them
+/// before the next job.
 pub(super) fn run(
     connection: &Connection,
     jobs: &Receiver<Box<dyn Job>>,
     poisoned: &Arc<AtomicBool>,
+    large: usize,
 ) {
     while let Ok(first) = jobs.recv() {
         let mut group = vec![first];
@@ -87,7 +89,10 @@ pub(super) fn run(
         }
         let done = match poisoned.load(Ordering::Acquire) {
             true => Err(StoreError::Poisoned),
-            false => commit(connection, &mut group).map_err(|error| failed(&error, poisoned)),
+            false => {
+                let done = commit(connection, &mut group, Pending::new(large));
+                done.map_err(|error| failed(&error, poisoned))
+            }
         };
         group.into_iter().for_each(|job| job.answer(done.clone()));
     }
@@ -108,8 +113,12 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
     StoreError::Poisoned
 }
 
-fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
-    let done = try_commit(connection, group);
+fn commit(
+    connection: &Connection,
+    group: &mut [Box<dyn Job>],
+    pending: Pending,
+) -> rusqlite::Result<()> {
+    let done = try_commit(connection, group, pending);
     // Some errors have rolled back by themselves.
     if done.is_err() && !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK")?;
@@ -117,10 +126,13 @@ fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Resu
     done
 }
 
-fn try_commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+fn try_commit(
+    connection: &Connection,
+    group: &mut [Box<dyn Job>],
+    mut pending: Pending,
+) -> rusqlite::Result<()> {
     let batch = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
     batch("BEGIN IMMEDIATE")?;
-    let mut pending = Pending::default();
     for job in group {
         match job.run(&mut Kv::writing(connection, &mut pending))? {
             true => pending.keep(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use segue_core::chunk::fingerprint;
+use segue_core::modlog::{Base, Outcome, Record};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Role};
 use segue_core::wire::{
@@ -11,7 +12,7 @@ use segue_core::wire::{
 use segue_rpc::codec::encode_block;
 use segue_rpc::{Body, CallError, CloseReason, Peer, Target, dial};
 
-use crate::harness::{Client, Server, apply, call, chunk, done, noise, shut_out, store};
+use crate::harness::{Client, Server, apply, call, chunk, done, inline, noise, shut_out, store};
 
 /// Connections of one identity, and of strangers at one address: as in docs/limits.md.
 const OF_IDENTITY_MAX: usize = 16;
@@ -138,4 +139,35 @@ async fn a_host_that_reads_no_answer_keeps_only_itself_waiting() {
         assert_eq!(zinc.attr(Ino::ROOT).await.nlink, 2);
     }
     asking.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// A host had one file of many small extents cloned a hundred times in one APPLY, and the server
+/// held all rows of that in memory. It stops, and the rest is sent again.
+#[tokio::test]
+async fn what_one_batch_writes_has_an_end() {
+    let server = Server::start().await;
+    let mut tin = server.client("tin", Role::Writer).await;
+    let (from, mut version) = tin.create("from").await;
+    for part in 0..10 {
+        let at = |number: u64| (part * 120 + number) * 8_000;
+        let pieces = (0..120).map(|number| inline(at(number), &noise(8_000, number))).collect();
+        version = done(&tin.apply(store(from, version, at(120), pieces)).await, from).data_version;
+    }
+    let mut records = Vec::new();
+    for number in 0..4 {
+        let (ino, creation) = tin.creation(&format!("copy-{number}"));
+        records.push(tin.stamp(creation));
+        let base = Base::Result(tin.seq);
+        records.push(tin.stamp(Record::Clone { ino, base, from, version }));
+    }
+    let mut counts = Vec::new();
+    while !records.is_empty() {
+        let outcomes = tin.send(records.clone()).await;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done { .. })));
+        counts.push(outcomes.len());
+        records.drain(..outcomes.len());
+    }
+    assert_eq!(counts, [2, 2, 2, 2]);
+    let copy = tin.lookup("copy-3").await.unwrap();
+    assert_eq!(copy.size, 120 * 10 * 8_000);
 }
