@@ -97,26 +97,35 @@ pub(super) fn overlapping<S: MetaSnapshot>(
 ) -> Result<Placed, Fault<S::Error>> {
     let (mut found, mut at, mut limit) = (Vec::new(), from, SLICE);
     loop {
-        let rows = match first_rows(snapshot, contents, at, limit) {
-            // It may be one that is not asked for.
-            Err(fault) if limit > 1 && is_damage::<S>(&fault) => {
-                limit = 1;
-                continue;
-            }
-            rows => rows?,
-        };
-        let more = rows.len() == limit;
-        for (start, extent) in rows {
-            if start >= to {
-                return Ok(found);
-            }
-            at = start + extent.len;
-            found.push((start, extent));
-        }
+        let (page, more) = page(snapshot, contents, (at, to), &mut limit)?;
+        at = page.last().map_or(to, |(start, extent)| start + extent.len);
+        found.extend(page);
         if !more {
             return Ok(found);
         }
     }
+}
+
+/// The first of them, and whether there may be more. `limit` is how many at most; where that
+/// many cannot be read it becomes one, since what is damaged may be one that is not asked for.
+fn page<S: MetaSnapshot>(
+    snapshot: &mut S,
+    contents: Contents,
+    (from, to): (u64, u64),
+    limit: &mut usize,
+) -> Result<(Placed, bool), Fault<S::Error>> {
+    if from >= to {
+        return Ok((Vec::new(), false));
+    }
+    let mut rows = first_rows(snapshot, contents, from, *limit);
+    if *limit > 1 && rows.as_ref().is_err_and(is_damage::<S>) {
+        *limit = 1;
+        rows = first_rows(snapshot, contents, from, *limit);
+    }
+    let mut rows = rows?;
+    let more = rows.len() == *limit && rows.last().is_some_and(|(start, _)| *start < to);
+    rows.retain(|(start, _)| *start < to);
+    Ok((rows, more))
 }
 
 /// What `from..to` holds, ascending and clipped to it: places of bytes, none of them a leaf.
@@ -167,22 +176,29 @@ pub(super) fn clear<T: MetaTxn>(
     from: u64,
     to: u64,
 ) -> Result<u64, Fault<T::Error>> {
-    let mut gone = 0;
-    for (start, extent) in overlapping(&mut tree.txn, contents, from, to)? {
-        let end = start + extent.len;
-        gone += end.min(to) - start.max(from);
-        let parts = i64::from(end > to) + i64::from(start < from);
-        refs::shift(&mut tree.txn, contents.volume, &extent.source, parts - 1)?;
-        if end > to {
-            put(&mut tree.txn, contents, end, &extent.part(to - start, end - to))?;
-        } else {
-            remove(&mut tree.txn, contents, end)?;
+    let (mut gone, mut at, mut limit) = (0, from, SLICE);
+    loop {
+        // Some at a time, because each may bring its bytes along.
+        let (page, more) = page(&mut tree.txn, contents, (at, to), &mut limit)?;
+        for (start, extent) in page {
+            let end = start + extent.len;
+            gone += end.min(to) - start.max(from);
+            let parts = i64::from(end > to) + i64::from(start < from);
+            refs::shift(&mut tree.txn, contents.volume, &extent.source, parts - 1)?;
+            if end > to {
+                put(&mut tree.txn, contents, end, &extent.part(to - start, end - to))?;
+            } else {
+                remove(&mut tree.txn, contents, end)?;
+            }
+            if start < from {
+                put(&mut tree.txn, contents, from, &extent.part(0, from - start))?;
+            }
+            at = end;
         }
-        if start < from {
-            put(&mut tree.txn, contents, from, &extent.part(0, from - start))?;
+        if !more {
+            return Ok(gone);
         }
     }
-    Ok(gone)
 }
 
 /// Puts `extent` at `start`, where a hole is, joining it with small neighbours.

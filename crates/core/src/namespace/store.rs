@@ -5,6 +5,8 @@
 //! beside the original, which needs its whole content. A store whose base is an own record
 //! follows that record's result, so that writes after a conflict go on in the copy.
 
+use std::collections::BTreeSet;
+
 use super::extents::Contents;
 use super::outcome::Effect;
 use super::permission::{Change, WRITE, mode_after_write};
@@ -16,6 +18,9 @@ use crate::modlog::{Base, INLINE_MAX, Outcome, PieceBytes, Store};
 use crate::refusal::Refusal;
 use crate::types::{Ino, Kind, OpId};
 
+/// Most pieces of one store: each may be a row or two, and all of them are one commit. A host
+/// sends fewer, and a file of that many is one of many stores.
+const PIECES_MAX: usize = 1 << 16;
 /// Largest file: offsets are signed to applications.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
@@ -109,6 +114,9 @@ fn check_shape(store: &Store) -> Result<(), Refusal> {
     if store.size > SIZE_MAX {
         return Err(Refusal::TooLarge);
     }
+    if store.pieces.len() > PIECES_MAX {
+        return Err(Refusal::Limit);
+    }
     let mut end = 0;
     for piece in &store.pieces {
         let fits = match &piece.bytes {
@@ -161,7 +169,7 @@ fn missing<T: MetaTxn>(
     change: &Change<'_>,
     store: &Store,
 ) -> Result<Vec<crate::types::Fingerprint>, Stop<T::Error>> {
-    let mut missing = Vec::new();
+    let mut missing = BTreeSet::new();
     for piece in &store.pieces {
         let (name, told, len) = match &piece.bytes {
             PieceBytes::Inline(_) | PieceBytes::Hole { .. } => continue,
@@ -180,11 +188,10 @@ fn missing<T: MetaTxn>(
                     return Err(Refusal::Protocol.into());
                 }
             }
-            _ if missing.contains(name) => {}
-            _ => missing.push(*name),
+            _ => drop(missing.insert(*name)),
         }
     }
-    Ok(missing)
+    Ok(missing.into_iter().collect())
 }
 
 /// Splices the store's pieces into the file.
