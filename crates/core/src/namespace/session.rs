@@ -11,8 +11,8 @@ pub const GRANT_COUNT: u64 = 1 << 20;
 const GRANTS_MAX: usize = 4096;
 /// Most outcomes forgotten in one transaction, so that none is long.
 const TRIM: usize = 1024;
-/// Rows removed at a time.
-const SLICE: usize = 256;
+/// Inodes removed in one transaction: each may be some hundred rows.
+const ORPHANS: usize = 64;
 
 /// Why a client cannot be who it says it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -128,33 +128,43 @@ pub(super) fn reserve<T: MetaTxn>(
     Ok(InoGrant { first, count: GRANT_COUNT })
 }
 
-/// Removes what the client had open without a name: none of it is open any more.
+/// Removes some of what the client had open without a name, none of which is open any more;
+/// true if there may be more.
 ///
 /// What went is remembered: the client's log may hold stores to it, and they need to go
 /// nowhere. (A row for each file that a crash found open and unlinked, until the client's log
-/// begins anew.)
+/// begins anew.) An inode that cannot be read stays, without anybody who has it open.
 pub fn drop_orphans<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
     client: ClientId,
-) -> Result<(), Fault<T::Error>> {
+) -> Result<bool, Fault<T::Error>> {
     let mut tree = Tree::open(txn, volume)?;
     let prefix = keys::orphans(volume, client);
-    loop {
-        let rows = MetaSnapshot::range(&mut tree.txn, &prefix, &keys::after(&prefix), SLICE)
-            .map_err(Fault::Store)?;
-        for (key, _) in &rows {
-            tree.txn.remove(key).map_err(Fault::Store)?;
-            let ino = keys::orphan_ino(key).ok_or(Fault::Damaged("an orphan's key"))?;
-            if let Some(row) = tree.find(ino)? {
-                tree.remove_inode(&row)?;
-                rows::put_row(&mut tree.txn, &keys::dropped(client, ino), &())?;
-            }
+    let rows = tree.txn.range_past_damage(&prefix, &keys::after(&prefix), ORPHANS);
+    let rows = rows.map_err(Fault::Store)?;
+    for (key, _) in &rows {
+        tree.txn.remove(key).map_err(Fault::Store)?;
+        let ino = keys::orphan_ino(key).ok_or(Fault::Damaged("an orphan's key"))?;
+        if let Some(row) = readable::<T, _>(tree.find(ino))? {
+            tree.remove_inode(&row)?;
+            rows::put_row(&mut tree.txn, &keys::dropped(client, ino), &())?;
         }
-        if rows.len() < SLICE {
-            tree.commit()?;
-            return Ok(());
-        }
+    }
+    tree.commit()?;
+    Ok(rows.len() == ORPHANS)
+}
+
+/// [`drop_orphans`] of a client that has not been heard of since `seconds`: it may have come
+/// back since it was seen to be silent.
+pub fn drop_silent_orphans<T: MetaTxn>(
+    txn: &mut T,
+    (client, volume): (ClientId, VolumeId),
+    seconds: u64,
+) -> Result<bool, Fault<T::Error>> {
+    match rows::client(txn, client)? {
+        Some(row) if row.seen < seconds => drop_orphans(txn, volume, client),
+        _ => Ok(false),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use segue_core::namespace::{self, silent_clients};
+use segue_core::namespace::{self, drop_silent_orphans, silent_clients};
 
 use crate::data::now_seconds;
 use crate::meta::StoreError;
@@ -30,10 +30,10 @@ fn try_look(server: &Server, begun: Instant) -> Result<(), StoreError> {
         return Ok(());
     }
     let before = now.saturating_sub(SILENCE.as_secs());
-    for (client, volume) in store.read_blocking(move |kv| silent_clients(kv, before))?? {
-        if !here.contains(&client) {
-            store.write_blocking(move |txn| namespace::drop_orphans(txn, volume, client))?;
-        }
+    for silent in store.read_blocking(move |kv| silent_clients(kv, before))?? {
+        while !here.contains(&silent.0)
+            && store.write_blocking(move |txn| drop_silent_orphans(txn, silent, before))?
+        {}
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use segue_core::namespace::{self, BindError, ClientRow, Fault, get_row, keys, put_row};
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, InoGrant, VolumeId};
+use segue_core::types::{InoGrant, VolumeId};
 use segue_core::wire::{Hello, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
@@ -42,12 +42,13 @@ impl Session {
             nonce,
         };
         let (identity, volume) = (self.fingerprint.clone(), self.identity.volume);
-        let greeting = self
-            .server
-            .data
-            .store
-            .write(move |txn| greet(txn, &identity, volume, &hello))
-            .await??;
+        let (store, client, fresh_start) =
+            (&self.server.data.store, hello.client, hello.fresh_start);
+        let greeting = store.write(move |txn| greet(txn, &identity, volume, &hello)).await??;
+        // Whoever is not welcomed yet says again that it starts afresh.
+        while fresh_start
+            && store.write(move |txn| namespace::drop_orphans(txn, volume, client)).await?
+        {}
         self.place.claim(bound.client);
         let welcome = Welcome {
             volume_uuid: greeting.uuid,
@@ -75,9 +76,19 @@ impl Session {
 /// A cache whose identity was revoked, or was never of this server (the volume was restored
 /// here), belongs to the one that its host got afterwards: what it has not sent yet need not be
 /// lost with a lost key.
-fn take_over(txn: &mut Kv<'_>, client: ClientId, identity: &str) -> Result<(), MetaFault> {
-    let key = keys::client(client);
+///
+/// Of this volume, and no earlier life of its log: who is refused takes nothing over.
+fn take_over(
+    txn: &mut Kv<'_>,
+    hello: &Hello,
+    identity: &str,
+    volume: VolumeId,
+) -> Result<(), MetaFault> {
+    let key = keys::client(hello.client);
     let Some(row) = get_row::<_, ClientRow>(txn, &key, "a client")? else { return Ok(()) };
+    if row.volume != volume || row.incarnation > hello.incarnation {
+        return Ok(());
+    }
     let owner = principals::identity(txn, &row.identity)?;
     if row.identity != identity && owner.is_none_or(|owner| owner.revoked.is_some()) {
         put_row(txn, &key, &ClientRow { identity: identity.to_owned(), ..row })?;
@@ -106,7 +117,7 @@ fn greet(
         return Ok(Err(refuse(Refusal::NotPermitted, words)));
     }
     let client = hello.client;
-    take_over(txn, client, identity)?;
+    take_over(txn, hello, identity, volume)?;
     if let Err(error) = namespace::bind(txn, client, identity, volume, hello.incarnation)? {
         let hint = match error {
             BindError::OtherIdentity => "have that one revoked (segue identity revoke) or ",
@@ -117,9 +128,6 @@ fn greet(
     }
     namespace::seen(txn, client, now_seconds())?;
     namespace::raise_floor(txn, client, hello.incarnation, hello.acked_below)?;
-    if hello.fresh_start {
-        namespace::drop_orphans(txn, volume, client)?;
-    }
     if namespace::grants(txn, client)?.is_empty() && namespace::grant(txn, client)?.is_none() {
         return Err(Fault::Damaged("a new client has too many grants"));
     }

@@ -2,7 +2,7 @@
 
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Role};
-use segue_core::wire::{Enrol, Reply, Request};
+use segue_core::wire::{Enrol, Hello, Reply, Request};
 use segue_rpc::identity::{Identities, KeyRequest};
 use segue_rpc::{EnrolError, Target, dial};
 use segue_server::ServeError;
@@ -117,6 +117,27 @@ async fn a_cache_outlives_an_identity_that_was_revoked() {
     assert!(matches!(reply, AdminReply::Revoked { .. }));
     let new = server.host("tin-again", Role::Writer).await;
     assert_eq!(new.client(1).await.welcome.grants, grants);
+}
+
+/// A hello that was refused had made the cache its own, and the host that it belongs to was
+/// refused from then on.
+#[tokio::test]
+async fn who_is_refused_takes_no_cache_over() {
+    let server = Server::start().await;
+    let old = server.host("tin", Role::Writer).await;
+    let later = Hello { incarnation: 2, ..old.hello(1) };
+    let reply = call(&old.dial().await, &Request::Hello(later.clone())).await;
+    assert!(matches!(reply, Reply::Welcome(_)), "{reply:?}");
+    let id = old.identity.fingerprint();
+    server.admin(&AdminRequest::IdentityRevoke { id }).await;
+    let zinc = server.host("zinc", Role::Writer).await;
+    match call(&zinc.dial().await, &Request::Hello(zinc.hello(1))).await {
+        Reply::Refused(refused) => assert_eq!(refused.refusal, Refusal::NotPermitted),
+        other => panic!("{other:?}"),
+    }
+    let new = server.host("tin-again", Role::Writer).await;
+    let reply = call(&new.dial().await, &Request::Hello(later)).await;
+    assert!(matches!(reply, Reply::Welcome(_)), "{reply:?}");
 }
 
 #[tokio::test]

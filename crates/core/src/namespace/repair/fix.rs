@@ -9,6 +9,7 @@ use super::found::{self, blank, put_inode};
 use super::held;
 use super::names;
 use super::quotas;
+use super::{Repairer, Unreadable};
 use crate::types::{ClientId, Ino, Kind, SYMLINK_MAX, VolumeId};
 
 /// How far a version may be beyond the volume's counter and still be taken for one that the
@@ -18,8 +19,6 @@ const COUNTER_LEAP: u64 = 1 << 40;
 /// Commits of a tally that was rebuilt: one more than a volume has that nobody has used.
 const REBUILT: u64 = 2;
 
-/// Keys of rows that cannot be read, each with that which it was written under if it is another.
-pub(super) type Unreadable = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// How, or `None`.
 pub(super) type Fixed<E> = Result<Option<&'static str>, Fault<E>>;
 

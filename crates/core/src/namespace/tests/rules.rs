@@ -295,3 +295,79 @@ fn pages_follow_each_other_in_byte_order() {
     }
     assert_eq!(all, ["Z", "a", "a b", "aa", "b", "\u{fc}"]);
 }
+
+/// A host that had many files open when it died: one transaction removed all of them.
+#[test]
+fn orphans_go_some_at_a_time() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    for number in 0..150 {
+        let (ino, name) = (tin.ino(), format!("file-{number}"));
+        let creation = tin.creation(Ino::ROOT, &name, ino, NewNode::File);
+        tin.apply(&mut txn, creation);
+        tin.apply(&mut txn, unlink(Ino::ROOT, &name, ino, true));
+    }
+    let orphans = |txn: &MapTxn| {
+        txn.0.keys().filter(|key| key.starts_with(&keys::all_orphans(VOLUME))).count()
+    };
+    let mut left = vec![orphans(&txn)];
+    while drop_orphans(&mut txn, VOLUME, tin.id).unwrap() {
+        assert_eq!(check::findings(&mut txn), []);
+        left.push(orphans(&txn));
+    }
+    assert!(left.len() > 2 && left.is_sorted_by(|before, after| before > after), "{left:?}");
+    assert_eq!((orphans(&txn), tally(&mut txn, VOLUME).unwrap().inodes), (0, 1));
+}
+
+/// A client came back between being found silent and the removal of what it had open.
+#[test]
+fn a_client_that_came_back_keeps_its_orphans() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    tin.apply(&mut txn, unlink(Ino::ROOT, "f", f, true));
+    seen(&mut txn, tin.id, NOW).unwrap();
+    let silent = silent_clients(&mut txn, NOW + 1).unwrap();
+    assert_eq!(silent, [(tin.id, VOLUME)]);
+    seen(&mut txn, tin.id, NOW + 5).unwrap();
+    drop_silent_orphans(&mut txn, silent[0], NOW + 1).unwrap();
+    assert_eq!(attr(&mut txn, f).nlink, 0);
+    drop_silent_orphans(&mut txn, silent[0], NOW + 6).unwrap();
+    assert_eq!(read::getattr(&mut txn, VOLUME, f), Err(Refusal::Stale.into()));
+}
+
+/// Nobody sends a store of so many pieces, and one that somebody makes up is no long commit.
+#[test]
+fn a_store_has_so_many_pieces() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    let store = |txn: &mut MapTxn, count: u64| {
+        let hole = |at| Piece { offset: at, bytes: PieceBytes::Hole { len: 1 } };
+        let (base, pieces) = (version(txn, file), (0..count).map(hole).collect());
+        let size = count;
+        Record::Store(Store { ino: file, base, cut: None, size, pieces, mtime: None, whole: true })
+    };
+    let record = store(&mut txn, 1 << 16);
+    assert!(matches!(tin.apply(&mut txn, record), Outcome::Done { .. }));
+    let record = store(&mut txn, (1 << 16) + 1);
+    assert_eq!(tin.apply(&mut txn, record), refused(Refusal::Limit));
+}
+
+/// Truncating a file of many small extents to something takes exactly what is beyond.
+#[test]
+fn a_long_file_is_cut_where_it_is_said() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    let piece = |at: u64| Piece { offset: at * 5000, bytes: PieceBytes::Inline(vec![1; 5000]) };
+    let (base, size, pieces) = (version(&mut txn, file), 5000 * 300, (0..300).map(piece).collect());
+    let store = Store { ino: file, base, cut: None, size, pieces, mtime: None, whole: true };
+    tin.apply(&mut txn, Record::Store(store));
+    let (base, cut) = (version(&mut txn, file), Some(7000));
+    let (size, pieces) = (900_000, Vec::new());
+    let store = Store { ino: file, base, cut, size, pieces, mtime: None, whole: false };
+    assert!(matches!(tin.apply(&mut txn, Record::Store(store)), Outcome::Done { .. }));
+    assert_eq!(content(&mut txn, file), [vec![1; 7000], vec![0; 893_000]].concat());
+    assert_eq!(attr(&mut txn, file).allocated, 7000);
+}
