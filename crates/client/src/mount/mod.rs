@@ -8,8 +8,8 @@
 //!                          └──▶ drain ──┴──▶ remote
 //! ```
 //!
-//! Lock order: a container's `writing`, then the log, then the core; the other locks are
-//! leaves. No lock is held across an await.
+//! Lock order: a container's `writing` or `syncing`, then the log, then the core; the other locks
+//! are leaves. No lock is held across an await.
 
 mod changes;
 mod clone;
@@ -65,6 +65,8 @@ const NODE_LIMIT: usize = 500_000;
 pub(crate) struct Mount {
     core: Mutex<ClientCore>,
     log: Mutex<LogFile>,
+    /// Held from the beginning of a sync of the log to its end. Taken before the log.
+    syncing: Mutex<()>,
     numbers: Mutex<Numbers>,
     containers: Containers,
     index: Index,

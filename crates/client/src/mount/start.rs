@@ -150,6 +150,7 @@ fn assemble(
     let mount = Mount {
         core: Mutex::new(core),
         log: Mutex::new(log),
+        syncing: Mutex::default(),
         numbers: Mutex::new(numbers),
         containers,
         index,

@@ -1,5 +1,6 @@
 //! Durability on this host, progress towards the server, and the clock-driven chores.
 
+use std::io;
 use std::time::Duration;
 
 use segue_core::cache::FileData;
@@ -48,15 +49,27 @@ impl Mount {
             let synced = self.container(ino)?.sync();
             synced.map_err(|error| self.disk_refusal("containers", &error))?;
         }
-        let handle = lock(&self.log).begin_sync();
-        let handle = handle.map_err(|error| self.disk_refusal("update.log", &error))?;
-        match handle.map(|log| log.sync_data()) {
-            Some(Err(error)) => {
-                lock(&self.log).sync_failed();
-                Err(self.disk_refusal("update.log", &error))
-            }
-            _ => Ok(()),
-        }
+        self.sync_log().map_err(|error| self.disk_refusal("update.log", &error))
+    }
+
+    /// Makes the log durable. Who comes second waits for the first: until that has ended nobody
+    /// knows what the disk has.
+    fn sync_log(&self) -> io::Result<()> {
+        let _syncing = lock(&self.syncing);
+        let begun = lock(&self.log).begin_sync();
+        let synced = begun.and_then(|sync| {
+            let Some(sync) = sync else { return Ok(()) };
+            sync.file.sync_data()?;
+            lock(&self.log).synced(&sync);
+            Ok(())
+        });
+        synced.or_else(|error| {
+            tracing::error!("update.log: {error}; it is written anew");
+            let mut log = lock(&self.log);
+            log.doubt();
+            let entries = self.core().log_entries();
+            log.rewrite(&entries)
+        })
     }
 
     /// Syncs, seals and notes, once a second.

@@ -31,7 +31,20 @@ pub(crate) struct LogFile {
     path: PathBuf,
     incarnation: u32,
     len: u64,
-    unsynced: bool,
+    /// Entries that were appended, and how many of them are durable.
+    appended: u64,
+    synced: u64,
+    /// A sync failed. Asked again, the disk would say that all is well, having dropped what it
+    /// could not write: only a new file is durable.
+    doubted: bool,
+}
+
+/// A sync under way.
+#[derive(Debug)]
+pub(crate) struct Syncing {
+    /// To be synced outside the log's lock.
+    pub(crate) file: File,
+    through: u64,
 }
 
 impl LogFile {
@@ -60,10 +73,14 @@ impl LogFile {
         } else {
             parse(&bytes, incarnation).map_err(damaged)?
         };
+        // What an earlier process wrote and did not sync is relied on from here on.
         file.set_len(len)
             .and_then(|()| file.seek(SeekFrom::Start(len)))
+            .and_then(|_| file.sync_all())
             .map_err(|error| damaged(error.to_string()))?;
-        Ok((LogFile { file, path, incarnation, len, unsynced: false }, entries))
+        let log =
+            LogFile { file, path, incarnation, len, appended: 0, synced: 0, doubted: false };
+        Ok((log, entries))
     }
 
     /// Adds an entry. If this fails, the log is as before.
@@ -75,27 +92,35 @@ impl LogFile {
             return Err(error);
         }
         self.len += bytes.len() as u64;
-        self.unsynced = true;
+        self.appended += 1;
         Ok(())
     }
 
-    /// A second handle for syncing outside the lock, if there is anything to sync.
-    pub(crate) fn begin_sync(&mut self) -> io::Result<Option<File>> {
-        if !self.unsynced {
+    /// Begins a sync of all entries so far, if some are not durable. They count as such when
+    /// [`LogFile::synced`] says so, and not before: who asks meanwhile has to wait.
+    pub(crate) fn begin_sync(&self) -> io::Result<Option<Syncing>> {
+        if self.doubted {
+            return Err(io::Error::other("a sync failed before"));
+        }
+        if !self.needs_sync() {
             return Ok(None);
         }
-        self.unsynced = false;
-        self.file.try_clone().map(Some)
+        self.file.try_clone().map(|file| Some(Syncing { file, through: self.appended }))
+    }
+
+    /// A sync has succeeded.
+    pub(crate) fn synced(&mut self, sync: &Syncing) {
+        self.synced = self.synced.max(sync.through);
+    }
+
+    /// A sync has failed: only [`LogFile::rewrite`] makes the log durable now.
+    pub(crate) fn doubt(&mut self) {
+        self.doubted = true;
     }
 
     /// True if something is not durable yet.
     pub(crate) fn needs_sync(&self) -> bool {
-        self.unsynced
-    }
-
-    /// A sync failed: the next one must try again.
-    pub(crate) fn sync_failed(&mut self) {
-        self.unsynced = true;
+        self.synced < self.appended
     }
 
     /// Bytes in the file.
@@ -117,7 +142,8 @@ impl LogFile {
         self.path.parent().map_or(Ok(()), sync_directory)?;
         self.file = file;
         self.len = bytes.len() as u64;
-        self.unsynced = false;
+        self.synced = self.appended;
+        self.doubted = false;
         Ok(())
     }
 }
@@ -258,6 +284,26 @@ mod tests {
         fs::write(&path, &bytes).unwrap();
         let refused = LogFile::open(path, 1).unwrap_err().to_string();
         assert!(refused.contains("damaged at byte 16"), "{refused}");
+    }
+
+    /// A second fsync returned while the first was still at it, or after it had failed.
+    #[test]
+    fn entries_are_durable_when_their_sync_has_succeeded_and_not_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("update.log");
+        filled(&path);
+        let (mut log, _) = LogFile::open(path, 1).unwrap();
+        assert!(log.begin_sync().unwrap().is_none());
+        log.append(&change(3)).unwrap();
+        let first = log.begin_sync().unwrap().unwrap();
+        assert!(log.needs_sync() && log.begin_sync().unwrap().is_some());
+        log.append(&change(4)).unwrap();
+        log.synced(&first);
+        assert!(log.needs_sync(), "the fourth came later");
+        log.doubt();
+        assert!(log.begin_sync().is_err());
+        log.rewrite(&[change(3), change(4)]).unwrap();
+        assert!(!log.needs_sync() && log.begin_sync().unwrap().is_none());
     }
 
     #[test]
