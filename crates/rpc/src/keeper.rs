@@ -15,7 +15,7 @@ use crate::enrol::GreetError;
 use crate::identity::Identity;
 use crate::link::{Greeting, LinkState};
 use crate::peer::Peer;
-use crate::silence::Silence;
+use crate::silence::{Silence, Verdict};
 
 /// How long one attempt to connect may take: five round trips of a bad satellite link.
 const DIAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -216,14 +216,19 @@ impl Keeper {
     }
 }
 
-/// Waits until an answer is overdue.
+/// Waits until an answer is overdue, asking for one while somebody waits.
 async fn silence(peer: &Peer) {
     let mut silence = Silence::default();
     loop {
         let now = Instant::now();
         peer.measure(now);
-        if silence.handle(peer.traffic(), now) {
-            return;
+        match silence.handle(peer.traffic(), now) {
+            Verdict::Silent => return,
+            Verdict::Probe => {
+                // It waits where all streams are in use; then there is another time.
+                let _ = timeout(LOOK, peer.probe()).await;
+            }
+            Verdict::Well => {}
         }
         sleep(LOOK).await;
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use quinn::{Connection, RecvStream, SendStream};
@@ -30,6 +31,8 @@ const BULK_CALLS_MAX: usize = STREAMS_MAX as usize * 3 / 4;
 pub struct Peer {
     outbox: Arc<Outbox>,
     bulk: Arc<Semaphore>,
+    /// Calls that have not got all of their reply.
+    waiting: Arc<AtomicUsize>,
     budget: Budget,
     arrivals: Arc<Mutex<mpsc::Receiver<Arrival>>>,
     identity: Option<Arc<PeerIdentity>>,
@@ -52,6 +55,24 @@ pub struct Response {
 pub(crate) struct Call {
     _sending: InFlight,
     _slot: Option<OwnedSemaphorePermit>,
+    _waiting: Waiting,
+}
+
+/// Counts one who waits for a reply.
+#[derive(Debug)]
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn count(waiting: &Arc<AtomicUsize>) -> Waiting {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(waiting.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Peer {
@@ -66,6 +87,7 @@ impl Peer {
         Peer {
             outbox: Arc::new(outbox),
             bulk: Arc::new(Semaphore::new(BULK_CALLS_MAX)),
+            waiting: Arc::default(),
             budget,
             arrivals: Arc::new(Mutex::new(arrivals)),
             identity,
@@ -89,13 +111,17 @@ impl Peer {
         let frame = frame::encode(class, &message)?;
         let slot = self.bulk_slot(class).await;
         let (send, mut receive) = self.outbox.connection.open_bi().await?;
+        let waiting = Waiting::count(&self.waiting);
         let sending = self.outbox.start(class, send, frame, body);
         let head = match frame::read(&mut receive, &self.budget).await {
             Ok(head) => head,
             Err(error) => return Err(error.into()),
         };
         match Reply::decode(&head.message) {
-            Ok(reply) => Ok(self.response(reply, receive, Call { _sending: sending, _slot: slot })),
+            Ok(reply) => {
+                let call = Call { _sending: sending, _slot: slot, _waiting: waiting };
+                Ok(self.response(reply, receive, call))
+            }
             Err(error) => {
                 let _ = receive.stop(StreamCode::Protocol.to_wire());
                 Err(CallError::Protocol(error.to_string()))
@@ -139,8 +165,17 @@ impl Peer {
         let stats = self.outbox.connection.stats();
         let sent = stats.frame_tx;
         // QUIC's own probe of a silent other side is an IMMEDIATE_ACK beside old frames.
-        let asked = sent.stream + sent.ping + sent.immediate_ack;
-        Traffic { asked, heard: stats.frame_rx.acks }
+        let asked = sent.stream + sent.ping + sent.immediate_ack + sent.reset_stream;
+        let waits = self.waiting.load(Ordering::Relaxed) > 0;
+        Traffic { asked, heard: stats.frame_rx.acks, waits }
+    }
+
+    /// Sends something that QUIC itself answers: a stream that is over before it began.
+    pub(crate) async fn probe(&self) {
+        // It fails when the connection is over, which says enough.
+        if let Ok((mut send, _)) = self.outbox.connection.open_bi().await {
+            let _ = send.reset(StreamCode::Cancelled.to_wire());
+        }
     }
 
     /// Whose certificate the other side has shown; `None` if none.

@@ -6,7 +6,9 @@
 //! silent connection ([`Link`](crate::Link)); whichever speaks first is used.
 //!
 //! Silence counts only after something that must be answered was sent: an idle connection, or
-//! one whose server works on a reply, is not suspected.
+//! one whose server works on a reply, is not suspected. But a server that was restarted does not
+//! know of the reply that somebody waits for, and says so only when it is spoken to. So while a
+//! call waits the connection is probed, as often as a suspicion takes.
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,19 @@ pub(crate) struct Traffic {
     pub(crate) asked: u64,
     /// Acknowledgements received: other packets may come through while ours are lost.
     pub(crate) heard: u64,
+    /// Whether a call has not got all of its reply.
+    pub(crate) waits: bool,
+}
+
+/// What is thought of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Well,
+    /// It is time to ask for a sign of life.
+    Probe,
+    /// An answer is overdue.
+    Silent,
 }
 
 /// Watches one connection's traffic.
@@ -29,18 +44,35 @@ pub(crate) struct Silence {
     last: Traffic,
     /// When the first was sent that is unanswered; `None` if nothing is.
     since: Option<Instant>,
+    /// Since when a call waits and nothing was sent or heard.
+    quiet: Option<Instant>,
 }
 
 impl Silence {
-    /// Takes the counts at `now`; true if an answer is overdue.
-    pub(crate) fn handle(&mut self, seen: Traffic, now: Instant) -> bool {
-        if seen.heard != self.last.heard {
+    /// Takes the counts at `now`.
+    pub(crate) fn handle(&mut self, seen: Traffic, now: Instant) -> Verdict {
+        let has_heard = seen.heard != self.last.heard;
+        let has_asked = seen.asked != self.last.asked;
+        if has_heard {
             self.since = None;
-        } else if seen.asked != self.last.asked {
+        } else if has_asked {
             self.since = self.since.or(Some(now));
         }
+        if has_heard || has_asked || !seen.waits {
+            self.quiet = None;
+        }
         self.last = seen;
-        self.since.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE)
+        let is_over = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
+        if self.since.is_some_and(is_over) {
+            return Verdict::Silent;
+        }
+        let quiet = seen.waits.then(|| *self.quiet.get_or_insert(now));
+        // What is unanswered is as good as a probe.
+        if self.since.is_none() && quiet.is_some_and(is_over) {
+            Verdict::Probe
+        } else {
+            Verdict::Well
+        }
     }
 }
 
@@ -48,13 +80,29 @@ impl Silence {
 mod tests {
     use super::*;
 
-    /// Whether an answer is overdue at each (milliseconds, asked, heard).
-    fn overdue<const N: usize>(looks: [(u64, u64, u64); N]) -> [bool; N] {
+    /// The verdict at each (milliseconds, asked, heard).
+    fn verdicts<const N: usize>(waits: bool, looks: [(u64, u64, u64); N]) -> [Verdict; N] {
         let start = Instant::now();
         let mut silence = Silence::default();
         looks.map(|(ms, asked, heard)| {
-            silence.handle(Traffic { asked, heard }, start + Duration::from_millis(ms))
+            silence.handle(Traffic { asked, heard, waits }, start + Duration::from_millis(ms))
         })
+    }
+
+    /// Whether an answer is overdue at each (milliseconds, asked, heard).
+    fn overdue<const N: usize>(looks: [(u64, u64, u64); N]) -> [bool; N] {
+        verdicts(false, looks).map(|verdict| verdict == Verdict::Silent)
+    }
+
+    /// A call that the server had got before it was restarted waited for five seconds.
+    #[test]
+    fn a_connection_is_probed_while_a_call_waits_and_nothing_is_heard() {
+        use Verdict::{Probe, Silent, Well};
+        let probed = [(0, 1, 1), (500, 1, 1), (1_500, 1, 1), (1_750, 2, 1), (2_750, 2, 1)];
+        assert_eq!(verdicts(true, probed), [Well, Well, Probe, Well, Silent]);
+        let answered = [(0, 1, 1), (250, 1, 1), (1_250, 1, 1), (1_500, 2, 2), (2_250, 2, 2)];
+        assert_eq!(verdicts(true, answered), [Well, Well, Probe, Well, Well]);
+        assert_eq!(verdicts(false, probed)[..4], [Well; 4]);
     }
 
     #[test]

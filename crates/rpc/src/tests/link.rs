@@ -189,6 +189,25 @@ async fn silent_connection_is_replaced_without_going_offline() {
     assert_eq!(peer.closed().await, CloseReason::Here);
 }
 
+/// What the keeper sends while a call waits is heard of again, and no call to the server.
+#[tokio::test]
+async fn a_probe_is_acknowledged_and_is_no_call() {
+    let world = World::new();
+    let (client, server, _listener) = world.pair().await;
+    let before = client.traffic();
+    client.probe().await;
+    while client.traffic().heard == before.heard {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(client.traffic().asked > before.asked);
+    assert!(!before.waits && !client.traffic().waits);
+    let call = tokio::spawn(async move { client.call(&getattr(7), Body::Empty).await });
+    let incoming = server.accept().await.unwrap();
+    assert_eq!(incoming.request, getattr(7));
+    incoming.reply(answer("7"), Body::Empty).await.unwrap();
+    call.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn connection_survives_a_new_address() {
     let world = World::new();
