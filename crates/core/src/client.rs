@@ -7,13 +7,14 @@
 //! [`ClientCore::settle`] takes the change out again.
 
 mod room;
+mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::cache::{FileData, Touched, Tree, touched};
-use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Outcome, Queue, Record, SetAttr};
+use crate::cache::{FileData, Touched, Tree};
+use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Queue, Record, SetAttr};
 use crate::namespace::mode_after_write;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Timestamp, Version};
 
@@ -109,7 +110,8 @@ impl ClientCore {
         self.seq_reserved - self.next_seq
     }
 
-    /// The server needs to keep no outcome below this seq.
+    /// All changes below this seq are settled. The server needs to keep no outcome of them once
+    /// that is durable here.
     pub fn acked_below(&self) -> u64 {
         self.queue.oldest_seq().unwrap_or(self.next_seq)
     }
@@ -464,111 +466,6 @@ impl ClientCore {
         }
         let epoch = known.map_or(version.epoch, |attr| attr.change.epoch);
         self.files.get_mut(&ino).is_some_and(|file| file.observe(version, epoch))
-    }
-
-    /// The server's final answer to the oldest change. Log `Entry::Settled` afterwards.
-    pub fn settle(&mut self, seq: u64, outcome: &Outcome, now: Time) -> Vec<Effect> {
-        let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
-        self.room.settled(seq, !matches!(outcome, Outcome::Refused { .. }));
-        let ino = logged.change.ino();
-        let is_data =
-            matches!(logged.change, Change::Data(_) | Change::Record(Record::Clone { .. }));
-        let touched = match &logged.change {
-            Change::Record(record) => touched(record),
-            Change::Data(data) => Touched { inodes: vec![data.ino], names: Vec::new() },
-        };
-        match outcome {
-            Outcome::Done { touched: attrs } => {
-                self.data_committed(seq, ino, attrs, &logged.change);
-                self.tree.settle(&touched, now);
-                self.learn(attrs, now);
-                self.note_orphan(&logged.change, attrs);
-                if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
-                    // It followed an earlier change of ours into that one's conflict copy.
-                    return self.give_up(seq, ino, &[]).into_iter().collect();
-                }
-                Vec::new()
-            }
-            Outcome::Conflict { parent, name, touched: attrs, .. } => {
-                self.tree.undo(&touched);
-                self.keep_name(&logged.change);
-                self.tree.expire(*parent);
-                let mut effects =
-                    vec![Effect::Conflict { ino, parent: *parent, name: name.clone() }];
-                if is_data {
-                    effects.extend(self.give_up(seq, ino, attrs));
-                } else {
-                    self.data_committed(seq, ino, attrs, &logged.change);
-                }
-                self.learn(attrs, now);
-                effects
-            }
-            Outcome::Refused { refusal } => {
-                self.tree.undo(&touched);
-                self.keep_name(&logged.change);
-                let mut effects = vec![Effect::Refused { refusal: *refusal }];
-                let is_create = matches!(logged.change, Change::Record(Record::Create { .. }));
-                if is_data || is_create {
-                    effects.extend(self.give_up(seq, ino, &[]));
-                }
-                effects
-            }
-            Outcome::NeedsWhole | Outcome::Missing { .. } => {
-                unreachable!("only final outcomes settle a change")
-            }
-        }
-    }
-
-    fn learn(&mut self, attrs: &[Attr], now: Time) {
-        let files = &self.files;
-        let ahead = |ino| files.get(&ino).is_some_and(FileData::is_ahead);
-        self.tree.learn(attrs, ahead, now);
-    }
-
-    /// A change that will not be took no name.
-    fn keep_name(&mut self, change: &Change) {
-        if let Change::Record(record) = change
-            && let Some(ino) = record.removed()
-        {
-            self.let_go(ino);
-        }
-    }
-
-    fn note_orphan(&mut self, change: &Change, attrs: &[Attr]) {
-        let Change::Record(record) = change else { return };
-        if let Some(ino) = record.unnamed()
-            && attrs.iter().any(|attr| attr.ino == ino && attr.nlink == 0)
-        {
-            self.tree.mark_orphan(ino);
-        }
-    }
-
-    fn data_committed(&mut self, seq: u64, ino: Ino, attrs: &[Attr], change: &Change) {
-        let about_data = matches!(
-            change,
-            Change::Data(_) | Change::Record(Record::Create { .. } | Record::Clone { .. })
-        );
-        let attr = attrs.iter().find(|attr| attr.ino == ino);
-        if let (true, Some(file), Some(attr)) = (about_data, self.files.get_mut(&ino), attr) {
-            file.committed(seq, attr.data_version);
-        }
-    }
-
-    /// Our version of the data stands elsewhere now: what is here follows the server again,
-    /// once nothing that was written after it waits in the container.
-    fn give_up(&mut self, seq: u64, ino: Ino, attrs: &[Attr]) -> Option<Effect> {
-        let is_later =
-            |logged: &Logged| matches!(&logged.change, Change::Data(data) if data.ino == ino);
-        let mut waits = self.queue.iter().any(|(logged, _)| is_later(logged));
-        if let Some(file) = self.files.get_mut(&ino) {
-            file.withdrawn(seq);
-            waits |= file.is_ahead();
-            if !waits {
-                let kept = attrs.iter().find(|attr| attr.ino == ino);
-                file.discard(kept.map(|attr| attr.data_version).unwrap_or_default());
-            }
-        }
-        (!waits).then_some(Effect::Replace(ino))
     }
 
     /// Drops what is neither open, nor ahead of the server, nor worth its memory.

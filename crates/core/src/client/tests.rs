@@ -1,6 +1,6 @@
 use super::*;
 use crate::cache::Known;
-use crate::modlog::RenameMode;
+use crate::modlog::{Outcome, RenameMode};
 use crate::refusal::Refusal;
 use crate::testing::attr;
 use crate::types::Kind;
@@ -75,6 +75,23 @@ fn a_refused_store_gives_the_file_back_to_the_server_but_not_what_was_written_la
     assert!(seal(&mut core, 7));
     let Change::Data(data) = &core.queue.batch(9, 999)[0].change else { panic!("a store") };
     assert_eq!(data.base, crate::modlog::Base::Result(1));
+}
+
+/// The data were of no version at all then: reading failed with EIO, and each later write
+/// became a conflict copy.
+#[test]
+fn a_file_whose_store_was_refused_is_what_it_was_before() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    let version = core.tree.peek(Ino(7)).unwrap().data_version;
+    write(&mut core, 7, 0..10);
+    assert!(seal(&mut core, 7));
+    let refused = Outcome::Refused { refusal: Refusal::NoSpace };
+    let effects = core.settle(1, &refused, Time::default());
+    assert_eq!(effects, [Effect::Refused { refusal: Refusal::NoSpace }, Effect::Replace(Ino(7))]);
+    assert_eq!(core.files[&Ino(7)].version(), version);
+    write(&mut core, 7, 0..10);
+    assert_eq!(core.files[&Ino(7)].base(), crate::modlog::Base::Version(version));
 }
 
 #[test]
