@@ -21,6 +21,9 @@ struct Arguments {
     /// Print each step
     #[arg(long)]
     trace: bool,
+    /// Have hosts lose power when they go down
+    #[arg(long)]
+    power_loss: bool,
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -32,7 +35,8 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = arguments.seeds.or(arguments.seed.map(|seed| seed..seed + 1)).unwrap_or(0..0);
-    let options = Options { steps: arguments.steps, trace: arguments.trace, bug: None };
+    let Arguments { steps, trace, power_loss, .. } = arguments;
+    let options = Options { steps, trace, power_loss, bug: None };
     let (mut total, mut failed) = (Summary::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {

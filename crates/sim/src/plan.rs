@@ -13,6 +13,8 @@ pub enum Bug {
     ServerDigestsBytes,
     /// A client takes some changes in without writing them to its log.
     ClientSkipsLog,
+    /// A client says that it needs outcomes no more before its log says so durably.
+    ClientAcksUnsynced,
     /// A client empties a file's container whenever one of its changes is settled.
     ClientDropsDirtyData,
 }
@@ -26,11 +28,14 @@ pub struct Options {
     pub trace: bool,
     /// A planted bug.
     pub bug: Option<Bug>,
+    /// Hosts that go down lose power: what their logs say of changes that are settled is gone from
+    /// behind the last sync.
+    pub power_loss: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { steps: 150, trace: false, bug: None }
+        Options { steps: 150, trace: false, bug: None, power_loss: false }
     }
 }
 

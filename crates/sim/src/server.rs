@@ -136,6 +136,7 @@ impl Server {
                     }
                 }
                 ApplyResult::Cloned => return Ok(refused(Refusal::NotPermitted)),
+                // The real server goes on; but no client here loses what it said it has.
                 ApplyResult::Settled => return Ok(refused(Refusal::Protocol)),
             }
         }

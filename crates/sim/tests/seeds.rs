@@ -16,6 +16,21 @@ fn two_hundred_seeds_end_as_they_should() {
     assert!(total.records > 2_000 && total.conflicts > 20, "{total:?}");
 }
 
+/// A host said that it needed outcomes no more before its log said so durably. When it then lost
+/// power it sent those records again, and was refused for ever.
+#[test]
+fn hosts_that_lose_power_end_as_they_should() {
+    let options = Options { power_loss: true, ..Options::default() };
+    let mut crashes = 0;
+    for seed in 0..100 {
+        match run(seed, options) {
+            Ok(summary) => crashes += summary.client_crashes,
+            Err(failure) => panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n")),
+        }
+    }
+    assert!(crashes > 20, "{crashes}");
+}
+
 /// Runs that failed once, with their steps: what was written to an open file that had a name
 /// which another host had given it (10615, 22266), or that another host had removed (14194),
 /// was lost; and so was what was written by a name that another host had taken away (50346).
@@ -42,7 +57,8 @@ fn a_seed_is_one_run() {
 
 /// Panics unless one of the first `seeds` seeds shows `bug` as a violation with these words.
 fn is_found(bug: Bug, seeds: u64, words: &str) {
-    let options = Options { bug: Some(bug), ..Options::default() };
+    let power_loss = bug == Bug::ClientAcksUnsynced;
+    let options = Options { bug: Some(bug), power_loss, ..Options::default() };
     let found: Vec<_> = (0..seeds).filter_map(|seed| run(seed, options).err()).collect();
     let said: Vec<_> = found.iter().map(|failure| &failure.what).collect();
     assert!(said.iter().any(|what| what.contains(words)), "{bug:?}: {said:?}");
@@ -56,6 +72,11 @@ fn a_server_that_forgets_outcomes_is_found() {
 #[test]
 fn a_server_that_takes_a_repeat_for_another_record_is_found() {
     is_found(Bug::ServerDigestsBytes, 60, "NotPermitted");
+}
+
+#[test]
+fn a_client_that_acknowledges_what_it_may_forget_is_found() {
+    is_found(Bug::ClientAcksUnsynced, 100, "Protocol");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The drain: sends the update log to the server, in order, a batch at a time, and carries out
 //! what the answers ask for.
 
-use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -72,8 +71,7 @@ impl Mount {
     /// Sends a batch and settles what is final.
     pub(super) async fn send(self: &Shared, batch: Vec<Logged>) -> Result<(), Refusal> {
         let Prepared { batch, records, chunks, is_full } = self.prepare(batch).await?;
-        let acked_below = self.core().acked_below();
-        self.acked_below.store(acked_below, Ordering::Relaxed);
+        let acked_below = self.acked_below.load(Ordering::Relaxed);
         if let Some(last) = batch.last() {
             self.core().room.sends(last.seq);
         }
@@ -92,29 +90,42 @@ impl Mount {
                 Outcome::Missing { chunks } => {
                     tracing::debug!("{} chunks are missing for {}", chunks.len(), logged.seq);
                 }
-                outcome => self.settle(&logged, outcome),
+                outcome => {
+                    let is_refused = matches!(outcome, Outcome::Refused { .. });
+                    self.settle(&logged, outcome)?;
+                    if is_refused && let Change::Data(data) = &logged.change {
+                        // Its size here is still that of what was refused.
+                        self.ask_attr(data.ino).await.ok();
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    fn settle(&self, logged: &Logged, outcome: Outcome) {
+    /// Takes a final outcome in. Nothing is forgotten before what it leaves behind is on disk;
+    /// where that fails nothing has happened, and the change is sent again and answered the
+    /// same: the server forgets no outcome whose `Settled` is not durable here.
+    fn settle(&self, logged: &Logged, outcome: Outcome) -> Result<(), Refusal> {
         let seq = logged.seq;
-        let effects = {
-            let mut log = lock(&self.log);
-            let mut core = self.core();
-            let effects = core.settle(seq, &outcome, self.now());
-            // If this is not logged, the record is sent once more, and answered the same.
-            if let Err(error) = log.append(&Entry::Settled { seq }) {
-                tracing::warn!("update.log: {error}");
-            }
-            effects
-        };
+        let parking = self.parking(logged, &outcome)?;
+        let is_awaited = lock(&self.waiters)
+            .get(&seq)
+            .is_some_and(|waiting| waiting.iter().any(|tell| !tell.is_closed()));
+        if let Some(parking) = parking.as_ref().filter(|_| !is_awaited) {
+            self.park(parking)?;
+        }
+        let effects = self.take_out(seq, &outcome)?;
         lock(&self.whole).remove(&seq);
         let waiting = lock(&self.waiters).remove(&seq).unwrap_or_default();
         let mut claimed = false;
         for tell in waiting {
             claimed |= tell.send(outcome.clone()).is_ok();
+        }
+        // Whoever waited has stopped just now.
+        if let Some(parking) = parking.filter(|_| is_awaited && !claimed) {
+            // It fails with words, and the change is settled.
+            self.park(&parking).ok();
         }
         for effect in effects {
             self.carry_out(effect, logged, claimed);
@@ -122,16 +133,30 @@ impl Mount {
         self.reap(logged);
         self.tidy_log();
         self.settled.send_replace(seq + 1);
+        Ok(())
+    }
+
+    /// Takes the oldest change out of the log and the core. A container that is given up goes
+    /// under the same locks: a write is part of the core before, or finds another container.
+    fn take_out(&self, seq: u64, outcome: &Outcome) -> Result<Vec<Effect>, Refusal> {
+        let mut log = lock(&self.log);
+        let logged = log.append(&Entry::Settled { seq });
+        logged.map_err(|error| self.disk_refusal("update.log", &error))?;
+        let mut core = self.core();
+        let effects = core.settle(seq, outcome, self.now());
+        for effect in &effects {
+            if let Effect::Replace(ino) = effect
+                && let Err(refusal) = self.drop_container(*ino)
+            {
+                tracing::error!("#{ino}: its container stays: {refusal}");
+            }
+        }
+        Ok(effects)
     }
 
     fn carry_out(&self, effect: Effect, logged: &Logged, claimed: bool) {
         match effect {
-            Effect::Replace(ino) => {
-                let _core = self.core();
-                if let Err(refusal) = self.drop_container(ino) {
-                    tracing::error!("#{ino}: its container stays: {refusal}");
-                }
-            }
+            Effect::Replace(_) => {}
             Effect::Conflict { parent, name, .. } => {
                 self.kernel_forgets(logged);
                 self.kernel.forget_name(parent, name.clone());
@@ -141,12 +166,7 @@ impl Mount {
                     tracing::warn!("conflict: kept as {directory}/{name}");
                 }
             }
-            Effect::Refused { refusal } => {
-                self.kernel_forgets(logged);
-                if !claimed && let Err(error) = self.park(logged, refusal) {
-                    tracing::error!("record {}: refused, and not kept: {error}", logged.seq);
-                }
-            }
+            Effect::Refused { .. } => self.kernel_forgets(logged),
         }
     }
 
@@ -162,32 +182,6 @@ impl Mount {
             }
             Change::Data(data) => self.kernel.forget_data(data.ino),
         }
-    }
-
-    /// Keeps a refused change, with its data, for the user.
-    fn park(&self, logged: &Logged, refusal: Refusal) -> io::Result<()> {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        let path = self.core().tree.path(logged.change.ino());
-        tracing::warn!("{}: {} was refused by the server: {refusal}", path, logged.change.kind());
-        if let Change::Data(data) = &logged.change {
-            let container = self.containers.open(data.ino)?;
-            let file =
-                std::fs::File::create(self.refused_dir.join(format!("{}.data", logged.seq)))?;
-            for range in &data.ranges {
-                let mut at = range.start;
-                while at < range.end {
-                    let len = usize::try_from((range.end - at).min(1 << 20)).unwrap_or(1 << 20);
-                    let bytes = container.read(at, len)?;
-                    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, at)?;
-                    at += bytes.len() as u64;
-                }
-            }
-            file.sync_all()?;
-        }
-        let kept =
-            serde_json::json!({ "path": path, "why": refusal.to_string(), "change": logged });
-        let file = self.refused_dir.join(format!("{}.json", logged.seq));
-        std::fs::write(file, serde_json::to_vec_pretty(&kept)?)
     }
 
     /// Drops what is here of files that are gone everywhere.

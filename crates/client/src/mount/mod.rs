@@ -20,6 +20,7 @@ mod handles;
 mod holes;
 mod kernel;
 mod names;
+mod park;
 mod recover;
 mod report;
 mod room;
@@ -78,7 +79,8 @@ pub(crate) struct Mount {
     refused_dir: PathBuf,
     refused: AtomicU64,
     conflicts: AtomicU64,
-    /// Told to the server with each new connection.
+    /// Below this every change is settled, durably. Told to the server with each batch and with
+    /// each new connection: it forgets the outcomes below.
     acked_below: Arc<AtomicU64>,
     handles: Mutex<handles::Handles>,
     waiters: Mutex<BTreeMap<u64, Vec<oneshot::Sender<Outcome>>>>,

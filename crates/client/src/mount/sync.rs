@@ -1,6 +1,7 @@
 //! Durability on this host, progress towards the server, and the clock-driven chores.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use segue_core::cache::FileData;
@@ -52,11 +53,14 @@ impl Mount {
         self.sync_log().map_err(|error| self.disk_refusal("update.log", &error))
     }
 
-    /// Makes the log durable. Who comes second waits for the first: until that has ended nobody
-    /// knows what the disk has.
+    /// Makes the log durable, and with it what is settled. Who comes second waits for the first:
+    /// until that has ended nobody knows what the disk has.
     fn sync_log(&self) -> io::Result<()> {
         let _syncing = lock(&self.syncing);
-        let begun = lock(&self.log).begin_sync();
+        let (begun, settled) = {
+            let log = lock(&self.log);
+            (log.begin_sync(), self.core().acked_below())
+        };
         let synced = begun.and_then(|sync| {
             let Some(sync) = sync else { return Ok(()) };
             sync.file.sync_data()?;
@@ -69,7 +73,9 @@ impl Mount {
             log.doubt();
             let entries = self.core().log_entries();
             log.rewrite(&entries)
-        })
+        })?;
+        self.acked_below.fetch_max(settled, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Syncs, seals and notes, once a second.

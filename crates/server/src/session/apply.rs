@@ -21,8 +21,6 @@ enum End {
     Normal,
     /// Two caches have one log.
     Cloned,
-    /// The client has said that it needs this outcome no more.
-    Settled,
 }
 
 /// What a host hears whose cache is one of two.
@@ -63,9 +61,6 @@ impl Session {
             End::Cloned => {
                 self.peer.close(CloseCode::Denied, CLONED);
                 Err(refuse(Refusal::NotPermitted, CLONED))
-            }
-            End::Settled => {
-                Err(refuse(Refusal::Protocol, "a record came again after its outcome was known"))
             }
         }
     }
@@ -158,10 +153,9 @@ impl Batch {
                     end = End::Cloned;
                     break;
                 }
-                Ok(ApplyResult::Settled) => {
-                    end = End::Settled;
-                    break;
-                }
+                // The host knew the outcome, and has lost that. It is of no use to it any more,
+                // but without an answer nothing behind this record would ever come.
+                Ok(ApplyResult::Settled) => outcomes.push(Outcome::Done { touched: Vec::new() }),
                 // The record has changed nothing, and those before it stay.
                 Err(fault) if is_damage::<Kv<'_>>(&fault) => {
                     tracing::error!("record {} of {:?}: {fault}", stamped.seq, self.client);

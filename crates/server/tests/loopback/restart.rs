@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use segue_core::modlog::Outcome;
 use segue_core::types::Role;
-use segue_core::wire::{Reply, Request};
+use segue_core::wire::{Applied, Apply, Reply, Request};
 
-use crate::harness::{Server, call, chunk, done, noise, store};
+use crate::harness::{Server, call, chunk, done, inline, noise, store};
 
 #[tokio::test]
 async fn everything_answered_is_there_after_a_restart_with_a_torn_pack() {
@@ -38,6 +39,26 @@ async fn everything_answered_is_there_after_a_restart_with_a_torn_pack() {
     let (ino, version) = again.create("g").await;
     done(&again.apply(store(ino, version, 70_000, vec![chunk(0, &more)])).await, ino);
     assert_eq!(again.content(ino).await, more);
+}
+
+/// A host lost its note that a change was settled in a power loss. Its log was stuck for good:
+/// the server refused whatever came with that change.
+#[tokio::test]
+async fn what_a_host_has_forgotten_that_it_knew_does_not_stand_in_the_way() {
+    let server = Server::start().await;
+    let mut tin = server.client("tin", Role::Writer).await;
+    let (ino, version) = tin.create("f").await;
+    let first = tin.stamp(store(ino, version, 3, vec![inline(0, b"one")]));
+    let outcome = tin.send(vec![first.clone()]).await.remove(0);
+    let version = done(&outcome, ino).data_version;
+    let next = tin.stamp(store(ino, version, 3, vec![inline(0, b"two")]));
+    let knows = Apply { records: Vec::new(), chunks: Vec::new(), acked_below: next.seq };
+    let reply = call(&tin.peer, &Request::Apply(knows)).await;
+    assert!(matches!(reply, Reply::Applied(Applied { .. })), "{reply:?}");
+    let outcomes = tin.send(vec![first, next]).await;
+    assert_eq!(outcomes[0], Outcome::Done { touched: Vec::new() });
+    done(&outcomes[1], ino);
+    assert_eq!(tin.content(ino).await, b"two");
 }
 
 #[tokio::test]

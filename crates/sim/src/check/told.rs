@@ -24,6 +24,8 @@ pub(crate) struct Told {
     unsealed: BTreeMap<Ino, Unsealed>,
     /// Changes that were logged.
     pub(crate) seqs: BTreeSet<u64>,
+    /// Changes that were settled: sent again after a power loss, they change nothing.
+    settled: BTreeSet<u64>,
 }
 
 impl Told {
@@ -51,6 +53,9 @@ impl Told {
 
     /// An entry went into the log.
     pub(crate) fn logged(&mut self, entry: &Entry) -> Result<(), Violation> {
+        if let Entry::Settled { seq } = entry {
+            self.settled.insert(*seq);
+        }
         let Some(logged) = entry.change() else { return Ok(()) };
         if !self.seqs.insert(logged.seq) {
             return Err(Violation(format!("seq {} is used twice", logged.seq)));
@@ -72,8 +77,11 @@ impl Told {
         Ok(())
     }
 
-    /// `store` is what goes to the server for `data`.
-    pub(crate) fn sent(&self, data: &DataChange, store: &Store) -> Result<(), Violation> {
+    /// `store` is what goes to the server for `data`, change `seq`.
+    pub(crate) fn sent(&self, seq: u64, data: &DataChange, store: &Store) -> Result<(), Violation> {
+        if self.settled.contains(&seq) {
+            return Ok(());
+        }
         let mut sent = BTreeMap::new();
         for piece in &store.pieces {
             if let PieceBytes::Inline(bytes) = &piece.bytes {

@@ -53,7 +53,7 @@ impl Mount {
             client: self.id,
             incarnation: 1,
             host: host_name(self.id),
-            acked_below: self.core.acked_below(),
+            acked_below: self.acked_below(),
             fresh_start: !self.said_hello,
         };
         self.call(Request::Hello(hello), Purpose::Hello);

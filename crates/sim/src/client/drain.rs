@@ -30,6 +30,7 @@ impl Mount {
         if batch.is_empty() {
             if !self.is_ready {
                 self.kept.log.clear();
+                self.synced();
                 self.is_ready = true;
             }
             return Ok(());
@@ -38,12 +39,19 @@ impl Mount {
             Ok(records) => Request::Apply(Apply {
                 records,
                 chunks: Vec::new(),
-                acked_below: self.core.acked_below(),
+                acked_below: self.acked_below(),
             }),
             Err(request) => request,
         };
         self.call(request.clone(), Purpose::Drain(request, batch));
         Ok(())
+    }
+
+    pub(super) fn acked_below(&self) -> u64 {
+        match self.bug {
+            Some(Bug::ClientAcksUnsynced) => self.core.acked_below(),
+            _ => self.acked_below,
+        }
     }
 
     /// The records of a batch, or what must be fetched before.
@@ -92,7 +100,7 @@ impl Mount {
             }
         }
         let store = data.store(pieces, cut);
-        self.told.sent(data, &store)?;
+        self.told.sent(seq, data, &store)?;
         Ok(store)
     }
 
@@ -128,8 +136,8 @@ impl Mount {
 
     fn settle(&mut self, logged: &Logged, outcome: &Outcome) -> Result<(), Violation> {
         let seq = logged.seq;
-        let effects = self.core.settle(seq, outcome, self.now);
         self.append(Entry::Settled { seq })?;
+        let effects = self.core.settle(seq, outcome, self.now);
         self.whole.remove(&seq);
         self.baseless.remove(&seq);
         for effect in effects {
@@ -147,6 +155,7 @@ impl Mount {
         self.reap(logged);
         if self.kept.log.len() > LOG_ENTRIES && self.is_ready {
             self.kept.log = self.core.log_entries();
+            self.synced();
         }
         Ok(())
     }

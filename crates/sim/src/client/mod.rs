@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{Entry, Record, replay};
+use segue_core::modlog::{Change, Entry, Logged, Record, replay};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, ClientId, Ino, InoGrant, Time, Timestamp};
 use segue_core::wire::{Reply, Request};
@@ -57,10 +57,29 @@ impl From<Refusal> for Stop {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) log: Vec<Entry>,
+    /// Entries of it that a power loss leaves.
+    synced: usize,
     containers: BTreeMap<Ino, Vec<u8>>,
     seq_reserved: u64,
     inos_reserved: u64,
     grants: Vec<InoGrant>,
+}
+
+impl Kept {
+    /// The end of the log goes as far as nobody misses it: what it says of changes below
+    /// `settled_below`. (What it says of others could go too; nobody was promised more. But then
+    /// nobody knows what to expect. And data that are in the log and not sealed there, though
+    /// the server has them, would become a conflict copy.)
+    pub(crate) fn lose_power(&mut self, settled_below: u64) {
+        let may_go = |entry: &Entry| match entry {
+            Entry::Settled { .. } => true,
+            Entry::Change(Logged { seq, change: Change::Record(_), .. }) => *seq < settled_below,
+            _ => false,
+        };
+        while self.log.len() > self.synced && self.log.last().is_some_and(may_go) {
+            self.log.pop();
+        }
+    }
 }
 
 /// An application's thread.
@@ -99,6 +118,8 @@ pub(crate) struct Mount {
     pub(crate) conflicts: u64,
     pub(crate) refused: u64,
     said_hello: bool,
+    /// Below this all is settled, durably.
+    acked_below: u64,
 }
 
 impl Mount {
@@ -130,6 +151,7 @@ impl Mount {
             conflicts: 0,
             refused: 0,
             said_hello: false,
+            acked_below: 0,
         };
         mount.recover()?;
         mount.say_hello();
@@ -138,6 +160,7 @@ impl Mount {
 
     /// As the real client's `recover::requeue`.
     fn recover(&mut self) -> Result<(), Violation> {
+        self.kept.synced = self.kept.log.len();
         let leftover = replay(self.kept.log.clone());
         let mut seq = leftover.newest_seq.max(self.core.next_seq().saturating_sub(1));
         for logged in leftover.changes {
@@ -211,11 +234,18 @@ impl Mount {
         Err(Refusal::Unreachable.into())
     }
 
+    /// The log is durable as it is now.
+    fn synced(&mut self) {
+        self.kept.synced = self.kept.log.len();
+        self.acked_below = self.core.acked_below();
+    }
+
     /// The chores that the real client does every few seconds.
     pub(crate) fn tick(&mut self) -> Result<(), Violation> {
         if !self.is_ready {
             return Ok(());
         }
+        self.synced();
         for ino in self.core.unsealed() {
             self.seal(ino)?;
         }

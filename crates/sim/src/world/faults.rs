@@ -56,7 +56,11 @@ impl World {
                 self.summary.client_crashes += 1;
                 self.summary.conflicts += mount.conflicts;
                 self.summary.refused += mount.refused;
-                let (kept, told, next_call) = mount.die();
+                let settled_below = mount.core.acked_below();
+                let (mut kept, told, next_call) = mount.die();
+                if self.options.power_loss {
+                    kept.lose_power(settled_below);
+                }
                 Host::Down(kept, told, next_call)
             }
             down => down,
