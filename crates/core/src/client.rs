@@ -6,6 +6,7 @@
 //! view. So what cannot be logged never happened. When the server's outcome is known,
 //! [`ClientCore::settle`] takes the change out again.
 
+mod clean;
 mod room;
 mod settle;
 
@@ -32,6 +33,9 @@ pub struct ClientCore {
     /// What quotas have left.
     pub room: Room,
     open: BTreeMap<Ino, u32>,
+    /// Files whose containers are being changed, and by how many threads. The log and `files`
+    /// hear of that only afterwards.
+    changing: BTreeMap<Ino, u32>,
     /// Inodes that lost their last name here and that the kernel still knows: somebody may be
     /// about to open one, or have it as working directory. What bounds them is what bounds the
     /// kernel: its memory.
@@ -94,6 +98,7 @@ impl ClientCore {
             queue: Queue::default(),
             room: Room::default(),
             open: BTreeMap::new(),
+            changing: BTreeMap::new(),
             held: BTreeSet::new(),
             next_seq,
             seq_reserved: next_seq,

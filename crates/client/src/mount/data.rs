@@ -8,6 +8,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino};
 use tokio::sync::oneshot;
 
+use super::edit::Order;
 use super::handles::FileHandle;
 use super::{Mount, Shared, lock};
 use crate::options::{FsyncLevel, WriteBack};
@@ -80,7 +81,7 @@ impl Mount {
         Ok(())
     }
 
-    fn forget_valid(&self, ino: Ino) -> Result<(), Refusal> {
+    pub(super) fn forget_valid(&self, ino: Ino) -> Result<(), Refusal> {
         self.index.remove(ino).map_err(|error| {
             tracing::error!("index.db: {error}");
             Refusal::Io
@@ -224,7 +225,8 @@ impl Mount {
         let more = self.core().growth_by(handle.ino, &range);
         self.check_quota(more)?;
         self.change_data(
-            handle.ino,
+            (handle.ino, range.clone()),
+            Order::LogLast,
             |container| container.write(bytes, offset),
             |core, time| core.draft_write(handle.ino, range.clone(), time),
         )?;
@@ -252,51 +254,6 @@ impl Mount {
         match space.f_bavail.saturating_mul(space.f_frsize) < DISK_RESERVE {
             true => Err(Refusal::NoSpace),
             false => Ok(()),
-        }
-    }
-
-    /// Makes `ino` `size` bytes long here.
-    pub(crate) fn resize(&self, ino: Ino, size: u64) -> Result<(), Refusal> {
-        self.change_data(
-            ino,
-            |container| container.resize(size),
-            |core, time| core.draft_resize(ino, size, time),
-        )
-    }
-
-    /// Changes a container and logs it. A container that was replaced in between gets the
-    /// change again: the log and the core know nothing of it yet.
-    pub(super) fn change_data(
-        &self,
-        ino: Ino,
-        change: impl Fn(&Container) -> std::io::Result<()>,
-        draft: impl Fn(
-            &mut segue_core::client::ClientCore,
-            segue_core::types::Timestamp,
-        ) -> Option<segue_core::modlog::Entry>,
-    ) -> Result<(), Refusal> {
-        let time = self.wall();
-        if !self.core().files.get(&ino).is_some_and(FileData::has_dirty) {
-            // If this process dies between the container and the log, the next one must not
-            // take what nobody logged for clean data.
-            self.forget_valid(ino)?;
-        }
-        loop {
-            let container = self.container(ino)?;
-            let _writing = container.writing();
-            change(&container).map_err(|error| self.disk_refusal("containers", &error))?;
-            let logged = self.log_change(
-                |core| {
-                    if !Arc::ptr_eq(&self.container(ino)?, &container) {
-                        return Ok(None);
-                    }
-                    draft(core, time).map(Some).ok_or(Refusal::Stale)
-                },
-                |_| (),
-            )?;
-            if logged.is_some() {
-                return Ok(());
-            }
         }
     }
 
@@ -391,12 +348,9 @@ impl Mount {
         if let Err(refusal) = self.seal(ino, handle.caller.clone(), false) {
             tracing::error!("#{ino}: what was written last waits for the next start: {refusal}");
         }
-        let (last, orphan, clean) = {
+        let (last, orphan) = {
             let mut core = self.core();
-            let last = core.closed(ino);
-            let orphan = core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
-            let clean = core.files.get(&ino).filter(|file| !file.is_ahead()).cloned();
-            (last, orphan, clean)
+            (core.closed(ino), core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0))
         };
         if !last {
             return;
@@ -405,13 +359,19 @@ impl Mount {
             if let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
                 tracing::debug!("#{ino}: left to the server's own care: {refusal}");
             }
-        } else if let Some(clean) = clean {
-            self.note_valid(&[(ino, clean)]);
+        } else {
+            let _noting = lock(&self.noting);
+            let clean = self.core().clean_one(ino);
+            self.note_valid(clean.as_slice());
         }
     }
 
-    /// Keeps in the index what is valid of clean files.
+    /// Keeps in the index what is valid of clean files. `noting` is held since they were found
+    /// to be that.
     pub(super) fn note_valid(&self, files: &[(Ino, FileData)]) {
+        if files.is_empty() {
+            return;
+        }
         if let Err(error) = self.index.save(files) {
             tracing::warn!("index.db: {error}");
         }

@@ -14,6 +14,7 @@ use segue_core::types::{Ino, Version};
 use segue_core::wire::Sought;
 use tokio::sync::oneshot;
 
+use super::edit::Order;
 use super::{Mount, lock};
 
 /// What fallocate(2) is to do with a range.
@@ -60,7 +61,8 @@ impl Mount {
         }
         if asked.zeroes && start < end {
             self.change_data(
-                ino,
+                (ino, start..end),
+                Order::LogFirst,
                 |container| container.zero(start, end - start),
                 |core, time| core.draft_write(ino, start..end, time),
             )?;

@@ -8,13 +8,14 @@
 //!                          └──▶ drain ──┴──▶ remote
 //! ```
 //!
-//! Lock order: a container's `writing` or `syncing`, then the log, then the core; the other locks
-//! are leaves. No lock is held across an await.
+//! Lock order: a container's `writing` or `syncing` or `noting`, then the log, then the core; the
+//! other locks are leaves. No lock is held across an await.
 
 mod changes;
 mod clone;
 mod data;
 mod drain;
+mod edit;
 mod fetch;
 mod handles;
 mod holes;
@@ -68,6 +69,9 @@ pub(crate) struct Mount {
     log: Mutex<LogFile>,
     /// Held from the beginning of a sync of the log to its end. Taken before the log.
     syncing: Mutex<()>,
+    /// Held while the index is told what is valid, from asking the core to the end, and while it
+    /// is told to forget. Taken before the core.
+    noting: Mutex<()>,
     numbers: Mutex<Numbers>,
     containers: Containers,
     index: Index,
@@ -174,6 +178,17 @@ impl Mount {
         draft: impl FnOnce(&mut ClientCore) -> Result<Option<Entry>, Refusal>,
         then: impl FnOnce(&mut ClientCore) -> R,
     ) -> Result<Option<R>, Refusal> {
+        self.log_change_and(draft, || Ok(()), then)
+    }
+
+    /// The same, where something is to be done that only the logged entry allows. If that fails
+    /// the entry is taken back.
+    fn log_change_and<R>(
+        &self,
+        draft: impl FnOnce(&mut ClientCore) -> Result<Option<Entry>, Refusal>,
+        carry_out: impl FnOnce() -> Result<(), Refusal>,
+        then: impl FnOnce(&mut ClientCore) -> R,
+    ) -> Result<Option<R>, Refusal> {
         if self.options.read_only || self.owner.role == Role::Reader {
             return Err(Refusal::ReadOnly);
         }
@@ -190,6 +205,11 @@ impl Mount {
         };
         let Some(entry) = drafted else { return Ok(None) };
         log.append(&entry).map_err(|error| self.disk_refusal("update.log", &error))?;
+        if let Err(refusal) = carry_out() {
+            let entries = self.core().log_entries();
+            log.rewrite(&entries).map_err(|error| self.disk_refusal("update.log", &error))?;
+            return Err(refusal);
+        }
         let is_change = entry.change().is_some();
         let mut core = self.core();
         core.admit(entry, self.now());

@@ -151,6 +151,7 @@ fn assemble(
         core: Mutex::new(core),
         log: Mutex::new(log),
         syncing: Mutex::default(),
+        noting: Mutex::default(),
         numbers: Mutex::new(numbers),
         containers,
         index,

@@ -112,21 +112,12 @@ impl Mount {
 
     /// Notes in the index what is valid of clean files, and forgets the closed ones.
     pub(super) fn note_clean(&self) {
-        let clean: Vec<_> = {
-            let mut core = self.core();
-            core.shrink(self.now());
-            let clean = core.files.iter().filter(|(_, file)| !file.is_ahead());
-            let clean: Vec<_> = clean.map(|(ino, file)| (*ino, file.clone())).collect();
-            for (ino, _) in &clean {
-                if !core.is_open(*ino) {
-                    core.files.remove(ino);
-                }
-            }
-            clean
-        };
-        if !clean.is_empty() {
-            self.note_valid(&clean);
-        }
+        self.core().shrink(self.now());
+        let _noting = lock(&self.noting);
+        let clean = self.core().clean();
+        self.note_valid(&clean);
+        // Not before: who opens one meanwhile would find nothing noted, and start it over.
+        self.core().forget_idle(&clean);
     }
 
     async fn refill_numbers(&self) -> Result<(), Refusal> {

@@ -54,6 +54,11 @@ impl Container {
         self.file.set_len(size)
     }
 
+    /// Cuts off what is behind `size`, if there is anything.
+    pub(crate) fn cut(&self, size: u64) -> io::Result<()> {
+        if self.file.metadata()?.len() > size { self.file.set_len(size) } else { Ok(()) }
+    }
+
     /// Makes `len` bytes at `offset` zeros that need no room.
     pub(crate) fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -1,8 +1,8 @@
 //! Which bytes of the containers are valid, kept over restarts.
 //!
 //! The index may lag behind: a row names the data version its ranges belong to, and a row of
-//! another version than the server's is worth nothing. It is never ahead of the containers but
-//! after a power loss, when it is emptied.
+//! another version than the server's is worth nothing. It is never ahead of the containers (a
+//! file's row goes before its container is changed) but after a power loss, when it is emptied.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

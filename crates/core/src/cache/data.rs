@@ -283,6 +283,16 @@ impl FileData {
         self.valid.insert(range);
     }
 
+    /// The container may hold anything in `range`: of what is clean there nothing is valid any
+    /// more. What the server lacks can be had from nowhere else.
+    pub fn spoiled(&mut self, range: Range<u64>) {
+        for part in self.dirty.missing(range) {
+            for clean in self.sealed_ranges.missing(part) {
+                self.valid.remove(clean);
+            }
+        }
+    }
+
     /// What to fetch ahead of a read of `range`, if reading is sequential. The window doubles
     /// while it lasts.
     pub fn read_ahead(&mut self, range: Range<u64>, size: u64) -> Option<Range<u64>> {
@@ -377,6 +387,19 @@ mod tests {
         data.seal(1);
         assert!(data.is_valid(0..45, 45));
         assert_eq!(data.base(), Base::Result(1));
+    }
+
+    /// A write that failed half-way was taken for what the server has, and kept as that.
+    #[test]
+    fn what_a_failed_write_left_is_fetched_again_unless_the_server_lacks_it() {
+        let mut data = FileData::new(version(1));
+        data.filled(0..100);
+        data.write(10..20, 100);
+        data.seal(7);
+        data.write(30..40, 100);
+        data.spoiled(5..50);
+        assert_eq!(data.to_fetch(0..100, 100), [5..10, 20..30, 40..50]);
+        assert_eq!(data.unsealed().unwrap().ranges, [30..40]);
     }
 
     #[test]

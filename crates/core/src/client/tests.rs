@@ -371,6 +371,30 @@ fn set_id_bits_go_with_the_store_unless_it_is_roots() {
     assert_eq!([7, 8, 9].map(|ino| by(ino, 0)), [chmod(0o777), None, None]);
 }
 
+/// What was noted as valid came back to disk while a write was about to change it, which had
+/// just forgotten it there; a process that died then left an index that lied.
+#[test]
+fn a_file_that_is_being_changed_is_not_noted_as_clean() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    core.file(Ino(7)).unwrap().filled(0..10);
+    let clean = core.clean();
+    assert_eq!(clean.len(), 1);
+    assert!(core.change_begins(Ino(7)) && core.change_begins(Ino(7)));
+    core.change_ended(Ino(7));
+    assert!(core.clean().is_empty());
+    core.forget_idle(&clean);
+    assert!(core.files.contains_key(&Ino(7)), "somebody is about to write");
+    write(&mut core, 7, 0..10);
+    core.change_ended(Ino(7));
+    assert!(core.clean().is_empty(), "it is ahead of the server");
+    assert!(!core.change_begins(Ino(7)));
+    core.change_ended(Ino(7));
+    core.drop_dirty(Ino(7));
+    core.forget_idle(&clean);
+    assert!(core.files.is_empty());
+}
+
 /// A core with a source of 2 MiB and an empty file, and what to copy.
 fn two_files() -> (ClientCore, Copied) {
     let mut core = core();
