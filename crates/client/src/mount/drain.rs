@@ -68,27 +68,47 @@ impl Mount {
         }
     }
 
-    /// Sends a batch and settles what is final.
-    pub(super) async fn send(self: &Shared, batch: Vec<Logged>) -> Result<(), Refusal> {
-        let Prepared { batch, records, chunks, is_full } = self.prepare(batch).await?;
+    /// The server's outcomes of a batch, or of as much of it as it takes; and whether it is full.
+    async fn exchange(
+        self: &Shared,
+        batch: &mut Vec<Logged>,
+    ) -> Result<(Vec<Outcome>, bool), Refusal> {
+        let Prepared { records, chunks, is_full } = self.prepare(batch).await?;
         let acked_below = self.acked_below.load(Ordering::Relaxed);
         if let Some(last) = batch.last() {
             self.core().room.sends(last.seq);
         }
         let outcomes = self.remote.apply(records, &chunks, acked_below).await?;
-        if outcomes.is_empty() || outcomes.len() > batch.len() {
-            return Err(Refusal::Protocol);
+        match (1..=batch.len()).contains(&outcomes.len()) {
+            true => Ok((outcomes, is_full)),
+            false => Err(Refusal::Protocol),
         }
+    }
+
+    /// Sends a batch and settles what is final. An error means that the next attempt has to wait.
+    pub(super) async fn send(self: &Shared, mut batch: Vec<Logged>) -> Result<(), Refusal> {
+        let (outcomes, is_full) = loop {
+            match self.exchange(&mut batch).await {
+                // Less of it may fit into a message..
+                Err(Refusal::TooLarge) if batch.len() > 1 => batch.truncate(batch.len() / 2),
+                // ..and what alone does not never will.
+                Err(Refusal::TooLarge) => {
+                    break (vec![Outcome::Refused { refusal: Refusal::TooLarge }], false);
+                }
+                exchanged => break exchanged?,
+            }
+        };
         for (logged, outcome) in batch.into_iter().zip(outcomes) {
             match outcome {
-                Outcome::NeedsWhole => {
-                    lock(&self.whole).insert(logged.seq);
-                }
+                Outcome::NeedsWhole if lock(&self.whole).insert(logged.seq) => {}
+                // It was whole: something is wrong.
+                Outcome::NeedsWhole => return Err(Refusal::Changed),
                 // It fits, and others were faster with what they send.
                 Outcome::Missing { .. } if is_full => return Err(Refusal::Quota),
                 // The next attempt offers all chunks again.
                 Outcome::Missing { chunks } => {
                     tracing::debug!("{} chunks are missing for {}", chunks.len(), logged.seq);
+                    return Err(Refusal::Changed);
                 }
                 outcome => {
                     let is_refused = matches!(outcome, Outcome::Refused { .. });

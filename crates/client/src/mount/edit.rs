@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use segue_core::cache::FileData;
 use segue_core::client::ClientCore;
 use segue_core::modlog::Entry;
 use segue_core::refusal::Refusal;
@@ -102,6 +103,9 @@ impl Mount {
                     return Err(refusal);
                 }
             }
+        }
+        if self.core().files.get(&ino).is_some_and(FileData::is_full) {
+            self.seal_early(ino);
         }
         Ok(())
     }

@@ -102,11 +102,14 @@ impl Mount {
     /// Seals every written file, open or not.
     pub(crate) fn seal_all(&self) {
         let unsealed = self.core().unsealed();
-        for ino in unsealed {
-            let writer = lock(&self.handles).writer(ino).unwrap_or_else(super::nobody_asked);
-            if let Err(refusal) = self.seal(ino, writer, false) {
-                tracing::warn!("#{ino}: {refusal}");
-            }
+        unsealed.into_iter().for_each(|ino| self.seal_early(ino));
+    }
+
+    /// Seals a file before its writer asks for it.
+    pub(super) fn seal_early(&self, ino: Ino) {
+        let writer = lock(&self.handles).writer(ino).unwrap_or_else(super::nobody_asked);
+        if let Err(refusal) = self.seal(ino, writer, false) {
+            tracing::warn!("#{ino}: {refusal}");
         }
     }
 

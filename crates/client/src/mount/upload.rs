@@ -34,6 +34,10 @@ const PUT_MAX: usize = 4 << 20;
 /// them cost more than zeros, which compress.
 const HOLE_MIN: u64 = 64 << 10;
 
+/// Most pieces of one store: half of what a session of the server remembers to have got, and of
+/// what fits into a message.
+const PIECES_MAX: usize = 1 << 16;
+
 /// Chunks on their way to the server.
 #[derive(Default)]
 struct Group {
@@ -67,7 +71,6 @@ impl Group {
 
 /// The first records of a batch, as they are sent.
 pub(super) struct Prepared {
-    pub(super) batch: Vec<Logged>,
     pub(super) records: Vec<Stamped>,
     /// To bring along. The server has every other chunk that the records refer to.
     pub(super) chunks: Vec<WireChunk>,
@@ -76,17 +79,17 @@ pub(super) struct Prepared {
 }
 
 impl Mount {
-    /// Makes the records of a batch and sends what they refer to, as far as the server takes it.
+    /// Makes the records of a batch and sends what they refer to, as far as the server takes it:
+    /// the batch is cut to that.
     pub(super) async fn prepare(
         self: &Shared,
-        mut batch: Vec<Logged>,
+        batch: &mut Vec<Logged>,
     ) -> Result<Prepared, Refusal> {
         loop {
             let mut group = Group::default();
-            match self.stamp(&batch, &mut group).await {
+            match self.stamp(batch, &mut group).await {
                 Ok(records) => {
-                    let chunks = group.chunks;
-                    return Ok(Prepared { batch, records, chunks, is_full: false });
+                    return Ok(Prepared { records, chunks: group.chunks, is_full: false });
                 }
                 Err(Refusal::Quota) if batch.len() > 1 => batch.truncate(batch.len() / 2),
                 Err(Refusal::Quota) => break,
@@ -94,8 +97,8 @@ impl Mount {
             }
         }
         let mut group = Group { way: Way::Named { here: true }, ..Group::default() };
-        let records = self.stamp(&batch, &mut group).await?;
-        Ok(Prepared { batch, records, chunks: Vec::new(), is_full: true })
+        let records = self.stamp(batch, &mut group).await?;
+        Ok(Prepared { records, chunks: Vec::new(), is_full: true })
     }
 
     /// The records of a batch. Afterwards the server has every chunk that they refer to, but
@@ -159,6 +162,9 @@ impl Mount {
                     at = hole.end;
                     push_hole(&mut pieces, hole);
                 }
+            }
+            if pieces.len() > PIECES_MAX {
+                return Err(Refusal::TooLarge);
             }
         }
         Ok(data.store(pieces, cut))

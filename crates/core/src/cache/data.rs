@@ -21,6 +21,14 @@ const WINDOW_MIN: u64 = 256 << 10;
 /// ..to this.
 const WINDOW_MAX: u64 = 4 << 20;
 
+/// So many ranges are one change at the most: it is sent as one message and committed in one
+/// transaction, and each range is a chunk at least.
+const RANGES_MAX: usize = 8192;
+/// Ranges of more than this together are cut into so many chunks that they count, unless they
+/// are so few that leaves hold most of these.
+const SCATTERED_MAX: u64 = 1 << 30;
+const FEW_RANGES: usize = 64;
+
 /// Data of one inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileData {
@@ -116,6 +124,12 @@ impl FileData {
     /// Bytes written here since the last seal.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty.bytes()
+    }
+
+    /// True if it is time to seal what was written: one change cannot hold much more.
+    pub fn is_full(&self) -> bool {
+        let ranges = self.dirty.len();
+        ranges >= RANGES_MAX || ranges > FEW_RANGES && self.dirty.bytes() >= SCATTERED_MAX
     }
 
     /// Bytes that the server lacks.
@@ -400,6 +414,18 @@ mod tests {
         data.spoiled(5..50);
         assert_eq!(data.to_fetch(0..100, 100), [5..10, 20..30, 40..50]);
         assert_eq!(data.unsealed().unwrap().ranges, [30..40]);
+    }
+
+    /// A store of more pieces than a session of the server remembers was sent for ever.
+    #[test]
+    fn a_change_is_full_with_many_ranges_or_large_ones() {
+        let filled = |count: u64, len: u64| {
+            let mut data = FileData::new(version(1));
+            (0..count).for_each(|n| data.write(2 * n * len..(2 * n + 1) * len, 2 * n * len));
+            data.is_full()
+        };
+        assert_eq!([8191, 8192].map(|count| filled(count, 1)), [false, true]);
+        assert_eq!([64, 65].map(|count| filled(count, 1 << 24)), [false, true]);
     }
 
     #[test]

@@ -11,6 +11,11 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Adds `range`.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {

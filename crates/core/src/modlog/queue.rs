@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::{Base, Record};
 use crate::types::{Caller, Class, Ino, Time, Timestamp};
 
+/// Ranges of one batch: their pieces have to fit into one message.
+const BATCH_RANGES: usize = 8192;
+
 /// Data of a file that were changed here, by reference: the bytes are in its container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DataChange {
@@ -62,6 +65,14 @@ impl Change {
         }
     }
 
+    /// Ranges of file data.
+    fn ranges(&self) -> usize {
+        match self {
+            Change::Record(_) => 0,
+            Change::Data(data) => data.ranges.len(),
+        }
+    }
+
     /// The class at which it goes.
     pub fn class(&self) -> Class {
         match self {
@@ -99,15 +110,17 @@ impl Queue {
         self.items.push_back((logged, now));
     }
 
-    /// The oldest changes: at most `records`, and no further ones once `bytes` are reached.
+    /// The oldest changes: at most `records`, and no further ones once `bytes`, or the ranges of
+    /// one large change, are reached.
     pub fn batch(&self, records: usize, bytes: u64) -> Vec<Logged> {
-        let mut sum = 0;
+        let (mut sum, mut ranges) = (0, 0);
         let mut batch = Vec::new();
         for (logged, _) in self.items.iter().take(records) {
-            if !batch.is_empty() && sum + logged.change.bytes() > bytes {
+            sum += logged.change.bytes();
+            ranges += logged.change.ranges();
+            if !batch.is_empty() && (sum > bytes || ranges > BATCH_RANGES) {
                 break;
             }
-            sum += logged.change.bytes();
             batch.push(logged.clone());
         }
         batch
@@ -164,5 +177,39 @@ impl Queue {
     /// All of it with the moment each change was made.
     pub fn iter(&self) -> impl Iterator<Item = (&Logged, Time)> {
         self.items.iter().map(|(logged, at)| (logged, *at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Version;
+
+    fn store(seq: u64, ranges: u64) -> Logged {
+        let data = DataChange {
+            ino: Ino(seq),
+            base: Base::Version(Version::default()),
+            cut: None,
+            size: 2 * ranges,
+            ranges: (0..ranges).map(|n| 2 * n..2 * n + 1).collect(),
+            mtime: Timestamp::default(),
+        };
+        data.logged(seq, Caller::default())
+    }
+
+    #[test]
+    fn a_batch_ends_with_its_records_its_bytes_or_its_ranges() {
+        let mut queue = Queue::default();
+        let ranges = [4096, 4096, 1, 9000, 9000];
+        (1..).zip(ranges).for_each(|(seq, n)| queue.push(store(seq, n), Time::default()));
+        let seqs = |queue: &Queue, records, bytes| {
+            let batch = queue.batch(records, bytes);
+            batch.iter().map(|logged| logged.seq).collect::<Vec<_>>()
+        };
+        assert_eq!(seqs(&queue, 1, 1 << 20), [1]);
+        assert_eq!(seqs(&queue, 9, 5000), [1]);
+        assert_eq!(seqs(&queue, 9, 1 << 20), [1, 2]);
+        (1..=3).for_each(|seq| drop(queue.settle(seq)));
+        assert_eq!(seqs(&queue, 9, 1), [4], "one is always sent");
     }
 }
