@@ -455,6 +455,13 @@ impl ClientCore {
         self.files.get(&ino).is_some_and(FileData::is_ahead)
     }
 
+    /// True if data of `ino` are in the queue. That is all that is known of those which an
+    /// earlier life of the client left.
+    fn is_queued(&self, ino: Ino) -> bool {
+        let is_data = |change: &Change| matches!(change, Change::Data(data) if data.ino == ino);
+        self.queue.iter().any(|(logged, _)| is_data(&logged.change))
+    }
+
     /// Files with changes that are not sealed.
     pub fn unsealed(&self) -> Vec<Ino> {
         self.files.iter().filter(|(_, file)| file.has_dirty()).map(|(ino, _)| *ino).collect()
@@ -470,6 +477,9 @@ impl ClientCore {
             return false;
         }
         let epoch = known.map_or(version.epoch, |attr| attr.change.epoch);
+        if !self.files.contains_key(&ino) || self.is_queued(ino) {
+            return false;
+        }
         self.files.get_mut(&ino).is_some_and(|file| file.observe(version, epoch))
     }
 

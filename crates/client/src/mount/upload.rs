@@ -11,7 +11,7 @@ use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
 use segue_core::modlog::Record;
 use segue_core::modlog::{
-    Change, DataChange, INLINE_MAX, Logged, Piece, PieceBytes, Stamped, Store,
+    Base, Change, DataChange, INLINE_MAX, Logged, Piece, PieceBytes, Stamped, Store,
 };
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
 use segue_core::refusal::Refusal;
@@ -170,18 +170,13 @@ impl Mount {
         Ok(data.store(pieces, cut))
     }
 
-    /// Gets what is missing of a file that another host changed meanwhile. What was never here
-    /// of its old base is gone, and zeros in the copy, which still holds all that was written
-    /// here.
+    /// Gets what is missing of a file that another host changed meanwhile, as long as the server
+    /// has the data that the change was made on. What was never here of these is zeros in the
+    /// copy, which still holds all that was written here.
     async fn complete(self: &Shared, data: &DataChange) -> Result<(), Refusal> {
         let ino = data.ino;
-        if self.core().tree.peek(ino).is_none() {
-            // After a crash only the log knows the file. What it says was written here is not
-            // to be fetched.
-            self.ask_attr(ino).await.ok();
-            if let Some(file) = self.core().file(ino) {
-                data.ranges.iter().for_each(|range| file.filled(range.clone()));
-            }
+        if !self.core().is_ahead(ino) && !self.recall(data).await? {
+            return Ok(());
         }
         match self.fetch(ino, 0..data.size).await {
             Err(Refusal::Unreachable) => Err(Refusal::Unreachable),
@@ -191,6 +186,24 @@ impl Mount {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    /// After a crash only the log knows the file. What it says was written here is not to be
+    /// fetched, and nothing is where the server has other data than these were written on: the
+    /// copy would be of two hosts. False then.
+    async fn recall(&self, data: &DataChange) -> Result<bool, Refusal> {
+        if let Err(Refusal::Unreachable) = self.ask_attr(data.ino).await {
+            return Err(Refusal::Unreachable);
+        }
+        let mut core = self.core();
+        let version = core.tree.peek(data.ino).map(|attr| attr.data_version);
+        if version.is_none_or(|version| data.base != Base::Version(version)) {
+            return Ok(false);
+        }
+        if let Some(file) = core.file(data.ino) {
+            data.ranges.iter().for_each(|range| file.filled(range.clone()));
+        }
+        Ok(true)
     }
 
     fn inline_piece(&self, container: &Container, range: Range<u64>) -> Result<Piece, Refusal> {

@@ -3,7 +3,7 @@
 
 use super::{ClientCore, Effect};
 use crate::cache::{FileData, Touched, touched};
-use crate::modlog::{Change, Logged, Outcome, Record};
+use crate::modlog::{Change, Outcome, Record};
 use crate::types::{Attr, Ino, Time};
 
 impl ClientCore {
@@ -98,9 +98,7 @@ impl ClientCore {
     /// Our version of the data stands elsewhere now: what is here follows the server again,
     /// once nothing that was written after it waits in the container.
     fn give_up(&mut self, seq: u64, ino: Ino, attrs: &[Attr]) -> Option<Effect> {
-        let is_later =
-            |logged: &Logged| matches!(&logged.change, Change::Data(data) if data.ino == ino);
-        let mut waits = self.queue.iter().any(|(logged, _)| is_later(logged));
+        let mut waits = self.is_queued(ino);
         if let Some(file) = self.files.get_mut(&ino) {
             file.withdrawn(seq);
             waits |= file.is_ahead();

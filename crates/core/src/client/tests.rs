@@ -395,6 +395,24 @@ fn a_file_that_is_being_changed_is_not_noted_as_clean() {
     assert!(core.files.is_empty());
 }
 
+/// What a process that died left in the container went when the server's data moved.
+#[test]
+fn data_that_an_earlier_life_left_stay_until_they_are_settled() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    core.file(Ino(7)).unwrap();
+    let version = core.tree.peek(Ino(7)).unwrap().data_version;
+    let base = crate::modlog::Base::Version(version);
+    let (ranges, mtime) = (vec![0..10], Timestamp::default());
+    let left = DataChange { ino: Ino(7), base, cut: None, size: 10, ranges, mtime };
+    core.requeue(left.logged(1, Caller::default()), Time::default());
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 4), target: None }, Time::default());
+    let moved = core.tree.peek(Ino(7)).unwrap().data_version;
+    assert!(!core.observe(Ino(7), moved));
+    core.settle(1, &Outcome::Refused { refusal: Refusal::NoSpace }, Time::default());
+    assert_eq!(core.files[&Ino(7)].version(), moved);
+}
+
 /// A core with a source of 2 MiB and an empty file, and what to copy.
 fn two_files() -> (ClientCore, Copied) {
     let mut core = core();
