@@ -27,7 +27,7 @@ use crate::fuse;
 use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
-use crate::state::{Containers, Index, LogFile, Numbers, remember_volume};
+use crate::state::{Containers, Index, LogFile, Numbers, remember_volume, sync_directory};
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
 /// logged for the next mount.
@@ -136,6 +136,7 @@ fn assemble(
     }
     let refused_dir = path.join("refused");
     std::fs::create_dir_all(&refused_dir).map_err(|error| failed(&error))?;
+    sync_directory(&path).map_err(|error| failed(&error))?;
     let refused = std::fs::read_dir(&refused_dir).map_err(|error| failed(&error))?;
     let json = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "json");
     let refused = refused.flatten().filter(json).count() as u64;

@@ -6,11 +6,14 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use segue_core::types::Ino;
+
+use super::directory::{sync_directory, sync_name};
 
 /// Open files kept for reuse.
 const OPEN_MAX: usize = 512;
@@ -19,6 +22,9 @@ const OPEN_MAX: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Container {
     file: File,
+    path: PathBuf,
+    /// Its name is durable.
+    is_named: AtomicBool,
     writing: Mutex<()>,
 }
 
@@ -82,9 +88,14 @@ impl Container {
         Ok(start..seek(&self.file, SeekFrom::Hole(start))?.min(range.end))
     }
 
-    /// Makes its bytes durable.
+    /// Makes its bytes durable, and that there is a file that has them.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data()?;
+        if !self.is_named.load(Ordering::Relaxed) {
+            sync_name(&self.path)?;
+            self.is_named.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -101,6 +112,7 @@ impl Containers {
         for first in 0..=255u8 {
             fs::create_dir_all(root.join(format!("{first:02x}")))?;
         }
+        sync_directory(&root)?;
         Ok(Containers { root, open: Mutex::new(HashMap::new()) })
     }
 
@@ -121,13 +133,11 @@ impl Containers {
         if table.len() >= OPEN_MAX {
             table.retain(|_, container| Arc::strong_count(container) > 1);
         }
-        let file = File::options()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(false)
-            .open(self.path(ino))?;
-        let container = Arc::new(Container { file, writing: Mutex::new(()) });
+        let path = self.path(ino);
+        let file =
+            File::options().create(true).read(true).write(true).truncate(false).open(&path)?;
+        let (is_named, writing) = Default::default();
+        let container = Arc::new(Container { file, path, is_named, writing });
         table.insert(ino, Arc::clone(&container));
         Ok(container)
     }

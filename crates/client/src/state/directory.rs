@@ -106,18 +106,25 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_data()?;
     fs::rename(&new, path)?;
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
+    sync_name(path)
+}
+
+/// Makes durable what was made, renamed and removed in a directory.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Makes the name of `path` durable.
+pub(crate) fn sync_name(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), sync_directory)
 }
 
 fn make_private(path: &Path) -> Result<(), MountError> {
     use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
+    let is_new = |path: &&Path| !path.exists();
+    let new: Vec<&Path> = path.ancestors().take_while(is_new).collect();
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.and_then(|()| new.into_iter().try_for_each(sync_name))
         .map_err(|error| MountError::state(path, error))
 }
 

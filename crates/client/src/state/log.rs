@@ -11,10 +11,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use segue_core::modlog::Entry;
 
+use super::directory::sync_name;
 use crate::error::MountError;
 
 const MAGIC: &[u8; 8] = b"SEGUELOG";
@@ -68,6 +69,7 @@ impl LogFile {
                 .and_then(|()| file.seek(SeekFrom::Start(0)))
                 .and_then(|_| file.write_all(&header(incarnation)))
                 .and_then(|()| file.sync_all())
+                .and_then(|()| sync_name(&path))
                 .map_err(|error| damaged(error.to_string()))?;
             (Vec::new(), FILE_HEADER)
         } else {
@@ -78,8 +80,7 @@ impl LogFile {
             .and_then(|()| file.seek(SeekFrom::Start(len)))
             .and_then(|_| file.sync_all())
             .map_err(|error| damaged(error.to_string()))?;
-        let log =
-            LogFile { file, path, incarnation, len, appended: 0, synced: 0, doubted: false };
+        let log = LogFile { file, path, incarnation, len, appended: 0, synced: 0, doubted: false };
         Ok((log, entries))
     }
 
@@ -139,17 +140,13 @@ impl LogFile {
         file.write_all(&bytes)?;
         file.sync_data()?;
         fs::rename(&new, &self.path)?;
-        self.path.parent().map_or(Ok(()), sync_directory)?;
+        sync_name(&self.path)?;
         self.file = file;
         self.len = bytes.len() as u64;
         self.synced = self.appended;
         self.doubted = false;
         Ok(())
     }
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 fn header(incarnation: u32) -> [u8; 16] {
@@ -229,6 +226,8 @@ fn parse(bytes: &[u8], incarnation: u32) -> Result<(Vec<Entry>, u64), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use segue_core::modlog::{Base, Change, Logged, Record};
     use segue_core::types::{Caller, Ino, Timestamp, Version};
 

@@ -17,7 +17,9 @@ mod log;
 mod numbers;
 
 pub(crate) use containers::{Container, Containers};
-pub(crate) use directory::{StateDirectory, known_volume, remember_volume, replace_file};
+pub(crate) use directory::{
+    StateDirectory, known_volume, remember_volume, replace_file, sync_directory,
+};
 pub(crate) use index::Index;
 pub(crate) use log::LogFile;
 pub(crate) use numbers::Numbers;
