@@ -10,6 +10,7 @@ mod attributes;
 mod backup;
 mod big;
 mod build;
+mod cache;
 mod check;
 mod clone;
 mod conformance;
