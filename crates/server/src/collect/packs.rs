@@ -30,9 +30,6 @@ const LOOKS: u32 = 360;
 pub(super) struct Upkeep {
     /// Packs with live chunks that cannot be read: they stay, for whoever repairs them.
     stuck: BTreeSet<u64>,
-    /// The pack being written, if it was worth compacting already when it was last looked at:
-    /// until their rows are committed, chunks that are arriving look dead.
-    half_dead: Option<u64>,
     looks: u32,
 }
 
@@ -71,20 +68,16 @@ impl Upkeep {
         // One that is being removed by hand is somebody else's business.
         let sizes: Vec<u64> = ids.iter().map(|id| packs.entry_bytes(*id).unwrap_or(0)).collect();
         let (rows, current) = (rows(server)?, packs.current());
-        let half_dead = self.half_dead.take();
-        for (id, bytes) in ids.iter().zip(sizes) {
-            let row = rows.get(id).copied().unwrap_or_default();
-            if !is_worth_compacting(bytes, row) || self.stuck.contains(id) {
-                continue;
-            }
-            if current == Some(*id) && half_dead != current {
-                self.half_dead = current;
-                continue;
-            }
-            packs.close(*id);
-            if row.chunks == 0 {
-                continue;
-            }
+        let of = |id: &u64| rows.get(id).copied().unwrap_or_default();
+        let is_worth = |(id, bytes): &(&u64, u64)| {
+            is_worth_compacting(*bytes, of(id)) && !self.stuck.contains(*id)
+        };
+        let worth: Vec<u64> = ids.iter().zip(sizes).filter(is_worth).map(|(id, _)| *id).collect();
+        // Until their rows are committed, chunks that are arriving look dead: the present pack's
+        // turn is at the next look, and what moves now does not move into it.
+        let present = current.filter(|id| worth.contains(id));
+        present.into_iter().for_each(|id| packs.close(id));
+        for id in worth.iter().filter(|id| Some(**id) != present && of(id).chunks > 0) {
             match compact(server, *id) {
                 Ok(()) => {}
                 Err(Failed::Later) => return Ok(()),
