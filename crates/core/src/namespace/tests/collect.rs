@@ -148,61 +148,158 @@ fn damage_stops_no_collection() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A file gets these parts.
+    /// All of a file is these parts.
     Store(usize, Vec<u8>),
+    /// The same, as a leaf.
+    Leaf(usize, Vec<u8>),
+    /// A part is written at this byte.
+    Splice(usize, u64, u8),
+    /// A file is made this long.
+    Cut(usize, u64),
+    /// A file gets another's data.
+    Clone(usize, usize),
     Unlink(usize),
+    /// A part comes for a record that does not follow.
+    Arrive(u8),
+    /// A part's bytes are moved to another pack.
+    Move(u8),
     Collect(usize, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
+    let (file, part) = (0usize..4, 0u8..12);
+    let parts = || prop::collection::vec(0u8..12, 0..6);
     prop_oneof![
-        4 => (0usize..4, prop::collection::vec(0u8..12, 0..6)).prop_map(|(f, p)| Step::Store(f, p)),
-        1 => (0usize..4).prop_map(Step::Unlink),
-        3 => (0usize..9, any::<bool>()).prop_map(|(n, due)| Step::Collect(n, due)),
+        4 => (file.clone(), parts()).prop_map(|(f, p)| Step::Store(f, p)),
+        3 => (file.clone(), parts()).prop_map(|(f, p)| Step::Leaf(f, p)),
+        4 => (file.clone(), 0u64..600, part.clone()).prop_map(|(f, at, p)| Step::Splice(f, at, p)),
+        2 => (file.clone(), 0u64..600).prop_map(|(f, size)| Step::Cut(f, size)),
+        2 => (file.clone(), file.clone()).prop_map(|(from, to)| Step::Clone(from, to)),
+        2 => file.prop_map(Step::Unlink),
+        1 => part.clone().prop_map(Step::Arrive),
+        2 => part.prop_map(Step::Move),
+        4 => (0usize..9, any::<bool>()).prop_map(|(n, due)| Step::Collect(n, due)),
     ]
 }
 
+/// A store, a host, and files that are made when they are needed.
+struct Scene {
+    txn: MapTxn,
+    tin: Client,
+    files: [Option<Ino>; 4],
+    /// The pack that moved bytes go to.
+    pack: u64,
+}
+
+fn part(number: u8) -> Vec<u8> {
+    vec![number + 1; 100]
+}
+
+impl Scene {
+    fn file(&mut self, which: usize) -> Ino {
+        let made = self.files[which];
+        let name = format!("file-{which}");
+        let ino = made.unwrap_or_else(|| self.tin.file(&mut self.txn, Ino::ROOT, &name));
+        self.files[which] = Some(ino);
+        ino
+    }
+
+    fn unlink(&mut self, which: usize) {
+        if let Some(ino) = self.files[which].take() {
+            let name = format!("file-{which}");
+            self.tin.apply(&mut self.txn, unlink(Ino::ROOT, &name, ino, false));
+        }
+    }
+
+    /// Stores a piece, or nothing, in a file that is `size` long afterwards.
+    fn splice(&mut self, ino: Ino, piece: Option<Piece>, size: u64, cut: Option<u64>) {
+        let (base, pieces) = (version(&mut self.txn, ino), piece.into_iter().collect());
+        let store = Store { ino, base, cut, size, pieces, mtime: None, whole: false };
+        let outcome = self.tin.apply(&mut self.txn, Record::Store(store));
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    }
+
+    fn leaf(&mut self, ino: Ino, parts: &[u8]) {
+        let named = parts.iter().map(|number| (arrive(&mut self.txn, &part(*number)), 100));
+        let parts: Vec<_> = named.collect();
+        let leaf = stage(&mut self.txn, VOLUME, (&parts, &[]), &|_| true, NOW).unwrap().unwrap();
+        self.tin.proven.insert(leaf);
+        let len = parts.len() as u64 * 100;
+        let piece = Piece { offset: 0, bytes: PieceBytes::Leaf { leaf, len } };
+        self.splice(ino, Some(piece), len, Some(0));
+    }
+
+    fn relocate(&mut self, number: u8) {
+        let name = fingerprint(&part(number));
+        let Some(row) = chunk(&mut self.txn, VOLUME, &name).unwrap() else { return };
+        self.pack += 1;
+        let place = Place { pack: self.pack, ..row.place };
+        arrived(&mut self.txn, (VOLUME, &name), place, Some(row.place), 0).unwrap();
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Store(which, parts) => {
+                let ino = self.file(which);
+                let parts: Vec<Vec<u8>> = parts.into_iter().map(part).collect();
+                let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+                let outcome = chunked(&mut self.txn, &mut self.tin, ino, &parts);
+                assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+            }
+            Step::Leaf(which, parts) if !parts.is_empty() => {
+                let ino = self.file(which);
+                self.leaf(ino, &parts);
+            }
+            Step::Leaf(..) => {}
+            Step::Splice(which, offset, number) => {
+                let ino = self.file(which);
+                let fingerprint = arrive(&mut self.txn, &part(number));
+                self.tin.proven.insert(fingerprint);
+                let bytes = PieceBytes::Chunk { fingerprint, len: 100 };
+                let size = attr(&mut self.txn, ino).size.max(offset + 100);
+                self.splice(ino, Some(Piece { offset, bytes }), size, None);
+            }
+            Step::Cut(which, size) => {
+                let ino = self.file(which);
+                self.splice(ino, None, size, Some(size));
+            }
+            Step::Clone(from, to) if from != to => {
+                self.unlink(to);
+                let (from, ino) = (self.file(from), self.file(to));
+                let Base::Version(known) = version(&mut self.txn, from) else { panic!() };
+                let base = version(&mut self.txn, ino);
+                let record = Record::Clone { ino, base, from, version: known };
+                let outcome = self.tin.apply(&mut self.txn, record);
+                assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+            }
+            Step::Clone(..) => {}
+            Step::Unlink(which) => self.unlink(which),
+            Step::Arrive(number) => drop(arrive(&mut self.txn, &part(number))),
+            Step::Move(number) => self.relocate(number),
+            Step::Collect(budget, due) => {
+                let now = if due { u64::MAX } else { NOW };
+                collect(&mut self.txn, now, budget).unwrap();
+                assert_eq!(check::findings(&mut self.txn), []);
+            }
+        }
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-    /// Whatever is stored, removed and collected in between, each live chunk is there: `check`
-    /// sees a missing one, and counts every reference, after each record.
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    /// Whatever is stored, spliced, cut, copied, moved, removed and collected in between, each
+    /// live chunk and leaf is there: `check` sees a missing one, and counts every reference.
     #[test]
-    fn no_live_chunk_is_collected(steps in prop::collection::vec(step(), 1..60)) {
+    fn no_live_chunk_is_collected(steps in prop::collection::vec(step(), 1..80)) {
         let mut txn = store();
-        let mut tin = Client::new(&mut txn, 1, OWNER);
-        let mut files: [Option<Ino>; 4] = [None; 4];
+        let tin = Client::new(&mut txn, 1, OWNER);
+        let mut scene = Scene { txn, tin, files: [None; 4], pack: 1000 };
         for step in steps {
-            match step {
-                Step::Store(which, parts) => {
-                    let name = format!("file-{which}");
-                    let ino = match files[which] {
-                        Some(ino) => ino,
-                        None => tin.file(&mut txn, Ino::ROOT, &name),
-                    };
-                    files[which] = Some(ino);
-                    let parts: Vec<Vec<u8>> = parts.iter().map(|part| vec![*part + 1; 100]).collect();
-                    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-                    let outcome = chunked(&mut txn, &mut tin, ino, &parts);
-                    prop_assert!(matches!(outcome, Outcome::Done { .. }), "{:?}", outcome);
-                }
-                Step::Unlink(which) => {
-                    if let Some(ino) = files[which].take() {
-                        let name = format!("file-{which}");
-                        tin.apply(&mut txn, unlink(Ino::ROOT, &name, ino, false));
-                    }
-                }
-                Step::Collect(budget, due) => {
-                    collect(&mut txn, if due { u64::MAX } else { NOW }, budget).unwrap();
-                    prop_assert_eq!(check::findings(&mut txn), []);
-                }
-            }
+            scene.take(step);
         }
-        for (which, file) in files.into_iter().enumerate() {
-            if let Some(ino) = file {
-                tin.apply(&mut txn, unlink(Ino::ROOT, &format!("file-{which}"), ino, false));
-            }
-        }
-        collect_all(&mut txn, u64::MAX);
-        prop_assert!(packs(&mut txn).unwrap().is_empty());
+        prop_assert_eq!(check::findings(&mut scene.txn), []);
+        (0..4).for_each(|which| scene.unlink(which));
+        collect_all(&mut scene.txn, u64::MAX);
+        prop_assert!(packs(&mut scene.txn).unwrap().is_empty());
     }
 }
