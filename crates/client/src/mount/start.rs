@@ -121,18 +121,20 @@ fn assemble(
     welcome: &Welcome,
     state: State,
 ) -> Result<(Shared, KernelCacheThreads), MountError> {
-    let State { directory, acked_below } = state;
+    let State { mut directory, acked_below } = state;
     let path = directory.path.clone();
     let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
-    let (mut log, entries) = LogFile::open(path.join("update.log"), directory.saved.incarnation)?;
+    let (incarnation, restarted) = (directory.saved.incarnation, directory.restarted);
+    let (mut log, entries) = LogFile::open(path.join("update.log"), incarnation, restarted)?;
     let leftover = replay(entries);
     let containers = Containers::at(path.join("containers")).map_err(|error| failed(&error))?;
     let index = Index::open(&path.join("index.db")).map_err(|error| failed(&error))?;
-    if directory.restarted {
+    if restarted {
         // What was not synced when the host went down may be missing from the containers.
         index.clear().map_err(|error| failed(&error))?;
         let needed: BTreeSet<u64> = recover::inodes(&leftover);
         containers.retain(|ino: Ino| needed.contains(&ino.0)).map_err(|error| failed(&error))?;
+        directory.is_clear().map_err(|error| failed(&error))?;
     }
     let refused_dir = path.join("refused");
     std::fs::create_dir_all(&refused_dir).map_err(|error| failed(&error))?;

@@ -64,7 +64,7 @@ impl StateDirectory {
                     return Err(MountError::state(&path, reason));
                 }
                 let restarted = saved.boot_id != boot_id;
-                (Saved { boot_id, ..saved }, restarted)
+                (saved, restarted)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let saved = Saved {
@@ -90,6 +90,13 @@ impl StateDirectory {
         unhex(&self.saved.client)
             .map(ClientId)
             .ok_or_else(|| MountError::state(self.path.join("state.json"), "is damaged: client"))
+    }
+
+    /// Notes that what an earlier run of the host did not sync is in nobody's way any more.
+    pub(crate) fn is_clear(&mut self) -> io::Result<()> {
+        self.saved.boot_id = boot_id();
+        self.restarted = false;
+        self.save()
     }
 
     /// Makes `saved` durable.

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   header: "SEGUELOG" | version u32 | incarnation u32
-//!   entry:  len u32 | crc32c of seq and body u32 | seq u64 | body: postcard of core's Entry
+//!   entry:  len u32 | crc32c of what follows u32 | seq u64 | synced u64 | body: postcard of
+//!           core's Entry
 //! ```
 //!
 //! An entry is written with one write(2) before the caller is answered; `sync` makes it
-//! durable. A torn end is cut off when the file is opened. A bad entry with good ones behind it
-//! is damage: the file is refused, with the place.
+//! durable, and the entries after that say up to which byte. A torn end is cut off when the file
+//! is opened. A bad entry with good ones behind it is damage: the file is refused, with the
+//! place. But a host that went down writes what it had not synced in any order: an entry that
+//! nobody says was synced is cut off then, with those behind it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,9 +22,9 @@ use super::directory::sync_name;
 use crate::error::MountError;
 
 const MAGIC: &[u8; 8] = b"SEGUELOG";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const FILE_HEADER: u64 = 16;
-const ENTRY_HEADER: usize = 16;
+const ENTRY_HEADER: usize = 24;
 /// Longest entry: a change with its ranges.
 const ENTRY_MAX: usize = 64 << 20;
 
@@ -35,6 +38,10 @@ pub(crate) struct LogFile {
     /// Entries that were appended, and how many of them are durable.
     appended: u64,
     synced: u64,
+    /// Bytes of the file that are durable.
+    durable: u64,
+    /// How often the file was replaced by another.
+    rewrites: u64,
     /// A sync failed. Asked again, the disk would say that all is well, having dropped what it
     /// could not write: only a new file is durable.
     doubted: bool,
@@ -46,13 +53,17 @@ pub(crate) struct Syncing {
     /// To be synced outside the log's lock.
     pub(crate) file: File,
     through: u64,
+    len: u64,
+    rewrites: u64,
 }
 
 impl LogFile {
-    /// Opens or makes the log at `path` and reads what is in it.
+    /// Opens or makes the log at `path` and reads what is in it. If the host was `restarted`
+    /// since, what was not synced may be there in part.
     pub(crate) fn open(
         path: PathBuf,
         incarnation: u32,
+        restarted: bool,
     ) -> Result<(LogFile, Vec<Entry>), MountError> {
         let damaged = |reason: String| MountError::state(&path, reason);
         let mut file = File::options()
@@ -73,20 +84,30 @@ impl LogFile {
                 .map_err(|error| damaged(error.to_string()))?;
             (Vec::new(), FILE_HEADER)
         } else {
-            parse(&bytes, incarnation).map_err(damaged)?
+            parse(&bytes, incarnation, restarted).map_err(damaged)?
         };
         // What an earlier process wrote and did not sync is relied on from here on.
         file.set_len(len)
             .and_then(|()| file.seek(SeekFrom::Start(len)))
             .and_then(|_| file.sync_all())
             .map_err(|error| damaged(error.to_string()))?;
-        let log = LogFile { file, path, incarnation, len, appended: 0, synced: 0, doubted: false };
+        let log = LogFile {
+            file,
+            path,
+            incarnation,
+            len,
+            appended: 0,
+            synced: 0,
+            durable: len,
+            rewrites: 0,
+            doubted: false,
+        };
         Ok((log, entries))
     }
 
     /// Adds an entry. If this fails, the log is as before.
     pub(crate) fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        let bytes = encode(entry)?;
+        let bytes = encode(entry, self.durable)?;
         if let Err(error) = self.file.write_all(&bytes) {
             self.file.set_len(self.len)?;
             self.file.seek(SeekFrom::Start(self.len))?;
@@ -106,12 +127,16 @@ impl LogFile {
         if !self.needs_sync() {
             return Ok(None);
         }
-        self.file.try_clone().map(|file| Some(Syncing { file, through: self.appended }))
+        let (through, len, rewrites) = (self.appended, self.len, self.rewrites);
+        self.file.try_clone().map(|file| Some(Syncing { file, through, len, rewrites }))
     }
 
     /// A sync has succeeded.
     pub(crate) fn synced(&mut self, sync: &Syncing) {
         self.synced = self.synced.max(sync.through);
+        if sync.rewrites == self.rewrites {
+            self.durable = self.durable.max(sync.len);
+        }
     }
 
     /// A sync has failed: only [`LogFile::rewrite`] makes the log durable now.
@@ -133,7 +158,7 @@ impl LogFile {
     pub(crate) fn rewrite(&mut self, entries: &[Entry]) -> io::Result<()> {
         let mut bytes = header(self.incarnation).to_vec();
         for entry in entries {
-            bytes.extend(encode(entry)?);
+            bytes.extend(encode(entry, 0)?);
         }
         let new = self.path.with_extension("new");
         let mut file = File::options().create(true).write(true).truncate(true).open(&new)?;
@@ -144,6 +169,8 @@ impl LogFile {
         self.file = file;
         self.len = bytes.len() as u64;
         self.synced = self.appended;
+        self.durable = self.len;
+        self.rewrites += 1;
         self.doubted = false;
         Ok(())
     }
@@ -167,38 +194,49 @@ fn seq_of(entry: &Entry) -> u64 {
     }
 }
 
-fn encode(entry: &Entry) -> io::Result<Vec<u8>> {
+/// The bytes of an entry; what came before it was durable up to `synced`.
+fn encode(entry: &Entry, synced: u64) -> io::Result<Vec<u8>> {
     let too_long = || io::Error::other("log entry too long");
     let body = postcard::to_stdvec(entry).map_err(io::Error::other)?;
     if body.len() > ENTRY_MAX {
         return Err(too_long());
     }
     let len = u32::try_from(body.len()).map_err(|_| too_long())?;
-    let seq = seq_of(entry).to_le_bytes();
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&seq), &body);
-    let mut bytes = Vec::with_capacity(ENTRY_HEADER + body.len());
+    let mut rest = Vec::with_capacity(ENTRY_HEADER + body.len());
+    rest.extend(seq_of(entry).to_le_bytes());
+    rest.extend(synced.to_le_bytes());
+    rest.extend(body);
+    let mut bytes = Vec::with_capacity(ENTRY_HEADER + rest.len());
     bytes.extend(len.to_le_bytes());
-    bytes.extend(crc.to_le_bytes());
-    bytes.extend(seq);
-    bytes.extend(body);
+    bytes.extend(crc32c::crc32c(&rest).to_le_bytes());
+    bytes.extend(rest);
     Ok(bytes)
 }
 
-/// One entry at the start of `bytes` and its length there, if it is whole and right.
-fn decode(bytes: &[u8]) -> Option<(Entry, usize)> {
-    let (head, rest) = bytes.split_first_chunk::<ENTRY_HEADER>()?;
-    let (len, head) = head.split_first_chunk::<4>()?;
-    let (crc, seq) = head.split_first_chunk::<4>()?;
-    let len = u32::from_le_bytes(*len) as usize;
-    let body = rest.get(..len)?;
-    if crc32c::crc32c_append(crc32c::crc32c(seq), body) != u32::from_le_bytes(*crc) {
+/// An entry as it stands in the file.
+struct Decoded {
+    entry: Entry,
+    len: usize,
+    /// Bytes of the file that were durable when it was appended.
+    synced: u64,
+}
+
+/// The entry at the start of `bytes`, if it is whole and right.
+fn decode(bytes: &[u8]) -> Option<Decoded> {
+    let (body_len, rest) = bytes.split_first_chunk::<4>()?;
+    let (crc, rest) = rest.split_first_chunk::<4>()?;
+    let len = ENTRY_HEADER.checked_add(u32::from_le_bytes(*body_len) as usize)?;
+    let rest = rest.get(..len - 8)?;
+    if crc32c::crc32c(rest) != u32::from_le_bytes(*crc) {
         return None;
     }
-    Some((postcard::from_bytes(body).ok()?, ENTRY_HEADER + len))
+    let (synced, body) = rest.get(8..)?.split_first_chunk::<8>()?;
+    let entry = postcard::from_bytes(body).ok()?;
+    Some(Decoded { entry, len, synced: u64::from_le_bytes(*synced) })
 }
 
 /// All entries of a log and the length of its good part, or what is wrong with it.
-fn parse(bytes: &[u8], incarnation: u32) -> Result<(Vec<Entry>, u64), String> {
+fn parse(bytes: &[u8], incarnation: u32, restarted: bool) -> Result<(Vec<Entry>, u64), String> {
     let (head, body) = bytes.split_at_checked(16).ok_or_else(|| "is cut short".to_string())?;
     if !head.starts_with(MAGIC) {
         return Err("is not an update log".into());
@@ -207,21 +245,28 @@ fn parse(bytes: &[u8], incarnation: u32) -> Result<(Vec<Entry>, u64), String> {
         return Err("is of another version or of another life of this cache".into());
     }
     let (mut entries, mut at) = (Vec::new(), 0);
-    while let Some((entry, len)) = body.get(at..).and_then(decode) {
+    while let Some(Decoded { entry, len, .. }) = body.get(at..).and_then(decode) {
         entries.push(entry);
         at += len;
     }
-    // Nothing whole may follow the first entry that is not.
-    let rest = body.get(at..).unwrap_or_default();
-    let follows = (1..rest.len()).any(|skip| rest.get(skip..).and_then(decode).is_some());
-    if follows {
-        let offset = at as u64 + FILE_HEADER;
+    let (rest, offset) = (body.get(at..).unwrap_or_default(), at as u64 + FILE_HEADER);
+    let behind: Vec<Decoded> =
+        (1..rest.len()).filter_map(|skip| rest.get(skip..).and_then(decode)).collect();
+    let was_synced = behind.iter().any(|later| later.synced > offset);
+    if was_synced || (!restarted && !behind.is_empty()) {
         return Err(format!(
             "is damaged at byte {offset}, with good records behind it; keep a copy of this \
              directory before anything else"
         ));
     }
-    Ok((entries, at as u64 + FILE_HEADER))
+    if !behind.is_empty() {
+        tracing::warn!(
+            "update.log: {} entries behind byte {offset} were not synced when the host went down, \
+             and what they follow is gone",
+            behind.len()
+        );
+    }
+    Ok((entries, offset))
 }
 
 #[cfg(test)]
@@ -251,7 +296,7 @@ mod tests {
 
     fn filled(path: &Path) -> Vec<Entry> {
         let entries = vec![change(1), written(), change(2), Entry::Settled { seq: 1 }];
-        let (mut log, old) = LogFile::open(path.into(), 1).unwrap();
+        let (mut log, old) = LogFile::open(path.into(), 1, false).unwrap();
         assert!(old.is_empty());
         entries.iter().for_each(|entry| log.append(entry).unwrap());
         entries
@@ -265,10 +310,10 @@ mod tests {
         let bytes = fs::read(&path).unwrap();
         for len in 0..bytes.len() {
             fs::write(&path, &bytes[..len]).unwrap();
-            let (mut log, found) = LogFile::open(path.clone(), 1).unwrap();
+            let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
             assert_eq!(found, entries[..found.len()], "cut at {len}");
             log.append(&change(9)).unwrap();
-            let (_, again) = LogFile::open(path.clone(), 1).unwrap();
+            let (_, again) = LogFile::open(path.clone(), 1, false).unwrap();
             assert_eq!(again.last(), Some(&change(9)));
         }
     }
@@ -281,7 +326,36 @@ mod tests {
         let mut bytes = fs::read(&path).unwrap();
         bytes[34] ^= 1;
         fs::write(&path, &bytes).unwrap();
-        let refused = LogFile::open(path, 1).unwrap_err().to_string();
+        let refused = LogFile::open(path, 1, false).unwrap_err().to_string();
+        assert!(refused.contains("damaged at byte 16"), "{refused}");
+    }
+
+    /// What a host that went down had not synced is on its disk in any part; what it had is there.
+    #[test]
+    fn after_a_restart_the_log_ends_where_something_unsynced_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("update.log");
+        let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
+        log.append(&change(1)).unwrap();
+        let sync = log.begin_sync().unwrap().unwrap();
+        log.synced(&sync);
+        let end = |log: &LogFile| usize::try_from(log.len()).unwrap();
+        let durable = end(&log);
+        log.append(&change(2)).unwrap();
+        let second = end(&log);
+        log.append(&change(3)).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let with_zeros = |range: std::ops::Range<usize>| {
+            let mut bytes = whole.clone();
+            bytes[range].fill(0);
+            fs::write(&path, &bytes).unwrap();
+        };
+        with_zeros(durable..second);
+        assert!(LogFile::open(path.clone(), 1, false).is_err(), "nothing is lost by a kill");
+        let (_, found) = LogFile::open(path.clone(), 1, true).unwrap();
+        assert_eq!(found, [change(1)]);
+        with_zeros(16..durable);
+        let refused = LogFile::open(path.clone(), 1, true).unwrap_err().to_string();
         assert!(refused.contains("damaged at byte 16"), "{refused}");
     }
 
@@ -291,7 +365,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("update.log");
         filled(&path);
-        let (mut log, _) = LogFile::open(path, 1).unwrap();
+        let (mut log, _) = LogFile::open(path, 1, false).unwrap();
         assert!(log.begin_sync().unwrap().is_none());
         log.append(&change(3)).unwrap();
         let first = log.begin_sync().unwrap().unwrap();
@@ -310,10 +384,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("update.log");
         filled(&path);
-        let (mut log, _) = LogFile::open(path.clone(), 1).unwrap();
+        let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
         log.rewrite(&[change(2)]).unwrap();
         log.append(&change(3)).unwrap();
-        let (log, found) = LogFile::open(path, 1).unwrap();
+        let (log, found) = LogFile::open(path, 1, false).unwrap();
         assert_eq!(found, [change(2), change(3)]);
         assert!(log.len() > FILE_HEADER);
     }

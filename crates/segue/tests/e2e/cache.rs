@@ -39,6 +39,17 @@ fn set_quota(world: &World, quota: &str) {
     assert_eq!(segue(&world.serving, &args).code, Some(0));
 }
 
+/// An open file of `len` bytes, all of them a hole, in a volume that has room for fewer. This
+/// host refuses what makes a file longer than fits, and leaves holes to the server.
+fn with_no_room(world: &World, mounted: &SegueMount, name: &str, len: usize) -> File {
+    let file = File::create(mounted.path().join(name)).unwrap();
+    file.set_len(len as u64).unwrap();
+    file.sync_all().unwrap();
+    mounted.sync().unwrap();
+    set_quota(world, "1M");
+    file
+}
+
 /// The blocks of 4 KiB of `bytes` that are in no file of the mount, and in nothing that is kept
 /// of refused changes, at their place.
 fn lost(bytes: &[u8], mounted: &SegueMount, cache: &Path) -> Vec<usize> {
@@ -172,9 +183,8 @@ fn a_refused_change_is_kept_whenever_the_mount_dies() {
     let cache = world.a.mkdir("disk").unwrap();
     let disk = Disk::mount(&cache).unwrap();
     let mut mounted = mount(&world, &world.a, "write-back=async", &cache);
-    set_quota(&world, "1M");
-    let (path, bytes) = (mounted.path().join("over"), noise(4, 3 * MB));
-    let mut file = File::create(&path).unwrap();
+    let bytes = noise(4, 3 * MB);
+    let mut file = with_no_room(&world, &mounted, "over", bytes.len());
     file.write_all(&bytes).unwrap();
     file.sync_all().unwrap();
     let before = disk.position();
@@ -204,10 +214,8 @@ fn what_is_written_while_changes_are_refused_is_not_lost() {
     let cache = world.local("cache");
     let mounted = mount(&world, &world.a, "write-back=async", &cache);
     save(&mounted.path().join("full"), &noise(1, MB)).unwrap();
-    mounted.sync().unwrap();
-    set_quota(&world, "1M");
     let (bytes, mut rng) = (noise(5, 300 * 4096), Rng::new(3));
-    let file = File::create(mounted.path().join("over")).unwrap();
+    let file = with_no_room(&world, &mounted, "over", bytes.len());
     for (number, block) in (0..).zip(bytes.chunks(4096)) {
         file.write_all_at(block, number * 4096).unwrap();
         file.sync_all().unwrap();
@@ -227,8 +235,8 @@ fn an_open_file_goes_on_after_its_store_was_refused() {
     let path = mounted.path().join("file");
     save(&path, &noise(1, 100_000)).unwrap();
     mounted.sync().unwrap();
-    set_quota(&world, "1M");
     let file = File::options().read(true).write(true).open(&path).unwrap();
+    set_quota(&world, "1M");
     file.write_all_at(&noise(2, 3 * MB), 0).unwrap();
     file.sync_all().unwrap();
     eventually("the refused change is counted", || number(&world, &mounted, "refused") > 0);
