@@ -50,7 +50,7 @@ impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
             cache_dir: None,
-            write_back: WriteBack::Close,
+            write_back: WriteBack::Async,
             fsync: FsyncLevel::Local,
             grace: Duration::from_secs(10),
             read_only: false,
@@ -94,7 +94,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
-    ("write-back=close|async|sync", "what waits for the server: close, nothing, every change"),
+    ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
 ];
 
 const LATER: &[&str] = &[

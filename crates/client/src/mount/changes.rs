@@ -1,8 +1,8 @@
 //! Changing names and attributes: the record, its log entry, and who waits for the server.
 //!
-//! Under `write-back=close` calls whose success means "this name was not there before" wait
-//! for the server, because other hosts may race for the name; all others return once they are
-//! logged. Under `sync` every call waits, under `async` none does. Nobody waits longer than
+//! Under `write-back=async` no call waits: all return once they are logged. Under `close` those
+//! wait for the server whose success means "this name was not there before", because other hosts
+//! may race for the name. Under `sync` every call waits. Nobody waits longer than
 //! `grace` for a server that cannot be reached: the change then stays logged, and wins or
 //! becomes a conflict copy later.
 

@@ -21,8 +21,8 @@ use crate::{control, daemon, mounts, output};
 /// printed on the server; it enrols this host. Afterwards segue://HOST[:PORT]/VOLUME is enough.
 /// Changes that an earlier mount could not send any more are sent first.
 ///
-/// Every option can also stand in ~/.config/segue/config.toml (write-back = "async") or in
-/// the environment (SEGUE_WRITE_BACK=async). The order is: flag, environment, file, default.
+/// Every option can also stand in ~/.config/segue/config.toml (write-back = "close") or in
+/// the environment (SEGUE_WRITE_BACK=close). The order is: flag, environment, file, default.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Arguments {
@@ -55,7 +55,7 @@ Examples:
   segue mount 'segue://server:7420/home?invite=..&ca=..' ~/home     the first time
   segue mount segue://server/home ~/home
   ssh server segue invite | segue mount - ~/home                    no invite in the shell's history
-  segue mount segue://server/home ~/home -o ro,write-back=async
+  segue mount segue://server/home ~/home -o allow-other,write-back=close
   mount -t segue segue://server/home /mnt -o ro                     as root
 
 A line of /etc/fstab:

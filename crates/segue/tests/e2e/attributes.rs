@@ -65,6 +65,7 @@ fn extended_attributes() {
         assert_eq!(fs::read_to_string(&file).unwrap(), "text");
     };
     check(mount.path());
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     check(other.path());
     let mount = world.remount(&world.a, mount);
@@ -145,6 +146,7 @@ fn times_to_the_nanosecond() {
         assert_eq!(times(&top.join("link")).1, (1_000, 10));
     };
     check(mount.path());
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     check(other.path());
     let mount = world.remount(&world.a, mount);
@@ -190,6 +192,7 @@ fn modes_and_owners() {
         assert_eq!(owner("file-640"), (0, 99));
     };
     check(mount.path());
+    mount.sync().unwrap();
     check(world.mount_with(&world.b, "allow-other").path());
     let mount = world.remount(&world.a, mount);
     check(mount.path());
@@ -215,6 +218,7 @@ fn pipes_sockets_and_devices() {
     let listener = UnixListener::bind(&socket).unwrap();
     UnixStream::connect(&socket).unwrap();
     listener.accept().unwrap();
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     for top in [mount.path(), other.path()] {
         let kind = |name: &str| fs::symlink_metadata(top.join(name)).unwrap();

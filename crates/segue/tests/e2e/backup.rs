@@ -198,7 +198,7 @@ fn backups_while_hosts_write_are_whole() {
 fn a_volume_goes_back_under_its_mounts() {
     let Some(world) = World::new() else { return };
     let to = world.local("backups").join("home");
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let (here, there) = (mount.path().join("file"), other.path().join("file"));
     save(&here, &noise(1, 300_000)).unwrap();
     save(&mount.path().join("removed"), b"removed later").unwrap();

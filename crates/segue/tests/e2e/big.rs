@@ -35,7 +35,7 @@ fn at(file: &File, offset: u64, len: usize) -> Vec<u8> {
 #[test]
 fn a_sparse_file_of_8_tib() {
     let Some(mut world) = World::new() else { return };
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let places = [(0, 1), (4 * TIB - 2_500, 2), (5 * TIB + 12_345, 3), (8 * TIB - 5_000, 4)];
     sh(mount.path(), "truncate -s 8T sparse");
     let file = File::options().read(true).write(true).open(mount.path().join("sparse")).unwrap();

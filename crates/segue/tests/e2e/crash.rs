@@ -9,7 +9,7 @@ use segue_bench::bed::Rng;
 use crate::check::check;
 use crate::tree::{hash, hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
-use crate::world::{PATIENCE, World, arg, close, eventually, save};
+use crate::world::{CLOSE, PATIENCE, World, arg, close, eventually, save};
 
 /// The mount is killed in the middle of work, several times; each time, and in the end on
 /// another host, everything that was acknowledged is there, and nothing twice.
@@ -35,13 +35,13 @@ fn the_client_is_killed(options: &str, seed: u64) {
     done.check(&mount.path().join("dir"), "on another host");
 }
 
-/// With `write-back=close`, the default.
+/// With `write-back=close`.
 #[test]
 fn the_client_is_killed_in_the_middle_of_work() {
     the_client_is_killed("write-back=close", 1);
 }
 
-/// With `write-back=async`: what is not on the server yet is in the log on this host.
+/// With `write-back=async`, the default: what is not on the server yet is in the log on this host.
 #[test]
 fn the_client_is_killed_with_changes_pending() {
     the_client_is_killed("write-back=async", 2);
@@ -141,7 +141,7 @@ fn the_server_is_killed_in_the_middle_of_work() {
 #[test]
 fn close_gives_up_while_the_server_is_dead() {
     let Some(mut world) = World::new() else { return };
-    let mount = world.mount_with(&world.a, "grace=4s");
+    let mount = world.mount_with(&world.a, &format!("grace=4s,{CLOSE}"));
     let path = mount.path().join("file");
     let mut file = File::create(&path).unwrap();
     file.write_all(&noise(1, 100_000)).unwrap();

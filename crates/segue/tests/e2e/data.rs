@@ -24,6 +24,7 @@ fn two_processes_append() {
         .flat_map(|who| (1..=300).map(move |i| format!("{who} {i} {i:0300}")))
         .collect();
     expected.sort();
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     for point in [mount.path(), other.path()] {
         let text = fs::read_to_string(point.join("log")).unwrap();
@@ -38,8 +39,7 @@ fn two_processes_append() {
 #[test]
 fn truncating_opens() {
     let Some(world) = World::new() else { return };
-    let mount = world.mount(&world.a);
-    let other = world.mount(&world.b);
+    let (mount, other) = world.closing_mounts();
     let file = mount.path().join("file");
     fs::write(&file, noise(1, 300_000)).unwrap();
     assert_eq!(hash(&other.path().join("file")), hash_of(&noise(1, 300_000)));
@@ -65,7 +65,7 @@ fn create_new(path: &Path) -> std::io::Result<File> {
 #[test]
 fn exclusive_creation_succeeds_once() {
     let Some(world) = World::new() else { return };
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let (here, there) = (mount.path(), other.path());
     for name in ["file", "dir", "link"] {
         assert!(!there.join(name).exists() && !here.join(name).exists());
@@ -143,7 +143,7 @@ fn a_sparse_file_of_4_gib() {
 #[test]
 fn truncation_both_ways() {
     let Some(world) = World::new() else { return };
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let mut expected = noise(5, 400_000);
     let path = mount.path().join("file");
     fs::write(&path, &expected).unwrap();
@@ -208,6 +208,7 @@ fn shared_mappings() {
     let mut expected = noise(7, 1_000_000);
     let path = mount.path().join("file");
     fs::write(&path, &expected).unwrap();
+    mount.sync().unwrap();
     assert_eq!(hash(&other.path().join("file")), hash_of(&expected));
     let changes = [(100, 50_000, 'x', "sync"), (999_000, 1_000, 'y', "no"), (4_095, 2, 'z', "no")];
     for (offset, count, letter, how) in changes {
@@ -267,6 +268,7 @@ fn random_writes_agree_with_memory() {
     }
     drop(file);
     assert_eq!(hash(&path), hash_of(&expected));
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     assert_eq!(hash(&other.path().join("file")), hash_of(&expected));
 }

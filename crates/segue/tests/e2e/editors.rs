@@ -69,6 +69,7 @@ fn sed_in_place() {
     sh(mount.path(), "sed -i s/before/after/ text && sed -i.old s/after/later/ text");
     assert_eq!(hash(&file), hash_of(lines(50_000, "later").as_bytes()));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o755);
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     assert_eq!(hash(&other.path().join("text")), hash_of(lines(50_000, "later").as_bytes()));
     assert_eq!(hash(&other.path().join("text.old")), hash_of(lines(50_000, "after").as_bytes()));
@@ -85,6 +86,7 @@ fn the_save_of_vi_by_hand() {
     let other = world.mount(&world.b);
     let (file, backup) = (mount.path().join("text"), mount.path().join("text~"));
     fs::write(&file, noise(0, 30_000)).unwrap();
+    mount.sync().unwrap();
     for round in 1..=10 {
         let probe = mount.path().join("4913");
         File::options().write(true).create_new(true).open(&probe).unwrap();
@@ -99,6 +101,7 @@ fn the_save_of_vi_by_hand() {
         fs::remove_file(&backup).unwrap();
         let (old, expected) = (hash_of(&noise(round - 1, 30_000)), hash_of(&noise(round, 30_000)));
         assert_eq!(hash(&file), expected, "round {round}");
+        mount.sync().unwrap();
         eventually("the other host reads the new text", || {
             let seen = hash(&other.path().join("text"));
             assert!(seen == old || seen == expected, "round {round}: a half file: {seen}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use segue_bench::bed::Host;
 
-use crate::world::{Ended, World, arg, errno, eventually, failing_mount, json, save, segue};
+use crate::world::{CLOSE, Ended, World, arg, errno, eventually, failing_mount, json, save, segue};
 
 const EROFS: Option<i32> = Some(30);
 
@@ -80,8 +80,8 @@ fn invites_work_once_and_not_for_ever() {
 #[test]
 fn a_revoked_host_is_out() {
     let Some(world) = World::new() else { return };
-    let mut mount = world.mount_with(&world.a, "grace=1s");
-    let mut other = world.mount_with(&world.b, "grace=1s");
+    let mut mount = world.mount_with(&world.a, &format!("grace=1s,{CLOSE}"));
+    let mut other = world.mount_with(&world.b, &format!("grace=1s,{CLOSE}"));
     save(&mount.path().join("from-a"), b"a").unwrap();
     save(&other.path().join("from-b"), b"b").unwrap();
     let data = arg(world.server.data());
@@ -121,11 +121,12 @@ fn a_revoked_host_is_out() {
 #[test]
 fn a_reader_changes_nothing() {
     let Some(world) = World::new() else { return };
-    let writer = world.mount(&world.b);
+    let writer = world.mount_with(&world.b, CLOSE);
     save(&writer.path().join("file"), b"text").unwrap();
     let invite = world.server.invite(&["--role", "reader"]).unwrap();
     let point = world.a.mkdir("mnt").unwrap();
-    let mount = segue_bench::bed::segue::SegueMount::new(&world.a, &invite, &point, &[]).unwrap();
+    let args = ["-o", CLOSE];
+    let mount = segue_bench::bed::segue::SegueMount::new(&world.a, &invite, &point, &args).unwrap();
     let said = fs::read_to_string(world.a.dir().join("mount.log")).unwrap();
     assert!(said.contains("read only"), "{said}");
     assert_eq!(json(&world.a, &["status", arg(&point)])["mounts"][0]["state"], "readonly");

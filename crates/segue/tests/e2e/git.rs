@@ -91,6 +91,7 @@ fn clone_and_push() {
     }
     sh(&work, "git checkout -qb main; git add . && git commit -qm all && git push -q origin main");
     sh(mount.path(), "git clone -q origin.git copy && git -C origin.git fsck --full");
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     for number in 0..20 {
         let name = format!("copy/file{number}");

@@ -47,6 +47,7 @@ fn a_punched_hole_takes_no_room() {
     let (local, mount) = (world.local("plain"), world.mount(&world.a));
     fs::write(local.join("file"), noise(1, 100 << 20)).unwrap();
     sh(mount.path(), &format!("cp {}/file file", local.display()));
+    mount.sync().unwrap();
     let whole = allocated(&world);
     assert_eq!(whole, 100 * MB);
     for dir in [&local, mount.path()] {
@@ -90,6 +91,7 @@ fn the_modes_of_fallocate_do_as_on_a_local_file_system() {
     for dir in [&local, mount.path()] {
         sh(dir, &script);
     }
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     for name in ["grown", "zeroed", "longer", "kept", "dug"] {
         for dir in [mount.path(), other.path()] {
@@ -114,8 +116,10 @@ fn terabytes_become_a_hole() {
     }
     file.sync_all().unwrap();
     drop(file);
+    mount.sync().unwrap();
     assert_eq!(allocated(&world), 800_000);
     sh(mount.path(), "fallocate -z -o 1G -l 6T far; fallocate -z -o 7T -l 4T far");
+    mount.sync().unwrap();
     assert_eq!(allocated(&world), 100_000);
     for dir in [mount.path(), other.path()] {
         let file = File::open(dir.join("far")).unwrap();

@@ -12,7 +12,7 @@ use crate::world::{World, close, errno, eventually, save, sh};
 #[test]
 fn close_then_open_sees_the_write() {
     let Some(world) = World::new() else { return };
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let (here, there) = (mount.path().join("file"), other.path().join("file"));
     fs::write(&here, noise(0, 1_000)).unwrap();
     assert_eq!(hash(&there), hash_of(&noise(0, 1_000)));
@@ -37,7 +37,7 @@ fn close_then_open_sees_the_write() {
 #[test]
 fn a_change_in_the_middle_of_a_large_file() {
     let Some(world) = World::new() else { return };
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let (here, there) = (mount.path().join("file"), other.path().join("file"));
     let mut expected = noise(1, 20 << 20);
     save(&here, &expected).unwrap();
@@ -90,7 +90,7 @@ fn changes_of_names_are_seen() {
 #[test]
 fn removed_elsewhere_while_open_here() {
     let Some(world) = World::new() else { return };
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let bytes = noise(3, 3_000_000);
     save(&mount.path().join("file"), &bytes).unwrap();
     let there = other.path().join("file");
@@ -145,7 +145,7 @@ fn two_hosts_in_one_directory() {
 #[test]
 fn appending_in_turns() {
     let Some(world) = World::new() else { return };
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let logs = [mount.path().join("log"), other.path().join("log")];
     save(&logs[0], b"").unwrap();
     let mut expected = String::new();

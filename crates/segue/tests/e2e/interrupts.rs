@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use segue_bench::bed::{Link, Proc};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, end, eventually, save, segue, wait_for_state};
+use crate::world::{CLOSE, World, arg, end, eventually, save, segue, wait_for_state};
 
 /// Three times the two seconds that are promised.
 const DIES_WITHIN: Duration = Duration::from_secs(6);
@@ -140,7 +140,7 @@ fn a_caught_signal_interrupts_who_waits_for_a_dead_link() {
 #[test]
 fn a_caught_signal_interrupts_who_changes_a_file_without_a_link() {
     let Some(world) = World::new() else { return };
-    let mount = world.mount_with(&world.a, "grace=10min,fsync=server");
+    let mount = world.mount_with(&world.a, &format!("grace=10min,fsync=server,{CLOSE}"));
     let path = mount.path().join("file");
     save(&path, b"before").unwrap();
     world.a.link_down().unwrap();

@@ -59,6 +59,7 @@ fn hard_links_are_one_file() {
     assert!(one.exists() && two.exists());
     fs::remove_file(&one).unwrap();
     check(mount.path(), 2, "second, longer");
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     assert_eq!(listing(other.path()), ["dir", "three"]);
     check(other.path(), 2, "second, longer");
@@ -145,6 +146,7 @@ fn rename_over_an_open_file() {
     });
     let last = letters().last().unwrap().to_string().repeat(10_000);
     assert_eq!(fs::read_to_string(&name).unwrap(), last);
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     assert_eq!(fs::read_to_string(other.path().join("name")).unwrap(), last);
     assert_eq!(listing(other.path()), ["name"]);
@@ -185,6 +187,7 @@ fn symbolic_links() {
         assert_eq!(errno(fs::metadata(top.join("circle"))), ELOOP);
     };
     check(top);
+    mount.sync().unwrap();
     check(world.mount(&world.b).path());
     let mount = world.remount(&world.a, mount);
     check(mount.path());
@@ -224,6 +227,7 @@ fn names_are_bytes() {
     fs::write(top.join(&deep).join("bottom"), "deep").unwrap();
     names.push("level-0".into());
     names.sort();
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     for top in [top, other.path()] {
         assert_eq!(listing(top), names);
@@ -262,6 +266,7 @@ fn forbidden_changes_say_why() {
     fs::rename(at("full"), at("empty")).unwrap();
     assert_eq!(fs::read_to_string(at("empty/inner/f")).unwrap(), "in\n");
     fs::rename(at("empty/inner"), at("other/inner")).unwrap();
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     let there = sh(other.path(), "find . | sort; cat file other/inner/f");
     assert_eq!(there, sh(mount.path(), "find . | sort; cat file other/inner/f"));
@@ -272,7 +277,7 @@ fn forbidden_changes_say_why() {
 #[test]
 fn renames_with_flags() {
     let Some(world) = World::new() else { return };
-    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (mount, other) = world.closing_mounts();
     let at = |name: &str| mount.path().join(name);
     let rename = |from: &str, to: &str, flags| {
         renameat_with(CWD, at(from), CWD, at(to), flags).map_err(std::io::Error::from)
@@ -335,6 +340,7 @@ fn directory_times_follow_names() {
         }
         last = now;
     }
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     assert_eq!(times(&other.path().join("dir")), last);
 }

@@ -10,7 +10,7 @@ use segue_bench::bed::Link;
 use crate::build;
 use crate::tree::{self, hash, hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
-use crate::world::{World, arg, close, errno, eventually, json, save, sh, wait_for_state};
+use crate::world::{CLOSE, World, arg, close, errno, eventually, json, save, sh, wait_for_state};
 
 const EHOSTUNREACH: Option<i32> = Some(113);
 
@@ -41,7 +41,7 @@ fn a_link_that_is_gone_for_seconds() {
 #[test]
 fn close_without_a_server_says_so_and_keeps_the_data() {
     let Some(world) = World::new() else { return };
-    let mount = world.mount_with(&world.a, "grace=2s");
+    let mount = world.mount_with(&world.a, &format!("grace=2s,{CLOSE}"));
     let other = world.mount(&world.b);
     let mut file = File::create(mount.path().join("file")).unwrap();
     file.write_all(&noise(1, 100_000)).unwrap();
@@ -77,6 +77,7 @@ fn cached_files_without_a_network() {
     sh(writer.path(), "mkdir -p dir/sub; ln -s sub dir/link; echo unread >dir/unread");
     save(&writer.path().join("dir/file"), &noise(1, 3_000_000)).unwrap();
     sh(writer.path(), "setfattr -n user.a -v b dir/file");
+    writer.sync().unwrap();
     let mount = world.mount_with(&world.a, "grace=1s");
     let dir = mount.path().join("dir");
     let look = || sh(mount.path(), "ls -lR --time-style=full-iso dir; getfattr -d dir/file");
@@ -129,7 +130,7 @@ fn a_tree_over_a_lossy_link() {
 #[test]
 fn a_link_that_changes_under_a_copy() {
     let Some(world) = World::new() else { return };
-    let mount = world.mount(&world.a);
+    let mount = world.mount_with(&world.a, CLOSE);
     let bytes = noise(4, 12 << 20);
     std::thread::scope(|scope| {
         let copy = scope.spawn(|| save(&mount.path().join("file"), &bytes));
@@ -140,6 +141,7 @@ fn a_link_that_changes_under_a_copy() {
         }
         copy.join().unwrap().unwrap();
     });
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     assert_eq!(hash(&other.path().join("file")), hash_of(&bytes));
 }

@@ -217,6 +217,7 @@ fn a_conflict_keeps_both() {
     save(&mount.path().join("born"), b"ours").unwrap();
     save(&other.path().join("file"), &theirs).unwrap();
     save(&other.path().join("born"), b"theirs").unwrap();
+    other.sync().unwrap();
     world.a.link_up().unwrap();
     mount.sync().unwrap();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -7,7 +7,7 @@ use segue_bench::bed::run;
 use segue_bench::bed::run_detaching;
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, errno, eventually, json, save};
+use crate::world::{CLOSE, World, arg, errno, eventually, json, save};
 
 const EROFS: Option<i32> = Some(30);
 
@@ -15,9 +15,9 @@ const EROFS: Option<i32> = Some(30);
 #[test]
 fn read_only() {
     let Some(world) = World::new() else { return };
-    let other = world.mount(&world.b);
+    let other = world.mount_with(&world.b, CLOSE);
     save(&other.path().join("file"), b"text").unwrap();
-    let mount = world.mount_with(&world.a, "ro");
+    let mount = world.mount_with(&world.a, &format!("ro,{CLOSE}"));
     let file = mount.path().join("file");
     assert_eq!(fs::read(&file).unwrap(), b"text");
     assert_eq!(errno(save(&file, b"x")), EROFS);
@@ -39,6 +39,7 @@ fn files_shown_as_owned_by() {
         let meta = fs::metadata(mount.path().join(name)).unwrap();
         assert_eq!((meta.uid(), meta.gid()), (1234, 5678), "{name}");
     }
+    mount.sync().unwrap();
     let other = world.mount(&world.b);
     let meta = fs::metadata(other.path().join("file")).unwrap();
     assert_eq!((meta.uid(), meta.gid()), (0, 0));

@@ -10,7 +10,7 @@ use crate::tree::noise;
 use segue_bench::bed::segue::SegueMount;
 
 use crate::world::{
-    Ended, World, arg, end, errno, eventually, json, save, segue, sh, wait_for_state,
+    CLOSE, Ended, World, arg, end, errno, eventually, json, save, segue, sh, wait_for_state,
 };
 
 const MB: usize = 1 << 20;
@@ -31,7 +31,7 @@ fn shown(world: &World) -> Value {
 #[test]
 fn a_file_past_the_quota_fails_with_edquot() {
     let Some(world) = World::new() else { return };
-    let mount = world.mount(&world.a);
+    let mount = world.mount_with(&world.a, CLOSE);
     assert_eq!(set(&world, &["--quota", "8M", "--inodes", "20"]).code, Some(0));
     save(&mount.path().join("fits"), &noise(1, 6 * MB)).unwrap();
     let mut dd = Command::new("dd");
@@ -149,7 +149,7 @@ fn a_full_volume_is_known_when_it_is_written_to() {
 #[test]
 fn a_directory_has_a_quota_and_a_border() {
     let Some(world) = World::new() else { return };
-    let mount = world.mount(&world.a);
+    let mut mount = world.mount(&world.a);
     let top = mount.path();
     sh(top, "mkdir -p project/src other/dir; echo one > project/src/one; echo two > other/two");
     mount.sync().unwrap();
@@ -157,7 +157,8 @@ fn a_directory_has_a_quota_and_a_border() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.out.contains("/project"), "{ended:?}");
     // What the host has cached of it is trusted for a second.
-    let mount = world.remount(&world.a, mount);
+    mount.umount(&[]).unwrap();
+    let mount = world.mount_with(&world.a, CLOSE);
     let top = mount.path();
     let linked = fs::hard_link(top.join("other/two"), top.join("project/linked"));
     assert_eq!(errno(linked), Some(EXDEV));

@@ -39,6 +39,7 @@ fn a_mount_over_io_uring() {
         save(&other.path().join(format!("there{number}")), &noise(number, 50_000)).unwrap();
     }
     mount.sync().unwrap();
+    other.sync().unwrap();
     eventually("both hosts list all", || {
         [&mount, &other].iter().all(|top| fs::read_dir(top.path()).unwrap().count() == 400)
     });

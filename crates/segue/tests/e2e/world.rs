@@ -18,6 +18,10 @@ use crate::crash::is_long;
 /// Longest that a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A test that takes this long hangs: its mounts are aborted, so that it fails.
+/// For what is promised between hosts, or when a close returns; all else runs as mounts do by
+/// default.
+pub(crate) const CLOSE: &str = "write-back=close";
+
 const TEST_MAX: Duration = Duration::from_secs(480);
 
 /// A server and two hosts on a bed of their own.
@@ -76,7 +80,12 @@ impl World {
         self.mount_with(host, "")
     }
 
-    /// The same with mount options.
+    /// Two hosts of which one opens what the other has closed.
+    pub(crate) fn closing_mounts(&self) -> (SegueMount, SegueMount) {
+        (self.mount_with(&self.a, CLOSE), self.mount_with(&self.b, CLOSE))
+    }
+
+    /// The same as [`World::mount`], with mount options.
     pub(crate) fn mount_with(&self, host: &Host, options: &str) -> SegueMount {
         let url = self.url(host);
         let point = host.mkdir("mnt").unwrap();
