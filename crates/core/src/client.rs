@@ -458,8 +458,12 @@ impl ClientCore {
     /// True if data of `ino` are in the queue. That is all that is known of those which an
     /// earlier life of the client left.
     fn is_queued(&self, ino: Ino) -> bool {
-        let is_data = |change: &Change| matches!(change, Change::Data(data) if data.ino == ino);
-        self.queue.iter().any(|(logged, _)| is_data(&logged.change))
+        self.queue.has_data(ino)
+    }
+
+    /// True if some file has changes that are not sealed.
+    pub fn has_unsealed(&self) -> bool {
+        self.files.values().any(FileData::has_dirty)
     }
 
     /// Files with changes that are not sealed.

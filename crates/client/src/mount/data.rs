@@ -301,7 +301,7 @@ impl Mount {
             return Ok(None);
         }
         let core = self.core();
-        let newest = core.queue.newest_of(&|other| other == ino);
+        let newest = core.queue.newest_of(ino);
         Ok(newest.map(|seq| self.await_outcome(seq)))
     }
 

@@ -145,7 +145,7 @@ impl Mount {
                         top.is_empty() || rest.is_some_and(|r| r.is_empty() || r.starts_with('/'))
                     })
                 };
-                core.queue.newest_of(&|ino| below(&core.tree.path(ino)))
+                core.queue.newest_among(|ino| below(&core.tree.path(ino)))
             }
         }
     }

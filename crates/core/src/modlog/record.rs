@@ -247,6 +247,15 @@ pub enum Record {
 }
 
 impl Record {
+    /// Bytes that are in it beside its numbers and names: what can make it long.
+    pub fn payload(&self) -> usize {
+        match self {
+            Record::SetXattr { value, .. } => value.len(),
+            Record::Create { node: NewNode::Symlink(target), .. } => target.len(),
+            _ => 0,
+        }
+    }
+
     /// A word for `segue log`.
     pub fn kind(&self) -> &'static str {
         match self {
