@@ -24,7 +24,7 @@ pub const FETCH_MAX: u64 = 4 << 20;
 /// Most bytes of chunks that one APPLY brings along, as they travel.
 pub const APPLY_BODY_MAX: usize = 1 << 20;
 /// Most records in one APPLY.
-pub const APPLY_MAX: usize = 256;
+pub const APPLY_MAX: usize = 4096;
 /// Most chunks in one OFFER or PUT.
 pub const OFFER_MAX: usize = 1024;
 /// Most leaves in one STAGE: 700 KB.
@@ -369,7 +369,7 @@ pub struct Wanted {
 pub struct Put {
     /// Fingerprint and length of each.
     pub chunks: Vec<(Fingerprint, u32)>,
-    /// The files that they are for, at most [`APPLY_MAX`]: what they hold is replaced.
+    /// The files that they are for, at most [`OFFER_MAX`]: what they hold is replaced.
     pub files: Vec<Ino>,
 }
 

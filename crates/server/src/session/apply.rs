@@ -1,18 +1,25 @@
 //! Records from a client's log.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use segue_core::modlog::{Outcome, Stamped};
+use segue_core::modlog::{Outcome, Piece, PieceBytes, Record, Stamped};
 use segue_core::namespace::{self, ApplyResult, Context, is_damage, refuse_damaged};
 use segue_core::refusal::Refusal;
 use segue_core::types::Fingerprint;
-use segue_core::wire::{APPLY_MAX, Applied, Apply, Reply};
+use segue_core::wire::{APPLY_MAX, Applied, Apply, Refused, Reply};
 use segue_rpc::{Body, BodyReader, CloseCode};
 
-use super::upload::{Arrivals, index};
+use super::upload::{Arrivals, Placed, index};
 use super::{Answer, Bound, Session, refuse};
 use crate::meta::{Kv, MetaFault};
 use crate::metrics::add;
+
+/// Records of one transaction. A thousand small ones take some 20 ms, for which every other host
+/// would wait.
+const SLICE: usize = 256;
 
 /// Why not all records of a batch were tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,20 +47,18 @@ impl Session {
         let digests = apply.records.iter().map(digest).collect::<Result<Vec<_>, _>>();
         let digests = digests.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
         let Arrivals { places, pin } = self.take_along(bound, &apply.chunks, body).await?;
-        let batch = Batch {
+        let batch = Arc::new(Batch {
             proven: self.proven_of(&apply.records),
             volume: bound.volume,
             client: bound.client,
             incarnation: bound.incarnation,
             host: bound.host.clone(),
             rights: bound.rights,
-        };
-        let Apply { records, acked_below, .. } = apply;
-        let work = move |txn: &mut Kv<'_>| {
-            index(txn, batch.volume, &places, 0)?;
-            batch.apply(txn, &records, &digests, acked_below)
-        };
-        let (outcomes, end) = self.server.data.store.write(work).await?;
+            records: apply.records,
+            digests,
+            acked_below: apply.acked_below,
+        });
+        let (outcomes, end) = self.apply_slices(&batch, places).await?;
         drop(pin);
         self.count(&outcomes);
         match end {
@@ -65,9 +70,43 @@ impl Session {
         }
     }
 
+    /// Applies a batch, some records in each transaction: so others' changes come in between.
+    async fn apply_slices(
+        &self,
+        batch: &Arc<Batch>,
+        mut places: Vec<Placed>,
+    ) -> Result<(Vec<Outcome>, End), Refused> {
+        let mut outcomes: Vec<Outcome> = Vec::with_capacity(batch.records.len());
+        loop {
+            let from = outcomes.len();
+            let slice = from..batch.records.len().min(from + SLICE);
+            let is_last = slice.end == batch.records.len();
+            // The rows of chunks come with the record that needs them: nothing else holds them.
+            let named = batch.chunks_of(&slice);
+            let (now, later): (Vec<_>, Vec<_>) =
+                places.into_iter().partition(|placed| is_last || named.contains(&placed.0));
+            places = later;
+            let (shared, wanted) = (Arc::clone(batch), slice.len());
+            let work = move |txn: &mut Kv<'_>| {
+                index(txn, shared.volume, &now, 0)?;
+                shared.apply(txn, slice)
+            };
+            let (more, end) = match self.server.data.store.write(work).await {
+                Ok(applied) => applied,
+                // The client sends the others again, and hears then what is wrong.
+                Err(_) if !outcomes.is_empty() => return Ok((outcomes, End::Normal)),
+                Err(error) => return Err(error.into()),
+            };
+            let is_whole = more.len() == wanted && more.last().is_none_or(Outcome::is_final);
+            outcomes.extend(more);
+            if is_last || !is_whole || end == End::Cloned {
+                return Ok((outcomes, end));
+            }
+        }
+    }
+
     /// Of the chunks that the records name, those that this session has shown to possess.
     fn proven_of(&self, records: &[Stamped]) -> Vec<Fingerprint> {
-        use segue_core::modlog::{PieceBytes, Record};
         let proven = self.proven();
         let mut found = Vec::new();
         for stamped in records {
@@ -115,16 +154,33 @@ struct Batch {
     rights: namespace::Rights,
     /// Ascending.
     proven: Vec<Fingerprint>,
+    records: Vec<Stamped>,
+    digests: Vec<[u8; 32]>,
+    acked_below: u64,
 }
 
 impl Batch {
+    /// The chunks that the records of `slice` name.
+    fn chunks_of(&self, slice: &Range<usize>) -> BTreeSet<Fingerprint> {
+        let records = self.records.get(slice.clone()).unwrap_or_default();
+        let stores = records.iter().filter_map(|stamped| match &stamped.record {
+            Record::Store(store) => Some(store),
+            _ => None,
+        });
+        let name = |piece: &Piece| match piece.bytes {
+            PieceBytes::Chunk { fingerprint, .. } => Some(fingerprint),
+            _ => None,
+        };
+        stores.flat_map(|store| store.pieces.iter().filter_map(name)).collect()
+    }
+
     fn apply(
         &self,
         txn: &mut Kv<'_>,
-        records: &[Stamped],
-        digests: &[[u8; 32]],
-        acked_below: u64,
+        slice: Range<usize>,
     ) -> Result<(Vec<Outcome>, End), MetaFault> {
+        let records = self.records.get(slice.clone()).unwrap_or_default();
+        let digests = self.digests.get(slice).unwrap_or_default();
         let context = Context {
             volume: self.volume,
             client: self.client,
@@ -134,7 +190,7 @@ impl Batch {
             proven: &|fingerprint| self.proven.binary_search(fingerprint).is_ok(),
         };
         // First, because a floor that cannot be read is put right by it.
-        namespace::raise_floor(txn, self.client, self.incarnation, acked_below)?;
+        namespace::raise_floor(txn, self.client, self.incarnation, self.acked_below)?;
         let (mut outcomes, mut end) = (Vec::with_capacity(records.len()), End::Normal);
         for (stamped, digest) in records.iter().zip(digests) {
             // The client sends the others again, and SQLite has the rows of these by then.

@@ -12,7 +12,7 @@ use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
 use segue_core::namespace::{self, Place, arrivals};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, Ino, VolumeId};
-use segue_core::wire::{APPLY_BODY_MAX, APPLY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
+use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
 use segue_rpc::codec::{BlockReader, decompress};
 use segue_rpc::{Body, BodyReader};
 
@@ -255,8 +255,8 @@ fn admit(
 
 /// The files that chunks are for.
 pub(super) fn few_files(files: Vec<Ino>) -> Result<Arc<[Ino]>, Refused> {
-    match files.len() > APPLY_MAX {
-        true => Err(refuse(Refusal::Limit, format!("chunks are for at most {APPLY_MAX} files"))),
+    match files.len() > OFFER_MAX {
+        true => Err(refuse(Refusal::Limit, format!("chunks are for at most {OFFER_MAX} files"))),
         false => Ok(files.into()),
     }
 }
