@@ -1,6 +1,7 @@
 //! The drain: sends the update log to the server, in order, a batch at a time, and carries out
 //! what the answers ask for.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,15 +16,16 @@ use tokio::time::Instant;
 use super::upload::Prepared;
 use super::{Mount, Shared, lock};
 
-/// Records in one batch; more only delay the answers that someone waits for.
-const BATCH_RECORDS: usize = 64;
-/// Bytes of data in one batch, unless one record alone has more.
-const BATCH_BYTES: u64 = 8 << 20;
+/// So many changes are company enough.
+const COMPANY: usize = 64;
+/// Outcomes taken in under one lock.
+const SETTLE_MAX: usize = 64;
 /// A change that nobody waits for may wait this long for company.
 const LINGER: Duration = Duration::from_millis(5);
-/// The log is rewritten when it is larger than this and everything is settled..
+/// The log is rewritten when so much was added since it was written last, or as much as it had
+/// then, and everything is settled..
 const REWRITE_SETTLED: u64 = 1 << 20;
-/// ..or larger than this whatever is pending.
+/// ..or this, whatever is pending.
 const REWRITE_PENDING: u64 = 64 << 20;
 /// After a failure that is not the network's, wait this long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +39,11 @@ impl Mount {
                 continue;
             }
             self.linger().await;
-            let batch = self.core().queue.batch(BATCH_RECORDS, BATCH_BYTES);
+            let batch = self.next_batch();
+            if batch.is_empty() {
+                self.unblocked.notified().await;
+                continue;
+            }
             if let Err(refusal) = self.send(batch).await {
                 tracing::debug!("write-back: {refusal}");
                 self.pause().await;
@@ -50,7 +56,7 @@ impl Mount {
     async fn linger(&self) {
         let end = tokio::time::sleep(LINGER);
         tokio::pin!(end);
-        while lock(&self.waiters).is_empty() && self.core().queue.len() < BATCH_RECORDS {
+        while lock(&self.waiters).is_empty() && self.core().queue.len() < COMPANY {
             tokio::select! {
                 () = &mut end => return,
                 () = self.logged.notified() => {}
@@ -59,7 +65,7 @@ impl Mount {
     }
 
     /// Waits until trying again makes sense.
-    async fn pause(&self) {
+    pub(super) async fn pause(&self) {
         let mut link = self.remote.link().watch();
         if self.remote.is_offline() {
             link.changed().await.ok();
@@ -78,7 +84,12 @@ impl Mount {
         if let Some(last) = batch.last() {
             self.core().room.sends(last.seq);
         }
+        let weight =
+            batch.iter().map(|logged| logged.change.weight() + logged.change.bytes()).sum();
+        let began = Instant::now();
         let outcomes = self.remote.apply(records, &chunks, acked_below).await?;
+        let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
+        lock(&self.batch_size).answered(weight, began.elapsed(), round_trip);
         match (1..=batch.len()).contains(&outcomes.len()) {
             true => Ok((outcomes, is_full)),
             false => Err(Refusal::Protocol),
@@ -98,80 +109,115 @@ impl Mount {
                 exchanged => break exchanged?,
             }
         };
-        for (logged, outcome) in batch.into_iter().zip(outcomes) {
-            match outcome {
-                Outcome::NeedsWhole if lock(&self.whole).insert(logged.seq) => {}
-                // It was whole: something is wrong.
-                Outcome::NeedsWhole => return Err(Refusal::Changed),
-                // It fits, and others were faster with what they send.
-                Outcome::Missing { .. } if is_full => return Err(Refusal::Quota),
-                // The next attempt offers all chunks again.
-                Outcome::Missing { chunks } => {
-                    tracing::debug!("{} chunks are missing for {}", chunks.len(), logged.seq);
-                    return Err(Refusal::Changed);
-                }
-                outcome => {
-                    let is_refused = matches!(outcome, Outcome::Refused { .. });
-                    self.settle(&logged, outcome)?;
-                    if is_refused && let Change::Data(data) = &logged.change {
-                        // Its size here is still that of what was refused.
-                        self.ask_attr(data.ino).await.ok();
-                    }
+        let ends = outcomes.iter().position(|outcome| !outcome.is_final());
+        let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
+        let unsettled = ends.map(|at| answered.split_off(at));
+        for slice in answered.chunks(SETTLE_MAX) {
+            self.settle(slice)?;
+        }
+        self.tidy_log();
+        for (logged, outcome) in answered {
+            if let (Outcome::Refused { .. }, Change::Data(data)) = (outcome, &logged.change) {
+                // Its size here is still that of what was refused.
+                self.ask_attr(data.ino).await.ok();
+            }
+        }
+        match unsettled.and_then(|unsettled| unsettled.into_iter().next()) {
+            Some((logged, outcome)) => self.not_yet(&logged, outcome, is_full),
+            None => Ok(()),
+        }
+    }
+
+    /// What an outcome that is not final asks for.
+    fn not_yet(&self, logged: &Logged, outcome: Outcome, is_full: bool) -> Result<(), Refusal> {
+        self.leave_to_drain(logged.seq);
+        match outcome {
+            Outcome::NeedsWhole if lock(&self.whole).insert(logged.seq) => Ok(()),
+            // It fits, and others were faster with what they send.
+            Outcome::Missing { .. } if is_full => Err(Refusal::Quota),
+            // The next attempt offers all chunks again.
+            Outcome::Missing { chunks } => {
+                tracing::debug!("{} chunks are missing for {}", chunks.len(), logged.seq);
+                Err(Refusal::Changed)
+            }
+            // It was whole: something is wrong.
+            _ => Err(Refusal::Changed),
+        }
+    }
+
+    /// Takes final outcomes in. Nothing is forgotten before what it leaves behind is on disk;
+    /// where that fails nothing has happened, and the changes are sent again and answered the
+    /// same: the server forgets no outcome whose `Settled` is not durable here.
+    fn settle(&self, answered: &[(Logged, Outcome)]) -> Result<(), Refusal> {
+        let mut parkings = Vec::new();
+        for (logged, outcome) in answered {
+            let Some(parking) = self.parking(logged, outcome)? else { continue };
+            let is_awaited = lock(&self.waiters)
+                .get(&logged.seq)
+                .is_some_and(|waiting| waiting.iter().any(|tell| !tell.is_closed()));
+            if !is_awaited {
+                self.park(&parking)?;
+            }
+            parkings.push((logged.seq, is_awaited, parking));
+        }
+        let effects = self.take_out(answered)?;
+        self.settled_ahead(answered.iter().map(|(logged, _)| logged));
+        let claimed = self.tell_waiters(answered);
+        for (seq, is_awaited, parking) in parkings {
+            // Whoever waited has stopped just now.
+            if is_awaited && !claimed.contains(&seq) {
+                // It fails with words, and the change is settled.
+                self.park(&parking).ok();
+            }
+        }
+        for ((logged, _), effects) in answered.iter().zip(effects) {
+            let claimed = claimed.contains(&logged.seq);
+            effects.into_iter().for_each(|effect| self.carry_out(effect, logged, claimed));
+        }
+        self.reap(answered);
+        if let Some((last, _)) = answered.last() {
+            self.settled.send_replace(last.seq + 1);
+        }
+        Ok(())
+    }
+
+    /// Tells outcomes to who waits for them; those that somebody took.
+    fn tell_waiters(&self, answered: &[(Logged, Outcome)]) -> BTreeSet<u64> {
+        let mut claimed = BTreeSet::new();
+        let (mut waiters, mut whole) = (lock(&self.waiters), lock(&self.whole));
+        for (logged, outcome) in answered {
+            whole.remove(&logged.seq);
+            for tell in waiters.remove(&logged.seq).unwrap_or_default() {
+                if tell.send(outcome.clone()).is_ok() {
+                    claimed.insert(logged.seq);
                 }
             }
         }
-        Ok(())
+        claimed
     }
 
-    /// Takes a final outcome in. Nothing is forgotten before what it leaves behind is on disk;
-    /// where that fails nothing has happened, and the change is sent again and answered the
-    /// same: the server forgets no outcome whose `Settled` is not durable here.
-    fn settle(&self, logged: &Logged, outcome: Outcome) -> Result<(), Refusal> {
-        let seq = logged.seq;
-        let parking = self.parking(logged, &outcome)?;
-        let is_awaited = lock(&self.waiters)
-            .get(&seq)
-            .is_some_and(|waiting| waiting.iter().any(|tell| !tell.is_closed()));
-        if let Some(parking) = parking.as_ref().filter(|_| !is_awaited) {
-            self.park(parking)?;
-        }
-        let effects = self.take_out(seq, &outcome)?;
-        lock(&self.whole).remove(&seq);
-        let waiting = lock(&self.waiters).remove(&seq).unwrap_or_default();
-        let mut claimed = false;
-        for tell in waiting {
-            claimed |= tell.send(outcome.clone()).is_ok();
-        }
-        // Whoever waited has stopped just now.
-        if let Some(parking) = parking.filter(|_| is_awaited && !claimed) {
-            // It fails with words, and the change is settled.
-            self.park(&parking).ok();
-        }
-        for effect in effects {
-            self.carry_out(effect, logged, claimed);
-        }
-        self.reap(logged);
-        self.tidy_log();
-        self.settled.send_replace(seq + 1);
-        Ok(())
-    }
-
-    /// Takes the oldest change out of the log and the core. A container that is given up goes
+    /// Takes the oldest changes out of the log and the core. A container that is given up goes
     /// under the same locks: a write is part of the core before, or finds another container.
-    fn take_out(&self, seq: u64, outcome: &Outcome) -> Result<Vec<Effect>, Refusal> {
+    fn take_out(&self, answered: &[(Logged, Outcome)]) -> Result<Vec<Vec<Effect>>, Refusal> {
+        let entries: Vec<Entry> =
+            answered.iter().map(|(logged, _)| Entry::Settled { seq: logged.seq }).collect();
         let mut log = lock(&self.log);
-        let logged = log.append(&Entry::Settled { seq });
+        let logged = log.append_all(&entries);
         logged.map_err(|error| self.disk_refusal("update.log", &error))?;
         let mut core = self.core();
-        let effects = core.settle(seq, outcome, self.now());
-        for effect in &effects {
-            if let Effect::Replace(ino) = effect
-                && let Err(refusal) = self.drop_container(*ino)
-            {
-                tracing::error!("#{ino}: its container stays: {refusal}");
+        let now = self.now();
+        let settle = |(logged, outcome): &(Logged, Outcome)| {
+            let effects = core.settle(logged.seq, outcome, now);
+            for effect in &effects {
+                if let Effect::Replace(ino) = effect
+                    && let Err(refusal) = self.drop_container(*ino)
+                {
+                    tracing::error!("#{ino}: its container stays: {refusal}");
+                }
             }
-        }
-        Ok(effects)
+            effects
+        };
+        Ok(answered.iter().map(settle).collect())
     }
 
     fn carry_out(&self, effect: Effect, logged: &Logged, claimed: bool) {
@@ -205,9 +251,13 @@ impl Mount {
     }
 
     /// Drops what is here of files that are gone everywhere.
-    fn reap(&self, logged: &Logged) {
-        let Change::Record(record) = &logged.change else { return };
-        touched(record).inodes.into_iter().for_each(|ino| self.reap_one(ino));
+    fn reap(&self, answered: &[(Logged, Outcome)]) {
+        let gone: BTreeSet<Ino> = {
+            let core = self.core();
+            let inodes = answered.iter().flat_map(|(logged, _)| logged.change.inodes());
+            inodes.filter(|&ino| core.is_gone(ino)).collect()
+        };
+        gone.into_iter().for_each(|ino| self.reap_one(ino));
     }
 
     fn reap_one(&self, ino: Ino) {
@@ -239,9 +289,11 @@ impl Mount {
     fn tidy_log(&self) {
         let mut log = lock(&self.log);
         let core = self.core();
-        let settled = core.queue.is_empty() && core.unsealed().is_empty();
-        let limit = if settled { REWRITE_SETTLED } else { REWRITE_PENDING };
-        if log.len() < limit {
+        if !log.is_worth_rewriting(REWRITE_SETTLED) {
+            return;
+        }
+        let settled = core.queue.is_empty() && !core.has_unsealed();
+        if !settled && !log.is_worth_rewriting(REWRITE_PENDING) {
             return;
         }
         let entries = core.log_entries();

@@ -11,6 +11,7 @@
 //! Lock order: a container's `writing` or `syncing` or `noting`, then the log, then the core; the
 //! other locks are leaves. No lock is held across an await.
 
+mod ahead;
 mod changes;
 mod clone;
 mod data;
@@ -40,7 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{Entry, Outcome};
+use segue_core::modlog::{BatchSize, Entry, INLINE_MAX, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
 use segue_core::wire::Space;
@@ -91,12 +92,19 @@ pub(crate) struct Mount {
     lookups: Mutex<HashMap<Ino, names::Storm>>,
     /// By the directory whose quota it is; no more than a volume has of those.
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
+    /// Stores whose chunks the server has before their turn. Taken after the core.
+    ahead: Mutex<ahead::Ahead>,
+    batch_size: Mutex<BatchSize>,
     /// Stores that the server wants whole.
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.
     quit: Notify,
     /// Something was logged.
     logged: Notify,
+    /// There may be something to upload ahead.
+    to_upload: Notify,
+    /// What could not be sent may be.
+    unblocked: Notify,
     /// It is to be asked what quotas have left.
     short_of_room: Notify,
     /// Some fetch ended.
@@ -210,12 +218,17 @@ impl Mount {
             log.rewrite(&entries).map_err(|error| self.disk_refusal("update.log", &error))?;
             return Err(refusal);
         }
-        let is_change = entry.change().is_some();
+        let change = entry.change().map(|logged| &logged.change);
+        let is_change = change.is_some();
+        let is_large = change.is_some_and(|change| change.bytes() > INLINE_MAX as u64);
         let mut core = self.core();
         core.admit(entry, self.now());
         let result = then(&mut core);
         if is_change {
             self.logged.notify_one();
+        }
+        if is_large {
+            self.to_upload.notify_one();
         }
         Ok(Some(result))
     }
@@ -225,6 +238,7 @@ impl Mount {
         let (tell, told) = oneshot::channel();
         lock(&self.waiters).entry(seq).or_default().push(tell);
         self.logged.notify_one();
+        self.unblocked.notify_one();
         told
     }
 

@@ -17,6 +17,7 @@ use segue_rpc::Link;
 use segue_rpc::identity::MountUrl;
 use tokio::sync::{Notify, oneshot, watch};
 
+use super::ahead::UPLOADS;
 use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
 use super::session::{State, session};
@@ -171,9 +172,13 @@ fn assemble(
         waiters: Mutex::default(),
         lookups: Mutex::default(),
         last_space: Mutex::default(),
+        ahead: Mutex::default(),
+        batch_size: Mutex::default(),
         whole: Mutex::default(),
         quit: Notify::new(),
         logged: Notify::new(),
+        to_upload: Notify::new(),
+        unblocked: Notify::new(),
         short_of_room: Notify::new(),
         fetched: Notify::new(),
         settled: watch::Sender::new(0),
@@ -207,12 +212,13 @@ async fn serve(
         .name("fuse".into())
         .spawn(run)
         .map_err(|error| io("starting a thread", error))?;
-    let chores = [
+    let mut chores = vec![
         tokio::spawn(Arc::clone(mount).drain()),
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),
         control,
     ];
+    chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));
     ready(Ready { words: mount.ready_words() });
     tokio::select! {
         result = &mut ended => match result {

@@ -1,5 +1,6 @@
 //! Making stores: the bytes of a change are read from the container, cut into chunks, and what
-//! the server lacks is sent, before the record that refers to them.
+//! the server lacks is sent, before the record that refers to them. While one group of chunks is
+//! on its way the next is cut.
 //!
 //! Where a quota lets no more in, the records before go first, which may make room. The oldest
 //! one then goes without its chunks: so the server says whether it is refused, once and for all.
@@ -18,6 +19,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::Ino;
 use segue_core::wire::OFFER_MAX;
 use segue_rpc::LinkState;
+use tokio::task::JoinSet;
 
 use super::{Mount, Shared, lock};
 use crate::remote::WireChunk;
@@ -27,7 +29,9 @@ use crate::state::Container;
 const GROUP: usize = 8 << 20;
 /// Less than this goes along with the records, without asking whether the server has it: a
 /// round trip costs more.
-const OFFER_FROM: usize = 64 << 10;
+pub(super) const OFFER_FROM: usize = 64 << 10;
+/// Groups on their way at once: one more than are cut.
+const FLYING_MAX: usize = 2;
 /// Most that one PUT carries.
 const PUT_MAX: usize = 4 << 20;
 /// A hole that is shorter stays in the chunk around it, in bytes: two chunks and a gap between
@@ -40,7 +44,7 @@ const PIECES_MAX: usize = 1 << 16;
 
 /// Chunks on their way to the server.
 #[derive(Default)]
-struct Group {
+pub(super) struct Group {
     chunks: Vec<WireChunk>,
     bytes: usize,
     /// How many of the last pieces are chunks without a gap between them.
@@ -48,6 +52,7 @@ struct Group {
     /// The files that they are for.
     files: BTreeSet<Ino>,
     way: Way,
+    flying: JoinSet<Result<(), Refusal>>,
 }
 
 /// What becomes of chunks.
@@ -64,8 +69,28 @@ enum Way {
 }
 
 impl Group {
-    fn files(&self) -> Vec<Ino> {
-        self.files.iter().copied().collect()
+    /// Adds a chunk as a piece of `ino` at `offset`.
+    fn piece(&mut self, ino: Ino, offset: u64, chunk: Bytes) -> Result<Piece, Refusal> {
+        let fingerprint = fingerprint(&chunk);
+        let len = u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?;
+        self.bytes += chunk.len();
+        self.files.insert(ino);
+        self.chunks.push((fingerprint, chunk));
+        Ok(Piece { offset, bytes: PieceBytes::Chunk { fingerprint, len } })
+    }
+
+    /// Waits until the server has what was sent, but for `left` groups of it.
+    async fn landed_but(&mut self, left: usize) -> Result<(), Refusal> {
+        while self.flying.len() > left {
+            let Some(landed) = self.flying.join_next().await else { break };
+            landed.map_err(|_| Refusal::Io)??;
+        }
+        Ok(())
+    }
+
+    /// Waits until the server has everything that was sent.
+    pub(super) async fn landed(&mut self) -> Result<(), Refusal> {
+        self.landed_but(0).await
     }
 }
 
@@ -112,7 +137,10 @@ impl Mount {
         for logged in batch {
             let record = match &logged.change {
                 Change::Record(record) => record.clone(),
-                Change::Data(data) => Record::Store(self.store(logged.seq, data, group).await?),
+                Change::Data(data) => Record::Store(match self.store_sent_ahead(logged.seq) {
+                    Some(store) => store,
+                    None => self.store(logged.seq, data, group).await?,
+                }),
             };
             records.push(Stamped {
                 seq: logged.seq,
@@ -125,10 +153,11 @@ impl Mount {
         if group.bytes >= OFFER_FROM {
             self.send_group(group).await?;
         }
+        group.landed().await?;
         Ok(records)
     }
 
-    async fn store(
+    pub(super) async fn store(
         self: &Shared,
         seq: u64,
         data: &DataChange,
@@ -143,7 +172,6 @@ impl Mount {
         };
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let inline = bytes <= INLINE_MAX as u64;
-        group.files.insert(data.ino);
         let container = self.container(data.ino)?;
         let mut pieces = Vec::new();
         for range in ranges {
@@ -158,7 +186,7 @@ impl Mount {
                 while at < range.end {
                     let hole = self.next_hole(&container, at..range.end)?;
                     let part = at..hole.start;
-                    self.cut(&container, part, data.size, &mut pieces, group).await?;
+                    self.cut(&container, (data.ino, part), data.size, &mut pieces, group).await?;
                     at = hole.end;
                     push_hole(&mut pieces, hole);
                 }
@@ -230,9 +258,9 @@ impl Mount {
     }
 
     async fn cut(
-        &self,
+        self: &Shared,
         container: &Container,
-        range: Range<u64>,
+        (ino, range): (Ino, Range<u64>),
         size: u64,
         pieces: &mut Vec<Piece>,
         group: &mut Group,
@@ -257,11 +285,11 @@ impl Mount {
                 push_hole(pieces, at..at + len as u64);
             } else {
                 group.run += 1;
-                pieces.push(piece(at, chunk, group)?);
+                pieces.push(group.piece(ino, at, chunk)?);
             }
             at += len as u64;
             if group.run == LEAF_EXTENTS_MAX {
-                self.stage(pieces, group).await?;
+                self.stage(ino, pieces, group).await?;
             }
             if group.bytes >= GROUP || group.chunks.len() >= OFFER_MAX {
                 self.send_group(group).await?;
@@ -272,8 +300,14 @@ impl Mount {
 
     /// Makes one leaf of the last pieces, so that neither a record nor what the server has to
     /// do for it grows with the file.
-    async fn stage(&self, pieces: &mut Vec<Piece>, group: &mut Group) -> Result<(), Refusal> {
+    async fn stage(
+        self: &Shared,
+        ino: Ino,
+        pieces: &mut Vec<Piece>,
+        group: &mut Group,
+    ) -> Result<(), Refusal> {
         self.send_group(group).await?;
+        group.landed().await?;
         let run = pieces.split_off(pieces.len().saturating_sub(LEAF_EXTENTS_MAX));
         group.run = 0;
         let chunk = |piece: &Piece| match piece.bytes {
@@ -287,20 +321,18 @@ impl Mount {
             return Ok(());
         };
         let missing = match group.way {
-            Way::Sent => self.remote.stage(vec![parts], group.files()).await?,
+            Way::Sent => self.remote.stage(vec![parts], vec![ino]).await?,
             Way::Named { here: false } => Vec::new(),
             // Those that came are named each, so that they go if the record is refused.
-            Way::Named { here: true } => {
-                match self.remote.stage(vec![parts], group.files()).await {
-                    Ok(missing) if missing.is_empty() => missing,
-                    Ok(_) | Err(Refusal::Quota) => {
-                        group.way = Way::Named { here: false };
-                        pieces.extend(run);
-                        return Ok(());
-                    }
-                    Err(refusal) => return Err(refusal),
+            Way::Named { here: true } => match self.remote.stage(vec![parts], vec![ino]).await {
+                Ok(missing) if missing.is_empty() => missing,
+                Ok(_) | Err(Refusal::Quota) => {
+                    group.way = Way::Named { here: false };
+                    pieces.extend(run);
+                    return Ok(());
                 }
-            }
+                Err(refusal) => return Err(refusal),
+            },
         };
         if !missing.is_empty() {
             // Collected since they were offered, a week ago: the next attempt offers all again.
@@ -312,30 +344,48 @@ impl Mount {
         Ok(())
     }
 
-    /// Makes sure that the server has the group's chunks, and empties it.
-    async fn send_group(&self, group: &mut Group) -> Result<(), Refusal> {
+    /// Sends the group's chunks on their way, and empties it.
+    pub(super) async fn send_group(self: &Shared, group: &mut Group) -> Result<(), Refusal> {
         let chunks = std::mem::take(&mut group.chunks);
+        let files: Vec<Ino> = std::mem::take(&mut group.files).into_iter().collect();
         group.bytes = 0;
         if chunks.is_empty() || group.way != Way::Sent {
             return Ok(());
         }
+        group.landed_but(FLYING_MAX - 1).await?;
+        let mount = Shared::clone(self);
+        group.flying.spawn(async move { mount.send_chunks(chunks, files).await });
+        Ok(())
+    }
+
+    /// Makes sure that the server has chunks for `files`.
+    async fn send_chunks(&self, chunks: Vec<WireChunk>, files: Vec<Ino>) -> Result<(), Refusal> {
         let nonce = match self.remote.link().state() {
             LinkState::Online { welcome, .. } => welcome.nonce,
             _ => return Err(Refusal::Unreachable),
         };
         let indexes = self.remote.offer(&nonce, &chunks).await?;
+        let size = |chunks: &[WireChunk]| chunks.iter().map(|(_, chunk)| chunk.len() as u64).sum();
+        let all: u64 = size(&chunks);
         let wanted = indexes.iter().filter_map(|&index| chunks.get(index as usize).cloned());
         let mut put: Vec<WireChunk> = Vec::new();
         let mut sum = 0;
+        let mut sent = 0;
         for chunk in wanted {
             if sum > 0 && sum + chunk.1.len() > PUT_MAX {
-                self.remote.put(&put, group.files()).await?;
+                self.remote.put(&put, files.clone()).await?;
+                self.note_sent(size(&put));
+                sent += size(&put);
                 (put, sum) = (Vec::new(), 0);
             }
             sum += chunk.1.len();
             put.push(chunk);
         }
-        if put.is_empty() { Ok(()) } else { self.remote.put(&put, group.files()).await }
+        if !put.is_empty() {
+            self.remote.put(&put, files).await?;
+        }
+        self.note_sent(all - sent);
+        Ok(())
     }
 }
 
@@ -349,13 +399,4 @@ fn push_hole(pieces: &mut Vec<Piece>, hole: Range<u64>) {
         _ if more == 0 => {}
         _ => pieces.push(Piece { offset: hole.start, bytes: PieceBytes::Hole { len: more } }),
     }
-}
-
-/// A chunk as a piece of the file at `offset`.
-fn piece(offset: u64, chunk: Bytes, group: &mut Group) -> Result<Piece, Refusal> {
-    let fingerprint = fingerprint(&chunk);
-    let len = u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?;
-    group.bytes += chunk.len();
-    group.chunks.push((fingerprint, chunk));
-    Ok(Piece { offset, bytes: PieceBytes::Chunk { fingerprint, len } })
 }

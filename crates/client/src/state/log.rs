@@ -42,6 +42,8 @@ pub(crate) struct LogFile {
     durable: u64,
     /// How often the file was replaced by another.
     rewrites: u64,
+    /// Bytes it had then.
+    rewritten: u64,
     /// A sync failed. Asked again, the disk would say that all is well, having dropped what it
     /// could not write: only a new file is durable.
     doubted: bool,
@@ -100,6 +102,7 @@ impl LogFile {
             synced: 0,
             durable: len,
             rewrites: 0,
+            rewritten: 0,
             doubted: false,
         };
         Ok((log, entries))
@@ -107,14 +110,22 @@ impl LogFile {
 
     /// Adds an entry. If this fails, the log is as before.
     pub(crate) fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        let bytes = encode(entry, self.durable)?;
+        self.append_all(std::slice::from_ref(entry))
+    }
+
+    /// Adds entries, at one go. If this fails, the log is as before.
+    pub(crate) fn append_all(&mut self, entries: &[Entry]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for entry in entries {
+            bytes.extend(encode(entry, self.durable)?);
+        }
         if let Err(error) = self.file.write_all(&bytes) {
             self.file.set_len(self.len)?;
             self.file.seek(SeekFrom::Start(self.len))?;
             return Err(error);
         }
         self.len += bytes.len() as u64;
-        self.appended += 1;
+        self.appended += entries.len() as u64;
         Ok(())
     }
 
@@ -154,6 +165,12 @@ impl LogFile {
         self.len
     }
 
+    /// True if `bytes` were added since it was written anew, and as much as it had then: so that
+    /// a long log is not written again and again.
+    pub(crate) fn is_worth_rewriting(&self, bytes: u64) -> bool {
+        self.len - self.rewritten >= bytes.max(self.rewritten)
+    }
+
     /// Replaces all entries by `entries`, which say the same in less.
     pub(crate) fn rewrite(&mut self, entries: &[Entry]) -> io::Result<()> {
         let mut bytes = header(self.incarnation).to_vec();
@@ -168,6 +185,7 @@ impl LogFile {
         sync_name(&self.path)?;
         self.file = file;
         self.len = bytes.len() as u64;
+        self.rewritten = self.len;
         self.synced = self.appended;
         self.durable = self.len;
         self.rewrites += 1;

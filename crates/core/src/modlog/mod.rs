@@ -9,10 +9,14 @@
 //! Invariant: what stands in the log file and is not settled is in the [`Queue`] or in a
 //! file's dirty ranges, and nothing leaves either before the server's final answer.
 
+mod batch;
+mod bound;
 mod entry;
 mod queue;
 mod record;
 
+pub use batch::BatchSize;
+pub use bound::Bound;
 pub use entry::{Entry, Leftover, replay};
 pub use queue::{Change, DataChange, Logged, Queue};
 pub use record::{

@@ -1,0 +1,107 @@
+//! How writers are slowed when more waits for the server than may.
+//!
+//! ```text
+//!   speed of writers
+//!   any   ──────────────╮
+//!                        ╲
+//!   that of the link ─ ─ ─╲─ ─ ─     half-way: here writers and link are in step
+//!   none                   ╰──
+//!            3/4 of the bound   the bound
+//! ```
+//!
+//! Below three quarters of the bound nobody is slowed. Above, whoever adds bytes waits for them,
+//! longer the less room is left: where that makes writers as slow as the link, what waits stays
+//! as much as it is. So nobody is stopped dead while the link takes something; who meets the bound
+//! itself waits until there is room, and is refused only when there is no hope of any soon.
+
+use std::time::Duration;
+
+/// What writers are slowed towards while the link's own rate is not known, in bytes a second:
+/// without a network nothing gets better by waiting, but a person may notice.
+const RATE_UNKNOWN: u64 = 10 << 20;
+/// Slower links than this do not make writers slower.
+const RATE_MIN: u64 = 16 << 10;
+/// A single call waits no longer.
+const DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// The bound of what waits for the server, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bound(pub u64);
+
+impl Bound {
+    /// True if nothing more is to be taken in.
+    pub fn is_met(self, waiting: u64) -> bool {
+        waiting >= self.0
+    }
+
+    /// True if writers are slowed.
+    pub fn is_near(self, waiting: u64) -> bool {
+        waiting > self.slow_from()
+    }
+
+    /// How long who adds `bytes` to the `waiting` ones waits, where the server takes `rate` bytes
+    /// a second; 0: not known.
+    pub fn delay(self, waiting: u64, bytes: u64, rate: u64) -> Duration {
+        let above = waiting.saturating_sub(self.slow_from());
+        let room = self.0.saturating_sub(waiting);
+        if above == 0 {
+            return Duration::ZERO;
+        }
+        let rate = if rate == 0 { RATE_UNKNOWN } else { rate.max(RATE_MIN) };
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+        let nanos = nanos * u128::from(above) / u128::from(room.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(DELAY_MAX)
+    }
+
+    fn slow_from(self) -> u64 {
+        self.0 - self.0 / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    proptest! {
+        /// "near the bound writers are slowed, never refused silently": from nothing on, without a
+        /// jump, and always for a while that ends.
+        #[test]
+        fn the_delay_grows_from_nothing_and_ends(
+            bound in 1u64..1 << 40,
+            waiting in 0u64..1 << 40,
+            more in 0u64..1 << 20,
+            bytes in 0u64..1 << 24,
+            rate in 0u64..1 << 32,
+        ) {
+            let bound = Bound(bound);
+            let delay = bound.delay(waiting, bytes, rate);
+            prop_assert!(delay <= DELAY_MAX);
+            prop_assert!(delay <= bound.delay(waiting + more, bytes, rate));
+            prop_assert!(delay <= bound.delay(waiting, bytes + more, rate));
+            prop_assert!(bound.is_near(waiting) || delay.is_zero());
+            prop_assert!(!bound.is_met(waiting) || bound.is_near(waiting));
+        }
+
+        /// A writer that could fill anything, on a link of any speed.
+        #[test]
+        fn writers_and_link_come_into_step_below_the_bound(rate in RATE_MIN..100 * MB) {
+            let bound = Bound(64 * MB);
+            let (mut waiting, mut written, mut seconds) = (0u64, 0u64, 0.0);
+            let step = 128 << 10;
+            while written < 400 * MB {
+                waiting += step;
+                written += step;
+                let delay = bound.delay(waiting, step, rate).as_secs_f64() + 1e-6;
+                waiting = waiting.saturating_sub((delay * rate as f64) as u64);
+                seconds += delay;
+                prop_assert!(!bound.is_met(waiting), "at {written} bytes");
+            }
+            let taken = (written - waiting) as f64;
+            prop_assert!(taken / seconds <= rate as f64 * 1.01, "no faster than the link");
+        }
+    }
+}
