@@ -34,6 +34,8 @@ pub struct MountOptions {
     pub fsync: FsyncLevel,
     /// How long an operation waits for an unreachable server before EHOSTUNREACH.
     pub grace: Duration,
+    /// Most bytes that may wait for the server: writers are slowed from three quarters on.
+    pub log_max: u64,
     /// Refuse changes.
     pub read_only: bool,
     /// Show every file as owned by this user.
@@ -53,6 +55,7 @@ impl Default for MountOptions {
             write_back: WriteBack::Async,
             fsync: FsyncLevel::Local,
             grace: Duration::from_secs(10),
+            log_max: 4 << 30,
             read_only: false,
             uid: None,
             gid: None,
@@ -92,6 +95,7 @@ pub const KEYS: &[(&str, &str)] = &[
         "io-uring",
         "talk to the kernel over io_uring where it offers that (Linux 6.14 and fuse.enable_uring=Y)",
     ),
+    ("log-max=4G", "most that may wait for the server; writers are slowed before"),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
     ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
@@ -102,7 +106,6 @@ const LATER: &[&str] = &[
     "cache-min-free",
     "cache-size",
     "consistency",
-    "log-max",
     "observe",
     "passthrough",
     "prefetch",
@@ -125,6 +128,7 @@ impl MountOptions {
             "uid" => self.uid = Some(number(key, value)?),
             "gid" => self.gid = Some(number(key, value)?),
             "grace" => self.grace = duration(key, needed(key, value)?)?,
+            "log-max" => self.log_max = log_max(key, needed(key, value)?)?,
             "fsync" => {
                 self.fsync = match needed(key, value)? {
                     "local" => FsyncLevel::Local,
@@ -151,6 +155,16 @@ fn write_back(key: &str, value: &str) -> Result<WriteBack, OptionError> {
             Err(OptionError::NotInThisVersion(format!("{key}={value}")))
         }
         other => Err(invalid(key, format!("'{other}' is not async, close or sync"))),
+    }
+}
+
+/// Below this a mount would be slowed by its own log.
+const LOG_MIN: u64 = 1 << 20;
+
+fn log_max(key: &str, value: &str) -> Result<u64, OptionError> {
+    match size(key, value)? {
+        bytes if bytes < LOG_MIN => Err(invalid(key, format!("'{value}' is less than 1M"))),
+        bytes => Ok(bytes),
     }
 }
 
@@ -192,6 +206,23 @@ pub fn duration(key: &str, text: &str) -> Result<Duration, OptionError> {
     number.checked_mul(millis_each).map(Duration::from_millis).ok_or_else(wrong)
 }
 
+/// A size with its unit: `500K`, `10M`, `4G`, `2T`; `4GB` is the same, and bytes have none.
+pub fn size(key: &str, text: &str) -> Result<u64, OptionError> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let wrong = || invalid(key, format!("'{text}' is not a size such as 500K, 10M, 4G or 2T"));
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" => 10,
+        "M" | "MB" => 20,
+        "G" | "GB" => 30,
+        "T" | "TB" => 40,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +234,12 @@ mod tests {
         assert_eq!(options.write_back, WriteBack::Async);
         options.set("grace", Some("500ms")).unwrap();
         assert_eq!(options.grace, Duration::from_millis(500));
+        options.set("log-max", Some("1536M")).unwrap();
+        assert_eq!(options.log_max, 3 << 29);
+        for wrong in ["", "G", "1.5G", "-1", "4X", "1023K", "99999999999T"] {
+            let refused = options.set("log-max", Some(wrong));
+            assert!(matches!(refused, Err(OptionError::Invalid { .. })), "{wrong}");
+        }
         options.set("x-systemd.automount", None).unwrap();
         options.set("_netdev", None).unwrap();
         assert!(matches!(options.set("nonsense", None), Err(OptionError::Unknown(_))));

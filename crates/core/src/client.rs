@@ -461,6 +461,11 @@ impl ClientCore {
         self.queue.has_data(ino)
     }
 
+    /// Bytes of file data that the server lacks.
+    pub fn unsafe_bytes(&self) -> u64 {
+        self.queue.bytes() + self.files.values().map(FileData::dirty_bytes).sum::<u64>()
+    }
+
     /// True if some file has changes that are not sealed.
     pub fn has_unsealed(&self) -> bool {
         self.files.values().any(FileData::has_dirty)

@@ -27,6 +27,10 @@ pub struct Status {
     pub log_records: u64,
     /// Size of the update log on disk.
     pub log_bytes: u64,
+    /// Most bytes that may wait for the server (`log-max`): file data and the log.
+    pub log_limit_bytes: u64,
+    /// What that means for who writes now.
+    pub writers: Writers,
     /// Bytes of file data that the server does not have.
     pub unsafe_bytes: u64,
     /// Age of the oldest of them.
@@ -41,6 +45,19 @@ pub struct Status {
     pub conflicts: u64,
     /// Records that the server refused and that are kept here.
     pub refused: u64,
+}
+
+/// How who writes fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Writers {
+    /// Nobody waits.
+    #[default]
+    Free,
+    /// As much waits for the server that each change waits a little.
+    Slowed,
+    /// As much waits as may, and nothing goes: changes fail with ENOSPC.
+    Refused,
 }
 
 /// Bytes of one class.

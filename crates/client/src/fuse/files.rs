@@ -51,12 +51,15 @@ pub(super) async fn create(
     })
 }
 
-/// The end of a write, which may have to wait for the server.
+/// The end of a write, which may have to wait for room in the log, or for the server.
 pub(super) async fn written(
     mount: Shared,
     written: Result<Option<oneshot::Receiver<Committed>>, Refusal>,
     len: usize,
 ) -> Outcome {
+    if written.is_ok() {
+        mount.slow_down(len as u64).await;
+    }
     let result = ended(mount, written).await;
     outcome(result, |()| Answer::Written(u32::try_from(len).unwrap_or(u32::MAX)))
 }

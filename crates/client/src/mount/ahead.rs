@@ -176,6 +176,8 @@ impl Mount {
     /// Chunks of data that wait reached the server.
     pub(super) fn note_sent(&self, bytes: u64) {
         lock(&self.ahead).sent += bytes;
+        // Whoever waits for progress sees some.
+        self.settled.send_modify(|_| ());
     }
 
     /// Bytes of data that wait and that the server has already.

@@ -6,7 +6,7 @@
 //! `grace` for a server that cannot be reached: the change then stays logged, and wins or
 //! becomes a conflict copy later.
 
-use segue_core::modlog::{NewNode, Outcome, Record, RenameMode, SetAttr};
+use segue_core::modlog::{Change, NewNode, Outcome, Record, RenameMode, SetAttr};
 use segue_core::namespace::check_border;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Kind, Name, SYMLINK_MAX};
@@ -63,7 +63,10 @@ impl Mount {
     }
 
     async fn change(&self, record: Record, caller: Caller, exclusive: bool) -> Result<(), Refusal> {
+        self.check_bound_for(&record)?;
+        let change = Change::Record(record.clone());
         let told = self.log_record(record, caller, self.waits(exclusive))?;
+        self.slow_down(change.weight()).await;
         let Some(told) = told else { return Ok(()) };
         match self.outcome(told).await {
             Ok(Outcome::Refused { refusal }) => Err(refusal),

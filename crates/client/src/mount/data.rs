@@ -222,6 +222,7 @@ impl Mount {
         let offset = if append { end } else { offset };
         let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Refusal::TooLarge)?;
         self.check_room()?;
+        self.check_bound()?;
         let more = self.core().growth_by(handle.ino, &range);
         self.check_quota(more)?;
         self.change_data(

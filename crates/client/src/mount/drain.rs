@@ -162,6 +162,7 @@ impl Mount {
         }
         let effects = self.take_out(answered)?;
         self.settled_ahead(answered.iter().map(|(logged, _)| logged));
+        self.no_longer_waiting(answered.iter().map(|(logged, _)| logged));
         let claimed = self.tell_waiters(answered);
         for (seq, is_awaited, parking) in parkings {
             // Whoever waited has stopped just now.
@@ -286,14 +287,16 @@ impl Mount {
         }
     }
 
-    fn tidy_log(&self) {
+    pub(super) fn tidy_log(&self) {
         let mut log = lock(&self.log);
         let core = self.core();
-        if !log.is_worth_rewriting(REWRITE_SETTLED) {
+        // What is dead in it counts against the bound as well.
+        let most = self.options.log_max / 8;
+        if !log.is_worth_rewriting(REWRITE_SETTLED.min(most)) {
             return;
         }
         let settled = core.queue.is_empty() && !core.has_unsealed();
-        if !settled && !log.is_worth_rewriting(REWRITE_PENDING) {
+        if !settled && !log.is_worth_rewriting(REWRITE_PENDING.min(most)) {
             return;
         }
         let entries = core.log_entries();

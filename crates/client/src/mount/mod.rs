@@ -12,6 +12,7 @@
 //! other locks are leaves. No lock is held across an await.
 
 mod ahead;
+mod bound;
 mod changes;
 mod clone;
 mod data;
@@ -95,6 +96,7 @@ pub(crate) struct Mount {
     /// Stores whose chunks the server has before their turn. Taken after the core.
     ahead: Mutex<ahead::Ahead>,
     batch_size: Mutex<BatchSize>,
+    waiting: bound::Waiting,
     /// Stores that the server wants whole.
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use segue_core::cache::FileData;
 use segue_core::modlog::{Base, Change};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Ino, Kind, Name, Role};
@@ -40,6 +39,7 @@ impl Mount {
         let log_bytes = super::lock(&self.log).len();
         let cache_bytes = self.containers.bytes();
         let now = self.now();
+        let writers = self.writers();
         let core = self.core();
         let oldest = core.queue.iter().next().map(|(_, at)| now.since(at));
         Status {
@@ -60,7 +60,9 @@ impl Mount {
                 .collect(),
             log_records: core.queue.len() as u64,
             log_bytes,
-            unsafe_bytes: core.files.values().map(FileData::unsafe_bytes).sum(),
+            log_limit_bytes: self.options.log_max,
+            writers,
+            unsafe_bytes: core.unsafe_bytes(),
             unsafe_oldest_seconds: oldest.map_or(0.0, |age| age.as_secs_f64()),
             cache_bytes,
             cache_limit_bytes: 0,

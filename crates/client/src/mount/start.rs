@@ -174,6 +174,7 @@ fn assemble(
         last_space: Mutex::default(),
         ahead: Mutex::default(),
         batch_size: Mutex::default(),
+        waiting: super::bound::Waiting::default(),
         whole: Mutex::default(),
         quit: Notify::new(),
         logged: Notify::new(),
@@ -219,6 +220,7 @@ async fn serve(
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));
+    mount.measure_waiting();
     ready(Ready { words: mount.ready_words() });
     tokio::select! {
         result = &mut ended => match result {

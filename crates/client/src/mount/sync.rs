@@ -84,6 +84,8 @@ impl Mount {
         loop {
             tokio::time::sleep(SYNC_EVERY).await;
             second = second.wrapping_add(1);
+            self.measure_waiting();
+            self.tidy_log();
             if lock(&self.log).needs_sync()
                 && let Err(refusal) = self.sync_disk(None).await
             {
