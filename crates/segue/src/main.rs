@@ -17,6 +17,7 @@ mod http;
 mod logging;
 mod mounts;
 mod output;
+mod pace;
 mod places;
 mod process;
 mod quantity;

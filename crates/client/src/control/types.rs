@@ -33,15 +33,17 @@ pub struct Status {
     pub writers: Writers,
     /// Bytes of file data that the server does not have.
     pub unsafe_bytes: u64,
-    /// Age of the oldest of them.
+    /// Age of the oldest change, of data or not, that it does not have.
     pub unsafe_oldest_seconds: f64,
+    /// What the oldest record waits for, in words; empty if there is none.
+    pub waits_for: String,
     /// Bytes of file data on this host's disk.
     pub cache_bytes: u64,
     /// Limit of `cache_bytes`, 0 for none.
     pub cache_limit_bytes: u64,
     /// Callback promises held.
     pub promises: u64,
-    /// Conflict copies made since the mount.
+    /// Conflict copies that this host's changes made and that were not removed or moved here.
     pub conflicts: u64,
     /// Records that the server refused and that are kept here.
     pub refused: u64,
@@ -94,7 +96,7 @@ pub struct LogReply {
 /// One pending record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogRecord {
-    /// Place in the log.
+    /// Place in the log; 0 for what is written and not closed (kind `write`).
     pub seq: u64,
     /// create, store, rename, ..
     pub kind: String,

@@ -185,6 +185,11 @@ impl Mount {
         lock(&self.ahead).sent
     }
 
+    /// Changes whose data are on their way.
+    pub(super) fn uploading(&self) -> BTreeSet<u64> {
+        lock(&self.ahead).under_way.clone()
+    }
+
     /// Uploads for as long as the mount lives.
     pub(super) async fn upload_ahead(self: Shared) {
         let mut link = self.remote.link().watch();

@@ -105,7 +105,13 @@ impl Mount {
     async fn wait_for_room(&self) {
         let mut progress = self.settled.subscribe();
         while self.bound().is_met(self.waiting_bytes()) {
-            if tokio::time::timeout(self.options.grace, progress.changed()).await.is_err() {
+            // What is written and not closed goes only then.
+            self.seal_all();
+            let before = self.bytes_on_the_way();
+            let is_over =
+                tokio::time::timeout(self.options.grace, progress.changed()).await.is_err();
+            // On a slow link a piece takes longer.
+            if is_over && (self.remote.is_offline() || self.bytes_on_the_way() == before) {
                 if !self.waiting.is_stuck.swap(true, Ordering::Relaxed) {
                     tracing::error!(
                         "{}: {} bytes wait for the server, as much as log-max allows, and nothing \
@@ -117,6 +123,11 @@ impl Mount {
                 return;
             }
         }
+    }
+
+    /// Bytes that were sent over this connection.
+    fn bytes_on_the_way(&self) -> u64 {
+        self.remote.link().stats().map_or(0, |stats| stats.sent.iter().sum())
     }
 
     fn tell_slowed(&self, waiting: u64) {

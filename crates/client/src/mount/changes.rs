@@ -66,6 +66,9 @@ impl Mount {
         self.check_bound_for(&record)?;
         let change = Change::Record(record.clone());
         let told = self.log_record(record, caller, self.waits(exclusive))?;
+        if let Change::Record(record) = &change {
+            lock(&self.conflicts).changed(record);
+        }
         self.slow_down(change.weight()).await;
         let Some(told) = told else { return Ok(()) };
         match self.outcome(told).await {

@@ -44,7 +44,9 @@ impl Mount {
                 self.unblocked.notified().await;
                 continue;
             }
-            if let Err(refusal) = self.send(batch).await {
+            let sent = self.send(batch).await;
+            *lock(&self.hindered) = sent.err();
+            if let Err(refusal) = sent {
                 tracing::debug!("write-back: {refusal}");
                 self.pause().await;
             }
@@ -83,11 +85,14 @@ impl Mount {
         let acked_below = self.acked_below.load(Ordering::Relaxed);
         if let Some(last) = batch.last() {
             self.core().room.sends(last.seq);
+            self.asked_through.store(last.seq, Ordering::Relaxed);
         }
         let weight =
             batch.iter().map(|logged| logged.change.weight() + logged.change.bytes()).sum();
         let began = Instant::now();
-        let outcomes = self.remote.apply(records, &chunks, acked_below).await?;
+        let outcomes = self.remote.apply(records, &chunks, acked_below).await;
+        self.asked_through.store(0, Ordering::Relaxed);
+        let outcomes = outcomes?;
         let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
         lock(&self.batch_size).answered(weight, began.elapsed(), round_trip);
         match (1..=batch.len()).contains(&outcomes.len()) {
@@ -151,10 +156,13 @@ impl Mount {
     fn settle(&self, answered: &[(Logged, Outcome)]) -> Result<(), Refusal> {
         let mut parkings = Vec::new();
         for (logged, outcome) in answered {
-            let Some(parking) = self.parking(logged, outcome)? else { continue };
             let is_awaited = lock(&self.waiters)
                 .get(&logged.seq)
                 .is_some_and(|waiting| waiting.iter().any(|tell| !tell.is_closed()));
+            if !is_awaited {
+                self.keep_conflict(logged, outcome)?;
+            }
+            let Some(parking) = self.parking(logged, outcome)? else { continue };
             if !is_awaited {
                 self.park(&parking)?;
             }
@@ -171,8 +179,12 @@ impl Mount {
                 self.park(&parking).ok();
             }
         }
-        for ((logged, _), effects) in answered.iter().zip(effects) {
+        for ((logged, outcome), effects) in answered.iter().zip(effects) {
             let claimed = claimed.contains(&logged.seq);
+            if !claimed {
+                // What it fails with was said.
+                self.keep_conflict(logged, outcome).ok();
+            }
             effects.into_iter().for_each(|effect| self.carry_out(effect, logged, claimed));
         }
         self.reap(answered);
@@ -180,6 +192,14 @@ impl Mount {
             self.settled.send_replace(last.seq + 1);
         }
         Ok(())
+    }
+
+    /// Counts a conflict copy, durably.
+    fn keep_conflict(&self, logged: &Logged, outcome: &Outcome) -> Result<(), Refusal> {
+        let Outcome::Conflict { parent, name, .. } = outcome else { return Ok(()) };
+        let path = format!("{}/{name}", self.core().tree.path(*parent));
+        let kept = lock(&self.conflicts).keep(logged.seq, (*parent, name), &path);
+        kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
 
     /// Tells outcomes to who waits for them; those that somebody took.
@@ -228,7 +248,6 @@ impl Mount {
                 self.kernel_forgets(logged);
                 self.kernel.forget_name(parent, name.clone());
                 if !claimed {
-                    self.conflicts.fetch_add(1, Ordering::Relaxed);
                     let directory = self.core().tree.path(parent);
                     tracing::warn!("conflict: kept as {directory}/{name}");
                 }

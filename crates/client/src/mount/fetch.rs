@@ -33,7 +33,8 @@ impl Mount {
     /// Returns when all of `range` is here.
     pub(super) async fn fetch(self: &Shared, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
         self.cloned(ino).await?;
-        for _ in 0..ATTEMPTS {
+        let mut attempts = 0;
+        while attempts < ATTEMPTS {
             let fetched = self.fetched.notified();
             tokio::pin!(fetched);
             fetched.as_mut().enable();
@@ -48,10 +49,12 @@ impl Mount {
                 gaps.iter().for_each(|gap| file.fetch_began(gap.clone()));
                 (file.version(), gaps)
             };
+            // Others are at it. However often some fetch ends meanwhile, nothing was tried here.
             if gaps.is_empty() {
                 fetched.await;
                 continue;
             }
+            attempts += 1;
             let fetching: Vec<_> = gaps
                 .into_iter()
                 .map(|range| Fetching { mount: Arc::clone(self), ino, range })

@@ -15,6 +15,7 @@ mod ahead;
 mod bound;
 mod changes;
 mod clone;
+mod conflicts;
 mod data;
 mod drain;
 mod edit;
@@ -42,7 +43,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{BatchSize, Entry, INLINE_MAX, Outcome};
+use segue_core::modlog::{BatchSize, Change, Entry, INLINE_MAX, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
 use segue_core::wire::Space;
@@ -84,7 +85,13 @@ pub(crate) struct Mount {
     mountpoint: PathBuf,
     refused_dir: PathBuf,
     refused: AtomicU64,
-    conflicts: AtomicU64,
+    conflicts: Mutex<conflicts::Conflicts>,
+    /// Since when files have changes that are not sealed.
+    unsealed: Mutex<BTreeMap<Ino, Time>>,
+    /// Seq of the newest change whose answer is awaited; 0: none is.
+    asked_through: AtomicU64,
+    /// Why the oldest changes could not be sent, if they could not.
+    hindered: Mutex<Option<Refusal>>,
     /// Below this every change is settled, durably. Told to the server with each batch and with
     /// each new connection: it forgets the outcomes below.
     acked_below: Arc<AtomicU64>,
@@ -224,7 +231,9 @@ impl Mount {
         let is_change = change.is_some();
         let is_large = change.is_some_and(|change| change.bytes() > INLINE_MAX as u64);
         let mut core = self.core();
-        core.admit(entry, self.now());
+        let now = self.now();
+        self.note_unsealed(&entry, now);
+        core.admit(entry, now);
         let result = then(&mut core);
         if is_change {
             self.logged.notify_one();
@@ -233,6 +242,21 @@ impl Mount {
             self.to_upload.notify_one();
         }
         Ok(Some(result))
+    }
+
+    fn note_unsealed(&self, entry: &Entry, now: Time) {
+        let mut unsealed = lock(&self.unsealed);
+        match entry {
+            Entry::Written { ino, .. } | Entry::Resized { ino, .. } => {
+                unsealed.entry(*ino).or_insert(now);
+            }
+            Entry::Change(logged) => {
+                if let Change::Data(data) = &logged.change {
+                    unsealed.remove(&data.ino);
+                }
+            }
+            Entry::Settled { .. } | Entry::Nameless(_) => {}
+        }
     }
 
     /// Asks to be told the outcome of change `seq`. Call it while the core is locked.

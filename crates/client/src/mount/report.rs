@@ -1,18 +1,52 @@
 //! What a person may ask of a mount: how it is, what waits, where a file is.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use segue_core::modlog::{Base, Change};
+use segue_core::cache::FileData;
+use segue_core::client::ClientCore;
+use segue_core::modlog::Logged;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Ino, Kind, Name, Role};
+use segue_core::types::{Class, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_rpc::LinkState;
 
-use super::{Mount, Shared};
+use super::{Mount, Shared, lock};
 use crate::control::types::{ClassBytes, LogRecord, LogReply, State, Status, WhereFile};
 
 /// Most records that `segue log` lists.
 const LOG_MAX: usize = 10_000;
+
+/// Why changes wait.
+struct Waits {
+    is_offline: bool,
+    asked_through: u64,
+    uploading: BTreeSet<u64>,
+    hindered: Option<Refusal>,
+}
+
+impl Waits {
+    /// What change `seq` waits for, behind the one `before` it.
+    fn words(&self, seq: u64, before: Option<u64>) -> String {
+        match (before, self.hindered) {
+            _ if self.is_offline => "the server to be reachable".into(),
+            _ if seq <= self.asked_through => "the server's answer".into(),
+            _ if self.uploading.contains(&seq) => "its data, which are being sent".into(),
+            (None, Some(refusal)) => format!("another attempt, after: {refusal}"),
+            (None, None) => "its turn, which is now".into(),
+            (Some(before), _) => format!("record {before} before it"),
+        }
+    }
+}
+
+/// Seconds since a change was made. Of one that an earlier process left only the wall clock knows.
+fn age(logged: &Logged, at: Time, now: Time, wall: Timestamp) -> f64 {
+    if at != Time::default() {
+        return now.since(at).as_secs_f64();
+    }
+    let seconds = wall.secs.saturating_sub(logged.time.secs);
+    u32::try_from(seconds.max(0)).map_or(f64::from(u32::MAX), f64::from)
+}
 
 impl Mount {
     pub(super) fn offline_reason(&self) -> String {
@@ -36,12 +70,13 @@ impl Mount {
         let stats = self.remote.link().stats();
         let queued = stats.as_ref().map(|stats| (stats.queued, stats.sent)).unwrap_or_default();
         let classes = Class::ALL.iter().zip(queued.0.into_iter().zip(queued.1));
-        let log_bytes = super::lock(&self.log).len();
+        let log_bytes = lock(&self.log).len();
         let cache_bytes = self.containers.bytes();
-        let now = self.now();
         let writers = self.writers();
+        let waits = self.why_changes_wait();
+        let conflicts = lock(&self.conflicts).len();
         let core = self.core();
-        let oldest = core.queue.iter().next().map(|(_, at)| now.since(at));
+        let oldest = core.queue.oldest_seq();
         Status {
             mountpoint: self.mountpoint.display().to_string(),
             url: self.url.clone(),
@@ -63,41 +98,64 @@ impl Mount {
             log_limit_bytes: self.options.log_max,
             writers,
             unsafe_bytes: core.unsafe_bytes(),
-            unsafe_oldest_seconds: oldest.map_or(0.0, |age| age.as_secs_f64()),
+            unsafe_oldest_seconds: self.oldest_unsafe(&core),
+            waits_for: oldest.map_or_else(String::new, |seq| waits.words(seq, None)),
             cache_bytes,
             cache_limit_bytes: 0,
             promises: 0,
-            conflicts: self.conflicts.load(Ordering::Relaxed),
+            conflicts,
             refused: self.refused.load(Ordering::Relaxed),
         }
     }
 
-    /// Pending records, oldest first.
+    /// Pending records, oldest first, and then what is written and not sealed yet.
     pub(crate) fn log_listing(&self) -> LogReply {
-        let offline = self.remote.is_offline();
-        let now = self.now();
+        let (now, wall) = (self.now(), self.wall());
+        let since = lock(&self.unsealed).clone();
+        let waits = self.why_changes_wait();
         let core = self.core();
         let mut before: Option<u64> = None;
-        let records = core.queue.iter().take(LOG_MAX).map(|(logged, at)| {
-            let waits_for = match (before.replace(logged.seq), &logged.change) {
-                _ if offline => "the server to be reachable".to_string(),
-                (_, Change::Data(data)) if matches!(data.base, Base::Result(_)) => {
-                    "the change that made the file's base".to_string()
-                }
-                (Some(seq), _) => format!("record {seq} before it"),
-                (None, _) => "the server's answer".to_string(),
-            };
-            LogRecord {
-                seq: logged.seq,
-                kind: logged.change.kind().into(),
-                path: core.tree.path(logged.change.ino()),
-                class: logged.change.class().name().into(),
-                bytes: logged.change.bytes(),
-                age_seconds: now.since(at).as_secs_f64(),
-                waits_for,
-            }
+        let records = core.queue.iter().take(LOG_MAX).map(|(logged, at)| LogRecord {
+            seq: logged.seq,
+            kind: logged.change.kind().into(),
+            path: core.tree.path(logged.change.ino()),
+            class: logged.change.class().name().into(),
+            bytes: logged.change.bytes(),
+            age_seconds: age(logged, at, now, wall),
+            waits_for: waits.words(logged.seq, before.replace(logged.seq)),
         });
-        LogReply { records: records.collect() }
+        let mut records: Vec<LogRecord> = records.collect();
+        let unsealed = core.unsealed().into_iter().take(LOG_MAX - records.len());
+        records.extend(unsealed.map(|ino| LogRecord {
+            seq: 0,
+            kind: "write".into(),
+            path: core.tree.path(ino),
+            class: Class::StoreData.name().into(),
+            bytes: core.files.get(&ino).map_or(0, FileData::dirty_bytes),
+            age_seconds: since.get(&ino).map_or(0.0, |at| now.since(*at).as_secs_f64()),
+            waits_for: "its close, or some seconds without one".into(),
+        }));
+        LogReply { records }
+    }
+
+    /// What is known of why changes wait.
+    fn why_changes_wait(&self) -> Waits {
+        Waits {
+            is_offline: self.remote.is_offline(),
+            asked_through: self.asked_through.load(Ordering::Relaxed),
+            uploading: self.uploading(),
+            hindered: *lock(&self.hindered),
+        }
+    }
+
+    /// Age of the oldest change that the server lacks, sealed or not.
+    fn oldest_unsafe(&self, core: &ClientCore) -> f64 {
+        let (now, wall) = (self.now(), self.wall());
+        let oldest = core.queue.iter().next().map(|(logged, at)| age(logged, at, now, wall));
+        let since = lock(&self.unsealed);
+        let unsealed = core.unsealed().into_iter().filter_map(|ino| since.get(&ino).copied());
+        let unsealed = unsealed.map(|at| now.since(at).as_secs_f64());
+        unsealed.chain(oldest).fold(0.0, f64::max)
     }
 
     /// Where the file at `path` below the mount point is.
@@ -124,7 +182,8 @@ impl Mount {
             (None, Some((version, valid))) if version == attr.data_version => valid.bytes(),
             _ => 0,
         };
-        let dirty = core.tree.is_pending(ino);
+        let is_written = core.files.get(&ino).is_some_and(FileData::is_ahead);
+        let dirty = is_written || core.tree.is_pending(ino) || core.queue.newest_of(ino).is_some();
         Ok(WhereFile {
             path: path.into(),
             ino: ino.0,
@@ -159,7 +218,7 @@ impl Mount {
             status.unsafe_oldest_seconds,
         );
         gauge("segue_cache_bytes", "File data on this host", number(status.cache_bytes));
-        gauge("segue_conflicts", "Conflict copies since the mount", number(status.conflicts));
+        gauge("segue_conflicts", "Conflict copies that are still there", number(status.conflicts));
         gauge("segue_refused", "Records refused by the server", number(status.refused));
         gauge("segue_link_rtt_seconds", "Round trip to the server", status.rtt_seconds);
         gauge(

@@ -18,6 +18,7 @@ use segue_rpc::identity::MountUrl;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::ahead::UPLOADS;
+use super::conflicts::Conflicts;
 use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
 use super::session::{State, session};
@@ -139,6 +140,7 @@ fn assemble(
     }
     let refused_dir = path.join("refused");
     std::fs::create_dir_all(&refused_dir).map_err(|error| failed(&error))?;
+    let conflicts = Conflicts::open(path.join("conflicts")).map_err(|error| failed(&error))?;
     sync_directory(&path).map_err(|error| failed(&error))?;
     let refused = std::fs::read_dir(&refused_dir).map_err(|error| failed(&error))?;
     let json = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "json");
@@ -166,7 +168,10 @@ fn assemble(
         mountpoint: plan.mountpoint.clone(),
         refused_dir,
         refused: AtomicU64::new(refused),
-        conflicts: AtomicU64::new(0),
+        conflicts: Mutex::new(conflicts),
+        unsealed: Mutex::default(),
+        asked_through: AtomicU64::new(0),
+        hindered: Mutex::default(),
         acked_below,
         handles: Mutex::new(Handles::default()),
         waiters: Mutex::default(),

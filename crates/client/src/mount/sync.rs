@@ -145,7 +145,8 @@ impl Mount {
                     paths.iter().any(|top| {
                         let rest = path.strip_prefix(top.as_str());
                         top.is_empty() || rest.is_some_and(|r| r.is_empty() || r.starts_with('/'))
-                    })
+                        // Where nobody knows what it is called it may be below.
+                    }) || path.starts_with('#')
                 };
                 core.queue.newest_among(|ino| below(&core.tree.path(ino)))
             }
@@ -186,6 +187,7 @@ impl Mount {
         loop {
             let pending = target.map(|target| self.core().queue.up_to(target)).unwrap_or_default();
             let (pending_records, pending_bytes) = pending;
+            let pending_bytes = pending_bytes.saturating_sub(self.sent_ahead());
             let offline = self.remote.is_offline();
             let ok = pending_records == 0;
             let mut reply =

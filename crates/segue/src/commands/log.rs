@@ -65,7 +65,8 @@ fn describe(records: &[LogRecord]) -> String {
     let row = |record: &LogRecord| {
         let age = Duration::try_from_secs_f64(record.age_seconds).unwrap_or_default();
         vec![
-            record.seq.to_string(),
+            // What is written and not closed has no place yet.
+            if record.seq == 0 { "-".to_owned() } else { record.seq.to_string() },
             record.kind.clone(),
             record.class.clone(),
             quantity::bytes(record.bytes),

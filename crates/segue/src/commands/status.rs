@@ -1,14 +1,16 @@
 //! `segue status`: the mounts at a glance.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use segue_client::control::types::{State, Status};
+use segue_client::control::types::{State, Status, Writers};
 use serde_json::json;
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::http::HttpError;
+use crate::pace::Pace;
 use crate::{control, output, quantity};
 
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
@@ -16,7 +18,8 @@ const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 
 /// Show the mounts, their links, and what is not on the server yet
 ///
-/// The exit code is 7 if the server has refused changes, which are then kept here only.
+/// The exit code is 7 if the server has refused changes, which are then kept here only, or if so
+/// much waits for it that nothing more is taken in; else 4 if a server cannot be reached.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -38,8 +41,9 @@ Examples:
 
 /// Shows the mounts once, or until Ctrl-C.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
+    let mut paces = Paces::new();
     loop {
-        let exit = show(arguments, context)?;
+        let exit = show(arguments, context, &mut paces)?;
         if !arguments.watch {
             return Ok(exit);
         }
@@ -47,7 +51,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     }
 }
 
-fn show(arguments: &Arguments, context: &Context) -> Outcome {
+/// How fast each mount's changes go.
+type Paces = BTreeMap<String, Pace>;
+
+fn show(arguments: &Arguments, context: &Context, paces: &mut Paces) -> Outcome {
     let mut statuses = Vec::new();
     let mut exit = Exit::Done;
     let mounts = control::chosen(arguments.mountpoint.as_deref())?;
@@ -67,9 +74,7 @@ fn show(arguments: &Arguments, context: &Context) -> Outcome {
             }
         }
     }
-    if statuses.iter().any(|status| status.refused > 0) {
-        exit = Exit::DataAtRisk;
-    }
+    exit = statuses.iter().map(exit_of).fold(exit, Exit::max);
     if arguments.json {
         output::print_json(&json!({ "mounts": statuses }))?;
         return Ok(exit);
@@ -81,19 +86,35 @@ fn show(arguments: &Arguments, context: &Context) -> Outcome {
     if mounts.is_empty() {
         text.push_str("no volume is mounted here ('segue help mount' tells how)\n");
     }
-    statuses.iter().for_each(|status| text.push_str(&describe(status)));
+    for status in &statuses {
+        let pace = paces.entry(status.mountpoint.clone()).or_default();
+        let pace = pace.words(Instant::now(), status.log_records, status.unsafe_bytes);
+        text.push_str(&describe(status, &pace));
+    }
     output::print(&text)?;
     Ok(exit)
 }
 
-fn describe(status: &Status) -> String {
+/// The exit code that one mount asks for.
+fn exit_of(status: &Status) -> Exit {
+    match status.state {
+        _ if status.refused > 0 || status.writers == Writers::Refused => Exit::DataAtRisk,
+        State::Offline => Exit::Offline,
+        State::Online | State::Readonly => Exit::Done,
+    }
+}
+
+fn describe(status: &Status, pace: &str) -> String {
     let mut text = format!("{}\n", status.mountpoint);
     let mut line = |name: &str, words: String| {
         text.push_str(&format!("  {name:<9}  {words}\n"));
     };
     line("volume", status.url.clone());
     line("link", link(status));
-    line("to send", to_send(status));
+    line("to send", to_send(status, pace));
+    if let Some(words) = writers(status) {
+        line("writers", words);
+    }
     if status.refused > 0 {
         let refused = quantity::count(status.refused, "change");
         line("refused", format!("{refused} that the server did not take, kept on this host only"));
@@ -123,8 +144,20 @@ fn link(status: &Status) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn to_send(status: &Status) -> String {
-    if status.log_records == 0 {
+/// What `log-max` means for who writes now, if anything.
+fn writers(status: &Status) -> Option<String> {
+    let limit = quantity::bytes(status.log_limit_bytes);
+    match status.writers {
+        Writers::Free => None,
+        Writers::Slowed => Some(format!("slowed: almost as much waits as may (log-max {limit})")),
+        Writers::Refused => Some(format!(
+            "refused with \"no space left\": as much waits as may (log-max {limit}), and nothing goes"
+        )),
+    }
+}
+
+fn to_send(status: &Status, pace: &str) -> String {
+    if status.log_records == 0 && status.unsafe_bytes == 0 {
         return "nothing, the server has every change".to_owned();
     }
     let oldest = Duration::try_from_secs_f64(status.unsafe_oldest_seconds).unwrap_or_default();
@@ -134,10 +167,19 @@ fn to_send(status: &Status) -> String {
         .filter(|class| class.queued_bytes > 0)
         .map(|class| format!("{} {}", class.class, quantity::bytes(class.queued_bytes)))
         .collect();
-    let classes =
-        if queued.is_empty() { String::new() } else { format!("; queued: {}", queued.join(", ")) };
+    let mut more = Vec::new();
+    if !pace.is_empty() {
+        more.push(pace.to_owned());
+    }
+    if !status.waits_for.is_empty() {
+        more.push(format!("waits for {}", status.waits_for));
+    }
+    if !queued.is_empty() {
+        more.push(format!("queued: {}", queued.join(", ")));
+    }
+    let more: String = more.iter().map(|words| format!("; {words}")).collect();
     format!(
-        "{}, {} of data, the oldest {} old{classes}",
+        "{}, {} of data, the oldest {} old{more}",
         quantity::count(status.log_records, "change"),
         quantity::bytes(status.unsafe_bytes),
         quantity::age(oldest),
@@ -167,15 +209,19 @@ mod tests {
             log_records: 2,
             unsafe_bytes: 2_048,
             unsafe_oldest_seconds: 61.0,
+            log_limit_bytes: 4 << 30,
+            writers: Writers::Slowed,
+            waits_for: "x".to_owned(),
             conflicts: 2,
             refused: 1,
             ..Status::default()
         };
-        let text = describe(&status);
+        let text = describe(&status, "1.0 MB/s, about 3 s left");
         for expected in [
             "/home/a/m\n",
             "online, 1.0 MB/s up, round trip 20.0 ms\n",
-            "2 changes, 2.0 KB of data, the oldest 1 min old\n",
+            "2 changes, 2.0 KB of data, the oldest 1 min old; 1.0 MB/s, about 3 s left; waits for x\n",
+            "writers    slowed: almost as much waits as may (log-max 4.0 GB)\n",
             "1 change that the server did not take",
             "2 conflict copies\n",
         ] {

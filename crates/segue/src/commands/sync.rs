@@ -11,6 +11,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::http::HttpError;
 use crate::mounts::Mount;
 use crate::output::Progress;
+use crate::pace::Pace;
 use crate::{control, mounts, output, quantity};
 
 /// How much later than asked a mount may answer that the time is up.
@@ -119,11 +120,9 @@ async fn sync_one(
     };
     let unanswered = |error: HttpError| control::unanswered(mount, &error);
     let mut last = SyncReply::default();
-    let mut progress = Progress::new();
+    let (mut progress, mut pace) = (Progress::new(), Pace::default());
     let on_line = |reply: SyncReply| {
-        let size = quantity::bytes(reply.pending_bytes);
-        progress
-            .show(&format!("{} ({size}) to go", quantity::count(reply.pending_records, "change")));
+        progress.show(&to_go(&reply, &mut pace));
         last = reply;
     };
     let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
@@ -140,6 +139,18 @@ async fn sync_one(
         return Ok(last);
     }
     Err(unanswered(HttpError::Broken("it did not finish its answer".to_owned())))
+}
+
+/// How far a wait has come.
+pub(super) fn to_go(reply: &SyncReply, pace: &mut Pace) -> String {
+    let (records, bytes) = (reply.pending_records, reply.pending_bytes);
+    let more = match pace.words(Instant::now(), records, bytes) {
+        _ if reply.offline => reply.error.clone(),
+        words => words,
+    };
+    let separator = if more.is_empty() { "" } else { "; " };
+    let size = quantity::bytes(bytes);
+    format!("{} ({size}) to go{separator}{more}", quantity::count(records, "change"))
 }
 
 /// The exit code and the words for changes that are not where they should be.

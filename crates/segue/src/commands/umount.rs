@@ -10,6 +10,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::http::{Connection, HttpError};
 use crate::mounts::Mount;
 use crate::output::Progress;
+use crate::pace::Pace;
 use crate::{control, mounts, output, process, quantity};
 
 /// After the file system is gone the process closes its cache. Longer means stuck.
@@ -132,13 +133,13 @@ async fn ask(
     mount: &Mount,
 ) -> Result<(i32, Option<SyncReply>), Failure> {
     let pid = connection.pid;
-    let mut progress = Progress::new();
+    let (mut progress, mut pace) = (Progress::new(), Pace::default());
     let mut last = None;
     let on_line = |reply: SyncReply| {
         if reply.done {
             last = Some(reply);
         } else {
-            progress.show(&format!("{} to go", to_go(&reply)));
+            progress.show(&super::sync::to_go(&reply, &mut pace));
         }
     };
     match connection.post_lines("/v1/umount", request, on_line).await {

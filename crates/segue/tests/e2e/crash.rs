@@ -107,7 +107,11 @@ pub(crate) fn hosts_go_on(
     workers.into_iter().for_each(Worker::finish);
     let hosts = [world.a.clone(), world.b.clone(), world.bed.host("reader").unwrap()];
     // Each of the two has what the other did last once it mounts anew.
-    mounts.into_iter().for_each(|mut mount| mount.umount(&[]).unwrap());
+    for mut mount in mounts {
+        // A link that is not back yet is no reason to leave.
+        mount.sync().unwrap();
+        mount.umount(&[]).unwrap();
+    }
     for host in hosts {
         let mut mount = world.mount(&host);
         done.check(&mount.path().join("dir"), host.name());

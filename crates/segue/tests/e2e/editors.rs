@@ -45,6 +45,7 @@ fn vim_saves() {
         let meta = fs::metadata(&file).unwrap();
         assert_eq!(meta.permissions().mode() & 0o7777, 0o640);
         assert_eq!(meta.ino() == before, how == "yes", "backupcopy={how}");
+        mount.sync().unwrap();
         let seen = other.path().join(format!("text-{how}"));
         eventually("the other host sees it", || seen.exists() && hash(&seen) == expected);
     }

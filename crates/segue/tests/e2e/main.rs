@@ -40,3 +40,4 @@ mod uring;
 mod versions;
 mod worker;
 mod world;
+mod write_back;

@@ -44,6 +44,7 @@ fn umount_without_a_network_and_nothing_to_send() {
     let Some(world) = World::new() else { return };
     let mut mount = world.mount(&world.a);
     save(&mount.path().join("file"), b"text").unwrap();
+    mount.sync().unwrap();
     world.a.link_down().unwrap();
     mount.umount(&[]).unwrap();
     assert!(!mount.is_mounted());
@@ -183,9 +184,9 @@ fn what_is_pending_can_be_seen() {
     let metrics = segue(&world.a, &["metrics", &point]);
     assert!(metrics.out.contains("\nsegue_unsafe_bytes"), "{metrics:?}");
     assert_eq!(segue(&world.a, &["where", &format!("{point}/none")]).code, Some(3));
-    for words in [["status", &point], ["log", &point]] {
+    for (words, code) in [(["status", &point], 4), (["log", &point], 0)] {
         let ended = segue(&world.a, &words);
-        assert!(ended.code == Some(0) && !ended.out.is_empty(), "{ended:?}");
+        assert!(ended.code == Some(code) && !ended.out.is_empty(), "{ended:?}");
     }
     world.a.link_up().unwrap();
     mount.sync().unwrap();
@@ -246,6 +247,12 @@ fn a_conflict_keeps_both() {
         fs::read(other.path().join("file")).is_ok_and(|text| text == b"agreed")
     });
     assert_eq!(copies(other.path(), "file").len(), 1);
+    // They are counted until a person has dealt with them.
+    let mount = world.remount(&world.a, mount);
+    let conflicts = || number(&json(&world.a, &["status", arg(mount.path())]), "conflicts");
+    assert_eq!(conflicts(), 2);
+    fs::remove_file(&copies(mount.path(), "file")[0]).unwrap();
+    assert_eq!(conflicts(), 1);
 }
 
 /// A file that one host removed while another wrote it unseen is not lost: what was written is

@@ -1,0 +1,138 @@
+//! Nothing waits for the server by default: what that means on a slow link, near `log-max`, and in
+//! what the commands say.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::time::Duration;
+
+use segue_bench::bed::Link;
+use serde_json::Value;
+
+use crate::tree::{hash, hash_of, noise};
+use crate::world::{World, arg, errno, eventually, json, save, segue, sh, wait_for_state};
+
+/// "Under `async` nothing waits for the server": on a link of 64 KB/s with 100 ms a tree of small
+/// files is written while hardly any of it has gone; a kill in the middle of that loses nothing,
+/// and what arrives arrives in order: whatever another host sees, no earlier file is missing.
+#[test]
+fn small_files_on_a_slow_link_arrive_in_order() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    sh(mount.path(), "mkdir tree");
+    mount.sync().unwrap();
+    let other = world.mount(&world.b);
+    world.a.set_link(Link::kb_per_s(64).with_rtt(Duration::from_millis(100))).unwrap();
+    let point = mount.path().join("tree");
+    for number in 0..300_u64 {
+        save(&point.join(format!("{number:03}")), &noise(number, 1_000)).unwrap();
+    }
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    assert!(status["mounts"][0]["log_records"].as_u64().unwrap() > 0, "it waited: {status}");
+    mount.kill9().unwrap();
+    world.a.set_link(Link::kb_per_s(256)).unwrap();
+    let mount = world.mount(&world.a);
+    let seen = || {
+        let names = fs::read_dir(other.path().join("tree")).unwrap();
+        let mut names: Vec<_> =
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    eventually("all are there, in order", || {
+        let names = seen();
+        let expected: Vec<String> = (0..names.len()).map(|number| format!("{number:03}")).collect();
+        assert_eq!(names, expected, "one came before another");
+        names.len() == 300
+    });
+    mount.sync().unwrap();
+    for number in 0..300_u64 {
+        let path = other.path().join(format!("tree/{number:03}"));
+        assert_eq!(hash(&path), hash_of(&noise(number, 1_000)), "{number}");
+    }
+}
+
+fn of(world: &World, point: &str, key: &str) -> Value {
+    json(&world.a, &["status", point])["mounts"][0][key].clone()
+}
+
+/// Near `log-max` writers are slowed; at it they wait for room; without a network they are refused
+/// after `grace`, with words, while what is removed still is; and all goes on with the network.
+#[test]
+fn log_max_slows_and_refuses_with_words() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "log-max=4M,grace=1s");
+    let point = arg(mount.path()).to_owned();
+    assert_eq!(of(&world, &point, "log_limit_bytes"), 4 << 20);
+    // More than fits, on a link that takes it.
+    world.a.set_link(Link::kb_per_s(4_096)).unwrap();
+    save(&mount.path().join("through"), &noise(1, 12 << 20)).unwrap();
+    mount.sync().unwrap();
+    assert_eq!(of(&world, &point, "writers"), "free");
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    let mut file = File::create(mount.path().join("full")).unwrap();
+    let mut written = 0;
+    let refused = loop {
+        match file.write(&noise(written, 128 << 10)) {
+            Ok(len) => written += len as u64,
+            Err(error) => break error,
+        }
+        assert!(written < 8 << 20, "without an end");
+    };
+    assert_eq!(refused.raw_os_error(), Some(28));
+    assert!(written > 3 << 20, "only {written} bytes");
+    assert_eq!(errno(fs::create_dir(mount.path().join("dir"))), Some(28));
+    assert_eq!(of(&world, &point, "writers"), "refused");
+    let status = segue(&world.a, &["status", &point]);
+    assert!(status.code == Some(7) && status.out.contains("log-max"), "{status:?}");
+    fs::remove_file(mount.path().join("through")).unwrap();
+    drop(file);
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    eventually("writing goes on", || save(&mount.path().join("more"), b"more").is_ok());
+    let status = segue(&world.a, &["status", &point]);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    let other = world.mount(&world.b);
+    assert_eq!(fs::metadata(other.path().join("full")).unwrap().len(), written);
+}
+
+/// At any moment status and log say what is not safe, how old it is, and what it waits for: also
+/// what is written and not closed, and what an earlier process left.
+#[test]
+fn what_is_not_safe_is_said() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let point = arg(mount.path()).to_owned();
+    sh(mount.path(), "mkdir one two; echo x >one/file");
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    let mut open = File::create(mount.path().join("one/open")).unwrap();
+    open.write_all(&noise(1, 30_000)).unwrap();
+    assert!(of(&world, &point, "unsafe_bytes").as_u64().unwrap() >= 30_000);
+    eventually("it becomes older", || {
+        of(&world, &point, "unsafe_oldest_seconds").as_f64().unwrap() > 0.5
+    });
+    assert_eq!(of(&world, &point, "waits_for"), "the server to be reachable");
+    let log = json(&world.a, &["log", &point]);
+    let records = log["records"].as_array().unwrap();
+    let bytes: u64 = records.iter().map(|record| record["bytes"].as_u64().unwrap()).sum();
+    assert!(bytes >= 30_000, "{log}");
+    assert!(records.iter().all(|record| record["waits_for"] != ""), "{log}");
+    let place = json(&world.a, &["where", arg(&mount.path().join("one/open"))]);
+    assert_eq!(place["files"][0]["level"], "host");
+    // The other directory has nothing to wait for, and this one does.
+    let sync = |path: &str| {
+        segue(&world.a, &["sync", arg(&mount.path().join(path)), "--timeout", "2s"]).code
+    };
+    assert_eq!((sync("two"), sync("one")), (Some(0), Some(6)));
+    let ended = segue(&world.a, &["umount", "--wait", &point]);
+    assert!(ended.code == Some(4) && mount.is_mounted(), "{ended:?}");
+    assert_eq!(segue(&world.a, &["status", &point]).code, Some(4));
+    drop(open);
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    assert_eq!(of(&world, &point, "unsafe_bytes"), 0);
+    assert_eq!(of(&world, &point, "waits_for"), "");
+    assert_eq!(of(&world, &point, "unsafe_oldest_seconds"), 0.0);
+}
