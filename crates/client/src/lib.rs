@@ -4,6 +4,7 @@
 //! the kernel, the disk and the server. The library prints nothing, asks nothing and does not
 //! read the environment.
 
+pub mod bare;
 pub mod control;
 mod error;
 mod fuse;

@@ -6,19 +6,25 @@
 //! view. So what cannot be logged never happened. When the server's outcome is known,
 //! [`ClientCore::settle`] takes the change out again.
 
-mod clean;
+mod admit;
+mod draft;
+mod notes;
+mod places;
+mod recover;
 mod room;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::time::Duration;
 
-use crate::cache::{FileData, Touched, Tree};
-use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Queue, Record, SetAttr};
+use crate::cache::{ContainerId, FileData, FileNote, RangeSet, Touched, Tree};
+use crate::modlog::{Change, Queue, Record, SetAttr};
 use crate::namespace::mode_after_write;
-use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Timestamp, Version};
+use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
+pub use notes::Notes;
+pub use places::Scrap;
+pub use recover::{Needs, needs};
 pub use room::{Growth, Quota, Room};
 
 /// State of one mount.
@@ -33,9 +39,11 @@ pub struct ClientCore {
     /// What quotas have left.
     pub room: Room,
     open: BTreeMap<Ino, u32>,
-    /// Files whose containers are being changed, and by how many threads. The log and `files`
-    /// hear of that only afterwards.
-    changing: BTreeMap<Ino, u32>,
+    /// Bytes of changes in the queue that are in files of their own.
+    preserved: BTreeMap<u64, RangeSet>,
+    /// What nobody needs any more, until the shell takes it.
+    scrap: Vec<Scrap>,
+    next_container: u64,
     /// Inodes that lost their last name here and that the kernel still knows: somebody may be
     /// about to open one, or have it as working directory. What bounds them is what bounds the
     /// kernel: its memory.
@@ -98,7 +106,9 @@ impl ClientCore {
             queue: Queue::default(),
             room: Room::default(),
             open: BTreeMap::new(),
-            changing: BTreeMap::new(),
+            preserved: BTreeMap::new(),
+            scrap: Vec::new(),
+            next_container: 1,
             held: BTreeSet::new(),
             next_seq,
             seq_reserved: next_seq,
@@ -200,14 +210,10 @@ impl ClientCore {
     pub fn file(&mut self, ino: Ino) -> Option<&mut FileData> {
         if !self.files.contains_key(&ino) {
             let version = self.tree.peek(ino)?.data_version;
-            self.files.insert(ino, FileData::new(version));
+            let container = self.fresh_container();
+            self.files.insert(ino, FileData::new(version, container));
         }
         self.files.get_mut(&ino)
-    }
-
-    /// The entry for a change of names or attributes.
-    pub fn draft_change(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
-        self.draft(Change::Record(record), caller, time)
     }
 
     /// How the set-id bits of `ino` go, if it has any; `opener` is in whose name it is stored.
@@ -253,201 +259,29 @@ impl ClientCore {
         self.files.get(&ino).is_some_and(FileData::is_cloning)
     }
 
-    fn draft(&self, change: Change, caller: Caller, time: Timestamp) -> Entry {
-        Entry::Change(Logged { seq: self.next_seq, time, caller, operation: None, change })
-    }
-
-    /// The entry for bytes written into the container of `ino`; `None` if it is not known.
-    pub fn draft_write(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Option<Entry> {
-        let old_size = self.tree.peek(ino)?.size;
-        let base = self.file(ino)?.base();
-        let (offset, len) = (range.start, range.end - range.start);
-        let entry = Entry::Written { ino, base, offset, len, old_size, time };
-        Some(if self.is_nameless(ino) { Entry::Nameless(Box::new(entry)) } else { entry })
-    }
-
-    /// The entry for a new size of the container of `ino`; `None` if it is not known.
-    pub fn draft_resize(&mut self, ino: Ino, size: u64, time: Timestamp) -> Option<Entry> {
-        let old_size = self.tree.peek(ino)?.size;
-        let base = self.file(ino)?.base();
-        let entry = Entry::Resized { ino, base, old_size, size, time };
-        Some(if self.is_nameless(ino) { Entry::Nameless(Box::new(entry)) } else { entry })
-    }
-
-    /// The entry that closes what was written to `ino` since the last seal into one change;
-    /// `None` if there is nothing.
-    ///
-    /// An open file that has no name anywhere is not stored: nobody else will ever read it.
-    ///
-    /// The change is of the moment that this host shows as the file's last: so the times stay
-    /// as they are when it is settled.
-    pub fn draft_seal(&self, ino: Ino, caller: Caller) -> Option<Entry> {
-        let attr = self.tree.peek(ino)?;
-        if self.is_nameless(ino) {
-            return None;
+    /// Makes the data state of `ino`, if there is none, from what the index has of it. False if the
+    /// inode is not known.
+    pub fn load(&mut self, ino: Ino, noted: Option<FileNote>) -> bool {
+        if self.files.contains_key(&ino) {
+            return true;
         }
-        let unsealed = self.files.get(&ino)?.unsealed()?;
-        let change = Change::Data(DataChange {
-            ino,
-            base: unsealed.base,
-            cut: unsealed.cut,
-            size: attr.size,
-            ranges: unsealed.ranges,
-            mtime: attr.mtime,
-        });
-        Some(self.draft(change, caller, attr.ctime))
-    }
-
-    /// Takes in an entry that was drafted last and is in the log now.
-    pub fn admit(&mut self, entry: Entry, now: Time) {
-        match entry {
-            Entry::Change(logged) => {
-                assert!(logged.seq == self.next_seq, "an entry is admitted before the next draft");
-                assert!(self.seqs_left() > 0, "numbers are reserved before they are used");
-                self.next_seq += 1;
-                match &logged.change {
-                    Change::Record(record) => {
-                        if let Some(growth) = self.growth_of(record) {
-                            self.room.changed(logged.seq, growth);
-                        }
-                        self.apply(logged.seq, record, logged.time);
-                    }
-                    Change::Data(data) => {
-                        self.room.sealed(logged.seq, data.ino);
-                        if let Some(file) = self.files.get_mut(&data.ino) {
-                            file.seal(logged.seq);
-                        }
-                    }
+        let Some(version) = self.tree.peek(ino).map(|attr| attr.data_version) else { return false };
+        let file = match noted {
+            Some(note) if note.version == version => FileData::restored(note),
+            other => {
+                if let Some(note) = other {
+                    self.abandon(ino, note.container);
                 }
-                self.queue.push(logged, now);
+                FileData::new(version, self.fresh_container())
             }
-            Entry::Written { ino, offset, len, old_size, time, .. } => {
-                let range = offset..offset + len;
-                let size = old_size.max(range.end);
-                self.note_growth(ino, size, len);
-                self.change_data(ino, size, time, |file| file.write(range, old_size));
-            }
-            Entry::Resized { ino, old_size, size, time, .. } => {
-                self.note_growth(ino, size, 0);
-                self.change_data(ino, size, time, |file| file.truncate(size, old_size));
-            }
-            Entry::Nameless(entry) => self.admit(*entry, now),
-            Entry::Settled { .. } => {}
-        }
-    }
-
-    /// What a write of `range` surely adds to the quotas of `ino`; `None` if nothing.
-    pub fn growth_by(&self, ino: Ino, range: &Range<u64>) -> Option<Growth> {
-        let size = self.tree.peek(ino)?.size.max(range.start);
-        let growth = self.growth(ino, i64::try_from(range.end.saturating_sub(size)).ok()?, 0)?;
-        (growth.bytes > 0 && !self.is_nameless(ino)).then_some(growth)
-    }
-
-    /// What something new in `directory` adds to its quotas.
-    pub fn growth_in(&self, directory: Ino) -> Option<Growth> {
-        self.growth(directory, 0, 1)
-    }
-
-    fn growth(&self, ino: Ino, bytes: i64, inodes: i64) -> Option<Growth> {
-        Some(Growth { quota: self.tree.peek(ino)?.quota, bytes, inodes })
-    }
-
-    /// What a record adds to the quotas of what it is about, before it is applied.
-    fn growth_of(&self, record: &Record) -> Option<Growth> {
-        if let Record::Create { parent, .. } = record {
-            return self.growth_in(*parent);
-        }
-        let gone = record.removed()?;
-        let attr = self.tree.peek(gone)?;
-        let is_last = attr.kind == Kind::Directory || attr.nlink < 2;
-        let bytes = i64::try_from(attr.allocated).unwrap_or(i64::MAX);
-        if is_last { self.growth(gone, -bytes, -1) } else { None }
-    }
-
-    /// A file becomes `size` long, by `len` bytes that are written or by none.
-    fn note_growth(&mut self, ino: Ino, size: u64, len: u64) {
-        let Some(before) = self.tree.peek(ino).map(|attr| attr.size) else { return };
-        let bytes = match size < before {
-            true => i64::try_from(before - size).map_or(-i64::MAX, |less| -less),
-            false => i64::try_from((size - before).min(len)).unwrap_or(i64::MAX),
         };
-        if let Some(growth) = self.growth(ino, bytes, 0).filter(|_| !self.is_nameless(ino)) {
-            self.room.wrote(ino, growth);
-        }
+        self.files.insert(ino, file);
+        true
     }
 
-    fn apply(&mut self, seq: u64, record: &Record, time: Timestamp) {
-        self.tree.apply(record, time);
-        match record {
-            Record::Create { ino, node: NewNode::File, .. } => {
-                self.files.insert(*ino, FileData::created(seq));
-            }
-            Record::Clone { ino, .. } => {
-                if let Some(file) = self.files.get_mut(ino) {
-                    file.cloned(seq);
-                }
-            }
-            _ => {}
-        }
-        if let Some(ino) = record.removed()
-            && self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0)
-        {
-            self.held.insert(ino);
-        }
-    }
-
-    fn change_data(
-        &mut self,
-        ino: Ino,
-        size: u64,
-        time: Timestamp,
-        change: impl FnOnce(&mut FileData),
-    ) {
-        let Some(file) = self.files.get_mut(&ino) else { return };
-        let was_clean = !file.has_dirty();
-        let dirty = file.dirty_bytes();
-        change(file);
-        // What is written may be allocated already. Until the server says how much is, that is
-        // not known, but it is never more than the file is long.
-        let more = file.dirty_bytes().saturating_sub(dirty);
-        let before = self.tree.peek(ino).map_or(0, |attr| attr.allocated);
-        self.tree.data_changed(ino, size, before + more, time);
-        if was_clean {
-            // One unsettled change stands for everything until the seal takes it over.
-            self.tree.mark(ino);
-        }
-    }
-
-    /// Puts a change that an earlier life of the client left into the queue.
-    pub fn requeue(&mut self, logged: Logged, now: Time) {
-        self.next_seq = self.next_seq.max(logged.seq + 1);
-        self.queue.push(logged, now);
-    }
-
-    /// Entries that say the same as the log so far, in less.
-    pub fn log_entries(&self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> =
-            self.queue.iter().map(|(logged, _)| Entry::Change(logged.clone())).collect();
-        for (ino, file) in &self.files {
-            let (Some(unsealed), Some(attr)) = (file.unsealed(), self.tree.peek(*ino)) else {
-                continue;
-            };
-            if self.is_nameless(*ino) {
-                continue;
-            }
-            let (ino, base, time) = (*ino, unsealed.base, attr.mtime);
-            if let Some(cut) = unsealed.cut {
-                entries.push(Entry::Resized { ino, base, old_size: u64::MAX, size: cut, time });
-            }
-            for range in unsealed.ranges {
-                let (offset, len) = (range.start, range.end - range.start);
-                let old_size = attr.size;
-                entries.push(Entry::Written { ino, base, offset, len, old_size, time });
-            }
-            let size = attr.size;
-            entries.push(Entry::Resized { ino, base, old_size: size, size, time });
-        }
-        entries
+    /// Where the bytes of `ino` are.
+    pub fn container(&mut self, ino: Ino) -> Option<ContainerId> {
+        self.file(ino).map(|file| file.container())
     }
 
     /// True if this host has data of `ino` that the server lacks.
@@ -476,7 +310,7 @@ impl ClientCore {
         self.files.iter().filter(|(_, file)| file.has_dirty()).map(|(ino, _)| *ino).collect()
     }
 
-    /// The server's data of `ino` are `version`; true if what is here must be replaced.
+    /// The server's data of `ino` are `version`; true if what was here of others is forgotten.
     ///
     /// Data follow only where the attributes did: a write made on the new data with the old
     /// size would cut off what another host wrote.
@@ -489,7 +323,14 @@ impl ClientCore {
         if !self.files.contains_key(&ino) || self.is_queued(ino) {
             return false;
         }
-        self.files.get_mut(&ino).is_some_and(|file| file.observe(version, epoch))
+        let fresh = self.fresh_container();
+        let Some(file) = self.files.get_mut(&ino) else { return false };
+        let old = file.container();
+        let is_new = file.observe(version, epoch, fresh);
+        if is_new {
+            self.abandon(ino, old);
+        }
+        is_new
     }
 
     /// Drops what is neither open, nor ahead of the server, nor worth its memory.

@@ -9,14 +9,14 @@ use crate::rng::Rng;
 pub enum Bug {
     /// The server does not keep what became of a record.
     ServerForgetsOutcomes,
-    /// The server takes a store that is sent again with other bytes for another record.
-    ServerDigestsBytes,
     /// A client takes some changes in without writing them to its log.
     ClientSkipsLog,
     /// A client says that it needs outcomes no more before its log says so durably.
     ClientAcksUnsynced,
     /// A client empties a file's container whenever one of its changes is settled.
     ClientDropsDirtyData,
+    /// A client overwrites what it has not sent yet without keeping it.
+    ClientOverwritesPending,
 }
 
 /// How a run goes.

@@ -153,7 +153,7 @@ fn once(
     ledger: &mut Ledger,
     bug: Option<Bug>,
 ) -> Result<ApplyResult, Violation> {
-    let digest = digest(stamped, bug)?;
+    let digest = digest(stamped)?;
     txn.take_written();
     let result = namespace::apply(txn, context, stamped, &digest)?;
     let written = txn.take_written();
@@ -171,11 +171,8 @@ fn once(
 }
 
 /// As the real server's sessions digest a record.
-fn digest(stamped: &Stamped, bug: Option<Bug>) -> Result<[u8; 32], Violation> {
-    let bytes = match bug {
-        Some(Bug::ServerDigestsBytes) => postcard::to_stdvec(stamped),
-        _ => postcard::to_stdvec(&stamped.identity()),
-    };
+fn digest(stamped: &Stamped) -> Result<[u8; 32], Violation> {
+    let bytes = postcard::to_stdvec(&stamped.identity());
     let bytes = bytes.map_err(|error| Violation(error.to_string()))?;
     Ok(*blake3::hash(&bytes).as_bytes())
 }

@@ -70,11 +70,6 @@ fn a_server_that_forgets_outcomes_is_found() {
 }
 
 #[test]
-fn a_server_that_takes_a_repeat_for_another_record_is_found() {
-    is_found(Bug::ServerDigestsBytes, 60, "NotPermitted");
-}
-
-#[test]
 fn a_client_that_acknowledges_what_it_may_forget_is_found() {
     is_found(Bug::ClientAcksUnsynced, 100, "Protocol");
 }
@@ -88,4 +83,9 @@ fn a_client_that_forgets_to_log_is_found() {
 #[test]
 fn a_client_that_drops_what_it_wrote_is_found() {
     is_found(Bug::ClientDropsDirtyData, 30, ", sent");
+}
+
+#[test]
+fn a_client_that_overwrites_what_is_on_its_way_is_found() {
+    is_found(Bug::ClientOverwritesPending, 60, ", sent");
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use segue_core::cache::FileData;
+use segue_core::cache::{ContainerId, FileData};
 use segue_core::modlog::Outcome;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino};
 use tokio::sync::oneshot;
 
-use super::edit::Order;
 use super::handles::FileHandle;
+use super::notes::known;
 use super::{Mount, Shared, lock};
 use crate::options::{FsyncLevel, WriteBack};
 use crate::state::Container;
@@ -60,36 +60,28 @@ pub(crate) struct Written<'a> {
 
 impl Mount {
     /// Forgets what is here, and in the kernel, of data that moved on the server.
-    pub(super) fn follow_moved(&self) -> Result<(), Refusal> {
+    pub(super) fn follow_moved(&self) {
         let mut core = self.core();
         for moved in core.tree.take_moved() {
-            if core.observe(moved.ino, moved.version) {
-                self.drop_container(moved.ino)?;
-            } else if moved.was_known && !core.is_ahead(moved.ino) {
+            let is_new = core.observe(moved.ino, moved.version);
+            if is_new || moved.was_known && !core.is_ahead(moved.ino) {
                 self.kernel.forget_data(moved.ino);
             }
         }
-        Ok(())
     }
 
-    /// Starts the container of `ino` over. The core is locked, so that nobody fills the old
-    /// one and notes it as valid in the new.
-    pub(super) fn drop_container(&self, ino: Ino) -> Result<(), Refusal> {
-        self.forget_valid(ino)?;
-        self.containers.replace(ino).map_err(|error| self.disk_refusal("containers", &error))?;
-        self.kernel.forget_data(ino);
-        Ok(())
-    }
-
-    pub(super) fn forget_valid(&self, ino: Ino) -> Result<(), Refusal> {
-        self.index.remove(ino).map_err(|error| {
-            tracing::error!("index.db: {error}");
-            Refusal::Io
-        })
-    }
-
+    /// The container of `ino` as it is now.
     pub(super) fn container(&self, ino: Ino) -> Result<Arc<Container>, Refusal> {
-        self.containers.open(ino).map_err(|error| self.disk_refusal("containers", &error))
+        let id = self.core().container(ino).ok_or(Refusal::Stale)?;
+        self.open_container(ino, id)
+    }
+
+    pub(super) fn open_container(
+        &self,
+        ino: Ino,
+        id: ContainerId,
+    ) -> Result<Arc<Container>, Refusal> {
+        self.containers.open((ino, id)).map_err(|error| self.disk_refusal("containers", &error))
     }
 
     /// Makes the data state of `ino`, from the index if an earlier life left something.
@@ -97,24 +89,12 @@ impl Mount {
         if self.core().files.contains_key(&ino) {
             return Ok(());
         }
-        let kept = self.index.load(ino).unwrap_or_else(|error| {
-            tracing::warn!("index.db: {error}");
-            None
-        });
-        let mut core = self.core();
-        let Some(attr) = core.tree.peek(ino) else { return Err(Refusal::Stale) };
-        let current = attr.data_version;
-        match kept {
-            Some((version, valid)) if version == current => {
-                core.files.entry(ino).or_insert_with(|| FileData::restored(version, valid));
-            }
-            _ if !core.files.contains_key(&ino) => {
-                self.drop_container(ino)?;
-                core.files.insert(ino, FileData::new(current));
-            }
-            _ => {}
+        let noted = known("index.db", self.index.file(ino)).flatten();
+        let noted = noted.filter(|note| self.containers.exists((ino, note.container)));
+        match self.core().load(ino, noted) {
+            true => Ok(()),
+            false => Err(Refusal::Stale),
         }
-        Ok(())
     }
 
     /// Opens a file. Between hosts the data of the last close before this are what is read,
@@ -189,8 +169,8 @@ impl Mount {
                 let size = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
                 let file = core.file(ino).ok_or(Refusal::Stale)?;
                 let ahead = file.read_ahead(wanted.clone(), size);
-                let here = file.is_valid(wanted.clone(), size);
-                (here.then(|| self.container(ino)), size, ahead)
+                let here = file.is_valid(wanted.clone(), size).then(|| file.container());
+                (here, size, ahead)
             };
             if let Some(ahead) = ahead {
                 self.fetch_ahead(ino, ahead);
@@ -199,7 +179,7 @@ impl Mount {
                 Some(container) => {
                     let end = wanted.end.min(size);
                     let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
-                    let bytes = container?.read(offset, len);
+                    let bytes = self.open_container(ino, container)?.read(offset, len);
                     return bytes.map_err(|error| self.disk_refusal("containers", &error));
                 }
                 None => self.fetch(ino, wanted.clone()).await?,
@@ -225,12 +205,7 @@ impl Mount {
         self.check_bound()?;
         let more = self.core().growth_by(handle.ino, &range);
         self.check_quota(more)?;
-        self.change_data(
-            (handle.ino, range.clone()),
-            Order::LogLast,
-            |container| container.write(bytes, offset),
-            |core, time| core.draft_write(handle.ino, range.clone(), time),
-        )?;
+        self.write_at(handle.ino, offset, bytes)?;
         self.changed(&handle, kills_set_ids)
     }
 
@@ -360,21 +335,6 @@ impl Mount {
             if let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
                 tracing::debug!("#{ino}: left to the server's own care: {refusal}");
             }
-        } else {
-            let _noting = lock(&self.noting);
-            let clean = self.core().clean_one(ino);
-            self.note_valid(clean.as_slice());
-        }
-    }
-
-    /// Keeps in the index what is valid of clean files. `noting` is held since they were found
-    /// to be that.
-    pub(super) fn note_valid(&self, files: &[(Ino, FileData)]) {
-        if files.is_empty() {
-            return;
-        }
-        if let Err(error) = self.index.save(files) {
-            tracing::warn!("index.db: {error}");
         }
     }
 }

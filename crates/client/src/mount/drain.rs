@@ -217,33 +217,25 @@ impl Mount {
         claimed
     }
 
-    /// Takes the oldest changes out of the log and the core. A container that is given up goes
-    /// under the same locks: a write is part of the core before, or finds another container.
+    /// Takes the oldest changes out of the log and the core.
     fn take_out(&self, answered: &[(Logged, Outcome)]) -> Result<Vec<Vec<Effect>>, Refusal> {
-        let entries: Vec<Entry> =
-            answered.iter().map(|(logged, _)| Entry::Settled { seq: logged.seq }).collect();
+        let entry = |(logged, outcome): &(Logged, Outcome)| Entry::Settled {
+            seq: logged.seq,
+            outcome: Box::new(outcome.clone()),
+        };
+        let entries: Vec<Entry> = answered.iter().map(entry).collect();
         let mut log = lock(&self.log);
         let logged = log.append_all(&entries);
         logged.map_err(|error| self.disk_refusal("update.log", &error))?;
-        let mut core = self.core();
-        let now = self.now();
-        let settle = |(logged, outcome): &(Logged, Outcome)| {
-            let effects = core.settle(logged.seq, outcome, now);
-            for effect in &effects {
-                if let Effect::Replace(ino) = effect
-                    && let Err(refusal) = self.drop_container(*ino)
-                {
-                    tracing::error!("#{ino}: its container stays: {refusal}");
-                }
-            }
-            effects
-        };
+        let (mut core, now) = (self.core(), self.now());
+        let settle =
+            |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, now);
         Ok(answered.iter().map(settle).collect())
     }
 
     fn carry_out(&self, effect: Effect, logged: &Logged, claimed: bool) {
         match effect {
-            Effect::Replace(_) => {}
+            Effect::Replace(ino) => self.kernel.forget_data(ino),
             Effect::Conflict { parent, name, .. } => {
                 self.kernel_forgets(logged);
                 self.kernel.forget_name(parent, name.clone());
@@ -283,9 +275,7 @@ impl Mount {
     fn reap_one(&self, ino: Ino) {
         let mut core = self.core();
         if core.is_gone(ino) {
-            core.files.remove(&ino);
-            core.tree.forget(ino);
-            self.drop_local(ino);
+            core.forget_file(ino);
         }
     }
 
@@ -297,30 +287,20 @@ impl Mount {
         }
     }
 
-    fn drop_local(&self, ino: Ino) {
-        if let Err(error) = self.index.remove(ino) {
-            tracing::warn!("index.db: {error}");
-        }
-        if let Err(error) = self.containers.replace(ino) {
-            tracing::warn!("containers: #{ino}: {error}");
-        }
-    }
-
     pub(super) fn tidy_log(&self) {
-        let mut log = lock(&self.log);
-        let core = self.core();
+        let is_long = |bytes| lock(&self.log).is_worth_rewriting(bytes);
         // What is dead in it counts against the bound as well.
         let most = self.options.log_max / 8;
-        if !log.is_worth_rewriting(REWRITE_SETTLED.min(most)) {
+        if !is_long(REWRITE_SETTLED.min(most)) {
             return;
         }
-        let settled = core.queue.is_empty() && !core.has_unsealed();
-        if !settled && !log.is_worth_rewriting(REWRITE_PENDING.min(most)) {
-            return;
-        }
-        let entries = core.log_entries();
-        drop(core);
-        if let Err(error) = log.rewrite(&entries) {
+        let settled = {
+            let core = self.core();
+            core.queue.is_empty() && !core.has_unsealed()
+        };
+        if (settled || is_long(REWRITE_PENDING.min(most)))
+            && let Err(error) = self.rewrite_log()
+        {
             tracing::warn!("update.log: {error}");
         }
     }

@@ -172,7 +172,11 @@ impl Mount {
         let parts = {
             let mut core = self.core();
             let file = core.file(ino).ok_or(Refusal::Stale)?;
-            file.fillable(at..at + len, version)
+            if file.container() == container.id {
+                file.fillable(at..at + len, version)
+            } else {
+                Vec::new()
+            }
         };
         for part in &parts {
             let written = match bytes {
@@ -185,10 +189,8 @@ impl Mount {
             };
             written.map_err(|error| self.disk_refusal("containers", &error))?;
         }
-        let mut core = self.core();
-        let current = Arc::ptr_eq(&self.container(ino)?, &container);
-        if let Some(file) = core.files.get_mut(&ino)
-            && current
+        if let Some(file) = self.core().files.get_mut(&ino)
+            && file.container() == container.id
             && file.version() == version
         {
             parts.into_iter().for_each(|part| file.filled(part));

@@ -14,7 +14,6 @@ use segue_core::types::{Ino, Version};
 use segue_core::wire::Sought;
 use tokio::sync::oneshot;
 
-use super::edit::Order;
 use super::{Mount, lock};
 
 /// What fallocate(2) is to do with a range.
@@ -60,12 +59,7 @@ impl Mount {
             self.check_room()?;
         }
         if asked.zeroes && start < end {
-            self.change_data(
-                (ino, start..end),
-                Order::LogFirst,
-                |container| container.zero(start, end - start),
-                |core, time| core.draft_write(ino, start..end, time),
-            )?;
+            self.zero_at(ino, start..end)?;
         } else if !asked.zeroes && end > size {
             self.resize(ino, end)?;
         } else {
@@ -124,10 +118,10 @@ impl Mount {
             let file = core.file(ino).ok_or(Refusal::Stale)?;
             let (run, is_here) = file.run(range.start, range.end);
             let version = file.version();
-            (run, is_here.then(|| self.container(ino)), version)
+            (run, is_here.then(|| file.container()), version)
         };
         if let Some(container) = container {
-            let data = container?.next_data(run);
+            let data = self.open_container(ino, container)?.next_data(run);
             return data.map_err(|error| self.disk_refusal("containers", &error));
         }
         let at = run.start;

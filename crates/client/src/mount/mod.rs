@@ -24,15 +24,18 @@ mod handles;
 mod holes;
 mod kernel;
 mod names;
+mod notes;
 mod park;
 mod recover;
 mod report;
 mod room;
 mod session;
 mod set_ids;
+mod source;
 mod start;
 mod sync;
 mod upload;
+mod verify;
 mod xattr;
 
 use std::collections::{BTreeMap, HashMap};
@@ -51,7 +54,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::options::MountOptions;
 use crate::remote::Remote;
-use crate::state::{Containers, Index, LogFile, Numbers};
+use crate::state::{Containers, Index, LogFile, Numbers, Preserved};
 
 pub(crate) use changes::{Creation, RenameFlag};
 pub(crate) use data::{OpenMode, Opened, Through, Written};
@@ -72,11 +75,12 @@ pub(crate) struct Mount {
     log: Mutex<LogFile>,
     /// Held from the beginning of a sync of the log to its end. Taken before the log.
     syncing: Mutex<()>,
-    /// Held while the index is told what is valid, from asking the core to the end, and while it
-    /// is told to forget. Taken before the core.
+    /// Held while the index is told what is known, from asking the core to the end. Taken before
+    /// the log.
     noting: Mutex<()>,
     numbers: Mutex<Numbers>,
     containers: Containers,
+    preserved: Preserved,
     index: Index,
     pub(crate) remote: Remote,
     pub(crate) options: MountOptions,
@@ -223,8 +227,7 @@ impl Mount {
         let Some(entry) = drafted else { return Ok(None) };
         log.append(&entry).map_err(|error| self.disk_refusal("update.log", &error))?;
         if let Err(refusal) = carry_out() {
-            let entries = self.core().log_entries();
-            log.rewrite(&entries).map_err(|error| self.disk_refusal("update.log", &error))?;
+            log.take_back().map_err(|error| self.disk_refusal("update.log", &error))?;
             return Err(refusal);
         }
         let change = entry.change().map(|logged| &logged.change);

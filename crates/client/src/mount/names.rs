@@ -34,7 +34,11 @@ pub(super) struct Storm {
 impl Mount {
     /// Attributes of `ino`, asked for if what is known is stale.
     pub(crate) async fn getattr(&self, ino: Ino) -> Result<Attr, Refusal> {
-        let known = self.core().tree.attr(ino, self.now());
+        let mut known = self.core().tree.attr(ino, self.now());
+        if known == Known::Unknown {
+            self.load_node(ino);
+            known = self.core().tree.attr(ino, self.now());
+        }
         let attr = match known.usable(self.remote.is_offline()) {
             Some(attr) => attr,
             None => self.ask_attr(ino).await?,
@@ -53,7 +57,7 @@ impl Mount {
         match self.remote(is_known).getattr(ino).await {
             Ok(node) => {
                 self.core().tree.install_node(node, self.now());
-                self.follow_moved()?;
+                self.follow_moved();
                 self.core().tree.peek(ino).copied().ok_or(Refusal::Stale)
             }
             Err(Refusal::Unreachable) => {
@@ -74,8 +78,12 @@ impl Mount {
     pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Option<Attr>, Refusal> {
         for _ in 0..OVERTAKEN_MAX {
             let offline = self.remote.is_offline();
-            let known = self.core().tree.name(parent, name, self.now()).usable(offline);
-            let ino = match known {
+            let mut known = self.core().tree.name(parent, name, self.now());
+            if known == Known::Unknown {
+                self.load_name(parent, name);
+                known = self.core().tree.name(parent, name, self.now());
+            }
+            let ino = match known.usable(offline) {
                 Some(ino) => ino,
                 None => self.ask_name(parent, name).await?,
             };
@@ -138,7 +146,7 @@ impl Mount {
             }
             core.tree.name(parent.ino, name, now)
         };
-        self.follow_moved()?;
+        self.follow_moved();
         Ok(known.usable(true))
     }
 
@@ -189,9 +197,7 @@ impl Mount {
         for (name, node) in page.entries {
             self.core().tree.install_name(page.directory, name, Some(node), now);
         }
-        if let Err(refusal) = self.follow_moved() {
-            tracing::error!("an old container stays: {refusal}");
-        }
+        self.follow_moved();
     }
 
     /// False if the listing had been overtaken.
@@ -204,22 +210,21 @@ impl Mount {
                 return false;
             }
         }
-        if let Err(refusal) = self.follow_moved() {
-            tracing::error!("an old container stays: {refusal}");
-        }
+        self.follow_moved();
         true
     }
 
     /// Everything in `directory`, in byte order of names.
     pub(crate) async fn list(&self, directory: Ino) -> Result<Vec<(Name, Ino)>, Refusal> {
-        let known = {
-            let core = self.core();
-            if core.is_removed(directory) {
-                // It was empty when it lost its name.
-                return Ok(Vec::new());
-            }
-            core.tree.listing(directory, self.now())
-        };
+        if self.core().is_removed(directory) {
+            // It was empty when it lost its name.
+            return Ok(Vec::new());
+        }
+        let mut known = self.core().tree.listing(directory, self.now());
+        if known == Known::Unknown {
+            self.load_listing(directory);
+            known = self.core().tree.listing(directory, self.now());
+        }
         let is_known = !matches!(known, Known::Unknown);
         if let Some(names) = known.usable(self.remote.is_offline()) {
             return Ok(names);
@@ -262,6 +267,7 @@ impl Mount {
 
     /// Target of symbolic link `ino`.
     pub(crate) async fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Refusal> {
+        self.load_node(ino);
         if let Some(target) = self.core().tree.target(ino) {
             return Ok(target.to_vec());
         }

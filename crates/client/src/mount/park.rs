@@ -7,38 +7,38 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use segue_core::modlog::{Change, DataChange, Logged, Outcome};
 use segue_core::refusal::Refusal;
 
 use super::Mount;
-use crate::state::{Container, replace_file};
+use super::source::Source;
+use crate::state::replace_file;
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
 
-/// A refused change, with the container that has its data whatever becomes of the file.
+/// A refused change, with where its data are whatever becomes of the file.
 pub(super) struct Parking<'a> {
     logged: &'a Logged,
     refusal: Refusal,
-    container: Option<Arc<Container>>,
+    source: Option<Source<'a>>,
 }
 
 impl Mount {
     /// What is needed to keep `logged`, if it was refused.
     pub(super) fn parking<'a>(
-        &self,
+        &'a self,
         logged: &'a Logged,
         outcome: &Outcome,
     ) -> Result<Option<Parking<'a>>, Refusal> {
         let Outcome::Refused { refusal } = outcome else { return Ok(None) };
-        let container = match &logged.change {
-            Change::Data(data) => Some(self.container(data.ino)?),
+        let source = match &logged.change {
+            Change::Data(data) => Some(self.source(logged.seq, data)?),
             Change::Record(_) => None,
         };
-        Ok(Some(Parking { logged, refusal: *refusal, container }))
+        Ok(Some(Parking { logged, refusal: *refusal, source }))
     }
 
     /// Keeps a refused change, durably.
@@ -62,12 +62,11 @@ impl Mount {
     }
 
     fn park_data(&self, parking: &Parking<'_>) -> io::Result<()> {
-        let (Change::Data(data), Some(container)) = (&parking.logged.change, &parking.container)
-        else {
+        let (Change::Data(data), Some(source)) = (&parking.logged.change, &parking.source) else {
             return Ok(());
         };
         let path = self.refused_dir.join(format!("{}.data", parking.logged.seq));
-        let copied = copy(data, container, &File::create(&path)?);
+        let copied = copy(data, source, &File::create(&path)?);
         if copied.is_err() {
             // A part is of no use, and takes the room that is missing.
             std::fs::remove_file(&path).ok();
@@ -76,12 +75,12 @@ impl Mount {
     }
 }
 
-fn copy(data: &DataChange, container: &Container, file: &File) -> io::Result<()> {
+fn copy(data: &DataChange, source: &Source<'_>, file: &File) -> io::Result<()> {
     for range in &data.ranges {
         let mut at = range.start;
         while at < range.end {
             let len = usize::try_from((range.end - at).min(STEP)).unwrap_or(1 << 20);
-            let bytes = container.read(at, len)?;
+            let bytes = source.read(at, len)?;
             file.write_all_at(&bytes, at)?;
             at += bytes.len() as u64;
         }

@@ -1,84 +1,148 @@
-//! After a crash: what an earlier process of this cache logged and did not send goes first.
-//!
-//! The mount appears only when the server has it. (Mounting with changes pending comes with
-//! the offline client.)
+//! After a restart: what an earlier process of this cache knew, logged and did not send. The mount
+//! shows it as that process did, and sends it when it can.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
 
-use segue_core::client::ClientCore;
-use segue_core::modlog::{Entry, Leftover, Logged};
-use segue_core::types::Time;
+use segue_core::cache::FileNote;
+use segue_core::client::{ClientCore, needs};
+use segue_core::modlog::{Entry, Redo, redo};
+use segue_core::types::{Ino, Time};
 
-use super::{Mount, Shared, lock, nobody_asked};
+use super::nobody_asked;
+use super::notes::known;
+use super::verify::lacking;
 use crate::error::MountError;
-use crate::state::LogFile;
+use crate::state::{Containers, Found, Index, LogFile, Numbers, Preserved, replace_file};
 
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-
-/// Puts what was left over into the queue: first what was logged as a change, then what was
-/// written and not closed. The latter gets its place in the log now.
-pub(super) fn requeue(
-    leftover: Leftover,
-    core: &mut ClientCore,
-    log: &mut LogFile,
-) -> std::io::Result<()> {
-    let mut seq = leftover.newest_seq.max(core.next_seq().saturating_sub(1));
-    for logged in leftover.changes {
-        core.requeue(logged, Time::default());
-    }
-    for data in leftover.unsealed {
-        seq += 1;
-        core.reserve_seqs(seq + 1);
-        let logged: Logged = data.logged(seq, nobody_asked());
-        log.append(&Entry::Change(logged.clone()))?;
-        core.requeue(logged, Time::default());
-    }
-    Ok(())
+/// What a cache directory holds.
+pub(super) struct Left<'a> {
+    pub(super) log: &'a mut LogFile,
+    pub(super) numbers: &'a mut Numbers,
+    pub(super) index: &'a Index,
+    pub(super) containers: &'a Containers,
+    pub(super) preserved: &'a Preserved,
+    /// The host went down under it.
+    pub(super) lost_power: bool,
+    /// Where is kept what cannot be sent.
+    pub(super) refused_dir: &'a Path,
 }
 
-/// Inodes that a leftover refers to: their containers must not be touched.
-pub(super) fn inodes(leftover: &Leftover) -> BTreeSet<u64> {
-    let changes = leftover.changes.iter().map(|logged| logged.change.ino().0);
-    changes.chain(leftover.unsealed.iter().map(|data| data.ino.0)).collect()
-}
-
-impl Mount {
-    /// Sends everything that is in the queue.
-    pub(super) async fn drain_leftover(
-        self: &Shared,
-        tell: &dyn Fn(String),
-    ) -> Result<(), MountError> {
-        let mut told: Option<Time> = None;
-        loop {
-            let (batch, records, bytes) = {
-                let core = self.core();
-                (core.queue.batch(64, 8 << 20), core.queue.len(), core.queue.bytes())
-            };
-            if batch.is_empty() {
-                break;
-            }
-            let now = self.now();
-            if told.is_none_or(|told| now.since(told) >= TELL_EVERY) {
-                told = Some(now);
-                tell(format!(
-                    "segue: sending what was left from last time: {records} changes, {bytes} bytes"
-                ));
-            }
-            if let Err(refusal) = self.send(batch).await {
-                if self.remote.is_offline() {
-                    let reason = format!(
-                        "{records} changes from last time wait to be sent, and the connection \
-                         was lost; nothing is lost, mount again when the network is back"
-                    );
-                    return Err(MountError::Offline { host: self.url.clone(), reason });
+impl Left<'_> {
+    /// How many entries of the log the index knows of. One that knows of more than there are is
+    /// of no use.
+    fn noted(&self, found: &Found) -> Result<usize, MountError> {
+        let position = known("index.db", self.index.position()).flatten();
+        match position {
+            Some(position) if position.generation < found.generation => return Ok(found.noted),
+            Some(position) if position.generation == found.generation => {
+                if let Ok(noted) = usize::try_from(position.entries)
+                    && noted <= found.entries.len()
+                {
+                    return Ok(noted.max(found.noted));
                 }
-                tracing::warn!("sending what was left: {refusal}");
-                tokio::time::sleep(TELL_EVERY).await;
+            }
+            _ => {}
+        }
+        self.index.clear().map_err(|error| MountError::state("index.db", error))?;
+        Ok(0)
+    }
+
+    /// Takes in what was left.
+    pub(super) fn recover(
+        mut self,
+        core: &mut ClientCore,
+        mut found: Found,
+    ) -> Result<(), MountError> {
+        let failed = |error: std::io::Error| MountError::state("cache directory", error);
+        let undone = self.verify(&mut found).map_err(failed)?;
+        let noted = self.noted(&found)?;
+        let needs = needs(&found.entries, noted);
+        let mut files: BTreeMap<Ino, FileNote> = BTreeMap::new();
+        for ino in needs.inodes {
+            if let Some(note) = known("index.db", self.index.node(ino)).flatten() {
+                core.tree.install_note(note);
+            }
+            let file = known("index.db", self.index.file(ino)).flatten();
+            let file = file.filter(|note| self.containers.exists((ino, note.container)));
+            files.extend(file.map(|note| (ino, note)));
+        }
+        for (directory, name) in needs.names {
+            if let Some(ino) = known("index.db", self.index.name(directory, &name)).flatten() {
+                core.tree.install_noted_name(directory, name, ino);
             }
         }
-        let rewritten = lock(&self.log).rewrite(&[]);
-        rewritten.map_err(|error| MountError::state(&self.refused_dir, error))
+        let unsealed = core.recover(found.entries.clone(), noted, &files, Time::default());
+        self.redo(core, &found.entries).map_err(failed)?;
+        for (ino, range) in undone {
+            if let Some(file) = core.files.get_mut(&ino) {
+                file.spoiled(range);
+            }
+        }
+        for data in unsealed {
+            if core.seqs_left() == 0 {
+                core.reserve_seqs(self.numbers.reserve_seqs().map_err(failed)?);
+            }
+            let entry = core.draft_leftover(data, nobody_asked());
+            self.log.append(&entry).map_err(failed)?;
+            core.admit(entry, Time::default());
+        }
+        self.preserved.retain(&core.all_preserved()).map_err(failed)
+    }
+
+    /// Takes out of the log what the containers do not have. After a loss of power that is all from
+    /// the first such entry on: what came later may rely on it. A process that died had at most
+    /// begun its last change of each container, and told nobody that it was done: which ranges
+    /// these are.
+    fn verify(&mut self, found: &mut Found) -> std::io::Result<Vec<(Ino, Range<u64>)>> {
+        let mut undone = Vec::new();
+        while let Some(&first) = lacking(&found.entries, found.durable, self.containers)?.first() {
+            if self.lost_power {
+                self.report_lost(&found.entries, first)?;
+                self.log.cut(&found.entries, first)?;
+                found.entries.truncate(first);
+                continue;
+            }
+            if let Entry::Written { place, offset, data } = found.entries.remove(first) {
+                undone.push((place.ino, offset..offset.saturating_add(data.len())));
+            }
+        }
+        Ok(undone)
+    }
+
+    /// Keeps word of what a loss of power took, for the user.
+    fn report_lost(&self, entries: &[Entry], first: usize) -> std::io::Result<()> {
+        let lost: Vec<&Entry> = entries.iter().skip(first).collect();
+        let changes: Vec<_> = lost.iter().filter_map(|entry| entry.change()).collect();
+        tracing::error!(
+            "the host went down: {} entries of the log, with {} changes, of the last second before \
+             that cannot be sent, because data of the first of them are not on the disk",
+            lost.len(),
+            changes.len()
+        );
+        let name = self.refused_dir.join(format!("power-loss-{}.json", lost.len()));
+        let kept = serde_json::json!({
+            "path": "",
+            "why": "the host went down before their data were on its disk",
+            "entries": lost.len(),
+            "changes": changes,
+        });
+        replace_file(&name, &serde_json::to_vec_pretty(&kept)?)
+    }
+
+    /// Writes what the log has itself into the containers again.
+    fn redo(&self, core: &ClientCore, entries: &[Entry]) -> std::io::Result<()> {
+        for (key, step) in redo(entries) {
+            if core.needs_container(key.0, key.1) {
+                let container = self.containers.open(key)?;
+                match step {
+                    Redo::Bytes(offset, bytes) => container.write(bytes, offset)?,
+                    Redo::Zeros(range) => container.zero(range.start, range.end - range.start)?,
+                    Redo::Cut(size) => container.cut(size)?,
+                }
+            }
+        }
+        Ok(())
     }
 }

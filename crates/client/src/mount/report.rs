@@ -175,11 +175,11 @@ impl Mount {
             ino = self.lookup(ino, &name).await?.ok_or(Refusal::NotFound)?.ino;
         }
         let attr = self.getattr(ino).await?;
-        let kept = self.index.load(ino).ok().flatten();
+        let kept = self.index.file(ino).ok().flatten();
         let core = self.core();
         let cached_bytes = match (core.files.get(&ino), kept) {
             (Some(file), _) => file.valid().bytes(),
-            (None, Some((version, valid))) if version == attr.data_version => valid.bytes(),
+            (None, Some(note)) if note.version == attr.data_version => note.valid.bytes(),
             _ => 0,
         };
         let is_written = core.files.get(&ino).is_some_and(FileData::is_ahead);

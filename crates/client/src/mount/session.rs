@@ -10,7 +10,8 @@ use segue_core::types::ClientId;
 use segue_core::wire::{Hello, Welcome};
 use segue_rpc::identity::{Identities, Identity, MountUrl};
 use segue_rpc::{
-    CallError, ConnectError, EnrolError, Greeting, Link, LinkState, Peer, Target, enrol, greet,
+    CallError, ConnectError, EnrolError, GreetError, Greeting, Link, LinkState, Peer, Target,
+    enrol, greet,
 };
 
 use super::MountPlan;
@@ -20,6 +21,17 @@ use crate::state::{StateDirectory, known_volume};
 
 /// The first connection must be there within this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A volume of which the cache is here is waited for no longer than this.
+const KNOWN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The way to the server, and what is here of its volume.
+pub(super) struct Session {
+    pub(super) link: Link,
+    /// `None`: the server cannot be reached, and its volume was mounted here before.
+    pub(super) welcome: Option<Arc<Welcome>>,
+    pub(super) uuid: [u8; 16],
+    pub(super) state: State,
+}
 
 /// Opens a session as the identity that this host has for the volume. With an invite a host
 /// that has none, or whose own is not accepted any more, is enrolled first.
@@ -27,7 +39,7 @@ pub(super) async fn session(
     plan: &MountPlan,
     url: &str,
     base: &Path,
-) -> Result<(Link, Arc<Welcome>, State), MountError> {
+) -> Result<Session, MountError> {
     let identities = Identities::at(plan.paths.identities());
     let Some(invite) = plan.url.invite() else {
         let authority = known_authority(plan, &identities)?;
@@ -121,12 +133,30 @@ struct HelloPlan {
     host: String,
     acked_below: Arc<AtomicU64>,
     fresh: Arc<AtomicBool>,
+    /// The volume that must be there.
+    expected: Option<[u8; 16]>,
+    /// Another one is.
+    is_other: Arc<AtomicBool>,
 }
 
 impl HelloPlan {
-    fn greeting(self) -> Greeting {
+    fn new(plan: &MountPlan, client: ClientId, incarnation: u32) -> HelloPlan {
+        HelloPlan {
+            volume: plan.url.volume().to_string(),
+            client,
+            incarnation,
+            host: plan.host.clone(),
+            acked_below: Arc::default(),
+            fresh: Arc::new(AtomicBool::new(true)),
+            expected: None,
+            is_other: Arc::default(),
+        }
+    }
+
+    fn greeting(&self) -> Greeting {
+        let plan = self.clone();
         Arc::new(move |peer: Peer| {
-            let plan = self.clone();
+            let plan = plan.clone();
             Box::pin(async move {
                 let hello = Hello {
                     volume: plan.volume,
@@ -137,6 +167,14 @@ impl HelloPlan {
                     fresh_start: plan.fresh.load(Ordering::Relaxed),
                 };
                 let welcome = greet(&peer, hello).await?;
+                if plan.expected.is_some_and(|uuid| uuid != welcome.volume_uuid) {
+                    plan.is_other.store(true, Ordering::Relaxed);
+                    return Err(GreetError::Refused(
+                        "another volume is at this URL now than the one that is mounted; unmount \
+                         and mount again (what waits to be sent stays in the cache directory)"
+                            .into(),
+                    ));
+                }
                 plan.fresh.store(false, Ordering::Relaxed);
                 Ok(welcome)
             })
@@ -150,47 +188,77 @@ pub(super) struct State {
     pub(super) acked_below: Arc<AtomicU64>,
 }
 
-/// Connects, and opens the cache directory of the volume that is found there.
+/// Connects, and opens the cache directory of the volume: of the one that was found there before,
+/// whether it can be reached or not, or of the one that is found there now.
 async fn open_session(
     plan: &MountPlan,
     url: &str,
     base: &Path,
     target: &Target,
     identity: Identity,
-) -> Result<(Link, Arc<Welcome>, State), MountError> {
-    let new_client = match known_volume(base, url) {
-        Some(client) => client,
-        None => ClientId(random().map_err(|error| MountError::state("/dev/urandom", error))?),
-    };
-    let acked_below = Arc::new(AtomicU64::new(0));
-    let mut hello = HelloPlan {
-        volume: plan.url.volume().to_string(),
-        client: new_client,
-        incarnation: 1,
-        host: plan.host.clone(),
-        acked_below: Arc::clone(&acked_below),
-        fresh: Arc::new(AtomicBool::new(true)),
-    };
-    let link = Link::open(target.clone(), identity.clone(), hello.clone().greeting());
-    let welcome = connected(&link, &plan.url).await?;
-    let directory = StateDirectory::open(
-        base,
-        &welcome.volume_uuid,
-        new_client,
-        &plan.mountpoint,
-        PARTING * 3,
-    )?;
-    let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
-    let state = State { directory, acked_below };
-    if client == new_client && incarnation == 1 {
-        return Ok((link, welcome, state));
+) -> Result<Session, MountError> {
+    if let Some(uuid) = known_volume(base, url)
+        && let Some(session) = known_session(plan, (base, uuid), target, identity.clone()).await?
+    {
+        return Ok(session);
     }
-    // The volume is known here under another URL: go on as the cache that it has.
-    drop(link);
-    hello = HelloPlan { client, incarnation, fresh: Arc::new(AtomicBool::new(true)), ..hello };
+    let new_client = ClientId(random().map_err(|error| MountError::state("/dev/urandom", error))?);
+    let hello = HelloPlan::new(plan, new_client, 1);
+    let link = Link::open(target.clone(), identity.clone(), hello.greeting());
+    let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
+    let uuid = welcome.volume_uuid;
+    let mut directory =
+        StateDirectory::open(base, &uuid, new_client, &plan.mountpoint, PARTING * 3)?;
+    set_role(&mut directory, &welcome)?;
+    let client = directory.client()?;
+    if client != new_client {
+        // The volume is known here under another URL: go on as the cache that it has.
+        drop(link);
+        let hello = HelloPlan {
+            expected: Some(uuid),
+            ..HelloPlan::new(plan, client, directory.saved.incarnation)
+        };
+        let link = Link::open(target.clone(), identity, hello.greeting());
+        let welcome = Some(connected(&link, &plan.url, CONNECT_TIMEOUT).await?);
+        let state = State { directory, acked_below: hello.acked_below };
+        return Ok(Session { link, welcome, uuid, state });
+    }
+    let state = State { directory, acked_below: hello.acked_below };
+    Ok(Session { link, welcome: Some(welcome), uuid, state })
+}
+
+fn set_role(directory: &mut StateDirectory, welcome: &Welcome) -> Result<(), MountError> {
+    let path = directory.path.clone();
+    directory.set_role(welcome.role).map_err(|error| MountError::state(&path, error))
+}
+
+/// A session of the volume that was mounted here before; `None` if there is another one now.
+async fn known_session(
+    plan: &MountPlan,
+    (base, uuid): (&Path, [u8; 16]),
+    target: &Target,
+    identity: Identity,
+) -> Result<Option<Session>, MountError> {
+    let nobody = ClientId([0; 16]);
+    let mut directory = StateDirectory::open(base, &uuid, nobody, &plan.mountpoint, PARTING * 3)?;
+    let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
+    let hello = HelloPlan { expected: Some(uuid), ..HelloPlan::new(plan, client, incarnation) };
     let link = Link::open(target.clone(), identity, hello.greeting());
-    let welcome = connected(&link, &plan.url).await?;
-    Ok((link, welcome, state))
+    let welcome = match connected(&link, &plan.url, KNOWN_TIMEOUT).await {
+        Ok(welcome) => {
+            set_role(&mut directory, &welcome)?;
+            Some(welcome)
+        }
+        Err(MountError::Denied { .. }) if hello.is_other.load(Ordering::Relaxed) => {
+            let path = directory.path.display();
+            tracing::warn!("another volume is at this URL now; the cache of the old one: {path}");
+            return Ok(None);
+        }
+        Err(MountError::Offline { .. }) if directory.saved.role.is_some() => None,
+        Err(error) => return Err(error),
+    };
+    let state = State { directory, acked_below: hello.acked_below };
+    Ok(Some(Session { link, welcome, uuid, state }))
 }
 
 fn random() -> io::Result<[u8; 16]> {
@@ -201,7 +269,11 @@ fn random() -> io::Result<[u8; 16]> {
 }
 
 /// Waits for the first welcome.
-async fn connected(link: &Link, url: &MountUrl) -> Result<Arc<Welcome>, MountError> {
+async fn connected(
+    link: &Link,
+    url: &MountUrl,
+    patience: Duration,
+) -> Result<Arc<Welcome>, MountError> {
     let host = server_name(url);
     let mut watch = link.watch();
     let waiting = async {
@@ -226,8 +298,8 @@ async fn connected(link: &Link, url: &MountUrl) -> Result<Arc<Welcome>, MountErr
             }
         }
     };
-    tokio::time::timeout(CONNECT_TIMEOUT, waiting).await.unwrap_or_else(|_| {
-        let reason = format!("no answer within {} s", CONNECT_TIMEOUT.as_secs());
+    tokio::time::timeout(patience, waiting).await.unwrap_or_else(|_| {
+        let reason = format!("no answer within {} s", patience.as_secs());
         Err(MountError::Offline { host: host.clone(), reason })
     })
 }

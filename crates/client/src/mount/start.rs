@@ -1,6 +1,5 @@
 //! From a URL to a mounted directory, and back.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,11 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::replay;
-use segue_core::types::{Ino, Role};
-use segue_core::wire::Welcome;
+use segue_core::refusal::Refusal;
+use segue_core::types::Role;
 use segue_fuse::{detach, unmount};
-use segue_rpc::Link;
 use segue_rpc::identity::MountUrl;
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -21,15 +18,19 @@ use super::ahead::UPLOADS;
 use super::conflicts::Conflicts;
 use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
-use super::session::{State, session};
-use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, recover};
+use super::notes::known;
+use super::recover::Left;
+use super::session::{Session, State, session};
+use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, lock};
 use crate::control;
 use crate::error::MountError;
 use crate::fuse;
 use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
-use crate::state::{Containers, Index, LogFile, Numbers, remember_volume, sync_directory};
+use crate::state::{
+    Containers, Index, LogFile, Numbers, Preserved, remember_volume, sync_directory,
+};
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
 /// logged for the next mount.
@@ -65,8 +66,8 @@ pub struct Ready {
 /// Mounts, calls `ready` once the mount is usable, and serves until it is unmounted or `stop`
 /// is ready. `tell` hears of progress before that.
 ///
-/// With an invite in the URL the host is enrolled first. Changes that an earlier process left
-/// in the update log are sent before the mount appears.
+/// With an invite in the URL the host is enrolled first. A volume that was mounted before comes up
+/// without the server too, from what is cached, and with the changes that wait to be sent.
 pub async fn mount(
     plan: MountPlan,
     tell: impl Fn(String),
@@ -77,18 +78,18 @@ pub async fn mount(
     let url = plain(&plan.url);
     let base = plan.options.cache_dir.clone();
     let base = base.unwrap_or_else(|| plan.paths.state_home.clone());
-    let (link, welcome, state) = session(&plan, &url, &base).await?;
-    remember_volume(&base, &url, &welcome.volume_uuid)
-        .map_err(|error| MountError::state(&base, error))?;
-    let (mount, kernel) = assemble(&plan, url, link, &welcome, state)?;
-    mount.drain_leftover(&tell).await?;
+    let session = session(&plan, &url, &base).await?;
+    remember_volume(&base, &url, &session.uuid).map_err(|error| MountError::state(&base, error))?;
+    let (mount, kernel, first_container) = assemble(&plan, url, session)?;
+    mount.tell_left(&tell);
+    let sweeper = Arc::clone(&mount);
+    tokio::task::spawn_blocking(move || sweeper.sweep_left(first_container));
     let result = serve(&plan, &mount, kernel, ready, stop).await;
     mount.seal_all();
     mount.send_last_changes().await;
-    if let Err(refusal) = mount.sync_disk(None).await {
-        tracing::error!("the last changes may not survive a crash: {refusal}");
+    if let Err(refusal) = mount.end().await {
+        tracing::error!("the last changes may not survive a crash of this host: {refusal}");
     }
-    mount.note_clean();
     result
 }
 
@@ -115,41 +116,53 @@ fn check_mountpoint(path: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Opens everything in the cache directory and puts the mount together.
+/// Opens everything in the cache directory and puts the mount together. Also the number of its first
+/// container.
 fn assemble(
     plan: &MountPlan,
     url: String,
-    link: Link,
-    welcome: &Welcome,
-    state: State,
-) -> Result<(Shared, KernelCacheThreads), MountError> {
+    session: Session,
+) -> Result<(Shared, KernelCacheThreads, u64), MountError> {
+    let Session { link, welcome, state, .. } = session;
     let State { mut directory, acked_below } = state;
     let path = directory.path.clone();
     let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
-    let (incarnation, restarted) = (directory.saved.incarnation, directory.restarted);
-    let (mut log, entries) = LogFile::open(path.join("update.log"), incarnation, restarted)?;
-    let leftover = replay(entries);
+    let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
+    let (mut log, found) = LogFile::open(path.join("update.log"), incarnation, lost_power)?;
     let containers = Containers::at(path.join("containers")).map_err(|error| failed(&error))?;
+    let preserved = Preserved::at(path.join("preserved")).map_err(|error| failed(&error))?;
     let index = Index::open(&path.join("index.db")).map_err(|error| failed(&error))?;
-    if restarted {
+    if lost_power {
         // What was not synced when the host went down may be missing from the containers.
-        index.clear().map_err(|error| failed(&error))?;
-        let needed: BTreeSet<u64> = recover::inodes(&leftover);
-        containers.retain(|ino: Ino| needed.contains(&ino.0)).map_err(|error| failed(&error))?;
+        index.clear_files().map_err(|error| failed(&error))?;
         directory.is_clear().map_err(|error| failed(&error))?;
     }
     let refused_dir = path.join("refused");
     std::fs::create_dir_all(&refused_dir).map_err(|error| failed(&error))?;
     let conflicts = Conflicts::open(path.join("conflicts")).map_err(|error| failed(&error))?;
     sync_directory(&path).map_err(|error| failed(&error))?;
+    let role = welcome.as_ref().map(|welcome| welcome.role).or(directory.saved.role);
+    let first_container = u64::from(directory.saved.starts) << 32;
+    let mut numbers = Numbers::new(directory);
+    if let Some(welcome) = &welcome {
+        numbers.set_grants(&welcome.grants).map_err(|error| failed(&error))?;
+    }
+    let mut core = ClientCore::new(LIFETIME, NODE_LIMIT, numbers.first_seq());
+    core.number_containers(first_container);
+    core.reserve_seqs(numbers.reserve_seqs().map_err(|error| failed(&error))?);
+    let left = Left {
+        log: &mut log,
+        numbers: &mut numbers,
+        index: &index,
+        containers: &containers,
+        preserved: &preserved,
+        lost_power,
+        refused_dir: &refused_dir,
+    };
+    left.recover(&mut core, found)?;
     let refused = std::fs::read_dir(&refused_dir).map_err(|error| failed(&error))?;
     let json = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "json");
     let refused = refused.flatten().filter(json).count() as u64;
-    let mut numbers = Numbers::new(directory);
-    numbers.set_grants(&welcome.grants).map_err(|error| failed(&error))?;
-    let mut core = ClientCore::new(LIFETIME, NODE_LIMIT, numbers.first_seq());
-    recover::requeue(leftover, &mut core, &mut log).map_err(|error| failed(&error))?;
-    core.reserve_seqs(numbers.reserve_seqs().map_err(|error| failed(&error))?);
     let (kernel, thread) = KernelCache::new();
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
@@ -160,10 +173,11 @@ fn assemble(
         noting: Mutex::default(),
         numbers: Mutex::new(numbers),
         containers,
+        preserved,
         index,
         remote: Remote::new(link, plan.options.grace),
         options: plan.options.clone(),
-        owner: Owner { uid: user, gid: group, role: welcome.role },
+        owner: Owner { uid: user, gid: group, role: role.unwrap_or(Role::Reader) },
         url,
         mountpoint: plan.mountpoint.clone(),
         refused_dir,
@@ -191,7 +205,7 @@ fn assemble(
         kernel,
         started: Instant::now(),
     };
-    Ok((Arc::new(mount), thread))
+    Ok((Arc::new(mount), thread, first_container))
 }
 
 /// Puts the mount into the tree and serves it.
@@ -251,12 +265,62 @@ impl Mount {
         let at = self.mountpoint.display();
         let url = self.url.strip_prefix("segue://").unwrap_or(&self.url);
         let (host, volume) = url.split_once('/').unwrap_or((url, ""));
+        let offline = match self.remote.is_offline() {
+            true => format!(
+                "; the server cannot be reached ({}): {}",
+                self.offline_reason(),
+                self.cached_words()
+            ),
+            false => String::new(),
+        };
         let note = match (self.owner.role, self.options.read_only) {
             (Role::Reader, _) => " (read only: this identity may only read)",
             (_, true) => " (read only)",
             _ => "",
         };
-        format!("segue: {host}:/{volume} is mounted at {at}{note}")
+        format!("segue: {host}:/{volume} is mounted at {at}{note}{offline}")
+    }
+
+    /// How much can be used without the server.
+    fn cached_words(&self) -> String {
+        let (inodes, files) = known("index.db", self.index.counts()).unwrap_or_default();
+        let bytes = self.containers.bytes() / (1 << 20);
+        format!(
+            "offline, with the names of {inodes} files and directories and the data of {files} \
+             files ({bytes} MiB) from this host; changes are sent when it is back"
+        )
+    }
+
+    /// Tells of what an earlier process left to be sent.
+    fn tell_left(&self, tell: &dyn Fn(String)) {
+        let (records, bytes) = {
+            let core = self.core();
+            (core.queue.len(), core.queue.bytes())
+        };
+        if records > 0 {
+            tell(format!(
+                "segue: {records} changes ({bytes} bytes) from last time are still to be sent"
+            ));
+        }
+    }
+
+    /// Leaves the cache directory in order: all of it durable.
+    async fn end(self: &Shared) -> Result<(), Refusal> {
+        let mount = Shared::clone(self);
+        let end = move || {
+            mount.sync_disk_now(None)?;
+            mount.note()?;
+            mount.sweep();
+            let synced = mount.containers.sync_all();
+            synced.map_err(|error| mount.disk_refusal("containers", &error))?;
+            mount.index.sync().map_err(|error| {
+                tracing::error!("index.db: {error}");
+                Refusal::Io
+            })?;
+            let clean = lock(&mount.numbers).is_clean();
+            clean.map_err(|error| mount.disk_refusal("state.json", &error))
+        };
+        tokio::task::spawn_blocking(end).await.map_err(|_| Refusal::Io)?
     }
 
     async fn send_last_changes(self: &Shared) {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use segue_core::cache::FileData;
+use segue_core::client::Scrap;
 use segue_core::refusal::Refusal;
 use segue_core::types::Ino;
 use tokio::sync::mpsc;
@@ -38,42 +38,65 @@ impl Mount {
     }
 
     pub(super) fn sync_disk_now(&self, only: Option<Ino>) -> Result<(), Refusal> {
-        let ahead: Vec<Ino> = match only {
-            Some(ino) => vec![ino],
-            None => {
-                let core = self.core();
-                let is_ahead = |(_, file): &(&Ino, &FileData)| file.is_ahead();
-                core.files.iter().filter(is_ahead).map(|(ino, _)| *ino).collect()
-            }
-        };
-        for ino in ahead {
-            let synced = self.container(ino)?.sync();
-            synced.map_err(|error| self.disk_refusal("containers", &error))?;
+        let mark = lock(&self.log).data_mark();
+        let synced = self.containers.sync(only).and_then(|()| self.preserved.sync());
+        synced.map_err(|error| self.disk_refusal("containers", &error))?;
+        self.sync_log().map_err(|error| self.disk_refusal("update.log", &error))?;
+        if only.is_none() {
+            lock(&self.log).data_synced(mark);
         }
-        self.sync_log().map_err(|error| self.disk_refusal("update.log", &error))
+        Ok(())
     }
 
-    /// Makes the log durable, and with it what is settled. Who comes second waits for the first:
-    /// until that has ended nobody knows what the disk has.
+    /// Makes the log durable, and with it what is settled. Where its disk fails it is written anew.
     fn sync_log(&self) -> io::Result<()> {
+        self.try_sync_log().or_else(|error| {
+            tracing::error!("update.log: {error}; it is written anew");
+            lock(&self.log).doubt();
+            self.rewrite_log()
+        })
+    }
+
+    /// Makes the log durable. Who comes second waits for the first: until that has ended nobody
+    /// knows what the disk has.
+    pub(super) fn try_sync_log(&self) -> io::Result<()> {
         let _syncing = lock(&self.syncing);
         let (begun, settled) = {
             let log = lock(&self.log);
             (log.begin_sync(), self.core().acked_below())
         };
-        let synced = begun.and_then(|sync| {
-            let Some(sync) = sync else { return Ok(()) };
+        if let Some(sync) = begun? {
             sync.file.sync_data()?;
             lock(&self.log).synced(&sync);
-            Ok(())
+        }
+        self.acked_below.fetch_max(settled, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes what the log says anew, in less. The index has all of it before, and all data are
+    /// durable.
+    pub(super) fn rewrite_log(&self) -> io::Result<()> {
+        let _noting = lock(&self.noting);
+        let mut log = lock(&self.log);
+        let (notes, entries, settled) = {
+            let mut core = self.core();
+            (core.take_notes(), core.log_entries(), core.acked_below())
+        };
+        let synced = match entries.is_empty() {
+            true => Ok(()),
+            false => self.containers.sync_all(),
+        };
+        let index = |error: rusqlite::Error| io::Error::other(format!("index.db: {error}"));
+        let saved = synced.and_then(|()| {
+            let gone = self.index.save(&notes, log.position()).map_err(index)?;
+            self.index.sync().map_err(index)?;
+            Ok(gone)
         });
-        synced.or_else(|error| {
-            tracing::error!("update.log: {error}; it is written anew");
-            let mut log = lock(&self.log);
-            log.doubt();
-            let entries = self.core().log_entries();
-            log.rewrite(&entries)
-        })?;
+        self.core().noted(&notes, saved.is_ok());
+        for (ino, container) in saved? {
+            self.remove(Scrap::Container(ino, container));
+        }
+        log.rewrite(&entries)?;
         self.acked_below.fetch_max(settled, Ordering::Relaxed);
         Ok(())
     }
@@ -91,9 +114,9 @@ impl Mount {
             {
                 tracing::error!("changes of the last second may not survive a crash: {refusal}");
             }
+            self.tidy().await;
             if second.is_multiple_of(SEAL_EVERY) {
                 self.seal_all();
-                self.note_clean();
                 if let Err(refusal) = self.refill_numbers().await {
                     tracing::debug!("inode numbers: {refusal}");
                 }
@@ -115,14 +138,19 @@ impl Mount {
         }
     }
 
-    /// Notes in the index what is valid of clean files, and forgets the closed ones.
-    pub(super) fn note_clean(&self) {
-        self.core().shrink(self.now());
-        let _noting = lock(&self.noting);
-        let clean = self.core().clean();
-        self.note_valid(&clean);
-        // Not before: who opens one meanwhile would find nothing noted, and start it over.
-        self.core().forget_idle(&clean);
+    /// Notes what is known, and removes what nobody needs.
+    async fn tidy(self: &Shared) {
+        let mount = Shared::clone(self);
+        let job = move || {
+            mount.core().shrink(mount.now());
+            if let Err(refusal) = mount.note() {
+                tracing::warn!("what is cached is not noted: {refusal}");
+            }
+            mount.sweep();
+        };
+        if let Err(error) = tokio::task::spawn_blocking(job).await {
+            tracing::error!("{error}");
+        }
     }
 
     async fn refill_numbers(&self) -> Result<(), Refusal> {

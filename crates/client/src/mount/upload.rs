@@ -21,9 +21,9 @@ use segue_core::wire::OFFER_MAX;
 use segue_rpc::LinkState;
 use tokio::task::JoinSet;
 
+use super::source::Source;
 use super::{Mount, Shared, lock};
 use crate::remote::WireChunk;
-use crate::state::Container;
 
 /// Chunks are offered and sent in groups of about this many bytes.
 const GROUP: usize = 8 << 20;
@@ -172,7 +172,7 @@ impl Mount {
         };
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let inline = bytes <= INLINE_MAX as u64;
-        let container = self.container(data.ino)?;
+        let source = self.source(seq, data)?;
         let mut pieces = Vec::new();
         for range in ranges {
             let range = range.start.min(data.size)..range.end.min(data.size);
@@ -180,13 +180,13 @@ impl Mount {
                 continue;
             }
             if inline {
-                pieces.push(self.inline_piece(&container, range)?);
+                pieces.push(self.inline_piece(&source, range)?);
             } else {
                 let mut at = range.start;
                 while at < range.end {
-                    let hole = self.next_hole(&container, at..range.end)?;
+                    let hole = self.next_hole(&source, at..range.end)?;
                     let part = at..hole.start;
-                    self.cut(&container, (data.ino, part), data.size, &mut pieces, group).await?;
+                    self.cut(&source, (data.ino, part), data.size, &mut pieces, group).await?;
                     at = hole.end;
                     push_hole(&mut pieces, hole);
                 }
@@ -234,9 +234,9 @@ impl Mount {
         Ok(true)
     }
 
-    fn inline_piece(&self, container: &Container, range: Range<u64>) -> Result<Piece, Refusal> {
+    fn inline_piece(&self, source: &Source<'_>, range: Range<u64>) -> Result<Piece, Refusal> {
         let len = usize::try_from(range.end - range.start).map_err(|_| Refusal::TooLarge)?;
-        let bytes = container
+        let bytes = source
             .read(range.start, len)
             .map_err(|error| self.disk_refusal("containers", &error))?;
         Ok(Piece { offset: range.start, bytes: PieceBytes::Inline(bytes) })
@@ -244,10 +244,10 @@ impl Mount {
 
     /// The first hole of the container in `range` that is worth its while; empty, at its end, if
     /// there is none. So a hole of any length costs no reading.
-    fn next_hole(&self, container: &Container, range: Range<u64>) -> Result<Range<u64>, Refusal> {
+    fn next_hole(&self, source: &Source<'_>, range: Range<u64>) -> Result<Range<u64>, Refusal> {
         let mut at = range.start;
         loop {
-            let data = container
+            let data = source
                 .next_data(at..range.end)
                 .map_err(|error| self.disk_refusal("containers", &error))?;
             if data.start - at >= HOLE_MIN || data.is_empty() {
@@ -259,7 +259,7 @@ impl Mount {
 
     async fn cut(
         self: &Shared,
-        container: &Container,
+        source: &Source<'_>,
         (ino, range): (Ino, Range<u64>),
         size: u64,
         pieces: &mut Vec<Piece>,
@@ -275,7 +275,7 @@ impl Mount {
             let Some(len) = cutter.first(&window, last) else {
                 let len = (cutter.longest() as u64 * 4).min(range.end - at);
                 let len = usize::try_from(len).map_err(|_| Refusal::TooLarge)?;
-                let bytes = container.read(at, len);
+                let bytes = source.read(at, len);
                 window = bytes.map_err(|error| self.disk_refusal("containers", &error))?.into();
                 continue;
             };

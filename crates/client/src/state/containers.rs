@@ -1,26 +1,36 @@
 //! Container files: the local bytes of each inode, at the same offsets as in the file.
+//!
+//! A file whose cached bytes all go gets a container of another number (`core::client::places`);
+//! the old one is removed when nobody needs it.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek, syncfs};
 use rustix::io::Errno;
+use segue_core::cache::ContainerId;
 use segue_core::types::Ino;
 
 use super::directory::{sync_directory, sync_name};
 
 /// Open files kept for reuse.
 const OPEN_MAX: usize = 512;
+/// So many files are synced one by one; more are synced with all of their disk.
+const SYNC_MAX: usize = 32;
+
+/// Which container.
+pub(crate) type Key = (Ino, ContainerId);
 
 /// One open container.
 #[derive(Debug)]
 pub(crate) struct Container {
+    pub(crate) id: ContainerId,
     file: File,
     path: PathBuf,
     /// Its name is durable.
@@ -42,17 +52,7 @@ impl Container {
 
     /// Reads `len` bytes at `offset`; what lies beyond the container's end is zeros.
     pub(crate) fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        let mut done = 0;
-        while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(bytes)
+        read_zeros(&self.file, offset, len)
     }
 
     /// Makes it `size` bytes long; new bytes are zeros.
@@ -99,11 +99,28 @@ impl Container {
     }
 }
 
+/// `len` bytes at `offset`; what lies beyond the end of the file is zeros.
+pub(super) fn read_zeros(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
 /// All containers of a volume.
 #[derive(Debug)]
 pub(crate) struct Containers {
     root: PathBuf,
-    open: Mutex<HashMap<Ino, Arc<Container>>>,
+    open: Mutex<HashMap<Key, Arc<Container>>>,
+    /// What was written and not synced.
+    unsynced: Mutex<HashMap<Key, Arc<Container>>>,
 }
 
 impl Containers {
@@ -113,40 +130,77 @@ impl Containers {
             fs::create_dir_all(root.join(format!("{first:02x}")))?;
         }
         sync_directory(&root)?;
-        Ok(Containers { root, open: Mutex::new(HashMap::new()) })
+        Ok(Containers { root, open: Mutex::default(), unsynced: Mutex::default() })
     }
 
-    fn path(&self, ino: Ino) -> PathBuf {
-        self.root.join(format!("{:02x}", ino.0 & 0xff)).join(format!("{:016x}", ino.0))
+    fn path(&self, key: Key) -> PathBuf {
+        path_of(&self.root, key)
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<Ino, Arc<Container>>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<Key, Arc<Container>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The container of `ino`, made if there is none.
-    pub(crate) fn open(&self, ino: Ino) -> io::Result<Arc<Container>> {
+    fn unsynced(&self) -> MutexGuard<'_, HashMap<Key, Arc<Container>>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The container with that number, made if there is none.
+    pub(crate) fn open(&self, key: Key) -> io::Result<Arc<Container>> {
         let mut table = self.table();
-        if let Some(container) = table.get(&ino) {
+        if let Some(container) = table.get(&key) {
             return Ok(Arc::clone(container));
         }
         if table.len() >= OPEN_MAX {
             table.retain(|_, container| Arc::strong_count(container) > 1);
         }
-        let path = self.path(ino);
+        let path = self.path(key);
         let file =
             File::options().create(true).read(true).write(true).truncate(false).open(&path)?;
         let (is_named, writing) = Default::default();
-        let container = Arc::new(Container { file, path, is_named, writing });
-        table.insert(ino, Arc::clone(&container));
+        let container = Arc::new(Container { id: key.1, file, path, is_named, writing });
+        table.insert(key, Arc::clone(&container));
         Ok(container)
     }
 
-    /// Starts `ino` over with an empty container. Who still reads the old one keeps it.
-    pub(crate) fn replace(&self, ino: Ino) -> io::Result<()> {
+    /// True if there is such a container.
+    pub(crate) fn exists(&self, key: Key) -> bool {
+        self.path(key).exists()
+    }
+
+    /// Notes that `container` of `ino` has bytes that nothing else on this host has.
+    pub(crate) fn is_unsynced(&self, ino: Ino, container: &Arc<Container>) {
+        self.unsynced().insert((ino, container.id), Arc::clone(container));
+    }
+
+    /// Makes what was written to containers durable, of `only` one file or of all.
+    pub(crate) fn sync(&self, only: Option<Ino>) -> io::Result<()> {
+        let wanted = |key: &Key| only.is_none_or(|ino| ino == key.0);
+        let taken: HashMap<Key, Arc<Container>> = {
+            let mut unsynced = self.unsynced();
+            unsynced.extract_if(|key, _| wanted(key)).collect()
+        };
+        let synced = match taken.len() > SYNC_MAX {
+            true => self.sync_all(),
+            false => taken.values().try_for_each(|container| container.sync()),
+        };
+        if synced.is_err() {
+            self.unsynced().extend(taken);
+        }
+        synced
+    }
+
+    /// Makes everything durable that any container has.
+    pub(crate) fn sync_all(&self) -> io::Result<()> {
+        Ok(syncfs(File::open(&self.root)?)?)
+    }
+
+    /// Removes a container that nobody needs. Who still reads it keeps it.
+    pub(crate) fn remove(&self, key: Key) -> io::Result<()> {
         let mut table = self.table();
-        table.remove(&ino);
-        match fs::remove_file(self.path(ino)) {
+        table.remove(&key);
+        self.unsynced().remove(&key);
+        match fs::remove_file(self.path(key)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -154,36 +208,59 @@ impl Containers {
 
     /// Bytes on disk of all containers.
     pub(crate) fn bytes(&self) -> u64 {
-        use std::os::unix::fs::MetadataExt;
-        let directories = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let files = directories.flat_map(|entry| fs::read_dir(entry.path()).into_iter().flatten());
-        files.flatten().filter_map(|file| Some(file.metadata().ok()?.blocks() * 512)).sum()
+        let mut bytes = 0;
+        self.each(|_, path| bytes += path.metadata().map_or(0, |meta| meta.blocks() * 512));
+        bytes
     }
 
-    /// Removes every container but those for which `keep` says otherwise.
-    pub(crate) fn retain(&self, keep: impl Fn(Ino) -> bool) -> io::Result<()> {
-        for directory in fs::read_dir(&self.root)?.flatten() {
-            for file in fs::read_dir(directory.path())?.flatten() {
-                let name = file.file_name();
-                let ino = name.to_str().and_then(|name| u64::from_str_radix(name, 16).ok());
-                if !ino.is_some_and(|ino| keep(Ino(ino))) {
-                    fs::remove_file(file.path())?;
-                }
+    /// Tells of every container that there is. What is no container is told of without a key.
+    pub(crate) fn each(&self, mut tell: impl FnMut(Option<Key>, &Path)) {
+        for directory in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            for file in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
+                tell(file.file_name().to_str().and_then(parse), &file.path());
             }
         }
-        Ok(())
     }
+}
+
+fn path_of(root: &Path, (ino, id): Key) -> PathBuf {
+    let directory = root.join(format!("{:02x}", ino.0 & 0xff));
+    directory.join(format!("{:016x}-{:x}", ino.0, id.0))
+}
+
+/// A container of a cache directory that nobody uses, to be read only.
+#[derive(Debug)]
+pub(crate) enum ReadContainer {
+    There(File),
+    Missing,
+}
+
+/// Opens one without changing anything.
+pub(crate) fn read_container(directory: &Path, key: Key) -> io::Result<ReadContainer> {
+    match File::open(path_of(&directory.join("containers"), key)) {
+        Ok(file) => Ok(ReadContainer::There(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ReadContainer::Missing),
+        Err(error) => Err(error),
+    }
+}
+
+fn parse(name: &str) -> Option<Key> {
+    let (ino, id) = name.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some((Ino(number(ino)?), ContainerId(number(id)?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const KEY: Key = (Ino(7), ContainerId(1));
+
     #[test]
     fn data_are_found_between_holes_and_behind_the_end_there_are_none() {
         const MIB: u64 = 1 << 20;
         let dir = tempfile::tempdir().unwrap();
-        let container = Containers::at(dir.path().into()).unwrap().open(Ino(7)).unwrap();
+        let container = Containers::at(dir.path().into()).unwrap().open(KEY).unwrap();
         assert_eq!(container.next_data(0..MIB).unwrap(), MIB..MIB);
         container.write(&[1; 65_536], MIB).unwrap();
         container.resize(4 * MIB).unwrap();
@@ -193,5 +270,21 @@ mod tests {
         assert_eq!(container.next_data(2 * MIB..8 * MIB).unwrap(), 8 * MIB..8 * MIB);
         container.zero(MIB, 4_096).unwrap();
         assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB + 4_096..MIB + 65_536);
+    }
+
+    #[test]
+    fn a_file_has_as_many_containers_as_are_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let other = (Ino(7), ContainerId(0xabc));
+        containers.open(KEY).unwrap().write(b"old", 0).unwrap();
+        let kept = containers.open(KEY).unwrap();
+        assert_eq!(containers.open(other).unwrap().read(0, 3).unwrap(), [0; 3]);
+        containers.remove(KEY).unwrap();
+        assert!(!containers.exists(KEY) && containers.exists(other));
+        assert_eq!(kept.read(0, 3).unwrap(), b"old");
+        let mut found = Vec::new();
+        containers.each(|key, _| found.push(key));
+        assert_eq!(found, [Some(other)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a cache directory: its lock, its identity, whether the host was restarted since.
+//! Opening a cache directory: its lock, its identity, whether the host went down under it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use segue_core::types::{ClientId, InoGrant};
+use segue_core::types::{ClientId, InoGrant, Role};
 use serde::{Deserialize, Serialize};
 
 use crate::error::MountError;
 
 /// Version of the directory's layout.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// An open cache directory. Its lock lasts as long as this.
 #[derive(Debug)]
 pub(crate) struct StateDirectory {
     pub(crate) path: PathBuf,
     pub(crate) saved: Saved,
-    /// The host has been restarted since the directory was last used: what was not synced
-    /// may be missing from its files.
-    pub(crate) restarted: bool,
+    /// The host went down while the directory was in use: what was not synced may be missing from
+    /// its files.
+    pub(crate) lost_power: bool,
     _lock: File,
 }
 
@@ -38,6 +38,12 @@ pub(crate) struct Saved {
     pub(crate) inos_reserved: u64,
     pub(crate) grants: Vec<InoGrant>,
     pub(crate) boot_id: String,
+    /// How often the directory was opened.
+    pub(crate) starts: u32,
+    /// It was left in order: everything in it is durable.
+    pub(crate) clean: bool,
+    /// What the identity may do, as the server last said.
+    pub(crate) role: Option<Role>,
 }
 
 impl StateDirectory {
@@ -55,7 +61,7 @@ impl StateDirectory {
         let lock = take_lock(&path, mountpoint, patience)?;
         let boot_id = boot_id();
         let file = path.join("state.json");
-        let (saved, restarted) = match fs::read(&file) {
+        let (mut saved, lost_power) = match fs::read(&file) {
             Ok(bytes) => {
                 let saved: Saved = serde_json::from_slice(&bytes)
                     .map_err(|error| MountError::state(&file, format!("is damaged: {error}")))?;
@@ -63,8 +69,8 @@ impl StateDirectory {
                     let reason = "was made by another version of segue: use that one";
                     return Err(MountError::state(&path, reason));
                 }
-                let restarted = saved.boot_id != boot_id;
-                (saved, restarted)
+                let lost_power = saved.boot_id != boot_id && !saved.clean;
+                (saved, lost_power)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let saved = Saved {
@@ -74,13 +80,21 @@ impl StateDirectory {
                     seq_reserved: 1,
                     inos_reserved: 0,
                     grants: Vec::new(),
-                    boot_id,
+                    boot_id: boot_id.clone(),
+                    starts: 0,
+                    clean: false,
+                    role: None,
                 };
                 (saved, false)
             }
             Err(error) => return Err(MountError::state(&file, error)),
         };
-        let directory = StateDirectory { path, saved, restarted, _lock: lock };
+        saved.starts += 1;
+        saved.clean = false;
+        if !lost_power {
+            saved.boot_id = boot_id;
+        }
+        let directory = StateDirectory { path, saved, lost_power, _lock: lock };
         directory.save().map_err(|error| MountError::state(&file, error))?;
         Ok(directory)
     }
@@ -95,7 +109,16 @@ impl StateDirectory {
     /// Notes that what an earlier run of the host did not sync is in nobody's way any more.
     pub(crate) fn is_clear(&mut self) -> io::Result<()> {
         self.saved.boot_id = boot_id();
-        self.restarted = false;
+        self.lost_power = false;
+        self.save()
+    }
+
+    /// Notes what the identity may do.
+    pub(crate) fn set_role(&mut self, role: Role) -> io::Result<()> {
+        if self.saved.role == Some(role) {
+            return Ok(());
+        }
+        self.saved.role = Some(role);
         self.save()
     }
 
@@ -165,6 +188,15 @@ fn take_lock(path: &Path, mountpoint: &Path, patience: Duration) -> Result<File,
     Ok(lock)
 }
 
+/// Where the volume of this cache directory is mounted, if it is.
+pub(crate) fn holder(path: &Path) -> Option<String> {
+    let lock = File::open(path.join("lock")).ok()?;
+    match flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => None,
+        Err(_) => Some(fs::read_to_string(path.join("lock")).unwrap_or_default().trim().to_owned()),
+    }
+}
+
 /// True if the mount point named in the lock file is in the mount list: its process is not
 /// about to end.
 fn is_mounted(mut lock: &File) -> bool {
@@ -192,12 +224,10 @@ fn volumes(base: &Path) -> BTreeMap<String, String> {
         .unwrap_or_default()
 }
 
-/// The cache identity used before for the volume at `url`.
-pub(crate) fn known_volume(base: &Path, url: &str) -> Option<ClientId> {
+/// The volume that was found at `url` before, if its cache is here.
+pub(crate) fn known_volume(base: &Path, url: &str) -> Option<[u8; 16]> {
     let uuid = volumes(base).remove(url)?;
-    let bytes = fs::read(base.join(uuid).join("state.json")).ok()?;
-    let saved: Saved = serde_json::from_slice(&bytes).ok()?;
-    unhex(&saved.client).map(ClientId)
+    base.join(&uuid).join("state.json").exists().then(|| unhex(&uuid))?
 }
 
 /// Notes which volume is at `url`.

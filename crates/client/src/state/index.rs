@@ -1,15 +1,29 @@
-//! Which bytes of the containers are valid, kept over restarts.
+//! The index: what of the volume is cached, kept over restarts and for what does not fit into
+//! memory.
 //!
-//! The index may lag behind: a row names the data version its ranges belong to, and a row of
-//! another version than the server's is worth nothing. It is never ahead of the containers (a
-//! file's row goes before its container is changed) but after a power loss, when it is emptied.
+//! It says what was known at one [`Position`] of the update log. It is never ahead of the log: what
+//! is not durable there does not get here.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, OptionalExtension, params};
-use segue_core::cache::{FileData, RangeSet};
-use segue_core::types::{Ino, Version};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
+use segue_core::cache::{ContainerId, FileNote, NodeNote, TreeNotes};
+use segue_core::client::Notes;
+use segue_core::types::{Ino, Name};
+
+use super::log::Position;
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS position (
+        one INTEGER PRIMARY KEY, generation INTEGER, entries INTEGER
+    );
+    CREATE TABLE IF NOT EXISTS nodes (ino INTEGER PRIMARY KEY, note BLOB);
+    CREATE TABLE IF NOT EXISTS names (
+        directory INTEGER, name BLOB, ino INTEGER, PRIMARY KEY (directory, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS files (ino INTEGER PRIMARY KEY, container INTEGER, note BLOB);
+";
 
 /// The index of one cache directory.
 #[derive(Debug)]
@@ -18,14 +32,26 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Opens the index at `path`; a damaged one is made anew, which only costs refetching.
+    /// Opens the index at `path`; a damaged one is made anew, which only costs asking and fetching
+    /// again.
     pub(crate) fn open(path: &Path) -> rusqlite::Result<Index> {
         let db = connect(path).or_else(|error| {
             tracing::warn!("{}: {error}; starting a new one", path.display());
-            std::fs::remove_file(path).ok();
+            for end in ["", "-wal", "-shm"] {
+                let mut file = path.as_os_str().to_owned();
+                file.push(end);
+                std::fs::remove_file(file).ok();
+            }
             connect(path)
         })?;
         Ok(Index { db: Mutex::new(db) })
+    }
+
+    /// Opens one that nobody uses, to look only; `None` if it cannot be read.
+    pub(crate) fn open_to_read(path: &Path) -> Option<Index> {
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+        let index = Index { db: Mutex::new(db.ok()?) };
+        index.position().ok().map(|_| index)
     }
 
     fn db(&self) -> MutexGuard<'_, Connection> {
@@ -34,90 +60,286 @@ impl Index {
 
     /// Forgets everything.
     pub(crate) fn clear(&self) -> rusqlite::Result<()> {
+        self.db().execute_batch(
+            "DELETE FROM position; DELETE FROM nodes; DELETE FROM names; DELETE FROM files",
+        )
+    }
+
+    /// Forgets which data are here.
+    pub(crate) fn clear_files(&self) -> rusqlite::Result<()> {
         self.db().execute("DELETE FROM files", []).map(drop)
     }
 
-    /// Forgets `ino`. Do this before its container is replaced.
-    pub(crate) fn remove(&self, ino: Ino) -> rusqlite::Result<()> {
-        self.db().prepare_cached("DELETE FROM files WHERE ino = ?1")?.execute([key(ino)]).map(drop)
+    /// How many inodes it knows, and of how many files it knows data.
+    pub(crate) fn counts(&self) -> rusqlite::Result<(u64, u64)> {
+        let db = self.db();
+        let count = |query: &str| db.query_row(query, [], |row| row.get(0).map(unsigned));
+        Ok((count("SELECT count(*) FROM nodes")?, count("SELECT count(*) FROM files")?))
     }
 
-    /// What is valid of `ino`.
-    pub(crate) fn load(&self, ino: Ino) -> rusqlite::Result<Option<(Version, RangeSet)>> {
+    /// Up to where in the log it is.
+    pub(crate) fn position(&self) -> rusqlite::Result<Option<Position>> {
+        let db = self.db();
+        let mut query = db.prepare_cached("SELECT generation, entries FROM position")?;
+        let row = query.query_row([], |row| {
+            Ok(Position { generation: unsigned(row.get(0)?), entries: unsigned(row.get(1)?) })
+        });
+        row.optional()
+    }
+
+    /// What is known of an inode.
+    pub(crate) fn node(&self, ino: Ino) -> rusqlite::Result<Option<NodeNote>> {
+        let db = self.db();
+        let mut query = db.prepare_cached("SELECT note FROM nodes WHERE ino = ?1")?;
+        let row = query.query_row([signed(ino.0)], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+        Ok(row.and_then(|note| postcard::from_bytes(&note).ok()))
+    }
+
+    /// What a name means: an inode, or surely nothing.
+    pub(crate) fn name(
+        &self,
+        directory: Ino,
+        name: &Name,
+    ) -> rusqlite::Result<Option<Option<Ino>>> {
         let db = self.db();
         let mut query =
-            db.prepare_cached("SELECT epoch, counter, ranges FROM files WHERE ino = ?1")?;
-        let row = query
-            .query_row([key(ino)], |row| {
-                Ok((row.get::<_, u32>(0)?, row.get::<_, i64>(1)?, row.get::<_, Vec<u8>>(2)?))
-            })
-            .optional()?;
-        Ok(row.and_then(|(epoch, counter, ranges)| {
-            let ranges: Vec<(u64, u64)> = postcard::from_bytes(&ranges).ok()?;
-            let version = Version { epoch, counter: u64::try_from(counter).ok()? };
-            Some((version, ranges.into_iter().map(|(start, end)| start..end).collect()))
-        }))
+            db.prepare_cached("SELECT ino FROM names WHERE directory = ?1 AND name = ?2")?;
+        let row = query.query_row(params![signed(directory.0), name.as_bytes()], |row| {
+            Ok(row.get::<_, Option<i64>>(0)?.map(|ino| Ino(unsigned(ino))))
+        });
+        row.optional()
     }
 
-    /// Notes what is valid of clean files.
-    pub(crate) fn save(&self, files: &[(Ino, FileData)]) -> rusqlite::Result<()> {
-        let mut db = self.db();
-        let txn = db.transaction()?;
-        {
-            let mut put = txn.prepare_cached(
-                "INSERT OR REPLACE INTO files (ino, epoch, counter, ranges) VALUES (?1, ?2, ?3, ?4)",
-            )?;
-            for (ino, data) in files {
-                let ranges: Vec<(u64, u64)> =
-                    data.valid().iter().map(|range| (range.start, range.end)).collect();
-                let ranges = postcard::to_stdvec(&ranges)
-                    .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
-                let version = data.version();
-                let counter = i64::try_from(version.counter).unwrap_or(-1);
-                put.execute(params![key(*ino), version.epoch, counter, ranges])?;
+    /// All names in a directory that mean something, with what is known of that.
+    pub(crate) fn listing(
+        &self,
+        directory: Ino,
+    ) -> rusqlite::Result<Vec<(Name, Ino, Option<NodeNote>)>> {
+        let db = self.db();
+        let mut query = db.prepare_cached(
+            "SELECT names.name, names.ino, nodes.note FROM names
+             LEFT JOIN nodes ON nodes.ino = names.ino
+             WHERE names.directory = ?1 AND names.ino IS NOT NULL",
+        )?;
+        let rows = query.query_map([signed(directory.0)], |row| {
+            Ok((
+                row.get::<_, Vec<u8>>(0)?,
+                row.get::<_, i64>(1)?,
+                row.get::<_, Option<Vec<u8>>>(2)?,
+            ))
+        })?;
+        let mut listing = Vec::new();
+        for row in rows {
+            let (name, ino, note) = row?;
+            if let Ok(name) = Name::new(name) {
+                let note = note.and_then(|note| postcard::from_bytes(&note).ok());
+                listing.push((name, Ino(unsigned(ino)), note));
             }
         }
-        txn.commit()
+        Ok(listing)
+    }
+
+    /// Which data of `ino` are here.
+    pub(crate) fn file(&self, ino: Ino) -> rusqlite::Result<Option<FileNote>> {
+        let db = self.db();
+        let mut query = db.prepare_cached("SELECT note FROM files WHERE ino = ?1")?;
+        let row = query.query_row([signed(ino.0)], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+        Ok(row.and_then(|note| postcard::from_bytes(&note).ok()))
+    }
+
+    /// Which container of `ino` it speaks of.
+    pub(crate) fn container(&self, ino: Ino) -> rusqlite::Result<Option<ContainerId>> {
+        let db = self.db();
+        let mut query = db.prepare_cached("SELECT container FROM files WHERE ino = ?1")?;
+        let row = query.query_row([signed(ino.0)], |row| row.get::<_, i64>(0)).optional()?;
+        Ok(row.map(|id| ContainerId(unsigned(id))))
+    }
+
+    /// Notes what was known at `position`. Returns the containers of inodes that are gone.
+    pub(crate) fn save(
+        &self,
+        notes: &Notes,
+        position: Position,
+    ) -> rusqlite::Result<Vec<(Ino, ContainerId)>> {
+        let mut db = self.db();
+        let txn = db.transaction()?;
+        txn.prepare_cached("INSERT OR REPLACE INTO position VALUES (1, ?1, ?2)")?
+            .execute(params![signed(position.generation), signed(position.entries)])?;
+        let gone = save_nodes(&txn, &notes.tree)?;
+        save_names(&txn, &notes.tree)?;
+        {
+            let mut put = txn.prepare_cached("INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3)")?;
+            for (ino, note) in &notes.files {
+                put.execute(params![signed(ino.0), signed(note.container.0), encoded(note)?])?;
+            }
+        }
+        txn.commit()?;
+        Ok(gone)
+    }
+
+    /// Makes durable what was noted.
+    pub(crate) fn sync(&self) -> rusqlite::Result<()> {
+        let db = self.db();
+        let mut checkpoint = db.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?;
+        match checkpoint.query_row([], |row| row.get::<_, i64>(0))? {
+            0 => Ok(()),
+            _ => Err(rusqlite::Error::StatementChangedRows(0)),
+        }
     }
 }
 
+fn save_nodes(
+    txn: &Transaction<'_>,
+    notes: &TreeNotes,
+) -> rusqlite::Result<Vec<(Ino, ContainerId)>> {
+    let mut put = txn.prepare_cached("INSERT OR REPLACE INTO nodes VALUES (?1, ?2)")?;
+    let mut remove = txn.prepare_cached("DELETE FROM nodes WHERE ino = ?1")?;
+    let mut remove_file =
+        txn.prepare_cached("DELETE FROM files WHERE ino = ?1 RETURNING container")?;
+    let mut gone = Vec::new();
+    for (ino, note) in &notes.nodes {
+        let key = signed(ino.0);
+        match note {
+            Some(note) => drop(put.execute(params![key, encoded(note)?])?),
+            None => {
+                remove.execute([key])?;
+                let container = remove_file.query_row([key], |row| row.get::<_, i64>(0));
+                let container = container.optional()?;
+                gone.extend(container.map(|id| (*ino, ContainerId(unsigned(id)))));
+            }
+        }
+    }
+    Ok(gone)
+}
+
+fn save_names(txn: &Transaction<'_>, notes: &TreeNotes) -> rusqlite::Result<()> {
+    let mut clear = txn.prepare_cached("DELETE FROM names WHERE directory = ?1")?;
+    for directory in &notes.relisted {
+        clear.execute([signed(directory.0)])?;
+    }
+    let mut put = txn.prepare_cached("INSERT OR REPLACE INTO names VALUES (?1, ?2, ?3)")?;
+    let mut remove = txn.prepare_cached("DELETE FROM names WHERE directory = ?1 AND name = ?2")?;
+    for ((directory, name), meaning) in &notes.names {
+        let (directory, name) = (signed(directory.0), name.as_bytes());
+        match meaning {
+            Some(ino) => put.execute(params![directory, name, ino.map(|ino| signed(ino.0))])?,
+            None => remove.execute(params![directory, name])?,
+        };
+    }
+    Ok(())
+}
+
+fn encoded(note: &impl serde::Serialize) -> rusqlite::Result<Vec<u8>> {
+    postcard::to_stdvec(note)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
 /// SQLite's integers are signed; the bits are what matters.
-fn key(ino: Ino) -> i64 {
-    ino.0.cast_signed()
+fn signed(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+fn unsigned(number: i64) -> u64 {
+    number.cast_unsigned()
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "NORMAL")?;
-    db.execute_batch(
-        "CREATE TABLE IF NOT EXISTS files (
-            ino INTEGER PRIMARY KEY, epoch INTEGER, counter INTEGER, ranges BLOB
-        )",
-    )?;
+    db.pragma_update(None, "cache_size", -32_768)?;
+    db.execute_batch(TABLES)?;
     Ok(db)
 }
 
 #[cfg(test)]
 mod tests {
+    use segue_core::cache::RangeSet;
+    use segue_core::types::{Attr, Kind, Timestamp, Version};
+
     use super::*;
 
+    fn node(ino: u64) -> NodeNote {
+        let (time, version) = (Timestamp::default(), Version { epoch: 1, counter: ino });
+        let attr = Attr {
+            ino: Ino(ino),
+            kind: Kind::File,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 5,
+            allocated: 5,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            change: version,
+            data_version: version,
+            quota: None,
+        };
+        NodeNote { attr, target: None, is_listed: false, xattrs: None, place: None }
+    }
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn file(container: u64) -> FileNote {
+        let valid: RangeSet = [0..10, 20..30].into_iter().collect();
+        let version = Version { epoch: 1, counter: 9 };
+        FileNote { version, container: ContainerId(container), valid }
+    }
+
     #[test]
-    fn what_is_valid_survives_and_a_damaged_index_is_made_anew() {
+    fn what_is_noted_survives_and_a_damaged_index_is_made_anew() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("index.db");
-        let version = Version { epoch: 1, counter: 9 };
-        let valid: RangeSet = [0..10, 20..30].into_iter().collect();
-        let data = FileData::restored(version, valid.clone());
         let index = Index::open(&path).unwrap();
-        index.save(&[(Ino(u64::MAX), data)]).unwrap();
+        assert_eq!(index.position().unwrap(), None);
+        let mut notes = Notes::default();
+        notes.files.push((Ino(u64::MAX), file(u64::MAX)));
+        notes.tree.nodes.push((Ino(7), Some(node(7))));
+        notes.tree.names.push(((Ino(1), name("a")), Some(Some(Ino(7)))));
+        notes.tree.names.push(((Ino(1), name("b")), Some(None)));
+        let at = Position { generation: 3, entries: 4 };
+        index.save(&notes, at).unwrap();
+        index.sync().unwrap();
         drop(index);
         let index = Index::open(&path).unwrap();
-        assert_eq!(index.load(Ino(u64::MAX)).unwrap(), Some((version, valid)));
-        index.remove(Ino(u64::MAX)).unwrap();
-        assert_eq!(index.load(Ino(u64::MAX)).unwrap(), None);
+        assert_eq!(index.position().unwrap(), Some(at));
+        assert_eq!(index.file(Ino(u64::MAX)).unwrap(), Some(file(u64::MAX)));
+        assert_eq!(index.node(Ino(7)).unwrap(), Some(node(7)));
+        let meaning = |text| index.name(Ino(1), &name(text)).unwrap();
+        assert_eq!(["a", "b", "c"].map(meaning), [Some(Some(Ino(7))), Some(None), None]);
+        let listing = index.listing(Ino(1)).unwrap();
+        assert_eq!(listing, [(name("a"), Ino(7), Some(node(7)))]);
         drop(index);
         std::fs::write(&path, "no database at all, but long enough to be taken for one").unwrap();
-        assert_eq!(Index::open(&path).unwrap().load(Ino(1)).unwrap(), None);
+        assert_eq!(Index::open(&path).unwrap().file(Ino(u64::MAX)).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten_with_its_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(&dir.path().join("index.db")).unwrap();
+        let mut notes = Notes::default();
+        notes.files.push((Ino(7), file(3)));
+        notes.tree.nodes.push((Ino(7), Some(node(7))));
+        let old = ["a", "b"].map(|text| ((Ino(1), name(text)), Some(Some(Ino(7)))));
+        notes.tree.names.extend(old);
+        let at = Position::default();
+        assert!(index.save(&notes, at).unwrap().is_empty());
+        let mut notes = Notes::default();
+        notes.tree.nodes.push((Ino(7), None));
+        notes.tree.relisted.push(Ino(1));
+        notes.tree.names.push(((Ino(1), name("b")), Some(Some(Ino(8)))));
+        assert_eq!(index.save(&notes, at).unwrap(), [(Ino(7), ContainerId(3))]);
+        assert_eq!((index.node(Ino(7)).unwrap(), index.file(Ino(7)).unwrap()), (None, None));
+        assert_eq!(index.listing(Ino(1)).unwrap(), [(name("b"), Ino(8), None)]);
+        let mut notes = Notes::default();
+        notes.tree.names.push(((Ino(1), name("b")), None));
+        index.save(&notes, at).unwrap();
+        assert!(index.listing(Ino(1)).unwrap().is_empty());
     }
 }

@@ -1,20 +1,22 @@
 //! The update log's file.
 //!
 //! ```text
-//!   header: "SEGUELOG" | version u32 | incarnation u32
-//!   entry:  len u32 | crc32c of what follows u32 | seq u64 | synced u64 | body: postcard of
-//!           core's Entry
+//!   header: "SEGUELOG" | version u32 | incarnation u32 | generation u64 | noted u64
+//!   entry:  len u32 | crc32c of what follows u32 | seq u64 | synced u64 | data u64 |
+//!           body: postcard of core's Entry
 //! ```
 //!
-//! An entry is written with one write(2) before the caller is answered; `sync` makes it
-//! durable, and the entries after that say up to which byte. A torn end is cut off when the file
+//! An entry is written with one write(2) before anything is done that it speaks of. `sync` makes it
+//! durable, and the entries after that say up to which byte the log is that, and up to which the
+//! data are of which it speaks. A new generation is the same log in less; the index has what its
+//! first `noted` entries did. A torn end is cut off when the file
 //! is opened. A bad entry with good ones behind it is damage: the file is refused, with the
 //! place. But a host that went down writes what it had not synced in any order: an entry that
 //! nobody says was synced is cut off then, with those behind it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use segue_core::modlog::Entry;
 
@@ -22,9 +24,9 @@ use super::directory::sync_name;
 use crate::error::MountError;
 
 const MAGIC: &[u8; 8] = b"SEGUELOG";
-const VERSION: u32 = 2;
-const FILE_HEADER: u64 = 16;
-const ENTRY_HEADER: usize = 24;
+const VERSION: u32 = 3;
+const FILE_HEADER: usize = 32;
+const ENTRY_HEADER: usize = 32;
 /// Longest entry: a change with its ranges.
 const ENTRY_MAX: usize = 64 << 20;
 
@@ -34,12 +36,18 @@ pub(crate) struct LogFile {
     file: File,
     path: PathBuf,
     incarnation: u32,
+    generation: u64,
     len: u64,
+    /// Entries in the file.
+    count: u64,
+    /// Bytes of those that were appended last, and how many they are.
+    last: (u64, u64),
     /// Entries that were appended, and how many of them are durable.
     appended: u64,
     synced: u64,
-    /// Bytes of the file that are durable.
+    /// Bytes of the file that are durable, and up to where the data are.
     durable: u64,
+    data: u64,
     /// How often the file was replaced by another.
     rewrites: u64,
     /// Bytes it had then.
@@ -59,6 +67,31 @@ pub(crate) struct Syncing {
     rewrites: u64,
 }
 
+/// A place between two entries of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Position {
+    pub(crate) generation: u64,
+    pub(crate) entries: u64,
+}
+
+/// What was found in a log.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) generation: u64,
+    /// The index has what so many entries did, if it has not lost it.
+    pub(crate) noted: usize,
+    /// The data of so many entries were durable.
+    pub(crate) durable: usize,
+}
+
+/// Where the data stood that a sync covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataMark {
+    len: u64,
+    rewrites: u64,
+}
+
 impl LogFile {
     /// Opens or makes the log at `path` and reads what is in it. If the host was `restarted`
     /// since, what was not synced may be there in part.
@@ -66,7 +99,7 @@ impl LogFile {
         path: PathBuf,
         incarnation: u32,
         restarted: bool,
-    ) -> Result<(LogFile, Vec<Entry>), MountError> {
+    ) -> Result<(LogFile, Found), MountError> {
         let damaged = |reason: String| MountError::state(&path, reason);
         let mut file = File::options()
             .create(true)
@@ -77,14 +110,15 @@ impl LogFile {
             .map_err(|error| damaged(error.to_string()))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| damaged(error.to_string()))?;
-        let (entries, len) = if bytes.len() < header(incarnation).len() {
+        let (found, len) = if bytes.len() < FILE_HEADER {
             file.set_len(0)
                 .and_then(|()| file.seek(SeekFrom::Start(0)))
-                .and_then(|_| file.write_all(&header(incarnation)))
+                .and_then(|_| file.write_all(&header(incarnation, Position::default())))
                 .and_then(|()| file.sync_all())
                 .and_then(|()| sync_name(&path))
                 .map_err(|error| damaged(error.to_string()))?;
-            (Vec::new(), FILE_HEADER)
+            let found = Found { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
+            (found, FILE_HEADER as u64)
         } else {
             parse(&bytes, incarnation, restarted).map_err(damaged)?
         };
@@ -97,15 +131,54 @@ impl LogFile {
             file,
             path,
             incarnation,
+            generation: found.generation,
             len,
+            count: found.entries.len() as u64,
+            last: (0, 0),
             appended: 0,
             synced: 0,
             durable: len,
+            data: 0,
             rewrites: 0,
             rewritten: 0,
             doubted: false,
         };
-        Ok((log, entries))
+        Ok((log, found))
+    }
+
+    /// Reads the log at `path` and changes nothing. Of one that is damaged it gives what is good,
+    /// and says what is not.
+    pub(crate) fn read(path: &Path) -> Result<(Found, Option<String>), MountError> {
+        let bytes = fs::read(path).map_err(|error| MountError::state(path, error))?;
+        if bytes.len() < FILE_HEADER {
+            let found = Found { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
+            return Ok((found, None));
+        }
+        let incarnation = bytes.get(12..).and_then(|rest| rest.first_chunk::<4>());
+        let incarnation = incarnation.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let damage = parse(&bytes, incarnation, false).err();
+        let (mut found, end) =
+            parse(&bytes, incarnation, true).map_err(|why| MountError::state(path, why))?;
+        if damage.is_some() {
+            let rest = usize::try_from(end).ok().and_then(|end| bytes.get(end..));
+            found.entries.extend(behind(rest.unwrap_or_default()));
+        }
+        Ok((found, damage))
+    }
+
+    /// Cuts off all entries behind the first `keep` of `entries`, which are all there are.
+    pub(crate) fn cut(&mut self, entries: &[Entry], keep: usize) -> io::Result<()> {
+        let mut len = FILE_HEADER as u64;
+        for entry in entries.iter().take(keep) {
+            len += encode(entry, 0, 0)?.len() as u64;
+        }
+        self.file.set_len(len)?;
+        self.file.seek(SeekFrom::Start(len))?;
+        self.file.sync_all()?;
+        self.len = len;
+        self.durable = len;
+        self.count = keep as u64;
+        Ok(())
     }
 
     /// Adds an entry. If this fails, the log is as before.
@@ -117,16 +190,48 @@ impl LogFile {
     pub(crate) fn append_all(&mut self, entries: &[Entry]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for entry in entries {
-            bytes.extend(encode(entry, self.durable)?);
+            bytes.extend(encode(entry, self.durable, self.data)?);
         }
         if let Err(error) = self.file.write_all(&bytes) {
             self.file.set_len(self.len)?;
             self.file.seek(SeekFrom::Start(self.len))?;
             return Err(error);
         }
-        self.len += bytes.len() as u64;
-        self.appended += entries.len() as u64;
+        let count = entries.len() as u64;
+        self.last = (bytes.len() as u64, count);
+        self.len += self.last.0;
+        self.appended += count;
+        self.count += count;
         Ok(())
+    }
+
+    /// Takes out again what was appended last: it did not happen.
+    pub(crate) fn take_back(&mut self) -> io::Result<()> {
+        let (bytes, count) = std::mem::take(&mut self.last);
+        let len = self.len - bytes;
+        self.file.set_len(len)?;
+        self.file.seek(SeekFrom::Start(len))?;
+        self.len = len;
+        self.durable = self.durable.min(len);
+        self.count -= count;
+        Ok(())
+    }
+
+    /// The place behind the last entry.
+    pub(crate) fn position(&self) -> Position {
+        Position { generation: self.generation, entries: self.count }
+    }
+
+    /// The place up to which data are durable that are synced from now on.
+    pub(crate) fn data_mark(&self) -> DataMark {
+        DataMark { len: self.len, rewrites: self.rewrites }
+    }
+
+    /// All data up to there are durable.
+    pub(crate) fn data_synced(&mut self, mark: DataMark) {
+        if mark.rewrites == self.rewrites {
+            self.data = self.data.max(mark.len);
+        }
     }
 
     /// Begins a sync of all entries so far, if some are not durable. They count as such when
@@ -171,11 +276,14 @@ impl LogFile {
         self.len - self.rewritten >= bytes.max(self.rewritten)
     }
 
-    /// Replaces all entries by `entries`, which say the same in less.
+    /// Replaces all entries by `entries`, which say the same in less. The index has what all of
+    /// them did, durably, and all data are durable.
     pub(crate) fn rewrite(&mut self, entries: &[Entry]) -> io::Result<()> {
-        let mut bytes = header(self.incarnation).to_vec();
+        let count = entries.len() as u64;
+        let begins = Position { generation: self.generation + 1, entries: count };
+        let mut bytes = header(self.incarnation, begins).to_vec();
         for entry in entries {
-            bytes.extend(encode(entry, 0)?);
+            bytes.extend(encode(entry, 0, 0)?);
         }
         let new = self.path.with_extension("new");
         let mut file = File::options().create(true).write(true).truncate(true).open(&new)?;
@@ -184,8 +292,12 @@ impl LogFile {
         fs::rename(&new, &self.path)?;
         sync_name(&self.path)?;
         self.file = file;
+        self.generation = begins.generation;
         self.len = bytes.len() as u64;
         self.rewritten = self.len;
+        self.count = count;
+        self.last = (0, 0);
+        self.data = self.len;
         self.synced = self.appended;
         self.durable = self.len;
         self.rewrites += 1;
@@ -194,26 +306,27 @@ impl LogFile {
     }
 }
 
-fn header(incarnation: u32) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    let (magic, rest) = bytes.split_at_mut(8);
-    let (version, place) = rest.split_at_mut(4);
-    magic.copy_from_slice(MAGIC);
-    version.copy_from_slice(&VERSION.to_le_bytes());
-    place.copy_from_slice(&incarnation.to_le_bytes());
+/// The start of a file: of which generation it is, and how many of its entries are noted.
+fn header(incarnation: u32, begins: Position) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(incarnation.to_le_bytes());
+    bytes.extend(begins.generation.to_le_bytes());
+    bytes.extend(begins.entries.to_le_bytes());
     bytes
 }
 
 fn seq_of(entry: &Entry) -> u64 {
     match entry {
         Entry::Change(logged) => logged.seq,
-        Entry::Settled { seq } => *seq,
+        Entry::Settled { seq, .. } | Entry::Preserved { seq, .. } => *seq,
         Entry::Written { .. } | Entry::Resized { .. } | Entry::Nameless(_) => 0,
     }
 }
 
-/// The bytes of an entry; what came before it was durable up to `synced`.
-fn encode(entry: &Entry, synced: u64) -> io::Result<Vec<u8>> {
+/// The bytes of an entry; what came before it was durable up to `synced`, and the data of which
+/// that speaks up to `data`.
+fn encode(entry: &Entry, synced: u64, data: u64) -> io::Result<Vec<u8>> {
     let too_long = || io::Error::other("log entry too long");
     let body = postcard::to_stdvec(entry).map_err(io::Error::other)?;
     if body.len() > ENTRY_MAX {
@@ -223,6 +336,7 @@ fn encode(entry: &Entry, synced: u64) -> io::Result<Vec<u8>> {
     let mut rest = Vec::with_capacity(ENTRY_HEADER + body.len());
     rest.extend(seq_of(entry).to_le_bytes());
     rest.extend(synced.to_le_bytes());
+    rest.extend(data.to_le_bytes());
     rest.extend(body);
     let mut bytes = Vec::with_capacity(ENTRY_HEADER + rest.len());
     bytes.extend(len.to_le_bytes());
@@ -237,6 +351,8 @@ struct Decoded {
     len: usize,
     /// Bytes of the file that were durable when it was appended.
     synced: u64,
+    /// Up to where the data were.
+    data: u64,
 }
 
 /// The entry at the start of `bytes`, if it is whole and right.
@@ -248,28 +364,44 @@ fn decode(bytes: &[u8]) -> Option<Decoded> {
     if crc32c::crc32c(rest) != u32::from_le_bytes(*crc) {
         return None;
     }
-    let (synced, body) = rest.get(8..)?.split_first_chunk::<8>()?;
+    let (synced, rest) = rest.get(8..)?.split_first_chunk::<8>()?;
+    let (data, body) = rest.split_first_chunk::<8>()?;
     let entry = postcard::from_bytes(body).ok()?;
-    Some(Decoded { entry, len, synced: u64::from_le_bytes(*synced) })
+    let (synced, data) = (u64::from_le_bytes(*synced), u64::from_le_bytes(*data));
+    Some(Decoded { entry, len, synced, data })
+}
+
+/// Good entries behind a bad one.
+fn decode_behind(rest: &[u8]) -> Vec<Decoded> {
+    (1..rest.len()).filter_map(|skip| rest.get(skip..).and_then(decode)).collect()
+}
+
+fn behind(rest: &[u8]) -> impl Iterator<Item = Entry> {
+    decode_behind(rest).into_iter().map(|decoded| decoded.entry)
 }
 
 /// All entries of a log and the length of its good part, or what is wrong with it.
-fn parse(bytes: &[u8], incarnation: u32, restarted: bool) -> Result<(Vec<Entry>, u64), String> {
-    let (head, body) = bytes.split_at_checked(16).ok_or_else(|| "is cut short".to_string())?;
+fn parse(bytes: &[u8], incarnation: u32, restarted: bool) -> Result<(Found, u64), String> {
+    let (head, body) =
+        bytes.split_at_checked(FILE_HEADER).ok_or_else(|| "is cut short".to_string())?;
     if !head.starts_with(MAGIC) {
         return Err("is not an update log".into());
     }
-    if head != header(incarnation) {
+    let number = |at: usize| head.get(at..).and_then(|rest| rest.first_chunk::<8>());
+    let number = |at| number(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let begins = Position { generation: number(16), entries: number(24) };
+    if head != header(incarnation, begins) {
         return Err("is of another version or of another life of this cache".into());
     }
-    let (mut entries, mut at) = (Vec::new(), 0);
-    while let Some(Decoded { entry, len, .. }) = body.get(at..).and_then(decode) {
-        entries.push(entry);
-        at += len;
+    let (mut entries, mut ends, mut at, mut data) = (Vec::new(), Vec::new(), 0, 0);
+    while let Some(decoded) = body.get(at..).and_then(decode) {
+        entries.push(decoded.entry);
+        at += decoded.len;
+        ends.push((FILE_HEADER + at) as u64);
+        data = data.max(decoded.data);
     }
-    let (rest, offset) = (body.get(at..).unwrap_or_default(), at as u64 + FILE_HEADER);
-    let behind: Vec<Decoded> =
-        (1..rest.len()).filter_map(|skip| rest.get(skip..).and_then(decode)).collect();
+    let (rest, offset) = (body.get(at..).unwrap_or_default(), (FILE_HEADER + at) as u64);
+    let behind = decode_behind(rest);
     let was_synced = behind.iter().any(|later| later.synced > offset);
     if was_synced || (!restarted && !behind.is_empty()) {
         return Err(format!(
@@ -284,14 +416,17 @@ fn parse(bytes: &[u8], incarnation: u32, restarted: bool) -> Result<(Vec<Entry>,
             behind.len()
         );
     }
-    Ok((entries, offset))
+    let noted = usize::try_from(begins.entries).unwrap_or(usize::MAX);
+    let durable = ends.partition_point(|end| *end <= data).max(noted.min(entries.len()));
+    Ok((Found { entries, generation: begins.generation, noted, durable }, offset))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use segue_core::modlog::{Base, Change, Logged, Record};
+    use segue_core::cache::ContainerId;
+    use segue_core::modlog::{Base, Change, Logged, Outcome, Payload, Place, Record};
     use segue_core::types::{Caller, Ino, Timestamp, Version};
 
     use super::*;
@@ -308,14 +443,20 @@ mod tests {
 
     fn written() -> Entry {
         let base = Base::Version(Version::default());
-        let time = Timestamp::default();
-        Entry::Written { ino: Ino(1), base, offset: 0, len: 5, old_size: 0, time }
+        let (time, container) = (Timestamp::default(), ContainerId(3));
+        let place = Place { ino: Ino(1), container, base, old_size: 0, time };
+        Entry::Written { place, offset: 0, data: Payload::Inline(vec![7; 5]) }
+    }
+
+    fn settled(seq: u64) -> Entry {
+        let outcome = Outcome::Refused { refusal: segue_core::refusal::Refusal::NoSpace };
+        Entry::Settled { seq, outcome: Box::new(outcome) }
     }
 
     fn filled(path: &Path) -> Vec<Entry> {
-        let entries = vec![change(1), written(), change(2), Entry::Settled { seq: 1 }];
+        let entries = vec![change(1), written(), change(2), settled(1)];
         let (mut log, old) = LogFile::open(path.into(), 1, false).unwrap();
-        assert!(old.is_empty());
+        assert!(old.entries.is_empty());
         entries.iter().for_each(|entry| log.append(entry).unwrap());
         entries
     }
@@ -329,10 +470,11 @@ mod tests {
         for len in 0..bytes.len() {
             fs::write(&path, &bytes[..len]).unwrap();
             let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
+            let found = found.entries;
             assert_eq!(found, entries[..found.len()], "cut at {len}");
             log.append(&change(9)).unwrap();
             let (_, again) = LogFile::open(path.clone(), 1, false).unwrap();
-            assert_eq!(again.last(), Some(&change(9)));
+            assert_eq!(again.entries.last(), Some(&change(9)));
         }
     }
 
@@ -342,10 +484,10 @@ mod tests {
         let path = dir.path().join("update.log");
         filled(&path);
         let mut bytes = fs::read(&path).unwrap();
-        bytes[34] ^= 1;
+        bytes[50] ^= 1;
         fs::write(&path, &bytes).unwrap();
         let refused = LogFile::open(path, 1, false).unwrap_err().to_string();
-        assert!(refused.contains("damaged at byte 16"), "{refused}");
+        assert!(refused.contains("damaged at byte 32"), "{refused}");
     }
 
     /// What a host that went down had not synced is on its disk in any part; what it had is there.
@@ -371,10 +513,10 @@ mod tests {
         with_zeros(durable..second);
         assert!(LogFile::open(path.clone(), 1, false).is_err(), "nothing is lost by a kill");
         let (_, found) = LogFile::open(path.clone(), 1, true).unwrap();
-        assert_eq!(found, [change(1)]);
-        with_zeros(16..durable);
+        assert_eq!(found.entries, [change(1)]);
+        with_zeros(32..durable);
         let refused = LogFile::open(path.clone(), 1, true).unwrap_err().to_string();
-        assert!(refused.contains("damaged at byte 16"), "{refused}");
+        assert!(refused.contains("damaged at byte 32"), "{refused}");
     }
 
     /// A second fsync returned while the first was still at it, or after it had failed.
@@ -406,7 +548,40 @@ mod tests {
         log.rewrite(&[change(2)]).unwrap();
         log.append(&change(3)).unwrap();
         let (log, found) = LogFile::open(path, 1, false).unwrap();
-        assert_eq!(found, [change(2), change(3)]);
-        assert!(log.len() > FILE_HEADER);
+        assert_eq!(found.entries, [change(2), change(3)]);
+        assert_eq!((found.generation, found.noted, found.durable), (1, 1, 1));
+        assert_eq!(log.position(), Position { generation: 1, entries: 2 });
+    }
+
+    #[test]
+    fn what_is_taken_back_did_not_happen() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("update.log");
+        let entries = filled(&path);
+        let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
+        log.append(&change(8)).unwrap();
+        log.take_back().unwrap();
+        log.append(&change(9)).unwrap();
+        assert_eq!(log.position().entries, 5);
+        let (_, found) = LogFile::open(path, 1, false).unwrap();
+        assert_eq!(found.entries, [entries, vec![change(9)]].concat());
+    }
+
+    #[test]
+    fn entries_say_up_to_where_data_were_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("update.log");
+        filled(&path);
+        let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
+        assert_eq!(found.durable, 0);
+        let mark = log.data_mark();
+        log.append(&change(3)).unwrap();
+        log.data_synced(mark);
+        log.append(&change(4)).unwrap();
+        let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
+        assert_eq!((found.entries.len(), found.durable), (6, 4));
+        log.cut(&found.entries, 4).unwrap();
+        let (_, found) = LogFile::open(path, 1, false).unwrap();
+        assert_eq!(found.entries.len(), 4);
     }
 }

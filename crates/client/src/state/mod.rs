@@ -5,8 +5,9 @@
 //!     lock            one process at a time
 //!     state.json      cache identity, reserved numbers
 //!     update.log      changes that the server does not have (log.rs)
-//!     containers/     one sparse file for each inode with data here (containers.rs)
-//!     index.db        which bytes of the containers are valid (index.rs)
+//!     containers/     a sparse file for each inode with data here (containers.rs)
+//!     preserved/      what changes on their way had there before (preserved.rs)
+//!     index.db        what is known of the volume, and which bytes are valid (index.rs)
 //!     refused/        changes that the server refused, kept for the user
 //! ```
 
@@ -15,11 +16,13 @@ mod directory;
 mod index;
 mod log;
 mod numbers;
+mod preserved;
 
-pub(crate) use containers::{Container, Containers};
+pub(crate) use containers::{Container, Containers, Key, ReadContainer, read_container};
 pub(crate) use directory::{
-    StateDirectory, known_volume, remember_volume, replace_file, sync_directory,
+    StateDirectory, holder, known_volume, remember_volume, replace_file, sync_directory,
 };
 pub(crate) use index::Index;
-pub(crate) use log::LogFile;
+pub(crate) use log::{Found, LogFile};
 pub(crate) use numbers::Numbers;
+pub(crate) use preserved::Preserved;

@@ -30,6 +30,12 @@ impl Numbers {
         self.directory.saved.seq_reserved
     }
 
+    /// The cache directory was left in order: everything in it is durable.
+    pub(crate) fn is_clean(&mut self) -> io::Result<()> {
+        self.directory.saved.clean = true;
+        self.directory.save()
+    }
+
     /// Reserves a block of seqs; they may be used up to the returned one, excluded.
     pub(crate) fn reserve_seqs(&mut self) -> io::Result<u64> {
         self.directory.saved.seq_reserved += SEQ_BLOCK;

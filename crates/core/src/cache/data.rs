@@ -12,8 +12,10 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::RangeSet;
-use crate::modlog::Base;
+use crate::modlog::{Base, DataChange};
 use crate::types::Version;
 
 /// Read-ahead grows from this..
@@ -29,10 +31,30 @@ const RANGES_MAX: usize = 8192;
 const SCATTERED_MAX: u64 = 1 << 30;
 const FEW_RANGES: usize = 64;
 
+/// A container file of one inode. When all that is cached of a file goes, it gets another one: so
+/// what is here of an older version is never mistaken for the newer, and whoever still needs the
+/// old one has it.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct ContainerId(pub u64);
+
+/// What of a file's data is on this host, as it is noted on disk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileNote {
+    /// The data version of the clean bytes.
+    pub version: Version,
+    /// Where they are.
+    pub container: ContainerId,
+    /// Which.
+    pub valid: RangeSet,
+}
+
 /// Data of one inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileData {
     version: Version,
+    container: ContainerId,
     valid: RangeSet,
     dirty: RangeSet,
     cut: Option<u64>,
@@ -51,6 +73,8 @@ pub struct FileData {
     window: u64,
     /// The kernel may have pages of this version.
     in_kernel: bool,
+    /// What is noted on disk is what is here.
+    is_noted: bool,
 }
 
 /// The changes of a file since its last seal.
@@ -66,9 +90,10 @@ pub struct Unsealed {
 
 impl FileData {
     /// Nothing valid yet of `version`.
-    pub fn new(version: Version) -> FileData {
+    pub fn new(version: Version, container: ContainerId) -> FileData {
         FileData {
             version,
+            container,
             valid: RangeSet::default(),
             dirty: RangeSet::default(),
             cut: None,
@@ -82,6 +107,7 @@ impl FileData {
             next_sequential: 0,
             window: WINDOW_MIN,
             in_kernel: false,
+            is_noted: false,
         }
     }
 
@@ -91,14 +117,91 @@ impl FileData {
         std::mem::replace(&mut self.in_kernel, true)
     }
 
-    /// A file of which `valid` ranges of `version` were kept from an earlier life.
-    pub fn restored(version: Version, valid: RangeSet) -> FileData {
-        FileData { valid, ..FileData::new(version) }
+    /// A file of which some was kept from an earlier life.
+    pub fn restored(note: FileNote) -> FileData {
+        let FileNote { version, container, valid } = note;
+        FileData { valid, is_noted: true, ..FileData::new(version, container) }
     }
 
     /// A file created here by record `seq`: all of its nothing is valid.
-    pub fn created(seq: u64) -> FileData {
-        FileData { sealed: Some(seq), ..FileData::new(Version::default()) }
+    pub fn created(seq: u64, container: ContainerId) -> FileData {
+        FileData { sealed: Some(seq), ..FileData::new(Version::default(), container) }
+    }
+
+    /// What is to be noted on disk, if that is not what is noted.
+    pub fn to_note(&mut self) -> Option<FileNote> {
+        let was_noted = std::mem::replace(&mut self.is_noted, true);
+        (!was_noted).then(|| FileNote {
+            version: self.version,
+            container: self.container,
+            valid: self.valid.clone(),
+        })
+    }
+
+    /// What was to be noted is not on disk.
+    pub fn not_noted(&mut self) {
+        self.is_noted = false;
+    }
+
+    /// True if what is noted on disk is what is here.
+    pub fn is_noted(&self) -> bool {
+        self.is_noted
+    }
+
+    /// Where the bytes are.
+    pub fn container(&self) -> ContainerId {
+        self.container
+    }
+
+    /// The bytes are in another container from here on, of which nothing is valid.
+    pub fn moves_to(&mut self, container: ContainerId) {
+        if self.container != container {
+            self.container = container;
+            self.valid.clear();
+            self.is_noted = false;
+        }
+    }
+
+    /// An earlier life changed it on `base`, as its log says.
+    pub fn changed_on(&mut self, base: Base) {
+        if let Base::Version(version) = base
+            && self.sealed.is_none()
+        {
+            self.version = version;
+        }
+    }
+
+    /// Change `data` of an earlier life is on its way to the server.
+    pub fn requeued(&mut self, seq: u64, data: &DataChange) {
+        // What was emptied since has another container, and these bytes are not the file's.
+        let is_here = data.container == self.container;
+        for range in data.ranges.iter().filter(|_| is_here) {
+            self.valid.insert(range.clone());
+            self.sealed_ranges.insert(range.clone());
+        }
+        self.clean_len = self.clean_len.min(data.cut.unwrap_or(u64::MAX));
+        self.sealed = Some(seq);
+    }
+
+    /// Record `seq` of an earlier life, which made the file, is on its way to the server.
+    pub fn awaits(&mut self, seq: u64) {
+        self.sealed = Some(seq);
+    }
+
+    /// An earlier life left `data` unsealed.
+    pub fn left_unsealed(&mut self, data: &DataChange) {
+        for range in &data.ranges {
+            self.valid.insert(range.clone());
+            self.dirty.insert(range.clone());
+        }
+        self.cut = data.cut;
+        self.clean_len = self.clean_len.min(data.cut.unwrap_or(u64::MAX));
+        self.dirty_changes = true;
+    }
+
+    /// Ranges whose bytes are on their way to the server.
+    pub fn sealed_ranges(&self) -> &RangeSet {
+        &self.sealed_ranges
     }
 
     /// The data version of the clean bytes.
@@ -153,6 +256,7 @@ impl FileData {
         self.valid.insert(range.clone());
         self.dirty.insert(range);
         self.dirty_changes = true;
+        self.is_noted = false;
     }
 
     /// The file was made `size` bytes long here, from `old_size`.
@@ -166,6 +270,7 @@ impl FileData {
             self.valid.insert(old_size..size);
         }
         self.dirty_changes = true;
+        self.is_noted = false;
     }
 
     /// The changes since the last seal, if there are any.
@@ -201,6 +306,7 @@ impl FileData {
         self.valid.clear();
         self.sealed = Some(seq);
         self.cloning = Some(seq);
+        self.is_noted = false;
     }
 
     /// True while such a record is not settled.
@@ -211,6 +317,7 @@ impl FileData {
     /// Record `seq` (a creation or a seal) is committed and led to `version`.
     pub fn committed(&mut self, seq: u64, version: Version) {
         self.version = version;
+        self.is_noted = false;
         self.cloning = self.cloning.filter(|cloning| *cloning != seq);
         if self.sealed == Some(seq) {
             self.sealed = None;
@@ -235,18 +342,18 @@ impl FileData {
     /// that was overtaken by the outcome of a store made here changes nothing; one of a later
     /// `epoch` than the data that are known was not overtaken, but these were lost with the
     /// volume that was restored.
-    pub fn observe(&mut self, version: Version, epoch: u32) -> bool {
+    pub fn observe(&mut self, version: Version, epoch: u32, fresh: ContainerId) -> bool {
         let overtaken = version < self.version && epoch <= self.version.epoch;
         if self.is_ahead() || version == self.version || overtaken {
             return false;
         }
-        *self = FileData::new(version);
+        *self = FileData::new(version, fresh);
         true
     }
 
     /// Forgets everything, also what is dirty: it has been kept elsewhere.
-    pub fn discard(&mut self, version: Version) {
-        *self = FileData::new(version);
+    pub fn discard(&mut self, version: Version, fresh: ContainerId) {
+        *self = FileData::new(version, fresh);
     }
 
     /// What a reader of `range` still needs and nobody is fetching.
@@ -257,6 +364,11 @@ impl FileData {
             gaps.extend(self.fetching.missing(gap));
         }
         gaps
+    }
+
+    /// True while something is being fetched.
+    pub fn is_fetching(&self) -> bool {
+        !self.fetching.is_empty()
     }
 
     /// True if all of `range` below `size` is here.
@@ -295,11 +407,13 @@ impl FileData {
     /// `range` is in the container now.
     pub fn filled(&mut self, range: Range<u64>) {
         self.valid.insert(range);
+        self.is_noted = false;
     }
 
     /// The container may hold anything in `range`: of what is clean there nothing is valid any
     /// more. What the server lacks can be had from nowhere else.
     pub fn spoiled(&mut self, range: Range<u64>) {
+        self.is_noted = false;
         for part in self.dirty.missing(range) {
             for clean in self.sealed_ranges.missing(part) {
                 self.valid.remove(clean);
@@ -341,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_late_fill_does_not_cover_what_was_written_meanwhile() {
-        let mut data = FileData::new(version(1));
+        let mut data = FileData::new(version(1), ContainerId(1));
         data.write(10..20, 100);
         assert_eq!(data.fillable(0..30, version(1)), [0..10, 20..30]);
         assert!(data.fillable(0..30, version(2)).is_empty());
@@ -351,7 +465,7 @@ mod tests {
     /// a gap they were then read instead of zeros.
     #[test]
     fn a_late_fill_does_not_bring_back_what_was_cut_off() {
-        let mut data = FileData::new(version(1));
+        let mut data = FileData::new(version(1), ContainerId(1));
         data.truncate(5, 100);
         assert_eq!(data.fillable(0..100, version(1)), [0..5]);
         data.seal(7);
@@ -362,34 +476,34 @@ mod tests {
 
     #[test]
     fn a_new_version_is_forgotten_only_when_nothing_here_is_ahead() {
-        let mut data = FileData::new(version(1));
+        let mut data = FileData::new(version(1), ContainerId(1));
         data.filled(0..100);
         data.write(0..1, 100);
-        assert!(!data.observe(version(2), 1));
+        assert!(!data.observe(version(2), 1, ContainerId(2)));
         assert_eq!(data.unsealed().unwrap().base, Base::Version(version(1)));
         data.seal(7);
-        assert!(!data.observe(version(2), 1));
+        assert!(!data.observe(version(2), 1, ContainerId(2)));
         data.committed(7, version(3));
         assert!(data.is_valid(0..100, 100));
-        assert!(!data.observe(version(2), 1), "it was overtaken");
-        assert!(data.observe(version(4), 1));
+        assert!(!data.observe(version(2), 1, ContainerId(2)), "it was overtaken");
+        assert!(data.observe(version(4), 1, ContainerId(2)));
         assert!(!data.is_valid(0..100, 100));
     }
 
     /// The server's older data after a restore are no reply that was overtaken.
     #[test]
     fn data_that_a_restore_lost_are_forgotten() {
-        let mut data = FileData::new(version(9));
+        let mut data = FileData::new(version(9), ContainerId(1));
         data.filled(0..100);
-        assert!(!data.observe(version(9), 2), "the restore has them");
-        assert!(data.observe(version(3), 2));
+        assert!(!data.observe(version(9), 2, ContainerId(2)), "the restore has them");
+        assert!(data.observe(version(3), 2, ContainerId(2)));
         assert!(!data.is_valid(0..100, 100));
         assert_eq!(data.base(), Base::Version(version(3)));
     }
 
     #[test]
     fn a_cut_remembers_the_smallest_size() {
-        let mut data = FileData::new(version(1));
+        let mut data = FileData::new(version(1), ContainerId(1));
         data.filled(0..100);
         data.truncate(10, 100);
         data.truncate(50, 10);
@@ -406,7 +520,7 @@ mod tests {
     /// A write that failed half-way was taken for what the server has, and kept as that.
     #[test]
     fn what_a_failed_write_left_is_fetched_again_unless_the_server_lacks_it() {
-        let mut data = FileData::new(version(1));
+        let mut data = FileData::new(version(1), ContainerId(1));
         data.filled(0..100);
         data.write(10..20, 100);
         data.seal(7);
@@ -420,7 +534,7 @@ mod tests {
     #[test]
     fn a_change_is_full_with_many_ranges_or_large_ones() {
         let filled = |count: u64, len: u64| {
-            let mut data = FileData::new(version(1));
+            let mut data = FileData::new(version(1), ContainerId(1));
             (0..count).for_each(|n| data.write(2 * n * len..(2 * n + 1) * len, 2 * n * len));
             data.is_full()
         };
@@ -430,7 +544,7 @@ mod tests {
 
     #[test]
     fn runs_are_here_or_not() {
-        let mut data = FileData::new(version(1));
+        let mut data = FileData::new(version(1), ContainerId(1));
         data.write(10..20, 100);
         data.filled(20..30);
         assert_eq!(data.run(0, 100), (0..10, false));
@@ -441,7 +555,7 @@ mod tests {
 
     #[test]
     fn sequential_reads_are_fetched_ahead_and_random_ones_are_not() {
-        let mut data = FileData::new(version(1));
+        let mut data = FileData::new(version(1), ContainerId(1));
         let size = 64 << 20;
         let first = data.read_ahead(0..4096, size).unwrap();
         assert_eq!(first, 4096..4096 + WINDOW_MIN);

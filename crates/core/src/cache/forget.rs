@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::tree::{Listing, Tree};
-use crate::types::{Ino, Time};
+use crate::types::{Ino, Name, Time};
 
 /// A reply is assumed to come no later than this after it was overtaken: a connection is given up
 /// after 20 silent seconds, and questions go with it. One that was slower all the same would be
@@ -19,21 +19,41 @@ impl Tree {
     pub fn expire(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.checked = None;
-            if matches!(node.listing, Listing::Complete(_)) {
+            if matches!(node.listing, Listing::Complete(_) | Listing::Old | Listing::Noted) {
                 node.listing = Listing::Partial;
+                self.unnoted.nodes.insert(ino);
             }
+        }
+    }
+
+    /// Everything that is not pending must be asked for again before it is used.
+    pub(crate) fn expire_all(&mut self) {
+        for node in self.nodes.values_mut().filter(|node| node.pending == 0) {
+            node.checked = None;
+            if matches!(node.listing, Listing::Complete(_)) {
+                node.listing = Listing::Old;
+            }
+        }
+        for entry in self.names.values_mut().filter(|entry| entry.pending == 0) {
+            entry.checked = None;
         }
     }
 
     /// The server says that `ino` is gone.
     pub fn forget(&mut self, ino: Ino) {
-        if !self.is_pending(ino) {
-            self.nodes.remove(&ino);
+        if !self.is_pending(ino) && self.nodes.remove(&ino).is_some() {
+            self.unnoted.nodes.insert(ino);
         }
     }
 
+    /// What a name means is not known any more.
+    pub(super) fn drop_name(&mut self, key: (Ino, Name)) {
+        self.names.remove(&key);
+        self.unnoted.names.insert(key);
+    }
+
     /// Drops what is stale and not pending if there are too many inodes, but nothing that a
-    /// late reply could bring back as it was; `keep` says which are in use.
+    /// late reply could bring back as it was, nor what is not noted; `keep` says which are in use.
     pub fn shrink(&mut self, now: Time, keep: impl Fn(Ino) -> bool) {
         if self.nodes.len() <= self.limit {
             return;
@@ -41,14 +61,23 @@ impl Tree {
         let lifetime = self.lifetime;
         let fresh = |checked: Option<Time>| checked.is_some_and(|at| now.since(at) < lifetime);
         let recent = |outcome: Option<Time>| outcome.is_some_and(|at| now.since(at) < LATE);
+        let (unnoted, noting) = (&self.unnoted, &self.noting);
         self.nodes.retain(|ino, node| {
             let in_use = node.pending > 0 || *ino == Ino::ROOT || keep(*ino);
-            in_use || fresh(node.checked) || recent(node.outcome)
+            let to_note = unnoted.nodes.contains(ino) || noting.nodes.contains(ino);
+            in_use || to_note || fresh(node.checked) || recent(node.outcome)
         });
-        self.names.retain(|_, entry| entry.pending > 0 || fresh(entry.checked));
+        self.names.retain(|key, entry| {
+            let to_note = unnoted.has_name(key) || noting.has_name(key);
+            entry.pending > 0 || to_note || fresh(entry.checked)
+        });
         for node in self.nodes.values_mut() {
-            if matches!(node.listing, Listing::Complete(at) if !fresh(Some(at))) {
-                node.listing = Listing::Partial;
+            let is_stale = match node.listing {
+                Listing::Complete(at) => !fresh(Some(at)),
+                listing => listing == Listing::Old,
+            };
+            if is_stale {
+                node.listing = Listing::Noted;
             }
         }
     }

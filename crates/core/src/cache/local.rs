@@ -50,14 +50,17 @@ pub fn touched(record: &Record) -> Touched {
 impl Tree {
     /// Counts one more unsettled change of `ino`.
     pub fn mark(&mut self, ino: Ino) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
-            node.pending += 1;
+        match self.nodes.get_mut(&ino) {
+            Some(node) => node.pending += 1,
+            None => *self.unknown.entry(ino).or_default() += 1,
         }
     }
 
-    fn mark_all(&mut self, touched: &Touched) {
+    /// Counts one more unsettled change of all of these.
+    pub(crate) fn mark_all(&mut self, touched: &Touched) {
         touched.inodes.iter().for_each(|&ino| self.mark(ino));
         for key in &touched.names {
+            self.unnoted.names.insert(key.clone());
             let unknown = NameEntry { ino: None, checked: None, pending: 0 };
             self.names.entry(key.clone()).or_insert(unknown).pending += 1;
         }
@@ -68,7 +71,9 @@ impl Tree {
         if let Record::Create { parent, ino, node, mode, uid, gid, .. } = record {
             let mut new = new_node(*ino, node, *mode, *uid, *gid, time);
             new.attr.quota = self.quota_of(*parent);
+            new.pending = self.unknown.remove(ino).unwrap_or(0);
             self.nodes.insert(*ino, new);
+            self.unnoted.nodes.insert(*ino);
         }
         self.mark_all(&touched(record));
         match record {
@@ -112,7 +117,7 @@ impl Tree {
 
     fn enter(&mut self, parent: Ino, name: &Name, ino: Ino, time: Timestamp) {
         let key = (parent, name.clone());
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             node.place = Some(key.clone());
         }
         if let Some(entry) = self.names.get_mut(&key) {
@@ -172,7 +177,7 @@ impl Tree {
     /// one only.
     fn count_against(&mut self, ino: Ino, directory: Ino) {
         let quota = self.quota_of(directory);
-        if let Some(node) = self.nodes.get_mut(&ino)
+        if let Some(node) = self.node_mut(ino)
             && node.attr.kind != Kind::Directory
         {
             node.attr.quota = quota;
@@ -180,7 +185,7 @@ impl Tree {
     }
 
     fn set_attr(&mut self, ino: Ino, set: &SetAttr, time: Timestamp) {
-        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        let Some(node) = self.node_mut(ino) else { return };
         let attr = &mut node.attr;
         if (set.uid.is_some() || set.gid.is_some()) && attr.kind != Kind::Directory {
             attr.mode = mode_after_write(attr.mode);
@@ -199,7 +204,7 @@ impl Tree {
         time: Timestamp,
         change: impl FnOnce(&mut super::XattrMap) -> R,
     ) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             if let Some(map) = node.xattrs.as_mut() {
                 change(map);
             }
@@ -209,7 +214,7 @@ impl Tree {
 
     /// The data of `ino` changed here.
     pub fn data_changed(&mut self, ino: Ino, size: u64, allocated: u64, time: Timestamp) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             node.attr.size = size;
             node.attr.allocated = allocated.min(size.next_multiple_of(4096));
             node.attr.mtime = time;
@@ -220,25 +225,25 @@ impl Tree {
     /// Somebody without the right to keep them wrote `ino`, whose change is pending: its set-id
     /// bits are gone.
     pub fn drop_set_ids(&mut self, ino: Ino) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             node.attr.mode = mode_after_write(node.attr.mode);
         }
     }
 
     fn change_nlink(&mut self, ino: Ino, by: i32) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             node.attr.nlink = node.attr.nlink.saturating_add_signed(by);
         }
     }
 
     fn touch_ctime(&mut self, ino: Ino, time: Timestamp) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             node.attr.ctime = time;
         }
     }
 
     fn touch_directory(&mut self, ino: Ino, time: Timestamp) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             node.attr.mtime = time;
             node.attr.ctime = time;
         }
@@ -260,6 +265,7 @@ impl Tree {
                 node.listing = Listing::Complete(now);
             }
             if node.pending > 0 {
+                self.unnoted.nodes.insert(attr.ino);
                 node.attr.change = attr.change;
                 if !ahead(attr.ino) {
                     node.attr.data_version = attr.data_version;
@@ -287,6 +293,11 @@ impl Tree {
                     // The outcome's attributes follow; without them, ask.
                     node.checked = None;
                 }
+            } else if let Some(pending) = self.unknown.get_mut(ino) {
+                *pending -= 1;
+                if *pending == 0 {
+                    self.unknown.remove(ino);
+                }
             }
         }
         for key in &touched.names {
@@ -295,7 +306,7 @@ impl Tree {
             if entry.pending == 0 {
                 entry.checked = checked;
                 if checked.is_none() {
-                    self.names.remove(key);
+                    self.drop_name(key.clone());
                 }
             }
         }

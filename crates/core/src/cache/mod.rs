@@ -3,12 +3,14 @@
 mod data;
 mod forget;
 mod local;
+mod notes;
 mod ranges;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub use data::{FileData, Unsealed};
+pub use data::{ContainerId, FileData, FileNote, Unsealed};
 pub use local::{Touched, touched};
+pub use notes::{NodeNote, TreeNotes};
 pub use ranges::RangeSet;
 pub use tree::{Known, Moved, Tree, XattrMap};

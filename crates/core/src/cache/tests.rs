@@ -189,6 +189,12 @@ fn only_what_is_stale_and_settled_is_dropped() {
     tree.mark(Ino(15));
     tree.shrink(at(0), |_| false);
     assert!(tree.peek(Ino(10)).is_some());
+    tree.shrink(at(5), |_| false);
+    assert!(tree.peek(Ino(10)).is_some(), "it is not noted");
+    tree.take_notes();
+    tree.shrink(at(5), |_| false);
+    assert!(tree.peek(Ino(10)).is_some(), "it may not be noted yet");
+    tree.noted(true);
     tree.shrink(at(5), |ino| ino == Ino(16));
     assert!(tree.peek(Ino(10)).is_none());
     assert!(tree.peek(Ino(15)).is_some());
@@ -216,6 +222,8 @@ fn a_reply_that_was_overtaken_changes_nothing_in_a_full_cache() {
     assert!(!tree.install_listing(old, Vec::new(), at(10)));
     tree.install_node(Node { attr: old_file, target: None }, at(10));
     assert_eq!(tree.attr(Ino(6), at(10)), Known::Stale(new_file));
+    tree.take_notes();
+    tree.noted(true);
     tree.shrink(at(100), |_| false);
     assert_eq!(tree.peek(Ino(5)), None);
 }

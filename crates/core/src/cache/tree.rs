@@ -7,9 +7,10 @@
 //!
 //! Invariant: an entry with pending changes is neither stale nor dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::notes::Unnoted;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;
 
@@ -61,6 +62,10 @@ pub(super) struct NodeEntry {
 pub(super) enum Listing {
     /// Some names may be known, not all.
     Partial,
+    /// All names are noted on disk, and some may be in memory.
+    Noted,
+    /// All names are known, as of an earlier life.
+    Old,
     /// All names are known, since then.
     Complete(Time),
     /// The directory was made here and nobody else can know it.
@@ -83,6 +88,12 @@ pub struct Tree {
     pub(super) names: BTreeMap<(Ino, Name), NameEntry>,
     /// Inodes whose data moved on the server, until the shell takes them.
     moved: Vec<Moved>,
+    /// What the index on disk lacks (`notes`).
+    pub(super) unnoted: Unnoted,
+    /// What it is being told.
+    pub(super) noting: Unnoted,
+    /// Changes that are not settled, of inodes that are not known.
+    pub(super) unknown: BTreeMap<Ino, u32>,
 }
 
 /// The server has other data of an inode than what this host knew.
@@ -100,7 +111,16 @@ impl Tree {
     /// An empty tree that keeps about `limit` inodes and trusts the server's answers for
     /// `lifetime`.
     pub fn new(lifetime: Duration, limit: usize) -> Tree {
-        Tree { lifetime, limit, nodes: BTreeMap::new(), names: BTreeMap::new(), moved: Vec::new() }
+        Tree {
+            lifetime,
+            limit,
+            nodes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            moved: Vec::new(),
+            unnoted: Unnoted::default(),
+            noting: Unnoted::default(),
+            unknown: BTreeMap::new(),
+        }
     }
 
     fn is_fresh(&self, checked: Option<Time>, now: Time) -> bool {
@@ -168,7 +188,7 @@ impl Tree {
     }
 
     pub(crate) fn mark_orphan(&mut self, ino: Ino) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             node.is_orphan = true;
         }
     }
@@ -220,7 +240,8 @@ impl Tree {
         match self.nodes.get(&directory).map(|node| node.listing) {
             Some(Listing::Own) => Known::Fresh(()),
             Some(Listing::Complete(checked)) => self.judge((), 0, Some(checked), now),
-            _ => Known::Unknown,
+            Some(Listing::Old) => Known::Stale(()),
+            Some(Listing::Partial | Listing::Noted) | None => Known::Unknown,
         }
     }
 
@@ -294,7 +315,15 @@ impl Tree {
     }
 
     pub(super) fn put_node(&mut self, node: Node, now: Time) {
-        match self.nodes.get_mut(&node.attr.ino) {
+        let ino = node.attr.ino;
+        let is_news = self.nodes.get(&ino).is_none_or(|known| {
+            let learns_target = known.target.is_none() && node.target.is_some();
+            known.pending == 0 && (known.attr != node.attr || learns_target)
+        });
+        if is_news {
+            self.unnoted.nodes.insert(ino);
+        }
+        match self.nodes.get_mut(&ino) {
             Some(known) if known.pending > 0 || node.attr.change < known.attr.change => {}
             Some(known) => {
                 if known.attr.change != node.attr.change {
@@ -307,11 +336,12 @@ impl Tree {
                 known.target = node.target.or(known.target.take());
             }
             None => {
+                let pending = self.unknown.remove(&ino).unwrap_or(0);
                 let entry = NodeEntry {
                     attr: node.attr,
                     target: node.target,
                     checked: Some(now),
-                    pending: 0,
+                    pending,
                     listing: Listing::Partial,
                     xattrs: None,
                     place: None,
@@ -327,8 +357,10 @@ impl Tree {
     pub fn install_xattrs(&mut self, ino: Ino, map: XattrMap) {
         if let Some(node) = self.nodes.get_mut(&ino)
             && (node.pending == 0 || node.xattrs.is_none())
+            && node.xattrs.as_ref() != Some(&map)
         {
             node.xattrs = Some(map);
+            self.unnoted.nodes.insert(ino);
         }
     }
 
@@ -365,6 +397,9 @@ impl Tree {
         if let Some(node) = ino.and_then(|ino| self.nodes.get_mut(&ino)) {
             node.place = Some(key.clone());
         }
+        if self.names.get(&key).is_none_or(|entry| entry.ino != ino) {
+            self.unnoted.names.insert(key.clone());
+        }
         self.names.insert(key, NameEntry { ino, checked: Some(now), pending: 0 });
     }
 
@@ -381,19 +416,27 @@ impl Tree {
         }
         let ino = directory.ino;
         self.install_node(Node { attr: directory, target: None }, now);
-        let known: Vec<Name> = self
+        let listed: BTreeSet<&Name> = entries.iter().map(|(name, _)| name).collect();
+        let gone: Vec<Name> = self
             .names_in(ino)
-            .filter(|(_, entry)| entry.pending == 0)
+            .filter(|(name, entry)| entry.pending == 0 && !listed.contains(name))
             .map(|(name, _)| name.clone())
             .collect();
-        for name in known {
-            self.names.remove(&(ino, name));
+        for name in gone {
+            self.drop_name((ino, name));
         }
         for (name, node) in entries {
             self.put_name(ino, name, Some(node), now);
         }
         if let Some(node) = self.nodes.get_mut(&ino) {
+            let was_known =
+                matches!(node.listing, Listing::Complete(_) | Listing::Old | Listing::Own);
             node.listing = Listing::Complete(now);
+            if !was_known {
+                // What is noted of its names may be anything.
+                self.unnoted.nodes.insert(ino);
+                self.unnoted.relisted.insert(ino);
+            }
         }
         true
     }
@@ -411,7 +454,8 @@ impl Tree {
 
     /// True if all names of `directory` were known at some time.
     pub fn has_listing(&self, directory: Ino) -> bool {
-        self.nodes.get(&directory).is_some_and(|node| node.listing != Listing::Partial)
+        let listing = self.nodes.get(&directory).map(|node| node.listing);
+        !matches!(listing, None | Some(Listing::Partial | Listing::Noted))
     }
 
     /// The path of `ino` below the mount point as far as it is known, else `#INO`.

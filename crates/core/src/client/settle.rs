@@ -3,13 +3,22 @@
 
 use super::{ClientCore, Effect};
 use crate::cache::{FileData, Touched, touched};
-use crate::modlog::{Change, Outcome, Record};
+use crate::modlog::{Change, Logged, Outcome, Record};
 use crate::types::{Attr, Ino, Time};
 
 impl ClientCore {
-    /// The server's final answer to the oldest change. Log `Entry::Settled` before.
+    /// The server's final answer to the oldest change. Log `Entry::Settled` with it before.
     pub fn settle(&mut self, seq: u64, outcome: &Outcome, now: Time) -> Vec<Effect> {
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
+        let effects = self.settle_logged(&logged, outcome, now);
+        if let Change::Data(data) = &logged.change {
+            self.release_data(seq, data);
+        }
+        effects
+    }
+
+    fn settle_logged(&mut self, logged: &Logged, outcome: &Outcome, now: Time) -> Vec<Effect> {
+        let seq = logged.seq;
         self.room.settled(seq, !matches!(outcome, Outcome::Refused { .. }));
         let ino = logged.change.ino();
         let is_data =
@@ -98,6 +107,8 @@ impl ClientCore {
     /// Our version of the data stands elsewhere now: what is here follows the server again,
     /// once nothing that was written after it waits in the container.
     fn give_up(&mut self, seq: u64, ino: Ino, attrs: &[Attr]) -> Option<Effect> {
+        let fresh = self.fresh_container();
+        let mut abandoned = None;
         let mut waits = self.is_queued(ino);
         if let Some(file) = self.files.get_mut(&ino) {
             file.withdrawn(seq);
@@ -106,8 +117,12 @@ impl ClientCore {
                 let kept = attrs.iter().find(|attr| attr.ino == ino);
                 // A refusal says nothing of the file: what was known of it before still holds.
                 let known = kept.or_else(|| self.tree.peek(ino));
-                file.discard(known.map(|attr| attr.data_version).unwrap_or_default());
+                abandoned = Some(file.container());
+                file.discard(known.map(|attr| attr.data_version).unwrap_or_default(), fresh);
             }
+        }
+        if let Some(container) = abandoned {
+            self.abandon(ino, container);
         }
         (!waits).then_some(Effect::Replace(ino))
     }

@@ -1,11 +1,12 @@
 //! What stands in the log file, and what a log file that was left behind means.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, Change, DataChange, Logged, Piece, Record, Store};
-use crate::cache::FileData;
+use super::{Base, Change, DataChange, Logged, Outcome, Piece, Record, Store};
+use crate::cache::{ContainerId, FileData, RangeSet};
 use crate::types::{Caller, Ino, Timestamp, Version};
 
 /// One entry of the log file.
@@ -13,42 +14,101 @@ use crate::types::{Caller, Ino, Timestamp, Version};
 pub enum Entry {
     /// A change for the server.
     Change(Logged),
-    /// Bytes went into the container of a file and belong to its next store.
+    /// Bytes go into the container of a file and belong to its next store.
     Written {
-        /// The file.
-        ino: Ino,
-        /// Data version that the file's base has, unless it is a pending change's result.
-        base: Base,
+        /// Which file, and where.
+        place: Place,
         /// First byte.
         offset: u64,
-        /// How many.
-        len: u64,
-        /// Size of the file before.
-        old_size: u64,
-        /// When.
-        time: Timestamp,
+        /// What.
+        data: Payload,
     },
     /// A file was made shorter or longer, which belongs to its next store.
     Resized {
-        /// The file.
-        ino: Ino,
-        /// As in `Written`.
-        base: Base,
-        /// Size of the file before.
-        old_size: u64,
+        /// Which file; the container is the one that it has afterwards.
+        place: Place,
         /// Size after.
         size: u64,
-        /// When.
-        time: Timestamp,
+    },
+    /// Bytes of a change that is on its way are about to be overwritten in the container: they are
+    /// in the change's own file from here on.
+    Preserved {
+        /// The change.
+        seq: u64,
+        /// Where they stand in the file.
+        range: Range<u64>,
+        /// As in [`Payload::Summed`].
+        sums: Vec<u32>,
     },
     /// The oldest change is settled.
     Settled {
         /// Its seq.
         seq: u64,
+        /// What became of it.
+        outcome: Box<Outcome>,
     },
     /// `Written` or `Resized` of an open file that has no name on any host: it goes with this
     /// process, and so does what was written before and is not stored.
     Nameless(Box<Entry>),
+}
+
+/// Which data are changed, and how they were before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The file.
+    pub ino: Ino,
+    /// Where its bytes are.
+    pub container: ContainerId,
+    /// Data version that the file's base has, unless it is a pending change's result.
+    pub base: Base,
+    /// Size of the file before.
+    pub old_size: u64,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// Written bytes, as the log has them: enough to write them again, or to tell whether they are
+/// in the container after a loss of power.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Payload {
+    /// Less than [`INLINE_MAX`]: the bytes themselves.
+    Inline(#[serde(with = "super::record::bytes_as_slice")] Vec<u8>),
+    /// A checksum (CRC-32C) of each block of [`SUM_BLOCK`] bytes of the file, as far as it was
+    /// written.
+    Summed {
+        /// How many bytes.
+        len: u64,
+        /// The checksums.
+        sums: Vec<u32>,
+    },
+    /// Zeros that need no room.
+    Zeros {
+        /// How many.
+        len: u64,
+    },
+    /// They were durable when this was logged.
+    Durable {
+        /// How many bytes.
+        len: u64,
+    },
+}
+
+/// Blocks of which a checksum is logged, at multiples of this in the file.
+pub const SUM_BLOCK: u64 = 4096;
+
+impl Payload {
+    /// How many bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Payload::Inline(bytes) => bytes.len() as u64,
+            Payload::Summed { len, .. } | Payload::Zeros { len } | Payload::Durable { len } => *len,
+        }
+    }
+
+    /// True for nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl Entry {
@@ -60,14 +120,20 @@ impl Entry {
         }
     }
 
+    /// The data that it is about, if it changes a container.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Entry::Written { place, .. } | Entry::Resized { place, .. } => Some(place),
+            Entry::Nameless(entry) => entry.place(),
+            _ => None,
+        }
+    }
+
     /// The file whose data that are not stored yet go nowhere, if this entry means that.
     /// `Release` is logged at the last close, behind the seal of whatever must be stored.
     fn abandoned(&self) -> Option<Ino> {
         match self {
-            Entry::Nameless(entry) => match **entry {
-                Entry::Written { ino, .. } | Entry::Resized { ino, .. } => Some(ino),
-                _ => None,
-            },
+            Entry::Nameless(entry) => entry.place().map(|place| place.ino),
             Entry::Change(Logged { change: Change::Record(Record::Release { ino }), .. }) => {
                 Some(*ino)
             }
@@ -83,6 +149,8 @@ pub struct Leftover {
     pub changes: Vec<Logged>,
     /// Files that were written and not stored, to be stored after `changes`.
     pub unsealed: Vec<DataChange>,
+    /// Which bytes of `changes` are in files of their own.
+    pub preserved: BTreeMap<u64, RangeSet>,
     /// The highest seq seen.
     pub newest_seq: u64,
 }
@@ -94,60 +162,71 @@ struct Written {
     time: Timestamp,
 }
 
+impl Written {
+    fn on(place: &Place) -> Written {
+        Written {
+            data: FileData::new(Version::default(), place.container),
+            base: place.base,
+            size: place.old_size,
+            time: Timestamp::default(),
+        }
+    }
+}
+
 /// What the entries of a log file leave to be done.
-pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Leftover {
+pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Leftover {
+    let mut left = Leftover::default();
     let mut changes: BTreeMap<u64, Logged> = BTreeMap::new();
     let mut unsealed: BTreeMap<Ino, Written> = BTreeMap::new();
-    let mut newest_seq = 0;
-    let open = |base, old_size| Written {
-        data: FileData::new(Version::default()),
-        base,
-        size: old_size,
-        time: Timestamp::default(),
-    };
     for entry in entries {
         entry.abandoned().and_then(|ino| unsealed.remove(&ino));
         match entry {
             Entry::Change(logged) => {
-                newest_seq = newest_seq.max(logged.seq);
+                left.newest_seq = left.newest_seq.max(logged.seq);
                 if let Change::Data(data) = &logged.change {
                     unsealed.remove(&data.ino);
                 }
-                changes.insert(logged.seq, logged);
+                changes.insert(logged.seq, logged.clone());
             }
-            Entry::Written { ino, base, offset, len, old_size, time } => {
-                let file = unsealed.entry(ino).or_insert_with(|| open(base, old_size));
-                file.data.write(offset..offset + len, file.size);
-                file.size = file.size.max(offset + len);
-                file.time = time;
+            Entry::Written { place, offset, data } => {
+                let file = unsealed.entry(place.ino).or_insert_with(|| Written::on(place));
+                let range = *offset..offset.saturating_add(data.len());
+                file.size = file.size.max(range.end);
+                file.data.write(range, place.old_size);
+                file.time = place.time;
             }
-            Entry::Resized { ino, base, old_size, size, time } => {
-                let file = unsealed.entry(ino).or_insert_with(|| open(base, old_size));
-                file.data.truncate(size, file.size);
-                file.size = size;
-                file.time = time;
+            Entry::Resized { place, size } => {
+                let file = unsealed.entry(place.ino).or_insert_with(|| Written::on(place));
+                file.data.truncate(*size, place.old_size);
+                file.data.moves_to(place.container);
+                file.size = *size;
+                file.time = place.time;
             }
-            Entry::Settled { seq } => {
-                changes.remove(&seq);
+            Entry::Preserved { seq, range, .. } => {
+                left.preserved.entry(*seq).or_default().insert(range.clone());
+            }
+            Entry::Settled { seq, .. } => {
+                changes.remove(seq);
+                left.preserved.remove(seq);
             }
             Entry::Nameless(_) => {}
         }
     }
-    let unsealed = unsealed
-        .into_iter()
-        .filter_map(|(ino, file)| {
-            let unsealed = file.data.unsealed()?;
-            Some(DataChange {
-                ino,
-                base: file.base,
-                cut: unsealed.cut,
-                size: file.size,
-                ranges: unsealed.ranges,
-                mtime: file.time,
-            })
+    let data_change = |(ino, file): (Ino, Written)| {
+        let unsealed = file.data.unsealed()?;
+        Some(DataChange {
+            ino,
+            container: file.data.container(),
+            base: file.base,
+            cut: unsealed.cut,
+            size: file.size,
+            ranges: unsealed.ranges,
+            mtime: file.time,
         })
-        .collect();
-    Leftover { changes: changes.into_values().collect(), unsealed, newest_seq }
+    };
+    left.unsealed = unsealed.into_iter().filter_map(data_change).collect();
+    left.changes = changes.into_values().collect();
+    left
 }
 
 impl DataChange {
@@ -176,15 +255,16 @@ impl DataChange {
 mod tests {
     use super::*;
 
-    fn written(ino: u64) -> Entry {
-        Entry::Written {
-            ino: Ino(ino),
-            base: Base::Version(Version::default()),
-            offset: 0,
-            len: 5,
-            old_size: 0,
-            time: Timestamp::default(),
-        }
+    const BASE: Base = Base::Version(Version { epoch: 1, counter: 4 });
+    const TIME: Timestamp = Timestamp { secs: 5, nanos: 0 };
+
+    fn place(ino: u64, old_size: u64) -> Place {
+        Place { ino: Ino(ino), container: ContainerId(7), base: BASE, old_size, time: TIME }
+    }
+
+    fn written(ino: u64, range: Range<u64>, old_size: u64) -> Entry {
+        let data = Payload::Durable { len: range.end - range.start };
+        Entry::Written { place: place(ino, old_size), offset: range.start, data }
     }
 
     fn change(seq: u64, record: Record) -> Entry {
@@ -197,44 +277,44 @@ mod tests {
     fn what_was_written_to_a_file_that_lost_its_last_known_name_is_stored() {
         let (parent, name) = (Ino::ROOT, crate::types::Name::new("f").unwrap());
         let unlink = change(1, Record::Unlink { parent, name, ino: Ino(9), open: true });
-        let leftover = replay([written(9), unlink]);
+        let leftover = replay(&[written(9, 0..5, 0), unlink]);
         assert_eq!((leftover.changes.len(), leftover.unsealed.len()), (1, 1));
     }
 
     #[test]
     fn what_was_written_to_a_file_without_any_name_is_not_stored() {
-        let nameless = Entry::Nameless(Box::new(written(9)));
-        assert!(replay([written(9), nameless.clone(), nameless]).unsealed.is_empty());
+        let nameless = Entry::Nameless(Box::new(written(9, 0..5, 0)));
+        let entries = [written(9, 0..5, 0), nameless.clone(), nameless];
+        assert!(replay(&entries).unsealed.is_empty());
         let release = change(1, Record::Release { ino: Ino(9) });
-        let leftover = replay([written(8), written(9), release]);
+        let leftover = replay(&[written(8, 0..5, 0), written(9, 0..5, 0), release]);
         assert_eq!(leftover.unsealed.iter().map(|data| data.ino).collect::<Vec<_>>(), [Ino(8)]);
     }
 
     #[test]
     fn what_was_written_and_not_stored_is_stored_after_the_rest() {
-        let base = Base::Version(Version { epoch: 1, counter: 4 });
-        let time = Timestamp { secs: 5, nanos: 0 };
-        let written = |offset, len, old_size| Entry::Written {
+        let first = DataChange {
             ino: Ino(9),
-            base,
-            offset,
-            len,
-            old_size,
-            time,
+            container: ContainerId(7),
+            base: BASE,
+            cut: None,
+            size: 10,
+            ranges: vec![0..10],
+            mtime: TIME,
         };
-        let first =
-            DataChange { ino: Ino(9), base, cut: None, size: 10, ranges: vec![0..10], mtime: time };
-        let leftover = replay([
-            written(0, 10, 0),
+        let (done, preserved) = (Outcome::Done { touched: Vec::new() }, vec![1]);
+        let leftover = replay(&[
+            written(9, 0..10, 0),
             Entry::Change(first.logged(3, Caller::default())),
-            Entry::Settled { seq: 3 },
-            written(10, 10, 10),
-            Entry::Resized { ino: Ino(9), base, old_size: 20, size: 15, time },
+            Entry::Preserved { seq: 3, range: 0..4, sums: preserved },
+            Entry::Settled { seq: 3, outcome: Box::new(done) },
+            written(9, 10..20, 10),
+            Entry::Resized { place: place(9, 20), size: 15 },
         ]);
-        assert!(leftover.changes.is_empty());
+        assert!(leftover.changes.is_empty() && leftover.preserved.is_empty());
         assert_eq!(leftover.newest_seq, 3);
         let [left] = leftover.unsealed.as_slice() else { panic!("one file") };
         assert_eq!(left.ranges, [10..15]);
-        assert_eq!((left.cut, left.size), (Some(15), 15));
+        assert_eq!((left.cut, left.size, left.container), (Some(15), 15, ContainerId(7)));
     }
 }

@@ -14,12 +14,14 @@ mod bound;
 mod entry;
 mod queue;
 mod record;
+mod redo;
 
 pub use batch::BatchSize;
 pub use bound::Bound;
-pub use entry::{Entry, Leftover, replay};
+pub use entry::{Entry, Leftover, Payload, Place, SUM_BLOCK, replay};
 pub use queue::{Change, DataChange, Logged, Queue};
 pub use record::{
     Base, INLINE_MAX, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped,
     Store,
 };
+pub use redo::{Redo, redo};

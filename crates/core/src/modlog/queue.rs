@@ -10,6 +10,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{Base, Record};
+use crate::cache::ContainerId;
 use crate::types::{Caller, Class, Ino, Time, Timestamp};
 
 /// Ranges of one batch: their pieces have to fit into one message.
@@ -26,6 +27,8 @@ const TOGETHER_MAX: usize = 16;
 pub struct DataChange {
     /// The file.
     pub ino: Ino,
+    /// Where its bytes are.
+    pub container: ContainerId,
     /// What was changed.
     pub base: Base,
     /// Smallest size since.
@@ -296,6 +299,7 @@ mod tests {
     fn store_of(seq: u64, ino: u64, ranges: u64) -> Logged {
         let data = DataChange {
             ino: Ino(ino),
+            container: ContainerId::default(),
             base: Base::Version(Version::default()),
             cut: None,
             size: 2 * ranges,

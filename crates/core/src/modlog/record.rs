@@ -381,14 +381,14 @@ impl Outcome {
 }
 
 /// Byte strings as one slice instead of a sequence of numbers.
-mod bytes_as_slice {
+pub(super) mod bytes_as_slice {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(bytes)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<u8>, D::Error> {
         Ok(<bytes::Bytes>::deserialize(deserializer)?.to_vec())

@@ -164,7 +164,7 @@ fn a_truncation_that_was_cut_off_leaves_no_zeros() {
     drop((file, truncated, mounted));
     world.a.link_up().unwrap();
     let (recording, copy) = (disk.recording(), world.local("copy"));
-    assert!(cuts.clone().count() > 2, "{cuts:?}");
+    assert!(cuts.clone().count() > 1, "{cuts:?}");
     // Only the first image counts: the server knows the outcomes when the next one asks.
     for cut in cuts.skip(1).take(1) {
         put(&recording.image(cut, Fate::Kept), &copy);
@@ -199,8 +199,8 @@ fn a_refused_change_is_kept_whenever_the_mount_dies() {
     for cut in cuts.step_by(step) {
         put(&recording.image(cut, Fate::Kept), &copy);
         let mut mounted = mount(&world, &world.a, "write-back=async", &copy);
+        eventually("the refused change is counted", || number(&world, &mounted, "refused") > 0);
         assert_eq!(lost(&bytes, &mounted, &copy), Vec::<usize>::new(), "{cut}");
-        assert!(number(&world, &mounted, "refused") > 0, "{cut}");
         mounted.umount(&[]).unwrap();
     }
 }
@@ -275,6 +275,7 @@ fn a_conflict_copy_after_a_crash_is_of_one_host() {
     save(&other.path().join("file"), &theirs).unwrap();
     world.a.link_up().unwrap();
     let mounted = world.mount_with(&world.a, "write-back=async");
+    mounted.sync().unwrap();
     let names = fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().path());
     let names: Vec<_> = names.collect();
     let copy = names.iter().find(|name| arg(name).contains("conflict")).unwrap();

@@ -32,6 +32,7 @@ mod permissions;
 mod power;
 mod quota;
 mod reference;
+mod remount;
 mod rsync;
 mod sqlite;
 mod store;

@@ -24,6 +24,8 @@ pub(crate) struct Told {
     unsealed: BTreeMap<Ino, Unsealed>,
     /// Changes that were logged.
     pub(crate) seqs: BTreeSet<u64>,
+    /// What changes were of when they were logged.
+    stores: BTreeMap<u64, BTreeMap<u64, u8>>,
     /// Changes that were settled: sent again after a power loss, they change nothing.
     settled: BTreeSet<u64>,
 }
@@ -53,7 +55,7 @@ impl Told {
 
     /// An entry went into the log.
     pub(crate) fn logged(&mut self, entry: &Entry) -> Result<(), Violation> {
-        if let Entry::Settled { seq } = entry {
+        if let Entry::Settled { seq, .. } = entry {
             self.settled.insert(*seq);
         }
         let Some(logged) = entry.change() else { return Ok(()) };
@@ -61,12 +63,12 @@ impl Told {
             return Err(Violation(format!("seq {} is used twice", logged.seq)));
         }
         match &logged.change {
-            segue_core::modlog::Change::Data(data) => self.sealed(data),
+            segue_core::modlog::Change::Data(data) => self.sealed(logged.seq, data),
             segue_core::modlog::Change::Record(_) => Ok(()),
         }
     }
 
-    fn sealed(&mut self, data: &DataChange) -> Result<(), Violation> {
+    fn sealed(&mut self, seq: u64, data: &DataChange) -> Result<(), Violation> {
         let Some(told) = self.unsealed.remove(&data.ino) else {
             return Err(Violation(format!("sealed what nobody wrote: {data:?}")));
         };
@@ -74,6 +76,9 @@ impl Told {
         if ranges != told.dirty || data.cut != told.cut || data.size != told.size {
             return Err(Violation(format!("sealed {data:?}, told {told:?}")));
         }
+        let truth = self.bytes.entry(data.ino).or_default();
+        let store = ranges.iter().filter_map(|at| Some((*at, *truth.get(at)?))).collect();
+        self.stores.insert(seq, store);
         Ok(())
     }
 
@@ -89,10 +94,10 @@ impl Told {
             }
         }
         let none = BTreeMap::new();
-        let truth = self.bytes.get(&data.ino).unwrap_or(&none);
-        for at in data.ranges.iter().cloned().flatten() {
-            // What was cut off meanwhile is not told any more.
-            let Some(byte) = truth.get(&at) else { continue };
+        // Whatever was written since.
+        let truth = self.stores.get(&seq).unwrap_or(&none);
+        for (at, byte) in truth {
+            let at = *at;
             if sent.get(&at) != Some(byte) {
                 let words =
                     format!("byte {at} of #{} is {byte}, sent {:?}", data.ino, sent.get(&at));

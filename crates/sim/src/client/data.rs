@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use segue_core::cache::FileData;
-use segue_core::modlog::Record;
+use segue_core::modlog::{DataChange, Entry, Payload, Record};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
 use segue_core::wire::{Fetch, Fetched, Request};
 
 use super::{Mount, Stop};
 use crate::Violation;
+use crate::plan::Bug;
 
 fn index(at: u64) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
@@ -33,15 +34,32 @@ fn put(container: &mut Vec<u8>, at: u64, bytes: &[u8]) {
 }
 
 impl Mount {
-    /// Makes the data state of `ino`. This client has no index: what a process forgets is
-    /// fetched again.
+    /// Makes the data state of `ino`.
     pub(super) fn load(&mut self, ino: Ino) -> Result<(), Refusal> {
-        if self.core.files.contains_key(&ino) {
+        let noted = self.noted_file(ino);
+        match self.core.load(ino, noted) {
+            true => Ok(()),
+            false => Err(Refusal::Stale),
+        }
+    }
+
+    fn container(&mut self, ino: Ino) -> Option<&mut Vec<u8>> {
+        let id = self.core.container(ino)?;
+        Some(self.kept.containers.entry((ino, id)).or_default())
+    }
+
+    /// Keeps what changes on their way have in `range`.
+    fn preserve(&mut self, ino: Ino, range: &Range<u64>) -> Result<(), Violation> {
+        if self.bug == Some(Bug::ClientOverwritesPending) {
             return Ok(());
         }
-        let version = self.core.tree.peek(ino).ok_or(Refusal::Stale)?.data_version;
-        self.kept.containers.remove(&ino);
-        self.core.files.insert(ino, FileData::new(version));
+        for (seq, part) in self.core.to_preserve(ino, range) {
+            let Some(container) = self.container(ino) else { continue };
+            let bytes = bytes_of(container, &part);
+            let kept = self.kept.preserved.entry(seq).or_default();
+            kept.extend((part.start..).zip(bytes));
+            self.log_change(Entry::Preserved { seq, range: part, sums: Vec::new() })?;
+        }
         Ok(())
     }
 
@@ -51,12 +69,15 @@ impl Mount {
         offset: u64,
         bytes: &[u8],
     ) -> Result<Result<(), Refusal>, Violation> {
-        let range = offset..offset + bytes.len() as u64;
         let old_size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
-        put(self.kept.containers.entry(ino).or_default(), offset, bytes);
-        let Some(entry) = self.core.draft_write(ino, range, self.wall()) else {
+        self.preserve(ino, &(offset..offset + bytes.len() as u64))?;
+        let data = Payload::Inline(bytes.to_vec());
+        let Some(entry) = self.core.draft_write(ino, offset, data, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
+        if let Some(container) = self.container(ino) {
+            put(container, offset, bytes);
+        }
         self.log_change(entry)?;
         self.told.wrote(ino, offset, bytes, old_size);
         Ok(Ok(()))
@@ -67,10 +88,17 @@ impl Mount {
         if old_size == size && size == 0 {
             return Ok(Ok(()));
         }
-        self.kept.containers.entry(ino).or_default().resize(index(size), 0);
+        if size > 0 {
+            self.preserve(ino, &(size..old_size.max(size)))?;
+        }
         let Some(entry) = self.core.draft_resize(ino, size, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
+        if size > 0
+            && let Some(container) = self.container(ino)
+        {
+            container.resize(index(size), 0);
+        }
         self.log_change(entry)?;
         self.told.resized(ino, size, old_size);
         Ok(Ok(()))
@@ -107,8 +135,7 @@ impl Mount {
         self.load(ino)?;
         let range = range.start.min(size)..range.end.min(size);
         self.fetch(ino, range.clone(), size)?;
-        let none = Vec::new();
-        Ok(bytes_of(self.kept.containers.get(&ino).unwrap_or(&none), &range))
+        Ok(self.container(ino).map_or_else(Vec::new, |container| bytes_of(container, &range)))
     }
 
     /// Ends when all of `range` is here.
@@ -126,7 +153,8 @@ impl Mount {
     /// Puts fetched bytes into the container where nothing newer is.
     pub(super) fn fill(&mut self, ask: &Fetch, fetched: &Fetched, body: &[u8]) {
         let Some(file) = self.core.files.get_mut(&ask.ino) else { return };
-        let container = self.kept.containers.entry(ask.ino).or_default();
+        let key = (ask.ino, file.container());
+        let container = self.kept.containers.entry(key).or_default();
         let (mut at, mut rest) = (ask.offset, body);
         for (len, is_data) in &fetched.segments {
             let mut bytes = vec![0; index(*len)];
@@ -143,9 +171,16 @@ impl Mount {
         }
     }
 
-    /// What stands in the container of `ino`.
-    pub(super) fn container_bytes(&self, ino: Ino, range: &Range<u64>) -> Vec<u8> {
+    /// What change `seq` has in `range`, as it was when it was logged.
+    pub(super) fn source(&self, seq: u64, data: &DataChange, range: &Range<u64>) -> Vec<u8> {
         let none = Vec::new();
-        bytes_of(self.kept.containers.get(&ino).unwrap_or(&none), range)
+        let container = self.kept.containers.get(&(data.ino, data.container)).unwrap_or(&none);
+        let mut bytes = bytes_of(container, range);
+        let preserved = self.core.preserved(seq);
+        for at in preserved.within(range.clone()).flatten() {
+            let kept = self.kept.preserved.get(&seq).and_then(|kept| kept.get(&at));
+            bytes[index(at - range.start)] = kept.copied().unwrap_or_default();
+        }
+        bytes
     }
 }

@@ -28,11 +28,6 @@ impl Mount {
         }
         let batch = self.core.queue.batch(BATCH_RECORDS, BATCH_BYTES);
         if batch.is_empty() {
-            if !self.is_ready {
-                self.kept.log.clear();
-                self.synced();
-                self.is_ready = true;
-            }
             return Ok(());
         }
         let request = match self.stamp(&batch)? {
@@ -93,7 +88,7 @@ impl Mount {
         let mut pieces = Vec::new();
         for range in ranges {
             let range = range.start.min(data.size)..range.end.min(data.size);
-            let bytes = self.container_bytes(data.ino, &range);
+            let bytes = self.source(seq, data, &range);
             for (part, bytes) in (0..).zip(bytes.chunks(INLINE_MAX)) {
                 let offset = range.start + part * INLINE_MAX as u64;
                 pieces.push(Piece { offset, bytes: PieceBytes::Inline(bytes.to_vec()) });
@@ -136,25 +131,27 @@ impl Mount {
 
     fn settle(&mut self, logged: &Logged, outcome: &Outcome) -> Result<(), Violation> {
         let seq = logged.seq;
-        self.append(Entry::Settled { seq })?;
+        self.append(Entry::Settled { seq, outcome: Box::new(outcome.clone()) })?;
         let effects = self.core.settle(seq, outcome, self.now);
         self.whole.remove(&seq);
         self.baseless.remove(&seq);
         for effect in effects {
             match effect {
-                Effect::Replace(ino) => {
-                    self.kept.containers.remove(&ino);
-                }
+                Effect::Replace(_) => {}
                 Effect::Conflict { .. } => self.conflicts += 1,
                 Effect::Refused { .. } => self.refused += 1,
             }
         }
         if self.bug == Some(Bug::ClientDropsDirtyData) {
-            self.kept.containers.remove(&logged.change.ino());
+            let ino = logged.change.ino();
+            self.kept.containers.retain(|(other, _), _| *other != ino);
         }
         self.reap(logged);
-        if self.kept.log.len() > LOG_ENTRIES && self.is_ready {
-            self.kept.log = self.core.log_entries();
+        if self.kept.log.len() > LOG_ENTRIES {
+            let entries = self.core.log_entries();
+            self.note();
+            self.kept.index.noted = entries.len();
+            self.kept.log = entries;
             self.synced();
         }
         Ok(())
@@ -165,9 +162,7 @@ impl Mount {
         for ino in touched(record).inodes {
             let gone = self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
             if gone && !self.core.is_open(ino) && !self.core.tree.is_pending(ino) {
-                self.core.files.remove(&ino);
-                self.core.tree.forget(ino);
-                self.kept.containers.remove(&ino);
+                self.core.forget_file(ino);
             }
         }
     }

@@ -1,20 +1,22 @@
 //! A client: core's `ClientCore` in a process that can die, above a disk that does not.
 //!
-//! It mirrors `segue-client`: containers are changed first, then the log, then the core; what
-//! is not in the log did not happen. A call to the server suspends what asked: [`Stop::Ask`]
+//! It mirrors `segue-client`: first the log, then containers, then the core; what is not in the log
+//! did not happen. What is cached is noted on the disk now and then, and comes back from there. A call to the server suspends what asked: [`Stop::Ask`]
 //! carries the request, and the operation starts over when the reply has been taken in.
 
 mod calls;
 mod change;
 mod data;
 mod drain;
+mod notes;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::client::ClientCore;
-use segue_core::modlog::{Change, Entry, Logged, Record, replay};
+use segue_core::cache::ContainerId;
+use segue_core::client::{ClientCore, needs};
+use segue_core::modlog::{Change, Entry, Logged, Record};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, ClientId, Ino, InoGrant, Time, Timestamp};
 use segue_core::wire::{Reply, Request};
@@ -25,6 +27,7 @@ use crate::plan::Bug;
 use crate::server::Server;
 use crate::work::Op;
 pub(crate) use calls::{Ended, Purpose};
+use notes::Index;
 
 /// As in the real client.
 const LIFETIME: Duration = Duration::from_secs(1);
@@ -59,7 +62,10 @@ pub(crate) struct Kept {
     pub(crate) log: Vec<Entry>,
     /// Entries of it that a power loss leaves.
     synced: usize,
-    containers: BTreeMap<Ino, Vec<u8>>,
+    containers: BTreeMap<(Ino, ContainerId), Vec<u8>>,
+    preserved: BTreeMap<u64, BTreeMap<u64, u8>>,
+    index: Index,
+    starts: u64,
     seq_reserved: u64,
     inos_reserved: u64,
     grants: Vec<InoGrant>,
@@ -99,8 +105,6 @@ pub(crate) struct Mount {
     pub(crate) kept: Kept,
     pub(crate) told: Told,
     pub(crate) now: Time,
-    /// Usable: what an earlier process left has been sent.
-    pub(crate) is_ready: bool,
     pub(crate) is_offline: bool,
     pub(crate) threads: Vec<Thread>,
     /// Calls that are not answered.
@@ -138,7 +142,6 @@ impl Mount {
             kept,
             told,
             now,
-            is_ready: false,
             is_offline: true,
             threads: vec![Thread::default(); threads],
             calls: BTreeMap::new(),
@@ -158,22 +161,23 @@ impl Mount {
         Ok(mount)
     }
 
-    /// As the real client's `recover::requeue`.
+    /// As the real client's mount/recover.rs.
     fn recover(&mut self) -> Result<(), Violation> {
         self.kept.synced = self.kept.log.len();
-        let leftover = replay(self.kept.log.clone());
-        let mut seq = leftover.newest_seq.max(self.core.next_seq().saturating_sub(1));
-        for logged in leftover.changes {
-            self.core.requeue(logged, self.now);
-        }
-        for data in leftover.unsealed {
-            seq += 1;
-            self.core.reserve_seqs(seq + 1);
-            let logged = data.logged(seq, Caller::default());
-            self.append(Entry::Change(logged.clone()))?;
-            self.core.requeue(logged, self.now);
-        }
+        self.kept.starts += 1;
+        self.core.number_containers(self.kept.starts << 32);
         self.reserve_seqs();
+        let (log, noted) = (self.kept.log.clone(), self.kept.index.noted);
+        let files = self.load_needed(&needs(&log, noted));
+        let unsealed = self.core.recover(log, noted, &files, self.now);
+        for data in unsealed {
+            if self.core.seqs_left() == 0 {
+                self.reserve_seqs();
+            }
+            let entry = self.core.draft_leftover(data, Caller::default());
+            self.log_change(entry)?;
+        }
+        self.sweep();
         Ok(())
     }
 
@@ -242,19 +246,13 @@ impl Mount {
 
     /// The chores that the real client does every few seconds.
     pub(crate) fn tick(&mut self) -> Result<(), Violation> {
-        if !self.is_ready {
-            return Ok(());
-        }
-        self.synced();
         for ino in self.core.unsealed() {
             self.seal(ino)?;
         }
         self.core.shrink(self.now);
-        let idle = |ino: &Ino| !self.core.is_open(*ino) && !self.core.files[ino].is_ahead();
-        let clean: Vec<Ino> = self.core.files.keys().copied().filter(idle).collect();
-        for ino in clean {
-            self.core.files.remove(&ino);
-        }
+        self.synced();
+        self.note();
+        self.sweep();
         Ok(())
     }
 

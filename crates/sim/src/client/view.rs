@@ -1,5 +1,6 @@
 //! Looking, as `segue-client`'s mount/names.rs does.
 
+use segue_core::cache::Known;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name, Version};
 use segue_core::wire::{Lookup, PAGE_MAX, Readdir, Reply, Request};
@@ -8,6 +9,9 @@ use super::{Mount, Stop};
 
 impl Mount {
     pub(crate) fn getattr(&mut self, ino: Ino) -> Result<Attr, Stop> {
+        if self.core.tree.peek(ino).is_none() {
+            self.load_node(ino);
+        }
         match self.core.tree.attr(ino, self.now).usable(self.is_offline) {
             Some(attr) => Ok(attr),
             None => self.ask(Request::Getattr(ino)),
@@ -23,6 +27,9 @@ impl Mount {
     }
 
     pub(super) fn lookup(&mut self, parent: Ino, name: &Name) -> Result<Option<Attr>, Stop> {
+        if self.core.tree.name(parent, name, self.now) == Known::Unknown {
+            self.load_name(parent, name);
+        }
         let known = self.core.tree.name(parent, name, self.now).usable(self.is_offline);
         match known {
             Some(Some(ino)) => self.getattr(ino).map(Some),
@@ -32,6 +39,9 @@ impl Mount {
     }
 
     pub(crate) fn list(&mut self, directory: Ino) -> Result<Vec<(Name, Ino)>, Stop> {
+        if self.core.tree.listing(directory, self.now) == Known::Unknown {
+            self.load_listing(directory);
+        }
         match self.core.tree.listing(directory, self.now).usable(self.is_offline) {
             Some(names) => Ok(names),
             None => {
@@ -105,9 +115,7 @@ impl Mount {
             _ => {}
         }
         for (ino, version) in versions {
-            if self.core.observe(ino, version) {
-                self.kept.containers.remove(&ino);
-            }
+            self.core.observe(ino, version);
         }
     }
 }

@@ -96,7 +96,8 @@ impl World {
             server_up: true,
             hosts: Vec::new(),
             parted: vec![false; plan.clients],
-            model: (plan.clients == 1).then(Model::new),
+            // Without power a host forgets what was not synced, and shows what was before.
+            model: (plan.clients == 1 && !options.power_loss).then(Model::new),
             calm: false,
             summary: Summary::default(),
             trace: VecDeque::new(),
@@ -172,7 +173,7 @@ impl World {
                 let core = &mount.core;
                 let sent = core.queue.is_empty() && core.unsealed().is_empty();
                 let stored = !mount.told.unsealed().any(named);
-                mount.is_ready && mount.handles.is_empty() && sent && stored
+                mount.handles.is_empty() && sent && stored
             }
             Host::Down(..) => false,
         })
@@ -181,8 +182,7 @@ impl World {
     fn waiting(&self) -> String {
         let of = |host: &Host| match host {
             Host::Up(mount) => format!(
-                "ready {}, {} queued, open {:?}, unsealed {:?}; ",
-                mount.is_ready,
+                "{} queued, open {:?}, unsealed {:?}; ",
                 mount.core.queue.len(),
                 mount.handles,
                 mount.told.unsealed().collect::<Vec<_>>()
@@ -232,7 +232,7 @@ impl World {
         self.after(TICK, Event::Tick(client));
         let calm = self.calm;
         self.with(client, |mount| {
-            match calm && mount.is_ready {
+            match calm {
                 true => mount.close_all()?,
                 false => mount.tick()?,
             }
@@ -306,7 +306,7 @@ impl World {
     /// An application's thread begins its next operation, or goes on with its last.
     fn thread(&mut self, client: usize, thread: usize) -> Result<(), Violation> {
         let ready = match &self.hosts[client] {
-            Host::Up(mount) if mount.is_ready => Some(mount.is_idle(thread)),
+            Host::Up(mount) => Some(mount.is_idle(thread)),
             _ => None,
         };
         match ready {

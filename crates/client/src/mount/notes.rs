@@ -1,0 +1,120 @@
+//! The index on disk: what is cached is noted there once a second, and comes back from there
+//! when it is not in memory. And what nobody needs any more goes.
+
+use segue_core::client::Scrap;
+use segue_core::refusal::Refusal;
+use segue_core::types::{Ino, Name};
+
+use super::{Mount, lock};
+
+impl Mount {
+    /// Notes what is known now. What the log says up to here is durable before: the index is
+    /// never ahead of it.
+    pub(super) fn note(&self) -> Result<(), Refusal> {
+        let _noting = lock(&self.noting);
+        let (position, notes) = {
+            let log = lock(&self.log);
+            (log.position(), self.core().take_notes())
+        };
+        if notes.is_empty() {
+            self.core().noted(&notes, true);
+            return Ok(());
+        }
+        let saved = match self.try_sync_log() {
+            Ok(()) => self.index.save(&notes, position).map_err(|error| {
+                tracing::error!("index.db: {error}");
+                Refusal::Io
+            }),
+            Err(error) => Err(self.disk_refusal("update.log", &error)),
+        };
+        self.core().noted(&notes, saved.is_ok());
+        for (ino, container) in saved? {
+            self.remove(Scrap::Container(ino, container));
+        }
+        Ok(())
+    }
+
+    /// Removes what nobody needs any more.
+    pub(super) fn sweep(&self) {
+        let scrap = self.core().take_scrap();
+        scrap.into_iter().for_each(|scrap| self.remove(scrap));
+    }
+
+    pub(super) fn remove(&self, scrap: Scrap) {
+        let removed = match scrap {
+            Scrap::Container(ino, container) => self.containers.remove((ino, container)),
+            Scrap::Preserved(seq) => self.preserved.remove(seq),
+        };
+        if let Err(error) = removed {
+            tracing::warn!("{scrap:?} stays: {error}");
+        }
+    }
+
+    /// Removes containers that an earlier process left and nobody needs; `first` is the number of
+    /// the first one of this process.
+    pub(super) fn sweep_left(&self, first: u64) {
+        let mut found = Vec::new();
+        self.containers.each(|key, path| match key {
+            Some(key) if key.1.0 < first => found.push(key),
+            Some(_) => {}
+            None => {
+                tracing::warn!("{}: no container; removed", path.display());
+                std::fs::remove_file(path).ok();
+            }
+        });
+        for (ino, id) in found {
+            let noted = self.index.container(ino).ok().flatten() == Some(id);
+            if !noted && !self.core().needs_container(ino, id) {
+                self.remove(Scrap::Container(ino, id));
+            }
+        }
+    }
+
+    /// Gets what the index has of an inode into memory.
+    pub(super) fn load_node(&self, ino: Ino) {
+        if self.core().tree.peek(ino).is_some() {
+            return;
+        }
+        if let Some(note) = known("index.db", self.index.node(ino)).flatten() {
+            self.core().tree.install_note(note);
+        }
+    }
+
+    /// Gets what the index has of a name into memory, with what it means.
+    pub(super) fn load_name(&self, directory: Ino, name: &Name) {
+        self.load_node(directory);
+        let meaning = known("index.db", self.index.name(directory, name)).flatten();
+        let meaning = match meaning {
+            // A directory whose names are all noted has no others.
+            None if self.core().tree.is_listed_on_disk(directory) => Some(None),
+            meaning => meaning,
+        };
+        let Some(meaning) = meaning else { return };
+        if let Some(ino) = meaning {
+            self.load_node(ino);
+        }
+        self.core().tree.install_noted_name(directory, name.clone(), meaning);
+    }
+
+    /// Gets all names in a directory that the index has into memory, if it has all.
+    pub(super) fn load_listing(&self, directory: Ino) {
+        self.load_node(directory);
+        if !self.core().tree.is_listed_on_disk(directory) {
+            return;
+        }
+        let Some(listing) = known("index.db", self.index.listing(directory)) else { return };
+        let mut core = self.core();
+        for (name, ino, note) in listing {
+            if let Some(note) = note {
+                core.tree.install_note(note);
+            }
+            core.tree.install_noted_name(directory, name, Some(ino));
+        }
+        core.tree.install_noted_listing(directory);
+    }
+}
+
+/// What the index says; one that cannot be read says nothing.
+pub(super) fn known<T>(what: &str, answer: rusqlite::Result<T>) -> Option<T> {
+    answer.inspect_err(|error| tracing::warn!("{what}: {error}")).ok()
+}

@@ -1,0 +1,126 @@
+//! Whether the containers have what the log says was written to them. A process that dies leaves at
+//! most its last change of a container undone; a host that loses power, any part of what was not
+//! synced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use segue_core::cache::RangeSet;
+use segue_core::modlog::{Change, Entry, Payload, SUM_BLOCK};
+use segue_core::types::Ino;
+
+use super::edit::sums;
+use crate::state::{Containers, Key};
+
+/// Which of `entries`, from the `first` on, the containers lack in part. Only data that the server
+/// may lack are looked at, and of these only what nothing was written over.
+pub(super) fn lacking(
+    entries: &[Entry],
+    first: usize,
+    containers: &Containers,
+) -> std::io::Result<Vec<usize>> {
+    let live = live(entries);
+    let mut later: BTreeMap<Key, RangeSet> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (index, entry) in entries.iter().enumerate().skip(first).rev() {
+        let Some(place) = entry.place() else { continue };
+        let key = (place.ino, place.container);
+        let later = later.entry(key).or_default();
+        match entry {
+            Entry::Written { offset, data, .. } => {
+                let range = *offset..offset.saturating_add(data.len());
+                if let Payload::Summed { sums, .. } = data
+                    && live.contains(&index)
+                    && !is_there(containers, key, range.clone(), sums, later)?
+                {
+                    found.push(index);
+                }
+                later.insert(range);
+            }
+            Entry::Resized { size, .. } => later.insert(*size..u64::MAX),
+            _ => {}
+        }
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// Entries of data that are not known to be on the server.
+fn live(entries: &[Entry]) -> BTreeSet<usize> {
+    let mut unsealed: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
+    let mut sealed: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (index, entry) in entries.iter().enumerate() {
+        match entry {
+            Entry::Written { place, .. } => unsealed.entry(place.ino).or_default().push(index),
+            Entry::Change(logged) => {
+                if let Change::Data(data) = &logged.change {
+                    sealed.insert(logged.seq, unsealed.remove(&data.ino).unwrap_or_default());
+                }
+            }
+            Entry::Settled { seq, .. } => drop(sealed.remove(seq)),
+            _ => {}
+        }
+    }
+    sealed.into_values().chain(unsealed.into_values()).flatten().collect()
+}
+
+fn is_there(
+    containers: &Containers,
+    key: Key,
+    range: Range<u64>,
+    expected: &[u32],
+    later: &RangeSet,
+) -> std::io::Result<bool> {
+    if !containers.exists(key) {
+        return Ok(false);
+    }
+    let container = containers.open(key)?;
+    let mut at = range.start;
+    for sum in expected {
+        let end = ((at / SUM_BLOCK + 1) * SUM_BLOCK).min(range.end);
+        if !later.overlaps(at..end) {
+            let bytes = container.read(at, usize::try_from(end - at).unwrap_or(0))?;
+            if sums(at, &bytes) != [*sum] {
+                return Ok(false);
+            }
+        }
+        at = end;
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::cache::ContainerId;
+    use segue_core::modlog::{Base, Place};
+    use segue_core::types::{Timestamp, Version};
+
+    use super::*;
+
+    fn written(containers: &Containers, offset: u64, bytes: &[u8], is_done: bool) -> Entry {
+        let (ino, container) = (Ino(7), ContainerId(1));
+        if is_done {
+            containers.open((ino, container)).unwrap().write(bytes, offset).unwrap();
+        }
+        let base = Base::Version(Version::default());
+        let place = Place { ino, container, base, old_size: 0, time: Timestamp::default() };
+        let data = Payload::Summed { len: bytes.len() as u64, sums: sums(offset, bytes) };
+        Entry::Written { place, offset, data }
+    }
+
+    #[test]
+    fn what_is_not_in_the_container_is_found_unless_something_was_written_over_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let none = written(&containers, 0, &[1; 9000], false);
+        assert_eq!(lacking(std::slice::from_ref(&none), 0, &containers).unwrap(), [0]);
+        let first = written(&containers, 100, &[1; 9000], true);
+        let second = written(&containers, 4096, &[2; 9000], true);
+        let lost = written(&containers, 40_000, &[3; 9000], false);
+        let entries = [first, second, lost];
+        assert_eq!(lacking(&entries, 0, &containers).unwrap(), [2]);
+        assert!(lacking(&entries, 3, &containers).unwrap().is_empty());
+        containers.open((Ino(7), ContainerId(1))).unwrap().write(&[9], 200).unwrap();
+        assert_eq!(lacking(&entries, 0, &containers).unwrap(), [0, 2]);
+    }
+}

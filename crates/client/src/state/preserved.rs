@@ -1,0 +1,109 @@
+//! Bytes of changes on their way to the server that were overwritten in their containers since:
+//! one sparse file for each change, `preserved/SEQ`, at the same offsets as in the file.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::containers::read_zeros;
+use super::directory::sync_directory;
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Preserved {
+    root: PathBuf,
+    unsynced: Mutex<BTreeSet<u64>>,
+}
+
+impl Preserved {
+    /// Those below `root`.
+    pub(crate) fn at(root: PathBuf) -> io::Result<Preserved> {
+        fs::create_dir_all(&root)?;
+        Ok(Preserved { root, unsynced: Mutex::default() })
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, seq: u64) -> PathBuf {
+        self.root.join(seq.to_string())
+    }
+
+    /// Keeps `bytes` of change `seq`.
+    pub(crate) fn keep(&self, seq: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let file = File::options().create(true).write(true).truncate(false).open(self.path(seq))?;
+        file.write_all_at(bytes, offset)?;
+        self.unsynced().insert(seq);
+        Ok(())
+    }
+
+    /// Bytes that were kept.
+    pub(crate) fn read(&self, seq: u64, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        read_zeros(&File::open(self.path(seq))?, offset, len)
+    }
+
+    /// Makes durable what was kept.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let seqs = std::mem::take(&mut *self.unsynced());
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        let sync = |seq: &u64| match File::open(self.path(*seq)) {
+            // Nobody needs it any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            opened => opened?.sync_data(),
+        };
+        let synced = seqs.iter().try_for_each(sync).and_then(|()| sync_directory(&self.root));
+        if synced.is_err() {
+            self.unsynced().extend(seqs);
+        }
+        synced
+    }
+
+    /// Forgets what was kept for a change.
+    pub(crate) fn remove(&self, seq: u64) -> io::Result<()> {
+        match fs::remove_file(self.path(seq)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets all but what is kept for `needed` changes.
+    pub(crate) fn retain(&self, needed: &[u64]) -> io::Result<()> {
+        for entry in fs::read_dir(&self.root)?.flatten() {
+            if !number(&entry.path()).is_some_and(|seq| needed.contains(&seq)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_there_until_nobody_needs_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let preserved = Preserved::at(dir.path().join("preserved")).unwrap();
+        preserved.keep(7, 4096, b"abc").unwrap();
+        preserved.keep(7, 10, b"x").unwrap();
+        preserved.keep(8, 0, b"y").unwrap();
+        preserved.sync().unwrap();
+        assert_eq!(preserved.read(7, 4096, 5).unwrap(), b"abc\0\0");
+        preserved.retain(&[7]).unwrap();
+        assert!(preserved.read(8, 0, 1).is_err());
+        preserved.remove(7).unwrap();
+        preserved.remove(7).unwrap();
+        assert!(preserved.read(7, 0, 1).is_err());
+    }
+}

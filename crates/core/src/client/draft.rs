@@ -1,0 +1,125 @@
+//! Making log entries: what a change will be, before anything is changed.
+
+use std::ops::Range;
+
+use super::ClientCore;
+use crate::cache::FileData;
+use crate::modlog::{Change, DataChange, Entry, Logged, Payload, Place, Record};
+use crate::types::{Caller, Ino, Timestamp};
+
+impl ClientCore {
+    /// The entry for a change of names or attributes.
+    pub fn draft_change(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
+        self.draft(Change::Record(record), caller, time)
+    }
+
+    fn draft(&self, change: Change, caller: Caller, time: Timestamp) -> Entry {
+        Entry::Change(Logged { seq: self.next_seq, time, caller, operation: None, change })
+    }
+
+    fn place(&mut self, ino: Ino, time: Timestamp) -> Option<Place> {
+        let old_size = self.tree.peek(ino)?.size;
+        let file = self.file(ino)?;
+        // It is in use until the entry is admitted.
+        file.not_noted();
+        Some(Place { ino, container: file.container(), base: file.base(), old_size, time })
+    }
+
+    fn of_what(&self, ino: Ino, entry: Entry) -> Entry {
+        if self.is_nameless(ino) { Entry::Nameless(Box::new(entry)) } else { entry }
+    }
+
+    /// The entry for bytes that go into the container of `ino`; `None` if it is not known.
+    pub fn draft_write(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        data: Payload,
+        time: Timestamp,
+    ) -> Option<Entry> {
+        let entry = Entry::Written { place: self.place(ino, time)?, offset, data };
+        Some(self.of_what(ino, entry))
+    }
+
+    /// The entry for a new size of `ino`; `None` if it is not known. A file that is emptied gets
+    /// another container: what waits to be sent needs the old one.
+    pub fn draft_resize(&mut self, ino: Ino, size: u64, time: Timestamp) -> Option<Entry> {
+        let mut place = self.place(ino, time)?;
+        if size == 0 && place.old_size > 0 {
+            place.container = self.fresh_container();
+        }
+        Some(self.of_what(ino, Entry::Resized { place, size }))
+    }
+
+    /// The entry that closes what was written to `ino` since the last seal into one change;
+    /// `None` if there is nothing.
+    ///
+    /// An open file that has no name anywhere is not stored: nobody else will ever read it.
+    ///
+    /// The change is of the moment that this host shows as the file's last: so the times stay
+    /// as they are when it is settled.
+    pub fn draft_seal(&self, ino: Ino, caller: Caller) -> Option<Entry> {
+        let attr = self.tree.peek(ino)?;
+        if self.is_nameless(ino) {
+            return None;
+        }
+        let file = self.files.get(&ino)?;
+        let unsealed = file.unsealed()?;
+        let change = Change::Data(DataChange {
+            ino,
+            container: file.container(),
+            base: unsealed.base,
+            cut: unsealed.cut,
+            size: attr.size,
+            ranges: unsealed.ranges,
+            mtime: attr.mtime,
+        });
+        Some(self.draft(change, caller, attr.ctime))
+    }
+
+    /// The entry that makes a change of what an earlier life left unsealed.
+    pub fn draft_leftover(&self, data: DataChange, caller: Caller) -> Entry {
+        Entry::Change(data.logged(self.next_seq, caller))
+    }
+
+    /// Entries that say the same as the log so far, in less. All bytes that they speak of are
+    /// durable.
+    pub fn log_entries(&self) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (logged, _) in self.queue.iter() {
+            entries.push(Entry::Change(logged.clone()));
+            let preserved = self.preserved.get(&logged.seq).into_iter().flat_map(|set| set.iter());
+            let seq = logged.seq;
+            entries.extend(preserved.map(|range| Entry::Preserved {
+                seq,
+                range,
+                sums: Vec::new(),
+            }));
+        }
+        for (ino, file) in &self.files {
+            if !self.is_nameless(*ino) {
+                self.log_unsealed(*ino, file, &mut entries);
+            }
+        }
+        entries
+    }
+
+    fn log_unsealed(&self, ino: Ino, file: &FileData, entries: &mut Vec<Entry>) {
+        let (Some(unsealed), Some(attr)) = (file.unsealed(), self.tree.peek(ino)) else { return };
+        let place = |old_size| Place {
+            ino,
+            container: file.container(),
+            base: unsealed.base,
+            old_size,
+            time: attr.mtime,
+        };
+        if let Some(size) = unsealed.cut {
+            entries.push(Entry::Resized { place: place(u64::MAX), size });
+        }
+        for Range { start: offset, end } in unsealed.ranges {
+            let data = Payload::Durable { len: end - offset };
+            entries.push(Entry::Written { place: place(attr.size), offset, data });
+        }
+        entries.push(Entry::Resized { place: place(attr.size), size: attr.size });
+    }
+}

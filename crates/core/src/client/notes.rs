@@ -1,0 +1,53 @@
+//! Noting on disk what is cached, so that the next process knows it.
+//!
+//! ```text
+//!   changes ─▶ take_notes (with the place in the log) ─▶ index on disk ─▶ noted
+//! ```
+//!
+//! Invariant: what is noted is all that was known at one place in the log; what the log says
+//! after that place is not in it. So a process that dies anywhere leaves an index and a log that
+//! together say what it knew (`recover`).
+
+use super::ClientCore;
+use crate::cache::{FileNote, TreeNotes};
+use crate::types::Ino;
+
+/// What the index on disk lacks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Notes {
+    /// Names and attributes.
+    pub tree: TreeNotes,
+    /// Data.
+    pub files: Vec<(Ino, FileNote)>,
+}
+
+impl Notes {
+    /// True if there is nothing to note.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.tree.is_empty()
+    }
+}
+
+impl ClientCore {
+    /// What is to be noted. Call [`ClientCore::noted`] afterwards, before the next of these.
+    pub fn take_notes(&mut self) -> Notes {
+        let files = self.files.iter_mut();
+        let files = files.filter_map(|(ino, file)| Some((*ino, file.to_note()?))).collect();
+        Notes { tree: self.tree.take_notes(), files }
+    }
+
+    /// `notes` are on disk, or could not be put there. What is noted of files that nobody uses
+    /// leaves memory.
+    pub fn noted(&mut self, notes: &Notes, well: bool) {
+        self.tree.noted(well);
+        for (ino, _) in notes.files.iter().filter(|_| !well) {
+            if let Some(file) = self.files.get_mut(ino) {
+                file.not_noted();
+            }
+        }
+        let open = &self.open;
+        self.files.retain(|ino, file| {
+            !file.is_noted() || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
+        });
+    }
+}

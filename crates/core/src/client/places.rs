@@ -1,0 +1,115 @@
+//! Where bytes are on this host: containers, and bytes that are kept for a change after they were
+//! overwritten in its container.
+//!
+//! Invariant: what a change in the queue refers to stays as it was when it was logged, until
+//! the server has it: so a store is a state that the file really had (DESIGN.md section 8).
+
+use std::ops::Range;
+
+use super::ClientCore;
+use crate::cache::{ContainerId, RangeSet};
+use crate::modlog::{Change, DataChange};
+use crate::types::Ino;
+
+/// A file of the cache directory that nobody needs any more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scrap {
+    /// A container.
+    Container(Ino, ContainerId),
+    /// What was preserved for a change.
+    Preserved(u64),
+}
+
+impl ClientCore {
+    /// Containers are numbered from `first` on: higher than in any earlier life.
+    pub fn number_containers(&mut self, first: u64) {
+        self.next_container = self.next_container.max(first);
+    }
+
+    pub(super) fn fresh_container(&mut self) -> ContainerId {
+        self.next_container += 1;
+        ContainerId(self.next_container - 1)
+    }
+
+    /// A container for what is to be cached of a file anew.
+    pub fn new_container(&mut self) -> ContainerId {
+        self.fresh_container()
+    }
+
+    fn queued_data(&self, ino: Ino) -> impl Iterator<Item = (u64, &DataChange)> {
+        self.queue.iter().filter_map(move |(logged, _)| match &logged.change {
+            Change::Data(data) if data.ino == ino => Some((logged.seq, data)),
+            _ => None,
+        })
+    }
+
+    /// The file is not in `container` any more.
+    pub(super) fn abandon(&mut self, ino: Ino, container: ContainerId) {
+        if !self.queued_data(ino).any(|(_, data)| data.container == container) {
+            self.scrap.push(Scrap::Container(ino, container));
+        }
+    }
+
+    /// A change of data has left the queue.
+    pub(super) fn release_data(&mut self, seq: u64, data: &DataChange) {
+        if self.preserved.remove(&seq).is_some() {
+            self.scrap.push(Scrap::Preserved(seq));
+        }
+        let is_current =
+            self.files.get(&data.ino).is_none_or(|file| file.container() == data.container);
+        if !is_current {
+            self.abandon(data.ino, data.container);
+        }
+    }
+
+    /// A file that cannot be reached any more leaves memory, and its container the disk.
+    pub fn forget_file(&mut self, ino: Ino) {
+        if let Some(file) = self.files.remove(&ino) {
+            self.abandon(ino, file.container());
+        }
+        self.tree.forget(ino);
+    }
+
+    /// What nobody needs any more since the last call.
+    pub fn take_scrap(&mut self) -> Vec<Scrap> {
+        std::mem::take(&mut self.scrap)
+    }
+
+    /// Which bytes of changes on their way must be preserved before `range` of `ino` is changed
+    /// in its container.
+    pub fn to_preserve(&self, ino: Ino, range: &Range<u64>) -> Vec<(u64, Range<u64>)> {
+        let Some(file) = self.files.get(&ino) else { return Vec::new() };
+        if !file.sealed_ranges().overlaps(range.clone()) {
+            return Vec::new();
+        }
+        let container = file.container();
+        let nothing = RangeSet::default();
+        let mut parts = Vec::new();
+        for (seq, data) in self.queued_data(ino).filter(|(_, data)| data.container == container) {
+            let preserved = self.preserved.get(&seq).unwrap_or(&nothing);
+            for part in &data.ranges {
+                let part = part.start.max(range.start)..part.end.min(range.end).min(data.size);
+                if part.start < part.end {
+                    parts.extend(preserved.missing(part).into_iter().map(|part| (seq, part)));
+                }
+            }
+        }
+        parts
+    }
+
+    /// Which bytes of change `seq` are not in its container any more.
+    pub fn preserved(&self, seq: u64) -> RangeSet {
+        self.preserved.get(&seq).cloned().unwrap_or_default()
+    }
+
+    /// True if `container` has bytes of `ino` that are in use.
+    pub fn needs_container(&self, ino: Ino, container: ContainerId) -> bool {
+        self.files.get(&ino).is_some_and(|file| file.container() == container)
+            || self.queued_data(ino).any(|(_, data)| data.container == container)
+    }
+
+    /// All changes of which some bytes are preserved.
+    pub fn all_preserved(&self) -> Vec<u64> {
+        self.preserved.keys().copied().collect()
+    }
+}

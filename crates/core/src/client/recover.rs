@@ -1,0 +1,160 @@
+//! After a restart: the index says what was known at one place in the log, the log what came
+//! after it.
+//!
+//! What stands before that place and is not settled is pending, and part of what is noted; what
+//! stands behind it is taken in again as it was then. Names and attributes of the past are
+//! stale; what is pending stays this host's own truth until the server has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ClientCore;
+use crate::cache::{FileData, FileNote, Touched, touched};
+use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Record, replay};
+use crate::types::{Ino, Name, Time};
+
+/// What of the index has to be in memory before the log is taken in.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    /// Inodes.
+    pub inodes: BTreeSet<Ino>,
+    /// Names in directories.
+    pub names: BTreeSet<(Ino, Name)>,
+}
+
+fn touched_by(change: &Change) -> Touched {
+    match change {
+        Change::Record(record) => touched(record),
+        Change::Data(data) => Touched { inodes: vec![data.ino], names: Vec::new() },
+    }
+}
+
+/// What [`ClientCore::recover`] needs of the index for these entries, of which the index has the
+/// first `noted`.
+pub fn needs(entries: &[Entry], noted: usize) -> Needs {
+    let (before, after) = entries.split_at(noted.min(entries.len()));
+    let left = replay(before);
+    let mut needs = Needs::default();
+    needs.inodes.extend(left.unsealed.iter().map(|data| data.ino));
+    let changes = left.changes.iter().chain(after.iter().filter_map(Entry::change));
+    for touched in changes.map(|logged| touched_by(&logged.change)) {
+        needs.inodes.extend(touched.inodes);
+        needs.names.extend(touched.names);
+    }
+    needs.inodes.extend(after.iter().filter_map(|entry| Some(entry.place()?.ino)));
+    needs
+}
+
+impl ClientCore {
+    /// Takes in a log that was left behind. The index has what its first `noted` entries did, of
+    /// which `files` is what it says of data; what is [needed](needs) of its tree has been
+    /// installed. Returns what was written and never sealed: draft, log and admit it
+    /// ([`ClientCore::draft_leftover`]).
+    pub fn recover(
+        &mut self,
+        entries: Vec<Entry>,
+        noted: usize,
+        files: &BTreeMap<Ino, FileNote>,
+        now: Time,
+    ) -> Vec<DataChange> {
+        let left = replay(&entries);
+        // Those below may have been used, and lost with the end of the log.
+        let first = self.next_seq.max(left.newest_seq + 1);
+        let mut entries = entries;
+        let after = entries.split_off(noted.min(entries.len()));
+        self.resume(&entries, files, now);
+        for entry in after {
+            self.relive(entry, files, now);
+        }
+        let goes_on: BTreeSet<Ino> = left.unsealed.iter().map(|data| data.ino).collect();
+        for ino in self.unsealed() {
+            // Of files that nobody can reach any more.
+            if !goes_on.contains(&ino) {
+                self.drop_dirty(ino);
+            }
+        }
+        self.tree.expire_all();
+        self.next_seq = first;
+        self.seq_reserved = self.seq_reserved.max(self.next_seq);
+        left.unsealed
+    }
+
+    /// What was pending when the index was written.
+    fn resume(&mut self, entries: &[Entry], files: &BTreeMap<Ino, FileNote>, now: Time) {
+        let left = replay(entries);
+        self.preserved = left.preserved;
+        for logged in left.changes {
+            self.tree.mark_all(&touched_by(&logged.change));
+            self.resume_data(&logged, files);
+            self.next_seq = self.next_seq.max(logged.seq + 1);
+            self.seq_reserved = self.seq_reserved.max(self.next_seq);
+            self.queue.push(logged, now);
+        }
+        for data in &left.unsealed {
+            self.tree.mark(data.ino);
+            self.kept_file(data, files).left_unsealed(data);
+        }
+    }
+
+    fn resume_data(&mut self, logged: &Logged, files: &BTreeMap<Ino, FileNote>) {
+        match &logged.change {
+            Change::Data(data) => self.kept_file(data, files).requeued(logged.seq, data),
+            Change::Record(Record::Create { ino, node: NewNode::File, .. }) => {
+                let container = self.fresh_container();
+                let mut file = match files.get(ino) {
+                    Some(note) => FileData::restored(note.clone()),
+                    None => FileData::created(logged.seq, container),
+                };
+                file.awaits(logged.seq);
+                self.files.insert(*ino, file);
+            }
+            Change::Record(Record::Create { ino, node: NewNode::Directory, .. }) => {
+                self.tree.is_own(*ino);
+            }
+            Change::Record(Record::Clone { ino, .. }) => {
+                if let Some(note) = files.get(ino) {
+                    let file = || FileData::restored(note.clone());
+                    self.files.entry(*ino).or_insert_with(file).cloned(logged.seq);
+                }
+            }
+            Change::Record(_) => {}
+        }
+    }
+
+    fn kept_file(&mut self, data: &DataChange, files: &BTreeMap<Ino, FileNote>) -> &mut FileData {
+        let kept = files.get(&data.ino);
+        let file = self.files.entry(data.ino).or_insert_with(|| match kept {
+            Some(note) => FileData::restored(note.clone()),
+            None => FileData::new(Default::default(), data.container),
+        });
+        file.changed_on(data.base);
+        if kept.is_none() {
+            file.moves_to(data.container);
+        }
+        file
+    }
+
+    /// Takes in an entry that came after the index was written.
+    fn relive(&mut self, entry: Entry, files: &BTreeMap<Ino, FileNote>, now: Time) {
+        if let Some(place) = entry.place() {
+            let (ino, container, base) = (place.ino, place.container, place.base);
+            let emptied = matches!(entry, Entry::Resized { size: 0, .. });
+            let file = self.files.entry(ino).or_insert_with(|| match files.get(&ino) {
+                Some(note) => FileData::restored(note.clone()),
+                None => FileData::new(Default::default(), container),
+            });
+            file.changed_on(base);
+            if !emptied {
+                file.moves_to(container);
+            }
+        }
+        match entry {
+            Entry::Settled { seq, outcome } => drop(self.settle(seq, &outcome, now)),
+            Entry::Change(logged) => {
+                self.next_seq = logged.seq;
+                self.seq_reserved = self.seq_reserved.max(logged.seq + 1);
+                self.admit(Entry::Change(logged), now);
+            }
+            entry => self.admit(entry, now),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Mounting again what was mounted before: without a network, after a crash, and what can be got
+//! out of a cache directory when nothing can be mounted any more.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use segue_bench::bed::Host;
+use segue_bench::bed::segue::SegueMount;
+
+use crate::tree::{hash, hash_of, noise};
+use crate::world::{World, arg, errno, json, save, segue, wait_for_state};
+
+/// What a directory holds, as far as a program can tell: paths with modes, targets and hashes.
+fn contents(top: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![top.to_path_buf()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = path.symlink_metadata().unwrap();
+            let mode = meta.permissions().mode();
+            let what = if meta.is_dir() {
+                open.push(path.clone());
+                "directory".to_owned()
+            } else if meta.is_symlink() {
+                fs::read_link(&path).unwrap().display().to_string()
+            } else {
+                format!("{:?}", hash(&path))
+            };
+            found.insert(path.strip_prefix(top).unwrap().into(), format!("{mode:o} {what}"));
+        }
+    }
+    found
+}
+
+/// The only cache directory of `host`.
+fn cache_directory(host: &Host) -> PathBuf {
+    let base = host.dir().join(".local/state/segue");
+    let mut found = fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().path());
+    found.find(|path| path.join("update.log").exists()).unwrap()
+}
+
+fn fill(top: &Path) {
+    fs::create_dir_all(top.join("dir/deep")).unwrap();
+    save(&top.join("large"), &noise(1, 3_000_000)).unwrap();
+    save(&top.join("dir/small"), b"small").unwrap();
+    save(&top.join("dir/deep/file"), &noise(2, 20_000)).unwrap();
+    save(&top.join("never read"), &noise(3, 200_000)).unwrap();
+    symlink("dir/small", top.join("link")).unwrap();
+    fs::set_permissions(top.join("dir/small"), fs::Permissions::from_mode(0o640)).unwrap();
+}
+
+/// Work as a person might do it: some of everything.
+fn work(top: &Path) {
+    save(&top.join("new"), &noise(4, 100_000)).unwrap();
+    fs::create_dir(top.join("made")).unwrap();
+    save(&top.join("made/inside"), b"inside").unwrap();
+    fs::rename(top.join("dir/deep"), top.join("made/moved")).unwrap();
+    fs::remove_file(top.join("link")).unwrap();
+    let large = File::options().read(true).write(true).open(top.join("large")).unwrap();
+    large.write_all_at(&noise(5, 10_000), 1_000_000).unwrap();
+    large.sync_all().unwrap();
+    large.write_all_at(b"few", 10).unwrap();
+    save(&top.join("dir/small"), b"replaced").unwrap();
+    fs::set_permissions(top.join("made"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// A volume that was mounted before comes up without a network, with everything that was cached;
+/// what is done then is there after another such mount, and on the server when it is back.
+#[test]
+fn a_known_volume_is_mounted_without_a_network() {
+    let Some(world) = World::new() else { return };
+    let writer = world.mount(&world.b);
+    fill(writer.path());
+    writer.sync().unwrap();
+    let mut mount = world.mount(&world.a);
+    fs::read(mount.path().join("never read").with_file_name("large")).unwrap();
+    let wait = |mount: &SegueMount| wait_for_state(&world.a, mount, "online");
+    wait(&mount);
+    for path in ["dir/small", "dir/deep/file"] {
+        fs::read(mount.path().join(path)).unwrap();
+    }
+    fs::read_link(mount.path().join("link")).unwrap();
+    fs::metadata(mount.path().join("never read")).unwrap();
+    mount.umount(&[]).unwrap();
+    drop(mount);
+
+    world.a.link_down().unwrap();
+    let mut mount = world.mount_with(&world.a, "grace=500ms");
+    let top = mount.path().to_owned();
+    assert_eq!(json(&world.a, &["status", arg(&top)])["mounts"][0]["state"], "offline");
+    assert_eq!(hash(&top.join("large")), hash_of(&noise(1, 3_000_000)));
+    assert_eq!(fs::read(top.join("dir/small")).unwrap(), b"small");
+    assert_eq!(fs::read_link(top.join("link")).unwrap(), Path::new("dir/small"));
+    assert_eq!(fs::metadata(top.join("never read")).unwrap().len(), 200_000);
+    assert_eq!(errno(fs::read(top.join("never read"))), Some(Errno::HOSTUNREACH.raw_os_error()));
+    assert_eq!(errno(fs::metadata(top.join("no such name"))), Some(Errno::NOENT.raw_os_error()));
+    work(&top);
+    fs::remove_file(top.join("never read")).unwrap();
+    let done = contents(&top);
+    mount.umount(&["--now"]).unwrap();
+    drop(mount);
+
+    let mount = world.mount_with(&world.a, "grace=500ms");
+    assert_eq!(contents(&top), done, "after another mount without a network");
+    save(&top.join("later"), b"later").unwrap();
+    let done = contents(&top);
+    world.a.link_up().unwrap();
+    wait(&mount);
+    mount.sync().unwrap();
+    let status = json(&world.a, &["status", arg(&top)]);
+    assert_eq!(status["mounts"][0]["conflicts"], 0);
+    let fresh = world.remount(&world.b, writer);
+    assert_eq!(contents(fresh.path()), done, "on another host");
+    assert_eq!(contents(&top), done, "here");
+}
+
+/// The mount dies with changes that the server lacks, again and again; each next one shows
+/// them all, without a network, and the last one sends them.
+#[test]
+fn a_mount_that_dies_without_a_network_comes_back_with_everything() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    let top = mount.path().to_owned();
+    fill(&top);
+    mount.sync().unwrap();
+    fs::read(top.join("large")).unwrap();
+    world.a.link_down().unwrap();
+    work(&top);
+    for round in 0..3 {
+        save(&top.join(format!("round{round}")), &noise(round + 10, 70_000)).unwrap();
+        fs::rename(top.join("new"), top.join("other")).unwrap();
+        fs::rename(top.join("other"), top.join("new")).unwrap();
+        let open = File::options().write(true).open(top.join("large")).unwrap();
+        open.write_all_at(&noise(round + 20, 9_000), 2_000_000).unwrap();
+        open.write_all_at(b"small write", 2_500_000).unwrap();
+        let done = contents(&top);
+        mount.kill9().unwrap();
+        drop((open, mount));
+        mount = world.mount_with(&world.a, "grace=500ms");
+        assert_eq!(contents(&top), done, "round {round}");
+    }
+    let done = contents(&top);
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    mount.sync().unwrap();
+    assert_eq!(json(&world.a, &["status", arg(&top)])["mounts"][0]["conflicts"], 0);
+    let other = world.mount(&world.b);
+    assert_eq!(contents(other.path()), done);
+}
+
+/// `segue recover` finds every file that was not committed in a cache directory that nothing can
+/// be mounted from any more, and changes nothing there.
+#[test]
+fn what_was_not_committed_is_recovered_from_a_bare_directory() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    let top = mount.path().to_owned();
+    fill(&top);
+    mount.sync().unwrap();
+    fs::read(top.join("large")).unwrap();
+    let directory = cache_directory(&world.a);
+    let ended = segue(&world.a, &["recover", arg(&directory)]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("mount at"), "{ended:?}");
+    world.a.link_down().unwrap();
+    work(&top);
+    let open = File::create(top.join("made/open")).unwrap();
+    open.write_all_at(&noise(6, 50_000), 0).unwrap();
+    open.write_all_at(b"tail", 50_000).unwrap();
+    let paths = ["new", "made/inside", "made/open", "large", "dir/small"];
+    let expected: BTreeMap<&str, Vec<u8>> =
+        paths.iter().map(|path| (*path, fs::read(top.join(path)).unwrap())).collect();
+    mount.kill9().unwrap();
+    drop((open, mount));
+    let before = contents(&directory.join("containers"));
+    let listed = json(&world.a, &["recover", arg(&directory)]);
+    let files: Vec<&str> = listed["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file["path"].as_str().unwrap())
+        .collect();
+    for path in paths {
+        assert!(files.contains(&path), "{path}: {listed}");
+    }
+    let rescued = world.local("rescued");
+    let ended = segue(&world.a, &["recover", arg(&directory), "--to", arg(&rescued)]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for (path, bytes) in &expected {
+        assert!(fs::read(rescued.join(path)).unwrap() == *bytes, "{path}");
+    }
+    assert_eq!(contents(&directory.join("containers")), before);
+    // It can still be mounted and sent.
+    world.a.link_up().unwrap();
+    let mount = world.mount(&world.a);
+    mount.sync().unwrap();
+    let other = world.mount(&world.b);
+    for (path, bytes) in &expected {
+        assert!(fs::read(other.path().join(path)).unwrap() == *bytes, "{path} on the server");
+    }
+    let ended = segue(&world.a, &["recover", "/nowhere"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+}
