@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::cache::{ContainerId, FileData, FileNote, RangeSet, Touched, Tree};
-use crate::modlog::{Change, Queue, Record, SetAttr};
+use crate::modlog::{Queue, Record, SetAttr};
 use crate::namespace::mode_after_write;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 

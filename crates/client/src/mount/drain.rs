@@ -228,8 +228,7 @@ impl Mount {
         let logged = log.append_all(&entries);
         logged.map_err(|error| self.disk_refusal("update.log", &error))?;
         let (mut core, now) = (self.core(), self.now());
-        let settle =
-            |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, now);
+        let settle = |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, now);
         Ok(answered.iter().map(settle).collect())
     }
 

@@ -88,9 +88,7 @@ impl Mount {
             );
             match logged {
                 Ok(Some(())) => {
-                    if !is_logged {
-                        self.containers.is_unsynced(ino, &container);
-                    }
+                    self.containers.is_unsynced((ino, container.id), is_logged);
                     break;
                 }
                 Ok(None) => {}

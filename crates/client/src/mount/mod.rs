@@ -250,15 +250,15 @@ impl Mount {
     fn note_unsealed(&self, entry: &Entry, now: Time) {
         let mut unsealed = lock(&self.unsealed);
         match entry {
-            Entry::Written { ino, .. } | Entry::Resized { ino, .. } => {
-                unsealed.entry(*ino).or_insert(now);
+            Entry::Written { place, .. } | Entry::Resized { place, .. } => {
+                unsealed.entry(place.ino).or_insert(now);
             }
             Entry::Change(logged) => {
                 if let Change::Data(data) = &logged.change {
                     unsealed.remove(&data.ino);
                 }
             }
-            Entry::Settled { .. } | Entry::Nameless(_) => {}
+            Entry::Settled { .. } | Entry::Preserved { .. } | Entry::Nameless(_) => {}
         }
     }
 

@@ -21,7 +21,7 @@ use super::directory::{sync_directory, sync_name};
 
 /// Open files kept for reuse.
 const OPEN_MAX: usize = 512;
-/// So many files are synced one by one; more are synced with all of their disk.
+/// Of more files than this their disk is synced at first: one by one takes longer.
 const SYNC_MAX: usize = 32;
 
 /// Which container.
@@ -119,8 +119,8 @@ pub(super) fn read_zeros(file: &File, offset: u64, len: usize) -> io::Result<Vec
 pub(crate) struct Containers {
     root: PathBuf,
     open: Mutex<HashMap<Key, Arc<Container>>>,
-    /// What was written and not synced.
-    unsynced: Mutex<HashMap<Key, Arc<Container>>>,
+    /// What was written and not synced, and whether the log has all of it.
+    unsynced: Mutex<HashMap<Key, bool>>,
 }
 
 impl Containers {
@@ -141,7 +141,7 @@ impl Containers {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unsynced(&self) -> MutexGuard<'_, HashMap<Key, Arc<Container>>> {
+    fn unsynced(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,31 +168,42 @@ impl Containers {
         self.path(key).exists()
     }
 
-    /// Notes that `container` of `ino` has bytes that nothing else on this host has.
-    pub(crate) fn is_unsynced(&self, ino: Ino, container: &Arc<Container>) {
-        self.unsynced().insert((ino, container.id), Arc::clone(container));
+    /// Notes that a container was written to; whether the log has what was written.
+    pub(crate) fn is_unsynced(&self, key: Key, is_logged: bool) {
+        let mut unsynced = self.unsynced();
+        let was_logged = unsynced.entry(key).or_insert(true);
+        *was_logged &= is_logged;
     }
 
-    /// Makes what was written to containers durable, of `only` one file or of all.
+    /// Makes durable what was written to containers and is not in the log, of `only` one file or
+    /// of all.
     pub(crate) fn sync(&self, only: Option<Ino>) -> io::Result<()> {
-        let wanted = |key: &Key| only.is_none_or(|ino| ino == key.0);
-        let taken: HashMap<Key, Arc<Container>> = {
-            let mut unsynced = self.unsynced();
-            unsynced.extract_if(|key, _| wanted(key)).collect()
-        };
-        let synced = match taken.len() > SYNC_MAX {
-            true => self.sync_all(),
-            false => taken.values().try_for_each(|container| container.sync()),
-        };
+        self.sync_those(|key, is_logged| !is_logged && only.is_none_or(|ino| ino == key.0))
+    }
+
+    /// Makes durable all that was written to containers.
+    pub(crate) fn sync_all(&self) -> io::Result<()> {
+        self.sync_those(|_, _| true)
+    }
+
+    fn sync_those(&self, wanted: impl Fn(&Key, bool) -> bool) -> io::Result<()> {
+        let taken: HashMap<Key, bool> =
+            self.unsynced().extract_if(|key, is_logged| wanted(key, *is_logged)).collect();
+        if taken.len() > SYNC_MAX
+            && let Ok(root) = File::open(&self.root)
+            && let Err(error) = syncfs(root)
+        {
+            // It only saves the single ones most of their time.
+            tracing::debug!("syncfs: {error}");
+        }
+        let synced = taken.keys().try_for_each(|key| match self.exists(*key) {
+            true => self.open(*key)?.sync(),
+            false => Ok(()),
+        });
         if synced.is_err() {
-            self.unsynced().extend(taken);
+            taken.into_iter().for_each(|(key, is_logged)| self.is_unsynced(key, is_logged));
         }
         synced
-    }
-
-    /// Makes everything durable that any container has.
-    pub(crate) fn sync_all(&self) -> io::Result<()> {
-        Ok(syncfs(File::open(&self.root)?)?)
     }
 
     /// Removes a container that nobody needs. Who still reads it keeps it.

@@ -7,7 +7,6 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use segue_bench::bed::Host;
 use segue_bench::bed::segue::SegueMount;
 
 use crate::tree::{hash, hash_of, noise};
@@ -36,10 +35,9 @@ fn contents(top: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// The only cache directory of `host`.
-fn cache_directory(host: &Host) -> PathBuf {
-    let base = host.dir().join(".local/state/segue");
-    let mut found = fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().path());
+/// The only cache directory below `base`.
+fn cache_directory(base: &Path) -> PathBuf {
+    let mut found = fs::read_dir(base).unwrap().map(|entry| entry.unwrap().path());
     found.find(|path| path.join("update.log").exists()).unwrap()
 }
 
@@ -157,12 +155,14 @@ fn a_mount_that_dies_without_a_network_comes_back_with_everything() {
 #[test]
 fn what_was_not_committed_is_recovered_from_a_bare_directory() {
     let Some(world) = World::new() else { return };
-    let mut mount = world.mount(&world.a);
+    let base = world.local("cache");
+    let options = format!("cache-dir={}", base.display());
+    let mut mount = world.mount_with(&world.a, &options);
     let top = mount.path().to_owned();
     fill(&top);
     mount.sync().unwrap();
     fs::read(top.join("large")).unwrap();
-    let directory = cache_directory(&world.a);
+    let directory = cache_directory(&base);
     let ended = segue(&world.a, &["recover", arg(&directory)]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("mount at"), "{ended:?}");
@@ -196,7 +196,7 @@ fn what_was_not_committed_is_recovered_from_a_bare_directory() {
     assert_eq!(contents(&directory.join("containers")), before);
     // It can still be mounted and sent.
     world.a.link_up().unwrap();
-    let mount = world.mount(&world.a);
+    let mount = world.mount_with(&world.a, &options);
     mount.sync().unwrap();
     let other = world.mount(&world.b);
     for (path, bytes) in &expected {
