@@ -13,22 +13,24 @@ use std::time::{Duration, Instant};
 
 use segue_bench::bed::{Bed, Host, Link};
 
-const PORT: u16 = 5000;
-
+/// An address of `host`, of any port that is free. Whatever a test that runs beside this one
+/// starts has a copy of our sockets for a moment, so one of a fixed port may still be there
+/// when it is wanted again.
 fn at(host: &Host) -> SocketAddr {
-    (host.addr(), PORT).into()
+    (host.addr(), 0).into()
 }
 
 /// Sends `bytes` from one host to another; returns the seconds until the last has arrived.
 fn transfer(from: &Host, to: &Host, bytes: usize) -> f64 {
     let listener = to.enter(|| TcpListener::bind(at(to))).unwrap().unwrap();
+    let there = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             let (mut stream, _) = listener.accept().unwrap();
             std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
         });
         let start = Instant::now();
-        let mut stream = from.enter(|| TcpStream::connect(at(to))).unwrap().unwrap();
+        let mut stream = from.enter(|| TcpStream::connect(there)).unwrap().unwrap();
         stream.write_all(&vec![7; bytes]).unwrap();
         drop(stream);
         assert_eq!(receiver.join().unwrap(), bytes as u64);
@@ -40,6 +42,7 @@ fn transfer(from: &Host, to: &Host, bytes: usize) -> f64 {
 fn pings(from: &Host, to: &Host, count: u32) -> Vec<(u32, Duration)> {
     let echo = to.enter(|| UdpSocket::bind(at(to))).unwrap().unwrap();
     let socket = from.enter(|| UdpSocket::bind(at(from))).unwrap().unwrap();
+    let there = echo.local_addr().unwrap();
     for socket in [&echo, &socket] {
         socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     }
@@ -53,7 +56,7 @@ fn pings(from: &Host, to: &Host, count: u32) -> Vec<(u32, Duration)> {
         let sent: Vec<_> = (0..count)
             .map(|number| {
                 let start = Instant::now();
-                socket.send_to(&number.to_be_bytes(), at(to)).unwrap();
+                socket.send_to(&number.to_be_bytes(), there).unwrap();
                 std::thread::sleep(Duration::from_millis(1));
                 start
             })
@@ -160,7 +163,8 @@ fn a_connection_survives_every_change_of_its_link() {
     let server = bed.host("server").unwrap();
     let client = bed.host("client").unwrap();
     let listener = server.enter(|| TcpListener::bind(at(&server))).unwrap().unwrap();
-    let mut near = client.enter(|| TcpStream::connect(at(&server))).unwrap().unwrap();
+    let there = listener.local_addr().unwrap();
+    let mut near = client.enter(|| TcpStream::connect(there)).unwrap().unwrap();
     let (mut far, _) = listener.accept().unwrap();
     let delayed = Link::default().with_rtt(Duration::from_millis(10));
     for link in [Link::kb_per_s(256), delayed, Link::kb_per_s(1024), Link::default()] {
