@@ -178,7 +178,7 @@ impl Mount {
     fn distrust_absence(&self, directory: Attr, asked: &Name) {
         let now = self.now();
         let mut core = self.core();
-        core.tree.distrust_absence(directory.ino, now);
+        core.tree.distrust_absence(directory.ino);
         if let Known::Stale(None) = core.tree.name(directory.ino, asked, now) {
             core.tree.install_name(directory, asked.clone(), None, now);
         }

@@ -19,7 +19,7 @@ impl Tree {
     pub fn expire(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.checked = None;
-            if matches!(node.listing, Listing::Complete(_) | Listing::Old | Listing::Noted) {
+            if matches!(node.listing, Listing::Complete(_) | Listing::Noted) {
                 node.listing = Listing::Partial;
                 self.unnoted.nodes.insert(ino);
             }
@@ -31,7 +31,7 @@ impl Tree {
         for node in self.nodes.values_mut().filter(|node| node.pending == 0) {
             node.checked = None;
             if matches!(node.listing, Listing::Complete(_)) {
-                node.listing = Listing::Old;
+                node.listing = Listing::Complete(None);
             }
         }
         for entry in self.names.values_mut().filter(|entry| entry.pending == 0) {
@@ -72,11 +72,7 @@ impl Tree {
             entry.pending > 0 || to_note || fresh(entry.checked)
         });
         for node in self.nodes.values_mut() {
-            let is_stale = match node.listing {
-                Listing::Complete(at) => !fresh(Some(at)),
-                listing => listing == Listing::Old,
-            };
-            if is_stale {
+            if matches!(node.listing, Listing::Complete(at) if !fresh(at)) {
                 node.listing = Listing::Noted;
             }
         }

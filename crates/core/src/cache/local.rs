@@ -262,7 +262,7 @@ impl Tree {
             let Some(node) = self.nodes.get_mut(&attr.ino) else { continue };
             node.outcome = Some(now);
             if node.listing == Listing::Own {
-                node.listing = Listing::Complete(now);
+                node.listing = Listing::Complete(Some(now));
             }
             if node.pending > 0 {
                 self.unnoted.nodes.insert(attr.ino);

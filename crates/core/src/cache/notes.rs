@@ -134,7 +134,7 @@ impl Tree {
             && node.listing == Listing::Noted
             && !is_newer
         {
-            node.listing = Listing::Old;
+            node.listing = Listing::Complete(None);
         }
     }
 

@@ -64,10 +64,8 @@ pub(super) enum Listing {
     Partial,
     /// All names are noted on disk, and some may be in memory.
     Noted,
-    /// All names are known, as of an earlier life.
-    Old,
-    /// All names are known, since then.
-    Complete(Time),
+    /// All names are known, as of then; without a time for when nobody can be asked.
+    Complete(Option<Time>),
     /// The directory was made here and nobody else can know it.
     Own,
 }
@@ -163,7 +161,7 @@ impl Tree {
     pub fn name_remaining(&self, parent: Ino, name: &Name, ino: Ino, now: Time) -> Duration {
         let listed = match self.nodes.get(&parent).map(|node| node.listing) {
             Some(Listing::Own) => return self.remaining(ino, now),
-            Some(Listing::Complete(checked)) => Some(checked),
+            Some(Listing::Complete(checked)) => checked,
             _ => None,
         };
         let known = match self.names.get(&(parent, name.clone())) {
@@ -239,8 +237,7 @@ impl Tree {
     fn listing_state(&self, directory: Ino, now: Time) -> Known<()> {
         match self.nodes.get(&directory).map(|node| node.listing) {
             Some(Listing::Own) => Known::Fresh(()),
-            Some(Listing::Complete(checked)) => self.judge((), 0, Some(checked), now),
-            Some(Listing::Old) => Known::Stale(()),
+            Some(Listing::Complete(checked)) => self.judge((), 0, checked, now),
             Some(Listing::Partial | Listing::Noted) | None => Known::Unknown,
         }
     }
@@ -275,7 +272,7 @@ impl Tree {
         let left = |checked: Time| self.lifetime.saturating_sub(now.since(checked));
         let listing = match self.nodes.get(&directory).map(|node| node.listing) {
             Some(Listing::Own) => self.lifetime,
-            Some(Listing::Complete(checked)) => left(checked),
+            Some(Listing::Complete(Some(checked))) => left(checked),
             _ => Duration::ZERO,
         };
         let known = |ino| {
@@ -429,9 +426,8 @@ impl Tree {
             self.put_name(ino, name, Some(node), now);
         }
         if let Some(node) = self.nodes.get_mut(&ino) {
-            let was_known =
-                matches!(node.listing, Listing::Complete(_) | Listing::Old | Listing::Own);
-            node.listing = Listing::Complete(now);
+            let was_known = matches!(node.listing, Listing::Complete(_) | Listing::Own);
+            node.listing = Listing::Complete(Some(now));
             if !was_known {
                 // What is noted of its names may be anything.
                 self.unnoted.nodes.insert(ino);
@@ -443,12 +439,11 @@ impl Tree {
 
     /// From now on the listing of `directory` is for when nobody can be asked: other hosts make
     /// names, and a name that it does not have is asked for.
-    pub fn distrust_absence(&mut self, directory: Ino, now: Time) {
-        let stale = Time(now.0.saturating_sub(self.lifetime));
-        if let Some(NodeEntry { listing: Listing::Complete(checked), .. }) =
-            self.nodes.get_mut(&directory)
+    pub fn distrust_absence(&mut self, directory: Ino) {
+        if let Some(node) = self.nodes.get_mut(&directory)
+            && matches!(node.listing, Listing::Complete(_))
         {
-            *checked = stale.min(*checked);
+            node.listing = Listing::Complete(None);
         }
     }
 
