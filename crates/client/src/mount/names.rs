@@ -54,9 +54,11 @@ impl Mount {
     /// Attributes of `ino` from the server, unless this host is ahead of it.
     pub(super) async fn ask_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
         let is_known = self.core().tree.peek(ino).is_some();
+        // From here on it may change: the answer is as old as the question.
+        let asked = self.now();
         match self.remote(is_known).getattr(ino).await {
             Ok(node) => {
-                self.core().tree.install_node(node, self.now());
+                self.core().tree.install_node(node, asked);
                 self.follow_moved();
                 self.core().tree.peek(ino).copied().ok_or(Refusal::Stale)
             }
@@ -106,11 +108,14 @@ impl Mount {
         let known = self.core().tree.name(parent, name, self.now()).usable(true);
         let remote = self.remote(known.is_some());
         if let Some(limit) = self.listing_instead(parent) {
+            let asked = self.now();
             if let Ok(page) = remote.page(parent, None, limit).await {
                 let (directory, more) = (page.directory, page.more);
-                self.install_page(page, limit);
+                // A long one may take longer to come than it would be trusted.
+                let as_of = if limit == SMALL { asked } else { self.now() };
+                self.install_page(page, limit, as_of);
                 if limit == SMALL && !more {
-                    self.distrust_absence(directory, name);
+                    self.distrust_absence(directory, name, as_of);
                 }
             }
             if let Known::Fresh(ino) = self.core().tree.name(parent, name, self.now()) {
@@ -118,9 +123,10 @@ impl Mount {
             }
         }
         for _ in 0..OVERTAKEN_MAX {
+            let asked = self.now();
             match remote.lookup(parent, name).await {
                 Ok(looked) => {
-                    if let Some(ino) = self.install_looked(name, looked)? {
+                    if let Some(ino) = self.install_looked(name, looked, asked)? {
                         return Ok(ino);
                     }
                 }
@@ -135,16 +141,20 @@ impl Mount {
     }
 
     /// What the name means now, or `None` if the reply had been overtaken.
-    fn install_looked(&self, name: &Name, looked: Looked) -> Result<Option<Option<Ino>>, Refusal> {
+    fn install_looked(
+        &self,
+        name: &Name,
+        looked: Looked,
+        asked: Time,
+    ) -> Result<Option<Option<Ino>>, Refusal> {
         let Looked { parent, node } = looked;
-        let now = self.now();
         let known = {
             let mut core = self.core();
-            core.shrink(now);
-            if !core.tree.install_name(parent, name.clone(), node, now) {
+            core.shrink(self.now());
+            if !core.tree.install_name(parent, name.clone(), node, asked) {
                 return Ok(None);
             }
-            core.tree.name(parent.ino, name, now)
+            core.tree.name(parent.ino, name, self.now())
         };
         self.follow_moved();
         Ok(known.usable(true))
@@ -175,38 +185,35 @@ impl Mount {
 
     /// A small directory was learnt by the way: what was asked for is known, and what else is
     /// not in it is asked for when it is wanted.
-    fn distrust_absence(&self, directory: Attr, asked: &Name) {
-        let now = self.now();
+    fn distrust_absence(&self, directory: Attr, asked: &Name, as_of: Time) {
         let mut core = self.core();
         core.tree.distrust_absence(directory.ino);
-        if let Known::Stale(None) = core.tree.name(directory.ino, asked, now) {
-            core.tree.install_name(directory, asked.clone(), None, now);
+        if let Known::Stale(None) = core.tree.name(directory.ino, asked, self.now()) {
+            core.tree.install_name(directory, asked.clone(), None, as_of);
         }
     }
 
     /// Takes in what may be a whole listing, or the first page of a long one.
-    fn install_page(&self, page: Page, limit: u32) {
+    fn install_page(&self, page: Page, limit: u32, as_of: Time) {
         if !page.more {
-            self.install_listing(page.directory, page.entries);
+            self.install_listing(page.directory, page.entries, as_of);
             return;
         }
-        let now = self.now();
         if let Some(storm) = lock(&self.lookups).get_mut(&page.directory.ino) {
             storm.longer_than = limit;
         }
         for (name, node) in page.entries {
-            self.core().tree.install_name(page.directory, name, Some(node), now);
+            self.core().tree.install_name(page.directory, name, Some(node), as_of);
         }
         self.follow_moved();
     }
 
     /// False if the listing had been overtaken.
-    fn install_listing(&self, directory: Attr, entries: Vec<(Name, Node)>) -> bool {
-        let now = self.now();
+    fn install_listing(&self, directory: Attr, entries: Vec<(Name, Node)>, as_of: Time) -> bool {
         {
             let mut core = self.core();
-            core.shrink(now);
-            if !core.tree.install_listing(directory, entries, now) {
+            core.shrink(self.now());
+            if !core.tree.install_listing(directory, entries, as_of) {
                 return false;
             }
         }
@@ -256,10 +263,11 @@ impl Mount {
             }
             let one_state = !page.more && page.directory.change == change;
             let last_try = attempt + 1 == OVERTAKEN_MAX;
-            if (one_state || last_try)
-                && self.install_listing(page.directory, std::mem::take(&mut entries))
-            {
-                return Ok(());
+            if one_state || last_try {
+                let entries = std::mem::take(&mut entries);
+                if self.install_listing(page.directory, entries, self.now()) {
+                    return Ok(());
+                }
             }
         }
         Err(Refusal::Changed)
