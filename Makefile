@@ -66,7 +66,7 @@ sim: ## simulate clients, a server and their failures: make sim SEEDS=0..1000
 
 bench: build ## measure Segue and its peers, results in bench/results
 	@$(with_cargo) cargo build --release --locked -p segue-bench
-	@$(TARGET)/release/segue-bench run warm-read stat-storm untar small-files $(BENCH)
+	@$(TARGET)/release/segue-bench run warm-read stat-storm untar small-files offline $(BENCH)
 
 install: build ## install to PREFIX (/usr/local), the mount(8) helper to HELPERS (/sbin)
 	install -D -m 755 $(TARGET)/release/segue $(DESTDIR)$(PREFIX)/bin/segue

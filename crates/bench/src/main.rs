@@ -80,6 +80,9 @@ struct Run {
     /// Seconds after which one measurement counts as failed.
     #[arg(long, default_value_t = 1800)]
     limit: u64,
+    /// Does not wait until the server has everything: at 64 KB/s that takes long.
+    #[arg(long)]
+    no_drain: bool,
     /// Share of the workloads' standard size, at most 1: to try something out. `dense` alone
     /// has 0.01, 1 GB, if none is given.
     #[arg(long)]
@@ -196,6 +199,7 @@ fn plan(run: &Run) -> Result<Plan, String> {
         repeats: run.repeat,
         scale: scale(run, 1.0)?,
         limit: Duration::from_secs(run.limit),
+        drains: !run.no_drain,
     })
 }
 

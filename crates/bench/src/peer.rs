@@ -9,7 +9,7 @@ mod sshfs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::bed::{Doing, Error, Host, Proc, Result};
+use crate::bed::{Doing, Error, Host, Proc, Result, run};
 
 /// The hosts of one measurement.
 #[derive(Debug, Clone)]
@@ -29,6 +29,9 @@ pub trait Peer {
 
     /// Mounts it on the client, whose caches are empty, and returns where.
     fn mount(&mut self) -> Result<PathBuf>;
+
+    /// Takes it out of the client's tree; its caches on disk stay, and it can be mounted again.
+    fn umount(&mut self) -> Result<()>;
 
     /// Returns when the server has every change made on the client.
     fn drain(&mut self) -> Result<()>;
@@ -100,6 +103,11 @@ pub fn named(name: &str) -> Option<Kind> {
     all().iter().copied().find(|kind| kind.name == name)
 }
 
+/// Takes what is mounted at `point` of `host` out of its tree.
+fn umount(host: &Host, point: &Path) -> Result<()> {
+    run(host.command("umount").arg(point)).map(drop)
+}
+
 /// Asks every 10 ms until `done` says so.
 pub(crate) fn wait_until(
     what: &str,
@@ -114,6 +122,11 @@ pub(crate) fn wait_until(
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// Waits until `process` has ended, which was asked of it.
+fn ended(process: Option<Proc>, name: &str) -> Result<()> {
+    process.map_or(Ok(()), |mut process| process.wait().doing(name).map(drop))
 }
 
 /// An error if `process` has ended, which nobody asked of it.

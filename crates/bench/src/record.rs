@@ -36,7 +36,10 @@ pub struct Measurement {
 pub struct Figures {
     /// How long the user waits.
     pub seconds: f64,
-    /// From the start until the server has every change; null where nothing is written.
+    /// The same after the file system was mounted anew; null where nothing is asked of caches.
+    pub restarted_seconds: Option<f64>,
+    /// From the start, or the link's return, until the server has every change; null where
+    /// nothing is written.
     pub until_server_seconds: Option<f64>,
     /// Bytes from the client on its link in that time.
     pub sent_bytes: u64,

@@ -6,7 +6,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::bed::{Bed, Error, Link, Result};
 use crate::peer::{Kind, Stage};
@@ -29,6 +29,8 @@ pub struct Plan {
     pub scale: f64,
     /// When to give up on one measurement.
     pub limit: Duration,
+    /// Whether to wait until the server has every change.
+    pub drains: bool,
 }
 
 /// One cell of the plan.
@@ -83,10 +85,10 @@ impl Plan {
         };
         let link = cell.rate.map_or_else(Link::default, Link::kb_per_s).with_rtt(self.rtt);
         let (sender, receiver) = mpsc::channel();
-        let scale = self.scale;
+        let (scale, drains) = (self.scale, self.drains);
         let work = thread::spawn(move || {
             // Nobody listens any more when the limit has passed.
-            let _ = sender.send(act(cell, &stage, link, scale));
+            let _ = sender.send(act(cell, &stage, link, scale, drains));
         });
         let Ok(result) = receiver.recv_timeout(self.limit) else {
             // Dropping the bed kills the file system, which frees the thread.
@@ -98,7 +100,7 @@ impl Plan {
     }
 }
 
-fn act(cell: Cell, stage: &Stage, link: Link, scale: f64) -> Result<Figures> {
+fn act(cell: Cell, stage: &Stage, link: Link, scale: f64, drains: bool) -> Result<Figures> {
     let mut peer = cell.kind.start(stage)?;
     peer.seed(&mut |dir| cell.workload.seed(dir, scale))?;
     let place = Place { host: stage.client.clone(), dir: peer.mount()?, scale };
@@ -108,17 +110,25 @@ fn act(cell: Cell, stage: &Stage, link: Link, scale: f64) -> Result<Figures> {
     stage.client.set_link(link)?;
 
     let before = (stage.client.tx_bytes()?, stage.client.rx_bytes()?);
-    let start = Instant::now();
-    let seconds = cell.workload.measure(&place)?;
+    let waited = cell.workload.measure(&place)?;
     let mut until_server_seconds = None;
-    if cell.workload.writes() {
+    if cell.workload.writes() && drains {
         peer.drain()?;
-        until_server_seconds = Some(start.elapsed().as_secs_f64());
+        until_server_seconds = Some(waited.since.elapsed().as_secs_f64());
+    }
+    let sent_bytes = stage.client.tx_bytes()? - before.0;
+    let received_bytes = stage.client.rx_bytes()? - before.1;
+    let mut restarted_seconds = None;
+    if cell.workload.is_of_caches() {
+        peer.umount()?;
+        let place = Place { dir: peer.mount()?, ..place };
+        restarted_seconds = Some(cell.workload.measure(&place)?.seconds);
     }
     Ok(Figures {
-        seconds,
+        seconds: waited.seconds,
+        restarted_seconds,
         until_server_seconds,
-        sent_bytes: stage.client.tx_bytes()? - before.0,
-        received_bytes: stage.client.rx_bytes()? - before.1,
+        sent_bytes,
+        received_bytes,
     })
 }

@@ -5,6 +5,7 @@
 //! `measure` runs on the link of the experiment, and is the only part that is timed.
 
 pub(crate) mod content;
+mod offline;
 mod small_files;
 mod stat_storm;
 pub(crate) mod untar;
@@ -61,16 +62,36 @@ pub trait Workload: Sync {
         Ok(())
     }
 
-    /// The work itself: returns the seconds that its user waits.
-    fn measure(&self, place: &Place) -> Result<f64>;
+    /// The work itself: how long its user waits.
+    fn measure(&self, place: &Place) -> Result<Waited>;
 
     /// Whether it leaves changes behind, so that the time until the server has them counts.
     fn writes(&self) -> bool;
+
+    /// Whether it asks what is cached, so that how it is after a restart is asked, too.
+    fn is_of_caches(&self) -> bool {
+        false
+    }
+}
+
+/// What a user waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Waited {
+    /// How long, in seconds.
+    pub seconds: f64,
+    /// From when the time counts until the server has every change.
+    pub since: Instant,
 }
 
 /// Every workload.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&warm_read::WarmRead, &stat_storm::StatStorm, &untar::Untar, &small_files::SmallFiles]
+    &[
+        &warm_read::WarmRead,
+        &stat_storm::StatStorm,
+        &untar::Untar,
+        &small_files::SmallFiles,
+        &offline::Offline,
+    ]
 }
 
 /// The workload called `name`.
@@ -78,11 +99,11 @@ pub fn named(name: &str) -> Option<&'static dyn Workload> {
     all().iter().copied().find(|workload| workload.name() == name)
 }
 
-/// Seconds that `work` takes.
-fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
-    let start = Instant::now();
+/// How long `work` takes.
+fn timed(work: impl FnOnce() -> Result<()>) -> Result<Waited> {
+    let since = Instant::now();
     work()?;
-    Ok(start.elapsed().as_secs_f64())
+    Ok(Waited { seconds: since.elapsed().as_secs_f64(), since })
 }
 
 /// A file system that answers wrongly has failed, however fast it was.

@@ -40,11 +40,12 @@ fn every_workload_runs_on_every_peer() {
     assert!(output.status.success(), "{said}");
 
     let lines = lines(dir.path());
-    assert_eq!(lines.len(), 4 * peers.len());
+    assert_eq!(lines.len(), 5 * peers.len());
     for line in &lines {
         assert!(line["seconds"].as_f64().is_some_and(|s| s > 0.0), "{line}");
-        let writes = line["workload"] == "untar" || line["workload"] == "small-files";
+        let writes = line["workload"] != "warm-read" && line["workload"] != "stat-storm";
         assert_eq!(line["until_server_seconds"].is_f64(), writes, "{line}");
+        assert_eq!(line["restarted_seconds"].is_f64(), !writes, "{line}");
         if line["workload"] == "untar" && line["remote"] == true {
             // At this scale the tar brings 300 KB, and nobody here compresses.
             assert!(line["sent_bytes"].as_u64().unwrap() > 200_000, "{line}");

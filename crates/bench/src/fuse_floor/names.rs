@@ -51,7 +51,7 @@ fn untar(course: &Course) -> Result<f64> {
     let seconds = untar::Untar.measure(&place);
     course.compare("untar")?;
     fs::remove_dir_all(&place.dir).doing("remove the tree")?;
-    Ok((UNTAR_FILES * course.scale).max(1.0) / seconds?.max(1e-9))
+    Ok((UNTAR_FILES * course.scale).max(1.0) / seconds?.seconds.max(1e-9))
 }
 
 fn list(course: &Course) -> Result<f64> {

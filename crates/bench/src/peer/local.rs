@@ -28,6 +28,10 @@ impl Peer for Local {
         Ok(self.dir.clone())
     }
 
+    fn umount(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn drain(&mut self) -> Result<()> {
         Ok(())
     }
@@ -64,6 +68,11 @@ impl Peer for Floor {
             Ok(is_mounted(&self.point))
         })?;
         Ok(self.point.clone())
+    }
+
+    fn umount(&mut self) -> Result<()> {
+        super::umount(&self.client, &self.point)?;
+        super::ended(self.daemon.take(), "fuse-floor")
     }
 
     fn drain(&mut self) -> Result<()> {

@@ -70,6 +70,11 @@ impl Peer for Rclone {
         Ok(point)
     }
 
+    fn umount(&mut self) -> Result<()> {
+        super::umount(&self.client, &self.client.mkdir("mnt")?)?;
+        super::ended(self.daemon.take(), "rclone mount")
+    }
+
     fn drain(&mut self) -> Result<()> {
         wait_until("rclone's queue", DRAIN_MAX, || Ok(self.pending()? == 0))
     }

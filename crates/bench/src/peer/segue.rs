@@ -40,6 +40,10 @@ impl Peer for Segue {
         Ok(point)
     }
 
+    fn umount(&mut self) -> Result<()> {
+        self.mounted.take().map_or(Ok(()), |mut mounted| mounted.umount(&[]))
+    }
+
     fn drain(&mut self) -> Result<()> {
         self.mounted.as_ref().map_or(Ok(()), SegueMount::sync)
     }

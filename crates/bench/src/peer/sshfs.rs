@@ -34,6 +34,10 @@ impl Peer for Sshfs {
         Ok(point)
     }
 
+    fn umount(&mut self) -> Result<()> {
+        super::umount(&self.client, &self.client.mkdir("mnt")?)
+    }
+
     /// Its close waits until the server has the data.
     fn drain(&mut self) -> Result<()> {
         Ok(())

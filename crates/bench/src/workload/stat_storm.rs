@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Place, Workload, scaled, timed};
+use super::{Place, Waited, Workload, scaled, timed};
 use crate::bed::{Doing, Result};
 
 const DIRECTORIES: u32 = 100;
@@ -37,12 +37,16 @@ impl Workload for StatStorm {
         walk(place)
     }
 
-    fn measure(&self, place: &Place) -> Result<f64> {
+    fn measure(&self, place: &Place) -> Result<Waited> {
         timed(|| walk(place))
     }
 
     fn writes(&self) -> bool {
         false
+    }
+
+    fn is_of_caches(&self) -> bool {
+        true
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Place, Workload, content, timed};
+use super::{Place, Waited, Workload, content, timed};
 use crate::bed::{Doing, Result, Rng, run};
 
 const FILES: u32 = 2_000;
@@ -32,7 +32,7 @@ impl Workload for Untar {
         fs::remove_dir_all(&tree).doing("remove the tree")
     }
 
-    fn measure(&self, place: &Place) -> Result<f64> {
+    fn measure(&self, place: &Place) -> Result<Waited> {
         let mut tar = place.host.command("tar");
         tar.arg("-C").arg(&place.dir).arg("-xf").arg(archive(place));
         timed(|| run(&mut tar).map(drop))

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use super::{Place, Workload, content, scaled, timed};
+use super::{Place, Waited, Workload, content, scaled, timed};
 use crate::bed::{Doing, Result, Rng};
 
 const MEGABYTES: u32 = 256;
@@ -34,12 +34,16 @@ impl Workload for WarmRead {
         read_all(place)
     }
 
-    fn measure(&self, place: &Place) -> Result<f64> {
+    fn measure(&self, place: &Place) -> Result<Waited> {
         timed(|| read_all(place))
     }
 
     fn writes(&self) -> bool {
         false
+    }
+
+    fn is_of_caches(&self) -> bool {
+        true
     }
 }
 
