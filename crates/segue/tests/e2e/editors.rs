@@ -10,7 +10,7 @@ use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, end, eventually, sh};
 
 /// Runs `commands` in vi's line mode on `file`.
-fn vim(file: &Path, commands: &[&str]) {
+pub(crate) fn vim(file: &Path, commands: &[&str]) {
     let mut command = Command::new("vim.tiny");
     command.args(["-e", "-s", "-N", "-u", "NONE", "-i", "NONE"]);
     command.args(commands.iter().flat_map(|text| ["-c", text])).arg(file);

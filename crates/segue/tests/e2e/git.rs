@@ -21,7 +21,7 @@ fn assert_nothing_to_hash(repository: &Path, when: &str) {
     );
 }
 
-fn configure(repository: &Path) {
+pub(crate) fn configure(repository: &Path) {
     sh(
         repository,
         "git config user.name Somebody; git config user.email somebody@example.org

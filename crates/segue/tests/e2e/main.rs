@@ -27,6 +27,7 @@ mod interrupts;
 mod names;
 mod network;
 mod offline;
+mod offline_day;
 mod options;
 mod permissions;
 mod power;

@@ -8,13 +8,13 @@ use segue_bench::bed::run;
 
 use crate::world::World;
 
-const FILL: &str = "
+pub(crate) const FILL: &str = "
     CREATE TABLE t (id INTEGER PRIMARY KEY, text TEXT);
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
     INSERT INTO t SELECT i, printf('row %d %0200d', i, i * i) FROM n;
     CREATE INDEX by_text ON t(text);";
 
-fn sqlite(database: &Path, script: &str) -> String {
+pub(crate) fn sqlite(database: &Path, script: &str) -> String {
     // Bounded: a lock that is never given up must not hang the test.
     let mut command = Command::new("sqlite3");
     command.args(["-batch", "-bail", "-cmd", ".timeout 20000"]).arg(database).arg(script);
@@ -22,7 +22,7 @@ fn sqlite(database: &Path, script: &str) -> String {
 }
 
 /// All that the database says, and that SQLite finds it sound.
-fn contents(database: &Path) -> String {
+pub(crate) fn contents(database: &Path) -> String {
     let sound = sqlite(database, "PRAGMA integrity_check");
     assert_eq!(sound, "ok\n", "{}", database.display());
     sqlite(database, ".dump")
