@@ -73,6 +73,17 @@ fn put(image: &Image, cache: &Path) {
     image.write_to(cache).unwrap();
 }
 
+/// Puts what a power loss left where the host finds it when it starts again.
+pub(crate) fn put_after_power_loss(image: &Image, cache: &Path) {
+    image.write_to(cache).unwrap();
+    let state = volume(cache).join("state.json");
+    let mut saved: serde_json::Value = serde_json::from_slice(&fs::read(&state).unwrap()).unwrap();
+    saved["boot_id"] = "another".into();
+    fs::write(&state, saved.to_string()).unwrap();
+    // What is on a disk when it gets its power back is there.
+    sh(cache, "find . -exec sync {} +");
+}
+
 /// The log does not say any more that changes are settled, which the server was told: a cache
 /// that an older version left after a power loss. It was never mounted again.
 #[test]
@@ -115,14 +126,7 @@ fn a_host_that_loses_power_goes_on() {
         let cache = world.a.mkdir(&format!("disk-{round}")).unwrap();
         let disk = Disk::mount(&cache).unwrap();
         if let Some(image) = left {
-            image.write_to(&cache).unwrap();
-            let state = volume(&cache).join("state.json");
-            let mut saved: serde_json::Value =
-                serde_json::from_slice(&fs::read(&state).unwrap()).unwrap();
-            saved["boot_id"] = "another".into();
-            fs::write(&state, saved.to_string()).unwrap();
-            // What is on a disk when it gets its power back is there.
-            sh(&cache, "find . -exec sync {} +");
+            put_after_power_loss(&image, &cache);
         }
         let mut mounted = mount(&world, &world.a, "write-back=sync", &cache);
         let dir = mounted.path().join("dir");

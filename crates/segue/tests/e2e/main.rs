@@ -12,6 +12,7 @@ mod big;
 mod build;
 mod cache;
 mod check;
+mod client_crash;
 mod clone;
 mod conformance;
 mod crash;
