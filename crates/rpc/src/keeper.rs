@@ -43,11 +43,13 @@ pub(crate) struct Current {
 struct Publisher {
     current: watch::Sender<Current>,
     states: watch::Sender<LinkState>,
+    silent: watch::Sender<bool>,
 }
 
 impl Publisher {
     /// The connection first: who sees "online" can call.
     fn publish(&self, state: LinkState, peer: Option<Peer>) {
+        self.silent.send_replace(false);
         self.current.send_replace(Current { state: state.clone(), peer });
         self.states.send_replace(state);
     }
@@ -82,6 +84,8 @@ pub(crate) struct Kept {
     pub(crate) current: watch::Receiver<Current>,
     /// The state alone.
     pub(crate) states: watch::Receiver<LinkState>,
+    /// Whether the connection is silent.
+    pub(crate) silent: watch::Receiver<bool>,
 }
 
 impl Keeper {
@@ -95,9 +99,10 @@ impl Keeper {
         let (sender, current) =
             watch::channel(Current { state: LinkState::Connecting, peer: None });
         let (states_sender, states) = watch::channel(LinkState::Connecting);
-        let publisher = Publisher { current: sender, states: states_sender };
+        let (silent_sender, silent) = watch::channel(false);
+        let publisher = Publisher { current: sender, states: states_sender, silent: silent_sender };
         let keeper = Keeper { target, identity, greeting, publisher, waiting, generation: 0 };
-        Kept { task: tokio::spawn(keeper.run()), current, states }
+        Kept { task: tokio::spawn(keeper.run()), current, states, silent }
     }
 
     async fn run(mut self) {
@@ -189,11 +194,12 @@ impl Keeper {
                 reason = &mut closed => return Err(reason),
                 () = silence(peer) => {}
             }
+            self.publisher.silent.send_replace(true);
             let next = self.insist();
             tokio::pin!(next);
             tokio::select! {
                 session = &mut next => return Ok(session),
-                () = sign_of_life(peer) => {}
+                () = sign_of_life(peer) => drop(self.publisher.silent.send_replace(false)),
                 reason = &mut closed => return match reason {
                     // The server has heard the greeting: a client has one session.
                     CloseReason::Closed { code: CloseCode::Done, .. } => {

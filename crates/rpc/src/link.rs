@@ -82,6 +82,7 @@ pub enum LinkState {
 pub struct Link {
     current: watch::Receiver<Current>,
     states: watch::Receiver<LinkState>,
+    silent: watch::Receiver<bool>,
     wanted: watch::Sender<usize>,
     _task: Arc<Task>,
 }
@@ -115,8 +116,9 @@ impl Link {
     /// Begins to connect and keeps at it. Needs a tokio runtime.
     pub fn open(target: Target, identity: Identity, greeting: Greeting) -> Link {
         let (wanted, waiting) = watch::channel(0);
-        let Kept { current, states, task } = Keeper::start(target, identity, greeting, waiting);
-        Link { current, states, wanted, _task: Arc::new(Task(task)) }
+        let Kept { current, states, silent, task } =
+            Keeper::start(target, identity, greeting, waiting);
+        Link { current, states, silent, wanted, _task: Arc::new(Task(task)) }
     }
 
     /// The state now.
@@ -127,6 +129,20 @@ impl Link {
     /// The state as it changes.
     pub fn watch(&self) -> watch::Receiver<LinkState> {
         self.states.clone()
+    }
+
+    /// True if the connection has been [silent](crate::silence) for a second and is suspected
+    /// to be gone: its calls wait until it speaks again, or another connection is there.
+    pub fn is_silent(&self) -> bool {
+        *self.silent.borrow()
+    }
+
+    /// Waits until it is silent.
+    pub async fn silence(&self) {
+        let mut silent = self.silent.clone();
+        if silent.wait_for(|silent| *silent).await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// The connection, while online.

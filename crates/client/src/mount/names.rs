@@ -39,7 +39,7 @@ impl Mount {
             self.load_node(ino);
             known = self.core().tree.attr(ino, self.now());
         }
-        let attr = match known.usable(self.remote.is_offline()) {
+        let attr = match known.usable(self.remote.is_silent()) {
             Some(attr) => attr,
             None => self.ask_attr(ino).await?,
         };
@@ -79,13 +79,13 @@ impl Mount {
     /// What `name` in `parent` is; `None`: surely nothing.
     pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Option<Attr>, Refusal> {
         for _ in 0..OVERTAKEN_MAX {
-            let offline = self.remote.is_offline();
+            let silent = self.remote.is_silent();
             let mut known = self.core().tree.name(parent, name, self.now());
             if known == Known::Unknown {
                 self.load_name(parent, name);
                 known = self.core().tree.name(parent, name, self.now());
             }
-            let ino = match known.usable(offline) {
+            let ino = match known.usable(silent) {
                 Some(ino) => ino,
                 None => self.ask_name(parent, name).await?,
             };
@@ -233,7 +233,7 @@ impl Mount {
             known = self.core().tree.listing(directory, self.now());
         }
         let is_known = !matches!(known, Known::Unknown);
-        if let Some(names) = known.usable(self.remote.is_offline()) {
+        if let Some(names) = known.usable(self.remote.is_silent()) {
             return Ok(names);
         }
         match self.ask_listing(&self.remote(is_known), directory).await {

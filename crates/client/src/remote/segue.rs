@@ -24,6 +24,8 @@ const REFRESH_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Remote {
     link: Link,
     grace: Duration,
+    /// An answer is known here as of earlier.
+    refreshes: bool,
 }
 
 /// Why a reply of the wrong kind is refused.
@@ -34,13 +36,14 @@ fn unexpected(request: &Request, reply: &Reply) -> Refusal {
 
 impl Remote {
     pub(crate) fn new(link: Link, grace: Duration) -> Remote {
-        Remote { link, grace }
+        Remote { link, grace, refreshes: false }
     }
 
     /// For questions whose answer is known here as of earlier: they do not wait for `grace` when
-    /// the link goes down under them.
+    /// the link goes down under them, nor for a connection that is silent.
     pub(crate) fn to_refresh(&self) -> Remote {
-        Remote { link: self.link.clone(), grace: self.grace.min(REFRESH_PATIENCE) }
+        let grace = self.grace.min(REFRESH_PATIENCE);
+        Remote { link: self.link.clone(), grace, refreshes: true }
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -52,13 +55,22 @@ impl Remote {
         !matches!(self.link.state(), LinkState::Online { .. })
     }
 
+    /// True if what is known here must do: there is no connection, or it has been silent for a
+    /// second, and may be gone.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_offline() || self.link.is_silent()
+    }
+
     async fn call(
         &self,
         class: Class,
         request: &Request,
         body: Bytes,
     ) -> Result<Response, Refusal> {
-        let response = self.link.call_at(class, request, body, self.grace).await;
+        let response = tokio::select! {
+            response = self.link.call_at(class, request, body, self.grace) => response,
+            () = self.link.silence(), if self.refreshes => return Err(Refusal::Unreachable),
+        };
         let response = response.map_err(|error| refusal(request, &error))?;
         match response.reply {
             Reply::Refused(refused) => {

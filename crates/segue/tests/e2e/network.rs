@@ -36,6 +36,27 @@ fn a_link_that_is_gone_for_seconds() {
     done.check(&world.mount(&world.b).path().join("dir"), "on another host");
 }
 
+/// A link that was cut in silence keeps nobody waiting for what is known here: it is answered
+/// long before the connection is given up. Each first question took twenty seconds.
+#[test]
+fn what_is_known_does_not_wait_for_a_silent_server() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    let (file, new) = (mount.path().join("file"), mount.path().join("new"));
+    save(&file, &noise(1, 100_000)).unwrap();
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 1);
+    mount.sync().unwrap();
+    // Longer than anything is trusted.
+    std::thread::sleep(Duration::from_secs(2));
+    world.a.link_down().unwrap();
+    assert_eq!(hash(&file), hash_of(&noise(1, 100_000)));
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 1);
+    assert_eq!(errno(fs::metadata(&new)), Some(2));
+    save(&new, b"new").unwrap();
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    assert_eq!(status["mounts"][0]["state"], "online", "it waited until that was given up");
+}
+
 /// Where the server is out of reach for longer than `grace`, close says so with EHOSTUNREACH;
 /// what was written is kept, and arrives when the link is back.
 #[test]
