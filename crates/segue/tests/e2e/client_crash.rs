@@ -5,6 +5,7 @@
 //! it must be what the files were after some call, and none that was promised may lack.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;
@@ -250,11 +251,12 @@ fn writer() {
 fn take(dir: &Path, run: u64, number: u64, open: &mut BTreeMap<u64, File>) -> io::Result<()> {
     let (file, step) = step(run, number);
     let (path, id) = (dir.join(format!("file{file}")), run << 32 | number);
-    if !open.contains_key(&file) {
-        let opened = File::options().create(true).truncate(false).write(true).open(&path)?;
-        open.insert(file, opened);
-    }
-    let opened = &open[&file];
+    let opened = match open.entry(file) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => {
+            entry.insert(File::options().create(true).truncate(false).write(true).open(&path)?)
+        }
+    };
     match step {
         Step::Write { at, blocks: count } => {
             opened.write_all_at(&blocks(file, id, at, count), at * BLOCK as u64)
