@@ -36,6 +36,9 @@ use crate::state::{
 /// logged for the next mount.
 pub(super) const PARTING: Duration = Duration::from_secs(2);
 
+/// After a loss of power, the longest that a mount waits until the server has what is left.
+const CATCH_UP: Duration = Duration::from_secs(60);
+
 /// Threads that read requests: one serves a client fastest where processors do not sleep, as
 /// measured (docs/decisions/0005-fuse.md): what needs no wait is answered on it, and what waits
 /// leaves it.
@@ -80,8 +83,12 @@ pub async fn mount(
     let base = base.unwrap_or_else(|| plan.paths.state_home.clone());
     let session = session(&plan, &url, &base).await?;
     remember_volume(&base, &url, &session.uuid).map_err(|error| MountError::state(&base, error))?;
+    let lost_power = session.state.directory.lost_power;
     let (mount, kernel, first_container) = assemble(&plan, url, session)?;
     mount.tell_left(&tell);
+    if lost_power {
+        mount.catch_up_first().await;
+    }
     let sweeper = Arc::clone(&mount);
     tokio::task::spawn_blocking(move || sweeper.sweep_left(first_container));
     let result = serve(&plan, &mount, kernel, ready, stop).await;
@@ -323,17 +330,26 @@ impl Mount {
         tokio::task::spawn_blocking(end).await.map_err(|_| Refusal::Io)?
     }
 
+    /// After a loss of power the log may have forgotten what the server already has. While that is
+    /// unknown what this host takes for its own truth is of the past: so what is left is sent
+    /// before anybody looks, if the server is there.
+    async fn catch_up_first(self: &Shared) {
+        tokio::time::timeout(CATCH_UP, self.send_pending()).await.ok();
+        self.core().tree.expire_all();
+    }
+
     async fn send_last_changes(self: &Shared) {
-        let sending = async {
-            while !self.remote.is_offline() {
-                let batch = self.core().queue.batch(64, 8 << 20);
-                if batch.is_empty() || self.send(batch).await.is_err() {
-                    return;
-                }
-            }
-        };
         // Whatever is cut off here is sent again next time, and answered the same.
-        tokio::time::timeout(PARTING, sending).await.ok();
+        tokio::time::timeout(PARTING, self.send_pending()).await.ok();
+    }
+
+    async fn send_pending(self: &Shared) {
+        while !self.remote.is_offline() {
+            let batch = self.core().queue.batch(64, 8 << 20);
+            if batch.is_empty() || self.send(batch).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Takes the mount out of the tree: with `now` whatever is in use, and the process ends;

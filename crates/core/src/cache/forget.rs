@@ -27,7 +27,7 @@ impl Tree {
     }
 
     /// Everything that is not pending must be asked for again before it is used.
-    pub(crate) fn expire_all(&mut self) {
+    pub fn expire_all(&mut self) {
         for node in self.nodes.values_mut().filter(|node| node.pending == 0) {
             node.checked = None;
             if matches!(node.listing, Listing::Complete(_)) {

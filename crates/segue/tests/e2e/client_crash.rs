@@ -32,11 +32,6 @@ const FILES: u64 = 6;
 const WRITE_MAX: u64 = 16;
 /// Most blocks of a file, about.
 const FILE_MAX: u64 = 60;
-/// Whether a store whose bytes did not reach the disk before a power loss is told apart from
-/// one whose bytes did (SEMANTICS.md, "Limits"): what is found is then as after some call also
-/// where nothing was synced.
-const STORES_HAVE_CHECKSUMS: bool = false;
-
 /// One call, or one file replaced by several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
@@ -355,8 +350,6 @@ fn check_power(histories: &[(History, usize)], mount: &SegueMount, round: u64) {
     for (run, (history, done)) in histories.iter().enumerate() {
         let (dir, when) = (run_dir(mount, run), format!("run {run}, before round {round}"));
         history.check_synced(&dir, *done, &when);
-        if STORES_HAVE_CHECKSUMS {
-            history.find(&dir, 0, &when);
-        }
+        history.find(&dir, 0, &when);
     }
 }

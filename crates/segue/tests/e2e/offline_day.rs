@@ -16,10 +16,6 @@ use crate::tree::{hash_of, noise};
 use crate::world::{World, arg, json, save, sh, wait_for_state};
 use crate::{build, git, tree};
 
-/// Whether a volume that was mounted before can be mounted without a network: the mount then
-/// dies at noon and comes up again offline.
-const MOUNTS_OFFLINE: bool = false;
-
 /// What is in a directory, by path.
 type Contents = BTreeMap<PathBuf, String>;
 
@@ -135,12 +131,10 @@ fn a_day_without_a_network_arrives_whole() {
     let mut mount = leave(&world);
     let top = mount.path().join("day");
     before_noon(&top);
-    if MOUNTS_OFFLINE {
-        let before = tree::read(&top);
-        mount = reboot(&world, mount);
-        wait_for_state(&world.a, &mount, "offline");
-        tree::assert_same("mounted again without a network", &tree::read(&top), &before);
-    }
+    let before = tree::read(&top);
+    mount = reboot(&world, mount);
+    wait_for_state(&world.a, &mount, "offline");
+    tree::assert_same("mounted again without a network", &tree::read(&top), &before);
     after_noon(&top);
     let (expected, rows) = (tree::read(&top), contents(&top.join("data.db")));
     come_back(&world, &mount);
@@ -169,9 +163,7 @@ fn another_host_worked_meanwhile() {
     let database = here.join("data.db");
     sqlite(&database, "UPDATE t SET text = 'offline' WHERE id % 3 = 0");
     save_documents(&here.join("notes"));
-    if MOUNTS_OFFLINE {
-        mount = reboot(&world, mount);
-    }
+    mount = reboot(&world, mount);
     after_noon_without_git(&here);
     let theirs = ["other", "notes/text15", "notes/text16", "notes/from-b", "notes/renamed-b"];
     let is_theirs = |path: &Path| theirs.iter().any(|name| path.starts_with(name));
@@ -229,9 +221,7 @@ fn what_both_changed_is_kept_twice() {
     write(&there, "elsewhere");
     write(&here, "calm");
     other.sync().unwrap();
-    if MOUNTS_OFFLINE {
-        mount = reboot(&world, mount);
-    }
+    mount = reboot(&world, mount);
     come_back(&world, &mount);
     assert_eq!(conflicts(&world, &mount), 4);
     let reader = world.mount(&world.bed.host("reader").unwrap());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use segue_bench::bed::segue::SegueMount;
@@ -126,6 +127,8 @@ fn a_mount_that_dies_without_a_network_comes_back_with_everything() {
     fill(&top);
     mount.sync().unwrap();
     fs::read(top.join("large")).unwrap();
+    // What is cached is noted once a second.
+    std::thread::sleep(Duration::from_secs(3));
     world.a.link_down().unwrap();
     work(&top);
     for round in 0..3 {
