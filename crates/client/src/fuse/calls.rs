@@ -98,7 +98,7 @@ impl Front {
                 outcome(mount.space(node).await, |space| Answer::StatFs(stat_fs(space)))
             }),
             Call::SyncFs => {
-                self.answer(whole, reply, async move { empty(mount.sync_disk(None).await) })
+                self.answer(whole, reply, async move { empty(mount.sync_disk().await) })
             }
             // The kernel does these by itself, or tells the caller that they are not here.
             _ => reply.send(Err(Errno::NOSYS)),
@@ -179,7 +179,7 @@ impl Front {
                 self.mount.close_directory(handle);
                 reply.send(Ok(Answer::Empty));
             }
-            _ => self.answer(asked, reply, async move { empty(mount.sync_disk(None).await) }),
+            _ => self.answer(asked, reply, async move { empty(mount.sync_disk().await) }),
         }
     }
 

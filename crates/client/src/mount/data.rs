@@ -310,7 +310,7 @@ impl Mount {
             true => None,
             false => self.seal(handle.ino, handle.caller.clone(), server)?,
         };
-        self.sync_disk(Some(handle.ino)).await?;
+        self.sync_disk().await?;
         match told {
             Some(told) => self.committed(told).await,
             None => Ok(()),

@@ -81,16 +81,15 @@ impl Mount {
                     draft(core, time).map(Some).ok_or(Refusal::Stale)
                 },
                 || {
+                    // While the log is locked: so a sync that covers the entry covers this.
+                    self.containers.is_unsynced((ino, container.id), is_logged);
                     let changed = change(&container);
                     changed.map_err(|error| self.disk_refusal("containers", &error))
                 },
                 |_| (),
             );
             match logged {
-                Ok(Some(())) => {
-                    self.containers.is_unsynced((ino, container.id), is_logged);
-                    break;
-                }
+                Ok(Some(())) => break,
                 Ok(None) => {}
                 Err(refusal) => {
                     self.spoiled((ino, range), &container);

@@ -88,6 +88,9 @@ impl Left<'_> {
             self.log.append(&entry).map_err(failed)?;
             core.admit(entry, Time::default());
         }
+        if self.lost_power {
+            core.lost_power();
+        }
         self.preserved.retain(&core.all_preserved()).map_err(failed)
     }
 

@@ -315,7 +315,7 @@ impl Mount {
     async fn end(self: &Shared) -> Result<(), Refusal> {
         let mount = Shared::clone(self);
         let end = move || {
-            mount.sync_disk_now(None)?;
+            mount.sync_disk_now()?;
             mount.note()?;
             mount.sweep();
             let synced = mount.containers.sync_all();

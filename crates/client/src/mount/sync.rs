@@ -29,22 +29,20 @@ pub(crate) enum Scope {
 }
 
 impl Mount {
-    /// Makes the log durable, with the containers of files that it refers to: those of `only`,
-    /// or of all that are ahead of the server.
-    pub(crate) async fn sync_disk(self: &Shared, only: Option<Ino>) -> Result<(), Refusal> {
+    /// Makes the log durable, with all data that it speaks of and does not have itself. What one
+    /// file lacks would cut the log off for all of them after a loss of power.
+    pub(crate) async fn sync_disk(self: &Shared) -> Result<(), Refusal> {
         let mount = Shared::clone(self);
-        let job = move || mount.sync_disk_now(only);
+        let job = move || mount.sync_disk_now();
         tokio::task::spawn_blocking(job).await.map_err(|_| Refusal::Io)?
     }
 
-    pub(super) fn sync_disk_now(&self, only: Option<Ino>) -> Result<(), Refusal> {
+    pub(super) fn sync_disk_now(&self) -> Result<(), Refusal> {
         let mark = lock(&self.log).data_mark();
-        let synced = self.containers.sync(only).and_then(|()| self.preserved.sync());
+        let synced = self.containers.sync().and_then(|()| self.preserved.sync());
         synced.map_err(|error| self.disk_refusal("containers", &error))?;
         self.sync_log().map_err(|error| self.disk_refusal("update.log", &error))?;
-        if only.is_none() {
-            lock(&self.log).data_synced(mark);
-        }
+        lock(&self.log).data_synced(mark);
         Ok(())
     }
 
@@ -110,7 +108,7 @@ impl Mount {
             self.measure_waiting();
             self.tidy_log();
             if lock(&self.log).needs_sync()
-                && let Err(refusal) = self.sync_disk(None).await
+                && let Err(refusal) = self.sync_disk().await
             {
                 tracing::error!("changes of the last second may not survive a crash: {refusal}");
             }
@@ -208,7 +206,7 @@ impl Mount {
         tell: &mpsc::Sender<SyncReply>,
     ) -> Result<SyncReply, Refusal> {
         self.seal_all();
-        self.sync_disk(None).await?;
+        self.sync_disk().await?;
         let target = if to_server { self.target(&scope) } else { None };
         let began = self.now();
         let mut settled = self.settled.subscribe();

@@ -121,6 +121,8 @@ pub(crate) struct Containers {
     open: Mutex<HashMap<Key, Arc<Container>>>,
     /// What was written and not synced, and whether the log has all of it.
     unsynced: Mutex<HashMap<Key, bool>>,
+    /// Held from the beginning of a sync to its end: until then nobody knows what the disk has.
+    syncing: Mutex<()>,
 }
 
 impl Containers {
@@ -130,7 +132,12 @@ impl Containers {
             fs::create_dir_all(root.join(format!("{first:02x}")))?;
         }
         sync_directory(&root)?;
-        Ok(Containers { root, open: Mutex::default(), unsynced: Mutex::default() })
+        Ok(Containers {
+            root,
+            open: Mutex::default(),
+            unsynced: Mutex::default(),
+            syncing: Mutex::default(),
+        })
     }
 
     fn path(&self, key: Key) -> PathBuf {
@@ -175,20 +182,20 @@ impl Containers {
         *was_logged &= is_logged;
     }
 
-    /// Makes durable what was written to containers and is not in the log, of `only` one file or
-    /// of all.
-    pub(crate) fn sync(&self, only: Option<Ino>) -> io::Result<()> {
-        self.sync_those(|key, is_logged| !is_logged && only.is_none_or(|ino| ino == key.0))
+    /// Makes durable what was written to containers and is not in the log.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.sync_those(|is_logged| !is_logged)
     }
 
     /// Makes durable all that was written to containers.
     pub(crate) fn sync_all(&self) -> io::Result<()> {
-        self.sync_those(|_, _| true)
+        self.sync_those(|_| true)
     }
 
-    fn sync_those(&self, wanted: impl Fn(&Key, bool) -> bool) -> io::Result<()> {
+    fn sync_those(&self, wanted: impl Fn(bool) -> bool) -> io::Result<()> {
+        let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: HashMap<Key, bool> =
-            self.unsynced().extract_if(|key, is_logged| wanted(key, *is_logged)).collect();
+            self.unsynced().extract_if(|_, is_logged| wanted(*is_logged)).collect();
         if taken.len() > SYNC_MAX
             && let Ok(root) = File::open(&self.root)
             && let Err(error) = syncfs(root)

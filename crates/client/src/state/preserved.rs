@@ -16,13 +16,15 @@ use super::directory::sync_directory;
 pub(crate) struct Preserved {
     root: PathBuf,
     unsynced: Mutex<BTreeSet<u64>>,
+    /// Held from the beginning of a sync to its end.
+    syncing: Mutex<()>,
 }
 
 impl Preserved {
     /// Those below `root`.
     pub(crate) fn at(root: PathBuf) -> io::Result<Preserved> {
         fs::create_dir_all(&root)?;
-        Ok(Preserved { root, unsynced: Mutex::default() })
+        Ok(Preserved { root, unsynced: Mutex::default(), syncing: Mutex::default() })
     }
 
     fn unsynced(&self) -> MutexGuard<'_, BTreeSet<u64>> {
@@ -48,6 +50,7 @@ impl Preserved {
 
     /// Makes durable what was kept.
     pub(crate) fn sync(&self) -> io::Result<()> {
+        let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let seqs = std::mem::take(&mut *self.unsynced());
         if seqs.is_empty() {
             return Ok(());

@@ -75,6 +75,8 @@ pub struct FileData {
     in_kernel: bool,
     /// What is noted on disk is what is here.
     is_noted: bool,
+    /// The host went down while it was ahead: the container may have what nobody logged.
+    is_doubtful: bool,
 }
 
 /// The changes of a file since its last seal.
@@ -108,6 +110,7 @@ impl FileData {
             window: WINDOW_MIN,
             in_kernel: false,
             is_noted: false,
+            is_doubtful: false,
         }
     }
 
@@ -364,6 +367,16 @@ impl FileData {
             gaps.extend(self.fetching.missing(gap));
         }
         gaps
+    }
+
+    /// The host went down while the file was ahead of the server.
+    pub fn doubted(&mut self) {
+        self.is_doubtful = true;
+    }
+
+    /// True if what is here is to be fetched anew: the server has all of it now, perhaps otherwise.
+    pub fn is_to_go(&self) -> bool {
+        self.is_doubtful && !self.is_ahead()
     }
 
     /// True while something is being fetched.

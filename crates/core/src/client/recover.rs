@@ -45,6 +45,12 @@ pub fn needs(entries: &[Entry], noted: usize) -> Needs {
 }
 
 impl ClientCore {
+    /// The host went down while the log was in use: its files that are ahead of the server are
+    /// fetched anew once they are not.
+    pub fn lost_power(&mut self) {
+        self.files.values_mut().filter(|file| file.is_ahead()).for_each(FileData::doubted);
+    }
+
     /// Takes in a log that was left behind. The index has what its first `noted` entries did, of
     /// which `files` is what it says of data; what is [needed](needs) of its tree has been
     /// installed. Returns what was written and never sealed: draft, log and admit it

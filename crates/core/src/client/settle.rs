@@ -30,6 +30,7 @@ impl ClientCore {
         match outcome {
             Outcome::Done { touched: attrs } => {
                 self.data_committed(seq, ino, attrs, &logged.change);
+                let doubtful = self.drop_doubtful(ino);
                 self.tree.settle(&touched, now);
                 self.learn(attrs, now);
                 self.note_orphan(&logged.change, attrs);
@@ -37,7 +38,7 @@ impl ClientCore {
                     // It followed an earlier change of ours into that one's conflict copy.
                     return self.give_up(seq, ino, &[]).into_iter().collect();
                 }
-                Vec::new()
+                doubtful.into_iter().collect()
             }
             Outcome::Conflict { parent, name, touched: attrs, .. } => {
                 self.tree.undo(&touched);
@@ -102,6 +103,17 @@ impl ClientCore {
         if let (true, Some(file), Some(attr)) = (about_data, self.files.get_mut(&ino), attr) {
             file.committed(seq, attr.data_version);
         }
+    }
+
+    /// The server has all of a file that was ahead of it when the host went down: a change that was
+    /// sent before had what the file was then, and the container may have later bytes by now.
+    fn drop_doubtful(&mut self, ino: Ino) -> Option<Effect> {
+        let fresh = self.fresh_container();
+        let file = self.files.get_mut(&ino).filter(|file| file.is_to_go())?;
+        let old = file.container();
+        file.discard(file.version(), fresh);
+        self.abandon(ino, old);
+        Some(Effect::Replace(ino))
     }
 
     /// Our version of the data stands elsewhere now: what is here follows the server again,
