@@ -328,13 +328,11 @@ impl Mount {
             let mut core = self.core();
             (core.closed(ino), core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0))
         };
-        if !last {
-            return;
-        }
-        if orphan {
-            if let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
-                tracing::debug!("#{ino}: left to the server's own care: {refusal}");
-            }
+        if last
+            && orphan
+            && let Err(refusal) = self.release_orphan(ino, handle.caller.clone())
+        {
+            tracing::debug!("#{ino}: left to the server's own care: {refusal}");
         }
     }
 }

@@ -258,7 +258,10 @@ impl Mount {
                     unsealed.remove(&data.ino);
                 }
             }
-            Entry::Settled { .. } | Entry::Preserved { .. } | Entry::Nameless(_) => {}
+            Entry::Settled { .. }
+            | Entry::Preserved { .. }
+            | Entry::Synced
+            | Entry::Nameless(_) => {}
         }
     }
 

@@ -56,6 +56,7 @@ impl Left<'_> {
         mut found: Found,
     ) -> Result<(), MountError> {
         let failed = |error: std::io::Error| MountError::state("cache directory", error);
+        core.reserve_seqs(self.numbers.reserve_seqs().map_err(failed)?);
         let undone = self.verify(&mut found).map_err(failed)?;
         let noted = self.noted(&found)?;
         let needs = needs(&found.entries, noted);
@@ -88,10 +89,10 @@ impl Left<'_> {
             self.log.append(&entry).map_err(failed)?;
             core.admit(entry, Time::default());
         }
-        if self.lost_power {
-            core.lost_power();
-        }
-        self.preserved.retain(&core.all_preserved()).map_err(failed)
+        core.check_data(self.lost_power, |ino, id| self.containers.exists((ino, id)));
+        self.preserved.retain(&core.all_preserved()).map_err(failed)?;
+        // Not before: what was not synced must be known to be in doubt until it has been looked at.
+        if self.lost_power { self.numbers.is_clear().map_err(failed) } else { Ok(()) }
     }
 
     /// Takes out of the log what the containers do not have. After a loss of power that is all from
@@ -100,7 +101,9 @@ impl Left<'_> {
     /// these are.
     fn verify(&mut self, found: &mut Found) -> std::io::Result<Vec<(Ino, Range<u64>)>> {
         let mut undone = Vec::new();
-        while let Some(&first) = lacking(&found.entries, found.durable, self.containers)?.first() {
+        while let Some(&first) =
+            lacking(&found.entries, found.durable, self.containers, self.preserved)?.first()
+        {
             if self.lost_power {
                 self.report_lost(&found.entries, first)?;
                 self.log.cut(&found.entries, first)?;
@@ -134,8 +137,14 @@ impl Left<'_> {
         replace_file(&name, &serde_json::to_vec_pretty(&kept)?)
     }
 
-    /// Writes what the log has itself into the containers again.
+    /// Writes what the log has itself into the containers again. Whatever of the rest was not synced
+    /// is with the next sync.
     fn redo(&self, core: &ClientCore, entries: &[Entry]) -> std::io::Result<()> {
+        for place in entries.iter().filter_map(Entry::place) {
+            if core.needs_container(place.ino, place.container) {
+                self.containers.is_unsynced((place.ino, place.container), false);
+            }
+        }
         for (key, step) in redo(entries) {
             if core.needs_container(key.0, key.1) {
                 let container = self.containers.open(key)?;

@@ -123,6 +123,38 @@ fn check_mountpoint(path: &Path) -> Result<(), MountError> {
     }
 }
 
+/// What is in a cache directory beside the log.
+struct Parts {
+    containers: Containers,
+    preserved: Preserved,
+    index: Index,
+    conflicts: Conflicts,
+    refused_dir: PathBuf,
+}
+
+impl Parts {
+    fn open(path: &Path, lost_power: bool) -> Result<Parts, MountError> {
+        let failed = |error: &dyn std::fmt::Display| MountError::state(path, error.to_string());
+        let io = |error: io::Error| failed(&error);
+        let index = Index::open(&path.join("index.db")).map_err(|error| failed(&error))?;
+        if lost_power {
+            // What was not synced when the host went down may be missing from the containers.
+            index.clear_files().map_err(|error| failed(&error))?;
+        }
+        let refused_dir = path.join("refused");
+        std::fs::create_dir_all(&refused_dir).map_err(io)?;
+        let parts = Parts {
+            containers: Containers::at(path.join("containers")).map_err(io)?,
+            preserved: Preserved::at(path.join("preserved")).map_err(io)?,
+            index,
+            conflicts: Conflicts::open(path.join("conflicts")).map_err(io)?,
+            refused_dir,
+        };
+        sync_directory(path).map_err(io)?;
+        Ok(parts)
+    }
+}
+
 /// Opens everything in the cache directory and puts the mount together. Also the number of its first
 /// container.
 fn assemble(
@@ -131,23 +163,13 @@ fn assemble(
     session: Session,
 ) -> Result<(Shared, KernelCacheThreads, u64), MountError> {
     let Session { link, welcome, state, .. } = session;
-    let State { mut directory, acked_below } = state;
+    let State { directory, acked_below } = state;
     let path = directory.path.clone();
     let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
     let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
     let (mut log, found) = LogFile::open(path.join("update.log"), incarnation, lost_power)?;
-    let containers = Containers::at(path.join("containers")).map_err(|error| failed(&error))?;
-    let preserved = Preserved::at(path.join("preserved")).map_err(|error| failed(&error))?;
-    let index = Index::open(&path.join("index.db")).map_err(|error| failed(&error))?;
-    if lost_power {
-        // What was not synced when the host went down may be missing from the containers.
-        index.clear_files().map_err(|error| failed(&error))?;
-        directory.is_clear().map_err(|error| failed(&error))?;
-    }
-    let refused_dir = path.join("refused");
-    std::fs::create_dir_all(&refused_dir).map_err(|error| failed(&error))?;
-    let conflicts = Conflicts::open(path.join("conflicts")).map_err(|error| failed(&error))?;
-    sync_directory(&path).map_err(|error| failed(&error))?;
+    let Parts { containers, preserved, index, conflicts, refused_dir } =
+        Parts::open(&path, lost_power)?;
     let role = welcome.as_ref().map(|welcome| welcome.role).or(directory.saved.role);
     let first_container = u64::from(directory.saved.starts) << 32;
     let mut numbers = Numbers::new(directory);
@@ -156,7 +178,6 @@ fn assemble(
     }
     let mut core = ClientCore::new(LIFETIME, NODE_LIMIT, numbers.first_seq());
     core.number_containers(first_container);
-    core.reserve_seqs(numbers.reserve_seqs().map_err(|error| failed(&error))?);
     let left = Left {
         log: &mut log,
         numbers: &mut numbers,
@@ -167,9 +188,7 @@ fn assemble(
         refused_dir: &refused_dir,
     };
     left.recover(&mut core, found)?;
-    let refused = std::fs::read_dir(&refused_dir).map_err(|error| failed(&error))?;
-    let json = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "json");
-    let refused = refused.flatten().filter(json).count() as u64;
+    let refused = count_refused(&refused_dir).map_err(|error| failed(&error))?;
     let (kernel, thread) = KernelCache::new();
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
@@ -213,6 +232,12 @@ fn assemble(
         started: Instant::now(),
     };
     Ok((Arc::new(mount), thread, first_container))
+}
+
+/// How many refused changes are kept for the user.
+fn count_refused(directory: &Path) -> io::Result<u64> {
+    let json = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "json");
+    Ok(std::fs::read_dir(directory)?.flatten().filter(json).count() as u64)
 }
 
 /// Puts the mount into the tree and serves it.

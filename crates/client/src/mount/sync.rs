@@ -41,9 +41,9 @@ impl Mount {
         let mark = lock(&self.log).data_mark();
         let synced = self.containers.sync().and_then(|()| self.preserved.sync());
         synced.map_err(|error| self.disk_refusal("containers", &error))?;
-        self.sync_log().map_err(|error| self.disk_refusal("update.log", &error))?;
-        lock(&self.log).data_synced(mark);
-        Ok(())
+        let marked = lock(&self.log).data_synced(mark);
+        let synced = marked.and_then(|()| self.sync_log());
+        synced.map_err(|error| self.disk_refusal("update.log", &error))
     }
 
     /// Makes the log durable, and with it what is settled. Where its disk fails it is written anew.

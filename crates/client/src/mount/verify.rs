@@ -10,19 +10,29 @@ use segue_core::modlog::{Change, Entry, Payload, SUM_BLOCK};
 use segue_core::types::Ino;
 
 use super::edit::sums;
-use crate::state::{Containers, Key};
+use crate::state::{Containers, Key, Preserved};
 
-/// Which of `entries`, from the `first` on, the containers lack in part. Only data that the server
-/// may lack are looked at, and of these only what nothing was written over.
+/// Which of `entries`, from the `first` on, lack some of their bytes on the disk. Only data that the
+/// server may lack are looked at, and of these only what nothing was written over.
 pub(super) fn lacking(
     entries: &[Entry],
     first: usize,
     containers: &Containers,
+    preserved: &Preserved,
 ) -> std::io::Result<Vec<usize>> {
     let live = live(entries);
+    let is_settled = |seq: u64| {
+        entries.iter().any(|entry| matches!(entry, Entry::Settled { seq: it, .. } if *it == seq))
+    };
     let mut later: BTreeMap<Key, RangeSet> = BTreeMap::new();
     let mut found = Vec::new();
     for (index, entry) in entries.iter().enumerate().skip(first).rev() {
+        if let Entry::Preserved { seq, range, sums } = entry
+            && !is_settled(*seq)
+            && !is_preserved(preserved, *seq, range, sums)?
+        {
+            found.push(index);
+        }
         let Some(place) = entry.place() else { continue };
         let key = (place.ino, place.container);
         let later = later.entry(key).or_default();
@@ -62,6 +72,20 @@ fn live(entries: &[Entry]) -> BTreeSet<usize> {
         }
     }
     sealed.into_values().chain(unsealed.into_values()).flatten().collect()
+}
+
+fn is_preserved(
+    preserved: &Preserved,
+    seq: u64,
+    range: &Range<u64>,
+    expected: &[u32],
+) -> std::io::Result<bool> {
+    let len = usize::try_from(range.end - range.start).unwrap_or(0);
+    match preserved.read(seq, range.start, len) {
+        Ok(bytes) => Ok(expected.is_empty() || sums(range.start, &bytes) == expected),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_there(
@@ -111,16 +135,23 @@ mod tests {
     #[test]
     fn what_is_not_in_the_container_is_found_unless_something_was_written_over_it() {
         let dir = tempfile::tempdir().unwrap();
-        let containers = Containers::at(dir.path().into()).unwrap();
+        let containers = Containers::at(dir.path().join("containers")).unwrap();
+        let preserved = Preserved::at(dir.path().join("preserved")).unwrap();
+        let lacking =
+            |entries: &[Entry], first| lacking(entries, first, &containers, &preserved).unwrap();
         let none = written(&containers, 0, &[1; 9000], false);
-        assert_eq!(lacking(std::slice::from_ref(&none), 0, &containers).unwrap(), [0]);
+        assert_eq!(lacking(std::slice::from_ref(&none), 0), [0]);
         let first = written(&containers, 100, &[1; 9000], true);
         let second = written(&containers, 4096, &[2; 9000], true);
         let lost = written(&containers, 40_000, &[3; 9000], false);
         let entries = [first, second, lost];
-        assert_eq!(lacking(&entries, 0, &containers).unwrap(), [2]);
-        assert!(lacking(&entries, 3, &containers).unwrap().is_empty());
+        assert_eq!(lacking(&entries, 0), [2]);
+        assert!(lacking(&entries, 3).is_empty());
         containers.open((Ino(7), ContainerId(1))).unwrap().write(&[9], 200).unwrap();
-        assert_eq!(lacking(&entries, 0, &containers).unwrap(), [0, 2]);
+        assert_eq!(lacking(&entries, 0), [0, 2]);
+        let kept = |seq| Entry::Preserved { seq, range: 0..5, sums: sums(0, b"bytes") };
+        preserved.keep(1, 0, b"bytes").unwrap();
+        preserved.keep(2, 0, b"other").unwrap();
+        assert_eq!(lacking(&[kept(1), kept(2), kept(3)], 0), [1, 2]);
     }
 }

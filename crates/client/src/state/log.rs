@@ -48,6 +48,8 @@ pub(crate) struct LogFile {
     /// Bytes of the file that are durable, and up to where the data are.
     durable: u64,
     data: u64,
+    /// Up to where an entry says that.
+    marked: u64,
     /// How often the file was replaced by another.
     rewrites: u64,
     /// Bytes it had then.
@@ -139,6 +141,7 @@ impl LogFile {
             synced: 0,
             durable: len,
             data: 0,
+            marked: len,
             rewrites: 0,
             rewritten: 0,
             doubted: false,
@@ -227,11 +230,16 @@ impl LogFile {
         DataMark { len: self.len, rewrites: self.rewrites }
     }
 
-    /// All data up to there are durable.
-    pub(crate) fn data_synced(&mut self, mark: DataMark) {
-        if mark.rewrites == self.rewrites {
-            self.data = self.data.max(mark.len);
+    /// All data up to there are durable: an entry says so, which the next sync makes durable.
+    pub(crate) fn data_synced(&mut self, mark: DataMark) -> io::Result<()> {
+        if mark.rewrites != self.rewrites || mark.len <= self.marked {
+            return Ok(());
         }
+        self.data = self.data.max(mark.len);
+        let is_last = mark.len == self.len;
+        self.append(&Entry::Synced)?;
+        self.marked = if is_last { self.len } else { mark.len };
+        Ok(())
     }
 
     /// Begins a sync of all entries so far, if some are not durable. They count as such when
@@ -298,6 +306,7 @@ impl LogFile {
         self.count = count;
         self.last = (0, 0);
         self.data = self.len;
+        self.marked = self.len;
         self.synced = self.appended;
         self.durable = self.len;
         self.rewrites += 1;
@@ -320,7 +329,7 @@ fn seq_of(entry: &Entry) -> u64 {
     match entry {
         Entry::Change(logged) => logged.seq,
         Entry::Settled { seq, .. } | Entry::Preserved { seq, .. } => *seq,
-        Entry::Written { .. } | Entry::Resized { .. } | Entry::Nameless(_) => 0,
+        Entry::Written { .. } | Entry::Resized { .. } | Entry::Synced | Entry::Nameless(_) => 0,
     }
 }
 
@@ -574,12 +583,14 @@ mod tests {
         filled(&path);
         let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
         assert_eq!(found.durable, 0);
-        let mark = log.data_mark();
         log.append(&change(3)).unwrap();
-        log.data_synced(mark);
+        let mark = log.data_mark();
         log.append(&change(4)).unwrap();
+        log.data_synced(mark).unwrap();
+        log.data_synced(mark).unwrap();
         let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
-        assert_eq!((found.entries.len(), found.durable), (6, 4));
+        assert_eq!((found.entries.len(), found.durable), (7, 5));
+        assert_eq!(found.entries.last(), Some(&Entry::Synced));
         log.cut(&found.entries, 4).unwrap();
         let (_, found) = LogFile::open(path, 1, false).unwrap();
         assert_eq!(found.entries.len(), 4);

@@ -30,6 +30,11 @@ impl Numbers {
         self.directory.saved.seq_reserved
     }
 
+    /// What an earlier run of the host did not sync is in nobody's way any more.
+    pub(crate) fn is_clear(&mut self) -> io::Result<()> {
+        self.directory.is_clear()
+    }
+
     /// The cache directory was left in order: everything in it is durable.
     pub(crate) fn is_clean(&mut self) -> io::Result<()> {
         self.directory.saved.clean = true;

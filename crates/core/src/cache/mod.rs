@@ -11,6 +11,6 @@ mod tree;
 
 pub use data::{ContainerId, FileData, FileNote, Unsealed};
 pub use local::{Touched, touched};
-pub use notes::{NodeNote, TreeNotes};
+pub use notes::{Meaning, NodeNote, TreeNotes};
 pub use ranges::RangeSet;
 pub use tree::{Known, Moved, Tree, XattrMap};

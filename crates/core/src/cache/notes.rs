@@ -32,9 +32,12 @@ pub struct TreeNotes {
     pub nodes: Vec<(Ino, Option<NodeNote>)>,
     /// Directories of which all names that are noted go, before those of `names` come.
     pub relisted: Vec<Ino>,
-    /// What names mean: an inode, surely nothing; `None` is not known any more.
-    pub names: Vec<((Ino, Name), Option<Option<Ino>>)>,
+    /// Names, and what they mean.
+    pub names: Vec<((Ino, Name), Meaning)>,
 }
+
+/// What a name means: an inode, or surely nothing; `None` is not known any more.
+pub type Meaning = Option<Option<Ino>>;
 
 impl TreeNotes {
     /// True if there is nothing to note.

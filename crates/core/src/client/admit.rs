@@ -45,7 +45,7 @@ impl ClientCore {
                 self.preserved.entry(seq).or_default().insert(range);
             }
             Entry::Nameless(entry) => self.admit(*entry, now),
-            Entry::Settled { .. } => {}
+            Entry::Settled { .. } | Entry::Synced => {}
         }
     }
 

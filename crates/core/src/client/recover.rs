@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ClientCore;
-use crate::cache::{FileData, FileNote, Touched, touched};
+use crate::cache::{ContainerId, FileData, FileNote, Touched, touched};
 use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Record, replay};
 use crate::types::{Ino, Name, Time};
 
@@ -45,10 +45,18 @@ pub fn needs(entries: &[Entry], noted: usize) -> Needs {
 }
 
 impl ClientCore {
-    /// The host went down while the log was in use: its files that are ahead of the server are
-    /// fetched anew once they are not.
-    pub fn lost_power(&mut self) {
-        self.files.values_mut().filter(|file| file.is_ahead()).for_each(FileData::doubted);
+    /// What of the data that the log speaks of can be relied on: `is_there` says which containers
+    /// there are. Those of another version than the file's were given up, of which the log says
+    /// nothing. If the host went `down`, containers may lack anything, or have what nobody logged:
+    /// what is ahead of the server is fetched anew once it is not.
+    pub fn check_data(&mut self, down: bool, is_there: impl Fn(Ino, ContainerId) -> bool) {
+        let tree = &self.tree;
+        self.files.retain(|ino, file| {
+            let version = tree.peek(*ino).map(|attr| attr.data_version);
+            let is_current = version == Some(file.version()) && is_there(*ino, file.container());
+            file.is_ahead() || !down && is_current
+        });
+        self.files.values_mut().filter(|_| down).for_each(FileData::doubted);
     }
 
     /// Takes in a log that was left behind. The index has what its first `noted` entries did, of

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use super::*;
 use crate::cache::Known;
-use crate::modlog::{DataChange, Entry, NewNode, Outcome, Payload, RenameMode};
+use crate::modlog::{Change, DataChange, Entry, NewNode, Outcome, Payload, RenameMode};
 use crate::refusal::Refusal;
 use crate::testing::attr;
 use crate::types::{Kind, Timestamp};

@@ -47,6 +47,8 @@ pub enum Entry {
         /// What became of it.
         outcome: Box<Outcome>,
     },
+    /// All data of which the log speaks were durable up to some place before this.
+    Synced,
     /// `Written` or `Resized` of an open file that has no name on any host: it goes with this
     /// process, and so does what was written before and is not stored.
     Nameless(Box<Entry>),
@@ -209,7 +211,7 @@ pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Leftover {
                 changes.remove(seq);
                 left.preserved.remove(seq);
             }
-            Entry::Nameless(_) => {}
+            Entry::Synced | Entry::Nameless(_) => {}
         }
     }
     let data_change = |(ino, file): (Ino, Written)| {

@@ -177,6 +177,8 @@ impl Mount {
             let entry = self.core.draft_leftover(data, Caller::default());
             self.log_change(entry)?;
         }
+        let containers = &self.kept.containers;
+        self.core.check_data(false, |ino, id| containers.contains_key(&(ino, id)));
         self.sweep();
         Ok(())
     }

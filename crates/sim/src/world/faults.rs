@@ -2,8 +2,7 @@
 
 use super::{Event, Host, RECONNECT, THREADS, World, id};
 use crate::Violation;
-use crate::check::told::Told;
-use crate::client::{Kept, Mount};
+use crate::client::Mount;
 
 impl World {
     pub(super) fn fault(&mut self, event: Event) -> Result<(), Violation> {
@@ -44,10 +43,7 @@ impl World {
     }
 
     fn crash(&mut self, client: usize) {
-        let host = std::mem::replace(
-            &mut self.hosts[client],
-            Host::Down(Kept::default(), Told::default(), 0),
-        );
+        let host = std::mem::replace(&mut self.hosts[client], Host::Down(Box::default(), 0));
         let down = match host {
             Host::Up(mut mount) => {
                 for thread in mount.lose_link() {
@@ -61,7 +57,7 @@ impl World {
                 if self.options.power_loss {
                     kept.lose_power(settled_below);
                 }
-                Host::Down(kept, told, next_call)
+                Host::Down(Box::new((kept, told)), next_call)
             }
             down => down,
         };
@@ -74,8 +70,8 @@ impl World {
     }
 
     fn restart(&mut self, client: usize) -> Result<(), Violation> {
-        if let Host::Down(kept, told, next_call) = &mut self.hosts[client] {
-            let left = (std::mem::take(kept), std::mem::take(told));
+        if let Host::Down(left, next_call) = &mut self.hosts[client] {
+            let left = std::mem::take(&mut **left);
             let numbers = (THREADS, *next_call);
             let mount = Mount::start(id(client), left, numbers, self.options.bug, self.now)?;
             self.hosts[client] = Host::Up(Box::new(mount));

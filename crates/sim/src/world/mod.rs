@@ -59,7 +59,7 @@ enum Event {
 
 enum Host {
     Up(Box<Mount>),
-    Down(Kept, Told, u64),
+    Down(Box<(Kept, Told)>, u64),
 }
 
 /// One run.
@@ -107,7 +107,7 @@ impl World {
         };
         world.say(&format!("{:?}", world.plan));
         for client in 0..world.plan.clients {
-            world.hosts.push(Host::Down(Kept::default(), Told::default(), 0));
+            world.hosts.push(Host::Down(Box::default(), 0));
             world.after(Duration::ZERO, Event::Restart(client));
             world.after(TICK, Event::Tick(client));
             for thread in 0..THREADS {
