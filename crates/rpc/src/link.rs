@@ -131,7 +131,7 @@ impl Link {
         self.states.clone()
     }
 
-    /// True if the connection has been [silent](crate::silence) for a second and is suspected
+    /// True if the connection has been silent for a second and is suspected
     /// to be gone: its calls wait until it speaks again, or another connection is there.
     pub fn is_silent(&self) -> bool {
         *self.silent.borrow()
