@@ -11,7 +11,7 @@ use segue_fuse::abi::Attr;
 use segue_fuse::{Answer, Call, Entry, Errno, FileSystem, Notifier, Outcome, Reply, Request};
 
 use super::counts::Counts;
-use super::files::Opened;
+use super::files::{Backings, Opened};
 use super::handles::Handles;
 use super::names::Listed;
 use super::nodes::Nodes;
@@ -21,6 +21,7 @@ use super::{Flush, Options};
 pub(crate) struct Mirror {
     pub(crate) nodes: Nodes,
     pub(crate) files: Handles<Opened>,
+    pub(crate) backings: Backings,
     pub(crate) listings: Handles<Vec<Listed>>,
     pub(crate) options: Options,
     pub(crate) counts: Counts,
@@ -32,6 +33,7 @@ impl Mirror {
         Ok(Mirror {
             nodes: Nodes::new(source)?,
             files: Handles::new(),
+            backings: Backings::default(),
             listings: Handles::new(),
             options,
             counts: Counts::new(),

@@ -1,15 +1,16 @@
 //! Open files: reading, writing, and the kernel doing both by itself.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use segue_fuse::abi::{Attr, InHeader, fopen};
-use segue_fuse::{Answer, Backing, Open, SetAttr, SetTime};
+use segue_fuse::{Answer, Backing, Notifier, Open, SetAttr, SetTime};
 
 use super::Flush;
 use super::calls::Mirror;
@@ -19,9 +20,13 @@ use super::nodes::magic_link;
 #[derive(Debug)]
 pub(crate) struct Opened {
     file: File,
-    /// What the kernel reads and writes instead of asking; it goes with the file.
-    _backing: Option<Backing>,
+    /// What the kernel reads and writes instead of asking; it goes with the last of the files that
+    /// have it.
+    _backing: Option<Arc<Backing>>,
 }
+
+/// What the kernel reads and writes, by inode of the source.
+pub(crate) type Backings = Mutex<HashMap<u64, Weak<Backing>>>;
 
 impl Mirror {
     fn opened(&self, file: File) -> io::Result<Open> {
@@ -33,16 +38,30 @@ impl Mirror {
             Some(notifier) if self.options.passthrough => {
                 // The kernel refuses the page cache's flag with it.
                 flags -= fopen::KEEP_CACHE;
-                Some(notifier.open_backing(file.as_fd())?)
+                Some(self.backing(notifier, &file)?)
             }
             _ => None,
         };
-        let id = backing.as_ref().map(Backing::id);
+        let id = backing.as_ref().map(|backing| backing.id());
         Ok(Open {
             handle: self.files.insert(Opened { file, _backing: backing }),
             flags,
             backing: id,
         })
+    }
+
+    /// All who have an inode open at a time must have one backing file: another is the kernel's EIO,
+    /// and a file that was closed is open until its release has come.
+    fn backing(&self, notifier: &Notifier, file: &File) -> io::Result<Arc<Backing>> {
+        let ino = file.metadata()?.ino();
+        let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(backing) = backings.get(&ino).and_then(Weak::upgrade) {
+            return Ok(backing);
+        }
+        let backing = Arc::new(notifier.open_backing(file.as_fd())?);
+        backings.retain(|_, backing| backing.strong_count() > 0);
+        backings.insert(ino, Arc::downgrade(&backing));
+        Ok(backing)
     }
 
     fn reopen(&self, node: u64, flags: OFlags) -> io::Result<File> {
