@@ -47,7 +47,8 @@ impl ClientCore {
         }
         let open = &self.open;
         self.files.retain(|ino, file| {
-            !file.is_noted() || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
+            let is_noted = file.is_noted() && !file.is_mapped();
+            !is_noted || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
         });
     }
 }

@@ -30,6 +30,7 @@ mod network;
 mod offline;
 mod offline_day;
 mod options;
+mod passthrough;
 mod permissions;
 mod power;
 mod quota;
