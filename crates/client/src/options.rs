@@ -23,17 +23,6 @@ pub enum FsyncLevel {
     Server,
 }
 
-/// Whether the kernel reads cached files by itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Passthrough {
-    /// Where it can.
-    Auto,
-    /// Or the mount fails.
-    On,
-    /// Never.
-    Off,
-}
-
 /// How a volume is mounted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountOptions {
@@ -57,8 +46,6 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Requests of the kernel come over io_uring where it offers that.
     pub io_uring: bool,
-    /// The kernel reads large files from the cache by itself.
-    pub passthrough: Passthrough,
 }
 
 impl Default for MountOptions {
@@ -74,7 +61,6 @@ impl Default for MountOptions {
             gid: None,
             allow_other: false,
             io_uring: false,
-            passthrough: Passthrough::Auto,
         }
     }
 }
@@ -110,10 +96,6 @@ pub const KEYS: &[(&str, &str)] = &[
         "talk to the kernel over io_uring where it offers that (Linux 6.14 and fuse.enable_uring=Y)",
     ),
     ("log-max=4G", "most that may wait for the server; writers are slowed before"),
-    (
-        "passthrough=auto|on|off",
-        "the kernel reads large cached files by itself: where it can, or else fail, or never",
-    ),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
     ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
@@ -125,6 +107,7 @@ const LATER: &[&str] = &[
     "cache-size",
     "consistency",
     "observe",
+    "passthrough",
     "prefetch",
     "priorities",
 ];
@@ -153,7 +136,6 @@ impl MountOptions {
                     other => return Err(invalid(key, format!("'{other}' is not local or server"))),
                 }
             }
-            "passthrough" => self.passthrough = passthrough(key, needed(key, value)?)?,
             "write-back" => self.write_back = write_back(key, needed(key, value)?)?,
             _ if LATER.contains(&key) => return Err(OptionError::NotInThisVersion(key.into())),
             _ if IGNORED.contains(&key) || IGNORED_MORE.contains(&key) => {}
@@ -183,15 +165,6 @@ fn log_max(key: &str, value: &str) -> Result<u64, OptionError> {
     match size(key, value)? {
         bytes if bytes < LOG_MIN => Err(invalid(key, format!("'{value}' is less than 1M"))),
         bytes => Ok(bytes),
-    }
-}
-
-fn passthrough(key: &str, value: &str) -> Result<Passthrough, OptionError> {
-    match value {
-        "auto" => Ok(Passthrough::Auto),
-        "on" => Ok(Passthrough::On),
-        "off" => Ok(Passthrough::Off),
-        other => Err(invalid(key, format!("'{other}' is not auto, on or off"))),
     }
 }
 
@@ -271,13 +244,9 @@ mod tests {
         options.set("_netdev", None).unwrap();
         assert!(matches!(options.set("nonsense", None), Err(OptionError::Unknown(_))));
         assert!(matches!(
-            options.set("prefetch", Some("on")),
+            options.set("passthrough", Some("on")),
             Err(OptionError::NotInThisVersion(_))
         ));
-        options.set("passthrough", Some("off")).unwrap();
-        assert_eq!(options.passthrough, Passthrough::Off);
-        let odd = options.set("passthrough", Some("maybe"));
-        assert!(matches!(odd, Err(OptionError::Invalid { .. })));
         assert!(matches!(options.set("grace", Some("10")), Err(OptionError::Invalid { .. })));
         assert!(matches!(options.set("uid", Some("me")), Err(OptionError::Invalid { .. })));
         assert!(matches!(options.set("uid", None), Err(OptionError::Invalid { .. })));

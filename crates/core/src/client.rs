@@ -289,15 +289,6 @@ impl ClientCore {
         self.files.get(&ino).is_some_and(FileData::is_ahead)
     }
 
-    /// The size of `ino`, if all of it is here, the server has the same, and nothing of it waits
-    /// to be sent.
-    pub fn whole(&self, ino: Ino) -> Option<u64> {
-        let size = self.tree.peek(ino)?.size;
-        let file = self.files.get(&ino).filter(|file| file.is_valid(0..size, size))?;
-        let waits = file.is_ahead() || self.is_queued(ino) || self.tree.is_pending(ino);
-        (!waits && !file.is_cloning()).then_some(size)
-    }
-
     /// True if data of `ino` are in the queue. That is all that is known of those which an
     /// earlier life of the client left.
     fn is_queued(&self, ino: Ino) -> bool {

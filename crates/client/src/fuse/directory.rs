@@ -87,7 +87,7 @@ pub(super) async fn read_plus(
                 Err(_) => continue,
             },
         };
-        let found = entry(mount, &found, ttl);
+        let found = entry(&found, ttl, ttl);
         if !listing.add_plus(&found, at + 1, name) {
             break;
         }

@@ -17,18 +17,18 @@ pub(super) async fn lookup(mount: Shared, parent: Ino, name: Given<Name>) -> Out
         let name = name?;
         let found = mount.lookup(parent, &name).await?.ok_or(Refusal::NotFound)?;
         let ttl = mount.kernel_name_lifetime(parent, &name, found.ino);
-        Ok(entry(&mount, &found, ttl))
+        Ok(entry(&found, ttl, ttl))
     };
     outcome(found.await, Answer::Entry)
 }
 
 pub(super) async fn set_attr(
     mount: Shared,
-    node: u64,
+    ino: Ino,
     asked: segue_fuse::SetAttr,
     caller: Caller,
 ) -> Outcome {
-    let (ino, now) = (convert::ino(node), mount.wall());
+    let now = mount.wall();
     let is_now = |given: Option<SetTime>| !matches!(given, Some(SetTime::At(..)));
     let set = SetAttr {
         mode: asked.mode.map(|mode| mode & 0o7777),
@@ -49,7 +49,7 @@ pub(super) async fn set_attr(
         mount.getattr(ino).await
     };
     let changed = changed.await;
-    attributes(&mount, node, changed)
+    attributes(&mount, changed)
 }
 
 /// What SYMLINK, MKNOD and MKDIR are to make.

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use segue_core::cache::{ContainerId, FileData, Nodes, Way};
+use segue_core::cache::{ContainerId, FileData};
 use segue_core::modlog::Outcome;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino};
-use segue_fuse::BackingId;
 use tokio::sync::oneshot;
 
 use super::handles::FileHandle;
@@ -26,9 +25,6 @@ pub(crate) struct Opened {
     /// The kernel's pages of it are still right.
     pub(crate) keep_pages: bool,
     pub(crate) writable: bool,
-    pub(crate) way: Way,
-    /// What the kernel reads it from, unless it is cached.
-    pub(crate) backing: Option<BackingId>,
 }
 
 /// How a file is opened.
@@ -37,8 +33,6 @@ pub(crate) struct OpenMode {
     pub(crate) writable: bool,
     pub(crate) truncate: bool,
     pub(crate) synchronous: bool,
-    /// Past the page cache.
-    pub(crate) direct: bool,
     /// The opener may not keep set-id bits of what it truncates.
     pub(crate) kills_set_ids: bool,
 }
@@ -67,14 +61,9 @@ pub(crate) struct Written<'a> {
 impl Mount {
     /// Forgets what is here, and in the kernel, of data that moved on the server.
     pub(super) fn follow_moved(&self) {
-        // What a map wrote before is this host's change.
-        self.note_maps(None);
         let mut core = self.core();
         for moved in core.tree.take_moved() {
             let is_new = core.observe(moved.ino, moved.version);
-            if is_new {
-                lock(&self.through.nodes).moved(moved.ino);
-            }
             if is_new || moved.was_known && !core.is_ahead(moved.ino) {
                 self.kernel.forget_data(moved.ino);
             }
@@ -112,11 +101,10 @@ impl Mount {
     /// so the server is asked, unless this host is ahead of it or nobody waits for closes.
     pub(crate) async fn open(
         &self,
-        node: u64,
+        ino: Ino,
         mode: OpenMode,
         caller: Caller,
     ) -> Result<Opened, Refusal> {
-        let ino = Nodes::ino(node);
         let read_only =
             self.options.read_only || self.owner.role == segue_core::types::Role::Reader;
         if mode.writable && read_only {
@@ -137,7 +125,7 @@ impl Mount {
             return Err(Refusal::Stale);
         }
         self.load(ino)?;
-        let opened = self.add_handle(node, mode, caller.clone())?;
+        let opened = self.add_handle(ino, mode, caller.clone());
         if mode.truncate {
             let resized = self.resize(ino, 0);
             let kill =
@@ -150,24 +138,16 @@ impl Mount {
         Ok(opened)
     }
 
-    /// A handle of what the kernel calls `node`, whose data state is loaded.
-    pub(crate) fn add_handle(
-        &self,
-        node: u64,
-        mode: OpenMode,
-        caller: Caller,
-    ) -> Result<Opened, Refusal> {
-        let OpenMode { writable, synchronous, truncate, direct, .. } = mode;
-        let door = self.open_door(node, !writable && !truncate && !direct, writable)?;
-        let (ino, way) = (Nodes::ino(node), door.way);
+    /// A handle of `ino`, whose data state is loaded.
+    pub(crate) fn add_handle(&self, ino: Ino, mode: OpenMode, caller: Caller) -> Opened {
+        let OpenMode { writable, synchronous, .. } = mode;
         let keep_pages = {
             let mut core = self.core();
             core.opened(ino);
-            way == Way::Cached && core.files.get_mut(&ino).is_some_and(FileData::shown_to_kernel)
+            core.files.get_mut(&ino).is_some_and(FileData::shown_to_kernel)
         };
-        let file = FileHandle { ino, writable, way, synchronous, caller };
-        let handle = lock(&self.handles).add_file(file);
-        Ok(Opened { handle, keep_pages, writable, way, backing: door.backing })
+        let file = FileHandle { ino, writable, synchronous, caller };
+        Opened { handle: lock(&self.handles).add_file(file), keep_pages, writable }
     }
 
     pub(super) fn handle(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {
@@ -188,7 +168,7 @@ impl Mount {
                 let mut core = self.core();
                 let size = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
                 let file = core.file(ino).ok_or(Refusal::Stale)?;
-                let ahead = file.read_ahead(wanted.clone(), size, self.fetches.window());
+                let ahead = file.read_ahead(wanted.clone(), size);
                 let here = file.is_valid(wanted.clone(), size).then(|| file.container());
                 (here, size, ahead)
             };
@@ -307,7 +287,6 @@ impl Mount {
         if !handle.writable {
             return Ok(());
         }
-        self.note_writes(&handle);
         let wait = self.options.write_back != WriteBack::Async;
         match self.seal(handle.ino, handle.caller.clone(), wait)? {
             Some(told) => self.committed(told).await,
@@ -326,7 +305,6 @@ impl Mount {
     /// fsync(2).
     pub(crate) async fn fsync(self: &Shared, handle: u64) -> Result<(), Refusal> {
         let handle = self.handle(handle)?;
-        self.note_writes(&handle);
         let server = self.options.fsync == FsyncLevel::Server;
         let told = match self.options.read_only {
             true => None,
@@ -339,19 +317,10 @@ impl Mount {
         }
     }
 
-    /// What maps of this handle may have written is logged.
-    fn note_writes(&self, handle: &FileHandle) {
-        if handle.writable && handle.way != Way::Cached {
-            self.note_maps(Some(handle.ino));
-        }
-    }
-
     /// The last reference to a handle is gone.
     pub(crate) fn close(&self, handle: u64) {
         let Some(handle) = lock(&self.handles).remove_file(handle) else { return };
         let ino = handle.ino;
-        self.note_writes(&handle);
-        self.close_door(ino, handle.way);
         if let Err(refusal) = self.seal(ino, handle.caller.clone(), false) {
             tracing::error!("#{ino}: what was written last waits for the next start: {refusal}");
         }

@@ -8,7 +8,6 @@
 //! The log has small data themselves and checksums of larger ones: so the next process knows
 //! whether a change that was cut off there is whole.
 
-use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,16 +28,11 @@ impl Mount {
     /// Writes bytes into the container of `ino`.
     pub(super) fn write_at(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
         let range = offset..offset.saturating_add(bytes.len() as u64);
-        // A map may write over it, in a container that is watched, and then no sum is right.
-        let payload = match self.container(ino)?.is_watched() {
-            true => Payload::Inline(bytes.to_vec()),
-            false => payload(offset, bytes),
-        };
+        let payload = payload(offset, bytes);
         // What the log has itself can be written again.
         let is_logged = matches!(payload, Payload::Inline(_));
         self.change_data(
-            (ino, is_logged),
-            || range.clone(),
+            (ino, range, is_logged),
             |container| container.write(bytes, offset),
             |core, time| core.draft_write(ino, offset, payload.clone(), time),
         )
@@ -48,8 +42,7 @@ impl Mount {
     pub(super) fn zero_at(&self, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
         let (offset, len) = (range.start, range.end - range.start);
         self.change_data(
-            (ino, true),
-            || range.clone(),
+            (ino, range, true),
             |container| container.zero(offset, len),
             |core, time| core.draft_write(ino, offset, Payload::Zeros { len }, time),
         )
@@ -58,27 +51,20 @@ impl Mount {
     /// Makes `ino` `size` bytes long here.
     pub(crate) fn resize(&self, ino: Ino, size: u64) -> Result<(), Refusal> {
         let old_size = self.core().tree.peek(ino).map_or(0, |attr| attr.size);
-        // Whoever empties a file gets another container, but for those who read it past us.
-        let stays = Cell::new(true);
-        let affected = || {
-            stays.set(size > 0 || self.is_backed(ino));
-            if stays.get() { size..old_size.max(size) } else { 0..0 }
-        };
+        // Whoever empties a file gets another container.
+        let affected = if size > 0 { size..old_size.max(size) } else { 0..0 };
         self.change_data(
-            (ino, true),
-            affected,
-            |container| if stays.get() { container.resize(size) } else { Ok(()) },
-            |core, time| core.draft_resize(ino, size, stays.get(), time),
+            (ino, affected, true),
+            |container| if size > 0 { container.resize(size) } else { Ok(()) },
+            |core, time| core.draft_resize(ino, size, time),
         )
     }
 
-    /// Logs a change of a range of a container, which is asked for while nobody else writes to it,
-    /// and carries it out. A container that was replaced in between is left alone: the new one
-    /// gets the change.
+    /// Logs a change of a range of a container and carries it out. A container that was replaced
+    /// in between is left alone: the new one gets the change.
     fn change_data(
         &self,
-        (ino, is_logged): (Ino, bool),
-        affected: impl Fn() -> Range<u64>,
+        (ino, range, is_logged): (Ino, Range<u64>, bool),
         change: impl Fn(&Container) -> io::Result<()>,
         draft: impl Fn(&mut ClientCore, Timestamp) -> Option<Entry>,
     ) -> Result<(), Refusal> {
@@ -86,7 +72,6 @@ impl Mount {
         loop {
             let container = self.container(ino)?;
             let _writing = container.writing();
-            let range = affected();
             self.preserve(ino, &range, &container)?;
             let logged = self.log_change_and(
                 |core| {

@@ -14,10 +14,10 @@ use super::{Mount, Shared};
 const ATTEMPTS: u32 = 16;
 
 /// Keeps `range` marked as being fetched.
-pub(super) struct Fetching {
-    pub(super) mount: Shared,
-    pub(super) ino: Ino,
-    pub(super) range: Range<u64>,
+struct Fetching {
+    mount: Shared,
+    ino: Ino,
+    range: Range<u64>,
 }
 
 impl Drop for Fetching {
@@ -49,7 +49,6 @@ impl Mount {
                 gaps.iter().for_each(|gap| file.fetch_began(gap.clone()));
                 (file.version(), gaps)
             };
-            self.fetches.want(ino, &range);
             // Others are at it. However often some fetch ends meanwhile, nothing was tried here.
             if gaps.is_empty() {
                 fetched.await;
@@ -61,8 +60,7 @@ impl Mount {
                 .map(|range| Fetching { mount: Arc::clone(self), ino, range })
                 .collect();
             for gap in &fetching {
-                let fetched = self.fetch_gap(ino, version, gap.range.clone(), Class::Fetch);
-                match self.fetches.demand(fetched).await {
+                match self.fetch_gap(ino, version, gap.range.clone(), Class::Fetch).await {
                     Ok(()) => {}
                     Err(Refusal::Changed) => {
                         self.catch_up(ino).await?;
@@ -100,7 +98,25 @@ impl Mount {
         }
     }
 
-    pub(super) async fn fetch_gap(
+    /// Starts fetching `range`, which a sequential reader will want next: so it has the class
+    /// of what someone waits for.
+    pub(super) fn fetch_ahead(self: &Shared, ino: Ino, range: Range<u64>) {
+        let version = {
+            let mut core = self.core();
+            let Some(file) = core.file(ino) else { return };
+            file.fetch_began(range.clone());
+            file.version()
+        };
+        let fetching = Fetching { mount: Arc::clone(self), ino, range };
+        tokio::spawn(async move {
+            let (mount, range) = (&fetching.mount, fetching.range.clone());
+            if let Err(refusal) = mount.fetch_gap(ino, version, range, Class::Fetch).await {
+                tracing::debug!("#{ino}: read-ahead: {refusal}");
+            }
+        });
+    }
+
+    async fn fetch_gap(
         &self,
         ino: Ino,
         version: Version,

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use segue_core::cache::Way;
 use segue_core::types::{Caller, Ino, Name};
 
 /// An open file.
@@ -11,8 +10,6 @@ use segue_core::types::{Caller, Ino, Name};
 pub(crate) struct FileHandle {
     pub(crate) ino: Ino,
     pub(crate) writable: bool,
-    /// Whether the kernel reads it by itself.
-    pub(crate) way: Way,
     /// O_SYNC or O_DSYNC: each write waits.
     pub(crate) synchronous: bool,
     /// Who opened it; a write has no caller of its own.

@@ -26,7 +26,6 @@ mod kernel;
 mod names;
 mod notes;
 mod park;
-mod read_ahead;
 mod recover;
 mod report;
 mod room;
@@ -35,7 +34,6 @@ mod set_ids;
 mod source;
 mod start;
 mod sync;
-mod through;
 mod upload;
 mod verify;
 mod xattr;
@@ -124,11 +122,9 @@ pub(crate) struct Mount {
     short_of_room: Notify,
     /// Some fetch ended.
     fetched: Notify,
-    fetches: read_ahead::Fetches,
     /// Seq below which everything is settled, and changes with each settlement.
     settled: watch::Sender<u64>,
     kernel: KernelCache,
-    through: through::Through,
     started: Instant,
 }
 

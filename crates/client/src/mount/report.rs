@@ -218,9 +218,6 @@ impl Mount {
             status.unsafe_oldest_seconds,
         );
         gauge("segue_cache_bytes", "File data on this host", number(status.cache_bytes));
-        #[allow(clippy::cast_precision_loss)]
-        let backed = self.backed_files() as f64;
-        gauge("segue_passed_through", "Open files that the kernel reads by itself", backed);
         gauge("segue_conflicts", "Conflict copies that are still there", number(status.conflicts));
         gauge("segue_refused", "Records refused by the server", number(status.refused));
         gauge("segue_link_rtt_seconds", "Round trip to the server", status.rtt_seconds);

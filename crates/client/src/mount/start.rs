@@ -21,7 +21,6 @@ use super::kernel::KernelCacheThreads;
 use super::notes::known;
 use super::recover::Left;
 use super::session::{Session, State, session};
-use super::through::Through;
 use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, lock};
 use crate::control;
 use crate::error::MountError;
@@ -190,8 +189,7 @@ fn assemble(
     };
     left.recover(&mut core, found)?;
     let refused = count_refused(&refused_dir).map_err(|error| failed(&error))?;
-    let through = Through::default();
-    let (kernel, thread) = KernelCache::new(&through.nodes);
+    let (kernel, thread) = KernelCache::new();
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
     let mount = Mount {
@@ -229,10 +227,8 @@ fn assemble(
         unblocked: Notify::new(),
         short_of_room: Notify::new(),
         fetched: Notify::new(),
-        fetches: Default::default(),
         settled: watch::Sender::new(0),
         kernel,
-        through,
         started: Instant::now(),
     };
     Ok((Arc::new(mount), thread, first_container))
@@ -280,10 +276,7 @@ async fn serve(
     tokio::select! {
         result = &mut ended => match result {
             Ok(Err(error)) => tracing::warn!("the FUSE session ended: {error}"),
-            _ => {
-                tracing::info!("unmounted");
-                mount.all_unmapped();
-            }
+            _ => tracing::info!("unmounted"),
         },
         () = mount.quit.notified() => {}
         () = stop => detach(&plan.mountpoint).unwrap_or_else(|error| {

@@ -106,8 +106,6 @@ impl Mount {
             tokio::time::sleep(SYNC_EVERY).await;
             second = second.wrapping_add(1);
             self.measure_waiting();
-            self.note_maps(None);
-            self.follow_link();
             self.tidy_log();
             if lock(&self.log).needs_sync()
                 && let Err(refusal) = self.sync_disk().await
@@ -126,7 +124,6 @@ impl Mount {
 
     /// Seals every written file, open or not.
     pub(crate) fn seal_all(&self) {
-        self.note_maps(None);
         let unsealed = self.core().unsealed();
         unsealed.into_iter().for_each(|ino| self.seal_early(ino));
     }

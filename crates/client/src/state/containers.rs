@@ -7,12 +7,10 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek, syncfs};
 use rustix::io::Errno;
@@ -29,9 +27,6 @@ const SYNC_MAX: usize = 32;
 /// Which container.
 pub(crate) type Key = (Ino, ContainerId);
 
-/// So often a container is synced that a map goes on writing into: it is looked at again soon.
-const SYNCS_MAX: u32 = 4;
-
 /// One open container.
 #[derive(Debug)]
 pub(crate) struct Container {
@@ -41,16 +36,6 @@ pub(crate) struct Container {
     /// Its name is durable.
     is_named: AtomicBool,
     writing: Mutex<()>,
-    /// When we changed it last, while maps may change it too.
-    left: Mutex<Option<Left>>,
-}
-
-/// How we left a container.
-#[derive(Debug)]
-struct Left {
-    modified: SystemTime,
-    /// It was found otherwise meanwhile.
-    by_map: bool,
 }
 
 impl Container {
@@ -62,7 +47,7 @@ impl Container {
 
     /// Writes all of `bytes` at `offset`.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.change(|file| file.write_all_at(bytes, offset))
+        self.file.write_all_at(bytes, offset)
     }
 
     /// Reads `len` bytes at `offset`; what lies beyond the container's end is zeros.
@@ -72,81 +57,18 @@ impl Container {
 
     /// Makes it `size` bytes long; new bytes are zeros.
     pub(crate) fn resize(&self, size: u64) -> io::Result<()> {
-        self.change(|file| file.set_len(size))
-    }
-
-    /// Its length, which may be less than the file's where that ends in a hole.
-    pub(crate) fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    /// Makes it as long as the file is.
-    pub(crate) fn fit(&self, size: u64) -> io::Result<()> {
-        if self.len()? == size { Ok(()) } else { self.resize(size) }
+        self.file.set_len(size)
     }
 
     /// Cuts off what is behind `size`, if there is anything.
     pub(crate) fn cut(&self, size: u64) -> io::Result<()> {
-        if self.len()? > size { self.resize(size) } else { Ok(()) }
+        if self.file.metadata()?.len() > size { self.file.set_len(size) } else { Ok(()) }
     }
 
     /// Makes `len` bytes at `offset` zeros that need no room.
     pub(crate) fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        self.change(|file| Ok(fallocate(file, flags, offset, len)?))
-    }
-
-    /// Changes it, and tells that from what a map does.
-    fn change<T>(&self, change: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
-        let mut left = self.left();
-        let Some(left) = left.as_mut() else { return change(&self.file) };
-        left.by_map |= self.modified()? != left.modified;
-        let done = change(&self.file)?;
-        left.modified = self.modified()?;
-        Ok(done)
-    }
-
-    fn left(&self) -> MutexGuard<'_, Option<Left>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn modified(&self) -> io::Result<SystemTime> {
-        self.file.metadata()?.modified()
-    }
-
-    /// From now on notices what is not changed by way of this.
-    pub(crate) fn watch(&self) -> io::Result<()> {
-        let mut left = self.left();
-        if left.is_none() {
-            *left = Some(Left { modified: self.modified()?, by_map: false });
-        }
-        Ok(())
-    }
-
-    /// True if what is not changed by way of this is noticed.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.left().is_some()
-    }
-
-    /// Whether something else changed it since this was asked last; that is durable then. The
-    /// kernel marks a file as modified when a clean page of a map is written first, so all pages
-    /// are made clean.
-    pub(crate) fn changed_by_map(&self) -> io::Result<bool> {
-        let mut left = self.left();
-        let Some(left) = left.as_mut() else { return Ok(false) };
-        let mut modified = self.modified()?;
-        if modified == left.modified && !left.by_map {
-            return Ok(false);
-        }
-        for _ in 0..SYNCS_MAX {
-            self.sync()?;
-            let before = std::mem::replace(&mut modified, self.modified()?);
-            if before == modified {
-                break;
-            }
-        }
-        *left = Left { modified, by_map: false };
-        Ok(true)
+        Ok(fallocate(&self.file, flags, offset, len)?)
     }
 
     /// The first run of bytes in `range` that take room here; empty, at its end, if none do. What
@@ -174,12 +96,6 @@ impl Container {
             self.is_named.store(true, Ordering::Relaxed);
         }
         Ok(())
-    }
-}
-
-impl AsFd for Container {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }
 
@@ -248,8 +164,8 @@ impl Containers {
         let path = self.path(key);
         let file =
             File::options().create(true).read(true).write(true).truncate(false).open(&path)?;
-        let (is_named, writing, left) = Default::default();
-        let container = Arc::new(Container { id: key.1, file, path, is_named, writing, left });
+        let (is_named, writing) = Default::default();
+        let container = Arc::new(Container { id: key.1, file, path, is_named, writing });
         table.insert(key, Arc::clone(&container));
         Ok(container)
     }

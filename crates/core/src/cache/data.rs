@@ -18,8 +18,10 @@ use super::RangeSet;
 use crate::modlog::{Base, DataChange};
 use crate::types::Version;
 
-/// Read-ahead grows from this.
+/// Read-ahead grows from this..
 const WINDOW_MIN: u64 = 256 << 10;
+/// ..to this.
+const WINDOW_MAX: u64 = 4 << 20;
 
 /// So many ranges are one change at the most: it is sent as one message and committed in one
 /// transaction, and each range is a chunk at least.
@@ -75,8 +77,6 @@ pub struct FileData {
     is_noted: bool,
     /// The host went down while it was ahead: the container may have what nobody logged.
     is_doubtful: bool,
-    /// A map may write into the container, of which nobody tells.
-    is_mapped: bool,
 }
 
 /// The changes of a file since its last seal.
@@ -111,7 +111,6 @@ impl FileData {
             in_kernel: false,
             is_noted: false,
             is_doubtful: false,
-            is_mapped: false,
         }
     }
 
@@ -132,27 +131,14 @@ impl FileData {
         FileData { sealed: Some(seq), ..FileData::new(Version::default(), container) }
     }
 
-    /// What is to be noted on disk, if that is not what is noted. Of a container that a map may
-    /// write into nothing would be known to be the server's after this process has died.
+    /// What is to be noted on disk, if that is not what is noted.
     pub fn to_note(&mut self) -> Option<FileNote> {
         let was_noted = std::mem::replace(&mut self.is_noted, true);
-        let valid = || if self.is_mapped { RangeSet::default() } else { self.valid.clone() };
         (!was_noted).then(|| FileNote {
             version: self.version,
             container: self.container,
-            valid: valid(),
+            valid: self.valid.clone(),
         })
-    }
-
-    /// Maps may write into the container from now on, or none is left.
-    pub fn mapped(&mut self, is_mapped: bool) {
-        self.is_noted &= self.is_mapped == is_mapped;
-        self.is_mapped = is_mapped;
-    }
-
-    /// True if maps may write into the container.
-    pub fn is_mapped(&self) -> bool {
-        self.is_mapped
     }
 
     /// What was to be noted is not on disk.
@@ -176,7 +162,6 @@ impl FileData {
             self.container = container;
             self.valid.clear();
             self.is_noted = false;
-            self.is_mapped = false;
         }
     }
 
@@ -450,13 +435,8 @@ impl FileData {
     }
 
     /// What to fetch ahead of a read of `range`, if reading is sequential. The window doubles
-    /// while it lasts, up to `window_max` bytes.
-    pub fn read_ahead(
-        &mut self,
-        range: Range<u64>,
-        size: u64,
-        window_max: u64,
-    ) -> Option<Range<u64>> {
+    /// while it lasts.
+    pub fn read_ahead(&mut self, range: Range<u64>, size: u64) -> Option<Range<u64>> {
         // Kernels issue the reads of one stream a little out of order.
         let sequential = range.start <= self.next_sequential + WINDOW_MIN
             && range.end + WINDOW_MIN >= self.next_sequential;
@@ -473,7 +453,7 @@ impl FileData {
             return None;
         }
         let wanted = self.to_fetch(ahead, size).into_iter().next()?;
-        self.window = (self.window * 2).min(window_max.max(WINDOW_MIN));
+        self.window = (self.window * 2).min(WINDOW_MAX);
         Some(wanted)
     }
 }
@@ -590,18 +570,11 @@ mod tests {
     fn sequential_reads_are_fetched_ahead_and_random_ones_are_not() {
         let mut data = FileData::new(version(1), ContainerId(1));
         let size = 64 << 20;
-        let max = 4 * WINDOW_MIN;
-        let first = data.read_ahead(0..4096, size, max).unwrap();
+        let first = data.read_ahead(0..4096, size).unwrap();
         assert_eq!(first, 4096..4096 + WINDOW_MIN);
         data.fetch_began(first.clone());
-        assert_eq!(data.read_ahead(4096..8192, size, max), None);
-        let mut read = first;
-        for window in [2, 4, 4].map(|times| times * WINDOW_MIN) {
-            let next = data.read_ahead(read, size, max).unwrap();
-            assert_eq!(next.end - next.start, window);
-            data.fetch_began(next.clone());
-            read = next;
-        }
-        assert_eq!(data.read_ahead(32 << 20..(32 << 20) + 4096, size, max), None);
+        assert_eq!(data.read_ahead(4096..8192, size), None);
+        assert!(data.read_ahead(first.end..first.end + 4096, size).is_some());
+        assert_eq!(data.read_ahead(32 << 20..(32 << 20) + 4096, size), None);
     }
 }

@@ -47,8 +47,7 @@ impl ClientCore {
         }
         let open = &self.open;
         self.files.retain(|ino, file| {
-            let is_noted = file.is_noted() && !file.is_mapped();
-            !is_noted || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
+            !file.is_noted() || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
         });
     }
 }

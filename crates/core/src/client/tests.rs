@@ -8,8 +8,6 @@ use crate::testing::attr;
 use crate::types::{Kind, Timestamp};
 use crate::wire::Node;
 
-mod passthrough;
-
 fn core() -> ClientCore {
     let mut core = ClientCore::new(Duration::from_secs(1), 100, 1);
     core.reserve_seqs(100);
@@ -281,7 +279,7 @@ fn a_rewritten_log_means_the_same() {
     let mut core = core();
     create(&mut core);
     write(&mut core, 5, 0..100);
-    let cut = core.draft_resize(Ino(5), 50, false, Timestamp::default()).unwrap();
+    let cut = core.draft_resize(Ino(5), 50, Timestamp::default()).unwrap();
     core.admit(cut, Time::default());
     write(&mut core, 5, 80..90);
     let leftover = crate::modlog::replay(&core.log_entries());
@@ -356,7 +354,7 @@ fn what_could_not_be_removed_is_not_held() {
 fn holes_take_no_room() {
     let mut core = core();
     create(&mut core);
-    let entry = core.draft_resize(Ino(5), 1 << 30, false, Timestamp::default()).unwrap();
+    let entry = core.draft_resize(Ino(5), 1 << 30, Timestamp::default()).unwrap();
     core.admit(entry, Time::default());
     write(&mut core, 5, 1 << 29..(1 << 29) + 10);
     write(&mut core, 5, (1 << 29) + 5..(1 << 29) + 15);
@@ -476,7 +474,7 @@ fn the_server_does_not_copy_what_it_lacks_nor_over_what_was_written_here() {
     }
     // Truncated to nothing, it is empty and has a change all the same.
     let (mut core, all) = two_files();
-    let resized = core.draft_resize(Ino(8), 0, false, Timestamp::default()).unwrap();
+    let resized = core.draft_resize(Ino(8), 0, Timestamp::default()).unwrap();
     core.admit(resized, Time::default());
     assert_eq!(core.clone_of(Ino(7), Ino(8), all), None);
 }

@@ -30,7 +30,6 @@ mod network;
 mod offline;
 mod offline_day;
 mod options;
-mod passthrough;
 mod permissions;
 mod power;
 mod quota;

@@ -166,28 +166,3 @@ fn a_link_that_changes_under_a_copy() {
     let other = world.mount(&world.b);
     assert_eq!(hash(&other.path().join("file")), hash_of(&bytes));
 }
-
-/// On a slow link small files come while a large one is read with all of its read-ahead: what
-/// somebody waits for goes before what will be wanted next.
-#[test]
-fn a_small_file_overtakes_what_is_read_ahead() {
-    let Some(world) = World::new() else { return };
-    let other = world.mount(&world.b);
-    let bytes = noise(1, 8 << 20);
-    save(&other.path().join("large"), &bytes).unwrap();
-    (0..3).for_each(|n| save(&other.path().join(format!("small-{n}")), &noise(n, 3000)).unwrap());
-    let mount = world.mount(&world.a);
-    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 4);
-    world.a.set_link(Link::kb_per_s(256)).unwrap();
-    let large = mount.path().join("large");
-    let path = large.clone();
-    let reading = std::thread::spawn(move || hash(&path));
-    let cached = || json(&world.a, &["where", arg(&large)])["files"][0]["cached_bytes"].as_u64();
-    eventually("some of it is here", || cached() > Some(1 << 20));
-    for n in 0..3 {
-        assert_eq!(fs::read(mount.path().join(format!("small-{n}"))).unwrap(), noise(n, 3000));
-    }
-    assert!(!reading.is_finished());
-    world.a.set_link(Link::default()).unwrap();
-    assert_eq!(reading.join().unwrap(), hash_of(&bytes));
-}

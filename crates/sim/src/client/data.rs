@@ -91,7 +91,7 @@ impl Mount {
         if size > 0 {
             self.preserve(ino, &(size..old_size.max(size)))?;
         }
-        let Some(entry) = self.core.draft_resize(ino, size, false, self.wall()) else {
+        let Some(entry) = self.core.draft_resize(ino, size, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
         if size > 0
