@@ -36,6 +36,7 @@ mod quota;
 mod reference;
 mod remount;
 mod rsync;
+mod space;
 mod sqlite;
 mod store;
 mod tree;
