@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use segue_core::cache::MinFree;
-
 /// When a change must have reached the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteBack {
@@ -30,10 +28,6 @@ pub enum FsyncLevel {
 pub struct MountOptions {
     /// Where the cache directories of volumes lie; default `$XDG_STATE_HOME/segue`.
     pub cache_dir: Option<PathBuf>,
-    /// Most bytes of other hosts' or sent data that are kept.
-    pub cache_size: u64,
-    /// What such data leave of their disk to others.
-    pub cache_min_free: MinFree,
     /// When changes must have reached the server.
     pub write_back: WriteBack,
     /// What fsync waits for.
@@ -58,8 +52,6 @@ impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
             cache_dir: None,
-            cache_size: 20 << 30,
-            cache_min_free: MinFree::Percent(10),
             write_back: WriteBack::Async,
             fsync: FsyncLevel::Local,
             grace: Duration::from_secs(10),
@@ -96,8 +88,6 @@ pub enum OptionError {
 pub const KEYS: &[(&str, &str)] = &[
     ("allow-other", "users other than the one who mounts may enter"),
     ("cache-dir=DIR", "where cached and not yet sent data lie"),
-    ("cache-min-free=10%", "what of its disk the cache leaves to others: a share or a size"),
-    ("cache-size=20G", "most that is cached; what the server lacks does not count"),
     ("fsync=local|server", "what fsync waits for: this host's disk, or the server's"),
     ("gid=GID", "show every file as of this group"),
     ("grace=10s", "how long an operation waits for an unreachable server"),
@@ -111,8 +101,16 @@ pub const KEYS: &[(&str, &str)] = &[
     ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
 ];
 
-const LATER: &[&str] =
-    &["bwlimit", "consistency", "observe", "passthrough", "prefetch", "priorities"];
+const LATER: &[&str] = &[
+    "bwlimit",
+    "cache-min-free",
+    "cache-size",
+    "consistency",
+    "observe",
+    "passthrough",
+    "prefetch",
+    "priorities",
+];
 
 /// Options that mount(8) passes to every file system and that mean nothing here.
 const IGNORED: &[&str] =
@@ -127,12 +125,10 @@ impl MountOptions {
             "io-uring" => self.io_uring = flag(key, value)?,
             "ro" => self.read_only = flag(key, value)?,
             "cache-dir" => self.cache_dir = Some(PathBuf::from(needed(key, value)?)),
-            "cache-size" => self.cache_size = at_least_1m(key, needed(key, value)?)?,
-            "cache-min-free" => self.cache_min_free = min_free(key, needed(key, value)?)?,
             "uid" => self.uid = Some(number(key, value)?),
             "gid" => self.gid = Some(number(key, value)?),
             "grace" => self.grace = duration(key, needed(key, value)?)?,
-            "log-max" => self.log_max = at_least_1m(key, needed(key, value)?)?,
+            "log-max" => self.log_max = log_max(key, needed(key, value)?)?,
             "fsync" => {
                 self.fsync = match needed(key, value)? {
                     "local" => FsyncLevel::Local,
@@ -162,24 +158,13 @@ fn write_back(key: &str, value: &str) -> Result<WriteBack, OptionError> {
     }
 }
 
-/// Below this a mount would be slowed by its own log, and cache next to nothing.
-const LEAST: u64 = 1 << 20;
+/// Below this a mount would be slowed by its own log.
+const LOG_MIN: u64 = 1 << 20;
 
-fn at_least_1m(key: &str, value: &str) -> Result<u64, OptionError> {
+fn log_max(key: &str, value: &str) -> Result<u64, OptionError> {
     match size(key, value)? {
-        bytes if bytes < LEAST => Err(invalid(key, format!("'{value}' is less than 1M"))),
+        bytes if bytes < LOG_MIN => Err(invalid(key, format!("'{value}' is less than 1M"))),
         bytes => Ok(bytes),
-    }
-}
-
-/// A share of the disk such as `10%`, or a size.
-fn min_free(key: &str, value: &str) -> Result<MinFree, OptionError> {
-    let Some(percent) = value.strip_suffix('%') else {
-        return size(key, value).map(MinFree::Bytes);
-    };
-    match percent.parse() {
-        Ok(percent) if percent < 100 => Ok(MinFree::Percent(percent)),
-        _ => Err(invalid(key, format!("'{value}' is not a share such as 10%, or a size"))),
     }
 }
 
@@ -253,16 +238,6 @@ mod tests {
         assert_eq!(options.log_max, 3 << 29);
         for wrong in ["", "G", "1.5G", "-1", "4X", "1023K", "99999999999T"] {
             let refused = options.set("log-max", Some(wrong));
-            assert!(matches!(refused, Err(OptionError::Invalid { .. })), "{wrong}");
-        }
-        options.set("cache-size", Some("8M")).unwrap();
-        assert_eq!((options.cache_size, options.cache_min_free), (8 << 20, MinFree::Percent(10)));
-        options.set("cache-min-free", Some("5G")).unwrap();
-        assert_eq!(options.cache_min_free, MinFree::Bytes(5 << 30));
-        options.set("cache-min-free", Some("0%")).unwrap();
-        assert_eq!(options.cache_min_free, MinFree::Percent(0));
-        for wrong in ["", "%", "100%", "-1%", "1.5%", "10 %", "x"] {
-            let refused = options.set("cache-min-free", Some(wrong));
             assert!(matches!(refused, Err(OptionError::Invalid { .. })), "{wrong}");
         }
         options.set("x-systemd.automount", None).unwrap();

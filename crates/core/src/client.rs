@@ -23,7 +23,7 @@ use crate::namespace::mode_after_write;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
 pub use notes::Notes;
-pub use places::{Scrap, Sight};
+pub use places::Scrap;
 pub use recover::{Needs, needs};
 pub use room::{Growth, Quota, Room};
 
@@ -39,8 +39,6 @@ pub struct ClientCore {
     /// What quotas have left.
     pub room: Room,
     open: BTreeMap<Ino, u32>,
-    /// Files that were used and whose use is not noted.
-    used: BTreeSet<Ino>,
     /// Bytes of changes in the queue that are in files of their own.
     preserved: BTreeMap<u64, RangeSet>,
     /// What nobody needs any more, until the shell takes it.
@@ -108,7 +106,6 @@ impl ClientCore {
             queue: Queue::default(),
             room: Room::default(),
             open: BTreeMap::new(),
-            used: BTreeSet::new(),
             preserved: BTreeMap::new(),
             scrap: Vec::new(),
             next_container: 1,
@@ -142,7 +139,6 @@ impl ClientCore {
     /// A handle of `ino` was opened.
     pub fn opened(&mut self, ino: Ino) {
         *self.open.entry(ino).or_default() += 1;
-        self.used.insert(ino);
     }
 
     /// A handle of `ino` was closed; true if it was the last.
@@ -151,7 +147,6 @@ impl ClientCore {
         *count -= 1;
         if *count == 0 {
             self.open.remove(&ino);
-            self.used.insert(ino);
             if self.tree.is_orphan(ino) {
                 self.drop_dirty(ino);
             }

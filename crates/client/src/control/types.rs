@@ -39,8 +39,7 @@ pub struct Status {
     pub waits_for: String,
     /// Bytes of file data on this host's disk.
     pub cache_bytes: u64,
-    /// Most that `cache_bytes` may be, without what the server lacks: `cache-size`, or less where
-    /// the disk is short.
+    /// Limit of `cache_bytes`, 0 for none.
     pub cache_limit_bytes: u64,
     /// Callback promises held.
     pub promises: u64,

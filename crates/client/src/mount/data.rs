@@ -14,6 +14,10 @@ use super::{Mount, Shared, lock};
 use crate::options::{FsyncLevel, WriteBack};
 use crate::state::Container;
 
+/// Writes are refused while the cache's disk has less than this left, so that what was
+/// accepted can still be logged and sent.
+const DISK_RESERVE: u64 = 64 << 20;
+
 /// An opened file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
@@ -85,7 +89,6 @@ impl Mount {
         if self.core().files.contains_key(&ino) {
             return Ok(());
         }
-        let _loading = lock(&self.space.loading);
         let noted = known("index.db", self.index.file(ino)).flatten();
         let noted = noted.filter(|note| self.containers.exists((ino, note.container)));
         match self.core().load(ino, noted) {
@@ -123,17 +126,15 @@ impl Mount {
         }
         self.load(ino)?;
         let opened = self.add_handle(ino, mode, caller.clone());
-        let truncate = |()| match mode.truncate {
-            true => self.resize(ino, 0),
-            false => Ok(()),
-        };
-        let kill = |()| match mode.truncate && mode.kills_set_ids {
-            true => self.drop_set_ids(ino, &caller),
-            false => Ok(()),
-        };
-        // Until it was open it may have left memory again.
-        let ready = self.load(ino).and_then(truncate).and_then(kill);
-        ready.inspect_err(|_| self.close(opened.handle))?;
+        if mode.truncate {
+            let resized = self.resize(ino, 0);
+            let kill =
+                |()| if mode.kills_set_ids { self.drop_set_ids(ino, &caller) } else { Ok(()) };
+            if let Err(refusal) = resized.and_then(kill) {
+                self.close(opened.handle);
+                return Err(refusal);
+            }
+        }
         Ok(opened)
     }
 
@@ -181,10 +182,7 @@ impl Mount {
                     let bytes = self.open_container(ino, container)?.read(offset, len);
                     return bytes.map_err(|error| self.disk_refusal("containers", &error));
                 }
-                None => match self.fetch(ino, wanted.clone()).await {
-                    Err(Refusal::NoSpace) => return self.read_uncached(ino, wanted).await,
-                    fetched => fetched?,
-                },
+                None => self.fetch(ino, wanted.clone()).await?,
             }
         }
     }
@@ -203,7 +201,7 @@ impl Mount {
         }
         let offset = if append { end } else { offset };
         let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Refusal::TooLarge)?;
-        self.check_room(bytes.len() as u64)?;
+        self.check_room()?;
         self.check_bound()?;
         let more = self.core().growth_by(handle.ino, &range);
         self.check_quota(more)?;
@@ -224,6 +222,15 @@ impl Mount {
             return self.seal(handle.ino, handle.caller.clone(), true);
         }
         Ok(None)
+    }
+
+    pub(super) fn check_room(&self) -> Result<(), Refusal> {
+        let space = rustix::fs::statvfs(&self.refused_dir)
+            .map_err(|error| self.disk_refusal("cache directory", &error.into()))?;
+        match space.f_bavail.saturating_mul(space.f_frsize) < DISK_RESERVE {
+            true => Err(Refusal::NoSpace),
+            false => Ok(()),
+        }
     }
 
     /// Changes the size of a file that may not be open.

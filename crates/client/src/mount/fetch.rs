@@ -1,10 +1,9 @@
-//! Getting data from the server into containers; or past them, where the disk is full.
+//! Getting data from the server into containers.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::client::Sight;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Ino, Version};
 use segue_core::wire::FETCH_MAX;
@@ -31,13 +30,9 @@ impl Drop for Fetching {
 }
 
 impl Mount {
-    /// Returns when all of `range` is here. Without room for it that is refused.
+    /// Returns when all of `range` is here.
     pub(super) async fn fetch(self: &Shared, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
         self.cloned(ino).await?;
-        let sight = self.core().sight(ino, &range).ok_or(Refusal::Stale)?;
-        if !self.can_cache(sight.missing.iter().map(|gap| gap.end - gap.start).sum()).await {
-            return Err(Refusal::NoSpace);
-        }
         let mut attempts = 0;
         while attempts < ATTEMPTS {
             let fetched = self.fetched.notified();
@@ -65,7 +60,7 @@ impl Mount {
                 .map(|range| Fetching { mount: Arc::clone(self), ino, range })
                 .collect();
             for gap in &fetching {
-                match self.fetch_gap(ino, version, gap.range.clone()).await {
+                match self.fetch_gap(ino, version, gap.range.clone(), Class::Fetch).await {
                     Ok(()) => {}
                     Err(Refusal::Changed) => {
                         self.catch_up(ino).await?;
@@ -106,9 +101,6 @@ impl Mount {
     /// Starts fetching `range`, which a sequential reader will want next: so it has the class
     /// of what someone waits for.
     pub(super) fn fetch_ahead(self: &Shared, ino: Ino, range: Range<u64>) {
-        if self.has_room(range.end - range.start) != Ok(true) {
-            return;
-        }
         let version = {
             let mut core = self.core();
             let Some(file) = core.file(ino) else { return };
@@ -118,40 +110,30 @@ impl Mount {
         let fetching = Fetching { mount: Arc::clone(self), ino, range };
         tokio::spawn(async move {
             let (mount, range) = (&fetching.mount, fetching.range.clone());
-            if let Err(refusal) = mount.fetch_gap(ino, version, range).await {
+            if let Err(refusal) = mount.fetch_gap(ino, version, range, Class::Fetch).await {
                 tracing::debug!("#{ino}: read-ahead: {refusal}");
             }
         });
     }
 
-    async fn fetch_gap(&self, ino: Ino, version: Version, gap: Range<u64>) -> Result<(), Refusal> {
-        let fill =
-            |at: u64, len: u64, bytes: Option<&[u8]>| self.fill(ino, version, at, bytes, len);
-        self.fetch_to(ino, version, gap, fill).await?;
-        self.has_cached();
-        Ok(())
-    }
-
-    /// Fetches `gap`, and gives it to `put` from its start to its end: what is at a place, as bytes
-    /// or as so many zeros.
-    async fn fetch_to(
+    async fn fetch_gap(
         &self,
         ino: Ino,
         version: Version,
         gap: Range<u64>,
-        mut put: impl FnMut(u64, u64, Option<&[u8]>) -> Result<(), Refusal>,
+        class: Class,
     ) -> Result<(), Refusal> {
         let mut at = gap.start;
         while at < gap.end {
             let part = at..gap.end.min(at + FETCH_MAX);
-            let (fetched, mut blocks) = self.remote.fetch(Class::Fetch, ino, version, part).await?;
+            let (fetched, mut blocks) = self.remote.fetch(class, ino, version, part).await?;
             let before = at;
             let mut block = bytes::Bytes::new();
             for (len, is_data) in fetched.segments {
                 let end = at.checked_add(len).filter(|&end| end <= gap.end);
                 let end = end.ok_or(Refusal::Protocol)?;
                 if !is_data {
-                    put(at, end - at, None)?;
+                    self.fill(ino, version, at, None, end - at)?;
                     at = end;
                 }
                 while at < end {
@@ -164,7 +146,7 @@ impl Mount {
                     }
                     let take = usize::try_from(end - at).unwrap_or(usize::MAX).min(block.len());
                     let bytes = block.split_to(take);
-                    put(at, take as u64, Some(&bytes))?;
+                    self.fill(ino, version, at, Some(&bytes), take as u64)?;
                     at += take as u64;
                 }
             }
@@ -174,53 +156,6 @@ impl Mount {
             }
         }
         Ok(())
-    }
-
-    /// Bytes of a file of which some are not here and cannot be kept here.
-    pub(super) async fn read_uncached(
-        self: &Shared,
-        ino: Ino,
-        wanted: Range<u64>,
-    ) -> Result<Vec<u8>, Refusal> {
-        for _ in 0..ATTEMPTS {
-            let before = self.core().sight(ino, &wanted).ok_or(Refusal::Stale)?;
-            match self.read_past(ino, &before).await {
-                Err(Refusal::Changed) => self.catch_up(ino).await?,
-                Err(refusal) => return Err(refusal),
-                Ok(bytes) if self.core().sight(ino, &wanted).as_ref() == Some(&before) => {
-                    return Ok(bytes);
-                }
-                // What was read in between is of two states.
-                Ok(_) => {}
-            }
-        }
-        Err(Refusal::Io)
-    }
-
-    async fn read_past(&self, ino: Ino, sight: &Sight) -> Result<Vec<u8>, Refusal> {
-        let Range { start, end } = sight.range;
-        let len = usize::try_from(end - start).map_err(|_| Refusal::TooLarge)?;
-        let is_nothing_here = sight.missing.first() == Some(&sight.range);
-        let mut bytes = match is_nothing_here {
-            true => vec![0; len],
-            false => {
-                let read = self.open_container(ino, sight.container)?.read(start, len);
-                read.map_err(|error| self.disk_refusal("containers", &error))?
-            }
-        };
-        for gap in &sight.missing {
-            let put = |at: u64, len: u64, fetched: Option<&[u8]>| {
-                let place = |at: u64| usize::try_from(at - start).map_err(|_| Refusal::Io);
-                let part = bytes.get_mut(place(at)?..place(at + len)?).ok_or(Refusal::Io)?;
-                match fetched {
-                    Some(fetched) => part.copy_from_slice(fetched),
-                    None => part.fill(0),
-                }
-                Ok(())
-            };
-            self.fetch_to(ino, sight.version, gap.clone(), put).await?;
-        }
-        Ok(bytes)
     }
 
     /// Puts fetched bytes (or zeros) into the container where nothing newer is.

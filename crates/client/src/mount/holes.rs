@@ -56,7 +56,7 @@ impl Mount {
         let Range { start, end } = asked.range;
         let end = if asked.keeps_size { end.min(size) } else { end };
         if !asked.zeroes {
-            self.check_room(0)?;
+            self.check_room()?;
         }
         if asked.zeroes && start < end {
             self.zero_at(ino, start..end)?;

@@ -8,8 +8,8 @@
 //!                          └──▶ drain ──┴──▶ remote
 //! ```
 //!
-//! Lock order: a container's `writing` or `syncing` or `noting`, then the log, then the core; what
-//! `space` has stands where it is declared, the other locks are leaves. No lock is held across an await.
+//! Lock order: a container's `writing` or `syncing` or `noting`, then the log, then the core; the
+//! other locks are leaves. No lock is held across an await.
 
 mod ahead;
 mod bound;
@@ -32,7 +32,6 @@ mod room;
 mod session;
 mod set_ids;
 mod source;
-mod space;
 mod start;
 mod sync;
 mod upload;
@@ -109,7 +108,6 @@ pub(crate) struct Mount {
     ahead: Mutex<ahead::Ahead>,
     batch_size: Mutex<BatchSize>,
     waiting: bound::Waiting,
-    space: space::Space,
     /// Stores that the server wants whole.
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.
@@ -122,8 +120,6 @@ pub(crate) struct Mount {
     unblocked: Notify,
     /// It is to be asked what quotas have left.
     short_of_room: Notify,
-    /// More is cached than may be.
-    to_clean: Notify,
     /// Some fetch ended.
     fetched: Notify,
     /// Seq below which everything is settled, and changes with each settlement.
@@ -185,12 +181,6 @@ impl Mount {
     /// Wall-clock time, for files.
     pub(crate) fn wall(&self) -> Timestamp {
         timestamp(SystemTime::now())
-    }
-
-    /// The same in milliseconds.
-    fn wall_millis(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// How long the kernel may keep attributes of `ino`.

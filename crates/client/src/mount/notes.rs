@@ -21,7 +21,7 @@ impl Mount {
             return Ok(());
         }
         let saved = match self.try_sync_log() {
-            Ok(()) => self.index.save(&notes, position, self.wall_millis()).map_err(|error| {
+            Ok(()) => self.index.save(&notes, position).map_err(|error| {
                 tracing::error!("index.db: {error}");
                 Refusal::Io
             }),
@@ -42,7 +42,7 @@ impl Mount {
 
     pub(super) fn remove(&self, scrap: Scrap) {
         let removed = match scrap {
-            Scrap::Container(ino, id) => self.containers.remove((ino, id)).map(drop),
+            Scrap::Container(ino, container) => self.containers.remove((ino, container)),
             Scrap::Preserved(seq) => self.preserved.remove(seq),
         };
         if let Err(error) = removed {
@@ -50,8 +50,7 @@ impl Mount {
         }
     }
 
-    /// Counts the room that containers take, and removes those that an earlier process left and
-    /// nobody needs; `first` is the number of
+    /// Removes containers that an earlier process left and nobody needs; `first` is the number of
     /// the first one of this process.
     pub(super) fn sweep_left(&self, first: u64) {
         let mut found = Vec::new();
@@ -63,7 +62,6 @@ impl Mount {
                 std::fs::remove_file(path).ok();
             }
         });
-        self.containers.count_all();
         for (ino, id) in found {
             let noted = self.index.container(ino).ok().flatten() == Some(id);
             if !noted && !self.core().needs_container(ino, id) {

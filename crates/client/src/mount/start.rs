@@ -220,14 +220,12 @@ fn assemble(
         ahead: Mutex::default(),
         batch_size: Mutex::default(),
         waiting: super::bound::Waiting::default(),
-        space: super::space::Space::default(),
         whole: Mutex::default(),
         quit: Notify::new(),
         logged: Notify::new(),
         to_upload: Notify::new(),
         unblocked: Notify::new(),
         short_of_room: Notify::new(),
-        to_clean: Notify::new(),
         fetched: Notify::new(),
         settled: watch::Sender::new(0),
         kernel,
@@ -270,7 +268,6 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).drain()),
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),
-        tokio::spawn(Arc::clone(mount).keep_bounds()),
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));

@@ -86,8 +86,7 @@ impl Mount {
         };
         let index = |error: rusqlite::Error| io::Error::other(format!("index.db: {error}"));
         let saved = synced.and_then(|()| {
-            let gone =
-                self.index.save(&notes, log.position(), self.wall_millis()).map_err(index)?;
+            let gone = self.index.save(&notes, log.position()).map_err(index)?;
             self.index.sync().map_err(index)?;
             Ok(gone)
         });

@@ -3,13 +3,13 @@
 //! A file whose cached bytes all go gets a container of another number (`core::client::places`);
 //! the old one is removed when nobody needs it.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, Metadata};
+use std::collections::HashMap;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek, syncfs};
@@ -36,11 +36,6 @@ pub(crate) struct Container {
     /// Its name is durable.
     is_named: AtomicBool,
     writing: Mutex<()>,
-    /// The room that it takes, as of its last change.
-    bytes: AtomicU64,
-    /// The room that all of them take; nothing of this one once it is removed.
-    all: Arc<AtomicU64>,
-    is_removed: AtomicBool,
 }
 
 impl Container {
@@ -52,20 +47,7 @@ impl Container {
 
     /// Writes all of `bytes` at `offset`.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let written = self.file.write_all_at(bytes, offset);
-        self.count();
-        written
-    }
-
-    /// Puts right how much room it takes, after a change.
-    fn count(&self) {
-        let Ok(meta) = self.file.metadata() else { return };
-        if !self.is_removed.load(Ordering::Relaxed) {
-            let bytes = room(&meta);
-            let before = self.bytes.swap(bytes, Ordering::Relaxed);
-            add(&self.all, bytes);
-            take(&self.all, before);
-        }
+        self.file.write_all_at(bytes, offset)
     }
 
     /// Reads `len` bytes at `offset`; what lies beyond the container's end is zeros.
@@ -75,22 +57,18 @@ impl Container {
 
     /// Makes it `size` bytes long; new bytes are zeros.
     pub(crate) fn resize(&self, size: u64) -> io::Result<()> {
-        let resized = self.file.set_len(size);
-        self.count();
-        resized
+        self.file.set_len(size)
     }
 
     /// Cuts off what is behind `size`, if there is anything.
     pub(crate) fn cut(&self, size: u64) -> io::Result<()> {
-        if self.file.metadata()?.len() > size { self.resize(size) } else { Ok(()) }
+        if self.file.metadata()?.len() > size { self.file.set_len(size) } else { Ok(()) }
     }
 
     /// Makes `len` bytes at `offset` zeros that need no room.
     pub(crate) fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let zeroed = fallocate(&self.file, flags, offset, len);
-        self.count();
-        Ok(zeroed?)
+        Ok(fallocate(&self.file, flags, offset, len)?)
     }
 
     /// The first run of bytes in `range` that take room here; empty, at its end, if none do. What
@@ -121,20 +99,6 @@ impl Container {
     }
 }
 
-/// The room that a file takes.
-fn room(meta: &Metadata) -> u64 {
-    meta.blocks() * 512
-}
-
-fn add(all: &AtomicU64, bytes: u64) {
-    all.fetch_add(bytes, Ordering::Relaxed);
-}
-
-fn take(all: &AtomicU64, bytes: u64) {
-    let less = |all: u64| Some(all.saturating_sub(bytes));
-    all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
-}
-
 /// `len` bytes at `offset`; what lies beyond the end of the file is zeros.
 pub(super) fn read_zeros(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
@@ -159,10 +123,6 @@ pub(crate) struct Containers {
     unsynced: Mutex<HashMap<Key, bool>>,
     /// Held from the beginning of a sync to its end: until then nobody knows what the disk has.
     syncing: Mutex<()>,
-    /// The room that they take.
-    bytes: Arc<AtomicU64>,
-    /// Those whose bytes are in that sum; `None` when all are. Taken after `open`.
-    counted: Mutex<Option<HashSet<Key>>>,
 }
 
 impl Containers {
@@ -172,9 +132,12 @@ impl Containers {
             fs::create_dir_all(root.join(format!("{first:02x}")))?;
         }
         sync_directory(&root)?;
-        let counted = Mutex::new(Some(HashSet::new()));
-        let (open, unsynced, syncing, bytes) = Default::default();
-        Ok(Containers { root, open, unsynced, syncing, bytes, counted })
+        Ok(Containers {
+            root,
+            open: Mutex::default(),
+            unsynced: Mutex::default(),
+            syncing: Mutex::default(),
+        })
     }
 
     fn path(&self, key: Key) -> PathBuf {
@@ -201,15 +164,8 @@ impl Containers {
         let path = self.path(key);
         let file =
             File::options().create(true).read(true).write(true).truncate(false).open(&path)?;
-        let bytes = room(&file.metadata()?);
-        if self.is_counted_now(key) {
-            add(&self.bytes, bytes);
-        }
-        let (is_named, writing, is_removed) = Default::default();
-        let (bytes, all) = (AtomicU64::new(bytes), Arc::clone(&self.bytes));
-        let container =
-            Container { id: key.1, file, path, is_named, writing, bytes, all, is_removed };
-        let container = Arc::new(container);
+        let (is_named, writing) = Default::default();
+        let container = Arc::new(Container { id: key.1, file, path, is_named, writing });
         table.insert(key, Arc::clone(&container));
         Ok(container)
     }
@@ -257,58 +213,22 @@ impl Containers {
         synced
     }
 
-    /// Removes a container that nobody needs, and returns the room that it took. Who still reads
-    /// it keeps it.
-    pub(crate) fn remove(&self, key: Key) -> io::Result<u64> {
+    /// Removes a container that nobody needs. Who still reads it keeps it.
+    pub(crate) fn remove(&self, key: Key) -> io::Result<()> {
         let mut table = self.table();
+        table.remove(&key);
         self.unsynced().remove(&key);
-        let path = self.path(key);
-        let bytes = match table.remove(&key) {
-            Some(container) => {
-                container.is_removed.store(true, Ordering::Relaxed);
-                container.bytes.swap(0, Ordering::Relaxed)
-            }
-            None => path.symlink_metadata().map_or(0, |meta| room(&meta)),
-        };
-        // What was not counted so far never will be.
-        if !self.is_counted_now(key) {
-            take(&self.bytes, bytes);
-        }
-        match fs::remove_file(path) {
+        match fs::remove_file(self.path(key)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(bytes),
+            _ => Ok(()),
         }
     }
 
-    /// The room that all containers take, as far as they are [counted](Containers::count_all).
+    /// Bytes on disk of all containers.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// The room that one takes.
-    pub(crate) fn bytes_of(&self, key: Key) -> u64 {
-        self.path(key).symlink_metadata().map_or(0, |meta| room(&meta))
-    }
-
-    /// True if its bytes have to be counted now, and were not before.
-    fn is_counted_now(&self, key: Key) -> bool {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.as_mut().is_some_and(|counted| counted.insert(key))
-    }
-
-    /// Counts the room that those take which were here before, once; it may take long.
-    pub(crate) fn count_all(&self) {
-        self.each(|key, path| {
-            // Nobody opens it while it is looked at.
-            let _table = self.table();
-            if let Some(key) = key
-                && let Ok(meta) = path.symlink_metadata()
-                && self.is_counted_now(key)
-            {
-                add(&self.bytes, room(&meta));
-            }
-        });
-        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut bytes = 0;
+        self.each(|_, path| bytes += path.metadata().map_or(0, |meta| meta.blocks() * 512));
+        bytes
     }
 
     /// Tells of every container that there is. What is no container is told of without a key.
@@ -368,39 +288,6 @@ mod tests {
         assert_eq!(container.next_data(2 * MIB..8 * MIB).unwrap(), 8 * MIB..8 * MIB);
         container.zero(MIB, 4_096).unwrap();
         assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB + 4_096..MIB + 65_536);
-    }
-
-    /// Each is counted once: whether it was opened, changed or removed before all were counted.
-    #[test]
-    fn the_room_that_they_take_is_known() {
-        let dir = tempfile::tempdir().unwrap();
-        let key = |ino| (Ino(ino), ContainerId(1));
-        let containers = Containers::at(dir.path().into()).unwrap();
-        for ino in 1..6 {
-            containers.open(key(ino)).unwrap().write(&[1; 40_000], 0).unwrap();
-        }
-        let on_disk = || {
-            let mut bytes = 0;
-            containers.each(|_, path| bytes += room(&path.metadata().unwrap()));
-            bytes
-        };
-        assert_eq!(containers.bytes(), on_disk());
-        let containers = Containers::at(dir.path().into()).unwrap();
-        containers.open(key(1)).unwrap().write(&[1; 40_000], 40_000).unwrap();
-        containers.open(key(2)).unwrap();
-        let removed = containers.open(key(3)).unwrap();
-        assert_eq!(containers.remove(key(3)).unwrap(), containers.bytes_of(key(4)));
-        containers.remove(key(4)).unwrap();
-        containers.count_all();
-        assert_eq!(containers.bytes(), on_disk());
-        containers.open(key(2)).unwrap().zero(0, 20_480).unwrap();
-        containers.open(key(6)).unwrap().write(&[1; 100], 0).unwrap();
-        removed.write(&[1; 40_000], 0).unwrap();
-        assert_eq!(containers.bytes(), on_disk());
-        for ino in [1, 2, 5, 6] {
-            containers.remove(key(ino)).unwrap();
-        }
-        assert_eq!(containers.bytes(), 0);
     }
 
     #[test]

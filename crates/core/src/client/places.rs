@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::ClientCore;
 use crate::cache::{ContainerId, RangeSet};
 use crate::modlog::{Change, DataChange};
-use crate::types::{Ino, Version};
+use crate::types::Ino;
 
 /// A file of the cache directory that nobody needs any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -20,29 +20,7 @@ pub enum Scrap {
     Preserved(u64),
 }
 
-/// Where the bytes of a range of a file are.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sight {
-    /// What of the range is before the file's end.
-    pub range: Range<u64>,
-    /// What of it is not here.
-    pub missing: Vec<Range<u64>>,
-    /// Where the rest is.
-    pub container: ContainerId,
-    /// The data version of what is clean.
-    pub version: Version,
-}
-
 impl ClientCore {
-    /// Where the bytes of a range of `ino` are.
-    pub fn sight(&mut self, ino: Ino, range: &Range<u64>) -> Option<Sight> {
-        let size = self.tree.peek(ino)?.size;
-        let range = range.start.min(size)..range.end.min(size);
-        let file = self.file(ino)?;
-        let missing = file.valid().missing(range.clone()).into_iter().collect();
-        Some(Sight { range, missing, container: file.container(), version: file.version() })
-    }
-
     /// Containers are numbered from `first` on: higher than in any earlier life.
     pub fn number_containers(&mut self, first: u64) {
         self.next_container = self.next_container.max(first);
@@ -128,25 +106,6 @@ impl ClientCore {
     pub fn needs_container(&self, ino: Ino, container: ContainerId) -> bool {
         self.files.get(&ino).is_some_and(|file| file.container() == container)
             || self.queued_data(ino).any(|(_, data)| data.container == container)
-    }
-
-    /// Forgets which data of `ino` are in `container`, for it is to go from the disk. False, and
-    /// nothing happens, if somebody uses the file, if the server lacks some of it, or if what is
-    /// noted is not what is here.
-    pub fn evict(&mut self, ino: Ino, container: ContainerId) -> bool {
-        if self.is_open(ino) || self.queue.has_data(ino) {
-            return false;
-        }
-        let may_go = self.files.get(&ino).is_none_or(|file| {
-            file.container() == container
-                && file.is_noted()
-                && !file.is_ahead()
-                && !file.is_fetching()
-        });
-        if may_go {
-            self.files.remove(&ino);
-        }
-        may_go
     }
 
     /// All changes of which some bytes are preserved.

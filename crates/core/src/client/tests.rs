@@ -403,44 +403,6 @@ fn files_that_nobody_uses_leave_memory_once_they_are_noted() {
     assert!(core.files.is_empty());
 }
 
-#[test]
-fn data_go_from_the_disk_only_when_nobody_uses_them_and_the_server_has_them() {
-    let mut core = core();
-    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
-    let note = |core: &mut ClientCore| {
-        let notes = core.take_notes();
-        core.noted(&notes, true);
-        notes.used
-    };
-    core.opened(Ino(7));
-    core.file(Ino(7)).unwrap().filled(0..10);
-    let container = core.container(Ino(7)).unwrap();
-    assert_eq!(note(&mut core), [Ino(7)]);
-    assert!(!core.evict(Ino(7), container), "it is open");
-    core.file(Ino(7)).unwrap().fetch_began(20..30);
-    core.closed(Ino(7));
-    assert_eq!(note(&mut core), [Ino(7)]);
-    assert!(!core.evict(Ino(7), container), "it is being fetched");
-    core.file(Ino(7)).unwrap().fetch_ended(20..30);
-    assert!(!core.evict(Ino(7), ContainerId(container.0 + 1)), "it has another container");
-    core.file(Ino(7)).unwrap().filled(20..30);
-    assert!(!core.evict(Ino(7), container), "what is noted is not what is here");
-    note(&mut core);
-    write(&mut core, 7, 0..5);
-    let container = core.container(Ino(7)).unwrap();
-    core.take_notes();
-    assert!(!core.evict(Ino(7), container), "it has what the server lacks");
-    seal(&mut core, 7);
-    core.take_notes();
-    assert!(!core.evict(Ino(7), container), "the server is still to get it");
-    let touched = vec![attr(7, Kind::File, 4)];
-    core.settle(1, &Outcome::Done { touched }, Time::default());
-    core.take_notes();
-    assert!(core.evict(Ino(7), container) && !core.files.contains_key(&Ino(7)));
-    assert!(core.evict(Ino(7), container), "what is not in memory is in nobody's use");
-    assert_ne!(core.container(Ino(7)), Some(container), "and never comes back under that name");
-}
-
 /// What a process that died left in the container went when the server's data moved.
 #[test]
 fn data_that_an_earlier_life_left_stay_until_they_are_settled() {

@@ -36,7 +36,6 @@ mod quota;
 mod reference;
 mod remount;
 mod rsync;
-mod space;
 mod sqlite;
 mod store;
 mod tree;
