@@ -285,6 +285,8 @@ fn a_conflict_copy_after_a_crash_is_of_one_host() {
     world.a.link_up().unwrap();
     let mounted = world.mount_with(&world.a, "write-back=async");
     mounted.sync().unwrap();
+    // What another host, or the server, made is seen within a second.
+    std::thread::sleep(Duration::from_secs(3));
     let names = fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().path());
     let names: Vec<_> = names.collect();
     let copy = names.iter().find(|name| arg(name).contains("conflict")).unwrap();
