@@ -21,6 +21,7 @@ mod backoff;
 mod body;
 mod close;
 pub mod codec;
+mod congestion;
 mod dial;
 mod enrol;
 mod frame;

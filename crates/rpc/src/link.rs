@@ -126,9 +126,12 @@ impl Link {
         self.states.borrow().clone()
     }
 
-    /// The state as it changes.
+    /// The state as it changes from now on.
     pub fn watch(&self) -> watch::Receiver<LinkState> {
-        self.states.clone()
+        let mut states = self.states.clone();
+        // A clone has seen what the first receiver has, which is nothing.
+        states.mark_unchanged();
+        states
     }
 
     /// True if the connection has been silent for a second and is suspected

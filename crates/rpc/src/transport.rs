@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{IdleTimeout, TransportConfig, VarInt};
 use rustix::net::{AddressFamily, SocketType, sockopt};
+
+use crate::congestion::Bounded;
 
 /// Calls that the other side may have under way: enough for every thread of a busy build.
 pub(crate) const STREAMS_MAX: u32 = 256;
@@ -35,6 +38,7 @@ pub(crate) fn config() -> TransportConfig {
         .datagram_receive_buffer_size(None)
         // The first of equally urgent streams goes whole, as in our own queue.
         .send_fairness(false)
+        .congestion_controller_factory(Arc::new(Bounded::default()))
         .keep_alive_interval(Some(KEEP_ALIVE))
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_MS))));
     config

@@ -111,6 +111,23 @@ async fn call_all(link: Link, range: std::ops::Range<u64>) {
     }
 }
 
+/// Whoever waited for a change of the link was told at once of what it was already: a mount with
+/// changes tried 150 times a second to send them after its identity was revoked.
+#[tokio::test]
+async fn what_the_link_is_already_is_no_change() {
+    let world = World::new();
+    let process = Process::start(&world, loopback(0), &Counts::default());
+    let address = process.listener.local_address();
+    let link = Link::open(world.target(address), world.identity.clone(), greeting());
+    until(&link, |state| generation(state) == 1).await;
+    let mut watch = link.watch();
+    assert!(!watch.has_changed().unwrap());
+    process.listener.close(CloseCode::Stopping, "stopping").await;
+    watch.changed().await.unwrap();
+    assert!(matches!(link.state(), LinkState::Offline { .. }));
+    process.kill().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_is_lost_or_answered_wrongly_when_the_server_restarts() {
     let world = World::new();
