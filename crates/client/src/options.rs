@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use segue_core::cache::MinFree;
+
 /// When a change must have reached the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteBack {
@@ -23,11 +25,26 @@ pub enum FsyncLevel {
     Server,
 }
 
+/// Whether the kernel reads cached files by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passthrough {
+    /// Where it can.
+    Auto,
+    /// Or the mount fails.
+    On,
+    /// Never.
+    Off,
+}
+
 /// How a volume is mounted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountOptions {
     /// Where the cache directories of volumes lie; default `$XDG_STATE_HOME/segue`.
     pub cache_dir: Option<PathBuf>,
+    /// Most bytes of other hosts' or sent data that are kept.
+    pub cache_size: u64,
+    /// What such data leave of their disk to others.
+    pub cache_min_free: MinFree,
     /// When changes must have reached the server.
     pub write_back: WriteBack,
     /// What fsync waits for.
@@ -46,12 +63,16 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Requests of the kernel come over io_uring where it offers that.
     pub io_uring: bool,
+    /// The kernel reads large files from the cache by itself.
+    pub passthrough: Passthrough,
 }
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
             cache_dir: None,
+            cache_size: 20 << 30,
+            cache_min_free: MinFree::Less(5 << 30, 10),
             write_back: WriteBack::Async,
             fsync: FsyncLevel::Local,
             grace: Duration::from_secs(10),
@@ -61,6 +82,7 @@ impl Default for MountOptions {
             gid: None,
             allow_other: false,
             io_uring: false,
+            passthrough: Passthrough::Auto,
         }
     }
 }
@@ -88,29 +110,23 @@ pub enum OptionError {
 pub const KEYS: &[(&str, &str)] = &[
     ("allow-other", "users other than the one who mounts may enter"),
     ("cache-dir=DIR", "where cached and not yet sent data lie"),
+    ("cache-min-free=5G", "what of its disk the cache leaves to others, a size or a share (10%)"),
+    ("cache-size=20G", "most that is cached; what the server lacks does not count"),
     ("fsync=local|server", "what fsync waits for: this host's disk, or the server's"),
     ("gid=GID", "show every file as of this group"),
     ("grace=10s", "how long an operation waits for an unreachable server"),
-    (
-        "io-uring",
-        "talk to the kernel over io_uring where it offers that (Linux 6.14 and fuse.enable_uring=Y)",
-    ),
+    ("io-uring", "talk to the kernel over io_uring (Linux 6.14 and fuse.enable_uring=Y)"),
     ("log-max=4G", "most that may wait for the server; writers are slowed before"),
+    (
+        "passthrough=auto|on|off",
+        "read large cached files in the kernel: if possible, or else fail, or never",
+    ),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
     ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
 ];
 
-const LATER: &[&str] = &[
-    "bwlimit",
-    "cache-min-free",
-    "cache-size",
-    "consistency",
-    "observe",
-    "passthrough",
-    "prefetch",
-    "priorities",
-];
+const LATER: &[&str] = &["bwlimit", "consistency", "observe", "prefetch", "priorities"];
 
 /// Options that mount(8) passes to every file system and that mean nothing here.
 const IGNORED: &[&str] =
@@ -125,10 +141,12 @@ impl MountOptions {
             "io-uring" => self.io_uring = flag(key, value)?,
             "ro" => self.read_only = flag(key, value)?,
             "cache-dir" => self.cache_dir = Some(PathBuf::from(needed(key, value)?)),
+            "cache-size" => self.cache_size = at_least_1m(key, needed(key, value)?)?,
+            "cache-min-free" => self.cache_min_free = min_free(key, needed(key, value)?)?,
             "uid" => self.uid = Some(number(key, value)?),
             "gid" => self.gid = Some(number(key, value)?),
             "grace" => self.grace = duration(key, needed(key, value)?)?,
-            "log-max" => self.log_max = log_max(key, needed(key, value)?)?,
+            "log-max" => self.log_max = at_least_1m(key, needed(key, value)?)?,
             "fsync" => {
                 self.fsync = match needed(key, value)? {
                     "local" => FsyncLevel::Local,
@@ -136,6 +154,7 @@ impl MountOptions {
                     other => return Err(invalid(key, format!("'{other}' is not local or server"))),
                 }
             }
+            "passthrough" => self.passthrough = passthrough(key, needed(key, value)?)?,
             "write-back" => self.write_back = write_back(key, needed(key, value)?)?,
             _ if LATER.contains(&key) => return Err(OptionError::NotInThisVersion(key.into())),
             _ if IGNORED.contains(&key) || IGNORED_MORE.contains(&key) => {}
@@ -158,13 +177,33 @@ fn write_back(key: &str, value: &str) -> Result<WriteBack, OptionError> {
     }
 }
 
-/// Below this a mount would be slowed by its own log.
-const LOG_MIN: u64 = 1 << 20;
+/// Below this a mount would be slowed by its own log, and cache next to nothing.
+const LEAST: u64 = 1 << 20;
 
-fn log_max(key: &str, value: &str) -> Result<u64, OptionError> {
+fn at_least_1m(key: &str, value: &str) -> Result<u64, OptionError> {
     match size(key, value)? {
-        bytes if bytes < LOG_MIN => Err(invalid(key, format!("'{value}' is less than 1M"))),
+        bytes if bytes < LEAST => Err(invalid(key, format!("'{value}' is less than 1M"))),
         bytes => Ok(bytes),
+    }
+}
+
+/// A share of the disk such as `10%`, or a size.
+fn min_free(key: &str, value: &str) -> Result<MinFree, OptionError> {
+    let Some(percent) = value.strip_suffix('%') else {
+        return size(key, value).map(MinFree::Bytes);
+    };
+    match percent.parse() {
+        Ok(percent) if percent < 100 => Ok(MinFree::Percent(percent)),
+        _ => Err(invalid(key, format!("'{value}' is not a share such as 10%, or a size"))),
+    }
+}
+
+fn passthrough(key: &str, value: &str) -> Result<Passthrough, OptionError> {
+    match value {
+        "auto" => Ok(Passthrough::Auto),
+        "on" => Ok(Passthrough::On),
+        "off" => Ok(Passthrough::Off),
+        other => Err(invalid(key, format!("'{other}' is not auto, on or off"))),
     }
 }
 
@@ -240,13 +279,30 @@ mod tests {
             let refused = options.set("log-max", Some(wrong));
             assert!(matches!(refused, Err(OptionError::Invalid { .. })), "{wrong}");
         }
+        options.set("cache-size", Some("8M")).unwrap();
+        assert_eq!(
+            (options.cache_size, options.cache_min_free),
+            (8 << 20, MinFree::Less(5 << 30, 10))
+        );
+        options.set("cache-min-free", Some("5G")).unwrap();
+        assert_eq!(options.cache_min_free, MinFree::Bytes(5 << 30));
+        options.set("cache-min-free", Some("0%")).unwrap();
+        assert_eq!(options.cache_min_free, MinFree::Percent(0));
+        for wrong in ["", "%", "100%", "-1%", "1.5%", "10 %", "x"] {
+            let refused = options.set("cache-min-free", Some(wrong));
+            assert!(matches!(refused, Err(OptionError::Invalid { .. })), "{wrong}");
+        }
         options.set("x-systemd.automount", None).unwrap();
         options.set("_netdev", None).unwrap();
         assert!(matches!(options.set("nonsense", None), Err(OptionError::Unknown(_))));
         assert!(matches!(
-            options.set("passthrough", Some("on")),
+            options.set("prefetch", Some("on")),
             Err(OptionError::NotInThisVersion(_))
         ));
+        options.set("passthrough", Some("off")).unwrap();
+        assert_eq!(options.passthrough, Passthrough::Off);
+        let odd = options.set("passthrough", Some("maybe"));
+        assert!(matches!(odd, Err(OptionError::Invalid { .. })));
         assert!(matches!(options.set("grace", Some("10")), Err(OptionError::Invalid { .. })));
         assert!(matches!(options.set("uid", Some("me")), Err(OptionError::Invalid { .. })));
         assert!(matches!(options.set("uid", None), Err(OptionError::Invalid { .. })));

@@ -15,6 +15,7 @@ mod room;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::cache::{ContainerId, FileData, FileNote, RangeSet, Touched, Tree};
@@ -23,7 +24,7 @@ use crate::namespace::mode_after_write;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
 pub use notes::Notes;
-pub use places::Scrap;
+pub use places::{Scrap, Sight};
 pub use recover::{Needs, needs};
 pub use room::{Growth, Quota, Room};
 
@@ -39,6 +40,8 @@ pub struct ClientCore {
     /// What quotas have left.
     pub room: Room,
     open: BTreeMap<Ino, u32>,
+    /// Files that were used and whose use is not noted.
+    used: BTreeSet<Ino>,
     /// Bytes of changes in the queue that are in files of their own.
     preserved: BTreeMap<u64, RangeSet>,
     /// What nobody needs any more, until the shell takes it.
@@ -106,6 +109,7 @@ impl ClientCore {
             queue: Queue::default(),
             room: Room::default(),
             open: BTreeMap::new(),
+            used: BTreeSet::new(),
             preserved: BTreeMap::new(),
             scrap: Vec::new(),
             next_container: 1,
@@ -139,6 +143,7 @@ impl ClientCore {
     /// A handle of `ino` was opened.
     pub fn opened(&mut self, ino: Ino) {
         *self.open.entry(ino).or_default() += 1;
+        self.used.insert(ino);
     }
 
     /// A handle of `ino` was closed; true if it was the last.
@@ -147,6 +152,7 @@ impl ClientCore {
         *count -= 1;
         if *count == 0 {
             self.open.remove(&ino);
+            self.used.insert(ino);
             if self.tree.is_orphan(ino) {
                 self.drop_dirty(ino);
             }
@@ -287,6 +293,22 @@ impl ClientCore {
     /// True if this host has data of `ino` that the server lacks.
     pub fn is_ahead(&self, ino: Ino) -> bool {
         self.files.get(&ino).is_some_and(FileData::is_ahead)
+    }
+
+    /// True if what stands in `range` of `ino` may be on no other host.
+    pub fn is_only_here(&self, ino: Ino, range: &Range<u64>) -> bool {
+        self.files
+            .get(&ino)
+            .is_some_and(|file| file.is_ahead() && file.valid().overlaps(range.clone()))
+    }
+
+    /// The size of `ino`, if all of it is here, the server has the same, and nothing of it waits
+    /// to be sent.
+    pub fn whole(&self, ino: Ino) -> Option<u64> {
+        let size = self.tree.peek(ino)?.size;
+        let file = self.files.get(&ino).filter(|file| file.is_valid(0..size, size))?;
+        let waits = file.is_ahead() || self.is_queued(ino) || self.tree.is_pending(ino);
+        (!waits && !file.is_cloning()).then_some(size)
     }
 
     /// True if data of `ino` are in the queue. That is all that is known of those which an

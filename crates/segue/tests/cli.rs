@@ -143,7 +143,7 @@ fn mistakes_in_usage_end_with_2_and_say_which() {
     user.run(&["serve", "--listen", "here"]).refused(2, "here");
     let mount = |option| user.run(&["mount", "segue://localhost/home", directory, "-o", option]);
     mount("no-such-option").refused(2, "no-such-option");
-    mount("passthrough=on").refused(2, "not in this version");
+    mount("prefetch=on").refused(2, "not in this version");
     mount("write-back=delay:30s").refused(2, "not in this version");
     mount("write-back=later").refused(2, "later");
     mount("grace=5").refused(2, "grace");

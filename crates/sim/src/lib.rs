@@ -3,7 +3,8 @@
 //! Real logic (`core`'s namespace and client) runs over a simulated network, disk and clock.
 //! A run ends quiet, and then: every record took effect once; nothing acknowledged is lost;
 //! each client sees the server's tree; and the tree is a tree. A host that was alone ends up
-//! with exactly what its applications were told.
+//! with exactly what its applications were told, and whenever it starts it shows, before it has heard
+//! from the server, nothing else.
 //!
 //! A seed that fails is a regression test: `segue-sim SEED --trace` shows the run again.
 
@@ -44,6 +45,8 @@ pub struct Summary {
     pub partitions: u64,
     /// Times that a client's process died.
     pub client_crashes: u64,
+    /// Recoveries of clients that died in the middle of them.
+    pub broken_recoveries: u64,
     /// Times that the server died.
     pub server_crashes: u64,
 }
@@ -60,6 +63,7 @@ impl Summary {
         self.duplicated += other.duplicated;
         self.partitions += other.partitions;
         self.client_crashes += other.client_crashes;
+        self.broken_recoveries += other.broken_recoveries;
         self.server_crashes += other.server_crashes;
     }
 }

@@ -24,6 +24,9 @@ struct Arguments {
     /// Have hosts lose power when they go down
     #[arg(long)]
     power_loss: bool,
+    /// Have no process die in the middle of a change of its disk, and let caches hold everything
+    #[arg(long)]
+    plain: bool,
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -35,8 +38,8 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = arguments.seeds.or(arguments.seed.map(|seed| seed..seed + 1)).unwrap_or(0..0);
-    let Arguments { steps, trace, power_loss, .. } = arguments;
-    let options = Options { steps, trace, power_loss, bug: None };
+    let Arguments { steps, trace, power_loss, plain, .. } = arguments;
+    let options = Options { steps, trace, power_loss, plain, bug: None };
     let (mut total, mut failed) = (Summary::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
@@ -62,7 +65,8 @@ fn tell(failure: &Failure, whole: bool) {
 fn words(total: &Summary) -> String {
     format!(
         "{:.1} virtual hours, {} operations, {} records, {} conflicts, {} refused; faults: {} \
-         messages lost, {} duplicated, {} partitions, {} client crashes, {} server crashes",
+         messages lost, {} duplicated, {} partitions, {} client crashes, {} server crashes, \
+         {} broken recoveries",
         total.virtual_time.as_secs_f64() / 3600.0,
         total.operations,
         total.records,
@@ -73,5 +77,6 @@ fn words(total: &Summary) -> String {
         total.partitions,
         total.client_crashes,
         total.server_crashes,
+        total.broken_recoveries,
     )
 }

@@ -17,6 +17,48 @@ pub enum Bug {
     ClientDropsDirtyData,
     /// A client overwrites what it has not sent yet without keeping it.
     ClientOverwritesPending,
+    /// A client notes what it knows before the log is durable up to there.
+    ClientNotesUnsynced,
+    /// A client notes no names.
+    ClientForgetsNames,
+    /// A client notes a directory as listed without the names that it changed and has not sent.
+    ClientForgetsPendingNames,
+    /// A client keeps no word of what the server has settled.
+    ClientForgetsSettled,
+    /// A client does not write again what the log has of data.
+    ClientRedoesNothing,
+    /// A client believes after a loss of power that all data are here that were noted.
+    ClientBelievesNotedData,
+    /// A client believes after a loss of power that files have what it wrote and nothing else.
+    ClientTrustsDoubtful,
+    /// A client doubts after a loss of power, and its next process does not.
+    ClientForgetsDoubt,
+    /// A client logs large writes as checksums, also where they are over what only it has.
+    ClientSumsWhatOnlyItHas,
+    /// A client takes a write that was torn out of its log, and does not note what it spoiled.
+    ClientBelievesTorn,
+    /// A client notes nothing of a file in which a write was torn, and takes that out of its log.
+    ClientForgetsTorn,
+    /// A client evicts files that have changes.
+    ClientEvictsPending,
+    /// A client removes evicted containers before the index hears of it, and does not look later
+    /// whether they are there.
+    ClientBelievesEvicted,
+}
+
+impl Bug {
+    /// True if only a host that lost power shows it.
+    pub fn needs_power_loss(self) -> bool {
+        matches!(
+            self,
+            Bug::ClientAcksUnsynced
+                | Bug::ClientNotesUnsynced
+                | Bug::ClientRedoesNothing
+                | Bug::ClientBelievesNotedData
+                | Bug::ClientTrustsDoubtful
+                | Bug::ClientForgetsDoubt
+        )
+    }
 }
 
 /// How a run goes.
@@ -28,14 +70,15 @@ pub struct Options {
     pub trace: bool,
     /// A planted bug.
     pub bug: Option<Bug>,
-    /// Hosts that go down lose power: what their logs say of changes that are settled is gone from
-    /// behind the last sync.
+    /// Hosts that go down lose power: what was not synced is there in part.
     pub power_loss: bool,
+    /// No process dies in the middle of a change of its disk, and caches hold everything.
+    pub plain: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { steps: 150, trace: false, bug: None, power_loss: false }
+        Options { steps: 150, trace: false, bug: None, power_loss: false, plain: false }
     }
 }
 

@@ -65,6 +65,8 @@ pub(crate) fn bytes_of(offset: u64, len: u64, fill: u64) -> Vec<u8> {
     (offset..offset + len).map(byte).collect()
 }
 
+/// All names that there are.
+pub(crate) const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const FILES: [&str; 3] = ["a", "b", "c"];
 const DIRECTORIES: [&str; 2] = ["d", "e"];
 
@@ -81,7 +83,7 @@ fn path(rng: &mut Rng, leaf: &[&str]) -> Path {
 }
 
 /// A place in a file and a length there.
-fn extent(rng: &mut Rng) -> (u64, u64) {
+pub(crate) fn extent(rng: &mut Rng) -> (u64, u64) {
     if rng.chance(20) {
         return (rng.below(6000), rng.between(5000, 20_000));
     }

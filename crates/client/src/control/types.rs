@@ -39,8 +39,11 @@ pub struct Status {
     pub waits_for: String,
     /// Bytes of file data on this host's disk.
     pub cache_bytes: u64,
-    /// Limit of `cache_bytes`, 0 for none.
+    /// Most that `cache_bytes` may be, without what the server lacks: `cache-size`, or less where
+    /// the disk is short.
     pub cache_limit_bytes: u64,
+    /// `cache-size`.
+    pub cache_size_bytes: u64,
     /// Callback promises held.
     pub promises: u64,
     /// Conflict copies that this host's changes made and that were not removed or moved here.

@@ -38,7 +38,13 @@ impl FileSystem for Front {
     }
 
     fn forget(&self, nodes: Vec<(u64, u64)>) {
-        nodes.into_iter().for_each(|(node, _)| self.mount.let_go(ino(node)));
+        for (node, _) in nodes {
+            // A file that was left behind is known by two.
+            if self.mount.node(ino(node)) == node {
+                self.mount.let_go(ino(node));
+            }
+            self.mount.forgotten(node);
+        }
     }
 
     fn interrupt(&self, unique: u64) {
@@ -58,15 +64,22 @@ impl Front {
             Call::Lookup { name: child } => {
                 self.answer(whole, reply, names::lookup(mount, node, name(child)));
             }
-            Call::GetAttr { .. } => self.answer(whole, reply, async move {
-                let found = mount.getattr(node).await;
-                attributes(&mount, found)
-            }),
+            Call::GetAttr { .. } => {
+                let node = request.node();
+                self.answer(whole, reply, async move {
+                    let found = mount.getattr(ino(node)).await;
+                    attributes(&mount, node, found)
+                });
+            }
             Call::SetAttr(set) => {
                 // truncate(2) may wait for the server.
                 let kind = if set.size.is_some() { Kind::Interruptible } else { Kind::Whole };
                 let asked = Asked::new(request, kind);
-                self.answer(asked, reply, names::set_attr(mount, node, set, resolve(request)));
+                self.answer(
+                    asked,
+                    reply,
+                    names::set_attr(mount, request.node(), set, resolve(request)),
+                );
             }
             Call::ReadLink => self.answer(whole, reply, async move {
                 outcome(mount.readlink(node).await, Answer::Data)
@@ -111,7 +124,11 @@ impl Front {
         match request.call {
             Call::Open { flags, kill_suidgid } => {
                 let mode = open_mode(flags, kill_suidgid);
-                self.answer(asked, reply, files::open(mount, node, mode, resolve(request)));
+                self.answer(
+                    asked,
+                    reply,
+                    files::open(mount, request.node(), mode, resolve(request)),
+                );
             }
             Call::Create { name: child, flags, mode, umask, kill_suidgid } => {
                 let creation = files::creation(node, child, flags, mode & !umask);

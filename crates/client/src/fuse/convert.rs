@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use segue_core::cache::{Nodes, Way};
 use segue_core::modlog::NewNode;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, NAME_MAX, Name, Timestamp};
@@ -32,12 +33,16 @@ pub(super) fn empty(result: Result<(), Refusal>) -> Outcome {
 pub(super) fn made(mount: &Shared, result: Result<Attr, Refusal>) -> Outcome {
     outcome(result, |found| {
         let ttl = mount.kernel_lifetime(found.ino);
-        Answer::Entry(entry(&found, ttl, ttl))
+        Answer::Entry(entry(mount, &found, ttl))
     })
 }
 
-pub(super) fn attributes(mount: &Shared, result: Result<Attr, Refusal>) -> Outcome {
-    outcome(result, |found| Answer::Attr(attr(&found), mount.kernel_lifetime(found.ino)))
+/// Attributes of what the kernel calls `node`.
+pub(super) fn attributes(mount: &Shared, node: u64, result: Result<Attr, Refusal>) -> Outcome {
+    outcome(result, |found| {
+        let ttl = mount.kernel_lifetime(found.ino);
+        Answer::Attr(attr(&mount.as_seen(node, found)), ttl)
+    })
 }
 
 /// An extended attribute's value or a list of them, for a caller with room for `size` bytes.
@@ -51,8 +56,9 @@ pub(super) fn sized(result: Result<Vec<u8>, Refusal>, size: u32) -> Outcome {
 }
 
 /// Inode numbers are never used again, so every inode is of the first generation.
-pub(super) fn entry(found: &Attr, name_ttl: Duration, attr_ttl: Duration) -> Entry {
-    Entry { node: found.ino.0, generation: 0, name_ttl, attr_ttl, attr: attr(found) }
+pub(super) fn entry(mount: &Shared, found: &Attr, ttl: Duration) -> Entry {
+    let (node, name_ttl, attr_ttl) = (mount.node(found.ino), ttl, ttl);
+    Entry { node, generation: 0, name_ttl, attr_ttl, attr: attr(found) }
 }
 
 pub(super) fn opened(opened: Opened) -> Open {
@@ -64,7 +70,10 @@ pub(super) fn opened(opened: Opened) -> Open {
         // There will be nothing to flush.
         flags |= fopen::NOFLUSH;
     }
-    Open { handle: opened.handle, flags, backing: None }
+    if opened.way == Way::Direct {
+        flags |= fopen::DIRECT_IO;
+    }
+    Open { handle: opened.handle, flags, backing: opened.backing }
 }
 
 pub(super) fn name(name: &OsStr) -> Result<Name, Refusal> {
@@ -99,6 +108,7 @@ pub(super) fn open_mode(flags: u32, kills_set_ids: bool) -> OpenMode {
     OpenMode {
         writable: flags & libc::O_ACCMODE != libc::O_RDONLY,
         truncate: flags & libc::O_TRUNC != 0,
+        direct: flags & libc::O_DIRECT != 0,
         synchronous: flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
         kills_set_ids,
     }
@@ -152,5 +162,5 @@ pub(super) fn stat_fs(space: Space) -> abi::StatFs {
 
 /// The inode that the kernel calls `node`.
 pub(super) fn ino(node: u64) -> Ino {
-    Ino(node)
+    Nodes::ino(node)
 }

@@ -12,6 +12,8 @@ use super::convert::{entry, kind_mode};
 use crate::mount::{DirectoryHandle, Names, Shared};
 
 const DOTS: [&[u8]; 2] = [b".", b".."];
+/// The number of an inode of which nothing is said.
+const UNSAID: u64 = 0;
 /// Entries looked up at a time.
 const ENTRIES: usize = 32;
 
@@ -61,7 +63,8 @@ pub(super) async fn read(
     Ok(listing.finish())
 }
 
-/// The answer to READDIRPLUS.
+/// The answer to READDIRPLUS. What the kernel was told a moment ago it need not look up and put in
+/// order again: it gets the names, without the inodes.
 pub(super) async fn read_plus(
     mount: &Shared,
     handle: u64,
@@ -72,8 +75,14 @@ pub(super) async fn read_plus(
     let mut listing = Listing::new(size);
     let mut known = VecDeque::new();
     let dots = [directory.ino, mount.parent(directory.ino)];
+    let is_told = offset == 0 && mount.is_told(directory.ino);
     for at in offset.. {
-        let Some((name, child)) = at_offset(&names, at, dots) else { break };
+        let Some((name, child)) = at_offset(&names, at, dots) else {
+            if offset == 0 {
+                mount.tell(directory.ino);
+            }
+            break;
+        };
         let is_dot = at < DOTS.len() as u64;
         if !is_dot && known.is_empty() {
             known.extend(mount.listed(directory.ino, next_names(&names, at)));
@@ -87,7 +96,10 @@ pub(super) async fn read_plus(
                 Err(_) => continue,
             },
         };
-        let found = entry(&found, ttl, ttl);
+        let mut found = entry(mount, &found, ttl);
+        if is_told {
+            found.node = UNSAID;
+        }
         if !listing.add_plus(&found, at + 1, name) {
             break;
         }

@@ -6,7 +6,7 @@ use segue_core::modlog::NewNode;
 use segue_core::modlog::Outcome as Committed;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
-use segue_fuse::{Answer, Errno, Outcome};
+use segue_fuse::{Answer, Entry, Errno, Outcome};
 use tokio::sync::oneshot;
 
 use super::convert::{self, empty, entry, errno, opened, outcome};
@@ -15,8 +15,8 @@ use crate::mount::{Allocation, Creation, OpenMode, Shared, Sight};
 const PUNCH_AND_KEEP: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_AND_KEEP: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
-pub(super) async fn open(mount: Shared, ino: Ino, mode: OpenMode, caller: Caller) -> Outcome {
-    let result = mount.open(ino, mode, caller).await;
+pub(super) async fn open(mount: Shared, node: u64, mode: OpenMode, caller: Caller) -> Outcome {
+    let result = mount.open(node, mode, caller).await;
     outcome(result, |file| Answer::Open(opened(file)))
 }
 
@@ -39,15 +39,16 @@ pub(super) async fn create(
 ) -> Outcome {
     let result = async {
         let (found, is_new) = mount.create_or_find(creation?, caller.clone()).await?;
+        let node = mount.node(found.ino);
         let file = match is_new {
-            true => mount.add_handle(found.ino, mode, caller),
-            false => mount.open(found.ino, mode, caller).await?,
+            true => mount.add_handle(node, mode, caller)?,
+            false => mount.open(node, mode, caller).await?,
         };
-        Ok((found, file))
+        Ok((found, node, file))
     };
-    outcome(result.await, |(found, file)| {
+    outcome(result.await, |(found, node, file)| {
         let ttl = mount.kernel_lifetime(found.ino);
-        Answer::Created(entry(&found, ttl, ttl), opened(file))
+        Answer::Created(Entry { node, ..entry(&mount, &found, ttl) }, opened(file))
     })
 }
 

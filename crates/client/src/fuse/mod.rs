@@ -24,6 +24,7 @@ use tokio::runtime::Handle;
 
 use crate::error::MountError;
 use crate::mount::Shared;
+use crate::options::Passthrough;
 
 /// The adaptor.
 #[derive(Debug)]
@@ -55,9 +56,14 @@ pub(crate) async fn session(
 
 fn attach(front: Front, mountpoint: &Path) -> std::io::Result<Session<Front>> {
     let device = segue_fuse::mount(mountpoint, &options(&front.mount))?;
-    let wishes = wishes(&front.mount);
+    let (wishes, front_mount) = (wishes(&front.mount), Shared::clone(&front.mount));
     let session = Session::begin(device, Arc::new(front), &wishes).inspect_err(|_| {
         // The handshake failed: what was mounted must not stay.
+        if let Err(error) = segue_fuse::detach(mountpoint) {
+            tracing::warn!("{}: {error}", mountpoint.display());
+        }
+    })?;
+    pass_through(&front_mount, &session).inspect_err(|_| {
         if let Err(error) = segue_fuse::detach(mountpoint) {
             tracing::warn!("{}: {error}", mountpoint.display());
         }
@@ -70,6 +76,38 @@ fn attach(front: Front, mountpoint: &Path) -> std::io::Result<Session<Front>> {
         );
     }
     Ok(session)
+}
+
+/// Finds out whether files can be passed through; an error if they must be and cannot.
+fn pass_through(mount: &Shared, session: &Session<Front>) -> std::io::Result<()> {
+    let wanted = mount.options.passthrough;
+    if wanted == Passthrough::Off {
+        return Ok(());
+    }
+    let tried = match session.agreement().has(init::PASSTHROUGH) {
+        true => mount.try_passthrough(&session.notifier()),
+        false => Err(std::io::Error::other("this kernel has none (Linux 6.9)")),
+    };
+    let Err(error) = tried else { return Ok(()) };
+    let words = match error.raw_os_error() {
+        Some(libc::EPERM) => "it needs CAP_SYS_ADMIN: mount as root".to_owned(),
+        Some(libc::ELOOP) => "the cache directory is on stacked file systems".to_owned(),
+        _ => error.to_string(),
+    };
+    if wanted == Passthrough::On {
+        return Err(std::io::Error::other(format!("passthrough=on: {words}")));
+    }
+    tracing::info!("no passthrough: {words}");
+    Ok(())
+}
+
+/// How many file systems may lie upon each other below the mount, itself included: no more than
+/// the cache needs, so that others may be stacked upon the mount. Linux allows 2 in all.
+fn stack_depth(mount: &Shared) -> u32 {
+    if mount.options.passthrough == Passthrough::Off {
+        return 0;
+    }
+    if mount.cache_is_stacked() { 2 } else { 1 }
 }
 
 fn options(mount: &Shared) -> MountOptions {
@@ -93,7 +131,12 @@ fn wishes(mount: &Shared) -> Wishes {
         | init::CACHE_SYMLINKS
         | init::CREATE_SUPP_GROUP
         | init::HANDLE_KILLPRIV_V2;
-    Wishes { flags: wishes.flags | flags, uring: mount.options.io_uring, ..wishes }
+    Wishes {
+        flags: wishes.flags | flags,
+        uring: mount.options.io_uring,
+        stack_depth_max: stack_depth(mount),
+        ..wishes
+    }
 }
 
 fn explain(error: &std::io::Error) -> String {

@@ -15,20 +15,23 @@ type Given<T> = Result<T, Refusal>;
 pub(super) async fn lookup(mount: Shared, parent: Ino, name: Given<Name>) -> Outcome {
     let found = async {
         let name = name?;
-        let found = mount.lookup(parent, &name).await?.ok_or(Refusal::NotFound)?;
+        let Some(found) = mount.lookup(parent, &name).await? else {
+            mount.renew_listing(parent);
+            return Err(Refusal::NotFound);
+        };
         let ttl = mount.kernel_name_lifetime(parent, &name, found.ino);
-        Ok(entry(&found, ttl, ttl))
+        Ok(entry(&mount, &found, ttl))
     };
     outcome(found.await, Answer::Entry)
 }
 
 pub(super) async fn set_attr(
     mount: Shared,
-    ino: Ino,
+    node: u64,
     asked: segue_fuse::SetAttr,
     caller: Caller,
 ) -> Outcome {
-    let now = mount.wall();
+    let (ino, now) = (convert::ino(node), mount.wall());
     let is_now = |given: Option<SetTime>| !matches!(given, Some(SetTime::At(..)));
     let set = SetAttr {
         mode: asked.mode.map(|mode| mode & 0o7777),
@@ -49,7 +52,7 @@ pub(super) async fn set_attr(
         mount.getattr(ino).await
     };
     let changed = changed.await;
-    attributes(&mount, changed)
+    attributes(&mount, node, changed)
 }
 
 /// What SYMLINK, MKNOD and MKDIR are to make.

@@ -14,7 +14,10 @@ impl Mount {
     /// Copies from one open file to another, and returns how many bytes.
     pub(crate) async fn copy(&self, from: u64, to: u64, asked: Copied) -> Result<u64, Refusal> {
         let (from, to) = (self.handle(from)?, self.handle(to)?);
-        if !to.writable || self.remote.is_offline() {
+        // Nothing of a backed container may become invalid, and what is read from one that was
+        // left behind is not what the server has.
+        let is_behind = self.is_backed(to.ino) || self.left_with(&from).is_some();
+        if !to.writable || is_behind || self.remote.is_offline() {
             return Err(Refusal::NotSupported);
         }
         let time = self.wall();

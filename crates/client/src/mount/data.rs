@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use segue_core::cache::{ContainerId, FileData};
+use segue_core::cache::{ContainerId, FileData, Nodes, Way};
 use segue_core::modlog::Outcome;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino};
+use segue_fuse::BackingId;
 use tokio::sync::oneshot;
 
 use super::handles::FileHandle;
@@ -14,10 +15,6 @@ use super::{Mount, Shared, lock};
 use crate::options::{FsyncLevel, WriteBack};
 use crate::state::Container;
 
-/// Writes are refused while the cache's disk has less than this left, so that what was
-/// accepted can still be logged and sent.
-const DISK_RESERVE: u64 = 64 << 20;
-
 /// An opened file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
@@ -25,6 +22,9 @@ pub(crate) struct Opened {
     /// The kernel's pages of it are still right.
     pub(crate) keep_pages: bool,
     pub(crate) writable: bool,
+    pub(crate) way: Way,
+    /// What the kernel reads it from, unless it is cached.
+    pub(crate) backing: Option<BackingId>,
 }
 
 /// How a file is opened.
@@ -33,6 +33,8 @@ pub(crate) struct OpenMode {
     pub(crate) writable: bool,
     pub(crate) truncate: bool,
     pub(crate) synchronous: bool,
+    /// Past the page cache.
+    pub(crate) direct: bool,
     /// The opener may not keep set-id bits of what it truncates.
     pub(crate) kills_set_ids: bool,
 }
@@ -61,9 +63,14 @@ pub(crate) struct Written<'a> {
 impl Mount {
     /// Forgets what is here, and in the kernel, of data that moved on the server.
     pub(super) fn follow_moved(&self) {
+        // What a map wrote before is this host's change.
+        self.note_maps(None);
         let mut core = self.core();
         for moved in core.tree.take_moved() {
             let is_new = core.observe(moved.ino, moved.version);
+            if is_new {
+                lock(&self.through.nodes).moved(moved.ino);
+            }
             if is_new || moved.was_known && !core.is_ahead(moved.ino) {
                 self.kernel.forget_data(moved.ino);
             }
@@ -85,10 +92,11 @@ impl Mount {
     }
 
     /// Makes the data state of `ino`, from the index if an earlier life left something.
-    fn load(&self, ino: Ino) -> Result<(), Refusal> {
+    pub(super) fn load(&self, ino: Ino) -> Result<(), Refusal> {
         if self.core().files.contains_key(&ino) {
             return Ok(());
         }
+        let _loading = lock(&self.space.loading);
         let noted = known("index.db", self.index.file(ino)).flatten();
         let noted = noted.filter(|note| self.containers.exists((ino, note.container)));
         match self.core().load(ino, noted) {
@@ -100,11 +108,12 @@ impl Mount {
     /// Opens a file. Between hosts the data of the last close before this are what is read,
     /// so the server is asked, unless this host is ahead of it or nobody waits for closes.
     pub(crate) async fn open(
-        &self,
-        ino: Ino,
+        self: &Shared,
+        node: u64,
         mode: OpenMode,
         caller: Caller,
     ) -> Result<Opened, Refusal> {
+        let ino = Nodes::ino(node);
         let read_only =
             self.options.read_only || self.owner.role == segue_core::types::Role::Reader;
         if mode.writable && read_only {
@@ -113,41 +122,64 @@ impl Mount {
         let ask = self.options.write_back != WriteBack::Async
             && !self.core().tree.is_pending(ino)
             && !self.remote.is_offline();
-        if ask {
-            self.ask_attr(ino).await?;
-            // The kernel ends a read at the size that it knows: it must have forgotten that.
-            self.kernel.forgotten().await;
-        } else {
-            self.getattr(ino).await?;
-        }
+        let known = self.core().tree.peek(ino).map(|attr| attr.size);
+        let found = match ask {
+            true => self.ask_attr(ino).await?,
+            false => self.getattr_to_read(ino, &mode).await?,
+        };
+        self.tell_size(ino, known, found.size).await?;
         if mode.writable && self.core().is_closed_for_good(ino) {
             // What is written would be nobody's. The kernel looks the name up again.
             return Err(Refusal::Stale);
         }
-        self.load(ino)?;
-        let opened = self.add_handle(ino, mode, caller.clone());
-        if mode.truncate {
-            let resized = self.resize(ino, 0);
-            let kill =
-                |()| if mode.kills_set_ids { self.drop_set_ids(ino, &caller) } else { Ok(()) };
-            if let Err(refusal) = resized.and_then(kill) {
-                self.close(opened.handle);
-                return Err(refusal);
-            }
-        }
+        let opened = self.add_handle(node, mode, caller.clone())?;
+        let truncate = |()| match mode.truncate {
+            true => self.resize(ino, 0),
+            false => Ok(()),
+        };
+        let kill = |()| match mode.truncate && mode.kills_set_ids {
+            true => self.drop_set_ids(ino, &caller),
+            false => Ok(()),
+        };
+        truncate(()).and_then(kill).inspect_err(|_| self.close(opened.handle))?;
         Ok(opened)
     }
 
-    /// A handle of `ino`, whose data state is loaded.
-    pub(crate) fn add_handle(&self, ino: Ino, mode: OpenMode, caller: Caller) -> Opened {
-        let OpenMode { writable, synchronous, .. } = mode;
-        let keep_pages = {
-            let mut core = self.core();
-            core.opened(ino);
-            core.files.get_mut(&ino).is_some_and(FileData::shown_to_kernel)
-        };
-        let file = FileHandle { ino, writable, synchronous, caller };
-        Opened { handle: lock(&self.handles).add_file(file), keep_pages, writable }
+    /// Has the kernel know that `ino`, which it is opening, has another size than was `known`: it
+    /// ends reads at the size that it knows, and fills its last page with zeros where a file
+    /// became shorter. An open that is stale it begins anew with the name, of which the answer has
+    /// the size; a second time it would tell the program.
+    async fn tell_size(&self, ino: Ino, known: Option<u64>, size: u64) -> Result<(), Refusal> {
+        let is_new = known.is_some_and(|known| known != size);
+        if is_new && lock(&self.handles).opens_anew(ino, self.now()) {
+            return Err(Refusal::Stale);
+        }
+        self.kernel.forgotten().await;
+        Ok(())
+    }
+
+    /// A handle of what the kernel calls `node`.
+    pub(crate) fn add_handle(
+        &self,
+        node: u64,
+        mode: OpenMode,
+        caller: Caller,
+    ) -> Result<Opened, Refusal> {
+        let OpenMode { writable, synchronous, truncate, direct, .. } = mode;
+        let ino = Nodes::ino(node);
+        // First: what is open stays here, in memory and on the disk.
+        self.core().opened(ino);
+        let only_reads = !writable && !truncate && !direct;
+        let door = self.load(ino).and_then(|()| self.open_door(node, only_reads, writable));
+        let door = door.inspect_err(|_| {
+            self.core().closed(ino);
+        })?;
+        let way = door.way;
+        let keep_pages = way == Way::Cached
+            && self.core().files.get_mut(&ino).is_some_and(FileData::shown_to_kernel);
+        let file = FileHandle { ino, writable, way, synchronous, caller };
+        let handle = lock(&self.handles).add_file(file);
+        Ok(Opened { handle, keep_pages, writable, way, backing: door.backing })
     }
 
     pub(super) fn handle(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {
@@ -168,7 +200,7 @@ impl Mount {
                 let mut core = self.core();
                 let size = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
                 let file = core.file(ino).ok_or(Refusal::Stale)?;
-                let ahead = file.read_ahead(wanted.clone(), size);
+                let ahead = file.read_ahead(wanted.clone(), size, self.fetches.window());
                 let here = file.is_valid(wanted.clone(), size).then(|| file.container());
                 (here, size, ahead)
             };
@@ -180,9 +212,15 @@ impl Mount {
                     let end = wanted.end.min(size);
                     let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
                     let bytes = self.open_container(ino, container)?.read(offset, len);
-                    return bytes.map_err(|error| self.disk_refusal("containers", &error));
+                    // One that was given up meanwhile was perhaps removed, and read as zeros.
+                    if self.core().container(ino) == Some(container) {
+                        return bytes.map_err(|error| self.disk_refusal("containers", &error));
+                    }
                 }
-                None => self.fetch(ino, wanted.clone()).await?,
+                None => match self.fetch(ino, wanted.clone()).await {
+                    Err(Refusal::NoSpace) => return self.read_uncached(ino, wanted).await,
+                    fetched => fetched?,
+                },
             }
         }
     }
@@ -201,7 +239,7 @@ impl Mount {
         }
         let offset = if append { end } else { offset };
         let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Refusal::TooLarge)?;
-        self.check_room()?;
+        self.check_room(bytes.len() as u64)?;
         self.check_bound()?;
         let more = self.core().growth_by(handle.ino, &range);
         self.check_quota(more)?;
@@ -222,15 +260,6 @@ impl Mount {
             return self.seal(handle.ino, handle.caller.clone(), true);
         }
         Ok(None)
-    }
-
-    pub(super) fn check_room(&self) -> Result<(), Refusal> {
-        let space = rustix::fs::statvfs(&self.refused_dir)
-            .map_err(|error| self.disk_refusal("cache directory", &error.into()))?;
-        match space.f_bavail.saturating_mul(space.f_frsize) < DISK_RESERVE {
-            true => Err(Refusal::NoSpace),
-            false => Ok(()),
-        }
     }
 
     /// Changes the size of a file that may not be open.
@@ -287,6 +316,7 @@ impl Mount {
         if !handle.writable {
             return Ok(());
         }
+        self.note_writes(&handle);
         let wait = self.options.write_back != WriteBack::Async;
         match self.seal(handle.ino, handle.caller.clone(), wait)? {
             Some(told) => self.committed(told).await,
@@ -305,6 +335,7 @@ impl Mount {
     /// fsync(2).
     pub(crate) async fn fsync(self: &Shared, handle: u64) -> Result<(), Refusal> {
         let handle = self.handle(handle)?;
+        self.note_writes(&handle);
         let server = self.options.fsync == FsyncLevel::Server;
         let told = match self.options.read_only {
             true => None,
@@ -317,10 +348,19 @@ impl Mount {
         }
     }
 
+    /// What maps of this handle may have written is logged.
+    fn note_writes(&self, handle: &FileHandle) {
+        if handle.writable && handle.way != Way::Cached {
+            self.note_maps(Some(handle.ino));
+        }
+    }
+
     /// The last reference to a handle is gone.
     pub(crate) fn close(&self, handle: u64) {
         let Some(handle) = lock(&self.handles).remove_file(handle) else { return };
         let ino = handle.ino;
+        self.note_writes(&handle);
+        self.close_door(ino, handle.way);
         if let Err(refusal) = self.seal(ino, handle.caller.clone(), false) {
             tracing::error!("#{ino}: what was written last waits for the next start: {refusal}");
         }

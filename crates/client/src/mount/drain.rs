@@ -229,7 +229,13 @@ impl Mount {
         logged.map_err(|error| self.disk_refusal("update.log", &error))?;
         let (mut core, now) = (self.core(), self.now());
         let settle = |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, now);
-        Ok(answered.iter().map(settle).collect())
+        let effects: Vec<Vec<Effect>> = answered.iter().map(settle).collect();
+        for effect in effects.iter().flatten() {
+            if let Effect::Replace(ino) = effect {
+                lock(&self.through.nodes).moved(*ino);
+            }
+        }
+        Ok(effects)
     }
 
     fn carry_out(&self, effect: Effect, logged: &Logged, claimed: bool) {

@@ -5,9 +5,11 @@
 //!   what is on its way there is preserved ─▶ log ─▶ container ─▶ core
 //! ```
 //!
-//! The log has small data themselves and checksums of larger ones: so the next process knows
-//! whether a change that was cut off there is whole.
+//! The log has small data themselves, and those that are written over what the server lacks; of
+//! others it has checksums: so the next process knows whether a change that was cut off there is
+//! whole. One that is not was never done: what it spoiled is fetched anew.
 
+use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,13 +30,22 @@ impl Mount {
     /// Writes bytes into the container of `ino`.
     pub(super) fn write_at(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
         let range = offset..offset.saturating_add(bytes.len() as u64);
-        let payload = payload(offset, bytes);
-        // What the log has itself can be written again.
-        let is_logged = matches!(payload, Payload::Inline(_));
         self.change_data(
-            (ino, range, is_logged),
-            |container| container.write(bytes, offset),
-            |core, time| core.draft_write(ino, offset, payload.clone(), time),
+            ino,
+            || range.clone(),
+            |container, is_only_here| {
+                // A map may write over it, in a container that is watched, and then no sum is right.
+                let all = is_only_here || container.is_watched();
+                let payload = payload(offset, bytes, all);
+                // What the log has itself can be written again.
+                let is_logged = matches!(payload, Payload::Inline(_));
+                (payload, is_logged)
+            },
+            |container, is_logged| match is_logged {
+                true => container.write_logged(bytes, offset),
+                false => container.write(bytes, offset),
+            },
+            |core, payload, time| core.draft_write(ino, offset, payload.clone(), time),
         )
     }
 
@@ -42,48 +53,63 @@ impl Mount {
     pub(super) fn zero_at(&self, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
         let (offset, len) = (range.start, range.end - range.start);
         self.change_data(
-            (ino, range, true),
-            |container| container.zero(offset, len),
-            |core, time| core.draft_write(ino, offset, Payload::Zeros { len }, time),
+            ino,
+            || range.clone(),
+            |_, _| ((), true),
+            |container, _| container.zero(offset, len),
+            |core, (), time| core.draft_write(ino, offset, Payload::Zeros { len }, time),
         )
     }
 
     /// Makes `ino` `size` bytes long here.
     pub(crate) fn resize(&self, ino: Ino, size: u64) -> Result<(), Refusal> {
         let old_size = self.core().tree.peek(ino).map_or(0, |attr| attr.size);
-        // Whoever empties a file gets another container.
-        let affected = if size > 0 { size..old_size.max(size) } else { 0..0 };
+        // Whoever empties a file gets another container, but for those who read it past us.
+        let stays = Cell::new(true);
+        let affected = || {
+            stays.set(size > 0 || self.is_backed(ino));
+            if stays.get() { size..old_size.max(size) } else { 0..0 }
+        };
         self.change_data(
-            (ino, affected, true),
-            |container| if size > 0 { container.resize(size) } else { Ok(()) },
-            |core, time| core.draft_resize(ino, size, time),
+            ino,
+            affected,
+            |_, _| ((), true),
+            |container, _| if stays.get() { container.resize(size) } else { Ok(()) },
+            |core, (), time| core.draft_resize(ino, size, stays.get(), time),
         )
     }
 
-    /// Logs a change of a range of a container and carries it out. A container that was replaced
-    /// in between is left alone: the new one gets the change.
-    fn change_data(
+    /// Logs a change of a range of a container, which is asked for while nobody else writes to it,
+    /// and carries it out. A container that was replaced in between is left alone: the new one
+    /// gets the change. `plan` hears whether what stands in the range may be nowhere else, and
+    /// says how the log has the change, and whether all of it.
+    fn change_data<P>(
         &self,
-        (ino, range, is_logged): (Ino, Range<u64>, bool),
-        change: impl Fn(&Container) -> io::Result<()>,
-        draft: impl Fn(&mut ClientCore, Timestamp) -> Option<Entry>,
+        ino: Ino,
+        affected: impl Fn() -> Range<u64>,
+        plan: impl Fn(&Container, bool) -> (P, bool),
+        change: impl Fn(&Container, bool) -> io::Result<()>,
+        draft: impl Fn(&mut ClientCore, &P, Timestamp) -> Option<Entry>,
     ) -> Result<(), Refusal> {
         let time = self.wall();
         loop {
             let container = self.container(ino)?;
             let _writing = container.writing();
+            let range = affected();
             self.preserve(ino, &range, &container)?;
+            let (planned, is_logged) = plan(&container, self.core().is_only_here(ino, &range));
             let logged = self.log_change_and(
                 |core| {
                     if core.container(ino) != Some(container.id) {
                         return Ok(None);
                     }
-                    draft(core, time).map(Some).ok_or(Refusal::Stale)
+                    draft(core, &planned, time).map(Some).ok_or(Refusal::Stale)
                 },
                 || {
-                    // While the log is locked: so a sync that covers the entry covers this.
+                    let changed = change(&container, is_logged);
+                    // While the log is locked: so a sync that covers the entry covers this. And not
+                    // before: a sync that began in between would have found nothing to do.
                     self.containers.is_unsynced((ino, container.id), is_logged);
-                    let changed = change(&container);
                     changed.map_err(|error| self.disk_refusal("containers", &error))
                 },
                 |_| (),
@@ -158,9 +184,11 @@ impl Mount {
     }
 }
 
-/// Bytes as the log has them.
-fn payload(offset: u64, bytes: &[u8]) -> Payload {
-    match bytes.len() < INLINE_MAX {
+/// Bytes as the log has them. A process that dies in the middle of writing them leaves some of them
+/// in the container: where that may be all that there is of what stood there, the log has the
+/// whole, so that they are written again.
+fn payload(offset: u64, bytes: &[u8], is_only_here: bool) -> Payload {
+    match bytes.len() < INLINE_MAX || is_only_here {
         true => Payload::Inline(bytes.to_vec()),
         false => Payload::Summed { len: bytes.len() as u64, sums: sums(offset, bytes) },
     }
@@ -188,5 +216,13 @@ mod tests {
         assert_eq!(sums(4000, &bytes), [of(0..96), of(96..4192), of(4192..8288), of(8288..10_000)]);
         assert_eq!(sums(100, &bytes[..10]), [of(0..10)]);
         assert!(sums(100, &[]).is_empty());
+    }
+    #[test]
+    fn the_log_has_what_is_small_or_written_over_what_is_nowhere_else() {
+        let is_inline = |len, is_only_here| {
+            matches!(payload(0, &vec![1; len], is_only_here), Payload::Inline(_))
+        };
+        assert!(is_inline(INLINE_MAX - 1, false) && !is_inline(INLINE_MAX, false));
+        assert!(is_inline(1 << 20, true));
     }
 }

@@ -1,23 +1,31 @@
-//! Getting data from the server into containers.
+//! Getting data from the server into containers; or past them, where the disk is full.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use segue_core::cache::FileData;
+use segue_core::client::Sight;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Ino, Version};
+use segue_core::types::{Attr, Class, Ino, Version};
 use segue_core::wire::FETCH_MAX;
 
+use super::data::OpenMode;
 use super::{Mount, Shared};
 
+/// A file up to this size is fetched when it is opened: one question, as for its attributes alone.
+const SMALL: u64 = 64 << 10;
 /// A file that changes on the server faster than it can be fetched is given up after this.
 const ATTEMPTS: u32 = 16;
 
+/// What is fetched goes into its container in pieces of so many bytes.
+const PIECE: u64 = 1 << 20;
+
 /// Keeps `range` marked as being fetched.
-struct Fetching {
-    mount: Shared,
-    ino: Ino,
-    range: Range<u64>,
+pub(super) struct Fetching {
+    pub(super) mount: Shared,
+    pub(super) ino: Ino,
+    pub(super) range: Range<u64>,
 }
 
 impl Drop for Fetching {
@@ -29,10 +37,96 @@ impl Drop for Fetching {
     }
 }
 
+/// Fetched bytes on their way into a container. They go there in large pieces at even places, of
+/// which the kernel makes large pages: a file in pages as its chunks were cut is read a third slower
+/// when it is cached. What has come is put down also when the rest does not come.
+struct Gathered<'a> {
+    mount: &'a Mount,
+    ino: Ino,
+    version: Version,
+    /// Where the bytes begin.
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Gathered<'_> {
+    /// Takes what is at a place, behind what came before: bytes, or so many zeros.
+    fn take(&mut self, at: u64, len: u64, bytes: Option<&[u8]>) -> Result<(), Refusal> {
+        let Some(mut bytes) = bytes else {
+            self.put_down()?;
+            return self.mount.fill(self.ino, self.version, at, None, len);
+        };
+        while !bytes.is_empty() {
+            let end = at + len - bytes.len() as u64;
+            if self.bytes.is_empty() {
+                self.at = end;
+            }
+            let room = usize::try_from(PIECE - end % PIECE).unwrap_or(usize::MAX);
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.bytes.extend_from_slice(now);
+            bytes = later;
+            if now.len() == room {
+                self.put_down()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_down(&mut self) -> Result<(), Refusal> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        let len = self.bytes.len() as u64;
+        let put = self.mount.fill(self.ino, self.version, self.at, Some(&self.bytes), len);
+        self.bytes.clear();
+        put
+    }
+}
+
+impl Drop for Gathered<'_> {
+    fn drop(&mut self) {
+        if let Err(refusal) = self.put_down() {
+            tracing::debug!("#{}: what was fetched is not kept: {refusal}", self.ino);
+        }
+    }
+}
+
 impl Mount {
-    /// Returns when all of `range` is here.
+    /// Attributes of `ino`, which is being opened. Of data that are not here the server is asked in
+    /// any case, and sooner is better: whether another host removed the file since its name was
+    /// looked up can be told from an open, with which the kernel begins anew, but not from a read.
+    pub(super) async fn getattr_to_read(
+        self: &Shared,
+        ino: Ino,
+        mode: &OpenMode,
+    ) -> Result<Attr, Refusal> {
+        let attr = self.getattr(ino).await?;
+        let is_asked = !mode.truncate && !self.remote.is_silent();
+        if !is_asked || self.core().tree.is_pending(ino) {
+            return Ok(attr);
+        }
+        self.load(ino)?;
+        let is_here = |file: &mut FileData| file.is_valid(0..attr.size, attr.size);
+        if self.core().file(ino).is_some_and(is_here) {
+            return Ok(attr);
+        }
+        if attr.size > SMALL {
+            return self.ask_attr(ino).await;
+        }
+        match self.fetch(ino, 0..attr.size).await {
+            Err(Refusal::Stale) => self.ask_attr(ino).await,
+            // A read tells of anything else.
+            _ => self.core().tree.peek(ino).copied().ok_or(Refusal::Stale),
+        }
+    }
+
+    /// Returns when all of `range` is here. Without room for it that is refused.
     pub(super) async fn fetch(self: &Shared, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
         self.cloned(ino).await?;
+        let sight = self.core().sight(ino, &range).ok_or(Refusal::Stale)?;
+        if !self.can_cache(sight.missing.iter().map(|gap| gap.end - gap.start).sum()).await {
+            return Err(Refusal::NoSpace);
+        }
         let mut attempts = 0;
         while attempts < ATTEMPTS {
             let fetched = self.fetched.notified();
@@ -49,6 +143,7 @@ impl Mount {
                 gaps.iter().for_each(|gap| file.fetch_began(gap.clone()));
                 (file.version(), gaps)
             };
+            self.fetches.want(ino, &range);
             // Others are at it. However often some fetch ends meanwhile, nothing was tried here.
             if gaps.is_empty() {
                 fetched.await;
@@ -60,7 +155,8 @@ impl Mount {
                 .map(|range| Fetching { mount: Arc::clone(self), ino, range })
                 .collect();
             for gap in &fetching {
-                match self.fetch_gap(ino, version, gap.range.clone(), Class::Fetch).await {
+                let fetched = self.fetch_gap(ino, version, gap.range.clone(), Class::Fetch);
+                match self.fetches.demand(fetched).await {
                     Ok(()) => {}
                     Err(Refusal::Changed) => {
                         self.catch_up(ino).await?;
@@ -98,30 +194,29 @@ impl Mount {
         }
     }
 
-    /// Starts fetching `range`, which a sequential reader will want next: so it has the class
-    /// of what someone waits for.
-    pub(super) fn fetch_ahead(self: &Shared, ino: Ino, range: Range<u64>) {
-        let version = {
-            let mut core = self.core();
-            let Some(file) = core.file(ino) else { return };
-            file.fetch_began(range.clone());
-            file.version()
-        };
-        let fetching = Fetching { mount: Arc::clone(self), ino, range };
-        tokio::spawn(async move {
-            let (mount, range) = (&fetching.mount, fetching.range.clone());
-            if let Err(refusal) = mount.fetch_gap(ino, version, range, Class::Fetch).await {
-                tracing::debug!("#{ino}: read-ahead: {refusal}");
-            }
-        });
-    }
-
-    async fn fetch_gap(
+    pub(super) async fn fetch_gap(
         &self,
         ino: Ino,
         version: Version,
         gap: Range<u64>,
         class: Class,
+    ) -> Result<(), Refusal> {
+        let mut gathered = Gathered { mount: self, ino, version, at: 0, bytes: Vec::new() };
+        let put = |at: u64, len: u64, bytes: Option<&[u8]>| gathered.take(at, len, bytes);
+        self.fetch_to((ino, version), gap, class, put).await?;
+        gathered.put_down()?;
+        self.has_cached();
+        Ok(())
+    }
+
+    /// Fetches `gap`, and gives it to `put` from its start to its end: what is at a place, as bytes
+    /// or as so many zeros.
+    async fn fetch_to(
+        &self,
+        (ino, version): (Ino, Version),
+        gap: Range<u64>,
+        class: Class,
+        mut put: impl FnMut(u64, u64, Option<&[u8]>) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let mut at = gap.start;
         while at < gap.end {
@@ -133,7 +228,7 @@ impl Mount {
                 let end = at.checked_add(len).filter(|&end| end <= gap.end);
                 let end = end.ok_or(Refusal::Protocol)?;
                 if !is_data {
-                    self.fill(ino, version, at, None, end - at)?;
+                    put(at, end - at, None)?;
                     at = end;
                 }
                 while at < end {
@@ -146,7 +241,7 @@ impl Mount {
                     }
                     let take = usize::try_from(end - at).unwrap_or(usize::MAX).min(block.len());
                     let bytes = block.split_to(take);
-                    self.fill(ino, version, at, Some(&bytes), take as u64)?;
+                    put(at, take as u64, Some(&bytes))?;
                     at += take as u64;
                 }
             }
@@ -156,6 +251,54 @@ impl Mount {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of a file of which some are not here and cannot be kept here.
+    pub(super) async fn read_uncached(
+        self: &Shared,
+        ino: Ino,
+        wanted: Range<u64>,
+    ) -> Result<Vec<u8>, Refusal> {
+        for _ in 0..ATTEMPTS {
+            let before = self.core().sight(ino, &wanted).ok_or(Refusal::Stale)?;
+            match self.read_past(ino, &before).await {
+                Err(Refusal::Changed) => self.catch_up(ino).await?,
+                Err(refusal) => return Err(refusal),
+                Ok(bytes) if self.core().sight(ino, &wanted).as_ref() == Some(&before) => {
+                    return Ok(bytes);
+                }
+                // What was read in between is of two states.
+                Ok(_) => {}
+            }
+        }
+        Err(Refusal::Io)
+    }
+
+    async fn read_past(&self, ino: Ino, sight: &Sight) -> Result<Vec<u8>, Refusal> {
+        let Range { start, end } = sight.range;
+        let len = usize::try_from(end - start).map_err(|_| Refusal::TooLarge)?;
+        let is_nothing_here = sight.missing.first() == Some(&sight.range);
+        let mut bytes = match is_nothing_here {
+            true => vec![0; len],
+            false => {
+                let read = self.open_container(ino, sight.container)?.read(start, len);
+                read.map_err(|error| self.disk_refusal("containers", &error))?
+            }
+        };
+        for gap in &sight.missing {
+            let put = |at: u64, len: u64, fetched: Option<&[u8]>| {
+                let place = |at: u64| usize::try_from(at - start).map_err(|_| Refusal::Io);
+                let part = bytes.get_mut(place(at)?..place(at + len)?).ok_or(Refusal::Io)?;
+                match fetched {
+                    Some(fetched) => part.copy_from_slice(fetched),
+                    None => part.fill(0),
+                }
+                Ok(())
+            };
+            let fetched = self.fetch_to((ino, sight.version), gap.clone(), Class::Fetch, put);
+            self.fetches.demand(fetched).await?;
+        }
+        Ok(bytes)
     }
 
     /// Puts fetched bytes (or zeros) into the container where nothing newer is.

@@ -1,15 +1,22 @@
 //! Open files and directories, by the numbers that the kernel hands back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use segue_core::types::{Caller, Ino, Name};
+use segue_core::cache::Way;
+use segue_core::types::{Caller, Ino, Name, Time};
+
+/// Longer than the kernel takes to look a name up and open the file again.
+const ANEW: Duration = Duration::from_secs(10);
 
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct FileHandle {
     pub(crate) ino: Ino,
     pub(crate) writable: bool,
+    /// Whether the kernel reads it by itself.
+    pub(crate) way: Way,
     /// O_SYNC or O_DSYNC: each write waits.
     pub(crate) synchronous: bool,
     /// Who opened it; a write has no caller of its own.
@@ -32,6 +39,8 @@ pub(crate) struct Handles {
     next: u64,
     files: HashMap<u64, Arc<FileHandle>>,
     directories: HashMap<u64, Arc<DirectoryHandle>>,
+    /// When the kernel was told to open files anew.
+    anew: BTreeMap<Ino, Time>,
 }
 
 impl Handles {
@@ -43,6 +52,17 @@ impl Handles {
 
     pub(crate) fn file(&self, handle: u64) -> Option<Arc<FileHandle>> {
         self.files.get(&handle).cloned()
+    }
+
+    /// True if the kernel is to open `ino` anew, whose size changed elsewhere: not while it does so
+    /// already, for the second time the program would hear of it.
+    pub(crate) fn opens_anew(&mut self, ino: Ino, now: Time) -> bool {
+        self.anew.retain(|_, told| now.since(*told) < ANEW);
+        let is_first = !self.anew.contains_key(&ino) && self.writer(ino).is_none();
+        if is_first {
+            self.anew.insert(ino, now);
+        }
+        is_first
     }
 
     /// Who has `ino` open for writing.
@@ -67,5 +87,28 @@ impl Handles {
 
     pub(crate) fn remove_directory(&mut self, handle: u64) {
         self.directories.remove(&handle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_opened_anew_once_in_a_while() {
+        let mut handles = Handles::default();
+        let at = [Duration::ZERO, Duration::ZERO, ANEW / 2, ANEW, ANEW];
+        let anew = at.map(|now| handles.opens_anew(Ino(7), Time(now)));
+        assert_eq!(anew, [true, false, false, true, false]);
+        let caller = Caller::default();
+        let writer = FileHandle {
+            ino: Ino(8),
+            writable: true,
+            way: Way::Cached,
+            synchronous: false,
+            caller,
+        };
+        handles.add_file(writer);
+        assert!(!handles.opens_anew(Ino(8), Time::default()), "it changes here");
     }
 }

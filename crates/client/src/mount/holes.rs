@@ -6,6 +6,7 @@
 //!
 //! Nothing is ever reserved: the server has room or not when it gets the data.
 
+use std::io;
 use std::ops::Range;
 
 use segue_core::modlog::Outcome;
@@ -15,6 +16,7 @@ use segue_core::wire::Sought;
 use tokio::sync::oneshot;
 
 use super::{Mount, lock};
+use crate::state::Container;
 
 /// What fallocate(2) is to do with a range.
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ impl Mount {
         let Range { start, end } = asked.range;
         let end = if asked.keeps_size { end.min(size) } else { end };
         if !asked.zeroes {
-            self.check_room()?;
+            self.check_room(0)?;
         }
         if asked.zeroes && start < end {
             self.zero_at(ino, start..end)?;
@@ -76,7 +78,12 @@ impl Mount {
         offset: u64,
         sight: Sight,
     ) -> Result<Option<u64>, Refusal> {
-        let ino = self.handle(handle)?.ino;
+        let handle = self.handle(handle)?;
+        if let Some(container) = self.left_with(&handle) {
+            let found = seek_in(&container, offset, sight);
+            return found.map_err(|error| self.disk_refusal("containers", &error));
+        }
+        let ino = handle.ino;
         if lock(&self.handles).writer(ino).is_some() {
             // What was written through a map is in the kernel's pages only, until these go.
             self.kernel.forget_data(ino);
@@ -146,4 +153,20 @@ impl Mount {
         };
         Ok(if data.end > at { data } else { at..range.end })
     }
+}
+
+/// The same in a container that nobody changes.
+fn seek_in(container: &Container, offset: u64, sight: Sight) -> io::Result<Option<u64>> {
+    let size = container.len()?;
+    let mut at = offset;
+    while at < size {
+        let data = container.next_data(at..size)?;
+        match sight {
+            Sight::Data => return Ok((!data.is_empty()).then_some(data.start)),
+            Sight::Hole if at < data.start => return Ok(Some(at)),
+            Sight::Hole if data.is_empty() => return Ok(Some(at)),
+            Sight::Hole => at = data.end,
+        }
+    }
+    Ok((sight == Sight::Hole && offset < size).then_some(size))
 }

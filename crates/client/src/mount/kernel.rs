@@ -9,12 +9,15 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 
+use segue_core::cache::Nodes;
 use segue_core::types::{Ino, Name};
 use segue_fuse::Notifier;
 use tokio::sync::watch;
+
+use super::lock;
 
 /// The way to the threads.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ pub(crate) struct KernelCache {
     /// How often they have been.
     done: watch::Receiver<u64>,
     notifier: Arc<OnceLock<Notifier>>,
+    nodes: Arc<Mutex<Nodes>>,
 }
 
 /// The other ends, until the session is there.
@@ -35,19 +39,27 @@ pub(crate) struct KernelCacheThreads {
     names: mpsc::Receiver<(Ino, Name)>,
     done: watch::Sender<u64>,
     notifier: Arc<OnceLock<Notifier>>,
+    nodes: Arc<Mutex<Nodes>>,
 }
 
 impl KernelCache {
     /// The senders, and the threads to be.
-    pub(crate) fn new() -> (KernelCache, KernelCacheThreads) {
+    pub(crate) fn new(nodes: &Arc<Mutex<Nodes>>) -> (KernelCache, KernelCacheThreads) {
         let (tell_data, data) = mpsc::channel();
         let (tell_name, names) = mpsc::channel();
         let (tell_done, done) = watch::channel(0);
         let asked = AtomicU64::new(0);
         let notifier = Arc::<OnceLock<_>>::default();
-        let theirs = Arc::clone(&notifier);
-        let cache = KernelCache { data: tell_data, names: tell_name, asked, done, notifier };
-        (cache, KernelCacheThreads { data, names, done: tell_done, notifier: theirs })
+        let theirs = (Arc::clone(&notifier), Arc::clone(nodes));
+        let nodes = Arc::clone(nodes);
+        let cache = KernelCache { data: tell_data, names: tell_name, asked, done, notifier, nodes };
+        let (notifier, nodes) = theirs;
+        (cache, KernelCacheThreads { data, names, done: tell_done, notifier, nodes })
+    }
+
+    /// The way to tell, once there is a session.
+    pub(crate) fn notifier(&self) -> Option<&Notifier> {
+        self.notifier.get()
     }
 
     /// Has pages and attributes of `ino` dropped.
@@ -62,8 +74,10 @@ impl KernelCache {
     pub(crate) fn forget_attributes(&self, ino: Ino) {
         // Without a mount there is no cache.
         let Some(notifier) = self.notifier.get() else { return };
-        if let Err(error) = notifier.invalidate_attributes(ino.0) {
-            tracing::debug!("forget the attributes of #{ino}: {error}");
+        for node in known(&self.nodes, ino) {
+            if let Err(error) = notifier.invalidate_attributes(node) {
+                tracing::debug!("forget the attributes of #{ino}: {error}");
+            }
         }
     }
 
@@ -84,13 +98,15 @@ impl KernelCache {
 impl KernelCacheThreads {
     /// Starts them; they end with the last `KernelCache`.
     pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
-        let KernelCacheThreads { data, names, done, notifier: shared } = self;
+        let KernelCacheThreads { data, names, done, notifier: shared, nodes } = self;
         shared.get_or_init(|| notifier.clone());
         let kernel = notifier.clone();
         let forget_data = move || {
             while let Ok(ino) = data.recv() {
-                if let Err(error) = kernel.invalidate(ino.0, 0..u64::MAX) {
-                    tracing::debug!("forget #{ino}: {error}");
+                for node in known(&nodes, ino) {
+                    if let Err(error) = kernel.invalidate(node, 0..u64::MAX) {
+                        tracing::debug!("forget #{ino}: {error}");
+                    }
                 }
                 done.send_modify(|done| *done += 1);
             }
@@ -106,4 +122,9 @@ impl KernelCacheThreads {
         thread::Builder::new().name("forget-data".into()).spawn(forget_data)?;
         thread::Builder::new().name("forget-names".into()).spawn(forget_names).map(drop)
     }
+}
+
+/// All that the kernel may know `ino` by.
+fn known(nodes: &Mutex<Nodes>, ino: Ino) -> Vec<u64> {
+    lock(nodes).all(ino).collect()
 }

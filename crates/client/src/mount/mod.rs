@@ -8,8 +8,9 @@
 //!                          └──▶ drain ──┴──▶ remote
 //! ```
 //!
-//! Lock order: a container's `writing` or `syncing` or `noting`, then the log, then the core; the
-//! other locks are leaves. No lock is held across an await.
+//! Lock order: a container's `writing` or `syncing` or `noting`, then the log, then the core; what
+//! `space` has stands where it is declared, the other locks are leaves. No lock is held across an
+//! await.
 
 mod ahead;
 mod bound;
@@ -26,14 +27,17 @@ mod kernel;
 mod names;
 mod notes;
 mod park;
+mod read_ahead;
 mod recover;
 mod report;
 mod room;
 mod session;
 mod set_ids;
 mod source;
+mod space;
 mod start;
 mod sync;
+mod through;
 mod upload;
 mod verify;
 mod xattr;
@@ -108,6 +112,7 @@ pub(crate) struct Mount {
     ahead: Mutex<ahead::Ahead>,
     batch_size: Mutex<BatchSize>,
     waiting: bound::Waiting,
+    space: space::Space,
     /// Stores that the server wants whole.
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.
@@ -120,11 +125,15 @@ pub(crate) struct Mount {
     unblocked: Notify,
     /// It is to be asked what quotas have left.
     short_of_room: Notify,
+    /// More is cached than may be.
+    to_clean: Notify,
     /// Some fetch ended.
     fetched: Notify,
+    fetches: read_ahead::Fetches,
     /// Seq below which everything is settled, and changes with each settlement.
     settled: watch::Sender<u64>,
     kernel: KernelCache,
+    through: through::Through,
     started: Instant,
 }
 
@@ -166,6 +175,12 @@ impl std::fmt::Debug for Mount {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic elsewhere must not take the user's data with it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wall-clock time in milliseconds, for the last use of files.
+fn wall_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Mount {

@@ -10,10 +10,12 @@ use segue_core::wire::{Looked, Node, PAGE_MAX, Page, Space};
 
 use crate::remote::Remote;
 
-use super::{DirectoryHandle, LIFETIME, Mount, Names, lock};
+use super::{DirectoryHandle, LIFETIME, Mount, Names, Shared, lock};
 
 /// So many lookups in one directory within a lifetime, and a long listing is fetched instead.
 const STORM: u32 = 4;
+/// The same where the listing was short when it was seen last.
+const STORM_IN_SMALL: u32 = 1;
 /// A listing of so many names costs about as much as one name.
 const SMALL: u32 = 64;
 /// How long a directory is known to be longer than a listing that was fetched for a lookup.
@@ -25,8 +27,12 @@ const OVERTAKEN_MAX: u32 = 8;
 /// Lookups that went to the server for one directory.
 #[derive(Debug)]
 pub(super) struct Storm {
+    /// When the window began that `lookups` counts; what was waited for answers in it does not
+    /// count, or there would be no storm on a slow link.
     since: Time,
     lookups: u32,
+    /// Its listing is being fetched before it is stale.
+    renews: bool,
     /// Its listing has more names than this, as of lately.
     longer_than: u32,
 }
@@ -47,7 +53,7 @@ impl Mount {
     }
 
     /// The server, for a question that waits for it only as long as the answer is worth it.
-    fn remote(&self, is_known: bool) -> Remote {
+    pub(super) fn refreshing(&self, is_known: bool) -> Remote {
         if is_known { self.remote.to_refresh() } else { self.remote.clone() }
     }
 
@@ -56,7 +62,7 @@ impl Mount {
         let is_known = self.core().tree.peek(ino).is_some();
         // From here on it may change: the answer is as old as the question.
         let asked = self.now();
-        match self.remote(is_known).getattr(ino).await {
+        match self.refreshing(is_known).getattr(ino).await {
             Ok(node) => {
                 self.core().tree.install_node(node, asked);
                 self.follow_moved();
@@ -106,10 +112,12 @@ impl Mount {
 
     async fn ask_name(&self, parent: Ino, name: &Name) -> Result<Option<Ino>, Refusal> {
         let known = self.core().tree.name(parent, name, self.now()).usable(true);
-        let remote = self.remote(known.is_some());
+        let remote = self.refreshing(known.is_some());
         if let Some(limit) = self.listing_instead(parent) {
             let asked = self.now();
-            if let Ok(page) = remote.page(parent, None, limit).await {
+            let answer = remote.page(parent, None, limit).await;
+            self.waited(parent, asked);
+            if let Ok(page) = answer {
                 let (directory, more) = (page.directory, page.more);
                 // A long one may take longer to come than it would be trusted.
                 let as_of = if limit == SMALL { asked } else { self.now() };
@@ -124,7 +132,9 @@ impl Mount {
         }
         for _ in 0..OVERTAKEN_MAX {
             let asked = self.now();
-            match remote.lookup(parent, name).await {
+            let answer = remote.lookup(parent, name).await;
+            self.waited(parent, asked);
+            match answer {
                 Ok(looked) => {
                     if let Some(ino) = self.install_looked(name, looked, asked)? {
                         return Ok(ino);
@@ -167,7 +177,7 @@ impl Mount {
         let now = self.now();
         let mut storms = lock(&self.lookups);
         storms.retain(|_, storm| now.since(storm.since) < BIG_FOR);
-        let calm = Storm { since: now, lookups: 0, longer_than: 0 };
+        let calm = Storm { since: now, lookups: 0, renews: false, longer_than: 0 };
         let storm = storms.entry(parent).or_insert(calm);
         if now.since(storm.since) > LIFETIME {
             storm.since = now;
@@ -175,12 +185,51 @@ impl Mount {
             storm.lookups /= 2;
         }
         storm.lookups += 1;
-        let storming = storm.lookups > STORM;
-        if !storming && self.core().tree.has_listing(parent) {
+        let (is_listed, is_small) = {
+            let core = self.core();
+            (core.tree.has_listing(parent), core.tree.is_listed_within(parent, SMALL as usize))
+        };
+        let storming = storm.lookups > if is_small { STORM_IN_SMALL } else { STORM };
+        if !storming && is_listed {
             return None;
         }
         let limit = if storming { PAGE_MAX } else { SMALL };
         (storm.longer_than < limit).then_some(limit)
+    }
+
+    /// Somebody waited for an answer about a name in `parent` that was asked for then.
+    fn waited(&self, parent: Ino, asked: Time) {
+        let waited = self.now().since(asked);
+        if let Some(storm) = lock(&self.lookups).get_mut(&parent) {
+            storm.since = Time(storm.since.0 + waited);
+        }
+    }
+
+    /// A name was found to be absent by the listing of `parent`. Where names are asked for again
+    /// and again, the listing is fetched before it is stale: so nobody waits for it, as long as it
+    /// comes within the other half of its lifetime.
+    pub(crate) fn renew_listing(self: &Shared, parent: Ino) {
+        let now = self.now();
+        let age = self.core().tree.listing_age(parent, now);
+        if age.is_none_or(|age| age < LIFETIME / 2) {
+            return;
+        }
+        match lock(&self.lookups).get_mut(&parent) {
+            Some(storm) if !storm.renews => storm.renews = true,
+            _ => return,
+        }
+        let mount = Shared::clone(self);
+        tokio::spawn(async move {
+            let remote = mount.remote.to_refresh();
+            if let Ok(page) = remote.page(parent, None, PAGE_MAX).await {
+                let as_of = mount.now();
+                mount.install_page(page, PAGE_MAX, as_of);
+            }
+            if let Some(storm) = lock(&mount.lookups).get_mut(&parent) {
+                storm.renews = false;
+                storm.since = mount.now();
+            }
+        });
     }
 
     /// A small directory was learnt by the way: what was asked for is known, and what else is
@@ -236,7 +285,7 @@ impl Mount {
         if let Some(names) = known.usable(self.remote.is_silent()) {
             return Ok(names);
         }
-        match self.ask_listing(&self.remote(is_known), directory).await {
+        match self.ask_listing(&self.refreshing(is_known), directory).await {
             Ok(()) => {}
             Err(Refusal::Unreachable) => {}
             Err(refusal) => return Err(refusal),
@@ -300,6 +349,16 @@ impl Mount {
             *attr = self.shown(*attr);
         }
         listed
+    }
+
+    /// True if the kernel was told all that `directory` names, and may use it still.
+    pub(crate) fn is_told(&self, directory: Ino) -> bool {
+        self.core().tree.is_told(directory, self.now())
+    }
+
+    /// The kernel is told all that `directory` names.
+    pub(crate) fn tell(&self, directory: Ino) {
+        self.core().tree.tell(directory);
     }
 
     /// Opens a directory for reading.

@@ -5,11 +5,11 @@ use segue_core::client::Scrap;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Name};
 
-use super::{Mount, lock};
+use super::{Mount, lock, wall_millis};
 
 impl Mount {
-    /// Notes what is known now. What the log says up to here is durable before: the index is
-    /// never ahead of it.
+    /// Notes what is known now. What the log says up to here is durable before, with the data of
+    /// which it speaks: so a loss of power cuts off nothing that the index has.
     pub(super) fn note(&self) -> Result<(), Refusal> {
         let _noting = lock(&self.noting);
         let (position, notes) = {
@@ -20,12 +20,12 @@ impl Mount {
             self.core().noted(&notes, true);
             return Ok(());
         }
-        let saved = match self.try_sync_log() {
-            Ok(()) => self.index.save(&notes, position).map_err(|error| {
+        let saved = match self.containers.put_down().and_then(|()| self.try_sync_disk()) {
+            Ok(()) => self.index.save(&notes, position, wall_millis()).map_err(|error| {
                 tracing::error!("index.db: {error}");
                 Refusal::Io
             }),
-            Err(error) => Err(self.disk_refusal("update.log", &error)),
+            Err(error) => Err(self.disk_refusal("cache directory", &error)),
         };
         self.core().noted(&notes, saved.is_ok());
         for (ino, container) in saved? {
@@ -42,7 +42,7 @@ impl Mount {
 
     pub(super) fn remove(&self, scrap: Scrap) {
         let removed = match scrap {
-            Scrap::Container(ino, container) => self.containers.remove((ino, container)),
+            Scrap::Container(ino, id) => self.containers.remove((ino, id)).map(drop),
             Scrap::Preserved(seq) => self.preserved.remove(seq),
         };
         if let Err(error) = removed {
@@ -50,8 +50,8 @@ impl Mount {
         }
     }
 
-    /// Removes containers that an earlier process left and nobody needs; `first` is the number of
-    /// the first one of this process.
+    /// Counts the room that containers take, and removes those that an earlier process left and
+    /// nobody needs; `first` is the number of the first one of this process.
     pub(super) fn sweep_left(&self, first: u64) {
         let mut found = Vec::new();
         self.containers.each(|key, path| match key {
@@ -62,6 +62,7 @@ impl Mount {
                 std::fs::remove_file(path).ok();
             }
         });
+        self.containers.count_all();
         for (ino, id) in found {
             let noted = self.index.container(ino).ok().flatten() == Some(id);
             if !noted && !self.core().needs_container(ino, id) {

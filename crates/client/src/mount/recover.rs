@@ -10,9 +10,9 @@ use segue_core::client::{ClientCore, needs};
 use segue_core::modlog::{Entry, Redo, redo};
 use segue_core::types::{Ino, Time};
 
-use super::nobody_asked;
 use super::notes::known;
 use super::verify::lacking;
+use super::{nobody_asked, wall_millis};
 use crate::error::MountError;
 use crate::state::{Containers, Found, Index, LogFile, Numbers, Preserved, replace_file};
 
@@ -27,6 +27,15 @@ pub(super) struct Left<'a> {
     pub(super) lost_power: bool,
     /// Where is kept what cannot be sent.
     pub(super) refused_dir: &'a Path,
+}
+
+/// Changes that a process had begun when it died.
+#[derive(Default)]
+struct Undone {
+    /// Of which files.
+    ranges: Vec<(Ino, Range<u64>)>,
+    /// What is in the log, if its last entry is the only one of them.
+    log: Vec<Entry>,
 }
 
 impl Left<'_> {
@@ -75,11 +84,14 @@ impl Left<'_> {
             }
         }
         let unsealed = core.recover(found.entries.clone(), noted, &files, Time::default());
+        // Before anything is written again: what was evicted would be made anew, with holes.
+        core.check_data(self.lost_power, |ino, id| self.containers.exists((ino, id)));
         self.redo(core, &found.entries).map_err(failed)?;
-        for (ino, range) in undone {
-            if let Some(file) = core.files.get_mut(&ino) {
-                file.spoiled(range);
-            }
+        if self.lost_power {
+            self.cut(core).map_err(failed)?;
+        }
+        if !undone.ranges.is_empty() {
+            self.forget(core, undone).map_err(failed)?;
         }
         for data in unsealed {
             if core.seqs_left() == 0 {
@@ -89,18 +101,16 @@ impl Left<'_> {
             self.log.append(&entry).map_err(failed)?;
             core.admit(entry, Time::default());
         }
-        core.check_data(self.lost_power, |ino, id| self.containers.exists((ino, id)));
         self.preserved.retain(&core.all_preserved()).map_err(failed)?;
         // Not before: what was not synced must be known to be in doubt until it has been looked at.
-        if self.lost_power { self.numbers.is_clear().map_err(failed) } else { Ok(()) }
+        if core.is_in_doubt() { Ok(()) } else { self.numbers.is_clear().map_err(failed) }
     }
 
     /// Takes out of the log what the containers do not have. After a loss of power that is all from
     /// the first such entry on: what came later may rely on it. A process that died had at most
-    /// begun its last change of each container, and told nobody that it was done: which ranges
-    /// these are.
-    fn verify(&mut self, found: &mut Found) -> std::io::Result<Vec<(Ino, Range<u64>)>> {
-        let mut undone = Vec::new();
+    /// begun its last change, and told nobody that it was done.
+    fn verify(&mut self, found: &mut Found) -> std::io::Result<Undone> {
+        let mut undone = Undone::default();
         while let Some(&first) =
             lacking(&found.entries, found.durable, self.containers, self.preserved)?.first()
         {
@@ -110,11 +120,58 @@ impl Left<'_> {
                 found.entries.truncate(first);
                 continue;
             }
+            // It stands last, unless the disk is damaged: the log is locked until a change is done.
+            if first + 1 == found.entries.len() && undone.ranges.is_empty() {
+                undone.log = found.entries.clone();
+            }
             if let Entry::Written { place, offset, data } = found.entries.remove(first) {
-                undone.push((place.ino, offset..offset.saturating_add(data.len())));
+                undone.ranges.push((place.ino, offset..offset.saturating_add(data.len())));
             }
         }
         Ok(undone)
+    }
+
+    /// Has the index say what was undone, and then the log nothing of it any more. In this order:
+    /// whoever dies in between undoes it again, and who comes later knows of it from the index.
+    fn forget(&mut self, core: &mut ClientCore, undone: Undone) -> std::io::Result<()> {
+        let no_index = |error| std::io::Error::other(format!("index.db: {error}"));
+        for (ino, range) in &undone.ranges {
+            self.undo(core, *ino, range.clone())?;
+        }
+        self.containers.sync_all()?;
+        if let Some(sync) = self.log.begin_sync()? {
+            sync.file.sync_data()?;
+            self.log.synced(&sync);
+        }
+        let mut position = self.log.position();
+        position.entries -= u64::from(!undone.log.is_empty());
+        let notes = core.take_notes();
+        let gone = self.index.save(&notes, position, wall_millis()).map_err(no_index)?;
+        core.noted(&notes, true);
+        self.index.sync().map_err(no_index)?;
+        for (ino, container) in gone {
+            self.containers.remove((ino, container))?;
+        }
+        match undone.log.len().checked_sub(1) {
+            Some(keep) => self.log.cut(&undone.log, keep),
+            None => Ok(()),
+        }
+    }
+
+    /// A change of `range` was begun, and is not done.
+    fn undo(&self, core: &mut ClientCore, ino: Ino, range: Range<u64>) -> std::io::Result<()> {
+        let size = core.tree.peek(ino).map(|attr| attr.size);
+        let Some(file) = core.files.get_mut(&ino) else {
+            // Nothing of it is this host's only.
+            let forgotten = self.index.forget_file(ino);
+            return forgotten.map_err(|error| std::io::Error::other(format!("index.db: {error}")));
+        };
+        file.spoiled(range);
+        let key = (ino, file.container());
+        match size {
+            Some(size) if self.containers.exists(key) => self.containers.open(key)?.cut(size),
+            _ => Ok(()),
+        }
     }
 
     /// Keeps word of what a loss of power took, for the user.
@@ -135,6 +192,16 @@ impl Left<'_> {
             "changes": changes,
         });
         replace_file(&name, &serde_json::to_vec_pretty(&kept)?)
+    }
+
+    /// Cuts off what containers have behind the ends of their files.
+    fn cut(&self, core: &ClientCore) -> std::io::Result<()> {
+        for (key, size) in core.ends() {
+            if self.containers.exists(key) {
+                self.containers.open(key)?.cut(size)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes what the log has itself into the containers again. Whatever of the rest was not synced

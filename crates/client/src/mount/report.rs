@@ -71,7 +71,7 @@ impl Mount {
         let queued = stats.as_ref().map(|stats| (stats.queued, stats.sent)).unwrap_or_default();
         let classes = Class::ALL.iter().zip(queued.0.into_iter().zip(queued.1));
         let log_bytes = lock(&self.log).len();
-        let cache_bytes = self.containers.bytes();
+        let (cache_bytes, cache_limit_bytes) = (self.containers.bytes(), self.cache_limit());
         let writers = self.writers();
         let waits = self.why_changes_wait();
         let conflicts = lock(&self.conflicts).len();
@@ -101,7 +101,8 @@ impl Mount {
             unsafe_oldest_seconds: self.oldest_unsafe(&core),
             waits_for: oldest.map_or_else(String::new, |seq| waits.words(seq, None)),
             cache_bytes,
-            cache_limit_bytes: 0,
+            cache_limit_bytes,
+            cache_size_bytes: self.options.cache_size,
             promises: 0,
             conflicts,
             refused: self.refused.load(Ordering::Relaxed),
@@ -218,6 +219,14 @@ impl Mount {
             status.unsafe_oldest_seconds,
         );
         gauge("segue_cache_bytes", "File data on this host", number(status.cache_bytes));
+        gauge(
+            "segue_cache_limit_bytes",
+            "Most of it that the server has too, as the disk is now",
+            number(status.cache_limit_bytes),
+        );
+        #[allow(clippy::cast_precision_loss)]
+        let backed = self.backed_files() as f64;
+        gauge("segue_passed_through", "Open files that the kernel reads by itself", backed);
         gauge("segue_conflicts", "Conflict copies that are still there", number(status.conflicts));
         gauge("segue_refused", "Records refused by the server", number(status.refused));
         gauge("segue_link_rtt_seconds", "Round trip to the server", status.rtt_seconds);
@@ -225,6 +234,13 @@ impl Mount {
             "segue_link_bandwidth_bytes_per_second",
             "Bytes a second that the server got when the link was busy last",
             number(status.bandwidth_up),
+        );
+        let _ = write!(
+            text,
+            "# HELP segue_cache_evicted_bytes_total File data that went from this host for room\n\
+             # TYPE segue_cache_evicted_bytes_total counter\n\
+             segue_cache_evicted_bytes_total {}\n",
+            self.space.evicted.load(Ordering::Relaxed)
         );
         let _ = write!(
             text,

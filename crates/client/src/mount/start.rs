@@ -21,6 +21,7 @@ use super::kernel::KernelCacheThreads;
 use super::notes::known;
 use super::recover::Left;
 use super::session::{Session, State, session};
+use super::through::Through;
 use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, lock};
 use crate::control;
 use crate::error::MountError;
@@ -29,7 +30,7 @@ use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
 use crate::state::{
-    Containers, Index, LogFile, Numbers, Preserved, remember_volume, sync_directory,
+    Containers, Found, Index, LogFile, Numbers, Preserved, remember_volume, sync_directory,
 };
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
@@ -170,14 +171,11 @@ fn assemble(
     let (mut log, found) = LogFile::open(path.join("update.log"), incarnation, lost_power)?;
     let Parts { containers, preserved, index, conflicts, refused_dir } =
         Parts::open(&path, lost_power)?;
-    let role = welcome.as_ref().map(|welcome| welcome.role).or(directory.saved.role);
+    let owner = owner(welcome.as_ref().map(|welcome| welcome.role).or(directory.saved.role));
     let first_container = u64::from(directory.saved.starts) << 32;
     let mut numbers = Numbers::new(directory);
-    if let Some(welcome) = &welcome {
-        numbers.set_grants(&welcome.grants).map_err(|error| failed(&error))?;
-    }
-    let mut core = ClientCore::new(LIFETIME, NODE_LIMIT, numbers.first_seq());
-    core.number_containers(first_container);
+    let granted = welcome.as_ref().map(|welcome| numbers.set_grants(&welcome.grants));
+    granted.transpose().map_err(|error| failed(&error))?;
     let left = Left {
         log: &mut log,
         numbers: &mut numbers,
@@ -187,11 +185,10 @@ fn assemble(
         lost_power,
         refused_dir: &refused_dir,
     };
-    left.recover(&mut core, found)?;
+    let core = recovered(left, found, first_container)?;
     let refused = count_refused(&refused_dir).map_err(|error| failed(&error))?;
-    let (kernel, thread) = KernelCache::new();
-    let user = rustix::process::geteuid().as_raw();
-    let group = rustix::process::getegid().as_raw();
+    let through = Through::default();
+    let (kernel, thread) = KernelCache::new(&through.nodes);
     let mount = Mount {
         core: Mutex::new(core),
         log: Mutex::new(log),
@@ -203,7 +200,7 @@ fn assemble(
         index,
         remote: Remote::new(link, plan.options.grace),
         options: plan.options.clone(),
-        owner: Owner { uid: user, gid: group, role: role.unwrap_or(Role::Reader) },
+        owner,
         url,
         mountpoint: plan.mountpoint.clone(),
         refused_dir,
@@ -220,18 +217,37 @@ fn assemble(
         ahead: Mutex::default(),
         batch_size: Mutex::default(),
         waiting: super::bound::Waiting::default(),
+        space: super::space::Space::default(),
         whole: Mutex::default(),
         quit: Notify::new(),
         logged: Notify::new(),
         to_upload: Notify::new(),
         unblocked: Notify::new(),
         short_of_room: Notify::new(),
+        to_clean: Notify::new(),
         fetched: Notify::new(),
+        fetches: Default::default(),
         settled: watch::Sender::new(0),
         kernel,
+        through,
         started: Instant::now(),
     };
     Ok((Arc::new(mount), thread, first_container))
+}
+
+/// Who mounts, and may do on the volume what `role` says, if anything.
+fn owner(role: Option<Role>) -> Owner {
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    Owner { uid, gid, role: role.unwrap_or(Role::Reader) }
+}
+
+/// What an earlier process knew.
+fn recovered(left: Left<'_>, found: Found, first_container: u64) -> Result<ClientCore, MountError> {
+    let mut core = ClientCore::new(LIFETIME, NODE_LIMIT, left.numbers.first_seq());
+    core.number_containers(first_container);
+    left.recover(&mut core, found)?;
+    Ok(core)
 }
 
 /// How many refused changes are kept for the user.
@@ -268,6 +284,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).drain()),
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),
+        tokio::spawn(Arc::clone(mount).keep_bounds()),
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));
@@ -276,7 +293,10 @@ async fn serve(
     tokio::select! {
         result = &mut ended => match result {
             Ok(Err(error)) => tracing::warn!("the FUSE session ended: {error}"),
-            _ => tracing::info!("unmounted"),
+            _ => {
+                tracing::info!("unmounted");
+                mount.all_unmapped();
+            }
         },
         () = mount.quit.notified() => {}
         () = stop => detach(&plan.mountpoint).unwrap_or_else(|error| {

@@ -9,7 +9,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::Ino;
 use tokio::sync::mpsc;
 
-use super::{Mount, Shared, lock};
+use super::{Mount, Shared, lock, wall_millis};
 use crate::control::types::SyncReply;
 
 /// A logged change is durable at most this long after it was made.
@@ -46,6 +46,15 @@ impl Mount {
         synced.map_err(|error| self.disk_refusal("update.log", &error))
     }
 
+    /// The same, but that it fails where its disk does.
+    pub(super) fn try_sync_disk(&self) -> io::Result<()> {
+        let mark = lock(&self.log).data_mark();
+        self.containers.sync()?;
+        self.preserved.sync()?;
+        lock(&self.log).data_synced(mark)?;
+        self.try_sync_log()
+    }
+
     /// Makes the log durable, and with it what is settled. Where its disk fails it is written anew.
     fn sync_log(&self) -> io::Result<()> {
         self.try_sync_log().or_else(|error| {
@@ -72,7 +81,8 @@ impl Mount {
     }
 
     /// Writes what the log says anew, in less. The index has all of it before, and all data are
-    /// durable.
+    /// durable: also those that only the log had so far, for the new one has none itself. While it
+    /// is locked no more of them come.
     pub(super) fn rewrite_log(&self) -> io::Result<()> {
         let _noting = lock(&self.noting);
         let mut log = lock(&self.log);
@@ -81,12 +91,18 @@ impl Mount {
             (core.take_notes(), core.log_entries(), core.acked_below())
         };
         let synced = match entries.is_empty() {
-            true => Ok(()),
-            false => self.containers.sync_all(),
+            true => self.containers.put_down(),
+            false => self.containers.sync_all().and_then(|()| self.preserved.sync()),
         };
+        // Or the index would be ahead of it, if power went before the new one is there. After a
+        // failed sync only the new one can be made durable.
+        if let Ok(Some(sync)) = log.begin_sync() {
+            sync.file.sync_data()?;
+            log.synced(&sync);
+        }
         let index = |error: rusqlite::Error| io::Error::other(format!("index.db: {error}"));
         let saved = synced.and_then(|()| {
-            let gone = self.index.save(&notes, log.position()).map_err(index)?;
+            let gone = self.index.save(&notes, log.position(), wall_millis()).map_err(index)?;
             self.index.sync().map_err(index)?;
             Ok(gone)
         });
@@ -106,6 +122,8 @@ impl Mount {
             tokio::time::sleep(SYNC_EVERY).await;
             second = second.wrapping_add(1);
             self.measure_waiting();
+            self.note_maps(None);
+            self.follow_link();
             self.tidy_log();
             if lock(&self.log).needs_sync()
                 && let Err(refusal) = self.sync_disk().await
@@ -124,6 +142,7 @@ impl Mount {
 
     /// Seals every written file, open or not.
     pub(crate) fn seal_all(&self) {
+        self.note_maps(None);
         let unsealed = self.core().unsealed();
         unsealed.into_iter().for_each(|ino| self.seal_early(ino));
     }
@@ -144,6 +163,10 @@ impl Mount {
             if let Err(refusal) = mount.note() {
                 tracing::warn!("what is cached is not noted: {refusal}");
             }
+            let in_doubt = mount.core().is_in_doubt();
+            if !in_doubt && let Err(error) = lock(&mount.numbers).is_clear() {
+                tracing::warn!("state.json: {error}");
+            }
             mount.sweep();
         };
         if let Err(error) = tokio::task::spawn_blocking(job).await {
@@ -152,13 +175,15 @@ impl Mount {
     }
 
     async fn refill_numbers(&self) -> Result<(), Refusal> {
-        let enough = lock(&self.numbers).is_half_full();
-        if enough || self.remote.is_offline() || self.options.read_only {
-            return Ok(());
+        while !self.options.read_only && !self.remote.is_offline() {
+            if lock(&self.numbers).are_plenty() {
+                break;
+            }
+            let grant = self.remote.grant().await?;
+            let added = lock(&self.numbers).add_grant(grant);
+            added.map_err(|error| self.disk_refusal("state.json", &error))?;
         }
-        let grant = self.remote.grant().await?;
-        let added = lock(&self.numbers).add_grant(grant);
-        added.map_err(|error| self.disk_refusal("state.json", &error))
+        Ok(())
     }
 
     /// The seq up to which everything must be settled for `scope`, if anything is pending.

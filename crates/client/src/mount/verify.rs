@@ -2,76 +2,27 @@
 //! most its last change of a container undone; a host that loses power, any part of what was not
 //! synced.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use segue_core::cache::RangeSet;
-use segue_core::modlog::{Change, Entry, Payload, SUM_BLOCK};
-use segue_core::types::Ino;
+use segue_core::modlog::{self, Entry, SUM_BLOCK};
 
 use super::edit::sums;
 use crate::state::{Containers, Key, Preserved};
 
-/// Which of `entries`, from the `first` on, lack some of their bytes on the disk. Only data that the
-/// server may lack are looked at, and of these only what nothing was written over.
+/// Which of `entries`, from the `first` on, [lack](modlog::lacking) some of their bytes on the disk.
 pub(super) fn lacking(
     entries: &[Entry],
     first: usize,
     containers: &Containers,
     preserved: &Preserved,
 ) -> std::io::Result<Vec<usize>> {
-    let live = live(entries);
-    let is_settled = |seq: u64| {
-        entries.iter().any(|entry| matches!(entry, Entry::Settled { seq: it, .. } if *it == seq))
-    };
-    let mut later: BTreeMap<Key, RangeSet> = BTreeMap::new();
-    let mut found = Vec::new();
-    for (index, entry) in entries.iter().enumerate().skip(first).rev() {
-        if let Entry::Preserved { seq, range, sums } = entry
-            && !is_settled(*seq)
-            && !is_preserved(preserved, *seq, range, sums)?
-        {
-            found.push(index);
-        }
-        let Some(place) = entry.place() else { continue };
-        let key = (place.ino, place.container);
-        let later = later.entry(key).or_default();
-        match entry {
-            Entry::Written { offset, data, .. } => {
-                let range = *offset..offset.saturating_add(data.len());
-                if let Payload::Summed { sums, .. } = data
-                    && live.contains(&index)
-                    && !is_there(containers, key, range.clone(), sums, later)?
-                {
-                    found.push(index);
-                }
-                later.insert(range);
-            }
-            Entry::Resized { size, .. } => later.insert(*size..u64::MAX),
-            _ => {}
-        }
-    }
-    found.reverse();
-    Ok(found)
-}
-
-/// Entries of data that are not known to be on the server.
-fn live(entries: &[Entry]) -> BTreeSet<usize> {
-    let mut unsealed: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
-    let mut sealed: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (index, entry) in entries.iter().enumerate() {
-        match entry {
-            Entry::Written { place, .. } => unsealed.entry(place.ino).or_default().push(index),
-            Entry::Change(logged) => {
-                if let Change::Data(data) = &logged.change {
-                    sealed.insert(logged.seq, unsealed.remove(&data.ino).unwrap_or_default());
-                }
-            }
-            Entry::Settled { seq, .. } => drop(sealed.remove(seq)),
-            _ => {}
-        }
-    }
-    sealed.into_values().chain(unsealed.into_values()).flatten().collect()
+    modlog::lacking(
+        entries,
+        first,
+        |key, range, sums, later| is_there(containers, key, range, sums, later),
+        |seq, range, sums| is_preserved(preserved, seq, range, sums),
+    )
 }
 
 fn is_preserved(
@@ -116,8 +67,8 @@ fn is_there(
 #[cfg(test)]
 mod tests {
     use segue_core::cache::ContainerId;
-    use segue_core::modlog::{Base, Place};
-    use segue_core::types::{Timestamp, Version};
+    use segue_core::modlog::{Base, Payload, Place};
+    use segue_core::types::{Ino, Timestamp, Version};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Extended attributes: the user's own, and `user.segue.*`, which answer where a file is.
 
-use segue_core::cache::{Known, XattrMap};
+use segue_core::cache::XattrMap;
 use segue_core::namespace::{XATTR_COUNT_MAX, check_xattr_shape};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
@@ -16,14 +16,18 @@ impl Mount {
         look: impl FnOnce(&XattrMap) -> R,
     ) -> Result<R, Refusal> {
         self.getattr(ino).await?;
-        let offline = self.remote.is_offline();
-        if let Known::Fresh(map) = self.core().tree.xattrs(ino, self.now()) {
+        let known = self.core().tree.xattrs(ino, self.now()).usable(true).is_some();
+        let is_silent = self.remote.is_silent();
+        if let Some(map) = self.core().tree.xattrs(ino, self.now()).usable(is_silent) {
             return Ok(look(map));
         }
-        if !offline {
-            let xattrs = self.remote.xattrs(ino).await?;
-            let map = xattrs.values.into_iter().collect();
-            self.core().tree.install_xattrs(ino, map);
+        match self.refreshing(known).xattrs(ino).await {
+            Ok(xattrs) => {
+                let map = xattrs.values.into_iter().collect();
+                self.core().tree.install_xattrs(ino, map);
+            }
+            Err(Refusal::Unreachable) => {}
+            Err(refusal) => return Err(refusal),
         }
         let core = self.core();
         let known = core.tree.xattrs(ino, self.now());

@@ -2,127 +2,51 @@
 //!
 //! A file whose cached bytes all go gets a container of another number (`core::client::places`);
 //! the old one is removed when nobody needs it.
+//!
+//! Little that is new is in memory only (`young`), in no more containers than [`YOUNG_MAX`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek, syncfs};
-use rustix::io::Errno;
+use rustix::fs::syncfs;
 use segue_core::cache::ContainerId;
 use segue_core::types::Ino;
 
-use super::directory::{sync_directory, sync_name};
+use super::container::{Container, add, take};
+use super::directory::sync_directory;
+use super::young::{Bytes, room};
 
 /// Open files kept for reuse.
 const OPEN_MAX: usize = 512;
+/// Containers in memory only: each has at most 8 KiB, so all of them 8 MiB.
+const YOUNG_MAX: usize = 1024;
 /// Of more files than this their disk is synced at first: one by one takes longer.
 const SYNC_MAX: usize = 32;
 
 /// Which container.
 pub(crate) type Key = (Ino, ContainerId);
 
-/// One open container.
-#[derive(Debug)]
-pub(crate) struct Container {
-    pub(crate) id: ContainerId,
-    file: File,
-    path: PathBuf,
-    /// Its name is durable.
-    is_named: AtomicBool,
-    writing: Mutex<()>,
-}
-
-impl Container {
-    /// Held while bytes are written and noted as valid, so that a late fill never lands on a
-    /// newer write. Take it before the log and the core.
-    pub(crate) fn writing(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes all of `bytes` at `offset`.
-    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
-    }
-
-    /// Reads `len` bytes at `offset`; what lies beyond the container's end is zeros.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        read_zeros(&self.file, offset, len)
-    }
-
-    /// Makes it `size` bytes long; new bytes are zeros.
-    pub(crate) fn resize(&self, size: u64) -> io::Result<()> {
-        self.file.set_len(size)
-    }
-
-    /// Cuts off what is behind `size`, if there is anything.
-    pub(crate) fn cut(&self, size: u64) -> io::Result<()> {
-        if self.file.metadata()?.len() > size { self.file.set_len(size) } else { Ok(()) }
-    }
-
-    /// Makes `len` bytes at `offset` zeros that need no room.
-    pub(crate) fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(fallocate(&self.file, flags, offset, len)?)
-    }
-
-    /// The first run of bytes in `range` that take room here; empty, at its end, if none do. What
-    /// lies before it reads as zeros.
-    pub(crate) fn next_data(&self, range: Range<u64>) -> io::Result<Range<u64>> {
-        // Nobody else relies on the descriptor's own offset.
-        let start = match seek(&self.file, SeekFrom::Data(range.start)) {
-            Ok(start) => start.min(range.end),
-            Err(Errno::NXIO) => range.end,
-            // A disk that knows nothing of holes.
-            Err(Errno::INVAL) => return Ok(range),
-            Err(error) => return Err(error.into()),
-        };
-        if start == range.end {
-            return Ok(start..start);
-        }
-        Ok(start..seek(&self.file, SeekFrom::Hole(start))?.min(range.end))
-    }
-
-    /// Makes its bytes durable, and that there is a file that has them.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()?;
-        if !self.is_named.load(Ordering::Relaxed) {
-            sync_name(&self.path)?;
-            self.is_named.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-}
-
-/// `len` bytes at `offset`; what lies beyond the end of the file is zeros.
-pub(super) fn read_zeros(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    let mut done = 0;
-    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + done as u64) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(bytes)
-}
+type Table = HashMap<Key, Arc<Container>>;
 
 /// All containers of a volume.
 #[derive(Debug)]
 pub(crate) struct Containers {
     root: PathBuf,
-    open: Mutex<HashMap<Key, Arc<Container>>>,
+    open: Mutex<Table>,
+    /// How many of their files are open.
+    files: Arc<AtomicUsize>,
     /// What was written and not synced, and whether the log has all of it.
     unsynced: Mutex<HashMap<Key, bool>>,
     /// Held from the beginning of a sync to its end: until then nobody knows what the disk has.
     syncing: Mutex<()>,
+    /// The room that they take.
+    bytes: Arc<AtomicU64>,
+    /// Those whose bytes are in that sum; `None` when all are. Taken after `open`.
+    counted: Mutex<Option<HashSet<Key>>>,
 }
 
 impl Containers {
@@ -132,19 +56,16 @@ impl Containers {
             fs::create_dir_all(root.join(format!("{first:02x}")))?;
         }
         sync_directory(&root)?;
-        Ok(Containers {
-            root,
-            open: Mutex::default(),
-            unsynced: Mutex::default(),
-            syncing: Mutex::default(),
-        })
+        let counted = Mutex::new(Some(HashSet::new()));
+        let (open, files, unsynced, syncing, bytes) = Default::default();
+        Ok(Containers { root, open, files, unsynced, syncing, bytes, counted })
     }
 
     fn path(&self, key: Key) -> PathBuf {
         path_of(&self.root, key)
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<Key, Arc<Container>>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,24 +76,51 @@ impl Containers {
     /// The container with that number, made if there is none.
     pub(crate) fn open(&self, key: Key) -> io::Result<Arc<Container>> {
         let mut table = self.table();
-        if let Some(container) = table.get(&key) {
-            return Ok(Arc::clone(container));
+        let known = table.get(&key).map(Arc::clone);
+        self.close_idle(&mut table);
+        if let Some(container) = known {
+            return Ok(container);
         }
-        if table.len() >= OPEN_MAX {
-            table.retain(|_, container| Arc::strong_count(container) > 1);
+        let held = Bytes::open(self.path(key), &self.files)?;
+        // Of all that are open some were removed: so there may be a few more of the others.
+        let young = table.len().saturating_sub(self.files.load(Ordering::Relaxed));
+        if young >= YOUNG_MAX {
+            held.file()?;
         }
-        let path = self.path(key);
-        let file =
-            File::options().create(true).read(true).write(true).truncate(false).open(&path)?;
-        let (is_named, writing) = Default::default();
-        let container = Arc::new(Container { id: key.1, file, path, is_named, writing });
+        let container = Arc::new(Container::new(key.1, held, Arc::clone(&self.bytes))?);
+        if self.is_counted_now(key) {
+            add(&self.bytes, container.bytes());
+        }
         table.insert(key, Arc::clone(&container));
         Ok(container)
     }
 
+    /// Closes files that nobody uses, if too many are open. What is in memory only stays.
+    fn close_idle(&self, table: &mut Table) {
+        if self.files.load(Ordering::Relaxed) >= OPEN_MAX {
+            table.retain(|_, open| Arc::strong_count(open) > 1 || open.is_young());
+        }
+    }
+
+    /// Puts onto the disk what is in memory only: whoever says durably that it is here, or writes a
+    /// log that does not have it, calls this before. What finds no room stays in memory, and in the
+    /// log, and more of it than [`YOUNG_MAX`] is not taken in.
+    pub(crate) fn put_down(&self) -> io::Result<()> {
+        let is_young = |(key, open): (&Key, &Arc<Container>)| open.is_young().then_some(*key);
+        let young: Vec<Key> = self.table().iter().filter_map(is_young).collect();
+        for key in young {
+            let container = self.table().get(&key).map(Arc::clone);
+            if let Some(container) = container {
+                container.file()?;
+            }
+            self.close_idle(&mut self.table());
+        }
+        Ok(())
+    }
+
     /// True if there is such a container.
     pub(crate) fn exists(&self, key: Key) -> bool {
-        self.path(key).exists()
+        self.table().contains_key(&key) || self.path(key).exists()
     }
 
     /// Notes that a container was written to; whether the log has what was written.
@@ -187,8 +135,9 @@ impl Containers {
         self.sync_those(|is_logged| !is_logged)
     }
 
-    /// Makes durable all that was written to containers.
+    /// Makes durable all that was written to containers, also what the log has.
     pub(crate) fn sync_all(&self) -> io::Result<()> {
+        self.put_down()?;
         self.sync_those(|_| true)
     }
 
@@ -213,22 +162,58 @@ impl Containers {
         synced
     }
 
-    /// Removes a container that nobody needs. Who still reads it keeps it.
-    pub(crate) fn remove(&self, key: Key) -> io::Result<()> {
+    /// Removes a container that nobody needs, and returns the room that it took. Who still reads
+    /// it keeps it.
+    pub(crate) fn remove(&self, key: Key) -> io::Result<u64> {
         let mut table = self.table();
-        table.remove(&key);
         self.unsynced().remove(&key);
-        match fs::remove_file(self.path(key)) {
+        let path = self.path(key);
+        let (bytes, has_file) = match table.remove(&key) {
+            Some(container) => container.let_go(),
+            None => (path.symlink_metadata().map_or(0, |meta| room(&meta)), true),
+        };
+        // What was not counted so far never will be.
+        if !self.is_counted_now(key) {
+            take(&self.bytes, bytes);
+        }
+        if !has_file {
+            return Ok(bytes);
+        }
+        match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+            _ => Ok(bytes),
         }
     }
 
-    /// Bytes on disk of all containers.
+    /// The room that all containers take, as far as they are [counted](Containers::count_all).
     pub(crate) fn bytes(&self) -> u64 {
-        let mut bytes = 0;
-        self.each(|_, path| bytes += path.metadata().map_or(0, |meta| meta.blocks() * 512));
-        bytes
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The room that one takes.
+    pub(crate) fn bytes_of(&self, key: Key) -> u64 {
+        self.path(key).symlink_metadata().map_or(0, |meta| room(&meta))
+    }
+
+    /// True if its bytes have to be counted now, and were not before.
+    fn is_counted_now(&self, key: Key) -> bool {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.as_mut().is_some_and(|counted| counted.insert(key))
+    }
+
+    /// Counts the room that those take which were here before, once; it may take long.
+    pub(crate) fn count_all(&self) {
+        self.each(|key, path| {
+            // Nobody opens it while it is looked at.
+            let _table = self.table();
+            if let Some(key) = key
+                && let Ok(meta) = path.symlink_metadata()
+                && self.is_counted_now(key)
+            {
+                add(&self.bytes, room(&meta));
+            }
+        });
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Tells of every container that there is. What is no container is told of without a key.
@@ -274,20 +259,37 @@ mod tests {
 
     const KEY: Key = (Ino(7), ContainerId(1));
 
+    /// Each is counted once: whether it was opened, changed or removed before all were counted.
     #[test]
-    fn data_are_found_between_holes_and_behind_the_end_there_are_none() {
-        const MIB: u64 = 1 << 20;
+    fn the_room_that_they_take_is_known() {
         let dir = tempfile::tempdir().unwrap();
-        let container = Containers::at(dir.path().into()).unwrap().open(KEY).unwrap();
-        assert_eq!(container.next_data(0..MIB).unwrap(), MIB..MIB);
-        container.write(&[1; 65_536], MIB).unwrap();
-        container.resize(4 * MIB).unwrap();
-        assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB..MIB + 65_536);
-        assert_eq!(container.next_data(0..MIB + 10).unwrap(), MIB..MIB + 10);
-        assert_eq!(container.next_data(MIB + 5..MIB + 10).unwrap(), MIB + 5..MIB + 10);
-        assert_eq!(container.next_data(2 * MIB..8 * MIB).unwrap(), 8 * MIB..8 * MIB);
-        container.zero(MIB, 4_096).unwrap();
-        assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB + 4_096..MIB + 65_536);
+        let key = |ino| (Ino(ino), ContainerId(1));
+        let containers = Containers::at(dir.path().into()).unwrap();
+        for ino in 1..6 {
+            containers.open(key(ino)).unwrap().write(&[1; 40_000], 0).unwrap();
+        }
+        let on_disk = || {
+            let mut bytes = 0;
+            containers.each(|_, path| bytes += room(&path.metadata().unwrap()));
+            bytes
+        };
+        assert_eq!(containers.bytes(), on_disk());
+        let containers = Containers::at(dir.path().into()).unwrap();
+        containers.open(key(1)).unwrap().write(&[1; 40_000], 40_000).unwrap();
+        containers.open(key(2)).unwrap();
+        let removed = containers.open(key(3)).unwrap();
+        assert_eq!(containers.remove(key(3)).unwrap(), containers.bytes_of(key(4)));
+        containers.remove(key(4)).unwrap();
+        containers.count_all();
+        assert_eq!(containers.bytes(), on_disk());
+        containers.open(key(2)).unwrap().zero(0, 20_480).unwrap();
+        containers.open(key(6)).unwrap().write(&[1; 100], 0).unwrap();
+        removed.write(&[1; 40_000], 0).unwrap();
+        assert_eq!(containers.bytes(), on_disk());
+        for ino in [1, 2, 5, 6] {
+            containers.remove(key(ino)).unwrap();
+        }
+        assert_eq!(containers.bytes(), 0);
     }
 
     #[test]
@@ -301,8 +303,98 @@ mod tests {
         containers.remove(KEY).unwrap();
         assert!(!containers.exists(KEY) && containers.exists(other));
         assert_eq!(kept.read(0, 3).unwrap(), b"old");
+        containers.put_down().unwrap();
         let mut found = Vec::new();
         containers.each(|key, _| found.push(key));
         assert_eq!(found, [Some(other)]);
+    }
+
+    fn files(containers: &Containers) -> usize {
+        let mut found = 0;
+        containers.each(|_, _| found += 1);
+        found
+    }
+
+    /// The log is written anew without the bytes that it had: by then they are on the disk.
+    #[test]
+    fn what_is_in_memory_is_in_a_file_when_the_log_is_to_lack_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let container = containers.open(KEY).unwrap();
+        container.write_logged(b"logged", 0).unwrap();
+        containers.is_unsynced(KEY, true);
+        containers.sync().unwrap();
+        assert_eq!((files(&containers), containers.bytes()), (0, 6));
+        containers.sync_all().unwrap();
+        assert_eq!(fs::read(containers.path(KEY)).unwrap(), b"logged");
+        assert_eq!(containers.bytes(), containers.bytes_of(KEY));
+        assert!(containers.bytes() > 0 && containers.unsynced().is_empty());
+    }
+
+    /// The log has only checksums of what is appended: these are checked in the file.
+    #[test]
+    fn what_the_log_lacks_makes_a_file_of_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let container = containers.open(KEY).unwrap();
+        container.write_logged(b"logged", 0).unwrap();
+        containers.is_unsynced(KEY, true);
+        container.write(&[7; 9000], 6).unwrap();
+        containers.is_unsynced(KEY, false);
+        container.write_logged(b"!", 0).unwrap();
+        containers.sync().unwrap();
+        assert!(containers.unsynced().is_empty());
+        let on_disk = fs::read(containers.path(KEY)).unwrap();
+        assert_eq!((&on_disk[..6], on_disk.len()), (&b"!ogged"[..], 9006));
+    }
+
+    #[test]
+    fn what_finds_no_room_on_the_disk_stays_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let container = containers.open(KEY).unwrap();
+        container.write_logged(b"logged", 0).unwrap();
+        let away = dir.path().join("07");
+        fs::remove_dir(&away).unwrap();
+        assert!(containers.put_down().is_err() && containers.sync_all().is_err());
+        assert!(container.write(&[1; 9000], 0).is_err());
+        assert_eq!(container.read(0, 6).unwrap(), b"logged");
+        assert!(containers.exists(KEY) && containers.bytes() == 6);
+        fs::create_dir(&away).unwrap();
+        containers.put_down().unwrap();
+        assert_eq!(fs::read(containers.path(KEY)).unwrap(), b"logged");
+    }
+
+    #[test]
+    fn what_goes_before_it_has_a_file_never_gets_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let container = containers.open(KEY).unwrap();
+        container.write_logged(b"short-lived", 0).unwrap();
+        assert_eq!(containers.remove(KEY).unwrap(), 11);
+        containers.put_down().unwrap();
+        container.write(&[1; 9000], 0).unwrap();
+        assert_eq!((files(&containers), containers.bytes()), (0, 0));
+    }
+
+    /// A process may have 1,024 files open.
+    #[test]
+    fn neither_memory_nor_descriptors_are_taken_by_any_number_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let open = || containers.files.load(Ordering::Relaxed);
+        for ino in 0..1500 {
+            let container = containers.open((Ino(ino), ContainerId(1))).unwrap();
+            container.write_logged(&ino.to_le_bytes(), 0).unwrap();
+        }
+        assert_eq!(files(&containers), 1500 - YOUNG_MAX);
+        containers.put_down().unwrap();
+        assert_eq!(files(&containers), 1500);
+        assert!(open() <= OPEN_MAX && containers.table().len() == open());
+        for ino in 0..1500 {
+            let container = containers.open((Ino(ino), ContainerId(1))).unwrap();
+            assert_eq!(container.read(0, 8).unwrap(), ino.to_le_bytes());
+        }
+        assert!(open() <= OPEN_MAX);
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
-use segue_core::cache::{ContainerId, FileNote, NodeNote, TreeNotes};
+use segue_core::cache::{Candidate, ContainerId, FileNote, NodeNote, TreeNotes};
 use segue_core::client::Notes;
 use segue_core::types::{Ino, Name};
 
@@ -22,7 +22,16 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS names (
         directory INTEGER, name BLOB, ino INTEGER, PRIMARY KEY (directory, name)
     ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS files (ino INTEGER PRIMARY KEY, container INTEGER, note BLOB);
+    CREATE TABLE IF NOT EXISTS files (
+        ino INTEGER PRIMARY KEY, container INTEGER, used INTEGER, note BLOB
+    );
+    CREATE INDEX IF NOT EXISTS files_by_use ON files (used, ino);
+";
+/// What these tables are like. An index of another layout is made anew.
+const LAYOUT: i64 = 2;
+const NO_TABLES: &str = "
+    DROP TABLE IF EXISTS position; DROP TABLE IF EXISTS nodes;
+    DROP TABLE IF EXISTS names; DROP TABLE IF EXISTS files;
 ";
 
 /// The index of one cache directory.
@@ -155,11 +164,54 @@ impl Index {
         Ok(row.map(|id| ContainerId(unsigned(id))))
     }
 
-    /// Notes what was known at `position`. Returns the containers of inodes that are gone.
+    /// The files that were used longest ago, after the file that was used at such a time; no more
+    /// than `most`. The room that they take is not known here.
+    pub(crate) fn oldest(
+        &self,
+        after: Option<(u64, Ino)>,
+        most: u32,
+    ) -> rusqlite::Result<Vec<Candidate>> {
+        let db = self.db();
+        let mut query = db.prepare_cached(
+            "SELECT used, ino, container FROM files WHERE (used, ino) > (?1, ?2)
+             ORDER BY used, ino LIMIT ?3",
+        )?;
+        let (used, ino) =
+            after.map_or((i64::MIN, i64::MIN), |(used, ino)| (signed(used), signed(ino.0)));
+        let rows = query.query_map(params![used, ino, most], |row| {
+            let (used, ino, container) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let container = ContainerId(unsigned(container));
+            Ok(Candidate { ino: Ino(unsigned(ino)), container, used: unsigned(used), bytes: 0 })
+        })?;
+        rows.collect()
+    }
+
+    /// Forgets which data of these files are here.
+    pub(crate) fn evict(&self, files: &[Candidate]) -> rusqlite::Result<()> {
+        let mut db = self.db();
+        let txn = db.transaction()?;
+        {
+            let mut remove =
+                txn.prepare_cached("DELETE FROM files WHERE ino = ?1 AND container = ?2")?;
+            for file in files {
+                remove.execute(params![signed(file.ino.0), signed(file.container.0)])?;
+            }
+        }
+        txn.commit()
+    }
+
+    /// Forgets which data of `ino` are here.
+    pub(crate) fn forget_file(&self, ino: Ino) -> rusqlite::Result<()> {
+        self.db().execute("DELETE FROM files WHERE ino = ?1", [signed(ino.0)]).map(drop)
+    }
+
+    /// Notes at time `now` what was known at `position`. Returns the containers of inodes that are
+    /// gone.
     pub(crate) fn save(
         &self,
         notes: &Notes,
         position: Position,
+        now: u64,
     ) -> rusqlite::Result<Vec<(Ino, ContainerId)>> {
         let mut db = self.db();
         let txn = db.transaction()?;
@@ -168,9 +220,15 @@ impl Index {
         let gone = save_nodes(&txn, &notes.tree)?;
         save_names(&txn, &notes.tree)?;
         {
-            let mut put = txn.prepare_cached("INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3)")?;
+            let now = signed(now);
+            let mut put =
+                txn.prepare_cached("INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3, ?4)")?;
             for (ino, note) in &notes.files {
-                put.execute(params![signed(ino.0), signed(note.container.0), encoded(note)?])?;
+                put.execute(params![signed(ino.0), signed(note.container.0), now, encoded(note)?])?;
+            }
+            let mut used = txn.prepare_cached("UPDATE files SET used = ?2 WHERE ino = ?1")?;
+            for ino in &notes.used {
+                used.execute(params![signed(ino.0), now])?;
             }
         }
         txn.commit()?;
@@ -248,6 +306,10 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "NORMAL")?;
     db.pragma_update(None, "cache_size", -32_768)?;
+    if db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))? != LAYOUT {
+        db.execute_batch(NO_TABLES)?;
+        db.pragma_update(None, "user_version", LAYOUT)?;
+    }
     db.execute_batch(TABLES)?;
     Ok(db)
 }
@@ -303,7 +365,7 @@ mod tests {
         notes.tree.names.push(((Ino(1), name("a")), Some(Some(Ino(7)))));
         notes.tree.names.push(((Ino(1), name("b")), Some(None)));
         let at = Position { generation: 3, entries: 4 };
-        index.save(&notes, at).unwrap();
+        index.save(&notes, at, 1).unwrap();
         index.sync().unwrap();
         drop(index);
         let index = Index::open(&path).unwrap();
@@ -315,8 +377,39 @@ mod tests {
         let listing = index.listing(Ino(1)).unwrap();
         assert_eq!(listing, [(name("a"), Ino(7), Some(node(7)))]);
         drop(index);
+        let db = Connection::open(&path).unwrap();
+        db.pragma_update(None, "user_version", LAYOUT - 1).unwrap();
+        drop(db);
+        let index = Index::open(&path).unwrap();
+        assert_eq!((index.position().unwrap(), index.node(Ino(7)).unwrap()), (None, None));
+        drop(index);
         std::fs::write(&path, "no database at all, but long enough to be taken for one").unwrap();
         assert_eq!(Index::open(&path).unwrap().file(Ino(u64::MAX)).unwrap(), None);
+    }
+
+    #[test]
+    fn files_come_in_the_order_of_their_last_use_and_are_forgotten_as_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(&dir.path().join("index.db")).unwrap();
+        let save = |files: &[u64], used: &[u64], now| {
+            let files = files.iter().map(|&ino| (Ino(ino), file(ino))).collect();
+            let used = used.iter().copied().map(Ino).collect();
+            let notes = Notes { files, used, ..Notes::default() };
+            index.save(&notes, Position::default(), now).unwrap();
+        };
+        let order = |after, most: u32| -> Vec<u64> {
+            index.oldest(after, most).unwrap().iter().map(|file| file.ino.0).collect()
+        };
+        save(&[3, 4], &[], 10);
+        save(&[1, 2], &[9], 11);
+        assert_eq!(order(None, 9), [3, 4, 1, 2]);
+        save(&[], &[3], 12);
+        assert_eq!(order(None, 3), [4, 1, 2]);
+        assert_eq!(order(Some((11, Ino(1))), 9), [2, 3]);
+        let mut gone = index.oldest(None, 2).unwrap();
+        gone[1].container = ContainerId(77);
+        index.evict(&gone).unwrap();
+        assert_eq!(order(None, 9), [1, 2, 3], "the other one is not where it was");
     }
 
     #[test]
@@ -329,17 +422,17 @@ mod tests {
         let old = ["a", "b"].map(|text| ((Ino(1), name(text)), Some(Some(Ino(7)))));
         notes.tree.names.extend(old);
         let at = Position::default();
-        assert!(index.save(&notes, at).unwrap().is_empty());
+        assert!(index.save(&notes, at, 1).unwrap().is_empty());
         let mut notes = Notes::default();
         notes.tree.nodes.push((Ino(7), None));
         notes.tree.relisted.push(Ino(1));
         notes.tree.names.push(((Ino(1), name("b")), Some(Some(Ino(8)))));
-        assert_eq!(index.save(&notes, at).unwrap(), [(Ino(7), ContainerId(3))]);
+        assert_eq!(index.save(&notes, at, 1).unwrap(), [(Ino(7), ContainerId(3))]);
         assert_eq!((index.node(Ino(7)).unwrap(), index.file(Ino(7)).unwrap()), (None, None));
         assert_eq!(index.listing(Ino(1)).unwrap(), [(name("b"), Ino(8), None)]);
         let mut notes = Notes::default();
         notes.tree.names.push(((Ino(1), name("b")), None));
-        index.save(&notes, at).unwrap();
+        index.save(&notes, at, 1).unwrap();
         assert!(index.listing(Ino(1)).unwrap().is_empty());
     }
 }

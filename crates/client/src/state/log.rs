@@ -1,18 +1,11 @@
 //! The update log's file.
 //!
-//! ```text
-//!   header: "SEGUELOG" | version u32 | incarnation u32 | generation u64 | noted u64
-//!   entry:  len u32 | crc32c of what follows u32 | seq u64 | synced u64 | data u64 |
-//!           body: postcard of core's Entry
-//! ```
-//!
 //! An entry is written with one write(2) before anything is done that it speaks of. `sync` makes it
 //! durable, and the entries after that say up to which byte the log is that, and up to which the
 //! data are of which it speaks. A new generation is the same log in less; the index has what its
-//! first `noted` entries did. A torn end is cut off when the file
-//! is opened. A bad entry with good ones behind it is damage: the file is refused, with the
-//! place. But a host that went down writes what it had not synced in any order: an entry that
-//! nobody says was synced is cut off then, with those behind it.
+//! first `noted` entries did.
+
+mod format;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -20,15 +13,10 @@ use std::path::{Path, PathBuf};
 
 use segue_core::modlog::Entry;
 
+use self::format::{FILE_HEADER, behind, encode, header, parse};
+pub(crate) use self::format::{Found, Position};
 use super::directory::sync_name;
 use crate::error::MountError;
-
-const MAGIC: &[u8; 8] = b"SEGUELOG";
-const VERSION: u32 = 3;
-const FILE_HEADER: usize = 32;
-const ENTRY_HEADER: usize = 32;
-/// Longest entry: a change with its ranges.
-const ENTRY_MAX: usize = 64 << 20;
 
 /// An open log.
 #[derive(Debug)]
@@ -67,24 +55,6 @@ pub(crate) struct Syncing {
     through: u64,
     len: u64,
     rewrites: u64,
-}
-
-/// A place between two entries of the log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Position {
-    pub(crate) generation: u64,
-    pub(crate) entries: u64,
-}
-
-/// What was found in a log.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) generation: u64,
-    /// The index has what so many entries did, if it has not lost it.
-    pub(crate) noted: usize,
-    /// The data of so many entries were durable.
-    pub(crate) durable: usize,
 }
 
 /// Where the data stood that a sync covers.
@@ -313,121 +283,6 @@ impl LogFile {
         self.doubted = false;
         Ok(())
     }
-}
-
-/// The start of a file: of which generation it is, and how many of its entries are noted.
-fn header(incarnation: u32, begins: Position) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend(VERSION.to_le_bytes());
-    bytes.extend(incarnation.to_le_bytes());
-    bytes.extend(begins.generation.to_le_bytes());
-    bytes.extend(begins.entries.to_le_bytes());
-    bytes
-}
-
-fn seq_of(entry: &Entry) -> u64 {
-    match entry {
-        Entry::Change(logged) => logged.seq,
-        Entry::Settled { seq, .. } | Entry::Preserved { seq, .. } => *seq,
-        Entry::Written { .. } | Entry::Resized { .. } | Entry::Synced | Entry::Nameless(_) => 0,
-    }
-}
-
-/// The bytes of an entry; what came before it was durable up to `synced`, and the data of which
-/// that speaks up to `data`.
-fn encode(entry: &Entry, synced: u64, data: u64) -> io::Result<Vec<u8>> {
-    let too_long = || io::Error::other("log entry too long");
-    let body = postcard::to_stdvec(entry).map_err(io::Error::other)?;
-    if body.len() > ENTRY_MAX {
-        return Err(too_long());
-    }
-    let len = u32::try_from(body.len()).map_err(|_| too_long())?;
-    let mut rest = Vec::with_capacity(ENTRY_HEADER + body.len());
-    rest.extend(seq_of(entry).to_le_bytes());
-    rest.extend(synced.to_le_bytes());
-    rest.extend(data.to_le_bytes());
-    rest.extend(body);
-    let mut bytes = Vec::with_capacity(ENTRY_HEADER + rest.len());
-    bytes.extend(len.to_le_bytes());
-    bytes.extend(crc32c::crc32c(&rest).to_le_bytes());
-    bytes.extend(rest);
-    Ok(bytes)
-}
-
-/// An entry as it stands in the file.
-struct Decoded {
-    entry: Entry,
-    len: usize,
-    /// Bytes of the file that were durable when it was appended.
-    synced: u64,
-    /// Up to where the data were.
-    data: u64,
-}
-
-/// The entry at the start of `bytes`, if it is whole and right.
-fn decode(bytes: &[u8]) -> Option<Decoded> {
-    let (body_len, rest) = bytes.split_first_chunk::<4>()?;
-    let (crc, rest) = rest.split_first_chunk::<4>()?;
-    let len = ENTRY_HEADER.checked_add(u32::from_le_bytes(*body_len) as usize)?;
-    let rest = rest.get(..len - 8)?;
-    if crc32c::crc32c(rest) != u32::from_le_bytes(*crc) {
-        return None;
-    }
-    let (synced, rest) = rest.get(8..)?.split_first_chunk::<8>()?;
-    let (data, body) = rest.split_first_chunk::<8>()?;
-    let entry = postcard::from_bytes(body).ok()?;
-    let (synced, data) = (u64::from_le_bytes(*synced), u64::from_le_bytes(*data));
-    Some(Decoded { entry, len, synced, data })
-}
-
-/// Good entries behind a bad one.
-fn decode_behind(rest: &[u8]) -> Vec<Decoded> {
-    (1..rest.len()).filter_map(|skip| rest.get(skip..).and_then(decode)).collect()
-}
-
-fn behind(rest: &[u8]) -> impl Iterator<Item = Entry> {
-    decode_behind(rest).into_iter().map(|decoded| decoded.entry)
-}
-
-/// All entries of a log and the length of its good part, or what is wrong with it.
-fn parse(bytes: &[u8], incarnation: u32, restarted: bool) -> Result<(Found, u64), String> {
-    let (head, body) =
-        bytes.split_at_checked(FILE_HEADER).ok_or_else(|| "is cut short".to_string())?;
-    if !head.starts_with(MAGIC) {
-        return Err("is not an update log".into());
-    }
-    let number = |at: usize| head.get(at..).and_then(|rest| rest.first_chunk::<8>());
-    let number = |at| number(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let begins = Position { generation: number(16), entries: number(24) };
-    if head != header(incarnation, begins) {
-        return Err("is of another version or of another life of this cache".into());
-    }
-    let (mut entries, mut ends, mut at, mut data) = (Vec::new(), Vec::new(), 0, 0);
-    while let Some(decoded) = body.get(at..).and_then(decode) {
-        entries.push(decoded.entry);
-        at += decoded.len;
-        ends.push((FILE_HEADER + at) as u64);
-        data = data.max(decoded.data);
-    }
-    let (rest, offset) = (body.get(at..).unwrap_or_default(), (FILE_HEADER + at) as u64);
-    let behind = decode_behind(rest);
-    let was_synced = behind.iter().any(|later| later.synced > offset);
-    if was_synced || (!restarted && !behind.is_empty()) {
-        return Err(format!(
-            "is damaged at byte {offset}, with good records behind it; keep a copy of this \
-             directory before anything else"
-        ));
-    }
-    if !behind.is_empty() {
-        tracing::warn!(
-            "update.log: {} entries behind byte {offset} were not synced when the host went down, \
-             and what they follow is gone",
-            behind.len()
-        );
-    }
-    let noted = usize::try_from(begins.entries).unwrap_or(usize::MAX);
-    let durable = ends.partition_point(|end| *end <= data).max(noted.min(entries.len()));
-    Ok((Found { entries, generation: begins.generation, noted, durable }, offset))
 }
 
 #[cfg(test)]

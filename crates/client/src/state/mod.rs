@@ -5,20 +5,24 @@
 //!     lock            one process at a time
 //!     state.json      cache identity, reserved numbers
 //!     update.log      changes that the server does not have (log.rs)
-//!     containers/     a sparse file for each inode with data here (containers.rs)
+//!     containers/     a sparse file for each inode with data here (container.rs), but
+//!                     for little that is new and in the log (young.rs)
 //!     preserved/      what changes on their way had there before (preserved.rs)
 //!     index.db        what is known of the volume, and which bytes are valid (index.rs)
 //!     refused/        changes that the server refused, kept for the user
 //! ```
 
+mod container;
 mod containers;
 mod directory;
 mod index;
 mod log;
 mod numbers;
 mod preserved;
+mod young;
 
-pub(crate) use containers::{Container, Containers, Key, ReadContainer, read_container};
+pub(crate) use container::Container;
+pub(crate) use containers::{Containers, Key, ReadContainer, read_container};
 pub(crate) use directory::{
     StateDirectory, holder, known_volume, remember_volume, replace_file, sync_directory,
 };

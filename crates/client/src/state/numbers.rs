@@ -10,6 +10,9 @@ use super::StateDirectory;
 
 const SEQ_BLOCK: u64 = 1 << 16;
 const INO_BLOCK: u64 = 1 << 12;
+/// Unused inode numbers that are kept while the server can be asked: files that can be made
+/// without a network.
+const INOS_KEPT: u64 = 3 << 20;
 
 /// The numbers of one mount.
 #[derive(Debug)]
@@ -32,12 +35,13 @@ impl Numbers {
 
     /// What an earlier run of the host did not sync is in nobody's way any more.
     pub(crate) fn is_clear(&mut self) -> io::Result<()> {
-        self.directory.is_clear()
+        if self.directory.lost_power { self.directory.is_clear() } else { Ok(()) }
     }
 
-    /// The cache directory was left in order: everything in it is durable.
+    /// The cache directory was left in order: everything in it is durable, and right unless the
+    /// next process has to doubt it.
     pub(crate) fn is_clean(&mut self) -> io::Result<()> {
-        self.directory.saved.clean = true;
+        self.directory.saved.clean = !self.directory.lost_power;
         self.directory.save()
     }
 
@@ -73,9 +77,8 @@ impl Numbers {
     }
 
     /// False when it is time to ask for another grant.
-    pub(crate) fn is_half_full(&self) -> bool {
-        let newest = self.directory.saved.grants.last().map_or(0, |grant| grant.count);
-        newest > 0 && self.inos_left() >= newest / 2
+    pub(crate) fn are_plenty(&self) -> bool {
+        self.inos_left() >= INOS_KEPT
     }
 
     /// A new inode number; `None` when all grants are used up.
@@ -131,5 +134,9 @@ mod tests {
         let rest: Vec<_> = (0..left).map(|_| numbers.take_ino().unwrap().unwrap()).collect();
         assert_eq!(rest.last(), Some(&Ino(9009)));
         assert_eq!(numbers.take_ino().unwrap(), None);
+        numbers.add_grant(InoGrant { first: 1 << 30, count: INOS_KEPT }).unwrap();
+        assert!(numbers.are_plenty());
+        numbers.take_ino().unwrap();
+        assert!(!numbers.are_plenty());
     }
 }

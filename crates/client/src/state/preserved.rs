@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::containers::read_zeros;
+use super::container::read_zeros;
 use super::directory::sync_directory;
 
 /// All of them.

@@ -10,18 +10,18 @@
 //! Invariants: dirty and sealed ranges are valid; all clean valid bytes are of one data
 //! version; nothing dirty or sealed is ever forgotten but by `discard`, which a conflict needs.
 
+mod noted;
+
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::RangeSet;
-use crate::modlog::{Base, DataChange};
+use crate::modlog::Base;
 use crate::types::Version;
 
-/// Read-ahead grows from this..
+/// Read-ahead grows from this.
 const WINDOW_MIN: u64 = 256 << 10;
-/// ..to this.
-const WINDOW_MAX: u64 = 4 << 20;
 
 /// So many ranges are one change at the most: it is sent as one message and committed in one
 /// transaction, and each range is a chunk at least.
@@ -77,6 +77,8 @@ pub struct FileData {
     is_noted: bool,
     /// The host went down while it was ahead: the container may have what nobody logged.
     is_doubtful: bool,
+    /// A map may write into the container, of which nobody tells.
+    is_mapped: bool,
 }
 
 /// The changes of a file since its last seal.
@@ -111,6 +113,7 @@ impl FileData {
             in_kernel: false,
             is_noted: false,
             is_doubtful: false,
+            is_mapped: false,
         }
     }
 
@@ -120,86 +123,26 @@ impl FileData {
         std::mem::replace(&mut self.in_kernel, true)
     }
 
-    /// A file of which some was kept from an earlier life.
-    pub fn restored(note: FileNote) -> FileData {
-        let FileNote { version, container, valid } = note;
-        FileData { valid, is_noted: true, ..FileData::new(version, container) }
+    /// The kernel caches no pages from now on, but for those that it has; true if it may have some
+    /// of this version.
+    pub fn hidden_from_kernel(&mut self) -> bool {
+        std::mem::take(&mut self.in_kernel)
     }
 
-    /// A file created here by record `seq`: all of its nothing is valid.
-    pub fn created(seq: u64, container: ContainerId) -> FileData {
-        FileData { sealed: Some(seq), ..FileData::new(Version::default(), container) }
+    /// Maps may write into the container from now on, or none is left.
+    pub fn mapped(&mut self, is_mapped: bool) {
+        self.is_noted &= self.is_mapped == is_mapped;
+        self.is_mapped = is_mapped;
     }
 
-    /// What is to be noted on disk, if that is not what is noted.
-    pub fn to_note(&mut self) -> Option<FileNote> {
-        let was_noted = std::mem::replace(&mut self.is_noted, true);
-        (!was_noted).then(|| FileNote {
-            version: self.version,
-            container: self.container,
-            valid: self.valid.clone(),
-        })
-    }
-
-    /// What was to be noted is not on disk.
-    pub fn not_noted(&mut self) {
-        self.is_noted = false;
-    }
-
-    /// True if what is noted on disk is what is here.
-    pub fn is_noted(&self) -> bool {
-        self.is_noted
+    /// True if maps may write into the container.
+    pub fn is_mapped(&self) -> bool {
+        self.is_mapped
     }
 
     /// Where the bytes are.
     pub fn container(&self) -> ContainerId {
         self.container
-    }
-
-    /// The bytes are in another container from here on, of which nothing is valid.
-    pub fn moves_to(&mut self, container: ContainerId) {
-        if self.container != container {
-            self.container = container;
-            self.valid.clear();
-            self.is_noted = false;
-        }
-    }
-
-    /// An earlier life changed it on `base`, as its log says.
-    pub fn changed_on(&mut self, base: Base) {
-        if let Base::Version(version) = base
-            && self.sealed.is_none()
-        {
-            self.version = version;
-        }
-    }
-
-    /// Change `data` of an earlier life is on its way to the server.
-    pub fn requeued(&mut self, seq: u64, data: &DataChange) {
-        // What was emptied since has another container, and these bytes are not the file's.
-        let is_here = data.container == self.container;
-        for range in data.ranges.iter().filter(|_| is_here) {
-            self.valid.insert(range.clone());
-            self.sealed_ranges.insert(range.clone());
-        }
-        self.clean_len = self.clean_len.min(data.cut.unwrap_or(u64::MAX));
-        self.sealed = Some(seq);
-    }
-
-    /// Record `seq` of an earlier life, which made the file, is on its way to the server.
-    pub fn awaits(&mut self, seq: u64) {
-        self.sealed = Some(seq);
-    }
-
-    /// An earlier life left `data` unsealed.
-    pub fn left_unsealed(&mut self, data: &DataChange) {
-        for range in &data.ranges {
-            self.valid.insert(range.clone());
-            self.dirty.insert(range.clone());
-        }
-        self.cut = data.cut;
-        self.clean_len = self.clean_len.min(data.cut.unwrap_or(u64::MAX));
-        self.dirty_changes = true;
     }
 
     /// Ranges whose bytes are on their way to the server.
@@ -369,16 +312,6 @@ impl FileData {
         gaps
     }
 
-    /// The host went down while the file was ahead of the server.
-    pub fn doubted(&mut self) {
-        self.is_doubtful = true;
-    }
-
-    /// True if what is here is to be fetched anew: the server has all of it now, perhaps otherwise.
-    pub fn is_to_go(&self) -> bool {
-        self.is_doubtful && !self.is_ahead()
-    }
-
     /// True while something is being fetched.
     pub fn is_fetching(&self) -> bool {
         !self.fetching.is_empty()
@@ -435,8 +368,13 @@ impl FileData {
     }
 
     /// What to fetch ahead of a read of `range`, if reading is sequential. The window doubles
-    /// while it lasts.
-    pub fn read_ahead(&mut self, range: Range<u64>, size: u64) -> Option<Range<u64>> {
+    /// while it lasts, up to `window_max` bytes.
+    pub fn read_ahead(
+        &mut self,
+        range: Range<u64>,
+        size: u64,
+        window_max: u64,
+    ) -> Option<Range<u64>> {
         // Kernels issue the reads of one stream a little out of order.
         let sequential = range.start <= self.next_sequential + WINDOW_MIN
             && range.end + WINDOW_MIN >= self.next_sequential;
@@ -453,7 +391,7 @@ impl FileData {
             return None;
         }
         let wanted = self.to_fetch(ahead, size).into_iter().next()?;
-        self.window = (self.window * 2).min(WINDOW_MAX);
+        self.window = (self.window * 2).min(window_max.max(WINDOW_MIN));
         Some(wanted)
     }
 }
@@ -570,11 +508,18 @@ mod tests {
     fn sequential_reads_are_fetched_ahead_and_random_ones_are_not() {
         let mut data = FileData::new(version(1), ContainerId(1));
         let size = 64 << 20;
-        let first = data.read_ahead(0..4096, size).unwrap();
+        let max = 4 * WINDOW_MIN;
+        let first = data.read_ahead(0..4096, size, max).unwrap();
         assert_eq!(first, 4096..4096 + WINDOW_MIN);
         data.fetch_began(first.clone());
-        assert_eq!(data.read_ahead(4096..8192, size), None);
-        assert!(data.read_ahead(first.end..first.end + 4096, size).is_some());
-        assert_eq!(data.read_ahead(32 << 20..(32 << 20) + 4096, size), None);
+        assert_eq!(data.read_ahead(4096..8192, size, max), None);
+        let mut read = first;
+        for window in [2, 4, 4].map(|times| times * WINDOW_MIN) {
+            let next = data.read_ahead(read, size, max).unwrap();
+            assert_eq!(next.end - next.start, window);
+            data.fetch_began(next.clone());
+            read = next;
+        }
+        assert_eq!(data.read_ahead(32 << 20..(32 << 20) + 4096, size, max), None);
     }
 }

@@ -52,7 +52,7 @@ impl Tree {
     pub fn mark(&mut self, ino: Ino) {
         match self.nodes.get_mut(&ino) {
             Some(node) => node.pending += 1,
-            None => *self.unknown.entry(ino).or_default() += 1,
+            None => self.unknown.entry(ino).or_default().pending += 1,
         }
     }
 
@@ -71,7 +71,7 @@ impl Tree {
         if let Record::Create { parent, ino, node, mode, uid, gid, .. } = record {
             let mut new = new_node(*ino, node, *mode, *uid, *gid, time);
             new.attr.quota = self.quota_of(*parent);
-            new.pending = self.unknown.remove(ino).unwrap_or(0);
+            new.pending = self.unknown.remove(ino).unwrap_or_default().pending;
             self.nodes.insert(*ino, new);
             self.unnoted.nodes.insert(*ino);
         }
@@ -198,27 +198,28 @@ impl Tree {
         attr.ctime = time;
     }
 
-    fn with_xattrs<R>(
-        &mut self,
-        ino: Ino,
-        time: Timestamp,
-        change: impl FnOnce(&mut super::XattrMap) -> R,
-    ) {
-        if let Some(node) = self.node_mut(ino) {
-            if let Some(map) = node.xattrs.as_mut() {
-                change(map);
+    /// The data of `ino` changed here.
+    pub fn data_changed(&mut self, ino: Ino, size: u64, allocated: u64, time: Timestamp) {
+        match self.node_mut(ino) {
+            Some(node) => {
+                node.attr.size = size;
+                node.attr.allocated = allocated.min(size.next_multiple_of(4096));
+                node.attr.mtime = time;
+                node.attr.ctime = time;
             }
-            node.attr.ctime = time;
+            None => self.unknown_is(ino, size),
         }
     }
 
-    /// The data of `ino` changed here.
-    pub fn data_changed(&mut self, ino: Ino, size: u64, allocated: u64, time: Timestamp) {
-        if let Some(node) = self.node_mut(ino) {
-            node.attr.size = size;
-            node.attr.allocated = allocated.min(size.next_multiple_of(4096));
-            node.attr.mtime = time;
-            node.attr.ctime = time;
+    /// `ino`, of which nothing else is known, was made `size` long here.
+    fn unknown_is(&mut self, ino: Ino, size: u64) {
+        self.unknown.entry(ino).or_default().size = Some(size);
+    }
+
+    /// An earlier life changed `ino` and left it `size` long. If that was noted nothing is new.
+    pub(crate) fn was_left(&mut self, ino: Ino, size: u64) {
+        if !self.nodes.contains_key(&ino) {
+            self.unknown_is(ino, size);
         }
     }
 
@@ -293,9 +294,9 @@ impl Tree {
                     // The outcome's attributes follow; without them, ask.
                     node.checked = None;
                 }
-            } else if let Some(pending) = self.unknown.get_mut(ino) {
-                *pending -= 1;
-                if *pending == 0 {
+            } else if let Some(unsettled) = self.unknown.get_mut(ino) {
+                unsettled.pending = unsettled.pending.saturating_sub(1);
+                if unsettled.pending == 0 {
                     self.unknown.remove(ino);
                 }
             }
@@ -351,9 +352,10 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         checked: None,
         pending: 0,
         listing,
-        xattrs: Some(super::XattrMap::new()),
+        xattrs: Some(super::xattrs::Xattrs::default()),
         place: None,
         is_orphan: false,
         outcome: None,
+        told: None,
     }
 }

@@ -1,16 +1,24 @@
-//! What may be served on this host: names and attributes ([`Tree`]), file data ([`FileData`]).
+//! What may be served on this host: names and attributes ([`Tree`]), file data ([`FileData`]), what
+//! the kernel may read by itself ([`Nodes`]); and what of all that goes ([`choose`]).
 
 mod data;
+mod evict;
 mod forget;
 mod local;
+mod nodes;
 mod notes;
 mod ranges;
 #[cfg(test)]
 mod tests;
+mod told;
 mod tree;
+mod xattrs;
 
 pub use data::{ContainerId, FileData, FileNote, Unsealed};
+pub use evict::{Bounds, Candidate, Disk, MinFree, choose};
 pub use local::{Touched, touched};
+pub use nodes::{Ask, LeftBehind, Nodes, Way};
 pub use notes::{Meaning, NodeNote, TreeNotes};
 pub use ranges::RangeSet;
-pub use tree::{Known, Moved, Tree, XattrMap};
+pub use tree::{Known, Moved, Tree};
+pub use xattrs::{XattrMap, Xattrs};

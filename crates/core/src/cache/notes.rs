@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::tree::{Listing, NameEntry, NodeEntry, Tree, XattrMap};
+use super::tree::{Listing, NameEntry, NodeEntry, Tree};
+use super::xattrs::Xattrs;
 use crate::types::{Attr, Ino, Name};
 
 /// An inode as it is noted.
@@ -20,7 +21,7 @@ pub struct NodeNote {
     /// Of a directory: all its names are noted.
     pub is_listed: bool,
     /// Extended attributes, if they are known.
-    pub xattrs: Option<XattrMap>,
+    pub xattrs: Option<Xattrs>,
     /// Where it was last seen.
     pub place: Option<(Ino, Name)>,
 }
@@ -106,16 +107,18 @@ impl Tree {
         if self.nodes.contains_key(&ino) || is_newer(&self.unnoted) || is_newer(&self.noting) {
             return;
         }
+        let unsettled = self.unknown.remove(&ino).unwrap_or_default();
         let node = NodeEntry {
-            attr: note.attr,
+            attr: unsettled.applied_to(note.attr),
             target: note.target,
             checked: None,
-            pending: self.unknown.remove(&ino).unwrap_or(0),
+            pending: unsettled.pending,
             listing: if note.is_listed { Listing::Noted } else { Listing::Partial },
             xattrs: note.xattrs,
             place: note.place,
             is_orphan: false,
             outcome: None,
+            told: None,
         };
         self.nodes.insert(ino, node);
     }

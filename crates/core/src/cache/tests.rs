@@ -55,6 +55,19 @@ fn what_was_learnt_by_the_way_does_not_say_that_a_name_is_not_there() {
 }
 
 #[test]
+fn a_listing_that_tells_what_is_absent_has_an_age() {
+    let mut tree = Tree::new(Duration::from_secs(1), 100);
+    assert_eq!(tree.listing_age(Ino::ROOT, at(0)), None);
+    assert!(!tree.is_listed_within(Ino::ROOT, 9));
+    let entries = vec![(name("a"), Node { attr: attr(5, Kind::File, 1), target: None })];
+    tree.install_listing(attr(1, Kind::Directory, 1), entries, at(1));
+    assert_eq!(tree.listing_age(Ino::ROOT, at(3)), Some(Duration::from_secs(2)));
+    assert!(tree.is_listed_within(Ino::ROOT, 1) && !tree.is_listed_within(Ino::ROOT, 0));
+    tree.distrust_absence(Ino::ROOT);
+    assert_eq!(tree.listing_age(Ino::ROOT, at(3)), None);
+}
+
+#[test]
 fn what_is_pending_here_is_not_overwritten_by_the_server() {
     let mut tree = tree();
     let record = create(5, "a", NewNode::File);
@@ -255,4 +268,21 @@ fn the_parent_of_a_directory_is_where_it_was_seen_last() {
     tree.apply(&create(5, "a", NewNode::Directory), Timestamp::default());
     assert_eq!(tree.parent(Ino(5)), Some(Ino::ROOT));
     assert_eq!((tree.parent(Ino::ROOT), tree.parent(Ino(9))), (None, None));
+}
+
+/// A file was learnt of, written and not noted, when the process died. The next one took the
+/// server's size for its own, and a truncation kept no bytes beyond that of what was not sent.
+#[test]
+fn what_is_changed_here_is_as_long_as_it_was_made_though_nothing_else_is_known_of_it() {
+    let mut tree = tree();
+    let ino = Ino(9);
+    tree.data_changed(ino, 118, 118, Timestamp::default());
+    tree.mark(ino);
+    tree.install_node(Node { attr: attr(9, Kind::File, 3), target: None }, at(0));
+    assert_eq!(tree.peek(ino).map(|attr| attr.size), Some(118));
+    tree.data_changed(Ino(10), 118, 118, Timestamp::default());
+    tree.mark(Ino(10));
+    tree.settle(&Touched { inodes: vec![Ino(10)], names: Vec::new() }, at(0));
+    tree.install_node(Node { attr: attr(10, Kind::File, 3), target: None }, at(0));
+    assert_eq!(tree.peek(Ino(10)).map(|attr| attr.size), Some(attr(10, Kind::File, 3).size));
 }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::notes::Unnoted;
+use super::xattrs::Xattrs;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;
 
@@ -36,9 +37,6 @@ impl<T> Known<T> {
     }
 }
 
-/// Names and values of extended attributes.
-pub type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
-
 #[derive(Clone, Debug)]
 pub(super) struct NodeEntry {
     pub(super) attr: Attr,
@@ -48,7 +46,7 @@ pub(super) struct NodeEntry {
     /// Changes of it that are not settled.
     pub(super) pending: u32,
     pub(super) listing: Listing,
-    pub(super) xattrs: Option<XattrMap>,
+    pub(super) xattrs: Option<Xattrs>,
     /// Where it was last seen, for messages.
     pub(super) place: Option<(Ino, Name)>,
     /// The last name was removed here, and the server found no other. That is final: nobody
@@ -56,6 +54,8 @@ pub(super) struct NodeEntry {
     pub(super) is_orphan: bool,
     /// When an outcome last said what it is.
     pub(super) outcome: Option<Time>,
+    /// The listing of that time was told whole, with what it names.
+    pub(super) told: Option<Time>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,8 +90,28 @@ pub struct Tree {
     pub(super) unnoted: Unnoted,
     /// What it is being told.
     pub(super) noting: Unnoted,
-    /// Changes that are not settled, of inodes that are not known.
-    pub(super) unknown: BTreeMap<Ino, u32>,
+    /// What is not settled of inodes that are not known.
+    pub(super) unknown: BTreeMap<Ino, Unsettled>,
+}
+
+/// What this host changed of an inode of which it knows nothing else: after a restart, where it was
+/// not noted yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unsettled {
+    /// How many changes.
+    pub(super) pending: u32,
+    /// How long they made it.
+    pub(super) size: Option<u64>,
+}
+
+impl Unsettled {
+    /// `attr`, as somebody else knows the inode, with what was changed here.
+    pub(super) fn applied_to(self, mut attr: Attr) -> Attr {
+        if self.pending > 0 {
+            attr.size = self.size.unwrap_or(attr.size);
+        }
+        attr
+    }
 }
 
 /// The server has other data of an inode than what this host knew.
@@ -121,11 +141,17 @@ impl Tree {
         }
     }
 
-    fn is_fresh(&self, checked: Option<Time>, now: Time) -> bool {
+    pub(super) fn is_fresh(&self, checked: Option<Time>, now: Time) -> bool {
         checked.is_some_and(|checked| now.since(checked) < self.lifetime)
     }
 
-    fn judge<T>(&self, value: T, pending: u32, checked: Option<Time>, now: Time) -> Known<T> {
+    pub(super) fn judge<T>(
+        &self,
+        value: T,
+        pending: u32,
+        checked: Option<Time>,
+        now: Time,
+    ) -> Known<T> {
         if pending > 0 || self.is_fresh(checked, now) {
             Known::Fresh(value)
         } else {
@@ -194,16 +220,6 @@ impl Tree {
     /// Target of symbolic link `ino`, which never changes.
     pub fn target(&self, ino: Ino) -> Option<&[u8]> {
         self.nodes.get(&ino)?.target.as_deref()
-    }
-
-    /// Extended attributes of `ino`.
-    pub fn xattrs(&self, ino: Ino, now: Time) -> Known<&XattrMap> {
-        match self.nodes.get(&ino) {
-            Some(NodeEntry { xattrs: Some(map), pending, checked, .. }) => {
-                self.judge(map, *pending, *checked, now)
-            }
-            _ => Known::Unknown,
-        }
     }
 
     /// What `name` in `parent` means: an inode, or surely nothing.
@@ -323,8 +339,8 @@ impl Tree {
         match self.nodes.get_mut(&ino) {
             Some(known) if known.pending > 0 || node.attr.change < known.attr.change => {}
             Some(known) => {
-                if known.attr.change != node.attr.change {
-                    known.xattrs = None;
+                if let Some(xattrs) = known.xattrs.as_mut() {
+                    xattrs.is_old |= known.attr.change != node.attr.change;
                 }
                 // What has names in a volume that was restored has them again.
                 known.is_orphan &= known.attr.change.epoch == node.attr.change.epoch;
@@ -333,31 +349,21 @@ impl Tree {
                 known.target = node.target.or(known.target.take());
             }
             None => {
-                let pending = self.unknown.remove(&ino).unwrap_or(0);
+                let unsettled = self.unknown.remove(&ino).unwrap_or_default();
                 let entry = NodeEntry {
-                    attr: node.attr,
+                    attr: unsettled.applied_to(node.attr),
                     target: node.target,
                     checked: Some(now),
-                    pending,
+                    pending: unsettled.pending,
                     listing: Listing::Partial,
                     xattrs: None,
                     place: None,
                     is_orphan: false,
                     outcome: None,
+                    told: None,
                 };
                 self.nodes.insert(node.attr.ino, entry);
             }
-        }
-    }
-
-    /// The server says what the extended attributes of `ino` are.
-    pub fn install_xattrs(&mut self, ino: Ino, map: XattrMap) {
-        if let Some(node) = self.nodes.get_mut(&ino)
-            && (node.pending == 0 || node.xattrs.is_none())
-            && node.xattrs.as_ref() != Some(&map)
-        {
-            node.xattrs = Some(map);
-            self.unnoted.nodes.insert(ino);
         }
     }
 
@@ -451,6 +457,19 @@ impl Tree {
     pub fn has_listing(&self, directory: Ino) -> bool {
         let listing = self.nodes.get(&directory).map(|node| node.listing);
         !matches!(listing, None | Some(Listing::Partial | Listing::Noted))
+    }
+
+    /// How old the listing of `directory` is, if names that it lacks are known to be absent by it.
+    pub fn listing_age(&self, directory: Ino, now: Time) -> Option<Duration> {
+        match self.nodes.get(&directory)?.listing {
+            Listing::Complete(Some(checked)) => Some(now.since(checked)),
+            _ => None,
+        }
+    }
+
+    /// True if all names of `directory` were known at some time, and are no more than `most`.
+    pub fn is_listed_within(&self, directory: Ino, most: usize) -> bool {
+        self.has_listing(directory) && self.names_in(directory).take(most + 1).count() <= most
     }
 
     /// The path of `ino` below the mount point as far as it is known, else `#INO`.

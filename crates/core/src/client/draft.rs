@@ -42,10 +42,17 @@ impl ClientCore {
     }
 
     /// The entry for a new size of `ino`; `None` if it is not known. A file that is emptied gets
-    /// another container: what waits to be sent needs the old one.
-    pub fn draft_resize(&mut self, ino: Ino, size: u64, time: Timestamp) -> Option<Entry> {
+    /// another container: what waits to be sent needs the old one. Unless it `stays`, because
+    /// somebody reads it past us: then that has been preserved.
+    pub fn draft_resize(
+        &mut self,
+        ino: Ino,
+        size: u64,
+        stays: bool,
+        time: Timestamp,
+    ) -> Option<Entry> {
         let mut place = self.place(ino, time)?;
-        if size == 0 && place.old_size > 0 {
+        if size == 0 && place.old_size > 0 && !stays {
             place.container = self.fresh_container();
         }
         Some(self.of_what(ino, Entry::Resized { place, size }))

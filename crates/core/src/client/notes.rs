@@ -19,12 +19,14 @@ pub struct Notes {
     pub tree: TreeNotes,
     /// Data.
     pub files: Vec<(Ino, FileNote)>,
+    /// Files that were used since the last time.
+    pub used: Vec<Ino>,
 }
 
 impl Notes {
     /// True if there is nothing to note.
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.tree.is_empty()
+        self.files.is_empty() && self.used.is_empty() && self.tree.is_empty()
     }
 }
 
@@ -33,7 +35,8 @@ impl ClientCore {
     pub fn take_notes(&mut self) -> Notes {
         let files = self.files.iter_mut();
         let files = files.filter_map(|(ino, file)| Some((*ino, file.to_note()?))).collect();
-        Notes { tree: self.tree.take_notes(), files }
+        let used = std::mem::take(&mut self.used).into_iter().collect();
+        Notes { tree: self.tree.take_notes(), files, used }
     }
 
     /// `notes` are on disk, or could not be put there. What is noted of files that nobody uses
@@ -45,9 +48,13 @@ impl ClientCore {
                 file.not_noted();
             }
         }
+        if !well {
+            self.used.extend(&notes.used);
+        }
         let open = &self.open;
         self.files.retain(|ino, file| {
-            !file.is_noted() || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
+            let is_noted = file.is_noted() && !file.is_mapped();
+            !is_noted || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
         });
     }
 }

@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use super::ClientCore;
-use crate::cache::{ContainerId, RangeSet};
+use crate::cache::{ContainerId, FileData, RangeSet};
 use crate::modlog::{Change, DataChange};
-use crate::types::Ino;
+use crate::types::{Ino, Version};
 
 /// A file of the cache directory that nobody needs any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -20,7 +20,29 @@ pub enum Scrap {
     Preserved(u64),
 }
 
+/// Where the bytes of a range of a file are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sight {
+    /// What of the range is before the file's end.
+    pub range: Range<u64>,
+    /// What of it is not here.
+    pub missing: Vec<Range<u64>>,
+    /// Where the rest is.
+    pub container: ContainerId,
+    /// The data version of what is clean.
+    pub version: Version,
+}
+
 impl ClientCore {
+    /// Where the bytes of a range of `ino` are.
+    pub fn sight(&mut self, ino: Ino, range: &Range<u64>) -> Option<Sight> {
+        let size = self.tree.peek(ino)?.size;
+        let range = range.start.min(size)..range.end.min(size);
+        let file = self.file(ino)?;
+        let missing = file.valid().missing(range.clone()).into_iter().collect();
+        Some(Sight { range, missing, container: file.container(), version: file.version() })
+    }
+
     /// Containers are numbered from `first` on: higher than in any earlier life.
     pub fn number_containers(&mut self, first: u64) {
         self.next_container = self.next_container.max(first);
@@ -106,6 +128,53 @@ impl ClientCore {
     pub fn needs_container(&self, ino: Ino, container: ContainerId) -> bool {
         self.files.get(&ino).is_some_and(|file| file.container() == container)
             || self.queued_data(ino).any(|(_, data)| data.container == container)
+    }
+
+    /// Forgets which data of `ino` are in `container`, for it is to go from the disk. False, and
+    /// nothing happens, if somebody uses the file or may write to it by a map, if the server lacks
+    /// some of it, or if what is noted is not what is here.
+    pub fn evict(&mut self, ino: Ino, container: ContainerId) -> bool {
+        if self.is_open(ino) || self.queue.has_data(ino) {
+            return false;
+        }
+        let may_go = self.files.get(&ino).is_none_or(|file| {
+            file.container() == container
+                && file.is_noted()
+                && !file.is_ahead()
+                && !file.is_fetching()
+                && !file.is_mapped()
+        });
+        if may_go {
+            self.files.remove(&ino);
+        }
+        may_go
+    }
+
+    /// Gives up what is cached of `ino`, if nobody has it open and the server lacks nothing of it.
+    pub fn let_go_of_data(&mut self, ino: Ino) -> bool {
+        if self.is_open(ino) || self.is_ahead(ino) || self.queue.has_data(ino) {
+            return false;
+        }
+        let fresh = self.fresh_container();
+        let Some(file) = self.files.get_mut(&ino) else { return false };
+        let (old, version) = (file.container(), file.version());
+        file.discard(version, fresh);
+        self.abandon(ino, old);
+        true
+    }
+
+    /// The containers of all files in memory, and where what belongs to them ends. What a container
+    /// has behind that, after a loss of power, nobody logged; it would be seen where the file grows
+    /// over it.
+    pub fn ends(&self) -> Vec<((Ino, ContainerId), u64)> {
+        let end = |(ino, file): (&Ino, &FileData)| {
+            let container = file.container();
+            let queued = self.queued_data(*ino).filter(|(_, data)| data.container == container);
+            let sizes = queued.map(|(_, data)| data.size);
+            let size = self.tree.peek(*ino)?.size;
+            Some(((*ino, container), sizes.fold(size, u64::max)))
+        };
+        self.files.iter().filter_map(end).collect()
     }
 
     /// All changes of which some bytes are preserved.

@@ -59,6 +59,12 @@ impl ClientCore {
         self.files.values_mut().filter(|_| down).for_each(FileData::doubted);
     }
 
+    /// True as long as there are files of which only this process knows that the host went down under
+    /// them: the next one has to be told so, too.
+    pub fn is_in_doubt(&self) -> bool {
+        self.files.values().any(FileData::is_doubted)
+    }
+
     /// Takes in a log that was left behind. The index has what its first `noted` entries did, of
     /// which `files` is what it says of data; what is [needed](needs) of its tree has been
     /// installed. Returns what was written and never sealed: draft, log and admit it
@@ -105,13 +111,17 @@ impl ClientCore {
         }
         for data in &left.unsealed {
             self.tree.mark(data.ino);
+            self.tree.was_left(data.ino, data.size);
             self.kept_file(data, files).left_unsealed(data);
         }
     }
 
     fn resume_data(&mut self, logged: &Logged, files: &BTreeMap<Ino, FileNote>) {
         match &logged.change {
-            Change::Data(data) => self.kept_file(data, files).requeued(logged.seq, data),
+            Change::Data(data) => {
+                self.tree.was_left(data.ino, data.size);
+                self.kept_file(data, files).requeued(logged.seq, data);
+            }
             Change::Record(Record::Create { ino, node: NewNode::File, .. }) => {
                 let container = self.fresh_container();
                 let mut file = match files.get(ino) {

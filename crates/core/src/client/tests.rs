@@ -8,6 +8,8 @@ use crate::testing::attr;
 use crate::types::{Kind, Timestamp};
 use crate::wire::Node;
 
+mod passthrough;
+
 fn core() -> ClientCore {
     let mut core = ClientCore::new(Duration::from_secs(1), 100, 1);
     core.reserve_seqs(100);
@@ -279,7 +281,7 @@ fn a_rewritten_log_means_the_same() {
     let mut core = core();
     create(&mut core);
     write(&mut core, 5, 0..100);
-    let cut = core.draft_resize(Ino(5), 50, Timestamp::default()).unwrap();
+    let cut = core.draft_resize(Ino(5), 50, false, Timestamp::default()).unwrap();
     core.admit(cut, Time::default());
     write(&mut core, 5, 80..90);
     let leftover = crate::modlog::replay(&core.log_entries());
@@ -323,6 +325,20 @@ fn a_store_is_of_the_moment_of_the_last_change() {
 /// A directory that was somebody's working directory was forgotten as soon as the server had
 /// removed it, and stat(2) of it failed.
 #[test]
+fn what_the_server_lacks_is_known_to_be_only_here() {
+    let mut core = core();
+    create(&mut core);
+    write(&mut core, 5, 0..10);
+    let entry = core.draft_resize(Ino(5), 30, false, Timestamp::default()).unwrap();
+    core.admit(entry, Time::default());
+    let is_only_here = |core: &ClientCore, range| core.is_only_here(Ino(5), &range);
+    assert!(is_only_here(&core, 5..15) && is_only_here(&core, 20..25));
+    assert!(!is_only_here(&core, 30..40));
+    assert!(seal(&mut core, 5));
+    assert!(is_only_here(&core, 9..10));
+}
+
+#[test]
 fn what_lost_its_name_stays_until_the_kernel_lets_go() {
     let mut core = core();
     create(&mut core);
@@ -354,7 +370,7 @@ fn what_could_not_be_removed_is_not_held() {
 fn holes_take_no_room() {
     let mut core = core();
     create(&mut core);
-    let entry = core.draft_resize(Ino(5), 1 << 30, Timestamp::default()).unwrap();
+    let entry = core.draft_resize(Ino(5), 1 << 30, false, Timestamp::default()).unwrap();
     core.admit(entry, Time::default());
     write(&mut core, 5, 1 << 29..(1 << 29) + 10);
     write(&mut core, 5, (1 << 29) + 5..(1 << 29) + 15);
@@ -401,6 +417,44 @@ fn files_that_nobody_uses_leave_memory_once_they_are_noted() {
     let notes = core.take_notes();
     core.noted(&notes, true);
     assert!(core.files.is_empty());
+}
+
+#[test]
+fn data_go_from_the_disk_only_when_nobody_uses_them_and_the_server_has_them() {
+    let mut core = core();
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    let note = |core: &mut ClientCore| {
+        let notes = core.take_notes();
+        core.noted(&notes, true);
+        notes.used
+    };
+    core.opened(Ino(7));
+    core.file(Ino(7)).unwrap().filled(0..10);
+    let container = core.container(Ino(7)).unwrap();
+    assert_eq!(note(&mut core), [Ino(7)]);
+    assert!(!core.evict(Ino(7), container), "it is open");
+    core.file(Ino(7)).unwrap().fetch_began(20..30);
+    core.closed(Ino(7));
+    assert_eq!(note(&mut core), [Ino(7)]);
+    assert!(!core.evict(Ino(7), container), "it is being fetched");
+    core.file(Ino(7)).unwrap().fetch_ended(20..30);
+    assert!(!core.evict(Ino(7), ContainerId(container.0 + 1)), "it has another container");
+    core.file(Ino(7)).unwrap().filled(20..30);
+    assert!(!core.evict(Ino(7), container), "what is noted is not what is here");
+    note(&mut core);
+    write(&mut core, 7, 0..5);
+    let container = core.container(Ino(7)).unwrap();
+    core.take_notes();
+    assert!(!core.evict(Ino(7), container), "it has what the server lacks");
+    seal(&mut core, 7);
+    core.take_notes();
+    assert!(!core.evict(Ino(7), container), "the server is still to get it");
+    let touched = vec![attr(7, Kind::File, 4)];
+    core.settle(1, &Outcome::Done { touched }, Time::default());
+    core.take_notes();
+    assert!(core.evict(Ino(7), container) && !core.files.contains_key(&Ino(7)));
+    assert!(core.evict(Ino(7), container), "what is not in memory is in nobody's use");
+    assert_ne!(core.container(Ino(7)), Some(container), "and never comes back under that name");
 }
 
 /// What a process that died left in the container went when the server's data moved.
@@ -474,7 +528,7 @@ fn the_server_does_not_copy_what_it_lacks_nor_over_what_was_written_here() {
     }
     // Truncated to nothing, it is empty and has a change all the same.
     let (mut core, all) = two_files();
-    let resized = core.draft_resize(Ino(8), 0, Timestamp::default()).unwrap();
+    let resized = core.draft_resize(Ino(8), 0, false, Timestamp::default()).unwrap();
     core.admit(resized, Time::default());
     assert_eq!(core.clone_of(Ino(7), Ino(8), all), None);
 }

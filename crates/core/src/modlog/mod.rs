@@ -15,6 +15,7 @@ mod entry;
 mod queue;
 mod record;
 mod redo;
+mod verify;
 
 pub use batch::BatchSize;
 pub use bound::Bound;
@@ -25,3 +26,4 @@ pub use record::{
     Store,
 };
 pub use redo::{Redo, redo};
+pub use verify::lacking;

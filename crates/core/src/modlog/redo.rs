@@ -19,6 +19,11 @@ pub enum Redo<'a> {
     Cut(u64),
 }
 
+/// What a file has that grows over `range`, whatever its container had there before it was cut.
+fn zeros<'a>(range: Range<u64>) -> Redo<'a> {
+    if range.end == u64::MAX { Redo::Cut(range.start) } else { Redo::Zeros(range) }
+}
+
 /// The steps of a log, but for what was written over later. What is nameless is nobody's.
 pub fn redo(entries: &[Entry]) -> Vec<((Ino, ContainerId), Redo<'_>)> {
     let mut later: BTreeMap<(Ino, ContainerId), RangeSet> = BTreeMap::new();
@@ -43,15 +48,17 @@ pub fn redo(entries: &[Entry]) -> Vec<((Ino, ContainerId), Redo<'_>)> {
                     Some((key, step))
                 }));
                 later.insert(range);
+                let gap = place.old_size.min(*offset)..*offset;
+                steps.extend(later.missing(gap.clone()).into_iter().map(|part| (key, zeros(part))));
+                later.insert(gap);
             }
             Entry::Resized { place, size } => {
                 let key = (place.ino, place.container);
                 let later = later.entry(key).or_default();
-                let end = later.iter().last().map_or(0, |range| range.end);
-                if end <= *size {
-                    steps.push((key, Redo::Cut(*size)));
-                }
-                later.insert(*size..u64::MAX);
+                let gone = place.old_size.min(*size)..u64::MAX;
+                steps
+                    .extend(later.missing(gone.clone()).into_iter().map(|part| (key, zeros(part))));
+                later.insert(gone);
             }
             _ => {}
         }
@@ -65,31 +72,53 @@ mod tests {
     use crate::modlog::{Base, Place};
     use crate::types::{Timestamp, Version};
 
-    fn place() -> Place {
+    fn place(old_size: u64) -> Place {
         let (base, time) = (Base::Version(Version::default()), Timestamp::default());
-        Place { ino: Ino(7), container: ContainerId(1), base, old_size: 0, time }
+        Place { ino: Ino(7), container: ContainerId(1), base, old_size, time }
+    }
+
+    fn written(offset: u64, data: Payload, old_size: u64) -> Entry {
+        Entry::Written { place: place(old_size), offset, data }
+    }
+
+    fn resized(size: u64, old_size: u64) -> Entry {
+        Entry::Resized { place: place(old_size), size }
+    }
+
+    fn steps(entries: &[Entry]) -> Vec<Redo<'_>> {
+        redo(entries).into_iter().map(|(_, step)| step).collect()
     }
 
     #[test]
     fn what_was_written_over_or_cut_off_later_is_not_written_again() {
-        let written = |offset, data| Entry::Written { place: place(), offset, data };
         let entries = [
-            written(0, Payload::Inline(vec![1; 10])),
-            written(4, Payload::Durable { len: 2 }),
-            written(8, Payload::Inline(vec![2; 10])),
-            Entry::Resized { place: place(), size: 12 },
-            written(20, Payload::Zeros { len: 5 }),
+            written(0, Payload::Inline(vec![1; 10]), 0),
+            written(4, Payload::Durable { len: 2 }, 10),
+            written(8, Payload::Inline(vec![2; 10]), 10),
+            resized(12, 18),
+            written(20, Payload::Zeros { len: 5 }, 12),
         ];
-        let steps: Vec<Redo<'_>> = redo(&entries).into_iter().map(|(_, step)| step).collect();
         let ones = [1; 10];
         let expected = [
             Redo::Zeros(20..25),
+            Redo::Zeros(12..20),
+            Redo::Cut(25),
             Redo::Bytes(8, &[2; 4]),
             Redo::Bytes(0, &ones[..4]),
             Redo::Bytes(6, &ones[..2]),
         ];
-        assert_eq!(steps, expected);
-        let entries = [written(0, Payload::Durable { len: 9 }), entries[3].clone()];
-        assert_eq!(redo(&entries), [((Ino(7), ContainerId(1)), Redo::Cut(12))]);
+        assert_eq!(steps(&entries), expected);
+        let entries = [written(0, Payload::Durable { len: 9 }, 0), resized(12, 18)];
+        assert_eq!(steps(&entries), [Redo::Cut(12)]);
+    }
+
+    /// After a loss of power a container had again what had been cut off, and a file that had grown
+    /// over it showed that.
+    #[test]
+    fn where_a_file_grew_it_has_zeros() {
+        assert_eq!(steps(&[resized(60, 100), resized(150, 60)]), [Redo::Cut(60)]);
+        assert_eq!(steps(&[resized(150, 60)]), [Redo::Cut(60)]);
+        let gap = [written(80, Payload::Inline(vec![1; 5]), 60), resized(90, 85)];
+        assert_eq!(steps(&gap), [Redo::Cut(85), Redo::Bytes(80, &[1; 5]), Redo::Zeros(60..80)]);
     }
 }

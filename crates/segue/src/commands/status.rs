@@ -188,10 +188,14 @@ fn to_send(status: &Status, pace: &str) -> String {
 
 fn cache(status: &Status) -> String {
     let used = quantity::bytes(status.cache_bytes);
-    match status.cache_limit_bytes {
-        0 => format!("{used} on this host"),
-        limit => format!("{used} of {} on this host", quantity::bytes(limit)),
-    }
+    let limit = quantity::bytes(status.cache_limit_bytes);
+    let short = match status.cache_size_bytes {
+        size if size > status.cache_limit_bytes => {
+            format!(", not {}: its disk is short (cache-min-free)", quantity::bytes(size))
+        }
+        _ => String::new(),
+    };
+    format!("{used} on this host; what the server has too may take {limit} of it{short}")
 }
 
 #[cfg(test)]
@@ -212,6 +216,9 @@ mod tests {
             log_limit_bytes: 4 << 30,
             writers: Writers::Slowed,
             waits_for: "x".to_owned(),
+            cache_bytes: 3 << 20,
+            cache_limit_bytes: 1 << 30,
+            cache_size_bytes: 20 << 30,
             conflicts: 2,
             refused: 1,
             ..Status::default()
@@ -224,6 +231,8 @@ mod tests {
             "writers    slowed: almost as much waits as may (log-max 4.0 GB)\n",
             "1 change that the server did not take",
             "2 conflict copies\n",
+            "3.0 MB on this host; what the server has too may take 1.0 GB of it, not 20.0 GB: its \
+             disk is short (cache-min-free)\n",
         ] {
             assert!(text.contains(expected), "{expected:?} in {text}");
         }

@@ -24,7 +24,7 @@ type Names = BTreeMap<Place, (Option<Ino>, Option<Ino>)>;
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct FileState {
     pub(crate) content: Vec<u8>,
-    version: Version,
+    pub(crate) version: Version,
     made_by: Option<OpId>,
 }
 

@@ -2,11 +2,14 @@
 //! forgets: each acknowledged byte must be logged, sealed, sent and settled.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
 
-use segue_core::modlog::{DataChange, Entry, PieceBytes, Store};
+use segue_core::modlog::{Change, DataChange, Entry, PieceBytes, Record, Store};
 use segue_core::types::Ino;
 
 use crate::Violation;
+use crate::client::Lost;
 
 /// What was acknowledged since the last seal of a file.
 #[derive(Clone, Debug, Default)]
@@ -16,25 +19,84 @@ struct Unsealed {
     size: u64,
 }
 
-/// Promises made to applications.
+/// Promises made to applications, as they are and as they were.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    /// The last acknowledged value of each byte that was written here.
-    bytes: BTreeMap<Ino, BTreeMap<u64, u8>>,
-    unsealed: BTreeMap<Ino, Unsealed>,
-    /// Changes that were logged.
-    pub(crate) seqs: BTreeSet<u64>,
-    /// What changes were of when they were logged.
-    stores: BTreeMap<u64, BTreeMap<u64, u8>>,
+    now: Promises,
+    /// What they were when so many entries were in the log, as far as a loss of power may bring
+    /// that back.
+    past: Vec<(u64, Promises)>,
     /// Changes that were settled: sent again after a power loss, they change nothing.
     settled: BTreeSet<u64>,
 }
 
+#[derive(Clone, Debug, Default)]
+struct Promises {
+    /// The last acknowledged value of each byte that was written here.
+    bytes: BTreeMap<Ino, Rc<BTreeMap<u64, u8>>>,
+    unsealed: BTreeMap<Ino, Unsealed>,
+    /// Files without a name that were closed for the last time. What was written to them may go
+    /// nowhere: it is no part of what is written by a stale name later.
+    released: BTreeSet<Ino>,
+    /// Changes that were logged.
+    seqs: BTreeSet<u64>,
+    /// What changes were of when they were logged, of which file.
+    stores: BTreeMap<u64, (Ino, Rc<BTreeMap<u64, u8>>)>,
+}
+
+impl Promises {
+    /// `ino` is about to be changed.
+    fn changes(&mut self, ino: Ino) {
+        if self.released.remove(&ino) {
+            self.unsealed.remove(&ino);
+        }
+    }
+}
+
 impl Told {
+    /// The next entry of the log is the one behind `end`.
+    pub(crate) fn remember(&mut self, end: u64) {
+        self.past.push((end, self.now.clone()));
+    }
+
+    /// Nothing that is in the log will be lost.
+    pub(crate) fn forget_past(&mut self) {
+        self.past.clear();
+    }
+
+    /// A loss of power took the end of the log. What was overwritten there may be the old or the
+    /// new.
+    pub(crate) fn lost(&mut self, lost: &Lost) {
+        if let Some(at) = self.past.iter().position(|(end, _)| *end == lost.end) {
+            self.now = self.past.swap_remove(at).1;
+        }
+        self.past.clear();
+        for (ino, range) in lost.entries.iter().filter_map(overwritten) {
+            let stores = self.now.stores.values_mut().filter(|(file, _)| *file == ino);
+            let bytes = stores.map(|(_, bytes)| bytes).chain(self.now.bytes.get_mut(&ino));
+            bytes.for_each(|bytes| Rc::make_mut(bytes).retain(|at, _| !range.contains(at)));
+        }
+    }
+
+    /// What was written to files since their last seal: what is there of it must be this.
+    pub(crate) fn written(&self) -> BTreeMap<Ino, BTreeMap<u64, u8>> {
+        let known = |ino: &Ino, dirty: &BTreeSet<u64>| {
+            let truth = self.now.bytes.get(ino)?;
+            Some((*ino, dirty.iter().filter_map(|at| Some((*at, *truth.get(at)?))).collect()))
+        };
+        self.now.unsealed.iter().filter_map(|(ino, file)| known(ino, &file.dirty)).collect()
+    }
+
+    /// Changes that were logged.
+    pub(crate) fn seqs(&self) -> impl Iterator<Item = u64> + '_ {
+        self.now.seqs.iter().copied()
+    }
+
     /// An application was told that `bytes` stand at `offset`.
     pub(crate) fn wrote(&mut self, ino: Ino, offset: u64, bytes: &[u8], old_size: u64) {
-        let file = self.unsealed.entry(ino).or_default();
-        let truth = self.bytes.entry(ino).or_default();
+        self.now.changes(ino);
+        let file = self.now.unsealed.entry(ino).or_default();
+        let truth = Rc::make_mut(self.now.bytes.entry(ino).or_default());
         for (at, byte) in (offset..).zip(bytes) {
             file.dirty.insert(at);
             truth.insert(at, *byte);
@@ -44,11 +106,12 @@ impl Told {
 
     /// An application was told that `ino` is `size` bytes long.
     pub(crate) fn resized(&mut self, ino: Ino, size: u64, old_size: u64) {
-        let file = self.unsealed.entry(ino).or_default();
+        self.now.changes(ino);
+        let file = self.now.unsealed.entry(ino).or_default();
         if size < old_size {
             file.dirty.split_off(&size);
             file.cut = Some(file.cut.map_or(size, |cut| cut.min(size)));
-            self.bytes.entry(ino).or_default().split_off(&size);
+            Rc::make_mut(self.now.bytes.entry(ino).or_default()).split_off(&size);
         }
         file.size = size;
     }
@@ -57,28 +120,32 @@ impl Told {
     pub(crate) fn logged(&mut self, entry: &Entry) -> Result<(), Violation> {
         if let Entry::Settled { seq, .. } = entry {
             self.settled.insert(*seq);
+            self.now.stores.remove(seq);
         }
         let Some(logged) = entry.change() else { return Ok(()) };
-        if !self.seqs.insert(logged.seq) {
+        if !self.now.seqs.insert(logged.seq) {
             return Err(Violation(format!("seq {} is used twice", logged.seq)));
         }
         match &logged.change {
-            segue_core::modlog::Change::Data(data) => self.sealed(logged.seq, data),
-            segue_core::modlog::Change::Record(_) => Ok(()),
+            Change::Data(data) => return self.sealed(logged.seq, data),
+            Change::Record(Record::Release { ino }) => drop(self.now.released.insert(*ino)),
+            Change::Record(_) => {}
         }
+        Ok(())
     }
 
     fn sealed(&mut self, seq: u64, data: &DataChange) -> Result<(), Violation> {
-        let Some(told) = self.unsealed.remove(&data.ino) else {
+        let Some(told) = self.now.unsealed.remove(&data.ino) else {
             return Err(Violation(format!("sealed what nobody wrote: {data:?}")));
         };
         let ranges: BTreeSet<u64> = data.ranges.iter().cloned().flatten().collect();
         if ranges != told.dirty || data.cut != told.cut || data.size != told.size {
             return Err(Violation(format!("sealed {data:?}, told {told:?}")));
         }
-        let truth = self.bytes.entry(data.ino).or_default();
-        let store = ranges.iter().filter_map(|at| Some((*at, *truth.get(at)?))).collect();
-        self.stores.insert(seq, store);
+        let truth = self.now.bytes.entry(data.ino).or_default();
+        let store: BTreeMap<u64, u8> =
+            ranges.iter().filter_map(|at| Some((*at, *truth.get(at)?))).collect();
+        self.now.stores.insert(seq, (data.ino, Rc::new(store)));
         Ok(())
     }
 
@@ -93,10 +160,9 @@ impl Told {
                 sent.extend((piece.offset..).zip(bytes.iter().copied()));
             }
         }
-        let none = BTreeMap::new();
         // Whatever was written since.
-        let truth = self.stores.get(&seq).unwrap_or(&none);
-        for (at, byte) in truth {
+        let truth = self.now.stores.get(&seq);
+        for (at, byte) in truth.into_iter().flat_map(|(_, truth)| truth.iter()) {
             let at = *at;
             if sent.get(&at) != Some(byte) {
                 let words =
@@ -109,6 +175,16 @@ impl Told {
 
     /// Files that were written and not sealed.
     pub(crate) fn unsealed(&self) -> impl Iterator<Item = Ino> + '_ {
-        self.unsealed.keys().copied()
+        self.now.unsealed.keys().copied()
+    }
+}
+
+/// What an entry has overwritten or cut off in a file's container.
+pub(crate) fn overwritten(entry: &Entry) -> Option<(Ino, Range<u64>)> {
+    match entry {
+        Entry::Written { place, offset, data } => Some((place.ino, *offset..offset + data.len())),
+        Entry::Resized { place, size } => Some((place.ino, *size..place.old_size.max(*size))),
+        Entry::Nameless(entry) => overwritten(entry),
+        _ => None,
     }
 }

@@ -63,8 +63,8 @@ fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
             return Err(Violation(format!("#{ino} was written and is never stored")));
         }
     }
-    for seq in &mount.told.seqs {
-        if !server.ledger.outcomes.keys().any(|op| op.client == mount.id && op.seq == *seq) {
+    for seq in mount.told.seqs() {
+        if !server.ledger.outcomes.keys().any(|op| op.client == mount.id && op.seq == seq) {
             return Err(Violation(format!("nothing became of the acknowledged seq {seq}")));
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use segue_core::cache::FileData;
-use segue_core::modlog::{DataChange, Entry, Payload, Record};
+use segue_core::modlog::{DataChange, Entry, Record, Redo, redo};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
 use segue_core::wire::{Fetch, Fetched, Request};
@@ -17,7 +17,7 @@ fn index(at: u64) -> usize {
 }
 
 /// `range` of a container; what lies beyond its end is zeros.
-fn bytes_of(container: &[u8], range: &Range<u64>) -> Vec<u8> {
+pub(super) fn bytes_of(container: &[u8], range: &Range<u64>) -> Vec<u8> {
     let from = index(range.start).min(container.len());
     let to = index(range.end).min(container.len());
     let mut bytes = container[from..to].to_vec();
@@ -25,7 +25,11 @@ fn bytes_of(container: &[u8], range: &Range<u64>) -> Vec<u8> {
     bytes
 }
 
-fn put(container: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+fn len(range: &Range<u64>) -> usize {
+    index(range.end - range.start)
+}
+
+pub(super) fn put(container: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     let (start, end) = (index(at), index(at) + bytes.len());
     if container.len() < end {
         container.resize(end, 0);
@@ -43,13 +47,20 @@ impl Mount {
         }
     }
 
-    fn container(&mut self, ino: Ino) -> Option<&mut Vec<u8>> {
+    pub(super) fn container(&mut self, ino: Ino) -> Option<&mut Vec<u8>> {
         let id = self.core.container(ino)?;
-        Some(self.kept.containers.entry((ino, id)).or_default())
+        Some(&mut self.kept.containers.entry((ino, id)).or_default().bytes)
+    }
+
+    /// The container of `ino`, to put something there that the log has.
+    pub(super) fn change(&mut self, ino: Ino) -> Option<&mut Vec<u8>> {
+        let id = self.core.container(ino)?;
+        self.kept.unsynced.insert((ino, id));
+        self.container(ino)
     }
 
     /// Keeps what changes on their way have in `range`.
-    fn preserve(&mut self, ino: Ino, range: &Range<u64>) -> Result<(), Violation> {
+    pub(super) fn preserve(&mut self, ino: Ino, range: &Range<u64>) -> Result<(), Violation> {
         if self.bug == Some(Bug::ClientOverwritesPending) {
             return Ok(());
         }
@@ -57,10 +68,50 @@ impl Mount {
             let Some(container) = self.container(ino) else { continue };
             let bytes = bytes_of(container, &part);
             let kept = self.kept.preserved.entry(seq).or_default();
-            kept.extend((part.start..).zip(bytes));
+            kept.keep((part.start..).zip(bytes));
             self.log_change(Entry::Preserved { seq, range: part, sums: Vec::new() })?;
         }
         Ok(())
+    }
+
+    /// Writes what the log has itself into the containers again.
+    pub(super) fn redo(&mut self, log: &[Entry]) {
+        if self.bug == Some(Bug::ClientRedoesNothing) {
+            return;
+        }
+        for (key, step) in redo(log) {
+            if !self.core.needs_container(key.0, key.1) {
+                continue;
+            }
+            self.kept.unsynced.insert(key);
+            let container = &mut self.kept.containers.entry(key).or_default().bytes;
+            match step {
+                Redo::Bytes(offset, bytes) => put(container, offset, bytes),
+                Redo::Zeros(range) => put(container, range.start, &vec![0; len(&range)]),
+                Redo::Cut(size) => container.truncate(index(size)),
+            }
+        }
+    }
+
+    /// Cuts off what containers have behind the ends of their files: nobody logged it.
+    pub(super) fn cut_containers(&mut self) {
+        for (key, size) in self.core.ends() {
+            if let Some(container) = self.kept.containers.get_mut(&key) {
+                container.bytes.truncate(index(size));
+            }
+        }
+    }
+
+    /// What is here of a file: where, and what.
+    pub(crate) fn here(&mut self, ino: Ino) -> Vec<(u64, Vec<u8>)> {
+        let Some(size) = self.core.tree.peek(ino).map(|attr| attr.size) else { return Vec::new() };
+        if self.load(ino).is_err() {
+            return Vec::new();
+        }
+        let Some(file) = self.core.file(ino) else { return Vec::new() };
+        let valid: Vec<Range<u64>> = file.valid().within(0..size).collect();
+        let Some(container) = self.container(ino) else { return Vec::new() };
+        valid.into_iter().map(|range| (range.start, bytes_of(container, &range))).collect()
     }
 
     pub(super) fn write(
@@ -71,11 +122,11 @@ impl Mount {
     ) -> Result<Result<(), Refusal>, Violation> {
         let old_size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
         self.preserve(ino, &(offset..offset + bytes.len() as u64))?;
-        let data = Payload::Inline(bytes.to_vec());
+        let data = self.payload(ino, offset, bytes);
         let Some(entry) = self.core.draft_write(ino, offset, data, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
-        if let Some(container) = self.container(ino) {
+        if let Some(container) = self.change(ino) {
             put(container, offset, bytes);
         }
         self.log_change(entry)?;
@@ -91,11 +142,11 @@ impl Mount {
         if size > 0 {
             self.preserve(ino, &(size..old_size.max(size)))?;
         }
-        let Some(entry) = self.core.draft_resize(ino, size, self.wall()) else {
+        let Some(entry) = self.core.draft_resize(ino, size, false, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
         if size > 0
-            && let Some(container) = self.container(ino)
+            && let Some(container) = self.change(ino)
         {
             container.resize(index(size), 0);
         }
@@ -155,6 +206,7 @@ impl Mount {
         let Some(file) = self.core.files.get_mut(&ask.ino) else { return };
         let key = (ask.ino, file.container());
         let container = self.kept.containers.entry(key).or_default();
+        let container = &mut container.bytes;
         let (mut at, mut rest) = (ask.offset, body);
         for (len, is_data) in &fetched.segments {
             let mut bytes = vec![0; index(*len)];
@@ -173,12 +225,12 @@ impl Mount {
 
     /// What change `seq` has in `range`, as it was when it was logged.
     pub(super) fn source(&self, seq: u64, data: &DataChange, range: &Range<u64>) -> Vec<u8> {
-        let none = Vec::new();
-        let container = self.kept.containers.get(&(data.ino, data.container)).unwrap_or(&none);
+        let container = self.kept.containers.get(&(data.ino, data.container));
+        let container = container.map_or(&[][..], |container| &container.bytes);
         let mut bytes = bytes_of(container, range);
         let preserved = self.core.preserved(seq);
         for at in preserved.within(range.clone()).flatten() {
-            let kept = self.kept.preserved.get(&seq).and_then(|kept| kept.get(&at));
+            let kept = self.kept.preserved.get(&seq).and_then(|kept| kept.bytes.get(&at));
             bytes[index(at - range.start)] = kept.copied().unwrap_or_default();
         }
         bytes

@@ -38,6 +38,8 @@ impl Mount {
             }),
             Err(request) => request,
         };
+        let newest = batch.last().map_or(0, |logged| logged.seq);
+        self.kept.sent_through = self.kept.sent_through.max(newest);
         self.call(request.clone(), Purpose::Drain(request, batch));
         Ok(())
     }
@@ -131,7 +133,9 @@ impl Mount {
 
     fn settle(&mut self, logged: &Logged, outcome: &Outcome) -> Result<(), Violation> {
         let seq = logged.seq;
-        self.append(Entry::Settled { seq, outcome: Box::new(outcome.clone()) })?;
+        if self.bug != Some(Bug::ClientForgetsSettled) {
+            self.append(Entry::Settled { seq, outcome: Box::new(outcome.clone()) })?;
+        }
         let effects = self.core.settle(seq, outcome, self.now);
         self.whole.remove(&seq);
         self.baseless.remove(&seq);
@@ -148,13 +152,22 @@ impl Mount {
         }
         self.reap(logged);
         if self.kept.log.len() > LOG_ENTRIES {
-            let entries = self.core.log_entries();
-            self.note();
-            self.kept.index.noted = entries.len();
-            self.kept.log = entries;
-            self.synced();
+            self.rewrite_log();
         }
         Ok(())
+    }
+
+    /// Writes what the log says anew, in less. The index has all of it before, and all data are
+    /// durable.
+    pub(crate) fn rewrite_log(&mut self) {
+        let entries = self.core.log_entries();
+        self.note();
+        if !entries.is_empty() {
+            self.kept.sync_containers();
+        }
+        self.kept.sync_index();
+        self.kept.rewrite(entries);
+        self.acked_below = self.core.acked_below();
     }
 
     fn reap(&mut self, logged: &Logged) {

@@ -1,24 +1,27 @@
 //! A client: core's `ClientCore` in a process that can die, above a disk that does not.
 //!
-//! It mirrors `segue-client`: first the log, then containers, then the core; what is not in the log
-//! did not happen. What is cached is noted on the disk now and then, and comes back from there. A call to the server suspends what asked: [`Stop::Ask`]
-//! carries the request, and the operation starts over when the reply has been taken in.
+//! It mirrors `segue-client`: first the log, then containers, then the core; what is not in the
+//! log did not happen. What is cached is noted on the disk now and then, and comes back from
+//! there. A call to the server suspends what asked: [`Stop::Ask`] carries the request, and the
+//! operation starts over when the reply has been taken in.
 
 mod calls;
 mod change;
 mod data;
+mod disk;
 mod drain;
 mod notes;
+mod space;
+mod torn;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::cache::ContainerId;
 use segue_core::client::{ClientCore, needs};
 use segue_core::modlog::{Change, Entry, Logged, Record};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, ClientId, Ino, InoGrant, Time, Timestamp};
+use segue_core::types::{Caller, ClientId, Ino, Time, Timestamp};
 use segue_core::wire::{Reply, Request};
 
 use crate::Violation;
@@ -27,7 +30,8 @@ use crate::plan::Bug;
 use crate::server::Server;
 use crate::work::Op;
 pub(crate) use calls::{Ended, Purpose};
-use notes::Index;
+pub(crate) use disk::{AtServer, Kept, Lost};
+pub(crate) use notes::Noted;
 
 /// As in the real client.
 const LIFETIME: Duration = Duration::from_secs(1);
@@ -53,38 +57,6 @@ pub(crate) enum Stop {
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Stop {
         Stop::Refused(refusal)
-    }
-}
-
-/// What a process that dies leaves behind.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
-    pub(crate) log: Vec<Entry>,
-    /// Entries of it that a power loss leaves.
-    synced: usize,
-    containers: BTreeMap<(Ino, ContainerId), Vec<u8>>,
-    preserved: BTreeMap<u64, BTreeMap<u64, u8>>,
-    index: Index,
-    starts: u64,
-    seq_reserved: u64,
-    inos_reserved: u64,
-    grants: Vec<InoGrant>,
-}
-
-impl Kept {
-    /// The end of the log goes as far as nobody misses it: what it says of changes below
-    /// `settled_below`. (What it says of others could go too; nobody was promised more. But then
-    /// nobody knows what to expect. And data that are in the log and not sealed there, though
-    /// the server has them, would become a conflict copy.)
-    pub(crate) fn lose_power(&mut self, settled_below: u64) {
-        let may_go = |entry: &Entry| match entry {
-            Entry::Settled { .. } => true,
-            Entry::Change(Logged { seq, change: Change::Record(_), .. }) => *seq < settled_below,
-            _ => false,
-        };
-        while self.log.len() > self.synced && self.log.last().is_some_and(may_go) {
-            self.log.pop();
-        }
     }
 }
 
@@ -124,6 +96,30 @@ pub(crate) struct Mount {
     said_hello: bool,
     /// Below this all is settled, durably.
     acked_below: u64,
+    /// How many entries there were behind the last that changed what applications see.
+    pub(crate) changed_at: u64,
+}
+
+/// How far a recovery comes: so many changes of the disk.
+struct Steps(u32);
+
+impl Steps {
+    fn take(&mut self) -> Result<(), Broken> {
+        self.0 = self.0.checked_sub(1).ok_or(Broken::Died)?;
+        Ok(())
+    }
+}
+
+/// Why a recovery did not come to its end.
+enum Broken {
+    Died,
+    Violation(Violation),
+}
+
+impl From<Violation> for Broken {
+    fn from(violation: Violation) -> Broken {
+        Broken::Violation(violation)
+    }
 }
 
 impl Mount {
@@ -135,10 +131,41 @@ impl Mount {
         bug: Option<Bug>,
         now: Time,
     ) -> Result<Mount, Violation> {
-        let mut mount = Mount {
+        let mut mount = Mount::new(id, (kept, told), (threads, next_call), bug, now);
+        match mount.recover(Steps(u32::MAX)) {
+            Err(Broken::Violation(violation)) => return Err(violation),
+            Ok(()) | Err(Broken::Died) => mount.say_hello(),
+        }
+        Ok(mount)
+    }
+
+    /// Starts a process that dies after so many steps of its recovery, if there are so many.
+    pub(crate) fn die_recovering(
+        id: ClientId,
+        left: (Kept, Told),
+        bug: Option<Bug>,
+        now: Time,
+        steps: u32,
+    ) -> Result<(Kept, Told), Violation> {
+        let mut mount = Mount::new(id, left, (0, 0), bug, now);
+        match mount.recover(Steps(steps)) {
+            Err(Broken::Violation(violation)) => Err(violation),
+            Ok(()) | Err(Broken::Died) => Ok((mount.kept, mount.told)),
+        }
+    }
+
+    fn new(
+        id: ClientId,
+        (kept, told): (Kept, Told),
+        (threads, next_call): (usize, u64),
+        bug: Option<Bug>,
+        now: Time,
+    ) -> Mount {
+        Mount {
             id,
             core: ClientCore::new(LIFETIME, NODE_LIMIT, kept.seq_reserved.max(1)),
             inos_used: kept.inos_reserved,
+            changed_at: kept.end,
             kept,
             told,
             now,
@@ -155,32 +182,62 @@ impl Mount {
             refused: 0,
             said_hello: false,
             acked_below: 0,
-        };
-        mount.recover()?;
-        mount.say_hello();
-        Ok(mount)
+        }
     }
 
     /// As the real client's mount/recover.rs.
-    fn recover(&mut self) -> Result<(), Violation> {
-        self.kept.synced = self.kept.log.len();
+    fn recover(&mut self, mut steps: Steps) -> Result<(), Broken> {
+        self.kept.sync_log();
         self.kept.starts += 1;
+        let lost_power = self.kept.lost_power;
+        if lost_power && self.bug != Some(Bug::ClientBelievesNotedData) {
+            self.kept.save_index().clear_files();
+        }
         self.core.number_containers(self.kept.starts << 32);
+        steps.take()?;
         self.reserve_seqs();
-        let (log, noted) = (self.kept.log.clone(), self.kept.index.noted);
+        steps.take()?;
+        let (log, undone) = self.verify();
+        let noted = self.kept.noted();
         let files = self.load_needed(&needs(&log, noted));
-        let unsealed = self.core.recover(log, noted, &files, self.now);
+        let unsealed = self.core.recover(log.clone(), noted, &files, self.now);
+        let containers = &self.kept.containers;
+        let is_in_doubt = lost_power && self.bug != Some(Bug::ClientTrustsDoubtful);
+        let believes = self.bug == Some(Bug::ClientBelievesEvicted);
+        let is_there = |ino, id| believes || containers.contains_key(&(ino, id));
+        self.core.check_data(is_in_doubt, is_there);
+        steps.take()?;
+        self.redo(&log);
+        steps.take()?;
+        if lost_power {
+            self.cut_containers();
+        }
+        steps.take()?;
+        if !undone.ranges.is_empty() {
+            self.forget(undone, &mut steps)?;
+        }
         for data in unsealed {
+            steps.take()?;
             if self.core.seqs_left() == 0 {
                 self.reserve_seqs();
             }
             let entry = self.core.draft_leftover(data, Caller::default());
             self.log_change(entry)?;
         }
-        let containers = &self.kept.containers;
-        self.core.check_data(false, |ino, id| containers.contains_key(&(ino, id)));
+        steps.take()?;
+        let needed = self.core.all_preserved();
+        self.kept.preserved.retain(|seq, _| needed.contains(seq));
+        steps.take()?;
+        self.kept.lost_power &=
+            self.core.is_in_doubt() && self.bug != Some(Bug::ClientForgetsDoubt);
         self.sweep();
+        self.sweep_left();
         Ok(())
+    }
+
+    /// Files of which it is noted which data are here.
+    pub(crate) fn noted_files(&self) -> Vec<Ino> {
+        self.kept.index.files()
     }
 
     /// The process dies: what it leaves, and the number of its next call.
@@ -194,10 +251,20 @@ impl Mount {
     }
 
     fn append(&mut self, entry: Entry) -> Result<(), Violation> {
+        if self.kept.loses_power {
+            self.told.remember(self.kept.end);
+        }
         self.told.logged(&entry)?;
         let skips = self.bug == Some(Bug::ClientSkipsLog) && self.core.next_seq().is_multiple_of(7);
-        if !(skips && entry.change().is_some()) {
-            self.kept.log.push(entry);
+        if skips && entry.change().is_some() {
+            return Ok(());
+        }
+        let is_seal = matches!(&entry, Entry::Change(Logged { change: Change::Data(_), .. }));
+        let is_end = is_seal || matches!(entry, Entry::Settled { .. });
+        self.kept.append(entry);
+        // A seal that follows a write, and what the server says, change nothing that is seen.
+        if !is_end {
+            self.changed_at = self.kept.end;
         }
         Ok(())
     }
@@ -240,10 +307,11 @@ impl Mount {
         Err(Refusal::Unreachable.into())
     }
 
-    /// The log is durable as it is now.
-    fn synced(&mut self) {
-        self.kept.synced = self.kept.log.len();
+    /// The log is durable as it is now, and so are the data of which it speaks.
+    pub(crate) fn sync_disk(&mut self) {
+        self.kept.sync_disk();
         self.acked_below = self.core.acked_below();
+        self.told.forget_past();
     }
 
     /// The chores that the real client does every few seconds.
@@ -252,9 +320,11 @@ impl Mount {
             self.seal(ino)?;
         }
         self.core.shrink(self.now);
-        self.synced();
+        self.sync_disk();
         self.note();
         self.sweep();
+        self.clean_cache();
+        self.kept.lost_power &= self.core.is_in_doubt();
         Ok(())
     }
 

@@ -1,49 +1,146 @@
 //! What is noted of the cache on the disk, as `segue-client`'s mount/notes.rs does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use segue_core::cache::{FileNote, NodeNote};
-use segue_core::client::{Needs, Scrap};
-use segue_core::types::{Ino, Name};
+use segue_core::cache::{Candidate, ContainerId, FileNote, NodeNote, touched};
+use segue_core::client::{Needs, Notes, Scrap};
+use segue_core::modlog::{Change, Logged};
+use segue_core::types::{Ino, Name, Time};
 
 use super::Mount;
+use super::disk::Key;
+use crate::plan::Bug;
 
 /// The index on the disk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    /// What so many entries of the log did is in it.
-    pub(super) noted: usize,
+    /// What the first so many entries of that generation of the log did is in it.
+    pub(super) position: (u64, usize),
     nodes: BTreeMap<Ino, NodeNote>,
     names: BTreeMap<(Ino, Name), Option<Ino>>,
     files: BTreeMap<Ino, FileNote>,
+    /// When each of these was used last.
+    used: BTreeMap<Ino, Time>,
 }
 
-impl Mount {
-    /// Notes what is known now.
-    pub(super) fn note(&mut self) {
-        let notes = self.core.take_notes();
-        let index = &mut self.kept.index;
-        index.noted = self.kept.log.len();
+/// What an index has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noted {
+    /// Inodes.
+    pub(crate) nodes: BTreeSet<Ino>,
+    /// Directories, with all their names.
+    pub(crate) listed: BTreeSet<Ino>,
+}
+
+impl Index {
+    pub(super) fn noted(&self) -> Noted {
+        let listed = self.nodes.iter().filter(|(_, note)| note.is_listed);
+        let listed = listed.map(|(ino, _)| *ino).collect();
+        Noted { nodes: self.nodes.keys().copied().collect(), listed }
+    }
+
+    /// Files of which it has data.
+    pub(super) fn files(&self) -> Vec<Ino> {
+        self.files.keys().copied().collect()
+    }
+
+    /// Which container of `ino` it speaks of.
+    pub(super) fn container(&self, ino: Ino) -> Option<ContainerId> {
+        self.files.get(&ino).map(|file| file.container)
+    }
+
+    /// All files of which it has data. The room that they take is not known here.
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let used = |ino: &Ino| self.used.get(ino).map_or(0, |at| at.0.as_millis());
+        let candidate = |(ino, file): (&Ino, &FileNote)| Candidate {
+            ino: *ino,
+            container: file.container,
+            used: u64::try_from(used(ino)).unwrap_or(u64::MAX),
+            bytes: 0,
+        };
+        self.files.iter().map(candidate).collect()
+    }
+
+    /// Forgets which data of these files are here.
+    pub(super) fn evict(&mut self, gone: &[Candidate]) {
+        let is_it = |ino: &Ino, note: &FileNote| {
+            gone.iter().any(|file| file.ino == *ino && file.container == note.container)
+        };
+        self.files.retain(|ino, note| !is_it(ino, note));
+    }
+
+    /// Forgets which data of `ino` are here.
+    pub(super) fn forget_file(&mut self, ino: Ino) {
+        self.files.remove(&ino);
+    }
+
+    /// Forgets which data are here.
+    pub(super) fn clear_files(&mut self) {
+        self.files.clear();
+    }
+
+    /// Takes notes in. Returns the containers of inodes that are gone.
+    fn save(&mut self, notes: &Notes, now: Time) -> Vec<Key> {
+        let mut gone = Vec::new();
         for (ino, note) in &notes.tree.nodes {
             match note {
-                Some(note) => drop(index.nodes.insert(*ino, note.clone())),
+                Some(note) => drop(self.nodes.insert(*ino, note.clone())),
                 None => {
-                    index.nodes.remove(ino);
-                    if let Some(file) = index.files.remove(ino) {
-                        self.kept.containers.remove(&(*ino, file.container));
-                    }
+                    self.nodes.remove(ino);
+                    gone.extend(self.files.remove(ino).map(|file| (*ino, file.container)));
                 }
             }
         }
-        index.names.retain(|(directory, _), _| !notes.tree.relisted.contains(directory));
+        self.names.retain(|(directory, _), _| !notes.tree.relisted.contains(directory));
         for (key, meaning) in &notes.tree.names {
             match meaning {
-                Some(ino) => index.names.insert(key.clone(), *ino),
-                None => index.names.remove(key),
+                Some(ino) => self.names.insert(key.clone(), *ino),
+                None => self.names.remove(key),
             };
         }
-        index.files.extend(notes.files.iter().cloned());
+        self.files.extend(notes.files.iter().cloned());
+        let used = notes.files.iter().map(|(ino, _)| ino).chain(&notes.used);
+        self.used.extend(used.map(|ino| (*ino, now)));
+        gone
+    }
+}
+
+impl Mount {
+    /// Notes what is known now. What the log says up to here is durable before.
+    pub(crate) fn note(&mut self) {
+        if self.bug != Some(Bug::ClientNotesUnsynced) {
+            self.sync_disk();
+        }
+        self.note_through(self.kept.log.len());
+    }
+
+    /// Notes what is known, which is what the first `entries` of the log did.
+    pub(super) fn note_through(&mut self, entries: usize) {
+        let mut notes = self.core.take_notes();
+        match self.bug {
+            Some(Bug::ClientForgetsNames) => notes.tree.names.clear(),
+            Some(Bug::ClientForgetsPendingNames) => {
+                let pending = self.pending_names();
+                notes.tree.names.retain(|(key, _)| !pending.contains(key));
+            }
+            _ => {}
+        }
+        let position = (self.kept.generation, entries);
+        let index = self.kept.save_index();
+        index.position = position;
+        for key in index.save(&notes, self.now) {
+            self.kept.containers.remove(&key);
+        }
         self.core.noted(&notes, true);
+    }
+
+    /// Names that changes in the queue touch.
+    fn pending_names(&self) -> BTreeSet<(Ino, Name)> {
+        let record = |logged: &Logged| match &logged.change {
+            Change::Record(record) => touched(record).names,
+            Change::Data(_) => Vec::new(),
+        };
+        self.core.queue.iter().flat_map(|(logged, _)| record(logged)).collect()
     }
 
     /// Removes what nobody needs any more.
@@ -69,7 +166,9 @@ impl Mount {
     }
 
     pub(super) fn noted_file(&self, ino: Ino) -> Option<FileNote> {
-        self.kept.index.files.get(&ino).cloned()
+        let noted = self.kept.index.files.get(&ino).cloned();
+        let believes = self.bug == Some(Bug::ClientBelievesEvicted);
+        noted.filter(|note| believes || self.kept.containers.contains_key(&(ino, note.container)))
     }
 
     pub(super) fn load_node(&mut self, ino: Ino) {

@@ -26,7 +26,7 @@ impl Mount {
         }
     }
 
-    pub(super) fn lookup(&mut self, parent: Ino, name: &Name) -> Result<Option<Attr>, Stop> {
+    pub(crate) fn lookup(&mut self, parent: Ino, name: &Name) -> Result<Option<Attr>, Stop> {
         if self.core.tree.name(parent, name, self.now) == Known::Unknown {
             self.load_name(parent, name);
         }

@@ -33,6 +33,8 @@ const THREADS: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(5);
 const RECONNECT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_secs(5);
+/// Where it matters what is noted when.
+const NOTE: Duration = Duration::from_secs(1);
 /// Everything must have been sent so long after the faults stopped.
 const CALM: Duration = Duration::from_secs(600);
 /// Last steps that are told of a run that failed.
@@ -49,6 +51,7 @@ enum Event {
     Reconnect(usize),
     Thread { client: usize, thread: usize },
     Tick(usize),
+    Note(usize),
     Part(usize),
     Heal(usize),
     Crash(usize),
@@ -65,6 +68,8 @@ enum Host {
 /// One run.
 pub(crate) struct World {
     rng: Rng,
+    /// Of its own, so that disks may do more and networks are as before.
+    disk_rng: Rng,
     plan: Plan,
     options: Options,
     now: Time,
@@ -75,6 +80,8 @@ pub(crate) struct World {
     hosts: Vec<Host>,
     parted: Vec<bool>,
     model: Option<Model>,
+    /// What it was when so many entries were in the host's log.
+    past: Vec<(u64, Model)>,
     calm: bool,
     pub(crate) summary: Summary,
     pub(crate) trace: VecDeque<String>,
@@ -96,20 +103,27 @@ impl World {
             server_up: true,
             hosts: Vec::new(),
             parted: vec![false; plan.clients],
-            // Without power a host forgets what was not synced, and shows what was before.
-            model: (plan.clients == 1 && !options.power_loss).then(Model::new),
+            model: (plan.clients == 1).then(Model::new),
+            past: vec![(0, Model::new())],
             calm: false,
             summary: Summary::default(),
             trace: VecDeque::new(),
+            disk_rng: Rng::new(!seed),
             rng,
             plan,
             options,
         };
         world.say(&format!("{:?}", world.plan));
         for client in 0..world.plan.clients {
-            world.hosts.push(Host::Down(Box::default(), 0));
+            let sizes = [None, Some(0), Some(150), Some(500), Some(1500)];
+            let size = if options.plain { None } else { world.disk_rng.pick(&sizes) };
+            let kept = Kept::new(options.power_loss, size);
+            world.hosts.push(Host::Down(Box::new((kept, Told::default())), 0));
             world.after(Duration::ZERO, Event::Restart(client));
             world.after(TICK, Event::Tick(client));
+            if options.power_loss {
+                world.after(NOTE, Event::Note(client));
+            }
             for thread in 0..THREADS {
                 world.after(Duration::from_millis(100), Event::Thread { client, thread });
             }
@@ -224,6 +238,7 @@ impl World {
             }
             Event::Thread { client, thread } => self.thread(client, thread),
             Event::Tick(client) => self.tick(client),
+            Event::Note(client) => self.note(client),
             other => self.fault(other),
         }
     }
@@ -237,6 +252,22 @@ impl World {
                 false => mount.tick()?,
             }
             mount.send()
+        })?;
+        Ok(())
+    }
+
+    /// Between its chores a client may note, sync, or rewrite its log for others' sake.
+    fn note(&mut self, client: usize) -> Result<(), Violation> {
+        self.after(NOTE, Event::Note(client));
+        let what = self.disk_rng.below(4);
+        self.with(client, |mount| {
+            match what {
+                0 => mount.sync_disk(),
+                1 => mount.note(),
+                2 => mount.rewrite_log(),
+                _ => {}
+            }
+            Ok(())
         })?;
         Ok(())
     }
@@ -333,6 +364,7 @@ impl World {
                 if let Some(model) = &mut self.model {
                     model.check(&op, &answered)?;
                 }
+                self.remember(client);
                 let think = if self.rng.chance(50) { 10_000 } else { 400 };
                 let wait = self.random_millis(1, think);
                 self.after(wait, Event::Thread { client, thread });

@@ -1,0 +1,185 @@
+//! Reading ahead: what a sequential reader will want next comes at the class of what nobody
+//! waits for.
+//!
+//! A reader that catches up waits for what is on its way. While nothing else is demanded that
+//! is as fast as asking; when something is, it would go first for ever, so the part that is
+//! waited for is asked for anew, at the class of what somebody waits for, and the rest later.
+//! Only what is on the wire in that moment is sent twice.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use segue_core::refusal::Refusal;
+use segue_core::types::{Class, Ino, Version};
+use tokio::sync::Notify;
+
+use super::fetch::Fetching;
+use super::{Mount, Shared, lock};
+
+/// The window of a link of which nothing is known yet.
+const WINDOW_UNKNOWN: u64 = 4 << 20;
+/// No window is longer: so much may be fetched that nobody wants.
+const WINDOW_MAX: u64 = 16 << 20;
+/// A reader may look away for so long, and finds the link busy all the same.
+const LOOKS_AWAY: Duration = Duration::from_millis(250);
+
+/// A range that is being read ahead.
+#[derive(Debug)]
+struct Ahead {
+    ino: Ino,
+    range: Range<u64>,
+    /// What of it somebody waits for by now.
+    wanted: Mutex<Option<Range<u64>>>,
+}
+
+/// What is being fetched, and for whom.
+#[derive(Debug)]
+pub(super) struct Fetches {
+    aheads: Mutex<Vec<Arc<Ahead>>>,
+    /// Fetches under way that somebody waits for.
+    demanded: AtomicUsize,
+    /// Either of these has grown.
+    pressing: Notify,
+    /// Bytes.
+    window: AtomicU64,
+}
+
+impl Default for Fetches {
+    fn default() -> Fetches {
+        let (aheads, demanded, pressing) = Default::default();
+        Fetches { aheads, demanded, pressing, window: AtomicU64::new(WINDOW_UNKNOWN) }
+    }
+}
+
+/// Counts a fetch that somebody waits for.
+struct Demanded<'a>(&'a Fetches);
+
+impl Drop for Demanded<'_> {
+    fn drop(&mut self) {
+        self.0.demanded.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes a range off the list when it is here, or will not be.
+struct Listed<'a>(&'a Fetches, Arc<Ahead>);
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.aheads).retain(|ahead| !Arc::ptr_eq(ahead, &self.1));
+    }
+}
+
+impl Fetches {
+    /// How far to read ahead at most.
+    pub(super) fn window(&self) -> u64 {
+        self.window.load(Ordering::Relaxed)
+    }
+
+    /// Somebody waits for `range`: whatever of it is being read ahead is wanted now.
+    pub(super) fn want(&self, ino: Ino, range: &Range<u64>) {
+        for ahead in lock(&self.aheads).iter().filter(|ahead| ahead.ino == ino) {
+            let part = range.start.max(ahead.range.start)..range.end.min(ahead.range.end);
+            if !part.is_empty() {
+                let mut wanted = lock(&ahead.wanted);
+                let known = wanted.take().unwrap_or(part.clone());
+                *wanted = Some(known.start.min(part.start)..known.end.max(part.end));
+            }
+        }
+        self.pressing.notify_waiters();
+    }
+
+    /// Runs a fetch that somebody waits for.
+    pub(super) async fn demand<T>(&self, fetch: impl Future<Output = T>) -> T {
+        self.demanded.fetch_add(1, Ordering::Relaxed);
+        let _demanded = Demanded(self);
+        self.pressing.notify_waiters();
+        fetch.await
+    }
+
+    /// Returns what of `ahead` is waited for, once other demands would go first.
+    async fn overtaken(&self, ahead: &Ahead) -> Range<u64> {
+        loop {
+            let pressing = self.pressing.notified();
+            tokio::pin!(pressing);
+            pressing.as_mut().enable();
+            if self.demanded.load(Ordering::Relaxed) > 0
+                && let Some(wanted) = lock(&ahead.wanted).take()
+            {
+                return wanted;
+            }
+            pressing.await;
+        }
+    }
+}
+
+impl Mount {
+    /// Has the window follow the link: as much as it holds, there and back again, and what comes
+    /// while the reader looks away.
+    pub(super) fn follow_link(&self) {
+        let Some(stats) = self.remote.link().stats() else { return };
+        let time = stats.rtt * 2 + LOOKS_AWAY;
+        let bytes = u128::from(stats.bandwidth_down) * time.as_millis() / 1000;
+        let window = match u64::try_from(bytes).unwrap_or(WINDOW_MAX) {
+            0 => WINDOW_UNKNOWN,
+            bytes => bytes.min(WINDOW_MAX),
+        };
+        self.fetches.window.store(window, Ordering::Relaxed);
+    }
+
+    /// Starts fetching `range`, which a sequential reader will want next.
+    pub(super) fn fetch_ahead(self: &Shared, ino: Ino, range: Range<u64>) {
+        if self.has_room(range.end - range.start) != Ok(true) {
+            return;
+        }
+        let version = {
+            let mut core = self.core();
+            let Some(file) = core.file(ino) else { return };
+            file.fetch_began(range.clone());
+            file.version()
+        };
+        let fetching = Fetching { mount: Arc::clone(self), ino, range: range.clone() };
+        let ahead = Arc::new(Ahead { ino, range, wanted: Mutex::default() });
+        lock(&self.fetches.aheads).push(Arc::clone(&ahead));
+        tokio::spawn(async move {
+            let mount = &fetching.mount;
+            let _listed = Listed(&mount.fetches, Arc::clone(&ahead));
+            if let Err(refusal) = mount.carry_ahead(&ahead, version).await {
+                tracing::debug!("#{ino}: read-ahead: {refusal}");
+            }
+        });
+    }
+
+    async fn carry_ahead(&self, ahead: &Ahead, version: Version) -> Result<(), Refusal> {
+        loop {
+            let rest = self.fetch_missing(ahead.ino, &ahead.range, version, Class::Prefetch);
+            let wanted = tokio::select! {
+                done = rest => return done,
+                wanted = self.fetches.overtaken(ahead) => wanted,
+            };
+            let fetched = self.fetch_missing(ahead.ino, &wanted, version, Class::Fetch);
+            self.fetches.demand(fetched).await?;
+        }
+    }
+
+    /// Fetches what is not here of `range`.
+    async fn fetch_missing(
+        &self,
+        ino: Ino,
+        range: &Range<u64>,
+        version: Version,
+        class: Class,
+    ) -> Result<(), Refusal> {
+        let missing: Vec<_> = {
+            let core = self.core();
+            let file = core.files.get(&ino).ok_or(Refusal::Stale)?;
+            file.valid().missing(range.clone()).into_iter().collect()
+        };
+        for gap in missing {
+            self.fetch_gap(ino, version, gap, class).await?;
+        }
+        Ok(())
+    }
+}

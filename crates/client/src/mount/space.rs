@@ -1,0 +1,193 @@
+//! Room on this host's disk: what is cached goes when there is too much of it, and nothing is taken
+//! in that could not be kept.
+//!
+//! ```text
+//!   cached ─▶ core lets go of it ─▶ out of the index ─▶ its container goes
+//! ```
+//!
+//! In that order a process that dies anywhere leaves no row without its bytes: at most a container
+//! without a row, which the next one removes. Containers are never made again under the same
+//! number. While core and index are asked nothing is noted, and no file comes into memory.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use segue_core::cache::{Bounds, Candidate, Disk, choose};
+use segue_core::client::Scrap;
+use segue_core::refusal::Refusal;
+use segue_core::types::Time;
+
+use super::notes::known;
+use super::{Mount, Shared, lock};
+
+/// Writes are refused while the cache's disk has less than this left, so that what was
+/// accepted can still be logged and sent.
+const DISK_RESERVE: u64 = 64 << 20;
+/// What the disk has left is asked for this often; in between what is written is subtracted.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+/// So many files go at once: whoever opens a file may have to wait for it.
+const STEP: u32 = 64;
+/// When nothing could go it is tried again after this.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is known of the room for the cache.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    left: Mutex<Left>,
+    /// More bytes than this are too many.
+    soft: AtomicU64,
+    pub(super) evicted: AtomicU64,
+    /// Held by who removes something. Taken before `noting`; in it, since when too little went.
+    cleaning: Mutex<Option<Time>>,
+    /// Held while what the index has of a file comes into memory, or goes from both. Taken after
+    /// `noting`, and before the core.
+    pub(super) loading: Mutex<()>,
+}
+
+/// What the disk had left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Left {
+    asked: Option<Time>,
+    bytes: u64,
+}
+
+impl Mount {
+    fn disk(&self) -> Result<Disk, Refusal> {
+        let space = rustix::fs::statvfs(&self.refused_dir)
+            .map_err(|error| self.disk_refusal("cache directory", &error.into()))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+        Ok(Disk { total: bytes(space.f_blocks), free: bytes(space.f_bavail) })
+    }
+
+    /// True if `more` bytes can be taken in.
+    pub(super) fn has_room(&self, more: u64) -> Result<bool, Refusal> {
+        let (mut left, now) = (lock(&self.space.left), self.now());
+        let is_old = left.asked.is_none_or(|asked| now.since(asked) >= ASK_EVERY);
+        if is_old || left.bytes < DISK_RESERVE + more {
+            *left = Left { asked: Some(now), bytes: self.disk()?.free };
+        }
+        let has_room = left.bytes >= DISK_RESERVE + more;
+        if has_room {
+            left.bytes -= more;
+        }
+        Ok(has_room)
+    }
+
+    /// Refuses `more` bytes that somebody writes if there is no room for them, even without what
+    /// is cached.
+    pub(super) fn check_room(&self, more: u64) -> Result<(), Refusal> {
+        if self.has_room(more)? || self.clean_cache() > 0 && self.has_room(more)? {
+            return Ok(());
+        }
+        Err(Refusal::NoSpace)
+    }
+
+    /// True if there is room to cache `more` bytes, perhaps where other ones were.
+    pub(super) async fn can_cache(self: &Shared, more: u64) -> bool {
+        if self.has_room(more) == Ok(true) {
+            return true;
+        }
+        self.make_room().await && self.has_room(more) == Ok(true)
+    }
+
+    /// Removes what is to go; true if something went.
+    pub(super) async fn make_room(self: &Shared) -> bool {
+        let mount = Shared::clone(self);
+        tokio::task::spawn_blocking(move || mount.clean_cache()).await.is_ok_and(|freed| freed > 0)
+    }
+
+    /// How many bytes are cached that the server has.
+    fn clean_bytes(&self) -> u64 {
+        self.containers.bytes().saturating_sub(self.core().unsafe_bytes())
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            size: self.options.cache_size,
+            min_free: self.options.cache_min_free,
+            // Whoever writes is to find some room before the cleaner has made it.
+            reserve: DISK_RESERVE + DISK_RESERVE / 4,
+        }
+    }
+
+    /// How much may be cached, as the disk is now.
+    pub(super) fn cache_limit(&self) -> u64 {
+        match self.disk() {
+            Ok(disk) => self.bounds().limit(disk, self.clean_bytes()),
+            Err(_) => self.options.cache_size,
+        }
+    }
+
+    /// Something was cached: the cleaner hears of it if that is too much.
+    pub(super) fn has_cached(&self) {
+        if self.containers.bytes() > self.space.soft.load(Ordering::Relaxed) {
+            self.to_clean.notify_one();
+        }
+    }
+
+    /// Removes what is too much, whenever there is.
+    pub(super) async fn keep_bounds(self: Shared) {
+        loop {
+            let told = self.to_clean.notified();
+            tokio::time::timeout(PAUSE, told).await.ok();
+            self.make_room().await;
+        }
+    }
+
+    /// Removes what is to go, and returns how many bytes went.
+    fn clean_cache(&self) -> u64 {
+        let mut failed = lock(&self.space.cleaning);
+        let now = self.now();
+        if failed.is_some_and(|at| now.since(at) < PAUSE) {
+            return 0;
+        }
+        let (limit, clean) = (self.cache_limit(), self.clean_bytes());
+        let ahead = self.containers.bytes().saturating_sub(clean);
+        self.space.soft.store(Bounds::soft(limit).saturating_add(ahead), Ordering::Relaxed);
+        let excess = Bounds::excess(limit, clean);
+        let mut freed = self.evict(excess);
+        // What came in the last second can go once it is noted.
+        if freed < excess && self.note().is_ok() {
+            freed += self.evict(excess - freed);
+        }
+        *failed = (freed < excess).then_some(now);
+        self.space.evicted.fetch_add(freed, Ordering::Relaxed);
+        lock(&self.space.left).asked = None;
+        freed
+    }
+
+    /// Removes `excess` bytes of clean data, those used longest ago first, if there are so many.
+    fn evict(&self, excess: u64) -> u64 {
+        let (mut freed, mut after) = (0, None);
+        while freed < excess {
+            let Some(mut files) = known("index.db", self.index.oldest(after, STEP)) else { break };
+            let Some(last) = files.last() else { break };
+            after = Some((last.used, last.ino));
+            for file in &mut files {
+                file.bytes = self.containers.bytes_of((file.ino, file.container));
+            }
+            let gone = self.forget_files(files, excess - freed);
+            for file in &gone {
+                self.remove(Scrap::Container(file.ino, file.container));
+                freed += file.bytes;
+            }
+        }
+        freed
+    }
+
+    /// Takes out of memory and the index what goes of `files`.
+    fn forget_files(&self, files: Vec<Candidate>, excess: u64) -> Vec<Candidate> {
+        let _noting = lock(&self.noting);
+        let _loading = lock(&self.space.loading);
+        let gone = {
+            let mut core = self.core();
+            choose(files, excess, |file| core.evict(file.ino, file.container))
+        };
+        match known("index.db", self.index.evict(&gone)) {
+            Some(()) => gone,
+            // They are there, and come back when somebody opens them.
+            None => Vec::new(),
+        }
+    }
+}

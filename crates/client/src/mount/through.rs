@@ -1,0 +1,319 @@
+//! Passthrough: large files that are whole in the cache are read by the kernel from their
+//! containers, past us. Which opens may be so is decided by [`Nodes`]; what is here keeps the
+//! containers, and notices what a shared map writes into one.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use segue_core::cache::{Ask, FileData, LeftBehind, Nodes, Way};
+use segue_core::modlog::Payload;
+use segue_core::refusal::Refusal;
+use segue_core::types::{Attr, Ino};
+use segue_fuse::{Backing, BackingId, Notifier};
+
+use super::handles::FileHandle;
+use super::{Mount, lock};
+use crate::state::Container;
+
+/// Smaller files are read so fast through the kernel's pages that telling the kernel of their
+/// containers would take longer (docs/decisions/0016-passthrough.md).
+const SIZE_MIN: u64 = 1 << 20;
+/// Files that are backed at a time, each with an open container: a part of the 1,024 that a
+/// process may have open.
+const BACKED_MAX: usize = 256;
+
+/// What statfs(2) calls tmpfs and ramfs, which never write a page back: only the first that a map
+/// writes to it would be noticed.
+const MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
+/// What statfs(2) calls overlayfs.
+const OVERLAY: rustix::fs::FsWord = 0x794c_7630;
+
+/// A container that the kernel reads.
+#[derive(Debug)]
+struct Behind {
+    backing: Backing,
+    container: Arc<Container>,
+}
+
+/// What is passed through. Lock order: `behind`, `mapped` or a container's `writing`, the core,
+/// `nodes`.
+#[derive(Debug)]
+pub(crate) struct Through {
+    /// The kernel takes backing files of this process.
+    permitted: AtomicBool,
+    pub(super) nodes: Arc<Mutex<Nodes>>,
+    /// By file: the kernel takes one container for all that are open at a time.
+    behind: Mutex<BTreeMap<Ino, Behind>>,
+    /// Containers that were opened for writing while they were backed: who has mapped one may
+    /// write long after closing it. No more than may be backed.
+    mapped: Mutex<BTreeMap<Ino, Arc<Container>>>,
+}
+
+impl Default for Through {
+    fn default() -> Through {
+        Through {
+            permitted: AtomicBool::new(false),
+            nodes: Arc::new(Mutex::new(Nodes::new(BACKED_MAX))),
+            behind: Mutex::default(),
+            mapped: Mutex::default(),
+        }
+    }
+}
+
+/// How a file was opened.
+pub(super) struct Door {
+    pub(super) way: Way,
+    pub(super) backing: Option<BackingId>,
+}
+
+impl Mount {
+    /// Finds out whether the kernel takes backing files, once.
+    pub(crate) fn try_passthrough(&self, notifier: &Notifier) -> io::Result<()> {
+        if MEMORY.contains(&rustix::fs::statfs(&self.refused_dir)?.f_type) {
+            return Err(io::Error::other("the cache directory is in memory"));
+        }
+        let any = File::open(self.refused_dir.with_file_name("update.log"))?;
+        notifier.open_backing(any.as_fd())?;
+        self.through.permitted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// True if the cache lies on a file system that lies on another.
+    pub(crate) fn cache_is_stacked(&self) -> bool {
+        let found = rustix::fs::statfs(&self.refused_dir);
+        found.is_ok_and(|found| found.f_type == OVERLAY)
+    }
+
+    /// What the kernel is to call `ino`.
+    pub(crate) fn node(&self, ino: Ino) -> u64 {
+        lock(&self.through.nodes).node(ino)
+    }
+
+    /// The kernel has forgotten `node`.
+    pub(crate) fn forgotten(&self, node: u64) {
+        lock(&self.through.nodes).forgotten(node);
+    }
+
+    /// True while the kernel reads the container of `ino`: it may be written and cut as the
+    /// file is, and removed, but nothing else may be taken from it.
+    pub(crate) fn is_backed(&self, ino: Ino) -> bool {
+        lock(&self.through.nodes).is_backed(ino)
+    }
+
+    /// Files that the kernel reads by itself now.
+    pub(super) fn backed_files(&self) -> usize {
+        lock(&self.through.nodes).backed()
+    }
+
+    /// Opens what the kernel calls `node`, whose data state is loaded.
+    pub(super) fn open_door(
+        &self,
+        node: u64,
+        only_reads: bool,
+        writes: bool,
+    ) -> Result<Door, Refusal> {
+        let ino = Nodes::ino(node);
+        let mut behind = lock(&self.through.behind);
+        if only_reads
+            && !behind.contains_key(&ino)
+            && self.is_worth_it(ino)
+            && let Some(door) = self.open_first(node, &mut behind)?
+        {
+            return Ok(door);
+        }
+        let ask = Ask { only_reads, whole: false };
+        let way = lock(&self.through.nodes).open(node, ask).map_err(stale)?;
+        let known = behind.get(&ino).filter(|_| way != Way::Cached);
+        if let (true, Some(known)) = (writes, known)
+            && let Err(refusal) = self.watch_maps(ino, &known.container)
+        {
+            lock(&self.through.nodes).closed(ino, way);
+            return Err(refusal);
+        }
+        Ok(Door { way, backing: known.map(|known| known.backing.id()) })
+    }
+
+    fn is_worth_it(&self, ino: Ino) -> bool {
+        self.through.permitted.load(Ordering::Relaxed)
+            && self.core().whole(ino).is_some_and(|size| size >= SIZE_MIN)
+    }
+
+    /// Opens a file that is not backed yet, as backed if that is possible.
+    fn open_first(
+        &self,
+        node: u64,
+        behind: &mut BTreeMap<Ino, Behind>,
+    ) -> Result<Option<Door>, Refusal> {
+        let ino = Nodes::ino(node);
+        let container = self.container(ino)?;
+        // So nobody changes it meanwhile.
+        let _writing = container.writing();
+        let (way, size) = {
+            let mut core = self.core();
+            let is_current = core.container(ino) == Some(container.id);
+            let Some(size) = core.whole(ino).filter(|_| is_current) else { return Ok(None) };
+            let ask = Ask { only_reads: true, whole: true };
+            (lock(&self.through.nodes).open(node, ask).map_err(stale)?, size)
+        };
+        if way == Way::Cached {
+            return Ok(Some(Door { way, backing: None }));
+        }
+        let backed = container.fit(size).and_then(|()| {
+            let notifier = self.kernel.notifier().ok_or(io::ErrorKind::NotConnected)?;
+            notifier.open_backing(container.file()?.as_fd())
+        });
+        match backed {
+            Ok(backing) => {
+                let id = backing.id();
+                behind.insert(ino, Behind { backing, container: Arc::clone(&container) });
+                Ok(Some(Door { way, backing: Some(id) }))
+            }
+            Err(error) => {
+                lock(&self.through.nodes).not_backed(ino);
+                self.not_permitted(&error);
+                Ok(Some(Door { way: Way::Cached, backing: None }))
+            }
+        }
+    }
+
+    /// Remembers what will not change: no privilege, no such call, a disk that is not taken.
+    fn not_permitted(&self, error: &io::Error) {
+        let is_passing = matches!(
+            error.raw_os_error(),
+            Some(libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE | libc::EINTR)
+        );
+        if !is_passing && self.through.permitted.swap(false, Ordering::Relaxed) {
+            tracing::warn!("files are not passed through any more: {error}");
+        }
+    }
+
+    pub(super) fn close_door(&self, ino: Ino, way: Way) {
+        let mut behind = lock(&self.through.behind);
+        let is_next_backed = {
+            let mut nodes = lock(&self.through.nodes);
+            if nodes.closed(ino, way) {
+                behind.remove(&ino);
+            }
+            way == Way::Cached && nodes.may_be_backed(ino)
+        };
+        drop(behind);
+        if is_next_backed && self.is_worth_it(ino) {
+            self.drop_pages(ino);
+        }
+    }
+
+    /// The next open is passed through, and would wait until the kernel has dropped its own pages.
+    fn drop_pages(&self, ino: Ino) {
+        let hidden = self.core().files.get_mut(&ino).is_some_and(FileData::hidden_from_kernel);
+        if hidden {
+            self.kernel.forget_data(ino);
+        }
+    }
+
+    /// The container that an open file was left with when the file got another.
+    pub(super) fn left_with(&self, handle: &FileHandle) -> Option<Arc<Container>> {
+        let is_left =
+            handle.way == Way::Backed && lock(&self.through.nodes).is_left_behind(handle.ino);
+        if !is_left {
+            return None;
+        }
+        lock(&self.through.behind).get(&handle.ino).map(|behind| Arc::clone(&behind.container))
+    }
+
+    /// Attributes as those see them who have `node` open: a file that was left behind is as
+    /// long as what they read.
+    pub(crate) fn as_seen(&self, node: u64, attr: Attr) -> Attr {
+        if self.node(attr.ino) == node {
+            return attr;
+        }
+        let behind = lock(&self.through.behind);
+        let size = behind.get(&attr.ino).and_then(|behind| behind.container.len().ok());
+        Attr { size: size.unwrap_or(attr.size), ..attr }
+    }
+
+    /// From now on a map may write into this container, of which nobody tells.
+    fn watch_maps(&self, ino: Ino, container: &Arc<Container>) -> Result<(), Refusal> {
+        let is_new = !container.is_watched();
+        container.watch().map_err(|error| self.disk_refusal("containers", &error))?;
+        if let Some(file) = self.core().files.get_mut(&ino) {
+            file.mapped(true);
+        }
+        if is_new {
+            // A process that dies leaves nothing that is taken for the server's.
+            self.note()?;
+        }
+        let mut mapped = lock(&self.through.mapped);
+        mapped.insert(ino, Arc::clone(container));
+        // What is written into one that is not the file's any more goes nowhere. Where too many
+        // are left, maps that outlive their descriptors are not watched further, and their
+        // containers not used any more.
+        let are_many = mapped.len() > BACKED_MAX;
+        let mut core = self.core();
+        mapped.retain(|ino, container| {
+            let current = core.files.get(ino).map(|file| file.container());
+            current == Some(container.id) && !(are_many && core.let_go_of_data(*ino))
+        });
+        Ok(())
+    }
+
+    /// Logs what maps wrote into the containers of these files, or of all: not knowing where,
+    /// as a write of everything, of which only what is new will be sent.
+    pub(super) fn note_maps(&self, only: Option<Ino>) {
+        let mapped: Vec<_> = {
+            let mapped = lock(&self.through.mapped);
+            let wanted = mapped.iter().filter(|(ino, _)| only.is_none_or(|only| only == **ino));
+            wanted.map(|(ino, container)| (*ino, Arc::clone(container))).collect()
+        };
+        for (ino, container) in mapped {
+            if let Err(refusal) = self.note_map(ino, &container) {
+                tracing::error!("#{ino}: what a map wrote is not logged: {refusal}");
+            }
+        }
+    }
+
+    /// No map is left anywhere.
+    pub(super) fn all_unmapped(&self) {
+        self.note_maps(None);
+        let mapped = std::mem::take(&mut *lock(&self.through.mapped));
+        let mut core = self.core();
+        for (ino, container) in mapped {
+            if let Some(file) = core.files.get_mut(&ino).filter(|f| f.container() == container.id) {
+                file.mapped(false);
+            }
+        }
+    }
+
+    fn note_map(&self, ino: Ino, container: &Arc<Container>) -> Result<(), Refusal> {
+        let _writing = container.writing();
+        let changed = container.changed_by_map();
+        if !changed.map_err(|error| self.disk_refusal("containers", &error))? {
+            return Ok(());
+        }
+        let time = self.wall();
+        let logged = self.log_change(
+            |core| {
+                if core.files.get(&ino).is_none_or(|file| file.container() != container.id) {
+                    return Ok(None);
+                }
+                let len = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
+                let entry = core.draft_write(ino, 0, Payload::Durable { len }, time);
+                entry.map(Some).ok_or(Refusal::Stale)
+            },
+            |_| (),
+        )?;
+        if logged.is_none() {
+            tracing::error!("#{ino}: a map wrote into what is not the file's any more");
+            lock(&self.through.mapped).remove(&ino);
+        }
+        Ok(())
+    }
+}
+
+fn stale(_: LeftBehind) -> Refusal {
+    // The kernel looks the name up again, and finds the second inode.
+    Refusal::Stale
+}

@@ -1,0 +1,308 @@
+//! One container: the local bytes of a file, at the same offsets; and how what maps write into it
+//! is told from our own changes.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
+use segue_core::cache::ContainerId;
+
+use super::directory::sync_name;
+use super::young::Bytes;
+
+/// When a container was modified that we left alone while maps may change it: at no time that a
+/// clock shows. What a map writes within the tick of our own change would have its time.
+const OURS: SystemTime = SystemTime::UNIX_EPOCH;
+
+/// One open container.
+#[derive(Debug)]
+pub(crate) struct Container {
+    pub(crate) id: ContainerId,
+    held: Bytes,
+    /// Its name is durable.
+    is_named: AtomicBool,
+    writing: Mutex<()>,
+    /// The room that it takes, as of its last change; nothing once it is removed.
+    room: Mutex<Option<u64>>,
+    /// The room that all of them take.
+    all: Arc<AtomicU64>,
+    /// Whether maps changed it since that was asked last, while they may.
+    by_map: Mutex<Option<bool>>,
+}
+
+impl Container {
+    /// What holds these bytes, whose room is in `all` or comes to it.
+    pub(super) fn new(id: ContainerId, held: Bytes, all: Arc<AtomicU64>) -> io::Result<Container> {
+        let room = Mutex::new(Some(held.room()?));
+        let (is_named, writing, by_map) = Default::default();
+        Ok(Container { id, held, is_named, writing, room, all, by_map })
+    }
+
+    /// Held while bytes are written and noted as valid, so that a late fill never lands on a
+    /// newer write. Take it before the log and the core.
+    pub(crate) fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.change(|file| file.write_all_at(bytes, offset))
+    }
+
+    /// The same of bytes that the log has: they may stay in memory until they are
+    /// [put down](super::Containers::put_down).
+    pub(crate) fn write_logged(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if !self.held.write(bytes, offset) {
+            return self.write(bytes, offset);
+        }
+        self.count();
+        Ok(())
+    }
+
+    /// Its file, made now if all was in memory.
+    pub(crate) fn file(&self) -> io::Result<&File> {
+        let was_young = self.is_young();
+        let file = self.held.file()?;
+        if was_young {
+            self.count();
+        }
+        Ok(file)
+    }
+
+    /// True if it is in memory only.
+    pub(super) fn is_young(&self) -> bool {
+        self.held.is_young()
+    }
+
+    /// Puts right how much room it takes, after a change.
+    fn count(&self) {
+        let mut counted = self.room();
+        let (Some(before), Ok(now)) = (*counted, self.held.room()) else { return };
+        add(&self.all, now);
+        take(&self.all, before);
+        *counted = Some(now);
+    }
+
+    fn room(&self) -> MutexGuard<'_, Option<u64>> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The room that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.room().unwrap_or(0)
+    }
+
+    /// Nobody needs it any more but who has it: the room that it took, and whether a file is to be
+    /// removed.
+    pub(super) fn let_go(&self) -> (u64, bool) {
+        let has_file = !self.held.let_go();
+        (self.room().take().unwrap_or(0), has_file)
+    }
+
+    /// Reads `len` bytes at `offset`; what lies beyond the container's end is zeros.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        match self.held.read(offset, len) {
+            Some(bytes) => Ok(bytes),
+            None => read_zeros(self.file()?, offset, len),
+        }
+    }
+
+    /// Makes it `size` bytes long; new bytes are zeros.
+    pub(crate) fn resize(&self, size: u64) -> io::Result<()> {
+        self.change(|file| file.set_len(size))
+    }
+
+    /// Its length, which may be less than the file's where that ends in a hole.
+    pub(crate) fn len(&self) -> io::Result<u64> {
+        match self.held.len() {
+            Some(len) => Ok(len),
+            None => Ok(self.file()?.metadata()?.len()),
+        }
+    }
+
+    /// Makes it as long as the file is.
+    pub(crate) fn fit(&self, size: u64) -> io::Result<()> {
+        if self.len()? == size { Ok(()) } else { self.resize(size) }
+    }
+
+    /// Cuts off what is behind `size`, if there is anything.
+    pub(crate) fn cut(&self, size: u64) -> io::Result<()> {
+        if self.held.cut(size) {
+            self.count();
+            return Ok(());
+        }
+        if self.len()? > size { self.resize(size) } else { Ok(()) }
+    }
+
+    /// Makes `len` bytes at `offset` zeros that need no room.
+    pub(crate) fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.change(|file| Ok(fallocate(file, flags, offset, len)?))
+    }
+
+    /// Changes it, and tells that from what a map does.
+    fn change<T>(&self, change: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+        let mut by_map = self.by_map();
+        let file = self.file()?;
+        if let Some(by_map) = by_map.as_mut() {
+            *by_map |= is_touched(file)?;
+        }
+        let done = change(file);
+        self.count();
+        if by_map.is_some() {
+            file.set_modified(OURS)?;
+        }
+        done
+    }
+
+    fn by_map(&self) -> MutexGuard<'_, Option<bool>> {
+        self.by_map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on notices what is not changed by way of this.
+    pub(crate) fn watch(&self) -> io::Result<()> {
+        let mut by_map = self.by_map();
+        if by_map.is_none() {
+            self.file()?.set_modified(OURS)?;
+            *by_map = Some(false);
+        }
+        Ok(())
+    }
+
+    /// True if what is not changed by way of this is noticed.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.by_map().is_some()
+    }
+
+    /// Whether something else changed it since this was asked last; that is durable then. The
+    /// kernel marks a file as modified when a clean page of a map is written first. So all pages
+    /// are made clean, after the mark is taken away: what is written before that is told of here,
+    /// what is written after it the next time.
+    pub(crate) fn changed_by_map(&self) -> io::Result<bool> {
+        let mut by_map = self.by_map();
+        let Some(by_map) = by_map.as_mut() else { return Ok(false) };
+        let file = self.file()?;
+        *by_map |= is_touched(file)?;
+        if !*by_map {
+            return Ok(false);
+        }
+        file.set_modified(OURS)?;
+        self.sync()?;
+        Ok(std::mem::take(by_map))
+    }
+
+    /// The first run of bytes in `range` that take room here; empty, at its end, if none do. What
+    /// lies before it reads as zeros.
+    pub(crate) fn next_data(&self, range: Range<u64>) -> io::Result<Range<u64>> {
+        if let Some(len) = self.held.len() {
+            let start = if range.start < len { range.start } else { range.end };
+            return Ok(start..range.end.min(len).max(start));
+        }
+        let file = self.file()?;
+        // Nobody else relies on the descriptor's own offset.
+        let start = match seek(file, SeekFrom::Data(range.start)) {
+            Ok(start) => start.min(range.end),
+            Err(Errno::NXIO) => range.end,
+            // A disk that knows nothing of holes.
+            Err(Errno::INVAL) => return Ok(range),
+            Err(error) => return Err(error.into()),
+        };
+        if start == range.end {
+            return Ok(start..start);
+        }
+        Ok(start..seek(file, SeekFrom::Hole(start))?.min(range.end))
+    }
+
+    /// Makes its bytes durable, and that there is a file that has them. Of what is in memory only
+    /// the log has all.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        if self.is_young() {
+            return Ok(());
+        }
+        self.file()?.sync_data()?;
+        if !self.is_named.load(Ordering::Relaxed) {
+            sync_name(self.held.path())?;
+            self.is_named.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+fn is_touched(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.modified()? != OURS)
+}
+
+pub(super) fn add(all: &AtomicU64, bytes: u64) {
+    all.fetch_add(bytes, Ordering::Relaxed);
+}
+
+pub(super) fn take(all: &AtomicU64, bytes: u64) {
+    let less = |all: u64| Some(all.saturating_sub(bytes));
+    all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
+}
+
+/// `len` bytes at `offset`; what lies beyond the end of the file is zeros.
+pub(super) fn read_zeros(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::types::Ino;
+
+    use super::super::Containers;
+    use super::*;
+
+    #[test]
+    fn data_are_found_between_holes_and_behind_the_end_there_are_none() {
+        const MIB: u64 = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let container =
+            Containers::at(dir.path().into()).unwrap().open((Ino(7), ContainerId(1))).unwrap();
+        assert_eq!(container.next_data(0..MIB).unwrap(), MIB..MIB);
+        container.write(&[1; 65_536], MIB).unwrap();
+        container.resize(4 * MIB).unwrap();
+        assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB..MIB + 65_536);
+        assert_eq!(container.next_data(0..MIB + 10).unwrap(), MIB..MIB + 10);
+        assert_eq!(container.next_data(MIB + 5..MIB + 10).unwrap(), MIB + 5..MIB + 10);
+        assert_eq!(container.next_data(2 * MIB..8 * MIB).unwrap(), 8 * MIB..8 * MIB);
+        container.zero(MIB, 4_096).unwrap();
+        assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB + 4_096..MIB + 65_536);
+    }
+
+    /// What a map wrote right after a write of ours had the same time, and was not noticed.
+    #[test]
+    fn what_somebody_else_changes_is_told_from_our_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let container = containers.open((Ino(7), ContainerId(1))).unwrap();
+        container.watch().unwrap();
+        let other = File::options().write(true).open(container.held.path()).unwrap();
+        assert!(container.is_watched() && !container.changed_by_map().unwrap());
+        for _ in 0..100 {
+            container.write(b"ours", 0).unwrap();
+            assert!(!container.changed_by_map().unwrap());
+            container.resize(100).unwrap();
+            other.write_all_at(b"theirs", 10).unwrap();
+            container.zero(50, 10).unwrap();
+            assert!(container.changed_by_map().unwrap());
+            assert!(!container.changed_by_map().unwrap());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What is noted on disk of a file's data, and how the data of an earlier life come back.
+
+use super::{ContainerId, FileData, FileNote};
+use crate::cache::RangeSet;
+use crate::modlog::{Base, DataChange};
+use crate::types::Version;
+
+impl FileData {
+    /// A file of which some was kept from an earlier life.
+    pub fn restored(note: FileNote) -> FileData {
+        let FileNote { version, container, valid } = note;
+        FileData { valid, is_noted: true, ..FileData::new(version, container) }
+    }
+
+    /// A file created here by record `seq`: all of its nothing is valid.
+    pub fn created(seq: u64, container: ContainerId) -> FileData {
+        FileData { sealed: Some(seq), ..FileData::new(Version::default(), container) }
+    }
+
+    /// What is to be noted on disk, if that is not what is noted. Of a container that a map may
+    /// write into nothing would be known to be the server's after this process has died.
+    pub fn to_note(&mut self) -> Option<FileNote> {
+        let was_noted = std::mem::replace(&mut self.is_noted, true);
+        let valid = || if self.is_mapped { RangeSet::default() } else { self.valid.clone() };
+        (!was_noted).then(|| FileNote {
+            version: self.version,
+            container: self.container,
+            valid: valid(),
+        })
+    }
+
+    /// What was to be noted is not on disk.
+    pub fn not_noted(&mut self) {
+        self.is_noted = false;
+    }
+
+    /// True if what is noted on disk is what is here.
+    pub fn is_noted(&self) -> bool {
+        self.is_noted
+    }
+
+    /// The bytes are in another container from here on, of which nothing is valid.
+    pub fn moves_to(&mut self, container: ContainerId) {
+        if self.container != container {
+            self.container = container;
+            self.valid.clear();
+            self.is_noted = false;
+            self.is_mapped = false;
+        }
+    }
+
+    /// An earlier life changed it on `base`, as its log says.
+    pub fn changed_on(&mut self, base: Base) {
+        if let Base::Version(version) = base
+            && self.sealed.is_none()
+        {
+            self.version = version;
+        }
+    }
+
+    /// Change `data` of an earlier life is on its way to the server.
+    pub fn requeued(&mut self, seq: u64, data: &DataChange) {
+        // What was emptied since has another container, and these bytes are not the file's.
+        let is_here = data.container == self.container;
+        for range in data.ranges.iter().filter(|_| is_here) {
+            self.valid.insert(range.clone());
+            self.sealed_ranges.insert(range.clone());
+        }
+        self.clean_len = self.clean_len.min(data.cut.unwrap_or(u64::MAX));
+        self.sealed = Some(seq);
+    }
+
+    /// Record `seq` of an earlier life, which made the file, is on its way to the server.
+    pub fn awaits(&mut self, seq: u64) {
+        self.sealed = Some(seq);
+    }
+
+    /// An earlier life left `data` unsealed.
+    pub fn left_unsealed(&mut self, data: &DataChange) {
+        for range in &data.ranges {
+            self.valid.insert(range.clone());
+            self.dirty.insert(range.clone());
+        }
+        self.cut = data.cut;
+        self.clean_len = self.clean_len.min(data.cut.unwrap_or(u64::MAX));
+        self.dirty_changes = true;
+    }
+
+    /// The host went down while the file was ahead of the server.
+    pub fn doubted(&mut self) {
+        self.is_doubtful = true;
+    }
+
+    /// True if the host went down while the file was ahead of the server, which it is still.
+    pub fn is_doubted(&self) -> bool {
+        self.is_doubtful && self.is_ahead()
+    }
+
+    /// True if what is here is to be fetched anew: the server has all of it now, perhaps otherwise.
+    pub fn is_to_go(&self) -> bool {
+        self.is_doubtful && !self.is_ahead()
+    }
+}

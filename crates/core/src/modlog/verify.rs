@@ -1,0 +1,72 @@
+//! Which data that the log speaks of have to be on the disk, to be compared with what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::{Change, Entry, Payload};
+use crate::cache::{ContainerId, RangeSet};
+use crate::types::Ino;
+
+/// Which of `entries`, from the `first` on, lack some of their bytes on the disk. Only data that the
+/// server may lack are looked at, and of these only what nothing was written over: `is_there` says
+/// whether a container has in a range what the checksums are of, but for what was written later;
+/// `is_preserved` the same of the bytes that a change had.
+pub fn lacking<E>(
+    entries: &[Entry],
+    first: usize,
+    is_there: impl Fn((Ino, ContainerId), Range<u64>, &[u32], &RangeSet) -> Result<bool, E>,
+    is_preserved: impl Fn(u64, &Range<u64>, &[u32]) -> Result<bool, E>,
+) -> Result<Vec<usize>, E> {
+    let live = live(entries);
+    let is_settled = |seq: u64| {
+        entries.iter().any(|entry| matches!(entry, Entry::Settled { seq: it, .. } if *it == seq))
+    };
+    let mut later: BTreeMap<(Ino, ContainerId), RangeSet> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (index, entry) in entries.iter().enumerate().skip(first).rev() {
+        if let Entry::Preserved { seq, range, sums } = entry
+            && !is_settled(*seq)
+            && !is_preserved(*seq, range, sums)?
+        {
+            found.push(index);
+        }
+        let Some(place) = entry.place() else { continue };
+        let key = (place.ino, place.container);
+        let later = later.entry(key).or_default();
+        match entry {
+            Entry::Written { offset, data, .. } => {
+                let range = *offset..offset.saturating_add(data.len());
+                if let Payload::Summed { sums, .. } = data
+                    && live.contains(&index)
+                    && !is_there(key, range.clone(), sums, later)?
+                {
+                    found.push(index);
+                }
+                later.insert(range);
+            }
+            Entry::Resized { size, .. } => later.insert(*size..u64::MAX),
+            _ => {}
+        }
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// Entries of data that are not known to be on the server.
+fn live(entries: &[Entry]) -> BTreeSet<usize> {
+    let mut unsealed: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
+    let mut sealed: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (index, entry) in entries.iter().enumerate() {
+        match entry {
+            Entry::Written { place, .. } => unsealed.entry(place.ino).or_default().push(index),
+            Entry::Change(logged) => {
+                if let Change::Data(data) = &logged.change {
+                    sealed.insert(logged.seq, unsealed.remove(&data.ino).unwrap_or_default());
+                }
+            }
+            Entry::Settled { seq, .. } => drop(sealed.remove(seq)),
+            _ => {}
+        }
+    }
+    sealed.into_values().chain(unsealed.into_values()).flatten().collect()
+}

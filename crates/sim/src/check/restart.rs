@@ -1,0 +1,106 @@
+//! What a client that has just started shows before it has heard from the server: nothing that was
+//! not so, and of what was noted nothing less.
+
+use std::collections::BTreeMap;
+
+use segue_core::types::{Ino, Kind, Name};
+
+use super::ledger::Ledger;
+use crate::Violation;
+use crate::client::{Mount, Noted};
+use crate::model::Model;
+use crate::work::NAMES;
+
+/// Checks `mount`, of which no more is used, against what is known of the same moment. Its index
+/// had `noted`.
+pub(crate) fn check(
+    mount: &mut Mount,
+    noted: &Noted,
+    ledger: &Ledger,
+    model: Option<&Model>,
+) -> Result<(), Violation> {
+    let files = mount.noted_files();
+    // What was written to a file without a name went nowhere.
+    for ino in files.into_iter().filter(|ino| ledger.is_named(*ino)) {
+        check_clean(mount, ledger, ino)?;
+    }
+    for (ino, bytes) in mount.told.written() {
+        check_written(mount, ino, &bytes)?;
+    }
+    match model {
+        Some(model) => check_tree(mount, model, noted),
+        None => Ok(()),
+    }
+}
+
+/// Cached bytes of the server's version are the server's.
+fn check_clean(mount: &mut Mount, ledger: &Ledger, ino: Ino) -> Result<(), Violation> {
+    let Some(state) = ledger.files.get(&ino) else { return Ok(()) };
+    let here = mount.here(ino);
+    let file = mount.core.files.get(&ino);
+    if !file.is_some_and(|file| !file.is_ahead() && file.version() == state.version) {
+        return Ok(());
+    }
+    for (offset, bytes) in here {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if state.content.get(at..at + bytes.len()) != Some(&bytes[..]) {
+            let words = format!("#{ino} at {offset} is cached as {bytes:?}: {:?}", state.content);
+            return Err(Violation(words));
+        }
+    }
+    Ok(())
+}
+
+/// What was written and is not sealed is here.
+fn check_written(mount: &mut Mount, ino: Ino, told: &BTreeMap<u64, u8>) -> Result<(), Violation> {
+    let is_named = mount.core.tree.peek(ino).is_some_and(|attr| attr.nlink > 0);
+    if !is_named || !mount.core.is_ahead(ino) {
+        return Ok(());
+    }
+    let here = mount.here(ino).into_iter().flat_map(|(offset, bytes)| (offset..).zip(bytes));
+    let here: BTreeMap<u64, u8> = here.collect();
+    match told.iter().find(|(at, byte)| here.get(at) != Some(byte)) {
+        Some((at, byte)) => {
+            let words = format!("byte {at} of #{ino} is {byte}, here {:?}", here.get(at));
+            Err(Violation(words))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_tree(mount: &mut Mount, model: &Model, noted: &Noted) -> Result<(), Violation> {
+    let mut open = vec![Ino::ROOT];
+    while let Some(ino) = open.pop() {
+        let differs = |what: String| Violation(format!("offline #{ino} is {what}"));
+        let attr = match mount.getattr(ino) {
+            Ok(attr) => attr,
+            Err(_) if !noted.nodes.contains(&ino) => continue,
+            Err(stop) => return Err(differs(format!("not known though it was noted: {stop:?}"))),
+        };
+        model.check_attr(&attr).map_err(differs)?;
+        if attr.kind == Kind::File {
+            for (offset, bytes) in mount.here(ino) {
+                model.check_bytes(ino, offset, &bytes).map_err(differs)?;
+            }
+        }
+        let Some(names) = model.names(ino) else { continue };
+        match mount.list(ino) {
+            Ok(seen) if seen == names => {}
+            Ok(seen) => return Err(differs(format!("listed as {seen:?}, not {names:?}"))),
+            Err(_) if !noted.listed.contains(&ino) => {}
+            Err(stop) => return Err(differs(format!("not listed though it was noted: {stop:?}"))),
+        }
+        for name in NAMES.iter().filter_map(|name| Name::new(*name).ok()) {
+            let known = names.iter().find(|(other, _)| *other == name).map(|(_, ino)| *ino);
+            match mount.lookup(ino, &name) {
+                Ok(seen) if seen.map(|attr| attr.ino) == known => {}
+                Ok(seen) => {
+                    return Err(differs(format!("{name} leads to {seen:?}, not {known:?}")));
+                }
+                Err(_) => {}
+            }
+        }
+        open.extend(names.into_iter().map(|(_, ino)| ino));
+    }
+    Ok(())
+}

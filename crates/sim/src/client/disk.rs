@@ -1,0 +1,289 @@
+//! A host's disk: what a process that dies leaves behind, and what a loss of power leaves of that.
+//!
+//! ```text
+//!   log         its first entries: at least those that were synced
+//!   index       as it was after one of the last notes
+//!   container   each block as it was at the last sync, or as it is
+//!   preserved   all of a change, or nothing, unless it was synced
+//! ```
+//!
+//! A loss of power takes only what the server does not have either, or has settled: else nobody
+//! could say what the host shows until it has heard from the server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use segue_core::cache::ContainerId;
+use segue_core::modlog::{Change, Entry, Logged};
+use segue_core::types::{Ino, InoGrant};
+
+use super::notes::{Index, Noted};
+use crate::rng::Rng;
+
+/// Blocks reach the disk in any order. Small, as the files are.
+const BLOCK: usize = 16;
+/// Notes that may not be on the disk yet.
+const NOTES_MAX: usize = 8;
+
+/// Which container.
+pub(super) type Key = (Ino, ContainerId);
+
+/// Bytes of one inode.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Container {
+    pub(super) bytes: Vec<u8>,
+    /// As they were at the last sync.
+    durable: Option<Vec<u8>>,
+}
+
+impl Container {
+    fn sync(&mut self) {
+        self.durable = Some(self.bytes.clone());
+    }
+
+    /// False if it was never synced and is gone.
+    fn lose_power(&mut self, rng: &mut Rng) -> bool {
+        if self.durable.is_none() && rng.chance(300) {
+            return false;
+        }
+        let old = self.durable.take().unwrap_or_default();
+        if old != self.bytes {
+            let len = rng.pick(&[old.len(), self.bytes.len()]);
+            self.bytes.resize(len, 0);
+            for (at, block) in (0..).step_by(BLOCK).zip(self.bytes.chunks_mut(BLOCK)) {
+                if rng.chance(500) {
+                    let rest = old.get(at..).unwrap_or_default();
+                    let had = |at: usize| rest.get(at).copied().unwrap_or_default();
+                    block.iter_mut().enumerate().for_each(|(at, byte)| *byte = had(at));
+                }
+            }
+        }
+        self.sync();
+        true
+    }
+}
+
+/// What was kept of a change.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Preserved {
+    pub(super) bytes: BTreeMap<u64, u8>,
+    /// What was there at the last sync, if there is more now.
+    durable: Option<BTreeMap<u64, u8>>,
+}
+
+impl Preserved {
+    pub(super) fn keep(&mut self, bytes: impl IntoIterator<Item = (u64, u8)>) {
+        let durable = || self.bytes.clone();
+        self.durable.get_or_insert_with(durable);
+        self.bytes.extend(bytes);
+    }
+}
+
+/// What the server has of a client's changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtServer {
+    /// All below this are settled.
+    pub(crate) settled_below: u64,
+    /// No other host says what is in the tree.
+    pub(crate) is_alone: bool,
+}
+
+/// What a loss of power took.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lost {
+    /// Entries of the log.
+    pub(crate) entries: Vec<Entry>,
+    /// Entries that were ever logged, less these.
+    pub(crate) end: u64,
+}
+
+/// What a process that dies leaves behind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) log: Vec<Entry>,
+    /// Entries that were ever logged, but for those that a loss of power took.
+    pub(crate) end: u64,
+    /// Entries of it that are durable, and entries whose data are.
+    synced: usize,
+    data: usize,
+    /// How often the log was written anew, and how many entries of it the index had then.
+    pub(super) generation: u64,
+    pub(super) began: usize,
+    pub(super) containers: BTreeMap<Key, Container>,
+    /// Those that were changed and not synced.
+    pub(super) unsynced: BTreeSet<Key>,
+    pub(super) preserved: BTreeMap<u64, Preserved>,
+    pub(super) index: Index,
+    /// What the index was since its last sync, oldest first.
+    older: Vec<Index>,
+    pub(super) starts: u64,
+    pub(super) seq_reserved: u64,
+    pub(super) inos_reserved: u64,
+    pub(super) grants: Vec<InoGrant>,
+    /// Changes up to this seq went out, as far as they were logged.
+    pub(super) sent_through: u64,
+    /// How many bytes may be cached, if that is bounded.
+    pub(super) cache_size: Option<u64>,
+    /// The host goes down when the process does.
+    pub(crate) loses_power: bool,
+    /// It went down, and what it left was not looked at.
+    pub(super) lost_power: bool,
+}
+
+impl Kept {
+    /// An empty disk.
+    pub(crate) fn new(loses_power: bool, cache_size: Option<u64>) -> Kept {
+        Kept { loses_power, cache_size, ..Kept::default() }
+    }
+
+    /// The entries that may speak of data that are not durable begin here.
+    pub(super) fn first_unsynced(&self) -> usize {
+        self.data
+    }
+
+    /// Takes the last entry out of the log.
+    pub(super) fn cut_last(&mut self) {
+        if self.log.pop().is_some() {
+            self.end -= 1;
+            self.synced = self.synced.min(self.log.len());
+        }
+    }
+
+    pub(super) fn append(&mut self, entry: Entry) {
+        self.log.push(entry);
+        self.end += 1;
+    }
+
+    /// Entries up to this one, counted as in `end`, stay whatever happens.
+    pub(crate) fn durable_end(&self) -> u64 {
+        self.end - (self.log.len() - self.data) as u64
+    }
+
+    /// The log is durable as it is now.
+    pub(super) fn sync_log(&mut self) {
+        self.synced = self.log.len();
+    }
+
+    /// And so are the data of which it speaks and that it does not have itself.
+    pub(super) fn sync_disk(&mut self) {
+        self.sync_preserved();
+        self.sync_log();
+        self.data = self.log.len();
+    }
+
+    pub(super) fn sync_preserved(&mut self) {
+        self.preserved.values_mut().for_each(|preserved| preserved.durable = None);
+    }
+
+    pub(super) fn sync_containers(&mut self) {
+        for key in std::mem::take(&mut self.unsynced) {
+            if let Some(container) = self.containers.get_mut(&key) {
+                container.sync();
+            }
+        }
+    }
+
+    /// The index is about to change.
+    pub(super) fn save_index(&mut self) -> &mut Index {
+        if self.loses_power {
+            if self.older.len() == NOTES_MAX {
+                self.older.remove(0);
+            }
+            self.older.push(self.index.clone());
+        }
+        &mut self.index
+    }
+
+    pub(super) fn sync_index(&mut self) {
+        self.older.clear();
+    }
+
+    /// The log is replaced by one that says the same in less, all of which the index has.
+    pub(super) fn rewrite(&mut self, entries: Vec<Entry>) {
+        self.generation += 1;
+        self.began = entries.len();
+        self.log = entries;
+        self.sync_log();
+        self.data = self.log.len();
+    }
+
+    /// How many entries of the log the index has. One that has more than there are is of no use.
+    pub(super) fn noted(&mut self) -> usize {
+        let (generation, entries) = self.index.position;
+        if generation < self.generation {
+            return self.began;
+        }
+        if entries <= self.log.len() {
+            return entries.max(self.began);
+        }
+        *self.save_index() = Index::default();
+        0
+    }
+
+    /// What the index has.
+    pub(crate) fn index_has(&self) -> Noted {
+        self.index.noted()
+    }
+
+    /// The least number of entries that the log may have after a loss of power.
+    fn floor(&self, server: AtServer) -> usize {
+        let may_go = |entry: &Entry| match entry {
+            Entry::Change(Logged { seq, change, .. }) => {
+                let is_record = matches!(change, Change::Record(_));
+                let is_settled = is_record && !server.is_alone && *seq < server.settled_below;
+                is_settled || *seq > self.sent_through
+            }
+            _ => true,
+        };
+        let mut floor = self.log.len();
+        while floor > self.data && may_go(&self.log[floor - 1]) {
+            floor -= 1;
+        }
+        floor
+    }
+
+    /// The host goes down. As the real client does later, the log is cut off where it speaks of
+    /// preserved bytes that are not there.
+    pub(crate) fn lose_power(&mut self, server: AtServer, rng: &mut Rng) -> Lost {
+        let floor = self.floor(server);
+        let least = floor.max(self.synced);
+        let mut len = least + rng.index(self.log.len() - least + 1);
+        for seq in self.lose_preserved(floor, rng) {
+            len = len.min(self.unsynced_preserved(seq).unwrap_or(len));
+        }
+        let entries = self.log.split_off(len);
+        self.end -= entries.len() as u64;
+        self.containers.retain(|_, container| container.lose_power(rng));
+        self.sync_preserved();
+        self.unsynced.clear();
+        let version = rng.index(self.older.len() + 1);
+        if version < self.older.len() {
+            self.index = self.older.swap_remove(version);
+        }
+        self.older.clear();
+        (self.synced, self.data) = (len, len);
+        self.lost_power = true;
+        Lost { entries, end: self.end }
+    }
+
+    /// The first entry that speaks of preserved bytes of change `seq` that may not be durable.
+    fn unsynced_preserved(&self, seq: u64) -> Option<usize> {
+        let is_it = |entry: &Entry| matches!(entry, Entry::Preserved { seq: it, .. } if *it == seq);
+        let after = self.log[self.data..].iter().position(is_it);
+        after.map(|at| self.data + at)
+    }
+
+    /// Loses what was preserved and not synced; but not so that the log would be cut off below
+    /// `floor`. Of which changes?
+    fn lose_preserved(&mut self, floor: usize, rng: &mut Rng) -> Vec<u64> {
+        let unsynced = self.preserved.iter().filter(|(_, preserved)| preserved.durable.is_some());
+        let may_go = |seq: &u64| self.unsynced_preserved(*seq).is_none_or(|at| at >= floor);
+        let may_go: Vec<u64> = unsynced.map(|(seq, _)| *seq).filter(may_go).collect();
+        let lost: Vec<u64> = may_go.into_iter().filter(|_| rng.chance(500)).collect();
+        for seq in &lost {
+            if let Some(preserved) = self.preserved.get_mut(seq) {
+                preserved.bytes = preserved.durable.take().unwrap_or_default();
+            }
+        }
+        lost
+    }
+}

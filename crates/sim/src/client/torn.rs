@@ -1,0 +1,184 @@
+//! Writes that a process dies in the middle of, as `segue-client`'s mount/edit.rs, mount/verify.rs
+//! and mount/recover.rs treat them.
+//!
+//! A large write is logged as checksums, unless it is over what only this host has. The next
+//! process takes out of the log what is not in the container, and what stood there is not valid.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::ops::Range;
+
+use segue_core::cache::RangeSet;
+use segue_core::modlog::{Entry, Payload, lacking};
+use segue_core::types::{Ino, Kind};
+
+use super::data::{bytes_of, put};
+use super::disk::Key;
+use super::{Broken, Mount, Steps};
+use crate::Violation;
+use crate::plan::Bug;
+use crate::rng::Rng;
+use crate::work;
+
+/// Writes of fewer bytes are in the log themselves. Small, as the files are; so are blocks that
+/// have a checksum.
+const INLINE_MAX: usize = 32;
+const SUM_BLOCK: u64 = 16;
+
+/// A write that counts, though nobody was told of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) ino: Ino,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Writes that were begun when a process died.
+#[derive(Debug, Default)]
+pub(super) struct Undone {
+    pub(super) ranges: Vec<(Ino, Range<u64>)>,
+    /// One of them is the last entry of the log.
+    is_last: bool,
+}
+
+/// The blocks of a range.
+fn blocks(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let Range { start, end } = *range;
+    let next = move |at: u64| ((at / SUM_BLOCK + 1) * SUM_BLOCK).min(end);
+    let from = std::iter::successors(Some(start), move |at| Some(next(*at)));
+    from.take_while(move |at| *at < end).map(move |at| at..next(at))
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let [a, b, c, d, ..] = *blake3::hash(bytes).as_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+impl Mount {
+    /// Bytes as the log has them. What a loss of power leaves of a log that has checksums is not
+    /// simulated.
+    pub(super) fn payload(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Payload {
+        let range = offset..offset + bytes.len() as u64;
+        let is_only_here =
+            self.core.is_only_here(ino, &range) && self.bug != Some(Bug::ClientSumsWhatOnlyItHas);
+        if bytes.len() < INLINE_MAX || is_only_here || self.kept.loses_power {
+            return Payload::Inline(bytes.to_vec());
+        }
+        let mut rest = bytes;
+        let sums = blocks(&range).map(|block| {
+            let len = usize::try_from(block.end - block.start).unwrap_or(usize::MAX);
+            let (these, after) = rest.split_at(len.min(rest.len()));
+            rest = after;
+            sum(these)
+        });
+        Payload::Summed { sums: sums.collect(), len: bytes.len() as u64 }
+    }
+
+    /// Begins a write, and dies anywhere in it. Returns it if it counts.
+    pub(crate) fn die_writing(&mut self, rng: &mut Rng) -> Result<Option<Done>, Violation> {
+        let prefers_ahead = rng.chance(700);
+        let mut files: BTreeSet<Ino> = self.core.files.keys().copied().collect();
+        files.extend(self.noted_files());
+        files.iter().for_each(|ino| self.load_node(*ino));
+        let tree = &self.core.tree;
+        let attr = |ino: &Ino| tree.peek(*ino).filter(|attr| attr.kind == Kind::File);
+        let files: Vec<(Ino, u64)> = files
+            .iter()
+            .filter_map(|ino| Some((*ino, attr(ino).filter(|attr| attr.nlink > 0)?.size)))
+            .collect();
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let ahead = files.iter().filter(|(ino, _)| self.core.is_ahead(*ino)).copied();
+        let ahead: Vec<_> = ahead.filter(|_| prefers_ahead).collect();
+        let files = if ahead.is_empty() { files } else { ahead };
+        let (ino, old_size) = files[rng.index(files.len())];
+        let ((offset, len), fill) = (work::extent(rng), rng.between(1, 1 << 40));
+        let bytes = work::bytes_of(offset, len, fill);
+        let range = offset..offset + len;
+        let (dies_first, written) = (rng.chance(100), rng.index(bytes.len() + 1));
+        if self.load(ino).is_err() {
+            return Ok(None);
+        }
+        self.preserve(ino, &range)?;
+        let data = self.payload(ino, offset, &bytes);
+        let is_logged = matches!(data, Payload::Inline(_));
+        let entry = self.core.draft_write(ino, offset, data, self.wall());
+        let Some(entry) = entry.filter(|_| !dies_first) else { return Ok(None) };
+        self.append(entry)?;
+        let Some(container) = self.change(ino) else { return Ok(None) };
+        put(container, offset, &bytes[..written]);
+        if !is_logged && bytes_of(container, &range) != bytes {
+            return Ok(None);
+        }
+        self.told.wrote(ino, offset, &bytes, old_size);
+        Ok(Some(Done { ino, offset, bytes }))
+    }
+
+    /// The log without what the containers do not have; and which ranges of which files that is.
+    pub(super) fn verify(&mut self) -> (Vec<Entry>, Undone) {
+        let mut log = self.kept.log.clone();
+        let mut undone = Undone::default();
+        // The last one first: so the numbers of the others stay.
+        for index in self.lacking(&log).into_iter().rev() {
+            undone.is_last |= index + 1 == log.len();
+            if let Entry::Written { place, offset, data } = log.remove(index) {
+                undone.ranges.push((place.ino, offset..offset + data.len()));
+            }
+        }
+        (log, undone)
+    }
+
+    /// Which entries lack bytes in the containers.
+    fn lacking(&self, log: &[Entry]) -> Vec<usize> {
+        let has = |key, range: Range<u64>, sums: &[u32], later: &RangeSet| {
+            Ok(self.has(key, &range, sums, later))
+        };
+        let found: Result<_, Infallible> =
+            lacking(log, self.kept.first_unsynced(), has, |_, _, _| Ok(true));
+        match found {
+            Ok(found) => found,
+        }
+    }
+
+    /// True if a container has what these checksums are of, but for what was written `later`.
+    fn has(&self, key: Key, range: &Range<u64>, sums: &[u32], later: &RangeSet) -> bool {
+        let Some(container) = self.kept.containers.get(&key) else { return false };
+        blocks(range).zip(sums).all(|(block, expected)| {
+            later.overlaps(block.clone()) || sum(&bytes_of(&container.bytes, &block)) == *expected
+        })
+    }
+
+    /// Has the index say what was undone, and then the log nothing of it any more.
+    pub(super) fn forget(&mut self, undone: Undone, steps: &mut Steps) -> Result<(), Broken> {
+        let files: BTreeSet<Ino> = undone.ranges.iter().map(|(ino, _)| *ino).collect();
+        for (ino, range) in undone.ranges {
+            let size = self.core.tree.peek(ino).map(|attr| attr.size);
+            let Some(file) = self.core.files.get_mut(&ino) else {
+                if self.bug != Some(Bug::ClientBelievesTorn) {
+                    self.kept.save_index().forget_file(ino);
+                }
+                continue;
+            };
+            file.spoiled(range);
+            let key = (ino, file.container());
+            if let (Some(size), Some(container)) = (size, self.kept.containers.get_mut(&key)) {
+                container.bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+            }
+        }
+        steps.take()?;
+        let forgets = self.bug == Some(Bug::ClientForgetsTorn);
+        if forgets {
+            files.into_iter().for_each(|ino| self.kept.save_index().forget_file(ino));
+        }
+        if !forgets && self.bug != Some(Bug::ClientBelievesTorn) {
+            self.kept.sync_log();
+            self.note_through(self.kept.log.len() - usize::from(undone.is_last));
+            steps.take()?;
+        }
+        if undone.is_last {
+            self.kept.cut_last();
+        }
+        Ok(())
+    }
+}
