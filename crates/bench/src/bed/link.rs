@@ -78,13 +78,13 @@ pub(crate) struct Cable {
     switch: NetNs,
     /// Name of the veth device at the switch.
     port: String,
-    addr: Ipv4Addr,
     seed: u64,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
+    addr: Ipv4Addr,
     link: Link,
     down: bool,
     relay: Option<Relay>,
@@ -107,12 +107,25 @@ impl Cable {
              route add {GATEWAY} dev eth0\n\
              route add default via {GATEWAY} dev eth0 src {addr}\n"
         ))?;
-        let state = Mutex::new(State { link: Link::default(), down: false, relay: None });
-        Ok(Cable { host, switch, port, addr, seed, state })
+        let state = Mutex::new(State { addr, link: Link::default(), down: false, relay: None });
+        Ok(Cable { host, switch, port, seed, state })
     }
 
     pub(crate) fn addr(&self) -> Ipv4Addr {
-        self.addr
+        self.lock().addr
+    }
+
+    /// Gives the host, whose link needs no relay, another address: what goes to the old one is lost.
+    pub(crate) fn move_to(&self, addr: Ipv4Addr) -> Result<()> {
+        let mut state = self.lock();
+        let old = std::mem::replace(&mut state.addr, addr);
+        self.host.ip(&format!(
+            "addr add {addr}/32 dev eth0\n\
+             route replace default via {GATEWAY} dev eth0 src {addr}\n\
+             addr del {old}/32 dev eth0\n"
+        ))?;
+        self.switch.ip(&format!("route replace blackhole {old}\n"))?;
+        self.plug(addr, state.down)
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -139,7 +152,7 @@ impl Cable {
         state.down = down;
         match &state.relay {
             Some(relay) => relay.set_down(down),
-            None => self.plug(down)?,
+            None => self.plug(state.addr, down)?,
         }
         Ok(())
     }
@@ -157,9 +170,11 @@ impl Cable {
         let far = self.port.replace('p', "t");
         let relay = Relay::start((&self.host, "tun0"), (&self.switch, &far), link, self.seed)?;
         relay.set_down(state.down);
-        self.switch.ip(&format!("link set {far} up\nroute replace {} dev {far}\n", self.addr))?;
-        self.host
-            .ip(&format!("link set tun0 up\nroute replace default dev tun0 src {}\n", self.addr))?;
+        self.switch.ip(&format!("link set {far} up\nroute replace {} dev {far}\n", state.addr))?;
+        self.host.ip(&format!(
+            "link set tun0 up\nroute replace default dev tun0 src {}\n",
+            state.addr
+        ))?;
         state.relay = Some(relay);
         Ok(())
     }
@@ -169,17 +184,17 @@ impl Cable {
             shape(ns, device, link)?;
         }
         if state.relay.is_some() {
-            let addr = self.addr;
+            let addr = state.addr;
             self.host.ip(&format!("route replace default via {GATEWAY} dev eth0 src {addr}\n"))?;
-            self.plug(state.down)?;
+            self.plug(addr, state.down)?;
             // Its devices, and the route over them, end with it.
             state.relay = None;
         }
         Ok(())
     }
 
-    fn plug(&self, down: bool) -> Result<()> {
-        let (port, addr) = (&self.port, self.addr);
+    fn plug(&self, addr: Ipv4Addr, down: bool) -> Result<()> {
+        let port = &self.port;
         // Fails where there is no rule, which is right.
         let _ = self.switch.ip(&format!("rule del iif {port} blackhole\n"));
         if down {

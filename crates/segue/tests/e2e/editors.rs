@@ -111,3 +111,27 @@ fn the_save_of_vi_by_hand() {
     }
     assert_eq!(sh(mount.path(), "ls -A"), "text\n");
 }
+
+/// A file that another host replaces is read by who looked its name up before and trusts that
+/// still: its old text or its new one, and no read fails.
+#[test]
+fn a_file_replaced_since_it_was_looked_up() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let other = world.mount(&world.b);
+    let new = mount.path().join("new");
+    // Below and above what is fetched when it is opened.
+    for (round, len) in (0..).zip([30_000, 300_000].into_iter().cycle().take(8)) {
+        let name = format!("text{round}");
+        let (file, seen) = (mount.path().join(&name), other.path().join(&name));
+        fs::write(&file, noise(round, len)).unwrap();
+        mount.sync().unwrap();
+        eventually("the other host knows of it", || seen.exists());
+        fs::write(&new, noise(round + 1, len)).unwrap();
+        fs::rename(&new, &file).unwrap();
+        mount.sync().unwrap();
+        let (old, expected) = (hash_of(&noise(round, len)), hash_of(&noise(round + 1, len)));
+        let seen = hash(&seen);
+        assert!(seen == old || seen == expected, "round {round}: a half file: {seen}");
+    }
+}

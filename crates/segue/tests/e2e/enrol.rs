@@ -179,7 +179,7 @@ fn mistakes_have_their_exit_codes() {
     expect(&failing_mount(&world.a, &[&url, &missing]), 3, &["mkdir"]);
     let cases: [(&str, &[&str]); 4] = [
         ("nonsense", &["nonsense", "help mount"]),
-        ("passthrough=on", &["passthrough", "not in this version"]),
+        ("prefetch=on", &["prefetch", "not in this version"]),
         ("grace=10", &["grace", "500ms"]),
         ("write-back=delay:30s", &["not in this version"]),
     ];

@@ -2,10 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use rustix::fs::statvfs;
+use rustix::process::{Pid, Signal, kill_process};
 use segue_bench::bed::Link;
+use segue_bench::bed::segue::SegueMount;
 
 use crate::build;
 use crate::tree::{self, hash, hash_of, noise};
@@ -44,17 +47,56 @@ fn what_is_known_does_not_wait_for_a_silent_server() {
     let mount = world.mount_with(&world.a, "write-back=async");
     let (file, new) = (mount.path().join("file"), mount.path().join("new"));
     save(&file, &noise(1, 100_000)).unwrap();
+    sh(mount.path(), "setfattr -n user.a -v b file");
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 1);
     mount.sync().unwrap();
     // Longer than anything is trusted.
     std::thread::sleep(Duration::from_secs(2));
     world.a.link_down().unwrap();
     assert_eq!(hash(&file), hash_of(&noise(1, 100_000)));
+    assert!(sh(mount.path(), "getfattr -d file").contains("user.a"));
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 1);
     assert_eq!(errno(fs::metadata(&new)), Some(2));
     save(&new, b"new").unwrap();
     let status = json(&world.a, &["status", arg(mount.path())]);
     assert_eq!(status["mounts"][0]["state"], "online", "it waited until that was given up");
+}
+
+/// A laptop goes from one network to another, and sleeps in between: what was written before,
+/// while nobody answers and after waking arrives by itself, and what others did is seen.
+#[test]
+fn a_host_sleeps_and_wakes_in_another_network() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "write-back=async");
+    let other = world.mount(&world.b);
+    let at = |point: &SegueMount, name: &str| point.path().join(name);
+    save(&at(&mount, "before"), &noise(1, 300_000)).unwrap();
+    mount.sync().unwrap();
+    world.a.move_to(Ipv4Addr::new(10, 7, 0, 77)).unwrap();
+    save(&at(&mount, "moved"), &noise(2, 300_000)).unwrap();
+    eventually("what was written after moving is there", || {
+        fs::read(at(&other, "moved")).is_ok_and(|bytes| bytes == noise(2, 300_000))
+    });
+    let pid = Pid::from_raw(i32::try_from(mount.pid().unwrap()).unwrap()).unwrap();
+    save(&at(&mount, "falling asleep"), &noise(3, 300_000)).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    save(&at(&other, "meanwhile"), b"written elsewhere").unwrap();
+    other.sync().unwrap();
+    // Longer than a silent connection is kept.
+    std::thread::sleep(Duration::from_secs(25));
+    world.a.move_to(Ipv4Addr::new(10, 7, 0, 78)).unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    save(&at(&mount, "awake"), &noise(4, 300_000)).unwrap();
+    mount.sync().unwrap();
+    eventually("what another host did is seen", || at(&mount, "meanwhile").exists());
+    assert_eq!(fs::read(at(&mount, "meanwhile")).unwrap(), b"written elsewhere");
+    for (name, seed) in [("before", 1), ("moved", 2), ("falling asleep", 3), ("awake", 4)] {
+        eventually("the other host sees it", || at(&other, name).exists());
+        assert_eq!(hash(&at(&other, name)), hash_of(&noise(seed, 300_000)), "{name}");
+    }
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    let status = &status["mounts"][0];
+    assert_eq!((&status["conflicts"], &status["refused"]), (&0.into(), &0.into()), "{status}");
 }
 
 /// Where the server is out of reach for longer than `grace`, close says so with EHOSTUNREACH;
@@ -165,4 +207,30 @@ fn a_link_that_changes_under_a_copy() {
     mount.sync().unwrap();
     let other = world.mount(&world.b);
     assert_eq!(hash(&other.path().join("file")), hash_of(&bytes));
+}
+
+/// On a slow link small files come while a large one is read with all of its read-ahead: what
+/// somebody waits for goes before what will be wanted next.
+#[test]
+fn a_small_file_overtakes_what_is_read_ahead() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    let bytes = noise(1, 8 << 20);
+    save(&other.path().join("large"), &bytes).unwrap();
+    (0..3).for_each(|n| save(&other.path().join(format!("small-{n}")), &noise(n, 3000)).unwrap());
+    other.sync().unwrap();
+    let mount = world.mount(&world.a);
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 4);
+    world.a.set_link(Link::kb_per_s(256)).unwrap();
+    let large = mount.path().join("large");
+    let path = large.clone();
+    let reading = std::thread::spawn(move || hash(&path));
+    let cached = || json(&world.a, &["where", arg(&large)])["files"][0]["cached_bytes"].as_u64();
+    eventually("some of it is here", || cached() > Some(1 << 20));
+    for n in 0..3 {
+        assert_eq!(fs::read(mount.path().join(format!("small-{n}"))).unwrap(), noise(n, 3000));
+    }
+    assert!(!reading.is_finished());
+    world.a.set_link(Link::default()).unwrap();
+    assert_eq!(reading.join().unwrap(), hash_of(&bytes));
 }

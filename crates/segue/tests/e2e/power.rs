@@ -268,6 +268,8 @@ fn a_disk_that_lies_is_found_out() {
         recording.lie(sync);
     }
     let differences = power.differences(&recording, cut);
-    assert!(differences.iter().any(|name| name.starts_with("blost-0:")), "{differences:?}");
+    // Not which of them: how far it came before it was told to stop is not known, and a file that
+    // it removed again is missing rightly.
+    assert!(!differences.is_empty());
     assert!(differences.iter().all(|name| name.starts_with("blost-")), "{differences:?}");
 }
