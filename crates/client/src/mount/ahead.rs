@@ -1,43 +1,18 @@
-//! Uploading ahead: the chunks of large stores go to the server before their records' turn, while
-//! earlier records are under way. When the turn comes the record says only what they are called.
-//!
-//! ```text
-//!   queue:  create a | store a (5 MB) | utimes a | create b | store b (9 MB) | ..
-//!                        └─ upload ─┐                           └─ upload ─┐
-//!   drain:  [create a, store a, utimes a] ──▶ APPLY     [create b, store b] ──▶ APPLY
-//! ```
-//!
-//! The drain waits for a store that is being uploaded, and holds back what was done to the same
-//! file just before, so that nobody sees it without its data. Small data go inside the records,
-//! and a little more goes along with them, without asking whether the server has it.
-//!
-//! What was uploaded counts for the connection that it went over: the next one's server session
-//! has to be shown again that this host has the bytes. So with each connection begins a *round*, in
-//! which everything is picked anew, and an upload that was picked in an earlier one is given up.
-//! What cannot be uploaded (a quota is full, another host's version is asked for) is left to the
-//! drain, which finds out what becomes of it.
-
-mod round;
+//! The shell of uploading ahead: looks at the connection, sends what [`Ahead`] picks, and says what
+//! became of it.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
-use segue_core::modlog::{Change, Logged, Store};
+use segue_core::modlog::{Ahead, Change, Logged, OFFER_FROM, Picked, Store};
 use segue_core::refusal::Refusal;
-use segue_core::wire::APPLY_MAX;
 use segue_rpc::LinkState;
 
-use super::upload::{Group, OFFER_FROM};
+use super::upload::Group;
 use super::{Mount, Shared, lock};
-pub(super) use round::Ahead;
-use round::{Passage, Picked};
 
 /// Uploads side by side: one is cut and offered while the other is sent.
 pub(super) const UPLOADS: usize = 2;
-/// Records in one batch. It may have some more, if they are of the last one's file.
-const BATCH_RECORDS: usize = APPLY_MAX - 64;
-/// A batch that somebody waits for has this many, or ends with what is waited for.
-const AWAITED_RECORDS: usize = 64;
 
 impl Mount {
     /// What went ahead over the connection that is there now. That is looked up under the lock:
@@ -58,48 +33,12 @@ impl Mount {
         let core = self.core();
         let mut ahead = self.ahead_now();
         let whole = lock(&self.whole);
-        let (mut taken, mut along, mut waits_for) = (0, 0, None);
-        let mut batch = core.queue.batch_of(BATCH_RECORDS, bytes, |logged| {
-            if taken >= AWAITED_RECORDS && awaited.is_some_and(|seq| seq < logged.seq) {
-                return None;
-            }
-            let passage = match whole.contains(&logged.seq) {
-                true => Passage::Alone,
-                false => ahead.passage(logged.seq, logged.change.bytes()),
-            };
-            let weight = match passage {
-                Passage::Inside(bytes) => Some(bytes),
-                Passage::Along(bytes) => {
-                    along += bytes;
-                    (along < OFFER_FROM as u64).then_some(bytes)
-                }
-                Passage::Ready(bytes) => Some(bytes),
-                // With it nothing else fits.
-                Passage::Alone => (taken == 0).then_some(u64::MAX / 2),
-                Passage::Ahead => {
-                    waits_for = Some(logged.change.ino());
-                    None
-                }
-            };
-            taken += 1;
-            Some(logged.change.weight() + weight?)
-        });
-        // Nobody is to see the file without its data.
-        while let Some(last) = batch.last()
-            && waits_for == Some(last.change.ino())
-            && awaited != Some(last.seq)
-        {
-            batch.pop();
-        }
-        if let Some(last) = batch.last() {
-            ahead.pass(last.seq);
-        }
-        batch
+        ahead.batch(&core.queue, bytes, &whole, awaited)
     }
 
     /// The store of change `seq`, if its chunks went ahead over this connection.
     pub(super) fn store_sent_ahead(&self, seq: u64) -> Option<Store> {
-        self.ahead_now().stores.get(&seq).cloned()
+        self.ahead_now().store(seq).cloned()
     }
 
     /// These changes are settled.
@@ -115,14 +54,14 @@ impl Mount {
 
     /// Chunks of data that wait reached the server.
     pub(super) fn note_sent(&self, bytes: u64) {
-        lock(&self.ahead).sent += bytes;
+        lock(&self.ahead).note_sent(bytes);
         // Whoever waits for progress sees some.
         self.settled.send_modify(|_| ());
     }
 
     /// Bytes of data that wait and that the server has already.
     pub(super) fn sent_ahead(&self) -> u64 {
-        lock(&self.ahead).sent
+        lock(&self.ahead).sent()
     }
 
     /// Changes whose data are on their way, and the oldest if it is held back for these.
@@ -161,7 +100,7 @@ impl Mount {
     }
 
     fn pick(&self) -> Option<Picked> {
-        let most = lock(&self.batch_size).bytes().max(OFFER_FROM as u64);
+        let most = lock(&self.batch_size).bytes().max(OFFER_FROM);
         let core = self.core();
         let mut ahead = self.ahead_now();
         ahead.pick(&core.queue, most, &lock(&self.whole))

@@ -50,7 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{BatchSize, Change, Entry, INLINE_MAX, Outcome};
+use segue_core::modlog::{Ahead, BatchSize, Change, Entry, INLINE_MAX, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
 use segue_core::wire::Space;
@@ -109,7 +109,7 @@ pub(crate) struct Mount {
     /// By the directory whose quota it is; no more than a volume has of those.
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
     /// Stores whose chunks the server has before their turn. Taken after the core.
-    ahead: Mutex<ahead::Ahead>,
+    ahead: Mutex<Ahead>,
     batch_size: Mutex<BatchSize>,
     waiting: bound::Waiting,
     space: space::Space,

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
-use segue_core::modlog::Record;
 use segue_core::modlog::{
-    Base, Change, DataChange, INLINE_MAX, Logged, Piece, PieceBytes, Stamped, Store,
+    Base, Change, DataChange, INLINE_MAX, Logged, OFFER_FROM, Piece, PieceBytes, Record, Stamped,
+    Store,
 };
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
 use segue_core::refusal::Refusal;
@@ -27,9 +27,6 @@ use crate::remote::WireChunk;
 
 /// Chunks are offered and sent in groups of about this many bytes.
 const GROUP: usize = 8 << 20;
-/// Less than this goes along with the records, without asking whether the server has it: a
-/// round trip costs more.
-pub(super) const OFFER_FROM: usize = 64 << 10;
 /// Groups on their way at once: one more than are cut.
 const FLYING_MAX: usize = 2;
 /// Most that one PUT carries.
@@ -150,7 +147,7 @@ impl Mount {
                 record,
             });
         }
-        if group.bytes >= OFFER_FROM {
+        if group.bytes as u64 >= OFFER_FROM {
             self.send_group(group).await?;
         }
         group.landed().await?;

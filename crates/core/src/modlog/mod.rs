@@ -9,6 +9,7 @@
 //! Invariant: what stands in the log file and is not settled is in the [`Queue`] or in a
 //! file's dirty ranges, and nothing leaves either before the server's final answer.
 
+mod ahead;
 mod batch;
 mod bound;
 mod entry;
@@ -17,6 +18,7 @@ mod record;
 mod redo;
 mod verify;
 
+pub use ahead::{Ahead, OFFER_FROM, Picked};
 pub use batch::BatchSize;
 pub use bound::Bound;
 pub use entry::{Entry, Leftover, Payload, Place, SUM_BLOCK, replay};

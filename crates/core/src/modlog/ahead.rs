@@ -1,0 +1,280 @@
+//! Uploading ahead: the chunks of large stores go to the server before their records' turn, while
+//! earlier records are under way. When the turn comes the record says only what they are called.
+//!
+//! ```text
+//!   queue:  create a | store a (5 MB) | utimes a | create b | store b (9 MB) | ..
+//!                        └─ upload ─┐                           └─ upload ─┐
+//!   drain:  [create a, store a, utimes a] ──▶ APPLY     [create b, store b] ──▶ APPLY
+//! ```
+//!
+//! The drain waits for a store that is being uploaded, and holds back what was done to the same
+//! file just before, so that nobody sees it without its data. Small data go inside the records,
+//! and a little more goes along with them, without asking whether the server has it.
+//!
+//! What was uploaded counts for the connection that it went over: the next one's server session
+//! has to be shown again that this host has the bytes. So with each connection begins a *round*, in
+//! which everything is picked anew, and an upload that was picked in an earlier one is given up.
+//! What cannot be uploaded (a quota is full, another host's version is asked for) is left to the
+//! drain, which finds out what becomes of it.
+//!
+//! Invariant: what is under way was picked in this round, and its upload has still to say what
+//! became of it. The drain waits for that word.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{INLINE_MAX, Logged, Queue, Store};
+use crate::refusal::Refusal;
+use crate::wire::APPLY_MAX;
+
+/// From so many bytes on the server is asked which chunks it has. Less goes along with the
+/// records: a round trip costs more.
+pub const OFFER_FROM: u64 = 64 << 10;
+/// Records in one batch. It may have some more, if they are of the last one's file.
+const BATCH_RECORDS: usize = APPLY_MAX - 64;
+/// A batch that somebody waits for has this many, or ends with what is waited for.
+const AWAITED_RECORDS: usize = 64;
+/// Changes looked at in search of something to upload, under the core's lock.
+const SCAN_MAX: usize = 4096;
+/// Pieces of stores that wait for their turn: a part of what a server's session remembers to
+/// have been shown.
+const PIECES_MAX: usize = 1 << 14;
+/// What a piece takes in a message.
+const PIECE_BYTES: u64 = 48;
+
+/// Stores whose chunks went ahead.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    /// The connection that they went over, if there is one.
+    nonce: Option<[u8; 32]>,
+    /// Grows whenever everything is to be uploaded anew.
+    round: u64,
+    stores: BTreeMap<u64, Store>,
+    pieces: usize,
+    under_way: BTreeSet<u64>,
+    /// For the drain to find out about.
+    left: BTreeSet<u64>,
+    /// Everything before was looked at.
+    next: u64,
+    /// Bytes of unsettled stores that the server has.
+    sent: u64,
+}
+
+/// Changes whose chunks go together.
+#[derive(Debug)]
+pub struct Picked {
+    /// The round in which they were picked: they are given up when that is over.
+    pub round: u64,
+    /// Oldest first.
+    pub changes: Vec<Logged>,
+}
+
+/// How a change of data gets to the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Passage {
+    /// In its record: so many bytes.
+    Inside(u64),
+    /// With its record.
+    Along(u64),
+    /// Its chunks are there, and their names are so many bytes.
+    Ready(u64),
+    /// By the drain, alone.
+    Alone,
+    /// Its chunks are going there.
+    Ahead,
+}
+
+impl Ahead {
+    /// Begins a round when the connection is another; `nonce` tells them apart.
+    pub fn follow(&mut self, nonce: Option<[u8; 32]>) {
+        if self.nonce != nonce {
+            self.nonce = nonce;
+            self.begin_anew();
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        *self = Ahead { nonce: self.nonce, round: self.round + 1, ..Ahead::default() };
+    }
+
+    /// Change `seq` is wanted in another way. Others may be wanted so, too.
+    pub fn leave(&mut self, seq: u64) {
+        self.begin_anew();
+        self.left.insert(seq);
+    }
+
+    /// Nothing up to change `seq` has to be looked at.
+    fn pass(&mut self, seq: u64) {
+        self.next = self.next.max(seq + 1);
+    }
+
+    /// True as long as what was picked in `round` counts.
+    pub fn is_in(&self, round: u64) -> bool {
+        self.round == round
+    }
+
+    /// It was picked in this round, or is not to be.
+    fn is_known(&self, seq: u64) -> bool {
+        let is_picked = self.under_way.contains(&seq) || self.stores.contains_key(&seq);
+        is_picked || self.left.contains(&seq)
+    }
+
+    /// The next changes whose chunks go together, if there are enough of them and not more than
+    /// `most` bytes. The server wants some as a `whole`, which is the drain's business.
+    pub fn pick(&mut self, queue: &Queue, most: u64, whole: &BTreeSet<u64>) -> Option<Picked> {
+        let has_older = self.stores.first_key_value().is_some_and(|(seq, _)| *seq < self.next);
+        if self.nonce.is_none() || (self.pieces >= PIECES_MAX && has_older) {
+            return None;
+        }
+        let (mut changes, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+        let mut through = self.next;
+        for logged in queue.iter_from(self.next).take(SCAN_MAX) {
+            let more = logged.change.bytes();
+            let is_known = self.is_known(logged.seq) || whole.contains(&logged.seq);
+            if more > INLINE_MAX as u64 && !is_known {
+                if bytes >= OFFER_FROM && bytes + more > most {
+                    break;
+                }
+                bytes += more;
+                changes.push(logged.clone());
+            }
+            looked_at += 1;
+            through = logged.seq + 1;
+        }
+        if bytes < OFFER_FROM {
+            // They go along with their records, unless there will be more of them.
+            if looked_at == SCAN_MAX || changes.is_empty() {
+                self.next = through;
+            }
+            return None;
+        }
+        self.next = through;
+        self.under_way.extend(changes.iter().map(|logged| logged.seq));
+        Some(Picked { round: self.round, changes })
+    }
+
+    /// Takes in what became of an upload; `oldest` is the first change that still waits.
+    pub fn uploaded(
+        &mut self,
+        picked: &Picked,
+        made: Result<Vec<(u64, Store)>, Refusal>,
+        oldest: Option<u64>,
+    ) {
+        if !self.is_in(picked.round) {
+            return;
+        }
+        for logged in &picked.changes {
+            self.under_way.remove(&logged.seq);
+        }
+        match made {
+            Ok(made) => {
+                let waits = |seq| oldest.is_some_and(|oldest| oldest <= seq);
+                for (seq, store) in made.into_iter().filter(|(seq, _)| waits(*seq)) {
+                    self.pieces += store.pieces.len();
+                    self.stores.insert(seq, store);
+                }
+            }
+            Err(Refusal::Unreachable) => {
+                let first = picked.changes.first().map_or(0, |logged| logged.seq);
+                self.next = self.next.min(first);
+            }
+            Err(_) => self.left.extend(picked.changes.iter().map(|logged| logged.seq)),
+        }
+    }
+
+    /// What goes to the server next, about `bytes` of it; nothing if the oldest change waits for its
+    /// chunks. The server wants some as a `whole`; somebody waits for change `awaited`.
+    pub fn batch(
+        &mut self,
+        queue: &Queue,
+        bytes: u64,
+        whole: &BTreeSet<u64>,
+        awaited: Option<u64>,
+    ) -> Vec<Logged> {
+        let (mut taken, mut along, mut waits_for) = (0, 0, None);
+        let mut batch = queue.batch_of(BATCH_RECORDS, bytes, |logged| {
+            if taken >= AWAITED_RECORDS && awaited.is_some_and(|seq| seq < logged.seq) {
+                return None;
+            }
+            let passage = match whole.contains(&logged.seq) {
+                true => Passage::Alone,
+                false => self.passage(logged.seq, logged.change.bytes()),
+            };
+            let weight = match passage {
+                Passage::Inside(bytes) | Passage::Ready(bytes) => Some(bytes),
+                Passage::Along(bytes) => {
+                    along += bytes;
+                    (along < OFFER_FROM).then_some(bytes)
+                }
+                // With it nothing else fits.
+                Passage::Alone => (taken == 0).then_some(u64::MAX / 2),
+                Passage::Ahead => {
+                    waits_for = Some(logged.change.ino());
+                    None
+                }
+            };
+            taken += 1;
+            Some(logged.change.weight() + weight?)
+        });
+        // Nobody is to see the file without its data.
+        while let Some(last) = batch.last()
+            && waits_for == Some(last.change.ino())
+            && awaited != Some(last.seq)
+        {
+            batch.pop();
+        }
+        if let Some(last) = batch.last() {
+            self.pass(last.seq);
+        }
+        batch
+    }
+
+    /// The store of change `seq`, if its chunks went ahead over this connection.
+    pub fn store(&self, seq: u64) -> Option<&Store> {
+        self.stores.get(&seq)
+    }
+
+    /// Chunks of data that wait reached the server.
+    pub fn note_sent(&mut self, bytes: u64) {
+        self.sent += bytes;
+    }
+
+    /// Bytes of data that wait and that the server has already.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Changes whose data are on their way, and the oldest if it is held back for these.
+    pub fn uploading(&self, queue: &Queue) -> BTreeSet<u64> {
+        let mut uploading = self.under_way.clone();
+        let ino = |seq| queue.iter_from(seq).next().map(|logged| logged.change.ino());
+        if let Some(oldest) = queue.oldest_seq()
+            && uploading.iter().any(|&seq| ino(seq) == ino(oldest))
+        {
+            uploading.insert(oldest);
+        }
+        uploading
+    }
+
+    /// How a change of `bytes` of data gets to the server over this connection.
+    fn passage(&self, seq: u64, bytes: u64) -> Passage {
+        match self.stores.get(&seq) {
+            Some(store) => Passage::Ready(PIECE_BYTES * store.pieces.len() as u64),
+            None if bytes <= INLINE_MAX as u64 => Passage::Inside(bytes),
+            None if self.left.contains(&seq) => Passage::Alone,
+            None if self.under_way.contains(&seq) || bytes >= OFFER_FROM => Passage::Ahead,
+            None => Passage::Along(bytes),
+        }
+    }
+
+    /// The server's final answer to it is here.
+    pub fn settled(&mut self, logged: &Logged) {
+        self.left.remove(&logged.seq);
+        if let Some(store) = self.stores.remove(&logged.seq) {
+            self.pieces -= store.pieces.len();
+            self.sent = self.sent.saturating_sub(logged.change.bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::cache::ContainerId;
+use crate::modlog::{Base, Change, DataChange, Piece, PieceBytes, Record, SetAttr};
+use crate::types::{Caller, Ino, Time, Timestamp, Version};
+
+/// More than goes along with a record.
+const LARGE: u64 = 300_000;
+
+fn data(seq: u64, bytes: u64) -> DataChange {
+    DataChange {
+        ino: Ino(seq),
+        container: ContainerId::default(),
+        base: Base::Version(Version::default()),
+        cut: None,
+        size: bytes,
+        ranges: vec![0..bytes],
+        mtime: Timestamp::default(),
+    }
+}
+
+fn push(queue: &mut Queue, seq: u64, bytes: u64) {
+    queue.push(data(seq, bytes).logged(seq, Caller::default()), Time::default());
+}
+
+fn pick(ahead: &mut Ahead, queue: &Queue) -> Option<Picked> {
+    ahead.pick(queue, LARGE * 2, &BTreeSet::new())
+}
+
+fn finish(ahead: &mut Ahead, queue: &Queue, picked: &Picked, refusal: Option<Refusal>) {
+    let store = |logged: &Logged| {
+        let len = logged.change.bytes();
+        let hole = Piece { offset: 0, bytes: PieceBytes::Hole { len } };
+        (logged.seq, data(logged.seq, len).store(vec![hole], None))
+    };
+    let made = picked.changes.iter().map(store).collect();
+    ahead.uploaded(picked, refusal.map_or(Ok(made), Err), queue.oldest_seq());
+}
+
+fn seqs(picked: &Picked) -> Vec<u64> {
+    picked.changes.iter().map(|logged| logged.seq).collect()
+}
+
+/// A host slept while change 1 was being uploaded, and woke on another connection with a change
+/// 2. Both were picked anew, and the first upload, which had gone on over the new connection, took
+/// away from the second what that was about: change 2 was under way for ever.
+#[test]
+fn an_upload_of_an_earlier_connection_does_not_end_one_of_the_present() {
+    let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
+    push(&mut queue, 1, LARGE);
+    ahead.follow(Some([1; 32]));
+    let early = pick(&mut ahead, &queue).unwrap();
+    push(&mut queue, 2, LARGE);
+    ahead.follow(Some([2; 32]));
+    let late = pick(&mut ahead, &queue).unwrap();
+    assert_eq!((seqs(&early), seqs(&late)), (vec![1], vec![1, 2]));
+    finish(&mut ahead, &queue, &early, None);
+    assert_eq!(ahead.passage(1, LARGE), Passage::Ahead, "the server has to be shown it again");
+    finish(&mut ahead, &queue, &late, None);
+    let ready = Passage::Ready(PIECE_BYTES);
+    assert_eq!([1, 2].map(|seq| ahead.passage(seq, LARGE)), [ready, ready]);
+}
+
+#[test]
+fn what_could_not_be_sent_is_picked_again_and_nothing_else() {
+    let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
+    (1..=4).for_each(|seq| push(&mut queue, seq, LARGE));
+    ahead.follow(Some([1; 32]));
+    let [first, second] = [(); 2].map(|()| pick(&mut ahead, &queue).unwrap());
+    assert_eq!((seqs(&first), seqs(&second)), (vec![1, 2], vec![3, 4]));
+    finish(&mut ahead, &queue, &first, Some(Refusal::Unreachable));
+    assert_eq!(pick(&mut ahead, &queue).map(|again| seqs(&again)), Some(vec![1, 2]));
+    assert!(pick(&mut ahead, &queue).is_none());
+}
+
+/// A new file whose data were being sent waited for "its turn, which is now": its name goes first.
+#[test]
+fn the_name_of_a_new_file_waits_for_its_data() {
+    let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
+    let set = Record::SetAttr { ino: Ino(2), set: SetAttr::default() };
+    queue.push(
+        Logged { change: Change::Record(set), ..data(1, 0).logged(1, Caller::default()) },
+        Time::default(),
+    );
+    push(&mut queue, 2, LARGE);
+    push(&mut queue, 3, LARGE);
+    ahead.follow(Some([1; 32]));
+    assert_eq!(ahead.uploading(&queue), BTreeSet::new());
+    pick(&mut ahead, &queue).unwrap();
+    assert_eq!(ahead.uploading(&queue), BTreeSet::from([1, 2, 3]));
+    queue.settle(1);
+    queue.settle(2);
+    assert_eq!(ahead.uploading(&queue), BTreeSet::from([2, 3]));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64),
+    Connect(Option<u8>),
+    Pick,
+    /// One of the uploads under way.
+    Finish(usize, Option<Refusal>),
+    /// What became of the oldest change.
+    Leave,
+    Settle,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let refusals = [None, None, Some(Refusal::Unreachable), Some(Refusal::Quota)];
+    let sizes = [100, 20_000, LARGE, LARGE];
+    prop_oneof![
+        prop::sample::select(sizes.to_vec()).prop_map(Step::Write),
+        prop::option::of(0..3u8).prop_map(Step::Connect),
+        Just(Step::Pick),
+        (0..2usize, prop::sample::select(refusals.to_vec())).prop_map(|(n, r)| Step::Finish(n, r)),
+        Just(Step::Leave),
+        Just(Step::Settle),
+    ]
+}
+
+proptest! {
+    /// Whatever happens to connections and uploads: once all of these have ended and nothing is
+    /// left to pick, the drain waits for none.
+    #[test]
+    fn nothing_is_waited_for_that_nobody_sends(steps in prop::collection::vec(step(), 0..60)) {
+        let (mut ahead, mut queue, mut uploads) = (Ahead::default(), Queue::default(), Vec::new());
+        for (step, seq) in steps.into_iter().zip(1..) {
+            let oldest = queue.iter().next().map(|(logged, _)| logged.clone());
+            match (step, oldest) {
+                (Step::Write(bytes), _) => push(&mut queue, seq, bytes),
+                (Step::Connect(nonce), _) => ahead.follow(nonce.map(|byte| [byte; 32])),
+                (Step::Pick, _) => uploads.extend(pick(&mut ahead, &queue)),
+                (Step::Finish(at, refusal), _) if at < uploads.len() => {
+                    finish(&mut ahead, &queue, &uploads.remove(at), refusal);
+                }
+                (Step::Leave, Some(oldest)) => ahead.leave(oldest.seq),
+                (Step::Settle, Some(oldest)) => {
+                    ahead.pass(oldest.seq);
+                    queue.settle(oldest.seq);
+                    ahead.settled(&oldest);
+                }
+                _ => {}
+            }
+        }
+        if ahead.nonce.is_none() {
+            ahead.follow(Some([9; 32]));
+        }
+        // Those that could not be sent are picked once more.
+        while let Some(picked) = pick(&mut ahead, &queue) {
+            uploads.push(picked);
+        }
+        for picked in uploads {
+            finish(&mut ahead, &queue, &picked, None);
+        }
+        let waits = |logged: &Logged| ahead.passage(logged.seq, logged.change.bytes());
+        let waiting = queue.iter().filter(|(logged, _)| waits(logged) == Passage::Ahead);
+        prop_assert_eq!(waiting.count(), 0);
+        prop_assert_eq!(ahead.pieces, ahead.stores.len());
+    }
+}
