@@ -47,6 +47,26 @@ pub fn touched(record: &Record) -> Touched {
     Touched { inodes, names }
 }
 
+/// What this host changed of an inode of which it knows nothing else: after a restart, where it was
+/// not noted yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unsettled {
+    /// How many changes.
+    pub(super) pending: u32,
+    /// How long they made it.
+    pub(super) size: Option<u64>,
+}
+
+impl Unsettled {
+    /// `attr`, as somebody else knows the inode, with what was changed here.
+    pub(super) fn applied_to(self, mut attr: Attr) -> Attr {
+        if self.pending > 0 {
+            attr.size = self.size.unwrap_or(attr.size);
+        }
+        attr
+    }
+}
+
 impl Tree {
     /// Counts one more unsettled change of `ino`.
     pub fn mark(&mut self, ino: Ino) {

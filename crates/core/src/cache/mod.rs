@@ -4,21 +4,22 @@
 mod data;
 mod evict;
 mod forget;
+mod lifetime;
 mod local;
 mod nodes;
 mod notes;
 mod ranges;
 #[cfg(test)]
 mod tests;
-mod told;
 mod tree;
 mod xattrs;
 
 pub use data::{ContainerId, FileData, FileNote, Unsealed};
 pub use evict::{Bounds, Candidate, Disk, MinFree, choose};
+pub use lifetime::Known;
 pub use local::{Touched, touched};
 pub use nodes::{Ask, LeftBehind, Nodes, Way};
 pub use notes::{Meaning, NodeNote, TreeNotes};
 pub use ranges::RangeSet;
-pub use tree::{Known, Moved, Tree};
+pub use tree::{Moved, Tree};
 pub use xattrs::{XattrMap, Xattrs};

@@ -10,32 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::lifetime::Known;
+use super::local::Unsettled;
 use super::notes::Unnoted;
 use super::xattrs::Xattrs;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;
-
-/// What the cache knows of something.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Known<T> {
-    /// It may be used.
-    Fresh(T),
-    /// It was true once; usable only when nobody can be asked.
-    Stale(T),
-    /// Nothing.
-    Unknown,
-}
-
-impl<T> Known<T> {
-    /// The value if it may be used, or if `offline` makes anything usable.
-    pub fn usable(self, offline: bool) -> Option<T> {
-        match self {
-            Known::Fresh(value) => Some(value),
-            Known::Stale(value) if offline => Some(value),
-            _ => None,
-        }
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct NodeEntry {
@@ -94,26 +74,6 @@ pub struct Tree {
     pub(super) unknown: BTreeMap<Ino, Unsettled>,
 }
 
-/// What this host changed of an inode of which it knows nothing else: after a restart, where it was
-/// not noted yet.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unsettled {
-    /// How many changes.
-    pub(super) pending: u32,
-    /// How long they made it.
-    pub(super) size: Option<u64>,
-}
-
-impl Unsettled {
-    /// `attr`, as somebody else knows the inode, with what was changed here.
-    pub(super) fn applied_to(self, mut attr: Attr) -> Attr {
-        if self.pending > 0 {
-            attr.size = self.size.unwrap_or(attr.size);
-        }
-        attr
-    }
-}
-
 /// The server has other data of an inode than what this host knew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
@@ -141,24 +101,6 @@ impl Tree {
         }
     }
 
-    pub(super) fn is_fresh(&self, checked: Option<Time>, now: Time) -> bool {
-        checked.is_some_and(|checked| now.since(checked) < self.lifetime)
-    }
-
-    pub(super) fn judge<T>(
-        &self,
-        value: T,
-        pending: u32,
-        checked: Option<Time>,
-        now: Time,
-    ) -> Known<T> {
-        if pending > 0 || self.is_fresh(checked, now) {
-            Known::Fresh(value)
-        } else {
-            Known::Stale(value)
-        }
-    }
-
     /// Attributes of `ino`.
     pub fn attr(&self, ino: Ino, now: Time) -> Known<Attr> {
         match self.nodes.get(&ino) {
@@ -170,33 +112,6 @@ impl Tree {
     /// Attributes of `ino`, fresh or not.
     pub fn peek(&self, ino: Ino) -> Option<&Attr> {
         self.nodes.get(&ino).map(|node| &node.attr)
-    }
-
-    /// How much longer an answer about `ino` may be used: what the kernel's cache is given.
-    pub fn remaining(&self, ino: Ino, now: Time) -> Duration {
-        match self.nodes.get(&ino) {
-            Some(NodeEntry { pending: 1.., .. }) => self.lifetime,
-            Some(NodeEntry { checked: Some(checked), .. }) => {
-                self.lifetime.saturating_sub(now.since(*checked))
-            }
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// How much longer it may be said that `name` in `parent` is `ino`.
-    pub fn name_remaining(&self, parent: Ino, name: &Name, ino: Ino, now: Time) -> Duration {
-        let listed = match self.nodes.get(&parent).map(|node| node.listing) {
-            Some(Listing::Own) => return self.remaining(ino, now),
-            Some(Listing::Complete(checked)) => checked,
-            _ => None,
-        };
-        let known = match self.names.get(&(parent, name.clone())) {
-            Some(entry) if entry.pending > 0 => return self.remaining(ino, now),
-            Some(entry) => entry.checked.max(listed),
-            None => listed,
-        };
-        let left = known.map(|at| self.lifetime.saturating_sub(now.since(at)));
-        left.unwrap_or_default().min(self.remaining(ino, now))
     }
 
     /// True if changes of `ino` are not settled.
@@ -275,31 +190,6 @@ impl Tree {
             Known::Fresh(()) => Known::Fresh(names),
             _ => Known::Stale(names),
         }
-    }
-
-    /// Attributes of inodes that a listing of `directory` names, and how much longer they and
-    /// their names may be used; `None` for one that must be asked for.
-    pub fn listed(
-        &self,
-        directory: Ino,
-        inodes: impl Iterator<Item = Ino>,
-        now: Time,
-    ) -> Vec<Option<(Attr, Duration)>> {
-        let left = |checked: Time| self.lifetime.saturating_sub(now.since(checked));
-        let listing = match self.nodes.get(&directory).map(|node| node.listing) {
-            Some(Listing::Own) => self.lifetime,
-            Some(Listing::Complete(Some(checked))) => left(checked),
-            _ => Duration::ZERO,
-        };
-        let known = |ino| {
-            let node = self.nodes.get(&ino)?;
-            let left = match node.pending {
-                0 => left(node.checked?),
-                _ => self.lifetime,
-            };
-            (left > Duration::ZERO).then(|| (node.attr, left.min(listing)))
-        };
-        inodes.map(known).collect()
     }
 
     pub(super) fn names_in(&self, directory: Ino) -> impl Iterator<Item = (&Name, &NameEntry)> {

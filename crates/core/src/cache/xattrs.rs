@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::tree::{Known, NodeEntry, Tree};
+use super::lifetime::Known;
+use super::tree::{NodeEntry, Tree};
 use crate::types::{Ino, Time, Timestamp};
 
 /// Names and values of extended attributes.

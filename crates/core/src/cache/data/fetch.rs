@@ -1,0 +1,152 @@
+//! What of a file's data is asked of the server, and what of its answer is taken.
+
+use std::ops::Range;
+
+use super::FileData;
+use crate::types::Version;
+
+/// Read-ahead grows from this.
+pub(super) const WINDOW_MIN: u64 = 256 << 10;
+
+impl FileData {
+    /// What a reader of `range` still needs and nobody is fetching.
+    pub fn to_fetch(&self, range: Range<u64>, size: u64) -> Vec<Range<u64>> {
+        let range = range.start.min(size)..range.end.min(size);
+        let mut gaps = Vec::new();
+        for gap in self.valid.missing(range) {
+            gaps.extend(self.fetching.missing(gap));
+        }
+        gaps
+    }
+
+    /// True while something is being fetched.
+    pub fn is_fetching(&self) -> bool {
+        !self.fetching.is_empty()
+    }
+
+    /// `range` is being fetched.
+    pub fn fetch_began(&mut self, range: Range<u64>) {
+        self.fetching.insert(range);
+    }
+
+    /// The fetch of `range` ended, with or without result.
+    pub fn fetch_ended(&mut self, range: Range<u64>) {
+        self.fetching.remove(range);
+    }
+
+    /// Which parts of fetched `range` of `version` may be put into the container: bytes that
+    /// were written here meanwhile are newer, bytes that were cut off here are gone, and bytes
+    /// of another version do not belong.
+    pub fn fillable(&self, range: Range<u64>, version: Version) -> Vec<Range<u64>> {
+        let range = range.start..range.end.min(self.clean_len);
+        if version != self.version { Vec::new() } else { self.valid.missing(range) }
+    }
+
+    /// `range` is in the container now.
+    pub fn filled(&mut self, range: Range<u64>) {
+        self.valid.insert(range);
+        self.is_noted = false;
+    }
+
+    /// The container may hold anything in `range`: of what is clean there nothing is valid any
+    /// more. What the server lacks can be had from nowhere else.
+    pub fn spoiled(&mut self, range: Range<u64>) {
+        self.is_noted = false;
+        for part in self.dirty.missing(range) {
+            for clean in self.sealed_ranges.missing(part) {
+                self.valid.remove(clean);
+            }
+        }
+    }
+
+    /// What to fetch ahead of a read of `range`, if reading is sequential. The window doubles
+    /// while it lasts, up to `window_max` bytes.
+    pub fn read_ahead(
+        &mut self,
+        range: Range<u64>,
+        size: u64,
+        window_max: u64,
+    ) -> Option<Range<u64>> {
+        // Kernels issue the reads of one stream a little out of order.
+        let sequential = range.start <= self.next_sequential + WINDOW_MIN
+            && range.end + WINDOW_MIN >= self.next_sequential;
+        self.next_sequential = self.next_sequential.max(range.end);
+        if !sequential {
+            self.next_sequential = range.end;
+            self.window = WINDOW_MIN;
+            return None;
+        }
+        let ahead = range.end.min(size)..range.end.saturating_add(self.window).min(size);
+        // While a quarter of a window is on its way or here, that is enough.
+        let quarter = ahead.start..(ahead.start + self.window / 4).min(size);
+        if self.to_fetch(quarter, size).is_empty() {
+            return None;
+        }
+        let wanted = self.to_fetch(ahead, size).into_iter().next()?;
+        self.window = (self.window * 2).min(window_max.max(WINDOW_MIN));
+        Some(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::ContainerId;
+
+    fn version(counter: u64) -> Version {
+        Version { epoch: 1, counter }
+    }
+
+    #[test]
+    fn a_late_fill_does_not_cover_what_was_written_meanwhile() {
+        let mut data = FileData::new(version(1), ContainerId(1));
+        data.write(10..20, 100);
+        assert_eq!(data.fillable(0..30, version(1)), [0..10, 20..30]);
+        assert!(data.fillable(0..30, version(2)).is_empty());
+    }
+
+    /// A late reply brought back bytes that a truncation had cut off; where a later write left
+    /// a gap they were then read instead of zeros.
+    #[test]
+    fn a_late_fill_does_not_bring_back_what_was_cut_off() {
+        let mut data = FileData::new(version(1), ContainerId(1));
+        data.truncate(5, 100);
+        assert_eq!(data.fillable(0..100, version(1)), [0..5]);
+        data.seal(7);
+        assert_eq!(data.fillable(0..100, version(1)), [0..5]);
+        data.committed(7, version(2));
+        assert_eq!(data.fillable(0..100, version(2)), [0..100]);
+    }
+
+    /// A write that failed half-way was taken for what the server has, and kept as that.
+    #[test]
+    fn what_a_failed_write_left_is_fetched_again_unless_the_server_lacks_it() {
+        let mut data = FileData::new(version(1), ContainerId(1));
+        data.filled(0..100);
+        data.write(10..20, 100);
+        data.seal(7);
+        data.write(30..40, 100);
+        data.spoiled(5..50);
+        assert_eq!(data.to_fetch(0..100, 100), [5..10, 20..30, 40..50]);
+        assert_eq!(data.unsealed().unwrap().ranges, [30..40]);
+    }
+
+    #[test]
+    fn sequential_reads_are_fetched_ahead_and_random_ones_are_not() {
+        let mut data = FileData::new(version(1), ContainerId(1));
+        let size = 64 << 20;
+        let max = 4 * WINDOW_MIN;
+        let first = data.read_ahead(0..4096, size, max).unwrap();
+        assert_eq!(first, 4096..4096 + WINDOW_MIN);
+        data.fetch_began(first.clone());
+        assert_eq!(data.read_ahead(4096..8192, size, max), None);
+        let mut read = first;
+        for window in [2, 4, 4].map(|times| times * WINDOW_MIN) {
+            let next = data.read_ahead(read, size, max).unwrap();
+            assert_eq!(next.end - next.start, window);
+            data.fetch_began(next.clone());
+            read = next;
+        }
+        assert_eq!(data.read_ahead(32 << 20..(32 << 20) + 4096, size, max), None);
+    }
+}

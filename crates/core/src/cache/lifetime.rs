@@ -1,0 +1,149 @@
+//! How long what the server said may be used, and what was told of it for as long.
+//!
+//! That is `lifetime` after it was said; then it is stale and asked for again (a fixed lifetime until
+//! promises replace it). What this host changed is fresh until the last change of it is settled.
+
+use std::time::Duration;
+
+use super::tree::{Listing, NodeEntry, Tree};
+use crate::types::{Attr, Ino, Name, Time};
+
+/// What the cache knows of something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Known<T> {
+    /// It may be used.
+    Fresh(T),
+    /// It was true once; usable only when nobody can be asked.
+    Stale(T),
+    /// Nothing.
+    Unknown,
+}
+
+impl<T> Known<T> {
+    /// The value if it may be used, or if `offline` makes anything usable.
+    pub fn usable(self, offline: bool) -> Option<T> {
+        match self {
+            Known::Fresh(value) => Some(value),
+            Known::Stale(value) if offline => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl Tree {
+    pub(super) fn is_fresh(&self, checked: Option<Time>, now: Time) -> bool {
+        checked.is_some_and(|checked| now.since(checked) < self.lifetime)
+    }
+
+    pub(super) fn judge<T>(
+        &self,
+        value: T,
+        pending: u32,
+        checked: Option<Time>,
+        now: Time,
+    ) -> Known<T> {
+        if pending > 0 || self.is_fresh(checked, now) {
+            Known::Fresh(value)
+        } else {
+            Known::Stale(value)
+        }
+    }
+
+    /// How much longer an answer about `ino` may be used: what the kernel's cache is given.
+    pub fn remaining(&self, ino: Ino, now: Time) -> Duration {
+        match self.nodes.get(&ino) {
+            Some(NodeEntry { pending: 1.., .. }) => self.lifetime,
+            Some(NodeEntry { checked: Some(checked), .. }) => {
+                self.lifetime.saturating_sub(now.since(*checked))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How much longer it may be said that `name` in `parent` is `ino`.
+    pub fn name_remaining(&self, parent: Ino, name: &Name, ino: Ino, now: Time) -> Duration {
+        let listed = match self.nodes.get(&parent).map(|node| node.listing) {
+            Some(Listing::Own) => return self.remaining(ino, now),
+            Some(Listing::Complete(checked)) => checked,
+            _ => None,
+        };
+        let known = match self.names.get(&(parent, name.clone())) {
+            Some(entry) if entry.pending > 0 => return self.remaining(ino, now),
+            Some(entry) => entry.checked.max(listed),
+            None => listed,
+        };
+        let left = known.map(|at| self.lifetime.saturating_sub(now.since(at)));
+        left.unwrap_or_default().min(self.remaining(ino, now))
+    }
+
+    /// Attributes of inodes that a listing of `directory` names, and how much longer they and
+    /// their names may be used; `None` for one that must be asked for.
+    pub fn listed(
+        &self,
+        directory: Ino,
+        inodes: impl Iterator<Item = Ino>,
+        now: Time,
+    ) -> Vec<Option<(Attr, Duration)>> {
+        let left = |checked: Time| self.lifetime.saturating_sub(now.since(checked));
+        let listing = match self.nodes.get(&directory).map(|node| node.listing) {
+            Some(Listing::Own) => self.lifetime,
+            Some(Listing::Complete(Some(checked))) => left(checked),
+            _ => Duration::ZERO,
+        };
+        let known = |ino| {
+            let node = self.nodes.get(&ino)?;
+            let left = match node.pending {
+                0 => left(node.checked?),
+                _ => self.lifetime,
+            };
+            (left > Duration::ZERO).then(|| (node.attr, left.min(listing)))
+        };
+        inodes.map(known).collect()
+    }
+
+    /// Who asked was told all that `directory` names, and for how long it may be used.
+    pub fn tell(&mut self, directory: Ino) {
+        if let Some(node) = self.nodes.get_mut(&directory)
+            && let Listing::Complete(checked) = node.listing
+        {
+            node.told = checked;
+        }
+    }
+
+    /// True if all that `directory` names was told since it was asked for, and may be used still.
+    pub fn is_told(&self, directory: Ino, now: Time) -> bool {
+        self.nodes.get(&directory).is_some_and(|node| match node.listing {
+            Listing::Complete(checked) => node.told == checked && self.is_fresh(checked, now),
+            _ => false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::attr;
+    use crate::types::Kind;
+
+    const LIFETIME: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_was_told_is_told_again_once_it_was_asked_for_again_or_is_stale() {
+        let mut tree = Tree::new(LIFETIME, 100);
+        let attr = attr(7, Kind::Directory, 1);
+        let at = |ms| Time(Duration::from_millis(ms));
+        tree.tell(Ino(7));
+        assert!(tree.install_listing(attr, Vec::new(), at(0)));
+        assert!(!tree.is_told(Ino(7), at(10)));
+        tree.tell(Ino(7));
+        assert!(tree.is_told(Ino(7), at(10)) && !tree.is_told(Ino(7), at(1000)));
+        assert!(tree.install_listing(attr, Vec::new(), at(500)));
+        assert!(!tree.is_told(Ino(7), at(510)));
+        tree.tell(Ino(7));
+        tree.distrust_absence(Ino(7));
+        tree.tell(Ino(7));
+        assert!(!tree.is_told(Ino(7), at(520)));
+    }
+}
