@@ -1,15 +1,13 @@
 //! What an administrator asks for, with the server up (over its control socket) or down.
 
 mod quotas;
+mod volumes;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use segue_core::namespace::{
-    Readable, VolumeError, VolumeRow, arrivals, create_volume, delete_volume, find_volume, tally,
-    volumes,
-};
-use segue_core::types::{Role, VolumeId};
+use segue_core::namespace::{self, find_volume};
+use segue_core::types::Role;
 use segue_rpc::identity::{Invite, MountUrl, PORT};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +15,7 @@ use crate::data::{Data, hex, now, random};
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::interfaces;
-use crate::meta::{Kv, MetaFault, StoreError};
+use crate::meta::{MetaFault, StoreError};
 use crate::principals::{self, IdentityRow, InviteRow};
 use crate::serve::Server;
 
@@ -271,13 +269,13 @@ pub(crate) fn execute(data: &Data, server: Option<&Server>, request: AdminReques
             let terms = Terms { role, ttl_seconds, no_root_squash };
             invite(data, server, &volume, terms, host)
         }
-        AdminRequest::VolumeCreate { name } => volume_create(data, &name),
-        AdminRequest::VolumeList => volume_list(data),
-        AdminRequest::VolumeShow { name } => volume_show(data, &name),
+        AdminRequest::VolumeCreate { name } => volumes::create(data, &name),
+        AdminRequest::VolumeList => volumes::list(data),
+        AdminRequest::VolumeShow { name } => volumes::show(data, &name),
         AdminRequest::VolumeSet { name, dir, bytes, inodes } => {
             quotas::set(data, &name, dir, (bytes, inodes))
         }
-        AdminRequest::VolumeDelete { name } => volume_delete(data, &name),
+        AdminRequest::VolumeDelete { name } => volumes::delete(data, &name),
         AdminRequest::IdentityList => identity_list(data),
         AdminRequest::IdentityRevoke { id } => identity_revoke(data, &id),
         AdminRequest::Info => info(data, server),
@@ -353,117 +351,13 @@ fn default_host(listen: Option<SocketAddr>) -> Option<String> {
     Some(address.to_string())
 }
 
-fn volume_create(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
-    let uuid = match random() {
-        Ok(uuid) => uuid,
-        Err(error) => return Ok(failed(FailReason::Io, format!("no random bytes: {error}"))),
-    };
-    let new = name.to_owned();
-    match data.store.write_blocking(move |txn| create_volume(txn, &new, uuid, now()))? {
-        Ok(_) => volume_show(data, name),
-        Err(error @ VolumeError::Exists) => {
-            Ok(failed(FailReason::Exists, format!("{error}: {name}")))
-        }
-        Err(error) => Ok(failed(FailReason::Invalid, error.to_string())),
-    }
-}
-
-fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeInfo, MetaFault> {
-    let tally = tally(kv, id)?;
-    Ok(VolumeInfo {
-        name: row.name,
-        id: id.0,
-        uuid: hex(&row.uuid),
-        created: row.created.secs,
-        inodes: tally.inodes,
-        allocated_bytes: tally.allocated,
-        arrived_bytes: arrivals::bytes(kv, id)?,
-        quota_bytes: row.limits.bytes,
-        quota_inodes: row.limits.inodes,
-        directories: Vec::new(),
-        damaged: None,
-    })
-}
-
-/// A volume of which no more is known than its number.
-fn damaged_info(id: VolumeId, fault: MetaFault) -> VolumeInfo {
-    VolumeInfo {
-        name: format!("#{}", id.0),
-        id: id.0,
-        uuid: String::new(),
-        created: 0,
-        inodes: 0,
-        allocated_bytes: 0,
-        arrived_bytes: 0,
-        quota_bytes: None,
-        quota_inodes: None,
-        directories: Vec::new(),
-        damaged: Some(StoreError::from(fault).to_string()),
-    }
-}
-
-fn volume_list(data: &Data) -> Result<AdminReply, StoreError> {
-    let volumes = data.store.read_blocking(|kv| {
-        let volumes = volumes(kv)?;
-        let info = |(id, row): Readable<_>| {
-            row.and_then(|row| volume_info(kv, id, row))
-                .unwrap_or_else(|fault| damaged_info(id, fault))
-        };
-        Ok::<_, MetaFault>(volumes.into_iter().map(info).collect())
-    })?;
-    Ok(AdminReply::Volumes { volumes: volumes? })
-}
-
-fn volume_show(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
-    let info = data.store.read_blocking(|kv| match find_volume(kv, name)? {
-        Some((id, row)) => {
-            let info = volume_info(kv, id, row)?;
-            Ok(Some(VolumeInfo { directories: quotas::directories(kv, id)?, ..info }))
-        }
-        None => Ok::<_, MetaFault>(None),
-    })??;
-    Ok(info.map_or_else(|| no_volume(name), AdminReply::Volume))
-}
-
-fn volume_delete(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
-    let wanted = name.to_owned();
-    let deleted = data.store.write_blocking(move |txn| {
-        let Some((id, row)) = find_volume(txn, &wanted)? else { return Ok(Err(Kept::NoVolume)) };
-        if volumes(txn)?.len() == 1 {
-            return Ok(Err(Kept::Only));
-        }
-        let volume = volume_info(txn, id, row)?;
-        delete_volume(txn, id)?;
-        let identities = principals::forget(txn, id)?;
-        Ok(Ok(AdminReply::Deleted { volume, identities }))
-    })?;
-    Ok(match deleted {
-        Ok(reply) => reply,
-        Err(Kept::NoVolume) => no_volume(name),
-        Err(Kept::Only) => {
-            let words = format!(
-                "'{name}' is the server's only volume; make another one first (segue volume \
-                 create), or stop the server and remove {}",
-                data.path().display()
-            );
-            failed(FailReason::Invalid, words)
-        }
-    })
-}
-
-/// Why a volume is not deleted.
-enum Kept {
-    NoVolume,
-    Only,
-}
-
 fn short(fingerprint: &str) -> String {
     fingerprint.chars().take(ID_DIGITS).collect()
 }
 
 fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
     let (rows, volumes) = data.store.read_blocking(|kv| {
-        Ok::<_, MetaFault>((principals::identities(kv, "")?, volumes(kv)?))
+        Ok::<_, MetaFault>((principals::identities(kv, "")?, namespace::volumes(kv)?))
     })??;
     let info = |(fingerprint, row): (String, IdentityRow)| {
         let volume = volumes.iter().find(|(id, _)| *id == row.volume);
@@ -505,7 +399,7 @@ fn identity_revoke(data: &Data, id: &str) -> Result<AdminReply, StoreError> {
 }
 
 fn info(data: &Data, server: Option<&Server>) -> Result<AdminReply, StoreError> {
-    let volumes = data.store.read_blocking(|kv| volumes(kv))??.len() as u64;
+    let volumes = data.store.read_blocking(|kv| namespace::volumes(kv))??.len() as u64;
     Ok(AdminReply::Info(ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         data: data.path().display().to_string(),

@@ -7,7 +7,7 @@ use segue_core::namespace::{
 };
 use segue_core::types::{Name, VolumeId};
 
-use super::{AdminReply, DirectoryInfo, FailReason, Limit, failed, no_volume, volume_show};
+use super::{AdminReply, DirectoryInfo, FailReason, Limit, failed, no_volume, volumes};
 use crate::data::Data;
 use crate::meta::{Kv, MetaFault, StoreError};
 
@@ -26,7 +26,7 @@ pub(super) fn set(
     };
     let Some(dir) = dir else {
         data.store.write_blocking(move |txn| limit_volume(txn, id, merged(row.limits, asked)))?;
-        return volume_show(data, name);
+        return volumes::show(data, name);
     };
     let parts = dir.split('/').filter(|part| !part.is_empty());
     let Ok(parts) = parts.map(Name::new).collect::<Result<Vec<_>, _>>() else {
@@ -40,7 +40,7 @@ pub(super) fn set(
         limit_directory(txn, id, &parts, merged(before, asked))
     })?;
     match done {
-        Ok(()) => volume_show(data, name),
+        Ok(()) => volumes::show(data, name),
         Err(error) => {
             let reason = match error {
                 LimitError::NotFound => FailReason::NotFound,
