@@ -38,6 +38,8 @@ struct Promises {
     /// Files without a name that were closed for the last time. What was written to them may go
     /// nowhere: it is no part of what is written by a stale name later.
     released: BTreeSet<Ino>,
+    /// Files that were written while only a handle reached them: a crash closes these.
+    nameless: BTreeSet<Ino>,
     /// Changes that were logged.
     seqs: BTreeSet<u64>,
     /// What changes were of when they were logged, of which file.
@@ -75,6 +77,13 @@ impl Told {
             let stores = self.now.stores.values_mut().filter(|(file, _)| *file == ino);
             let bytes = stores.map(|(_, bytes)| bytes).chain(self.now.bytes.get_mut(&ino));
             bytes.for_each(|bytes| Rc::make_mut(bytes).retain(|at, _| !range.contains(at)));
+        }
+    }
+
+    /// The client died, and all its handles with it.
+    pub(crate) fn crashed(&mut self) {
+        for ino in std::mem::take(&mut self.now.nameless) {
+            self.now.unsealed.remove(&ino);
         }
     }
 
@@ -122,13 +131,19 @@ impl Told {
             self.settled.insert(*seq);
             self.now.stores.remove(seq);
         }
+        if let (Entry::Nameless(_), Some(place)) = (entry, entry.place()) {
+            self.now.nameless.insert(place.ino);
+        }
         let Some(logged) = entry.change() else { return Ok(()) };
         if !self.now.seqs.insert(logged.seq) {
             return Err(Violation(format!("seq {} is used twice", logged.seq)));
         }
         match &logged.change {
             Change::Data(data) => return self.sealed(logged.seq, data),
-            Change::Record(Record::Release { ino }) => drop(self.now.released.insert(*ino)),
+            Change::Record(Record::Release { ino }) => {
+                self.now.nameless.remove(ino);
+                self.now.released.insert(*ino);
+            }
             Change::Record(_) => {}
         }
         Ok(())

@@ -86,6 +86,7 @@ impl World {
                     self.say(&format!("client {client} lost {} entries", lost.entries.len()));
                     self.take_back(&lost);
                 }
+                told.crashed();
                 Host::Down(Box::new((kept, told)), next_call)
             }
             down => down,
