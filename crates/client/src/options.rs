@@ -110,7 +110,10 @@ pub enum OptionError {
 pub const KEYS: &[(&str, &str)] = &[
     ("allow-other", "users other than the one who mounts may enter"),
     ("cache-dir=DIR", "where cached and not yet sent data lie"),
-    ("cache-min-free=5G", "what of its disk the cache leaves to others, a size or a share (10%)"),
+    (
+        "cache-min-free=5G",
+        "what of its disk is left to others, a size or a share; unless given, the less of 5G and 10%",
+    ),
     ("cache-size=20G", "most that is cached; what the server lacks does not count"),
     ("fsync=local|server", "what fsync waits for: this host's disk, or the server's"),
     ("gid=GID", "show every file as of this group"),

@@ -18,6 +18,8 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 const SEAL_EVERY: u32 = 5;
 /// Progress of a sync is told this often.
 const TELL_EVERY: Duration = Duration::from_millis(500);
+/// Grants of inode numbers that are asked for without a pause: as many as a new host needs.
+const GRANTS_AT_ONCE: usize = 4;
 
 /// What a sync waits for.
 #[derive(Clone, Debug)]
@@ -175,8 +177,10 @@ impl Mount {
     }
 
     async fn refill_numbers(&self) -> Result<(), Refusal> {
-        while !self.options.read_only && !self.remote.is_offline() {
-            if lock(&self.numbers).are_plenty() {
+        // A server that grants little, or the same again, is asked again later.
+        for _ in 0..GRANTS_AT_ONCE {
+            let asks = !self.options.read_only && !self.remote.is_offline();
+            if !asks || lock(&self.numbers).are_plenty() {
                 break;
             }
             let grant = self.remote.grant().await?;

@@ -139,4 +139,32 @@ mod tests {
         numbers.take_ino().unwrap();
         assert!(!numbers.are_plenty());
     }
+
+    /// The next process after the one that found a loss of power trusted everything, though the
+    /// first one still doubted what the server had not confirmed.
+    #[test]
+    fn a_loss_of_power_is_known_until_nothing_is_in_doubt_however_processes_end() {
+        let base = tempfile::tempdir().unwrap();
+        let open = || {
+            let client = ClientId([7; 16]);
+            let at = Path::new("/mnt");
+            StateDirectory::open(base.path(), &[1; 16], client, at, Duration::ZERO).unwrap()
+        };
+        let mut directory = open();
+        assert!(!directory.lost_power);
+        directory.saved.boot_id = "an earlier one".to_owned();
+        directory.save().unwrap();
+        drop(directory);
+        for ends_in_order in [false, true, false] {
+            let mut numbers = Numbers::new(open());
+            assert!(numbers.directory.lost_power);
+            if ends_in_order {
+                numbers.is_clean().unwrap();
+            }
+        }
+        Numbers::new(open()).is_clear().unwrap();
+        assert!(!open().lost_power, "the one that knew it was killed in this run of the host");
+        Numbers::new(open()).is_clean().unwrap();
+        assert!(!open().lost_power);
+    }
 }
