@@ -45,7 +45,7 @@ pub use dial::{ConnectError, Target, dial};
 pub use enrol::{EnrolError, GreetError, enrol, greet};
 pub use link::{Greeting, Link, LinkState};
 pub use listener::{ListenError, Listener};
-pub use peer::{Incoming, Peer, Responder, Response};
+pub use peer::{Calls, Incoming, Peer, Responder, Response};
 pub use stats::LinkStats;
 pub use tls::TlsError;
 

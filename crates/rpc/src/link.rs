@@ -148,6 +148,14 @@ impl Link {
         }
     }
 
+    /// Which connection it is, while online: the number grows with each.
+    pub fn generation(&self) -> Option<u64> {
+        match self.current.borrow().state {
+            LinkState::Online { generation, .. } => Some(generation),
+            _ => None,
+        }
+    }
+
     /// The connection, while online.
     pub fn peer(&self) -> Option<Peer> {
         self.current.borrow().peer.clone()

@@ -1,8 +1,8 @@
 //! One connection: calls to the other side, and calls from it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use quinn::{Connection, RecvStream, SendStream};
@@ -34,9 +34,11 @@ pub struct Peer {
     /// Calls that have not got all of their reply.
     waiting: Arc<AtomicUsize>,
     budget: Budget,
-    arrivals: Arc<Mutex<mpsc::Receiver<Arrival>>>,
+    arrivals: Arrivals,
     identity: Option<Arc<PeerIdentity>>,
 }
+
+type Arrivals = Arc<Mutex<mpsc::Receiver<Arrival>>>;
 
 /// A request whose head has arrived.
 type Arrival = (Request, Head, SendStream, RecvStream);
@@ -143,11 +145,12 @@ impl Peer {
 
     /// The next call from the other side; `None` when the connection is over.
     pub async fn accept(&self) -> Option<Incoming> {
-        let (request, head, send, receive) = self.arrivals.lock().await.recv().await?;
-        let Head { class, share, .. } = head;
-        let responder = Responder { stream: Some(send), class, outbox: self.outbox.clone() };
-        let body = BodyReader::new(receive, self.outbox.clone(), None);
-        Some(Incoming { request, class, body, responder, _share: share })
+        self.calls().accept().await
+    }
+
+    /// The calls from the other side, for whoever is not to keep the connection open.
+    pub fn calls(&self) -> Calls {
+        Calls { outbox: Arc::downgrade(&self.outbox), arrivals: self.arrivals.clone() }
     }
 
     /// The connection as it is now.
@@ -196,6 +199,25 @@ impl Peer {
     /// Waits until the connection is over.
     pub async fn closed(&self) -> CloseReason {
         self.outbox.connection.closed().await.into()
+    }
+}
+
+/// The calls from the other side of a connection.
+#[derive(Debug)]
+pub struct Calls {
+    outbox: Weak<Outbox>,
+    arrivals: Arrivals,
+}
+
+impl Calls {
+    /// The next one; `None` when the connection is over.
+    pub async fn accept(&self) -> Option<Incoming> {
+        let (request, head, send, receive) = self.arrivals.lock().await.recv().await?;
+        let outbox = self.outbox.upgrade()?;
+        let Head { class, share, .. } = head;
+        let responder = Responder { stream: Some(send), class, outbox: outbox.clone() };
+        let body = BodyReader::new(receive, outbox, None);
+        Some(Incoming { request, class, body, responder, _share: share })
     }
 }
 
