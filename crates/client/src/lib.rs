@@ -5,6 +5,7 @@
 //! read the environment.
 
 pub mod bare;
+mod clock;
 pub mod control;
 mod error;
 mod fuse;

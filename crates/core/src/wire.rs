@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::types::{Attr, Class, ClientId, Fingerprint, Ino, InoGrant, Name, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -31,6 +31,8 @@ pub const OFFER_MAX: usize = 1024;
 pub const STAGE_MAX: usize = 16;
 /// Most entries in one page of a listing.
 pub const PAGE_MAX: u32 = 4096;
+/// Most inodes in one BREAK.
+pub const BREAK_MAX: usize = 4096;
 
 /// Why bytes are not a message.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +113,9 @@ messages! {
         40 Apply(Apply),
         /// More inode numbers. Reply `Granted`.
         41 Grant(()),
+        /// From the server: inodes have changed that it had promised to tell of. Reply `Broken`,
+        /// once nothing here uses what was known of them.
+        50 Break(Break),
     }
 }
 
@@ -124,7 +129,7 @@ messages! {
         /// To `Enrol`.
         2 Enrolled(Enrolled),
         /// To `Getattr`.
-        10 Node(Node),
+        10 Node(Found),
         /// To `Lookup`.
         11 Looked(Looked),
         /// To `Readdir`.
@@ -147,6 +152,8 @@ messages! {
         40 Applied(Applied),
         /// To `Grant`.
         41 Granted(InoGrant),
+        /// To `Break`.
+        50 Broken(()),
     }
 }
 
@@ -161,7 +168,8 @@ impl Request {
             | Request::Xattrs(_)
             | Request::Statfs(_)
             | Request::Seek(_)
-            | Request::Grant(_) => Class::Validate,
+            | Request::Grant(_)
+            | Request::Break(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) => Class::Fetch,
             Request::Apply(apply) if apply.chunks.is_empty() => Class::StoreAttr,
             Request::Apply(_) | Request::Offer(_) | Request::Put(_) | Request::Stage(_) => {
@@ -245,6 +253,15 @@ pub struct Node {
     pub target: Option<Vec<u8>>,
 }
 
+/// An inode that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// It.
+    pub node: Node,
+    /// The server will tell when it changes.
+    pub promised: bool,
+}
+
 /// Asks for a name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lookup {
@@ -261,6 +278,8 @@ pub struct Looked {
     pub parent: Attr,
     /// The inode, or `None`: there is no such name.
     pub node: Option<Node>,
+    /// The server will tell when one of the two changes.
+    pub promised: bool,
 }
 
 /// Asks for a page of a directory.
@@ -283,6 +302,8 @@ pub struct Page {
     pub entries: Vec<(Name, Node)>,
     /// There are more.
     pub more: bool,
+    /// The server will tell when any of these changes, the directory among them.
+    pub promised: bool,
 }
 
 /// All extended attributes of an inode.
@@ -407,4 +428,49 @@ pub struct Apply {
 pub struct Applied {
     /// One for each record up to the first that is not final; later ones were not tried.
     pub outcomes: Vec<Outcome>,
+}
+
+/// Promises that are over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Break {
+    /// What changed; at most [`BREAK_MAX`].
+    pub inodes: Vec<Ino>,
+}
+
+impl Reply {
+    /// The inodes whose changes may be promised with this answer.
+    pub fn inodes(&self) -> Vec<Ino> {
+        match self {
+            Reply::Node(found) => vec![found.node.attr.ino],
+            Reply::Looked(looked) => {
+                let node = looked.node.iter().map(|node| node.attr.ino);
+                [looked.parent.ino].into_iter().chain(node).collect()
+            }
+            Reply::Page(page) => {
+                let entries = page.entries.iter().map(|(_, node)| node.attr.ino);
+                [page.directory.ino].into_iter().chain(entries).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// True if the server will tell of their changes.
+    pub fn is_promised(&self) -> bool {
+        match self {
+            Reply::Node(Found { promised, .. })
+            | Reply::Looked(Looked { promised, .. })
+            | Reply::Page(Page { promised, .. }) => *promised,
+            _ => false,
+        }
+    }
+
+    /// Says whether the server will tell of their changes.
+    pub fn promise(&mut self, is_promised: bool) {
+        match self {
+            Reply::Node(Found { promised, .. })
+            | Reply::Looked(Looked { promised, .. })
+            | Reply::Page(Page { promised, .. }) => *promised = is_promised,
+            _ => {}
+        }
+    }
 }

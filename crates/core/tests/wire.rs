@@ -12,8 +12,9 @@ use segue_core::types::{
     Attr, Caller, ClientId, Fingerprint, Ino, InoGrant, Kind, Name, Role, Timestamp, Version,
 };
 use segue_core::wire::{
-    Applied, Apply, Enrol, Enrolled, Fetch, Fetched, Hello, Looked, Lookup, Node, Offer, Page, Put,
-    Readdir, Refused, Reply, Request, Seek, Sought, Space, Stage, Staged, Wanted, Welcome, Xattrs,
+    Applied, Apply, Break, Enrol, Enrolled, Fetch, Fetched, Found, Hello, Looked, Lookup, Node,
+    Offer, Page, Put, Readdir, Refused, Reply, Request, Seek, Sought, Space, Stage, Staged, Wanted,
+    Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -140,6 +141,7 @@ fn requests() -> Vec<Request> {
             acked_below: 9,
         }),
         Request::Grant(()),
+        Request::Break(Break { inodes: vec![Ino::ROOT, Ino(300)] }),
         Request::Stage(Stage {
             leaves: vec![vec![(fingerprint, 65536), (fingerprint, 9)]],
             files: vec![Ino(300)],
@@ -176,9 +178,14 @@ fn replies() -> Vec<Reply> {
             volume: "home".into(),
             role: Role::Host,
         }),
-        Reply::Node(node()),
-        Reply::Looked(Looked { parent: attr(), node: None }),
-        Reply::Page(Page { directory: attr(), entries: vec![(name("a"), node())], more: true }),
+        Reply::Node(Found { node: node(), promised: true }),
+        Reply::Looked(Looked { parent: attr(), node: None, promised: false }),
+        Reply::Page(Page {
+            directory: attr(),
+            entries: vec![(name("a"), node())],
+            more: true,
+            promised: true,
+        }),
         Reply::Xattrs(Xattrs { change: VERSION, values: vec![(b"user.x".to_vec(), vec![1])] }),
         Reply::Space(Space {
             total_bytes: 1 << 40,
@@ -193,6 +200,7 @@ fn replies() -> Vec<Reply> {
         Reply::Stored(()),
         Reply::Applied(Applied { outcomes }),
         Reply::Granted(grant),
+        Reply::Broken(()),
         Reply::Staged(Staged { missing: vec![Fingerprint([0xee; 32])] }),
     ]
 }
@@ -244,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_never_panic(which in 0..29usize, at in any::<usize>(), bit in 0..8u32) {
+    fn damaged_messages_never_panic(which in 0..31usize, at in any::<usize>(), bit in 0..8u32) {
         let mut messages: Vec<Vec<u8>> =
             requests().iter().map(|request| request.encode().unwrap()).collect();
         messages.extend(replies().iter().map(|reply| reply.encode().unwrap()));

@@ -190,7 +190,7 @@ impl<L: Serialize> axum::body::HttpBody for Lines<L> {
 }
 
 async fn metrics(State(server): State<Arc<Server>>) -> String {
-    server.metrics.text(server.sessions.count())
+    server.metrics.text(server.sessions.count(), server.data.store.promises().held())
 }
 
 async fn shutdown(State(server): State<Arc<Server>>) -> Json<serde_json::Value> {

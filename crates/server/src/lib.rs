@@ -32,6 +32,7 @@ mod pace;
 mod packs;
 mod places;
 mod principals;
+mod promises;
 pub mod repair;
 pub mod restore;
 mod serve;

@@ -25,7 +25,7 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
 
 impl Metrics {
     /// Prometheus text.
-    pub(crate) fn text(&self, sessions: usize) -> String {
+    pub(crate) fn text(&self, sessions: usize, promises: usize) -> String {
         let mut text = String::new();
         let mut write = |name: &str, kind: &str, help: &str, value: u64| {
             // Writing to a string does not fail.
@@ -36,6 +36,7 @@ impl Metrics {
             );
         };
         write("sessions", "gauge", "Clients connected now.", sessions as u64);
+        write("promises", "gauge", "Inodes of whose changes clients hear.", promises as u64);
         let counters = [
             ("requests_total", "Requests answered.", &self.requests),
             ("records_applied_total", "Records applied or found applied.", &self.records),

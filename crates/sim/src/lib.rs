@@ -49,6 +49,8 @@ pub struct Summary {
     pub broken_recoveries: u64,
     /// Times that the server died.
     pub server_crashes: u64,
+    /// Times that a client heard of changes.
+    pub breaks: u64,
 }
 
 impl Summary {
@@ -65,6 +67,7 @@ impl Summary {
         self.client_crashes += other.client_crashes;
         self.broken_recoveries += other.broken_recoveries;
         self.server_crashes += other.server_crashes;
+        self.breaks += other.breaks;
     }
 }
 

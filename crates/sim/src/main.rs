@@ -27,6 +27,9 @@ struct Arguments {
     /// Have no process die in the middle of a change of its disk, and let caches hold everything
     #[arg(long)]
     plain: bool,
+    /// Have the server promise to tell of changes
+    #[arg(long)]
+    promises: bool,
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -38,8 +41,8 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = arguments.seeds.or(arguments.seed.map(|seed| seed..seed + 1)).unwrap_or(0..0);
-    let Arguments { steps, trace, power_loss, plain, .. } = arguments;
-    let options = Options { steps, trace, power_loss, plain, bug: None };
+    let Arguments { steps, trace, power_loss, plain, promises, .. } = arguments;
+    let options = Options { steps, trace, power_loss, plain, promises, bug: None };
     let (mut total, mut failed) = (Summary::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
@@ -66,7 +69,7 @@ fn words(total: &Summary) -> String {
     format!(
         "{:.1} virtual hours, {} operations, {} records, {} conflicts, {} refused; faults: {} \
          messages lost, {} duplicated, {} partitions, {} client crashes, {} server crashes, \
-         {} broken recoveries",
+         {} broken recoveries; {} breaks heard",
         total.virtual_time.as_secs_f64() / 3600.0,
         total.operations,
         total.records,
@@ -78,5 +81,6 @@ fn words(total: &Summary) -> String {
         total.client_crashes,
         total.server_crashes,
         total.broken_recoveries,
+        total.breaks,
     )
 }

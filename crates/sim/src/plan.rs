@@ -44,9 +44,20 @@ pub enum Bug {
     /// A client removes evicted containers before the index hears of it, and does not look later
     /// whether they are there.
     ClientBelievesEvicted,
+    /// The server tells nobody of changes.
+    ServerLosesBreaks,
+    /// A client believes what it was promised by any session and for ever.
+    ClientKeepsPromises,
+    /// A client takes in breaks, and believes older answers that come behind them.
+    ClientForgetsBreaks,
 }
 
 impl Bug {
+    /// True if it is about what the server promises.
+    pub fn needs_promises(self) -> bool {
+        matches!(self, Bug::ServerLosesBreaks | Bug::ClientKeepsPromises | Bug::ClientForgetsBreaks)
+    }
+
     /// True if only a host that lost power shows it.
     pub fn needs_power_loss(self) -> bool {
         matches!(
@@ -74,11 +85,20 @@ pub struct Options {
     pub power_loss: bool,
     /// No process dies in the middle of a change of its disk, and caches hold everything.
     pub plain: bool,
+    /// The server promises to tell of changes.
+    pub promises: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { steps: 150, trace: false, bug: None, power_loss: false, plain: false }
+        Options {
+            steps: 150,
+            trace: false,
+            bug: None,
+            power_loss: false,
+            plain: false,
+            promises: false,
+        }
     }
 }
 

@@ -4,6 +4,9 @@
 //! outcome that is not final, and then raises the floor. Each record that it applies is shown
 //! to the [`Ledger`], and applied once more to see that nothing happens.
 
+mod promises;
+
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use segue_core::modlog::Stamped;
@@ -11,13 +14,17 @@ use segue_core::namespace::{
     self, ApplyResult, Context, Fault, MetaTxn, Rights, Source, Stop, keys, read,
 };
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Ino, OpId, Role, Timestamp, VolumeId};
-use segue_core::wire::{Applied, Apply, Fetch, Fetched, Hello, Refused, Reply, Request, Welcome};
+use segue_core::types::{ClientId, Ino, OpId, Role, Timestamp, Version, VolumeId};
+use segue_core::wire::{
+    Applied, Apply, Fetch, Fetched, Found, Hello, Refused, Reply, Request, Welcome,
+};
 
 use crate::Violation;
 use crate::check::ledger::Ledger;
 use crate::plan::Bug;
-use crate::store::{Rows, Txn};
+use crate::store::{Rows, Txn, Written};
+use promises::Sessions;
+pub(crate) use promises::Telling;
 
 /// Which life of a client's log; the simulator's clients never lose theirs.
 const INCARNATION: u32 = 1;
@@ -30,6 +37,10 @@ pub(crate) struct Server {
     rows: Rows,
     pub(crate) volume: VolumeId,
     pub(crate) ledger: Ledger,
+    /// If it promises anything.
+    sessions: Option<Sessions>,
+    /// What the last request changed, and what that became.
+    changed: BTreeMap<Ino, Option<Version>>,
     bug: Option<Bug>,
 }
 
@@ -54,13 +65,14 @@ fn replied(result: Result<Answer, Stop<Infallible>>) -> Result<Answer, Violation
 
 impl Server {
     /// A server with one empty volume.
-    pub(crate) fn new(bug: Option<Bug>) -> Result<Server, Violation> {
+    pub(crate) fn new(bug: Option<Bug>, promises: bool) -> Result<Server, Violation> {
         let mut rows = Rows::default();
         let mut txn = Txn::begin(&mut rows);
         let volume = namespace::create_volume(&mut txn, "home", [7; 16], Timestamp::default())?;
         let volume = volume.map_err(|error| Violation(error.to_string()))?;
         let ledger = Ledger::new(volume);
-        Ok(Server { rows, volume, ledger, bug })
+        let sessions = promises.then(Sessions::default);
+        Ok(Server { rows, volume, ledger, sessions, changed: BTreeMap::new(), bug })
     }
 
     /// A view of the store.
@@ -80,7 +92,8 @@ impl Server {
             Request::Hello(hello) => return self.hello(hello),
             Request::Apply(apply) => return self.apply(client, apply),
             Request::Getattr(ino) => {
-                read::getattr(&mut txn, volume, *ino).map(|node| (Reply::Node(node), Vec::new()))
+                let found = |node| Reply::Node(Found { node, promised: false });
+                read::getattr(&mut txn, volume, *ino).map(|node| (found(node), Vec::new()))
             }
             Request::Lookup(ask) => read::lookup(&mut txn, volume, ask.parent, &ask.name)
                 .map(|looked| (Reply::Looked(looked), Vec::new())),
@@ -103,6 +116,7 @@ impl Server {
             namespace::drop_orphans(&mut txn, self.volume, client)?;
             let written = txn.take_written();
             self.ledger.orphans_dropped(&mut txn, client, &written)?;
+            note_changes(&mut txn, &written, &mut self.changed);
         }
         if namespace::grants(&mut txn, client)?.is_empty() {
             namespace::grant(&mut txn, client)?;
@@ -127,7 +141,8 @@ impl Server {
         let mut outcomes = Vec::new();
         for stamped in &apply.records {
             let op = OpId { client, incarnation: INCARNATION, seq: stamped.seq };
-            match once(&mut txn, &context, (op, stamped), &mut self.ledger, self.bug)? {
+            let changed = &mut self.changed;
+            match once(&mut txn, &context, (op, stamped), (&mut self.ledger, changed), self.bug)? {
                 ApplyResult::Outcome(outcome) => {
                     let last = !outcome.is_final();
                     outcomes.push(outcome);
@@ -150,7 +165,7 @@ fn once(
     txn: &mut Txn<'_>,
     context: &Context<'_>,
     (op, stamped): (OpId, &Stamped),
-    ledger: &mut Ledger,
+    (ledger, changed): (&mut Ledger, &mut BTreeMap<Ino, Option<Version>>),
     bug: Option<Bug>,
 ) -> Result<ApplyResult, Violation> {
     let digest = digest(stamped)?;
@@ -158,6 +173,7 @@ fn once(
     let result = namespace::apply(txn, context, stamped, &digest)?;
     let written = txn.take_written();
     ledger.applied(txn, (op, stamped), &result, &written)?;
+    note_changes(txn, &written, changed);
     if bug == Some(Bug::ServerForgetsOutcomes) {
         let Ok(()) = txn.remove(&keys::outcome(op));
         return Ok(result);
@@ -168,6 +184,17 @@ fn once(
         return Err(Violation(words));
     }
     Ok(result)
+}
+
+fn note_changes(
+    txn: &mut Txn<'_>,
+    written: &Written,
+    changed: &mut BTreeMap<Ino, Option<Version>>,
+) {
+    for (volume, ino) in written.keys().filter_map(|key| keys::inode_of(key)) {
+        let became = read::getattr(txn, volume, ino).ok().map(|node| node.attr.change);
+        changed.insert(ino, became);
+    }
 }
 
 /// As the real server's sessions digest a record.

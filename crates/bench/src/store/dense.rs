@@ -13,7 +13,7 @@ use segue_core::chunk::{fingerprint, possession_proof};
 use segue_core::modlog::{NewNode, Piece, PieceBytes, Record};
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
 use segue_core::types::{Attr, Fingerprint, Ino};
-use segue_core::wire::{Fetch, Node, Offer, Put, Reply, Request, Stage, Staged, Wanted};
+use segue_core::wire::{Fetch, Offer, Put, Reply, Request, Stage, Staged, Wanted};
 use segue_rpc::codec::encode_block;
 use segue_rpc::{Body, Peer};
 
@@ -133,7 +133,7 @@ fn sparse(course: &mut Course<'_>, client: &mut Client) -> Result<()> {
         let start = Instant::now();
         let stat = course.runtime.block_on(client.ask(&Request::Getattr(place.ino)))?;
         milliseconds(course, "8 TiB: stat", start)?;
-        let right = matches!(&stat, Reply::Node(Node { attr, .. }) if attr.size == SPARSE);
+        let right = matches!(&stat, Reply::Node(found) if found.node.attr.size == SPARSE);
         expect(right, || format!("not of 8 TiB: {stat:?}"))?;
         let start = Instant::now();
         for (number, &offset) in (CHUNKS..).zip(&offsets) {

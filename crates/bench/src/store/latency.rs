@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use segue_core::namespace::keys;
-use segue_core::wire::{Looked, Lookup, Node, Reply, Request};
+use segue_core::wire::{Looked, Lookup, Reply, Request};
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 
@@ -189,7 +189,7 @@ fn read(
             let reply = client.ask(&request).await?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
             let found = match reply {
-                Reply::Node(Node { attr, .. }) => Some(attr.ino),
+                Reply::Node(found) => Some(found.node.attr.ino),
                 Reply::Looked(Looked { node, .. }) => node.map(|node| node.attr.ino),
                 _ => None,
             };

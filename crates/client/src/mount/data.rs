@@ -106,7 +106,8 @@ impl Mount {
     }
 
     /// Opens a file. Between hosts the data of the last close before this are what is read,
-    /// so the server is asked, unless this host is ahead of it or nobody waits for closes.
+    /// so the server is asked, unless this host is ahead of it or nobody waits for closes: a close
+    /// does not wait until all others have heard of it.
     pub(crate) async fn open(
         self: &Shared,
         node: u64,

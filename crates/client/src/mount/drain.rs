@@ -9,7 +9,7 @@ use segue_core::cache::touched;
 use segue_core::client::Effect;
 use segue_core::modlog::{Change, Entry, Logged, Outcome};
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
+use segue_core::types::{Ino, Time};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -103,7 +103,9 @@ impl Mount {
 
     /// Sends a batch and settles what is final. An error means that the next attempt has to wait.
     pub(super) async fn send(self: &Shared, mut batch: Vec<Logged>) -> Result<(), Refusal> {
+        let mut asked;
         let (outcomes, is_full) = loop {
+            asked = self.now();
             match self.exchange(&mut batch).await {
                 // Less of it may fit into a message..
                 Err(Refusal::TooLarge) if batch.len() > 1 => batch.truncate(batch.len() / 2),
@@ -118,7 +120,7 @@ impl Mount {
         let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
         let unsettled = ends.map(|at| answered.split_off(at));
         for slice in answered.chunks(SETTLE_MAX) {
-            self.settle(slice)?;
+            self.settle(slice, asked)?;
         }
         self.tidy_log();
         for (logged, outcome) in answered {
@@ -153,7 +155,7 @@ impl Mount {
     /// Takes final outcomes in. Nothing is forgotten before what it leaves behind is on disk;
     /// where that fails nothing has happened, and the changes are sent again and answered the
     /// same: the server forgets no outcome whose `Settled` is not durable here.
-    fn settle(&self, answered: &[(Logged, Outcome)]) -> Result<(), Refusal> {
+    fn settle(&self, answered: &[(Logged, Outcome)], asked: Time) -> Result<(), Refusal> {
         let mut parkings = Vec::new();
         for (logged, outcome) in answered {
             let is_awaited = lock(&self.waiters)
@@ -168,7 +170,7 @@ impl Mount {
             }
             parkings.push((logged.seq, is_awaited, parking));
         }
-        let effects = self.take_out(answered)?;
+        let effects = self.take_out(answered, asked)?;
         self.settled_ahead(answered.iter().map(|(logged, _)| logged));
         self.no_longer_waiting(answered.iter().map(|(logged, _)| logged));
         let claimed = self.tell_waiters(answered);
@@ -218,7 +220,11 @@ impl Mount {
     }
 
     /// Takes the oldest changes out of the log and the core.
-    fn take_out(&self, answered: &[(Logged, Outcome)]) -> Result<Vec<Vec<Effect>>, Refusal> {
+    fn take_out(
+        &self,
+        answered: &[(Logged, Outcome)],
+        asked: Time,
+    ) -> Result<Vec<Vec<Effect>>, Refusal> {
         let entry = |(logged, outcome): &(Logged, Outcome)| Entry::Settled {
             seq: logged.seq,
             outcome: Box::new(outcome.clone()),
@@ -227,8 +233,9 @@ impl Mount {
         let mut log = lock(&self.log);
         let logged = log.append_all(&entries);
         logged.map_err(|error| self.disk_refusal("update.log", &error))?;
-        let (mut core, now) = (self.core(), self.now());
-        let settle = |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, now);
+        let (mut core, times) = (self.core(), [asked, self.now()]);
+        let settle =
+            |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, times);
         let effects: Vec<Vec<Effect>> = answered.iter().map(settle).collect();
         for effect in effects.iter().flatten() {
             if let Effect::Replace(ino) = effect {
@@ -280,7 +287,7 @@ impl Mount {
     fn reap_one(&self, ino: Ino) {
         let mut core = self.core();
         if core.is_gone(ino) {
-            core.forget_file(ino);
+            core.forget_file(ino, self.now());
         }
     }
 

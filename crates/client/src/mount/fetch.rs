@@ -102,7 +102,7 @@ impl Mount {
     ) -> Result<Attr, Refusal> {
         let attr = self.getattr(ino).await?;
         let is_asked = !mode.truncate && !self.remote.is_silent();
-        if !is_asked || self.core().tree.is_pending(ino) {
+        if !is_asked || self.core().tree.is_promised(ino, self.now()) {
             return Ok(attr);
         }
         self.load(ino)?;

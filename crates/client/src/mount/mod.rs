@@ -27,6 +27,7 @@ mod kernel;
 mod names;
 mod notes;
 mod park;
+mod promises;
 mod read_ahead;
 mod recover;
 mod report;
@@ -47,7 +48,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
 use segue_core::modlog::{Ahead, BatchSize, Change, Entry, INLINE_MAX, Outcome};
@@ -134,7 +135,6 @@ pub(crate) struct Mount {
     settled: watch::Sender<u64>,
     kernel: KernelCache,
     through: through::Through,
-    started: Instant,
 }
 
 /// Whose files are whose: how ids of this host and of the store map.
@@ -185,12 +185,15 @@ fn wall_millis() -> u64 {
 
 impl Mount {
     fn core(&self) -> MutexGuard<'_, ClientCore> {
-        lock(&self.core)
+        let mut core = lock(&self.core);
+        let (session, lease) = self.remote.lease();
+        core.tree.follow(session, lease);
+        core
     }
 
     /// The moment on this mount's clock.
     pub(crate) fn now(&self) -> Time {
-        Time(self.started.elapsed())
+        self.remote.now()
     }
 
     /// Wall-clock time, for files.

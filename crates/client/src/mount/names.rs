@@ -10,6 +10,7 @@ use segue_core::wire::{Looked, Node, PAGE_MAX, Page, Space};
 
 use crate::remote::Remote;
 
+use super::promises::take_promise;
 use super::{DirectoryHandle, LIFETIME, Mount, Names, Shared, lock};
 
 /// So many lookups in one directory within a lifetime, and a long listing is fetched instead.
@@ -63,8 +64,12 @@ impl Mount {
         // From here on it may change: the answer is as old as the question.
         let asked = self.now();
         match self.refreshing(is_known).getattr(ino).await {
-            Ok(node) => {
-                self.core().tree.install_node(node, asked);
+            Ok((node, promised)) => {
+                let (as_of, promised) = self.as_of(promised, asked);
+                let mut core = self.core();
+                core.tree.install_node(node, as_of);
+                take_promise(&mut core, promised, as_of);
+                drop(core);
                 self.follow_moved();
                 self.core().tree.peek(ino).copied().ok_or(Refusal::Stale)
             }
@@ -75,7 +80,7 @@ impl Mount {
                 let mut core = self.core();
                 // What is pending or still in use here exists here.
                 if refusal == Refusal::Stale && !core.is_open(ino) && !core.is_held(ino) {
-                    core.tree.forget(ino);
+                    core.tree.forget(ino, self.now());
                 }
                 core.tree.peek(ino).copied().ok_or(refusal)
             }
@@ -117,13 +122,14 @@ impl Mount {
             let asked = self.now();
             let answer = remote.page(parent, None, limit).await;
             self.waited(parent, asked);
-            if let Ok(page) = answer {
+            if let Ok((page, promised)) = answer {
                 let (directory, more) = (page.directory, page.more);
-                // A long one may take longer to come than it would be trusted.
-                let as_of = if limit == SMALL { asked } else { self.now() };
+                let (as_of, promised) = self.as_of(promised, asked);
+                let is_promised = promised.is_some();
                 self.install_page(page, limit, as_of);
-                if limit == SMALL && !more {
-                    self.distrust_absence(directory, name, as_of);
+                take_promise(&mut self.core(), promised, as_of);
+                if limit == SMALL && !more && !is_promised {
+                    self.distrust_absence(directory, name, asked);
                 }
             }
             if let Known::Fresh(ino) = self.core().tree.name(parent, name, self.now()) {
@@ -135,8 +141,11 @@ impl Mount {
             let answer = remote.lookup(parent, name).await;
             self.waited(parent, asked);
             match answer {
-                Ok(looked) => {
-                    if let Some(ino) = self.install_looked(name, looked, asked)? {
+                Ok((looked, promised)) => {
+                    let (as_of, promised) = self.as_of(promised, asked);
+                    let ino = self.install_looked(name, looked, as_of)?;
+                    take_promise(&mut self.core(), promised, as_of);
+                    if let Some(ino) = ino {
                         return Ok(ino);
                     }
                 }
@@ -157,7 +166,7 @@ impl Mount {
         looked: Looked,
         asked: Time,
     ) -> Result<Option<Option<Ino>>, Refusal> {
-        let Looked { parent, node } = looked;
+        let Looked { parent, node, .. } = looked;
         let known = {
             let mut core = self.core();
             core.shrink(self.now());
@@ -221,9 +230,11 @@ impl Mount {
         let mount = Shared::clone(self);
         tokio::spawn(async move {
             let remote = mount.remote.to_refresh();
-            if let Ok(page) = remote.page(parent, None, PAGE_MAX).await {
-                let as_of = mount.now();
+            let asked = mount.now();
+            if let Ok((page, promised)) = remote.page(parent, None, PAGE_MAX).await {
+                let (as_of, promised) = mount.as_of(promised, asked);
                 mount.install_page(page, PAGE_MAX, as_of);
+                take_promise(&mut mount.core(), promised, as_of);
             }
             if let Some(storm) = lock(&mount.lookups).get_mut(&parent) {
                 storm.renews = false;
@@ -299,7 +310,8 @@ impl Mount {
         let mut entries = Vec::new();
         for attempt in 0..OVERTAKEN_MAX {
             entries.clear();
-            let mut page = remote.page(directory, None, PAGE_MAX).await?;
+            let asked = self.now();
+            let (mut page, mut promised) = remote.page(directory, None, PAGE_MAX).await?;
             let change = page.directory.change;
             loop {
                 entries.append(&mut page.entries);
@@ -308,13 +320,17 @@ impl Mount {
                 if !page.more || (patient && page.directory.change != change) {
                     break;
                 }
-                page = remote.page(directory, after, PAGE_MAX).await?;
+                let (next, more) = remote.page(directory, after, PAGE_MAX).await?;
+                page = next;
+                promised = promised.and_then(|promised| promised.and(more));
             }
             let one_state = !page.more && page.directory.change == change;
             let last_try = attempt + 1 == OVERTAKEN_MAX;
             if one_state || last_try {
                 let entries = std::mem::take(&mut entries);
-                if self.install_listing(page.directory, entries, self.now()) {
+                let (as_of, promised) = self.as_of(promised.filter(|_| one_state), asked);
+                if self.install_listing(page.directory, entries, as_of) {
+                    take_promise(&mut self.core(), promised, as_of);
                     return Ok(());
                 }
             }

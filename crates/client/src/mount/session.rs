@@ -10,11 +10,13 @@ use segue_core::types::ClientId;
 use segue_core::wire::{Hello, Welcome};
 use segue_rpc::identity::{Identities, Identity, MountUrl};
 use segue_rpc::{
-    CallError, ConnectError, EnrolError, GreetError, Greeting, Link, LinkState, Peer, Target,
-    enrol, greet,
+    CallError, ConnectError, EnrolError, GreetError, Greeting, Incoming, Link, LinkState, Peer,
+    Target, enrol, greet,
 };
+use tokio::sync::mpsc;
 
 use super::MountPlan;
+use super::promises::{self, Heard, listen};
 use super::start::PARTING;
 use crate::error::MountError;
 use crate::state::{StateDirectory, known_volume};
@@ -137,11 +139,14 @@ struct HelloPlan {
     expected: Option<[u8; 16]>,
     /// Another one is.
     is_other: Arc<AtomicBool>,
+    /// Where the server's own calls go.
+    heard: Heard,
 }
 
 impl HelloPlan {
-    fn new(plan: &MountPlan, client: ClientId, incarnation: u32) -> HelloPlan {
+    fn new(plan: &MountPlan, client: ClientId, incarnation: u32, heard: Heard) -> HelloPlan {
         HelloPlan {
+            heard,
             volume: plan.url.volume().to_string(),
             client,
             incarnation,
@@ -176,6 +181,7 @@ impl HelloPlan {
                     ));
                 }
                 plan.fresh.store(false, Ordering::Relaxed);
+                tokio::spawn(listen(peer.calls(), plan.heard));
                 Ok(welcome)
             })
         })
@@ -186,6 +192,8 @@ impl HelloPlan {
 pub(super) struct State {
     pub(super) directory: StateDirectory,
     pub(super) acked_below: Arc<AtomicU64>,
+    /// The server's own calls.
+    pub(super) breaks: mpsc::Receiver<Incoming>,
 }
 
 /// Connects, and opens the cache directory of the volume: of the one that was found there before,
@@ -203,7 +211,8 @@ async fn open_session(
         return Ok(session);
     }
     let new_client = ClientId(random().map_err(|error| MountError::state("/dev/urandom", error))?);
-    let hello = HelloPlan::new(plan, new_client, 1);
+    let (heard, breaks) = promises::channel();
+    let hello = HelloPlan::new(plan, new_client, 1, heard.clone());
     let link = Link::open(target.clone(), identity.clone(), hello.greeting());
     let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
     let uuid = welcome.volume_uuid;
@@ -216,14 +225,14 @@ async fn open_session(
         drop(link);
         let hello = HelloPlan {
             expected: Some(uuid),
-            ..HelloPlan::new(plan, client, directory.saved.incarnation)
+            ..HelloPlan::new(plan, client, directory.saved.incarnation, heard)
         };
         let link = Link::open(target.clone(), identity, hello.greeting());
         let welcome = Some(connected(&link, &plan.url, CONNECT_TIMEOUT).await?);
-        let state = State { directory, acked_below: hello.acked_below };
+        let state = State { directory, acked_below: hello.acked_below, breaks };
         return Ok(Session { link, welcome, uuid, state });
     }
-    let state = State { directory, acked_below: hello.acked_below };
+    let state = State { directory, acked_below: hello.acked_below, breaks };
     Ok(Session { link, welcome: Some(welcome), uuid, state })
 }
 
@@ -242,7 +251,9 @@ async fn known_session(
     let nobody = ClientId([0; 16]);
     let mut directory = StateDirectory::open(base, &uuid, nobody, &plan.mountpoint, PARTING * 3)?;
     let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
-    let hello = HelloPlan { expected: Some(uuid), ..HelloPlan::new(plan, client, incarnation) };
+    let (heard, breaks) = promises::channel();
+    let hello =
+        HelloPlan { expected: Some(uuid), ..HelloPlan::new(plan, client, incarnation, heard) };
     let link = Link::open(target.clone(), identity, hello.greeting());
     let welcome = match connected(&link, &plan.url, KNOWN_TIMEOUT).await {
         Ok(welcome) => {
@@ -257,7 +268,7 @@ async fn known_session(
         Err(MountError::Offline { .. }) if directory.saved.role.is_some() => None,
         Err(error) => return Err(error),
     };
-    let state = State { directory, acked_below: hello.acked_below };
+    let state = State { directory, acked_below: hello.acked_below, breaks };
     Ok(Some(Session { link, welcome, uuid, state }))
 }
 

@@ -5,14 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use segue_core::client::ClientCore;
 use segue_core::refusal::Refusal;
 use segue_core::types::Role;
 use segue_fuse::{detach, unmount};
+use segue_rpc::Incoming;
 use segue_rpc::identity::MountUrl;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::ahead::UPLOADS;
 use super::conflicts::Conflicts;
@@ -85,14 +86,14 @@ pub async fn mount(
     let session = session(&plan, &url, &base).await?;
     remember_volume(&base, &url, &session.uuid).map_err(|error| MountError::state(&base, error))?;
     let lost_power = session.state.directory.lost_power;
-    let (mount, kernel, first_container) = assemble(&plan, url, session)?;
+    let Assembled { mount, kernel, breaks, first_container } = assemble(&plan, url, session)?;
     mount.tell_left(&tell);
     if lost_power {
         mount.catch_up_first().await;
     }
     let sweeper = Arc::clone(&mount);
     tokio::task::spawn_blocking(move || sweeper.sweep_left(first_container));
-    let result = serve(&plan, &mount, kernel, ready, stop).await;
+    let result = serve(&plan, &mount, (kernel, breaks), ready, stop).await;
     mount.seal_all();
     mount.send_last_changes().await;
     if let Err(refusal) = mount.end().await {
@@ -156,15 +157,19 @@ impl Parts {
     }
 }
 
-/// Opens everything in the cache directory and puts the mount together. Also the number of its first
-/// container.
-fn assemble(
-    plan: &MountPlan,
-    url: String,
-    session: Session,
-) -> Result<(Shared, KernelCacheThreads, u64), MountError> {
+/// A mount, and what is left to start.
+struct Assembled {
+    mount: Shared,
+    kernel: KernelCacheThreads,
+    breaks: mpsc::Receiver<Incoming>,
+    /// The number of its first container.
+    first_container: u64,
+}
+
+/// Opens everything in the cache directory and puts the mount together.
+fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled, MountError> {
     let Session { link, welcome, state, .. } = session;
-    let State { directory, acked_below } = state;
+    let State { directory, acked_below, breaks } = state;
     let path = directory.path.clone();
     let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
     let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
@@ -188,7 +193,7 @@ fn assemble(
     let core = recovered(left, found, first_container)?;
     let refused = count_refused(&refused_dir).map_err(|error| failed(&error))?;
     let through = Through::default();
-    let (kernel, thread) = KernelCache::new(&through.nodes);
+    let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
         core: Mutex::new(core),
         log: Mutex::new(log),
@@ -228,11 +233,10 @@ fn assemble(
         fetched: Notify::new(),
         fetches: Default::default(),
         settled: watch::Sender::new(0),
-        kernel,
+        kernel: cache,
         through,
-        started: Instant::now(),
     };
-    Ok((Arc::new(mount), thread, first_container))
+    Ok(Assembled { mount: Arc::new(mount), kernel, breaks, first_container })
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.
@@ -260,7 +264,7 @@ fn count_refused(directory: &Path) -> io::Result<u64> {
 async fn serve(
     plan: &MountPlan,
     mount: &Shared,
-    kernel: KernelCacheThreads,
+    (kernel, breaks): (KernelCacheThreads, mpsc::Receiver<Incoming>),
     ready: impl FnOnce(Ready),
     stop: impl Future<Output = ()>,
 ) -> Result<(), MountError> {
@@ -285,6 +289,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),
         tokio::spawn(Arc::clone(mount).keep_bounds()),
+        tokio::spawn(Arc::clone(mount).hear_breaks(breaks)),
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));

@@ -133,6 +133,7 @@ impl Mount {
                 tracing::error!("changes of the last second may not survive a crash: {refusal}");
             }
             self.tidy().await;
+            self.renew_lease().await;
             if second.is_multiple_of(SEAL_EVERY) {
                 self.seal_all();
                 if let Err(refusal) = self.refill_numbers().await {

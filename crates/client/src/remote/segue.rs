@@ -1,11 +1,13 @@
 //! A volume on a Segue server: every call, its reply, and what failures mean to a user.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use segue_core::modlog::{Outcome, Stamped};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Version};
+use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::wire::{
     Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply, Request, Seek,
     Sought, Space, Stage, Xattrs,
@@ -13,19 +15,44 @@ use segue_core::wire::{
 use segue_rpc::codec::{BlockReader, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response};
 
+use crate::clock::Clock;
+
 /// A chunk on its way to the server.
 pub(crate) type WireChunk = (Fingerprint, Bytes);
 
 /// How long a question waits for a new connection if what is known here would do.
 const REFRESH_PATIENCE: Duration = Duration::from_secs(1);
+/// What the server promised counts for so long after the last question that it answered: 2 % less
+/// than the 20 seconds of silence after which it gives a connection up.
+const LEASE: Duration = Duration::from_millis(19_600);
 
 /// The server, through a link that heals itself.
 #[derive(Clone)]
 pub(crate) struct Remote {
     link: Link,
     grace: Duration,
+    clock: Clock,
+    /// When the last question was put that was answered, in microseconds.
+    answered: Arc<AtomicU64>,
     /// An answer is known here as of earlier.
     refreshes: bool,
+}
+
+/// What the server has promised with an answer: to tell when one of these changes.
+#[derive(Debug)]
+pub(crate) struct Promised {
+    /// To which session of this host.
+    pub(crate) session: u64,
+    pub(crate) inodes: Vec<Ino>,
+}
+
+impl Promised {
+    /// What is promised with both answers.
+    pub(crate) fn and(self, other: Option<Promised>) -> Option<Promised> {
+        let other = other.filter(|other| other.session == self.session)?;
+        let inodes = self.inodes.into_iter().chain(other.inodes).collect();
+        Some(Promised { inodes, ..self })
+    }
 }
 
 /// Why a reply of the wrong kind is refused.
@@ -36,14 +63,33 @@ fn unexpected(request: &Request, reply: &Reply) -> Refusal {
 
 impl Remote {
     pub(crate) fn new(link: Link, grace: Duration) -> Remote {
-        Remote { link, grace, refreshes: false }
+        let clock = Clock::start();
+        Remote { link, grace, clock, answered: Arc::default(), refreshes: false }
     }
 
     /// For questions whose answer is known here as of earlier: they do not wait for `grace` when
     /// the link goes down under them, nor for a connection that is silent.
     pub(crate) fn to_refresh(&self) -> Remote {
         let grace = self.grace.min(REFRESH_PATIENCE);
-        Remote { link: self.link.clone(), grace, refreshes: true }
+        Remote { grace, refreshes: true, ..self.clone() }
+    }
+
+    /// The session that there is now, and until when the server surely keeps what it promised to
+    /// it; none without a connection.
+    pub(crate) fn lease(&self) -> (u64, Time) {
+        let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
+        (self.link.generation().unwrap_or(0), Time(answered + LEASE))
+    }
+
+    /// The moment on this mount's clock.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// How long ago the last question was put that was answered.
+    pub(crate) fn unanswered_for(&self) -> Duration {
+        let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
+        self.clock.now().since(Time(answered))
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -67,11 +113,14 @@ impl Remote {
         request: &Request,
         body: Bytes,
     ) -> Result<Response, Refusal> {
+        let asked = self.clock.now();
         let response = tokio::select! {
             response = self.link.call_at(class, request, body, self.grace) => response,
             () = self.link.silence(), if self.refreshes => return Err(Refusal::Unreachable),
         };
         let response = response.map_err(|error| refusal(request, &error))?;
+        let asked = u64::try_from(asked.0.as_micros()).unwrap_or(u64::MAX);
+        self.answered.fetch_max(asked, Ordering::Relaxed);
         match response.reply {
             Reply::Refused(refused) => {
                 tracing::debug!("{}: {} {}", request.name(), refused.refusal, refused.words);
@@ -86,18 +135,36 @@ impl Remote {
         Ok((request, response.reply))
     }
 
-    pub(crate) async fn getattr(&self, ino: Ino) -> Result<Node, Refusal> {
-        match self.ask(Request::Getattr(ino)).await? {
-            (_, Reply::Node(node)) => Ok(node),
-            (request, reply) => Err(unexpected(&request, &reply)),
+    /// The same, with what is promised of the inodes in the answer.
+    async fn ask_for(
+        &self,
+        request: Request,
+    ) -> Result<(Request, Reply, Option<Promised>), Refusal> {
+        let session = self.link.generation();
+        let (request, reply) = self.ask(request).await?;
+        // Over another connection it may have been promised to another session.
+        let session = session.filter(|session| self.link.generation() == Some(*session));
+        let promised = session.filter(|_| reply.is_promised());
+        let promised = promised.map(|session| Promised { session, inodes: reply.inodes() });
+        Ok((request, reply, promised))
+    }
+
+    pub(crate) async fn getattr(&self, ino: Ino) -> Result<(Node, Option<Promised>), Refusal> {
+        match self.ask_for(Request::Getattr(ino)).await? {
+            (_, Reply::Node(found), promised) => Ok((found.node, promised)),
+            (request, reply, _) => Err(unexpected(&request, &reply)),
         }
     }
 
-    pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Looked, Refusal> {
+    pub(crate) async fn lookup(
+        &self,
+        parent: Ino,
+        name: &Name,
+    ) -> Result<(Looked, Option<Promised>), Refusal> {
         let name = name.clone();
-        match self.ask(Request::Lookup(Lookup { parent, name })).await? {
-            (_, Reply::Looked(looked)) => Ok(looked),
-            (request, reply) => Err(unexpected(&request, &reply)),
+        match self.ask_for(Request::Lookup(Lookup { parent, name })).await? {
+            (_, Reply::Looked(looked), promised) => Ok((looked, promised)),
+            (request, reply, _) => Err(unexpected(&request, &reply)),
         }
     }
 
@@ -106,10 +173,10 @@ impl Remote {
         ino: Ino,
         after: Option<Name>,
         limit: u32,
-    ) -> Result<Page, Refusal> {
-        match self.ask(Request::Readdir(Readdir { ino, after, limit })).await? {
-            (_, Reply::Page(page)) => Ok(page),
-            (request, reply) => Err(unexpected(&request, &reply)),
+    ) -> Result<(Page, Option<Promised>), Refusal> {
+        match self.ask_for(Request::Readdir(Readdir { ino, after, limit })).await? {
+            (_, Reply::Page(page), promised) => Ok((page, promised)),
+            (request, reply, _) => Err(unexpected(&request, &reply)),
         }
     }
 

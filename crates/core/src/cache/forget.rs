@@ -39,10 +39,11 @@ impl Tree {
         }
     }
 
-    /// The server says that `ino` is gone.
-    pub fn forget(&mut self, ino: Ino) {
+    /// `ino` is gone: answers that come late say nothing of it.
+    pub fn forget(&mut self, ino: Ino, now: Time) {
         if !self.is_pending(ino) && self.nodes.remove(&ino).is_some() {
             self.unnoted.nodes.insert(ino);
+            self.broken(ino, now);
         }
     }
 
@@ -67,14 +68,18 @@ impl Tree {
             let to_note = unnoted.nodes.contains(ino) || noting.nodes.contains(ino);
             in_use || to_note || fresh(node.checked) || recent(node.outcome)
         });
-        self.names.retain(|key, entry| {
-            let to_note = unnoted.has_name(key) || noting.has_name(key);
-            entry.pending > 0 || to_note || fresh(entry.checked)
-        });
         for node in self.nodes.values_mut() {
             if matches!(node.listing, Listing::Complete(at) if !fresh(at)) {
                 node.listing = Listing::Noted;
             }
         }
+        let nodes = &self.nodes;
+        self.names.retain(|key, entry| {
+            let to_note = unnoted.has_name(key) || noting.has_name(key);
+            // What is missing from a whole listing is surely nothing.
+            let listing = nodes.get(&key.0).map(|node| node.listing);
+            let is_listed = matches!(listing, Some(Listing::Complete(_)));
+            entry.pending > 0 || to_note || fresh(entry.checked) || is_listed
+        });
     }
 }

@@ -1,7 +1,8 @@
 //! How long what the server said may be used, and what was told of it for as long.
 //!
-//! That is `lifetime` after it was said; then it is stale and asked for again (a fixed lifetime until
-//! promises replace it). What this host changed is fresh until the last change of it is settled.
+//! That is as long as a promise holds which is no younger than the question, or for `lifetime` after
+//! that was put; then it is stale and asked for again. What is known to have changed since is stale.
+//! What this host changed is fresh until the last change of it is settled.
 
 use std::time::Duration;
 
@@ -31,18 +32,31 @@ impl<T> Known<T> {
 }
 
 impl Tree {
-    pub(super) fn is_fresh(&self, checked: Option<Time>, now: Time) -> bool {
-        checked.is_some_and(|checked| now.since(checked) < self.lifetime)
+    /// True if what was asked for at `checked` may be used; it depends on `ino`, an inode itself or
+    /// the directory of a name.
+    pub(super) fn is_fresh(&self, ino: Ino, checked: Option<Time>, now: Time) -> bool {
+        checked.is_some_and(|checked| self.left(ino, checked, now) > Duration::ZERO)
+    }
+
+    /// How much longer that may be used, as far as can be told now: after that it is looked at again.
+    fn left(&self, ino: Ino, checked: Time, now: Time) -> Duration {
+        if self.session.has_changed(ino, checked) {
+            return Duration::ZERO;
+        }
+        let young = self.lifetime.saturating_sub(now.since(checked));
+        let promise = self.nodes.get(&ino).and_then(|node| node.promise);
+        let promised = self.session.holds(promise, checked, now).min(self.lifetime);
+        young.max(promised)
     }
 
     pub(super) fn judge<T>(
         &self,
         value: T,
-        pending: u32,
-        checked: Option<Time>,
+        ino: Ino,
+        (pending, checked): (u32, Option<Time>),
         now: Time,
     ) -> Known<T> {
-        if pending > 0 || self.is_fresh(checked, now) {
+        if pending > 0 || self.is_fresh(ino, checked, now) {
             Known::Fresh(value)
         } else {
             Known::Stale(value)
@@ -53,9 +67,7 @@ impl Tree {
     pub fn remaining(&self, ino: Ino, now: Time) -> Duration {
         match self.nodes.get(&ino) {
             Some(NodeEntry { pending: 1.., .. }) => self.lifetime,
-            Some(NodeEntry { checked: Some(checked), .. }) => {
-                self.lifetime.saturating_sub(now.since(*checked))
-            }
+            Some(NodeEntry { checked: Some(checked), .. }) => self.left(ino, *checked, now),
             _ => Duration::ZERO,
         }
     }
@@ -72,7 +84,7 @@ impl Tree {
             Some(entry) => entry.checked.max(listed),
             None => listed,
         };
-        let left = known.map(|at| self.lifetime.saturating_sub(now.since(at)));
+        let left = known.map(|at| self.left(parent, at, now));
         left.unwrap_or_default().min(self.remaining(ino, now))
     }
 
@@ -84,16 +96,15 @@ impl Tree {
         inodes: impl Iterator<Item = Ino>,
         now: Time,
     ) -> Vec<Option<(Attr, Duration)>> {
-        let left = |checked: Time| self.lifetime.saturating_sub(now.since(checked));
         let listing = match self.nodes.get(&directory).map(|node| node.listing) {
             Some(Listing::Own) => self.lifetime,
-            Some(Listing::Complete(Some(checked))) => left(checked),
+            Some(Listing::Complete(Some(checked))) => self.left(directory, checked, now),
             _ => Duration::ZERO,
         };
         let known = |ino| {
             let node = self.nodes.get(&ino)?;
             let left = match node.pending {
-                0 => left(node.checked?),
+                0 => self.left(ino, node.checked?, now),
                 _ => self.lifetime,
             };
             (left > Duration::ZERO).then(|| (node.attr, left.min(listing)))
@@ -110,10 +121,12 @@ impl Tree {
         }
     }
 
-    /// True if all that `directory` names was told since it was asked for, and may be used still.
+    /// True if all that `directory` names was told since it was asked for, and may be used still:
+    /// who was told may do so for `lifetime`, whatever is promised.
     pub fn is_told(&self, directory: Ino, now: Time) -> bool {
+        let is_young = |at: Option<Time>| at.is_some_and(|at| now.since(at) < self.lifetime);
         self.nodes.get(&directory).is_some_and(|node| match node.listing {
-            Listing::Complete(checked) => node.told == checked && self.is_fresh(checked, now),
+            Listing::Complete(checked) => node.told == checked && is_young(checked),
             _ => false,
         })
     }

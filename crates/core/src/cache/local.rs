@@ -270,20 +270,21 @@ impl Tree {
         }
     }
 
-    /// A change that touched these is committed.
-    pub fn settle(&mut self, touched: &Touched, now: Time) {
-        self.unmark(touched, Some(now));
+    /// A change that touched these is committed, which was asked for then.
+    pub fn settle(&mut self, touched: &Touched, asked: Time) {
+        self.unmark(touched, Some(asked));
     }
 
-    /// `attrs` are what an outcome says of the server's inodes. Of one that is changed here
+    /// `attrs` are what an outcome says of the server's inodes: it was asked for, and came, then.
+    /// Others may have changed them in between. Of one that is changed here
     /// only its data are taken over, version and size together, unless the data are what is
     /// `ahead`: then the size is this host's.
-    pub fn learn(&mut self, attrs: &[Attr], ahead: impl Fn(Ino) -> bool, now: Time) {
+    pub fn learn(&mut self, attrs: &[Attr], ahead: impl Fn(Ino) -> bool, [asked, now]: [Time; 2]) {
         for attr in attrs {
             let Some(node) = self.nodes.get_mut(&attr.ino) else { continue };
             node.outcome = Some(now);
             if node.listing == Listing::Own {
-                node.listing = Listing::Complete(Some(now));
+                node.listing = Listing::Complete(Some(asked));
             }
             if node.pending > 0 {
                 self.unnoted.nodes.insert(attr.ino);
@@ -295,7 +296,7 @@ impl Tree {
                 }
                 continue;
             }
-            self.put_node(Node { attr: *attr, target: None }, now);
+            self.put_node(Node { attr: *attr, target: None }, asked);
         }
     }
 
@@ -377,5 +378,6 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         is_orphan: false,
         outcome: None,
         told: None,
+        promise: None,
     }
 }

@@ -8,6 +8,7 @@ mod lifetime;
 mod local;
 mod nodes;
 mod notes;
+mod promised;
 mod ranges;
 #[cfg(test)]
 mod tests;

@@ -119,6 +119,7 @@ impl Tree {
             is_orphan: false,
             outcome: None,
             told: None,
+            promise: None,
         };
         self.nodes.insert(ino, node);
     }

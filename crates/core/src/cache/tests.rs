@@ -76,7 +76,7 @@ fn what_is_pending_here_is_not_overwritten_by_the_server() {
     tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), at(9));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
     tree.settle(&touched(&record), at(10));
-    tree.learn(&[attr(5, Kind::File, 1), attr(1, Kind::Directory, 1)], |_| false, at(10));
+    tree.learn(&[attr(5, Kind::File, 1), attr(1, Kind::Directory, 1)], |_| false, [at(10); 2]);
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(10)), Known::Fresh(Some(Ino(5))));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Stale(Some(Ino(5))));
     assert!(tree.install_name(attr(1, Kind::Directory, 1), name("a"), None, at(20)));
@@ -95,7 +95,7 @@ fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
     tree.apply(&record, Timestamp::default());
     let change = Version { epoch: 1, counter: 2 };
     tree.settle(&touched(&record), at(0));
-    tree.learn(&[Attr { change, ..old }], |_| false, at(0));
+    tree.learn(&[Attr { change, ..old }], |_| false, [at(0); 2]);
     assert!(!tree.install_listing(old, entries, at(0)));
     let node = Node { attr: attr(5, Kind::Directory, 1), target: None };
     assert!(!tree.install_name(old, name("d"), Some(node), at(0)));
@@ -189,7 +189,7 @@ fn what_moved_on_the_server_is_told_and_what_moved_here_is_not() {
     let chmod = Record::SetAttr { ino: Ino(5), set: crate::modlog::SetAttr::default() };
     tree.apply(&chmod, Timestamp::default());
     tree.settle(&touched(&chmod), at(2));
-    tree.learn(&[node(3).attr], |_| false, at(2));
+    tree.learn(&[node(3).attr], |_| false, [at(2); 2]);
     assert_eq!(tree.peek(Ino(5)).unwrap().data_version.counter, 3);
     assert!(told(&mut tree).is_empty());
 }
@@ -231,7 +231,7 @@ fn a_reply_that_was_overtaken_changes_nothing_in_a_full_cache() {
     tree.settle(&touched(&record), at(0));
     let change = Version { epoch: 1, counter: 2 };
     let new_file = Attr { change, nlink: 2, ..old_file };
-    tree.learn(&[Attr { change, ..old }, new_file], |_| false, at(0));
+    tree.learn(&[Attr { change, ..old }, new_file], |_| false, [at(0); 2]);
     tree.shrink(at(10), |_| false);
     assert!(!tree.install_name(old, name("a"), None, at(10)));
     assert!(!tree.install_listing(old, Vec::new(), at(10)));

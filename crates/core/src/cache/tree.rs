@@ -1,9 +1,9 @@
 //! Names and attributes as this host sees them: the server's, with the changes on top that
 //! the server does not have yet.
 //!
-//! What came from the server may be used for `lifetime`; then it is stale and asked for again
-//! (a fixed lifetime until promises replace it). What this host changed is its own truth until
-//! the last change of it is settled: no reply of the server overwrites it before.
+//! What came from the server may be used as long as the server has promised to tell when it changes,
+//! or for `lifetime`; then it is stale and asked for again. What this host changed is its own truth
+//! until the last change of it is settled: no reply of the server overwrites it before.
 //!
 //! Invariant: an entry with pending changes is neither stale nor dropped.
 
@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::lifetime::Known;
 use super::local::Unsettled;
 use super::notes::Unnoted;
+use super::promised::{Promise, Session};
 use super::xattrs::Xattrs;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;
@@ -36,6 +37,8 @@ pub(super) struct NodeEntry {
     pub(super) outcome: Option<Time>,
     /// The listing of that time was told whole, with what it names.
     pub(super) told: Option<Time>,
+    /// The server has promised to tell when it changes.
+    pub(super) promise: Option<Promise>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +65,8 @@ pub(super) struct NameEntry {
 pub struct Tree {
     pub(super) lifetime: Duration,
     pub(super) limit: usize,
+    /// What of the server's promises counts.
+    pub(super) session: Session,
     pub(super) nodes: BTreeMap<Ino, NodeEntry>,
     pub(super) names: BTreeMap<(Ino, Name), NameEntry>,
     /// Inodes whose data moved on the server, until the shell takes them.
@@ -92,6 +97,7 @@ impl Tree {
         Tree {
             lifetime,
             limit,
+            session: Session::default(),
             nodes: BTreeMap::new(),
             names: BTreeMap::new(),
             moved: Vec::new(),
@@ -104,7 +110,7 @@ impl Tree {
     /// Attributes of `ino`.
     pub fn attr(&self, ino: Ino, now: Time) -> Known<Attr> {
         match self.nodes.get(&ino) {
-            Some(node) => self.judge(node.attr, node.pending, node.checked, now),
+            Some(node) => self.judge(node.attr, ino, (node.pending, node.checked), now),
             None => Known::Unknown,
         }
     }
@@ -144,7 +150,7 @@ impl Tree {
                 Some(ino) if !self.nodes.contains_key(&ino) => return Known::Unknown,
                 ino => ino,
             };
-            if entry.pending > 0 || self.is_fresh(entry.checked, now) {
+            if entry.pending > 0 || self.is_fresh(parent, entry.checked, now) {
                 return Known::Fresh(known);
             }
             return match self.listing_state(parent, now) {
@@ -168,7 +174,7 @@ impl Tree {
     fn listing_state(&self, directory: Ino, now: Time) -> Known<()> {
         match self.nodes.get(&directory).map(|node| node.listing) {
             Some(Listing::Own) => Known::Fresh(()),
-            Some(Listing::Complete(checked)) => self.judge((), 0, checked, now),
+            Some(Listing::Complete(checked)) => self.judge((), directory, (0, checked), now),
             Some(Listing::Partial | Listing::Noted) | None => Known::Unknown,
         }
     }
@@ -251,6 +257,7 @@ impl Tree {
                     is_orphan: false,
                     outcome: None,
                     told: None,
+                    promise: None,
                 };
                 self.nodes.insert(node.attr.ino, entry);
             }
@@ -343,16 +350,24 @@ impl Tree {
         }
     }
 
+    /// Names in `directory` of which it is known what they mean, or that they mean nothing.
+    pub fn known_names(&self, directory: Ino) -> impl Iterator<Item = &Name> {
+        self.names_in(directory).map(|(name, _)| name)
+    }
+
     /// True if all names of `directory` were known at some time.
     pub fn has_listing(&self, directory: Ino) -> bool {
         let listing = self.nodes.get(&directory).map(|node| node.listing);
         !matches!(listing, None | Some(Listing::Partial | Listing::Noted))
     }
 
-    /// How old the listing of `directory` is, if names that it lacks are known to be absent by it.
+    /// How old the listing of `directory` is, if names that it lacks are known to be absent by it
+    /// for its lifetime only.
     pub fn listing_age(&self, directory: Ino, now: Time) -> Option<Duration> {
         match self.nodes.get(&directory)?.listing {
-            Listing::Complete(Some(checked)) => Some(now.since(checked)),
+            Listing::Complete(Some(checked)) if !self.covers(directory, checked, now) => {
+                Some(now.since(checked))
+            }
             _ => None,
         }
     }

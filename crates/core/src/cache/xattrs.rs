@@ -27,7 +27,7 @@ impl Tree {
         match self.nodes.get(&ino) {
             Some(NodeEntry { xattrs: Some(known), .. }) if known.is_old => Known::Stale(&known.map),
             Some(NodeEntry { xattrs: Some(known), pending, checked, .. }) => {
-                self.judge(&known.map, *pending, *checked, now)
+                self.judge(&known.map, ino, (*pending, *checked), now)
             }
             _ => Known::Unknown,
         }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::ClientCore;
 use crate::cache::{ContainerId, FileData, RangeSet};
 use crate::modlog::{Change, DataChange};
-use crate::types::{Ino, Version};
+use crate::types::{Ino, Time, Version};
 
 /// A file of the cache directory that nobody needs any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -85,11 +85,11 @@ impl ClientCore {
     }
 
     /// A file that cannot be reached any more leaves memory, and its container the disk.
-    pub fn forget_file(&mut self, ino: Ino) {
+    pub fn forget_file(&mut self, ino: Ino, now: Time) {
         if let Some(file) = self.files.remove(&ino) {
             self.abandon(ino, file.container());
         }
-        self.tree.forget(ino);
+        self.tree.forget(ino, now);
     }
 
     /// What nobody needs any more since the last call.

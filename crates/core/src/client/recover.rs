@@ -172,7 +172,7 @@ impl ClientCore {
             }
         }
         match entry {
-            Entry::Settled { seq, outcome } => drop(self.settle(seq, &outcome, now)),
+            Entry::Settled { seq, outcome } => drop(self.settle(seq, &outcome, [now; 2])),
             Entry::Change(logged) => {
                 self.next_seq = logged.seq;
                 self.seq_reserved = self.seq_reserved.max(logged.seq + 1);

@@ -7,17 +7,23 @@ use crate::modlog::{Change, Logged, Outcome, Record};
 use crate::types::{Attr, Ino, Time};
 
 impl ClientCore {
-    /// The server's final answer to the oldest change. Log `Entry::Settled` with it before.
-    pub fn settle(&mut self, seq: u64, outcome: &Outcome, now: Time) -> Vec<Effect> {
+    /// The server's final answer to the oldest change: `asked` for then, and here now. Log
+    /// `Entry::Settled` with it before.
+    pub fn settle(&mut self, seq: u64, outcome: &Outcome, [asked, now]: [Time; 2]) -> Vec<Effect> {
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
-        let effects = self.settle_logged(&logged, outcome, now);
+        let effects = self.settle_logged(&logged, outcome, [asked, now]);
         if let Change::Data(data) = &logged.change {
             self.release_data(seq, data);
         }
         effects
     }
 
-    fn settle_logged(&mut self, logged: &Logged, outcome: &Outcome, now: Time) -> Vec<Effect> {
+    fn settle_logged(
+        &mut self,
+        logged: &Logged,
+        outcome: &Outcome,
+        [asked, now]: [Time; 2],
+    ) -> Vec<Effect> {
         let seq = logged.seq;
         self.room.settled(seq, !matches!(outcome, Outcome::Refused { .. }));
         let ino = logged.change.ino();
@@ -31,8 +37,8 @@ impl ClientCore {
             Outcome::Done { touched: attrs } => {
                 self.data_committed(seq, ino, attrs, &logged.change);
                 let doubtful = self.drop_doubtful(ino);
-                self.tree.settle(&touched, now);
-                self.learn(attrs, now);
+                self.tree.settle(&touched, asked);
+                self.learn(attrs, [asked, now]);
                 self.note_orphan(&logged.change, attrs);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
                     // It followed an earlier change of ours into that one's conflict copy.
@@ -51,7 +57,7 @@ impl ClientCore {
                 } else {
                     self.data_committed(seq, ino, attrs, &logged.change);
                 }
-                self.learn(attrs, now);
+                self.learn(attrs, [asked, now]);
                 effects
             }
             Outcome::Refused { refusal } => {
@@ -70,10 +76,10 @@ impl ClientCore {
         }
     }
 
-    fn learn(&mut self, attrs: &[Attr], now: Time) {
+    fn learn(&mut self, attrs: &[Attr], [asked, now]: [Time; 2]) {
         let files = &self.files;
         let ahead = |ino| files.get(&ino).is_some_and(FileData::is_ahead);
-        self.tree.learn(attrs, ahead, now);
+        self.tree.learn(attrs, ahead, [asked, now]);
     }
 
     /// A change that will not be took no name.

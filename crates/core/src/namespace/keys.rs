@@ -180,6 +180,12 @@ pub fn inode_part(key: &[u8]) -> Option<(Ino, &[u8])> {
     Some((Ino(u64::from_be_bytes(*ino)), rest))
 }
 
+/// The inode whose row has that key, if it is such a key.
+pub fn inode_of(key: &[u8]) -> Option<(VolumeId, Ino)> {
+    let (volume, _) = key.strip_prefix(&[INODE])?.split_first_chunk()?;
+    Some((VolumeId(u32::from_be_bytes(*volume)), inode_part(key)?.0))
+}
+
 /// The quota of a directory.
 pub fn quota(volume: VolumeId, directory: Ino) -> Vec<u8> {
     of_inode(QUOTA, volume, directory, &[])

@@ -68,7 +68,7 @@ pub fn lookup<S: MetaSnapshot>(
         Some(ino) => Some(getattr(snapshot, volume, ino)?),
         None => None,
     };
-    Ok(Looked { parent: parent_attr, node })
+    Ok(Looked { parent: parent_attr, node, promised: false })
 }
 
 /// A page of a directory.
@@ -105,7 +105,7 @@ pub fn page<S: MetaSnapshot>(
         entries.push((name, node));
     }
     let more = entries.len() < total;
-    Ok(Page { directory: attr, entries, more })
+    Ok(Page { directory: attr, entries, more, promised: false })
 }
 
 /// All extended attributes of an inode.

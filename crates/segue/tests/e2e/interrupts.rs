@@ -188,7 +188,7 @@ fn a_process_that_ends_without_a_link_waits_for_no_close() {
 fn a_signal_that_is_handled_does_not_fail_calls_on_a_slow_link() {
     let Some(world) = World::new() else { return };
     let mount = world.mount(&world.a);
-    let names = names_only(&world, mount.path(), 5);
+    let names = names_only(&world, mount.path(), 20);
     world.a.set_link(Link::kb_per_s(128).with_rtt(Duration::from_millis(200))).unwrap();
     // A tick each 20 ms, as a progress display has.
     let script = "use Time::HiRes qw(setitimer ITIMER_REAL); \

@@ -33,6 +33,7 @@ mod options;
 mod passthrough;
 mod permissions;
 mod power;
+mod promises;
 mod quota;
 mod reference;
 mod remount;

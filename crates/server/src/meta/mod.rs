@@ -25,10 +25,13 @@ use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 use segue_core::namespace::Fault;
+use segue_core::promise::SessionId;
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use sqlite::{Kv, Noted};
 use writer::{Job, Task};
+
+use crate::promises::Promises;
 
 /// Snapshots at the same time: more would only queue for the processors.
 const READERS: usize = 8;
@@ -81,6 +84,7 @@ pub(crate) struct Store {
     jobs: Option<Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
     poisoned: Arc<AtomicBool>,
+    promises: Arc<Promises>,
     idle: Mutex<Vec<Connection>>,
     readers: Semaphore,
 }
@@ -100,16 +104,18 @@ impl Store {
         let connection = sqlite::writer(path, make).map_err(|error| error.to_string())?;
         let (jobs, queue) = channel();
         let poisoned = Arc::new(AtomicBool::new(false));
-        let seen = poisoned.clone();
+        let promises = Arc::<Promises>::default();
+        let (seen, told) = (poisoned.clone(), promises.clone());
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || writer::run(&connection, &queue, &seen, pending::LARGE))
+            .spawn(move || writer::run(&connection, &queue, &seen, &told, pending::LARGE))
             .map_err(|error| error.to_string())?;
         Ok(Store {
             path: path.to_owned(),
             jobs: Some(jobs),
             thread: Some(thread),
             poisoned,
+            promises,
             idle: Mutex::new(Vec::new()),
             readers: Semaphore::new(READERS),
         })
@@ -120,14 +126,20 @@ impl Store {
         self.poisoned.store(true, Ordering::Release);
     }
 
+    /// Who is to hear of changes.
+    pub(crate) fn promises(&self) -> &Arc<Promises> {
+        &self.promises
+    }
+
     fn submit<R: Send + 'static>(
         &self,
+        author: Option<SessionId>,
         work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
     ) -> oneshot::Receiver<Result<R, StoreError>> {
         let (answer, answered) = oneshot::channel();
         if let Some(jobs) = &self.jobs {
             // A thread that is gone drops the job, and with it `answer`.
-            let _ = jobs.send(Box::new(Task::new(work, answer)));
+            let _ = jobs.send(Box::new(Task::new(author, work, answer)));
         }
         answered
     }
@@ -137,7 +149,16 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.submit(work).await.unwrap_or(Err(StoreError::Poisoned))
+        self.submit(None, work).await.unwrap_or(Err(StoreError::Poisoned))
+    }
+
+    /// [`Store::write`] for a session, which learns by itself what it changes.
+    pub(crate) async fn write_as<R: Send + 'static>(
+        &self,
+        author: SessionId,
+        work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.submit(Some(author), work).await.unwrap_or(Err(StoreError::Poisoned))
     }
 
     /// [`Store::write`] for threads that may block.
@@ -145,7 +166,7 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.submit(work).blocking_recv().unwrap_or(Err(StoreError::Poisoned))
+        self.submit(None, work).blocking_recv().unwrap_or(Err(StoreError::Poisoned))
     }
 
     /// Does `work` on a snapshot, on a thread that may block.

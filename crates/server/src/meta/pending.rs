@@ -91,6 +91,11 @@ impl Pending {
         there.take(limit).collect()
     }
 
+    /// The keys that the running job has written, some perhaps more than once.
+    pub(super) fn written(&self) -> impl Iterator<Item = &[u8]> {
+        self.undo.iter().map(|(key, _)| key.as_slice())
+    }
+
     /// The running job is done and its writes stay.
     pub(super) fn keep(&mut self) {
         self.undo.clear();

@@ -138,11 +138,11 @@ proptest! {
             let mut answers = Vec::new();
             for (steps, fails) in group {
                 let (answer, answered) = oneshot::channel();
-                jobs.send(Box::new(Task::new(job(steps, fails, map.clone()), answer))).unwrap();
+                jobs.send(Box::new(Task::new(None, job(steps, fails, map.clone()), answer))).unwrap();
                 answers.push((answered, fails));
             }
             drop(jobs);
-            writer::run(&connection, &queue, &poisoned, large);
+            writer::run(&connection, &queue, &poisoned, &Promises::default(), large);
             for (answered, fails) in answers {
                 let damaged = Err(StoreError::Damaged("a row".into()));
                 let expected = if fails { damaged } else { Ok(()) };
@@ -194,7 +194,7 @@ fn a_read_does_not_wait_for_a_commit() {
     assert_eq!(store.write_blocking(put(b"before")), Ok(()));
     let (began, has_begun) = channel();
     let (read, has_read) = channel();
-    let writing = store.submit(move |txn| {
+    let writing = store.submit(None, move |txn| {
         txn.put(b"during", b"").map_err(Fault::Store)?;
         began.send(()).unwrap();
         Ok(has_read.recv_timeout(std::time::Duration::from_secs(20)).is_ok())

@@ -15,18 +15,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use rusqlite::Connection;
-use segue_core::namespace::Fault;
+use segue_core::namespace::{Fault, keys};
+use segue_core::promise::SessionId;
+use segue_core::types::{Ino, VolumeId};
 use tokio::sync::oneshot;
 
 use super::pending::Pending;
 use super::sqlite::{Kv, is_damage, store};
 use super::{MetaFault, StoreError};
+use crate::promises::Promises;
 
 /// Most jobs of one commit, so that none waits long for the others.
 const GROUP_MAX: usize = 128;
 
 /// Something to be done in a transaction and answered after its commit.
 pub(super) trait Job: Send {
+    /// The session that asked for it, if one did.
+    fn author(&self) -> Option<SessionId>;
     /// Does it; false takes back what it wrote.
     fn run(&mut self, txn: &mut Kv<'_>) -> Result<bool, rusqlite::Error>;
     /// Tells who asked what came of the commit.
@@ -35,14 +40,19 @@ pub(super) trait Job: Send {
 
 /// A job made of a closure.
 pub(super) struct Task<F, R> {
+    author: Option<SessionId>,
     work: Option<F>,
     result: Option<Result<R, StoreError>>,
     answer: oneshot::Sender<Result<R, StoreError>>,
 }
 
 impl<F, R> Task<F, R> {
-    pub(super) fn new(work: F, answer: oneshot::Sender<Result<R, StoreError>>) -> Self {
-        Task { work: Some(work), result: None, answer }
+    pub(super) fn new(
+        author: Option<SessionId>,
+        work: F,
+        answer: oneshot::Sender<Result<R, StoreError>>,
+    ) -> Self {
+        Task { author, work: Some(work), result: None, answer }
     }
 }
 
@@ -51,6 +61,10 @@ where
     F: FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send,
     R: Send,
 {
+    fn author(&self) -> Option<SessionId> {
+        self.author
+    }
+
     fn run(&mut self, txn: &mut Kv<'_>) -> Result<bool, rusqlite::Error> {
         let Some(work) = self.work.take() else { return Ok(false) };
         match work(txn) {
@@ -78,6 +92,7 @@ pub(super) fn run(
     connection: &Connection,
     jobs: &Receiver<Box<dyn Job>>,
     poisoned: &Arc<AtomicBool>,
+    promises: &Promises,
     large: usize,
 ) {
     while let Ok(first) = jobs.recv() {
@@ -94,6 +109,12 @@ pub(super) fn run(
                 done.map_err(|error| failed(&error, poisoned))
             }
         };
+        // Before anybody hears that it is done: who reads from now on reads what is new.
+        let done = done.map(|changes| {
+            for (author, objects) in changes {
+                promises.changed(objects, author);
+            }
+        });
         group.into_iter().for_each(|job| job.answer(done.clone()));
     }
 }
@@ -113,11 +134,14 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
     StoreError::Poisoned
 }
 
+/// Which inodes somebody changed.
+type Change = (Option<SessionId>, Vec<(VolumeId, Ino)>);
+
 fn commit(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
     pending: Pending,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<Vec<Change>> {
     let done = try_commit(connection, group, pending);
     // Some errors have rolled back by themselves.
     if done.is_err() && !connection.is_autocommit() {
@@ -130,12 +154,19 @@ fn try_commit(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
     mut pending: Pending,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<Vec<Change>> {
+    let mut changes = Vec::new();
     let batch = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
     batch("BEGIN IMMEDIATE")?;
     for job in group {
         match job.run(&mut Kv::writing(connection, &mut pending))? {
-            true => pending.keep(),
+            true => {
+                let objects: Vec<_> = pending.written().filter_map(keys::inode_of).collect();
+                if !objects.is_empty() {
+                    changes.push((job.author(), objects));
+                }
+                pending.keep();
+            }
             false => pending.take_back(),
         }
         if pending.is_large() {
@@ -143,7 +174,8 @@ fn try_commit(
         }
     }
     flush(connection, &mut pending)?;
-    batch("COMMIT")
+    batch("COMMIT")?;
+    Ok(changes)
 }
 
 fn flush(connection: &Connection, pending: &mut Pending) -> rusqlite::Result<()> {

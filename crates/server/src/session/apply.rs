@@ -58,7 +58,7 @@ impl Session {
             digests,
             acked_below: apply.acked_below,
         });
-        let (outcomes, end) = self.apply_slices(&batch, places).await?;
+        let (outcomes, end) = self.apply_slices(bound, &batch, places).await?;
         drop(pin);
         self.count(&outcomes);
         match end {
@@ -73,6 +73,7 @@ impl Session {
     /// Applies a batch, some records in each transaction: so others' changes come in between.
     async fn apply_slices(
         &self,
+        bound: &Bound,
         batch: &Arc<Batch>,
         mut places: Vec<Placed>,
     ) -> Result<(Vec<Outcome>, End), Refused> {
@@ -91,7 +92,7 @@ impl Session {
                 index(txn, shared.volume, &now, 0)?;
                 shared.apply(txn, slice)
             };
-            let (more, end) = match self.server.data.store.write(work).await {
+            let (more, end) = match self.server.data.store.write_as(bound.holder.id, work).await {
                 Ok(applied) => applied,
                 // The client sends the others again, and hears then what is wrong.
                 Err(_) if !outcomes.is_empty() => return Ok((outcomes, End::Normal)),

@@ -40,6 +40,7 @@ impl Session {
             host: hello.host.clone(),
             rights: self.identity.rights(),
             nonce,
+            holder: self.server.data.store.promises().enter(self.identity.volume, &self.peer),
         };
         let (identity, volume) = (self.fingerprint.clone(), self.identity.volume);
         let (store, client, fresh_start) =

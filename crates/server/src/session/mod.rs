@@ -32,6 +32,7 @@ use tokio::time::timeout;
 use crate::meta::StoreError;
 use crate::metrics::add;
 use crate::principals::{self, IdentityRow};
+use crate::promises::Holder;
 use crate::serve::Server;
 use crate::sessions::Place;
 
@@ -110,6 +111,7 @@ struct Bound {
     host: String,
     rights: Rights,
     nonce: [u8; 32],
+    holder: Holder,
 }
 
 /// Serves a connection to its end, and holds `alive` until nothing of it is under way.

@@ -2,7 +2,7 @@
 
 use segue_core::namespace::{Stop, read, space};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Reply, Request};
+use segue_core::wire::{Found, Reply, Request};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, settled};
@@ -13,7 +13,10 @@ impl Session {
         let volume = bound.volume;
         let path = self.server.data.path().to_owned();
         let answer = move |snapshot: &mut Kv<'_>| match request {
-            Request::Getattr(ino) => read::getattr(snapshot, volume, ino).map(Reply::Node),
+            Request::Getattr(ino) => {
+                let found = |node| Reply::Node(Found { node, promised: false });
+                read::getattr(snapshot, volume, ino).map(found)
+            }
             Request::Lookup(ask) => {
                 read::lookup(snapshot, volume, ask.parent, &ask.name).map(Reply::Looked)
             }
@@ -28,7 +31,11 @@ impl Session {
             }
             _ => Err(Refusal::Protocol.into()),
         };
-        let reply = settled(self.server.data.store.read(answer).await)?;
+        let store = &self.server.data.store;
+        let asked = store.promises().ask();
+        let mut reply = settled(store.read(answer).await)?;
+        let inodes = reply.inodes();
+        reply.promise(!inodes.is_empty() && asked.answered(&bound.holder, &inodes));
         Ok((reply, Body::Empty))
     }
 }

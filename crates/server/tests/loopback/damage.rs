@@ -172,7 +172,7 @@ async fn change_all(host: &Host, address: SocketAddr, files: &Files) -> Option<u
     for (at, ino) in made {
         let is_done = matches!(outcomes[at], Outcome::Done { .. });
         match ask(&tin.peer, Request::Getattr(ino)).await {
-            Some(Reply::Node(node)) => assert_eq!((is_done, node.attr.size), (true, 0)),
+            Some(Reply::Node(found)) => assert_eq!((is_done, found.node.attr.size), (true, 0)),
             Some(reply) => assert!(!is_done, "{reply:?}"),
             None => lost += usize::from(is_done),
         }

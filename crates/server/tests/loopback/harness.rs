@@ -235,7 +235,7 @@ impl Client {
 
     pub(crate) async fn attr(&self, ino: Ino) -> Attr {
         match call(&self.peer, &Request::Getattr(ino)).await {
-            Reply::Node(node) => node.attr,
+            Reply::Node(found) => found.node.attr,
             other => panic!("{other:?}"),
         }
     }

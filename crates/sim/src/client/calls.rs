@@ -2,6 +2,7 @@
 
 use segue_core::modlog::Logged;
 use segue_core::refusal::Refusal;
+use segue_core::types::{Ino, Time};
 use segue_core::wire::{Hello, Reply, Request};
 
 use super::{Mount, Stop, Thread};
@@ -21,6 +22,8 @@ pub(crate) enum Purpose {
     Drain(Request, Vec<Logged>),
     /// An application's thread.
     Thread(usize, Request),
+    /// That the server keeps its promises.
+    Renew,
 }
 
 /// How far a thread came.
@@ -37,6 +40,7 @@ pub(crate) enum Ended {
 impl Mount {
     pub(super) fn call(&mut self, request: Request, purpose: Purpose) {
         self.calls.insert(self.next_call, purpose);
+        self.asks(self.next_call);
         self.outbox.push((self.next_call, request));
         self.next_call += 1;
     }
@@ -44,6 +48,16 @@ impl Mount {
     /// True if `call` is not answered.
     pub(crate) fn awaits(&self, call: u64) -> bool {
         self.calls.contains_key(&call)
+    }
+
+    /// True if there is no connection, or a new one is not answered yet.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.is_offline || self.calls.values().any(|call| matches!(call, Purpose::Hello))
+    }
+
+    /// True if changes are under way.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.calls.values().any(|call| matches!(call, Purpose::Drain(..)))
     }
 
     /// Connects (again).
@@ -56,6 +70,7 @@ impl Mount {
             acked_below: self.acked_below(),
             fresh_start: !self.said_hello,
         };
+        self.session.connection += 1;
         self.call(Request::Hello(hello), Purpose::Hello);
     }
 
@@ -63,6 +78,7 @@ impl Mount {
     /// that go on without.
     pub(crate) fn lose_link(&mut self) -> Vec<usize> {
         self.is_offline = true;
+        self.forget_calls();
         self.outbox.clear();
         let mut waiting = Vec::new();
         for purpose in std::mem::take(&mut self.calls).into_values() {
@@ -81,6 +97,8 @@ impl Mount {
         (reply, body): Answer,
     ) -> Result<Option<usize>, Violation> {
         let Some(purpose) = self.calls.remove(&call) else { return Ok(None) };
+        let asked = self.hears(call);
+        self.follow();
         let goes_on = match purpose {
             Purpose::Hello => {
                 let Reply::Welcome(welcome) = reply else {
@@ -88,29 +106,44 @@ impl Mount {
                 };
                 self.kept.grants = welcome.grants;
                 (self.is_offline, self.said_hello) = (false, true);
+                self.welcomed();
                 None
             }
             Purpose::Drain(request, batch) => {
                 match (reply, &request) {
-                    (Reply::Applied(applied), _) => self.settle_batch(batch, applied.outcomes)?,
+                    (Reply::Applied(applied), _) => {
+                        self.settle_batch(batch, applied.outcomes, asked)?
+                    }
                     (Reply::Refused(refused), Request::Fetch(_)) => {
                         self.give_up_base(&batch, refused.refusal);
                     }
-                    (reply @ Reply::Fetched(_), _) => self.take_in(&request, reply, &body),
+                    (reply @ Reply::Fetched(_), _) => {
+                        self.take_in(&request, reply, &body, asked);
+                    }
                     (reply, _) => return Err(Violation(format!("apply: {reply:?}"))),
                 }
                 None
             }
             Purpose::Thread(thread, request) => {
-                self.thread_answered(thread, &request, reply, &body);
+                self.thread_answered(thread, &request, (reply, body), asked);
                 Some(thread)
+            }
+            Purpose::Renew => {
+                self.take_in(&Request::Getattr(Ino::ROOT), reply, &body, asked);
+                None
             }
         };
         self.send()?;
         Ok(goes_on)
     }
 
-    fn thread_answered(&mut self, thread: usize, request: &Request, reply: Reply, body: &[u8]) {
+    fn thread_answered(
+        &mut self,
+        thread: usize,
+        request: &Request,
+        (reply, body): Answer,
+        asked: Time,
+    ) {
         let state = &mut self.threads[thread];
         state.waits = false;
         if let Reply::Refused(refused) = &reply {
@@ -121,7 +154,7 @@ impl Mount {
                 _ => state.tries = TRIES,
             }
         }
-        self.take_in(request, reply, body);
+        self.take_in(request, reply, &body, asked);
     }
 
     /// Gives `op` to an idle thread.

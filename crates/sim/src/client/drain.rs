@@ -7,6 +7,7 @@ use segue_core::modlog::{
     Store,
 };
 use segue_core::refusal::Refusal;
+use segue_core::types::Time;
 use segue_core::wire::{Apply, Request};
 
 use super::{Mount, Purpose, Stop};
@@ -22,8 +23,7 @@ const LOG_ENTRIES: usize = 20;
 impl Mount {
     /// Sends the next batch, if there is one and none is under way.
     pub(crate) fn send(&mut self) -> Result<(), Violation> {
-        let busy = self.calls.values().any(|call| matches!(call, Purpose::Drain(..)));
-        if self.is_offline || busy {
+        if self.is_offline || self.is_draining() {
             return Ok(());
         }
         let batch = self.core.queue.batch(BATCH_RECORDS, BATCH_BYTES);
@@ -113,6 +113,7 @@ impl Mount {
         &mut self,
         batch: Vec<Logged>,
         outcomes: Vec<Outcome>,
+        asked: Time,
     ) -> Result<(), Violation> {
         if outcomes.is_empty() || outcomes.len() > batch.len() {
             return Err(Violation(format!("{} outcomes of {}", outcomes.len(), batch.len())));
@@ -125,18 +126,18 @@ impl Mount {
                 Outcome::Missing { chunks } => {
                     return Err(Violation(format!("nobody offered {chunks:?}")));
                 }
-                outcome => self.settle(&logged, &outcome)?,
+                outcome => self.settle(&logged, &outcome, asked)?,
             }
         }
         Ok(())
     }
 
-    fn settle(&mut self, logged: &Logged, outcome: &Outcome) -> Result<(), Violation> {
+    fn settle(&mut self, logged: &Logged, outcome: &Outcome, asked: Time) -> Result<(), Violation> {
         let seq = logged.seq;
         if self.bug != Some(Bug::ClientForgetsSettled) {
             self.append(Entry::Settled { seq, outcome: Box::new(outcome.clone()) })?;
         }
-        let effects = self.core.settle(seq, outcome, self.now);
+        let effects = self.core.settle(seq, outcome, [asked, self.now]);
         self.whole.remove(&seq);
         self.baseless.remove(&seq);
         for effect in effects {
@@ -175,7 +176,7 @@ impl Mount {
         for ino in touched(record).inodes {
             let gone = self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
             if gone && !self.core.is_open(ino) && !self.core.tree.is_pending(ino) {
-                self.core.forget_file(ino);
+                self.core.forget_file(ino, self.now);
             }
         }
     }

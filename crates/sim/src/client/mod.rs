@@ -11,6 +11,7 @@ mod data;
 mod disk;
 mod drain;
 mod notes;
+mod promises;
 mod space;
 mod torn;
 mod view;
@@ -32,9 +33,10 @@ use crate::work::Op;
 pub(crate) use calls::{Ended, Purpose};
 pub(crate) use disk::{AtServer, Kept, Lost};
 pub(crate) use notes::Noted;
+use promises::Session;
 
 /// As in the real client.
-const LIFETIME: Duration = Duration::from_secs(1);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
 /// Low, so that the core's limit is reached.
 const NODE_LIMIT: usize = 12;
 /// Low, so that blocks of numbers end in a run.
@@ -94,6 +96,7 @@ pub(crate) struct Mount {
     pub(crate) conflicts: u64,
     pub(crate) refused: u64,
     said_hello: bool,
+    pub(crate) session: Session,
     /// Below this all is settled, durably.
     acked_below: u64,
     /// How many entries there were behind the last that changed what applications see.
@@ -181,6 +184,7 @@ impl Mount {
             conflicts: 0,
             refused: 0,
             said_hello: false,
+            session: Session::default(),
             acked_below: 0,
         }
     }
@@ -320,6 +324,7 @@ impl Mount {
             self.seal(ino)?;
         }
         self.core.shrink(self.now);
+        self.renew_lease();
         self.sync_disk();
         self.note();
         self.sweep();
@@ -355,7 +360,7 @@ impl Mount {
             {
                 return Ok(Err(refused.refusal));
             }
-            self.take_in(&request, reply, &body);
+            self.take_in(&request, reply, &body, self.now);
         }
         Err(Violation("asks again for ever".into()))
     }

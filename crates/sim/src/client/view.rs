@@ -2,8 +2,8 @@
 
 use segue_core::cache::Known;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind, Name, Version};
-use segue_core::wire::{Lookup, PAGE_MAX, Readdir, Reply, Request};
+use segue_core::types::{Attr, Ino, Kind, Name, Time, Version};
+use segue_core::wire::{Found, Lookup, PAGE_MAX, Readdir, Reply, Request};
 
 use super::{Mount, Stop};
 
@@ -82,24 +82,25 @@ impl Mount {
     }
 
     /// Takes in what the server said.
-    pub(super) fn take_in(&mut self, request: &Request, reply: Reply, body: &[u8]) {
+    pub(super) fn take_in(&mut self, request: &Request, reply: Reply, body: &[u8], asked: Time) {
         let mut versions: Vec<(Ino, Version)> = Vec::new();
+        let (as_of, promised) = self.as_of(&reply, asked);
         match (request, reply) {
-            (Request::Getattr(_), Reply::Node(node)) => {
+            (Request::Getattr(_), Reply::Node(Found { node, .. })) => {
                 versions.push((node.attr.ino, node.attr.data_version));
-                self.core.tree.install_node(node, self.now);
+                self.core.tree.install_node(node, as_of);
             }
             (Request::Getattr(ino), Reply::Refused(refused))
                 if refused.refusal == Refusal::Stale =>
             {
-                self.core.tree.forget(*ino);
+                self.core.tree.forget(*ino, self.now);
             }
             (Request::Lookup(ask), Reply::Looked(looked)) => {
                 let found = looked.node.as_ref();
                 versions.extend(found.map(|node| (node.attr.ino, node.attr.data_version)));
                 self.core.shrink(self.now);
                 let name = ask.name.clone();
-                if !self.core.tree.install_name(looked.parent, name, looked.node, self.now) {
+                if !self.core.tree.install_name(looked.parent, name, looked.node, as_of) {
                     return;
                 }
             }
@@ -107,13 +108,14 @@ impl Mount {
                 let of = |node: &segue_core::wire::Node| (node.attr.ino, node.attr.data_version);
                 versions.extend(page.entries.iter().map(|(_, node)| of(node)));
                 self.core.shrink(self.now);
-                if !self.core.tree.install_listing(page.directory, page.entries, self.now) {
+                if !self.core.tree.install_listing(page.directory, page.entries, as_of) {
                     return;
                 }
             }
             (Request::Fetch(ask), Reply::Fetched(fetched)) => self.fill(ask, &fetched, body),
             _ => {}
         }
+        self.take_promise(&promised, as_of);
         for (ino, version) in versions {
             self.core.observe(ino, version);
         }

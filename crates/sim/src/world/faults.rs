@@ -26,9 +26,13 @@ impl World {
             Event::Restart(client) => return self.restart(client),
             Event::ServerCrash => {
                 self.server_up = false;
+                self.server.forget_sessions();
                 // What was asked is not done; what was done is not heard of.
                 self.events.retain(|_, event| {
-                    !matches!(event, Event::Request { .. } | Event::Reply { .. })
+                    !matches!(
+                        event,
+                        Event::Request { .. } | Event::Reply { .. } | Event::Break { .. }
+                    )
                 });
                 self.summary.server_crashes += 1;
                 let wait = self.random_millis(100, 10_000);

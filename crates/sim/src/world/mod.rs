@@ -15,15 +15,16 @@ mod faults;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use segue_core::types::{ClientId, Time};
+use segue_core::promise::SessionId;
+use segue_core::types::{ClientId, Ino, Time};
 use segue_core::wire::Request;
 
-use crate::check::{structure, told::Told, view};
+use crate::check::{promised, structure, told::Told, view};
 use crate::client::{Ended, Kept, Mount};
 use crate::model::Model;
 use crate::plan::{Options, Plan};
 use crate::rng::Rng;
-use crate::server::{Answer, Server};
+use crate::server::{Answer, Server, Telling};
 use crate::work::Op;
 use crate::{Summary, Violation};
 
@@ -45,9 +46,11 @@ const LINE: usize = 400;
 /// What happens.
 #[derive(Debug)]
 enum Event {
-    Request { client: usize, call: u64, request: Request },
+    Request { from: (usize, u64), call: u64, request: Request },
     Reply { client: usize, call: u64, answer: Box<Answer> },
     Timeout { client: usize, call: u64 },
+    Tell(Telling),
+    Break { client: usize, session: SessionId, inodes: Vec<Ino> },
     Reconnect(usize),
     Thread { client: usize, thread: usize },
     Tick(usize),
@@ -99,7 +102,7 @@ impl World {
             now: Time::default(),
             events: BTreeMap::new(),
             next_event: 0,
-            server: Server::new(options.bug)?,
+            server: Server::new(options.bug, options.promises)?,
             server_up: true,
             hosts: Vec::new(),
             parted: vec![false; plan.clients],
@@ -222,13 +225,18 @@ impl World {
         };
         self.now = at;
         match event {
-            Event::Request { client, call, request } => self.arrive(client, call, &request),
+            Event::Request { from, call, request } => self.arrive(from, call, &request),
             Event::Reply { client, call, answer } => {
                 self.say(&format!("client {client} hears {call}: {:?}", answer.0));
                 let goes_on = self.with(client, |mount| mount.answered(call, *answer))?;
                 self.go_on(client, goes_on.flatten())
             }
             Event::Timeout { client, call } => self.time_out(client, call),
+            Event::Tell(telling) => {
+                self.tell(telling);
+                Ok(())
+            }
+            Event::Break { client, session, inodes } => self.hear(client, session, &inodes),
             Event::Reconnect(client) => {
                 self.with(client, |mount| {
                     mount.say_hello();
@@ -280,8 +288,11 @@ impl World {
     ) -> Result<Option<R>, Violation> {
         let Host::Up(mount) = &mut self.hosts[client] else { return Ok(None) };
         mount.now = self.now;
+        mount.session.has_promises = self.options.promises;
+        mount.follow();
         let result = act(mount)?;
         let requests = std::mem::take(&mut mount.outbox);
+        let from = (client, mount.session.connection);
         for (call, request) in requests {
             self.say(&format!("client {client} asks {call}: {request:?}"));
             self.after(TIMEOUT, Event::Timeout { client, call });
@@ -290,11 +301,27 @@ impl World {
             for _ in 0..copies {
                 if let Some(delay) = self.travel(client) {
                     let request = request.clone();
-                    self.after(delay, Event::Request { client, call, request });
+                    self.after(delay, Event::Request { from, call, request });
                 }
             }
         }
+        self.check_promises(client)?;
         Ok(Some(result))
+    }
+
+    fn check_promises(&self, client: usize) -> Result<(), Violation> {
+        let Host::Up(mount) = &self.hosts[client] else { return Ok(()) };
+        let is_on_its_way = |ino| {
+            self.events.values().any(|event| match event {
+                Event::Tell((to, _, inodes)) => *to == mount.id && inodes.contains(&ino),
+                Event::Break { client: to, inodes, .. } => *to == client && inodes.contains(&ino),
+                _ => false,
+            })
+        };
+        match self.options.promises {
+            true => promised::check(mount, &self.server, is_on_its_way),
+            false => Ok(()),
+        }
     }
 
     /// How long a message takes, if it arrives.
@@ -309,15 +336,50 @@ impl World {
     }
 
     /// A request reaches the server and is carried out.
-    fn arrive(&mut self, client: usize, call: u64, request: &Request) -> Result<(), Violation> {
+    fn arrive(
+        &mut self,
+        (client, connection): (usize, u64),
+        call: u64,
+        request: &Request,
+    ) -> Result<(), Violation> {
         if !self.server_up || self.parted[client] {
             self.summary.lost += 1;
             return Ok(());
         }
-        let answer = self.server.answer(id(client), request)?;
+        let Some(answer) = self.server.serve((id(client), connection), request, self.now)? else {
+            self.summary.lost += 1;
+            return Ok(());
+        };
+        for telling in self.server.take_breaks() {
+            self.tell(telling);
+        }
         self.say(&format!("server answers {call} of client {client}: {:?}", answer.0));
         if let Some(delay) = self.travel(client) {
             self.after(delay, Event::Reply { client, call, answer: Box::new(answer) });
+        }
+        Ok(())
+    }
+
+    /// Tells a client what changed, again and again until its connection is given up.
+    fn tell(&mut self, (to, session, inodes): Telling) {
+        if !self.server_up || !self.server.is_session(to, session, self.now) {
+            return;
+        }
+        let Some(client) = (0..self.hosts.len()).find(|client| id(*client) == to) else { return };
+        match self.travel(client) {
+            Some(delay) => self.after(delay, Event::Break { client, session, inodes }),
+            None => self.after(RECONNECT, Event::Tell((to, session, inodes))),
+        }
+    }
+
+    fn hear(&mut self, client: usize, session: SessionId, inodes: &[Ino]) -> Result<(), Violation> {
+        self.say(&format!("client {client} hears that {inodes:?} changed"));
+        if self.server.is_session(id(client), session, self.now) {
+            self.summary.breaks += 1;
+            self.with(client, |mount| {
+                mount.broken(inodes);
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -390,6 +452,7 @@ impl World {
             let Host::Up(mount) = host else { continue };
             mount.now = self.now;
             mount.is_offline = false;
+            mount.follow();
             self.summary.conflicts += mount.conflicts;
             self.summary.refused += mount.refused;
             view::check(mount, &mut self.server, &reached)?;

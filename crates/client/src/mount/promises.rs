@@ -1,0 +1,126 @@
+//! The server's promises: taking them, keeping their lease, and hearing that they are over.
+
+use std::time::Duration;
+
+use segue_core::client::ClientCore;
+use segue_core::refusal::Refusal;
+use segue_core::types::{Ino, Name, Time};
+use segue_core::wire::{Refused, Reply, Request};
+use segue_rpc::{Body, Calls, Incoming};
+use tokio::sync::mpsc;
+
+use super::{Mount, Shared};
+use crate::remote::Promised;
+
+/// Calls of the server that wait to be heard.
+const WAITING: usize = 16;
+/// Names of a changed directory that the kernel forgets at once. Those of a larger one it looks up
+/// again within their lifetime.
+const NAMES_MAX: usize = 64;
+/// The lease is renewed after so long, while anything is promised.
+const RENEW: Duration = Duration::from_secs(5);
+
+/// Where the calls of the server go, from whichever connection.
+pub(super) type Heard = mpsc::Sender<Incoming>;
+
+/// The way from the connections to [`Mount::hear_breaks`].
+pub(super) fn channel() -> (Heard, mpsc::Receiver<Incoming>) {
+    mpsc::channel(WAITING)
+}
+
+/// Hands the calls of one connection on until it is over.
+pub(super) async fn listen(calls: Calls, heard: Heard) {
+    while let Some(incoming) = calls.accept().await {
+        if heard.send(incoming).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Mount {
+    /// As of when the answer to a question of `asked` is, and what of that which was promised with
+    /// it counts.
+    pub(super) fn as_of(
+        &self,
+        promised: Option<Promised>,
+        asked: Time,
+    ) -> (Time, Option<Promised>) {
+        let core = self.core();
+        let counts = |p: &Promised| core.tree.is_as_of_now(&p.inodes, p.session, asked);
+        match promised.filter(counts) {
+            Some(promised) => (self.now(), Some(promised)),
+            None => (asked, None),
+        }
+    }
+}
+
+/// Takes in what was promised with an answer that was installed as of then.
+pub(super) fn take_promise(core: &mut ClientCore, promised: Option<Promised>, as_of: Time) {
+    if let Some(Promised { session, inodes }) = promised {
+        core.tree.promised(&inodes, session, as_of);
+    }
+}
+
+impl Mount {
+    /// Hears what changed, for as long as the mount lives.
+    pub(super) async fn hear_breaks(self: Shared, mut heard: mpsc::Receiver<Incoming>) {
+        while let Some(incoming) = heard.recv().await {
+            let reply = match &incoming.request {
+                Request::Break(broken) => {
+                    self.hear(&broken.inodes);
+                    Reply::Broken(())
+                }
+                other => Reply::Refused(Refused {
+                    refusal: Refusal::Protocol,
+                    words: format!("a client answers no {}", other.name()),
+                }),
+            };
+            if let Err(error) = incoming.reply(reply, Body::Empty).await {
+                tracing::debug!("a break is not acknowledged: {error}");
+            }
+        }
+    }
+
+    /// These have changed on the server.
+    fn hear(self: &Shared, inodes: &[Ino]) {
+        let now = self.now();
+        let (mut names, mut open): (Vec<(Ino, Name)>, Vec<Ino>) = Default::default();
+        {
+            let mut core = self.core();
+            for &ino in inodes {
+                core.tree.broken(ino, now);
+                let known = core.tree.known_names(ino).take(NAMES_MAX).cloned();
+                names.extend(known.map(|name| (ino, name)));
+                open.extend(Some(ino).filter(|_| core.is_open(ino)));
+            }
+        }
+        inodes.iter().for_each(|ino| self.kernel.forget_attributes(*ino));
+        for (directory, name) in names {
+            self.kernel.forget_name(directory, name);
+        }
+        for ino in open {
+            let mount = Shared::clone(self);
+            // Readers have it open: they are to see what it is now.
+            tokio::spawn(async move {
+                if let Err(refusal) = mount.ask_attr(ino).await {
+                    tracing::debug!("#{ino} changed: {refusal}");
+                }
+            });
+        }
+    }
+
+    /// Has the server keep its promises, if there are any.
+    pub(super) async fn renew_lease(&self) {
+        let (is_used, age) = {
+            let mut core = self.core();
+            core.tree.forget_breaks(self.now());
+            (core.tree.is_promised_any(), self.remote.unanswered_for())
+        };
+        if is_used && age >= RENEW && !self.remote.is_silent() {
+            // Any question does.
+            if let Err(refusal) = self.ask_attr(Ino::ROOT).await {
+                tracing::debug!("the lease is not renewed: {refusal}");
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The server promises to tell when something changes: so nobody asks whether it has.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::world::{World, arg, eventually, save, segue, sh, wait_for_state};
+
+/// Longer than anything is believed that was not promised.
+const STALE: Duration = Duration::from_millis(1500);
+
+fn metric(world: &World, name: &str) -> u64 {
+    let data = arg(world.server.data());
+    let text = segue(&world.serving, &["metrics", "--server", "--data", data]).out;
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("segue_server_{name} ")));
+    line.unwrap_or_else(|| panic!("{name}: {text}")).parse().unwrap()
+}
+
+/// Everything below a directory is looked at and read.
+fn look(dir: &Path) -> String {
+    sh(dir, "find . -printf '%p %s %m %T@\\n' | sort; find . -type f | sort | xargs cat | md5sum")
+}
+
+/// What was looked at once costs no question as long as nobody changes it, however old it is.
+#[test]
+fn a_second_look_asks_nothing() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    sh(mount.path(), "for d in $(seq 60); do mkdir $d; seq 5 | (cd $d; split -l 1); done");
+    mount.sync().unwrap();
+    let seen = look(other.path());
+    let first = metric(&world, "requests_total");
+    assert!(metric(&world, "promises") > 300);
+    std::thread::sleep(STALE);
+    assert_eq!(look(other.path()), seen);
+    for _ in 0..3 {
+        // A name that is not there is known by the listing.
+        sh(other.path(), "for d in $(seq 60); do test ! -e $d/none; done");
+        std::thread::sleep(STALE);
+    }
+    assert_eq!(look(other.path()), seen);
+    let asked = metric(&world, "requests_total") - first;
+    // Both renew their lease now and then, and the writer asks for inode numbers. It would be one
+    // for each directory and each look.
+    assert!(asked <= 10, "{asked} questions");
+}
+
+/// What a host has cached for longer than it is believed without a promise is another's the
+/// moment that it changes it.
+#[test]
+fn a_change_is_heard_of() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (here, there) = (mount.path(), other.path());
+    sh(here, "mkdir dir; echo one >dir/one; echo two >dir/two; ln -s one dir/link");
+    mount.sync().unwrap();
+    let change = |what: &str, command: &str, is_seen: &dyn Fn() -> bool| {
+        look(there);
+        std::thread::sleep(STALE);
+        assert!(!is_seen(), "{what}: before");
+        sh(here, command);
+        mount.sync().unwrap();
+        eventually(what, is_seen);
+    };
+    let read = |name: &str| fs::read_to_string(there.join(name)).unwrap_or_default();
+    change("it was written", "echo more >>dir/one", &|| read("dir/one") == "one\nmore\n");
+    change("it was replaced", "echo x >dir/new; mv dir/new dir/two", &|| read("dir/two") == "x\n");
+    change("its mode", "chmod 604 dir/one", &|| {
+        fs::metadata(there.join("dir/one")).unwrap().mode() & 0o7777 == 0o604
+    });
+    change("a name was made", "mkdir dir/below", &|| there.join("dir/below").is_dir());
+    change("it was renamed", "mv dir/below dir/above", &|| {
+        there.join("dir/above").is_dir() && !there.join("dir/below").exists()
+    });
+    change("it was removed", "rm dir/link", &|| there.join("dir/link").symlink_metadata().is_err());
+    change("a directory was removed", "rm -r dir", &|| !there.join("dir").exists());
+}
+
+/// A reader that has a file open reads what another host wrote into it.
+#[test]
+fn an_open_file_follows() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (here, there) = (mount.path().join("file"), other.path().join("file"));
+    save(&here, b"first").unwrap();
+    mount.sync().unwrap();
+    let reader = fs::File::open(&there).unwrap();
+    let read = || {
+        let mut bytes = [0; 6];
+        let len = std::os::unix::fs::FileExt::read_at(&reader, &mut bytes, 0).unwrap();
+        bytes[..len].to_vec()
+    };
+    assert_eq!(read(), b"first");
+    std::thread::sleep(STALE);
+    save(&here, b"second").unwrap();
+    mount.sync().unwrap();
+    eventually("the new data", || read() == b"second");
+}
+
+/// Promises are of one connection: what changed while there was none is seen after it.
+#[test]
+fn what_changed_while_nobody_could_tell_is_seen() {
+    let Some(mut world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let name = |round: u32| (mount.path().join("file"), format!("round {round}"));
+    let there = other.path().join("file");
+    let (file, words) = name(0);
+    save(&file, words.as_bytes()).unwrap();
+    mount.sync().unwrap();
+    assert_eq!(fs::read_to_string(&there).unwrap(), words);
+    world.b.link_down().unwrap();
+    let (file, words) = name(1);
+    save(&file, words.as_bytes()).unwrap();
+    mount.sync().unwrap();
+    assert_eq!(fs::read_to_string(&there).unwrap(), "round 0", "nobody can be asked");
+    wait_for_state(&world.b, &other, "offline");
+    world.b.link_up().unwrap();
+    wait_for_state(&world.b, &other, "online");
+    eventually("what changed meanwhile", || fs::read_to_string(&there).unwrap() == words);
+    world.server.restart().unwrap();
+    let (file, words) = name(2);
+    save(&file, words.as_bytes()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    mount.sync().unwrap();
+    eventually("what changed after the restart", || {
+        fs::read_to_string(&there).unwrap() == words
+            && fs::metadata(&there).unwrap().mode() & 0o7777 == 0o640
+    });
+}

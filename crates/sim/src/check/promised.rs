@@ -1,0 +1,72 @@
+//! What a client believes because it was promised to hear of changes is so, unless the word of the
+//! change is on its way; and where the connection was given up, not for longer than the lease.
+
+use std::time::Duration;
+
+use segue_core::cache::Known;
+use segue_core::types::{Ino, Name, Time};
+
+use crate::Violation;
+use crate::client::{LIFETIME, Mount};
+use crate::server::Server;
+
+/// The longest that a client believes what it was promised over a connection that the server has
+/// given up: the lease, and some seconds for what was asked before.
+const GIVEN_UP: Duration = Duration::from_secs(30);
+
+/// Checks `mount`, which `is_told` the change of an inode that is on its way to it.
+pub(crate) fn check(
+    mount: &Mount,
+    server: &Server,
+    is_told: impl Fn(Ino) -> bool,
+) -> Result<(), Violation> {
+    let tree = &mount.core.tree;
+    let is_served = server.is_connected(mount.id, mount.now) && !mount.is_connecting();
+    let time = match is_served {
+        true => Some(Time(mount.now.0 + Duration::from_nanos(1))),
+        false => mount.now.0.checked_sub(GIVEN_UP).map(Time),
+    };
+    let Some(time) = time else { return Ok(()) };
+    for ino in server.ledger.seen.iter().copied() {
+        let is_own = tree.is_pending(ino) || mount.is_draining();
+        if is_own || !tree.is_promised(ino, mount.now) || is_told(ino) {
+            continue;
+        }
+        let (became, has_changed_since) = server.last_change(ino, time);
+        let known = tree.peek(ino).map(|attr| attr.change);
+        if let Some(became) = became
+            && became.is_none_or(|became| known.is_some_and(|known| known < became))
+        {
+            let words = format!("#{ino} is believed to be {known:?}, and is {became:?}");
+            return Err(Violation(words));
+        }
+        if !has_changed_since {
+            check_names(mount, server, ino)?;
+        }
+    }
+    Ok(())
+}
+
+/// The names in directory `ino`, which has not changed lately.
+fn check_names(mount: &Mount, server: &Server, ino: Ino) -> Result<(), Violation> {
+    let tree = &mount.core.tree;
+    // What is as young as that is believed without a promise.
+    let later = Time(mount.now.0 + LIFETIME);
+    for name in tree.known_names(ino) {
+        let means = server.ledger.names.get(&(ino, name.as_bytes().to_vec())).copied();
+        if let Known::Fresh(known) = tree.name(ino, name, later)
+            && known != means
+        {
+            let words = format!("{name} in #{ino} is believed to be {known:?}, is {means:?}");
+            return Err(Violation(words));
+        }
+    }
+    let absent = |name: &Name| tree.name(ino, name, later) == Known::Fresh(None);
+    for ((parent, name), means) in &server.ledger.names {
+        let name = Name::new(name.clone()).ok().filter(|_| *parent == ino);
+        if name.as_ref().is_some_and(absent) {
+            return Err(Violation(format!("{name:?} in #{ino} is believed absent, is {means}")));
+        }
+    }
+    Ok(())
+}
