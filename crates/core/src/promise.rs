@@ -36,6 +36,8 @@ type Object = (VolumeId, Ino);
 pub struct Promises {
     /// Most promises.
     limit: usize,
+    /// Most of them to one session.
+    of_session: usize,
     held: usize,
     /// Counts questions and changes.
     clock: u64,
@@ -58,10 +60,12 @@ struct Session {
 }
 
 impl Promises {
-    /// None yet, and at most `limit` at a time. As many changes are remembered.
-    pub fn new(limit: usize) -> Promises {
+    /// None yet, and at most `limit` at a time, of these `of_session` to each. As many changes
+    /// are remembered.
+    pub fn new(limit: usize, of_session: usize) -> Promises {
         Promises {
             limit,
+            of_session,
             held: 0,
             clock: 0,
             next_session: 0,
@@ -133,7 +137,8 @@ impl Promises {
             let changed = self.changed.get(&(session.volume, *ino));
             changed.is_some_and(|(at, author)| *at > ask.0 && *author != Some(id))
         };
-        let is_full = self.held.saturating_add(inodes.len()) > self.limit;
+        let is_full = self.held.saturating_add(inodes.len()) > self.limit
+            || session.promised.len().saturating_add(inodes.len()) > self.of_session;
         if is_full || ask.0 <= self.overrun || inodes.iter().any(has_changed) {
             return false;
         }
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn others_hear_of_a_change_once_and_its_author_does_not() {
-        let mut promises = Promises::new(100);
+        let mut promises = Promises::new(100, 100);
         let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
         for id in [a, b] {
             let ask = promises.ask();
@@ -229,7 +234,7 @@ mod tests {
     /// The answer was read before the change, and got its promise behind it.
     #[test]
     fn what_changed_while_it_was_read_is_not_promised() {
-        let mut promises = Promises::new(100);
+        let mut promises = Promises::new(100, 100);
         let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
         let ask = promises.ask();
         promises.changed(VOLUME, [Ino(7)], Some(b));
@@ -245,10 +250,12 @@ mod tests {
 
     #[test]
     fn promises_and_what_is_remembered_are_bounded() {
-        let mut promises = Promises::new(3);
+        let mut promises = Promises::new(3, 2);
         let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
         let ask = promises.ask();
         assert!(promises.answered(ask, a, &[Ino(1), Ino(2)]));
+        let ask = promises.ask();
+        assert!(!promises.answered(ask, a, &[Ino(3)]), "it has its share");
         let ask = promises.ask();
         assert!(!promises.answered(ask, b, &[Ino(1), Ino(2)]), "there is no room");
         promises.leave(a);
@@ -287,7 +294,7 @@ mod tests {
         /// Whatever a session believes under a promise is so, or it has a break to hear.
         #[test]
         fn what_is_promised_is_so(steps in prop::collection::vec(step(), 0..80)) {
-            let mut promises = Promises::new(1000);
+            let mut promises = Promises::new(1000, 1000);
             let ids = [(); 3].map(|()| promises.enter(VOLUME));
             let mut truth = [0u64; 3];
             let mut believed = [[None::<u64>; 3]; 3];

@@ -9,8 +9,10 @@ use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::Notify;
 
-/// Promises at a time, of all sessions: some 200 bytes each.
-const PROMISES_MAX: usize = 1 << 21;
+/// Promises at a time, to all sessions: some 200 bytes each.
+const PROMISES_MAX: usize = 1 << 20;
+/// Of these, to one session. Beyond, it is answered without.
+const OF_SESSION_MAX: usize = 1 << 18;
 
 /// All promises of this server.
 pub(crate) struct Promises(Mutex<Shared>);
@@ -35,7 +37,10 @@ pub(crate) struct Asked<'a> {
 
 impl Default for Promises {
     fn default() -> Promises {
-        Promises(Mutex::new(Shared { table: Table::new(PROMISES_MAX), wakes: BTreeMap::new() }))
+        Promises(Mutex::new(Shared {
+            table: Table::new(PROMISES_MAX, OF_SESSION_MAX),
+            wakes: BTreeMap::new(),
+        }))
     }
 }
 

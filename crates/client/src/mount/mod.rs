@@ -69,7 +69,8 @@ pub(crate) use kernel::KernelCache;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
 
-/// How long the server's answers about names and attributes are trusted.
+/// How long the server's answers about names and attributes are trusted without a promise, and
+/// the kernel's caches at a time.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
 /// Inodes kept in memory.
 const NODE_LIMIT: usize = 500_000;

@@ -87,18 +87,22 @@ pub async fn mount(
     remember_volume(&base, &url, &session.uuid).map_err(|error| MountError::state(&base, error))?;
     let lost_power = session.state.directory.lost_power;
     let Assembled { mount, kernel, breaks, first_container } = assemble(&plan, url, session)?;
+    // Until the last change is sent: a server that is not heard gives the connection up.
+    let hearing = tokio::spawn(Arc::clone(&mount).hear_breaks(breaks));
     mount.tell_left(&tell);
     if lost_power {
         mount.catch_up_first().await;
     }
     let sweeper = Arc::clone(&mount);
     tokio::task::spawn_blocking(move || sweeper.sweep_left(first_container));
-    let result = serve(&plan, &mount, (kernel, breaks), ready, stop).await;
+    let result = serve(&plan, &mount, kernel, ready, stop).await;
     mount.seal_all();
     mount.send_last_changes().await;
     if let Err(refusal) = mount.end().await {
         tracing::error!("the last changes may not survive a crash of this host: {refusal}");
     }
+    hearing.abort();
+    hearing.await.ok();
     result
 }
 
@@ -264,7 +268,7 @@ fn count_refused(directory: &Path) -> io::Result<u64> {
 async fn serve(
     plan: &MountPlan,
     mount: &Shared,
-    (kernel, breaks): (KernelCacheThreads, mpsc::Receiver<Incoming>),
+    kernel: KernelCacheThreads,
     ready: impl FnOnce(Ready),
     stop: impl Future<Output = ()>,
 ) -> Result<(), MountError> {
@@ -289,7 +293,6 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),
         tokio::spawn(Arc::clone(mount).keep_bounds()),
-        tokio::spawn(Arc::clone(mount).hear_breaks(breaks)),
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));

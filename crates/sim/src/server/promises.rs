@@ -29,7 +29,7 @@ pub(crate) struct Sessions {
 impl Default for Sessions {
     fn default() -> Sessions {
         let (of, history) = (BTreeMap::new(), BTreeMap::new());
-        Sessions { table: Promises::new(PROMISES_MAX), of, history }
+        Sessions { table: Promises::new(PROMISES_MAX, PROMISES_MAX / 2), of, history }
     }
 }
 
@@ -136,7 +136,7 @@ impl Server {
     pub(crate) fn forget_sessions(&mut self) {
         if let Some(sessions) = &mut self.sessions {
             sessions.of.clear();
-            sessions.table = Promises::new(PROMISES_MAX);
+            sessions.table = Promises::new(PROMISES_MAX, PROMISES_MAX / 2);
         }
     }
 
