@@ -330,7 +330,19 @@ impl Tree {
                 if checked.is_none() {
                     self.drop_name(key.clone());
                 }
+                self.doubt_listing(key.0, checked);
             }
+        }
+    }
+
+    /// A name in `directory` was ours until now, and is what the server made of it when it was asked
+    /// at `checked`. A listing that came since may have it as it was before, or as another host made
+    /// it afterwards.
+    fn doubt_listing(&mut self, directory: Ino, checked: Option<Time>) {
+        if let Some(node) = self.nodes.get_mut(&directory)
+            && matches!(node.listing, Listing::Complete(Some(at)) if checked < Some(at))
+        {
+            node.listing = Listing::Complete(None);
         }
     }
 }
