@@ -281,7 +281,11 @@ impl Tree {
     /// `ahead`: then the size is this host's.
     pub fn learn(&mut self, attrs: &[Attr], ahead: impl Fn(Ino) -> bool, [asked, now]: [Time; 2]) {
         for attr in attrs {
-            let Some(node) = self.nodes.get_mut(&attr.ino) else { continue };
+            let Some(node) = self.nodes.get_mut(&attr.ino) else {
+                // An answer from before that comes late is not to be believed.
+                self.broken(attr.ino, now);
+                continue;
+            };
             node.outcome = Some(now);
             if node.listing == Listing::Own {
                 node.listing = Listing::Complete(Some(asked));
