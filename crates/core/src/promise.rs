@@ -116,10 +116,13 @@ impl Promises {
 
     /// It is not answered with anything that could be promised.
     pub fn unanswered(&mut self, ask: Ask) {
+        let was_oldest = self.asks.first() == Some(&ask.0);
         self.asks.remove(&ask.0);
         match self.asks.first() {
-            Some(&oldest) => self.changed.retain(|_, (at, _)| *at > oldest),
             None => self.changed.clear(),
+            // Beside a slow question many others end.
+            Some(&oldest) if was_oldest => self.changed.retain(|_, (at, _)| *at > oldest),
+            Some(_) => {}
         }
     }
 

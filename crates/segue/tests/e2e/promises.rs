@@ -5,6 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::build;
+use crate::git;
 use crate::world::{World, arg, eventually, save, segue, sh, wait_for_state};
 
 /// Longer than anything is believed that was not promised.
@@ -43,6 +45,26 @@ fn a_second_look_asks_nothing() {
     let asked = metric(&world, "requests_total") - first;
     // Both renew their lease now and then, and the writer asks for inode numbers. It would be one
     // for each directory and each look.
+    assert!(asked <= 10, "{asked} questions");
+}
+
+/// git looks at every file of a tree, and make at every source and object: the second time that
+/// costs no question, though another host made all of it.
+#[test]
+fn git_and_make_ask_nothing_the_second_time() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (made, tree) = (build::prepare(mount.path()), other.path().join("zstd"));
+    sh(&made, "make -j2 2>&1; git init -q -b main .");
+    git::configure(&made);
+    sh(&made, "git add . && git commit -qm first");
+    mount.sync().unwrap();
+    let look = "GIT_OPTIONAL_LOCKS=0 git -c safe.directory='*' status --porcelain && make -q";
+    assert_eq!(sh(&tree, look), "");
+    std::thread::sleep(STALE);
+    let first = metric(&world, "requests_total");
+    assert_eq!(sh(&tree, look), "");
+    let asked = metric(&world, "requests_total") - first;
     assert!(asked <= 10, "{asked} questions");
 }
 
