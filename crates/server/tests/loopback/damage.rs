@@ -241,7 +241,8 @@ enum Harm {
 impl Harm {
     fn all(part: &Path, len: usize) -> Vec<Harm> {
         let flips = if part.ends_with("meta.db") { META_FLIPS } else { FLIPS };
-        let flip = |n| Harm::Flip((8 * len * n / flips) + n % 8);
+        // Within it: the file of a process's number has as few as four bytes.
+        let flip = |n: usize| Harm::Flip((8 * len * n / flips + n % 8).min(8 * len - 1));
         [Harm::Missing, Harm::Empty, Harm::Half].into_iter().chain((0..flips).map(flip)).collect()
     }
 
