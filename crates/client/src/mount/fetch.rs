@@ -93,8 +93,9 @@ impl Drop for Gathered<'_> {
 
 impl Mount {
     /// Attributes of `ino`, which is being opened. Of data that are not here the server is asked in
-    /// any case, and sooner is better: whether another host removed the file since its name was
-    /// looked up can be told from an open, with which the kernel begins anew, but not from a read.
+    /// any case, also where it has promised to tell of changes, and sooner is better: whether another
+    /// host removed the file since its name was looked up can be told from an open, with which the
+    /// kernel begins anew, but not from a read.
     pub(super) async fn getattr_to_read(
         self: &Shared,
         ino: Ino,
@@ -102,7 +103,7 @@ impl Mount {
     ) -> Result<Attr, Refusal> {
         let attr = self.getattr(ino).await?;
         let is_asked = !mode.truncate && !self.remote.is_silent();
-        if !is_asked || self.core().tree.is_promised(ino, self.now()) {
+        if !is_asked || self.core().tree.is_pending(ino) {
             return Ok(attr);
         }
         self.load(ino)?;
