@@ -29,7 +29,8 @@ pub struct SessionId(u64);
 #[must_use = "what changes is remembered until it ends"]
 pub struct Ask(u64);
 
-type Object = (VolumeId, Ino);
+/// An inode of a volume.
+pub type Object = (VolumeId, Ino);
 
 /// All promises of a server.
 #[derive(Debug)]
@@ -154,18 +155,16 @@ impl Promises {
         true
     }
 
-    /// `author` has changed these inodes of `volume`, or nobody who has a session. Call it after
-    /// the commit and before its answer; who has something to take is returned.
+    /// `author` has changed these inodes, or nobody who has a session. Call it after the commit
+    /// and before its answer; who has something to take is returned.
     pub fn changed(
         &mut self,
-        volume: VolumeId,
-        inodes: impl IntoIterator<Item = Ino>,
+        objects: impl IntoIterator<Item = Object>,
         author: Option<SessionId>,
     ) -> BTreeSet<SessionId> {
         let at = self.tick();
         let mut told = BTreeSet::new();
-        for ino in inodes {
-            let object = (volume, ino);
+        for object in objects {
             if !self.asks.is_empty() {
                 let (last, by) = self.changed.entry(object).or_insert((at, author));
                 *last = at;
@@ -176,8 +175,8 @@ impl Promises {
             for id in others.copied().collect::<Vec<_>>() {
                 self.let_go(id, object);
                 if let Some(session) = self.sessions.get_mut(&id) {
-                    session.promised.remove(&ino);
-                    session.broken.insert(ino);
+                    session.promised.remove(&object.1);
+                    session.broken.insert(object.1);
                 }
                 told.insert(id);
             }
@@ -225,12 +224,15 @@ mod tests {
             let ask = promises.ask();
             assert!(promises.answered(ask, id, &[Ino(7), Ino(8)]));
         }
-        assert_eq!(promises.changed(VOLUME, [Ino(7)], Some(a)), BTreeSet::from([b]));
-        assert_eq!(promises.changed(VOLUME, [Ino(7)], Some(a)), BTreeSet::new());
-        assert_eq!(promises.changed(VolumeId(2), [Ino(8)], None), BTreeSet::new());
+        assert_eq!(promises.changed([(VOLUME, Ino(7))], Some(a)), BTreeSet::from([b]));
+        assert_eq!(promises.changed([(VOLUME, Ino(7))], Some(a)), BTreeSet::new());
+        assert_eq!(promises.changed([(VolumeId(2), Ino(8))], None), BTreeSet::new());
         assert_eq!((take(&mut promises, a), take(&mut promises, b)), (vec![], vec![7]));
         assert_eq!(take(&mut promises, b), []);
-        assert_eq!(promises.changed(VOLUME, [Ino(7), Ino(8)], None), BTreeSet::from([a, b]));
+        assert_eq!(
+            promises.changed([(VOLUME, Ino(7)), (VOLUME, Ino(8))], None),
+            BTreeSet::from([a, b])
+        );
         assert_eq!(promises.held(), 0);
     }
 
@@ -240,13 +242,13 @@ mod tests {
         let mut promises = Promises::new(100, 100);
         let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
         let ask = promises.ask();
-        promises.changed(VOLUME, [Ino(7)], Some(b));
+        promises.changed([(VOLUME, Ino(7))], Some(b));
         assert!(!promises.answered(ask, a, &[Ino(7), Ino(8)]));
         let [first, second] = [promises.ask(), promises.ask()];
-        promises.changed(VOLUME, [Ino(7)], Some(a));
+        promises.changed([(VOLUME, Ino(7))], Some(a));
         assert!(promises.answered(first, a, &[Ino(7)]), "its own changes are no news to it");
-        promises.changed(VOLUME, [Ino(8)], Some(b));
-        promises.changed(VOLUME, [Ino(8)], Some(a));
+        promises.changed([(VOLUME, Ino(8))], Some(b));
+        promises.changed([(VOLUME, Ino(8))], Some(a));
         assert!(!promises.answered(second, a, &[Ino(8)]));
         assert!(promises.changed.is_empty());
     }
@@ -264,7 +266,7 @@ mod tests {
         promises.leave(a);
         assert_eq!(promises.held(), 0);
         let ask = promises.ask();
-        promises.changed(VOLUME, (10..14).map(Ino), None);
+        promises.changed((10..14).map(|ino| (VOLUME, Ino(ino))), None);
         assert!(promises.changed.is_empty());
         assert!(!promises.answered(ask, b, &[Ino(99)]), "it may have been among them");
         let ask = promises.ask();
@@ -319,7 +321,7 @@ mod tests {
                     }
                     Step::Change(by, ino) => {
                         truth[ino as usize] += 1;
-                        promises.changed(VOLUME, [Ino(ino)], by.map(|by| ids[by]));
+                        promises.changed([(VOLUME, Ino(ino))], by.map(|by| ids[by]));
                         if let Some(by) = by {
                             believed[by][ino as usize] = Some(truth[ino as usize]);
                         }

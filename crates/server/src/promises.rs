@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use segue_core::promise::{Ask, Promises as Table, SessionId};
+use segue_core::promise::{Ask, Object, Promises as Table, SessionId};
 use segue_core::types::{Ino, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::Notify;
 
-/// Promises at a time, to all sessions: some 200 bytes each.
+/// Promises at a time, to all sessions: 213 bytes each where no two have the same.
 const PROMISES_MAX: usize = 1 << 20;
 /// Of these, to one session. Beyond, it is answered without.
 const OF_SESSION_MAX: usize = 1 << 18;
@@ -66,17 +66,11 @@ impl Promises {
     }
 
     /// `author` committed changes of these inodes, or nobody who has a session.
-    pub(crate) fn changed(&self, objects: Vec<(VolumeId, Ino)>, author: Option<SessionId>) {
-        let mut volumes: BTreeMap<VolumeId, Vec<Ino>> = BTreeMap::new();
-        for (volume, ino) in objects {
-            volumes.entry(volume).or_default().push(ino);
-        }
+    pub(crate) fn changed(&self, objects: Vec<Object>, author: Option<SessionId>) {
         let mut shared = self.lock();
-        for (volume, inodes) in volumes {
-            for id in shared.table.changed(volume, inodes, author) {
-                if let Some(wake) = shared.wakes.get(&id) {
-                    wake.notify_one();
-                }
+        for id in shared.table.changed(objects, author) {
+            if let Some(wake) = shared.wakes.get(&id) {
+                wake.notify_one();
             }
         }
     }

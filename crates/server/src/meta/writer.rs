@@ -16,8 +16,7 @@ use std::sync::mpsc::Receiver;
 
 use rusqlite::Connection;
 use segue_core::namespace::{Fault, keys};
-use segue_core::promise::SessionId;
-use segue_core::types::{Ino, VolumeId};
+use segue_core::promise::{Object, SessionId};
 use tokio::sync::oneshot;
 
 use super::pending::Pending;
@@ -135,7 +134,7 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
 }
 
 /// Which inodes somebody changed.
-type Change = (Option<SessionId>, Vec<(VolumeId, Ino)>);
+type Change = (Option<SessionId>, Vec<Object>);
 
 fn commit(
     connection: &Connection,

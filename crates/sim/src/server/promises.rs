@@ -73,7 +73,8 @@ impl Server {
             _ => sessions.table.unanswered(ask),
         }
         let author = id.filter(|_| matches!(request, Request::Apply(_)));
-        sessions.table.changed(self.volume, changed.keys().copied(), author);
+        let volume = self.volume;
+        sessions.table.changed(changed.keys().map(|ino| (volume, *ino)), author);
         for (ino, version) in changed {
             sessions.history.entry(ino).or_default().push((now, version));
         }
