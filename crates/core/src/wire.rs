@@ -114,7 +114,7 @@ messages! {
         /// More inode numbers. Reply `Granted`.
         41 Grant(()),
         /// From the server: inodes have changed that it had promised to tell of. Reply `Broken`,
-        /// once nothing here uses what was known of them.
+        /// once this host's cache uses nothing of what was known of them.
         50 Break(Break),
     }
 }

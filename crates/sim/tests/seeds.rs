@@ -2,14 +2,18 @@
 
 use segue_sim::{Bug, Options, Summary, run};
 
+/// Panics, with its last steps, if the run ends as it should not.
+fn ends_well(seed: u64, options: Options) -> Summary {
+    run(seed, options).unwrap_or_else(|failure| {
+        panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n"))
+    })
+}
+
 #[test]
 fn two_hundred_seeds_end_as_they_should() {
     let mut total = Summary::default();
     for seed in 0..200 {
-        match run(seed, Options::default()) {
-            Ok(summary) => total.add(&summary),
-            Err(failure) => panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n")),
-        }
+        total.add(&ends_well(seed, Options::default()));
     }
     let crashes = [total.client_crashes, total.server_crashes, total.broken_recoveries];
     let mut faults = [total.lost, total.duplicated].into_iter().chain(crashes);
@@ -24,10 +28,7 @@ fn hosts_that_lose_power_end_as_they_should() {
     let options = Options { power_loss: true, ..Options::default() };
     let mut crashes = 0;
     for seed in 0..100 {
-        match run(seed, options) {
-            Ok(summary) => crashes += summary.client_crashes,
-            Err(failure) => panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n")),
-        }
+        crashes += ends_well(seed, options).client_crashes;
     }
     assert!(crashes > 20, "{crashes}");
 }
@@ -44,9 +45,7 @@ fn seeds_that_failed_once_end_as_they_should() {
     let lost = [(10615, 400), (14194, 400), (22266, 150), (50346, 400)];
     let late = [27548, 39978, 47949, 48175, 55859, 56080].map(|seed| (seed, 400));
     for (seed, steps) in lost.into_iter().chain(late) {
-        if let Err(failure) = run(seed, Options { steps, plain: true, ..Options::default() }) {
-            panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n"));
-        }
+        ends_well(seed, Options { steps, plain: true, ..Options::default() });
     }
 }
 
@@ -60,9 +59,7 @@ fn seeds_that_failed_once_after_a_loss_of_power_end_as_they_should() {
     let long = [67, 85, 228, 314].map(|seed| (seed, 1000));
     for (seed, steps) in short.into_iter().chain(long) {
         let options = Options { steps, power_loss: true, plain: true, ..Options::default() };
-        if let Err(failure) = run(seed, options) {
-            panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n"));
-        }
+        ends_well(seed, options);
     }
 }
 
@@ -73,9 +70,7 @@ fn seeds_that_failed_once_after_a_loss_of_power_end_as_they_should() {
 fn seeds_that_failed_once_after_two_deaths_end_as_they_should() {
     let runs = [(304, 1000, false), (141, 1000, true), (377, 1000, true), (6393, 150, true)];
     for (seed, steps, power_loss) in runs {
-        if let Err(failure) = run(seed, Options { steps, power_loss, ..Options::default() }) {
-            panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n"));
-        }
+        ends_well(seed, Options { steps, power_loss, ..Options::default() });
     }
 }
 
@@ -201,10 +196,7 @@ fn hosts_that_are_promised_to_hear_of_changes_end_as_they_should() {
     let options = Options { promises: true, ..Options::default() };
     let mut breaks = 0;
     for seed in 0..300 {
-        match run(seed, options) {
-            Ok(summary) => breaks += summary.breaks,
-            Err(failure) => panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n")),
-        }
+        breaks += ends_well(seed, options).breaks;
     }
     assert!(breaks > 1_000, "{breaks}");
 }
@@ -219,9 +211,7 @@ fn hosts_that_are_promised_to_hear_of_changes_end_as_they_should() {
 fn seeds_that_failed_once_with_promises_end_as_they_should() {
     let short = [128, 232, 1670, 2469, 7866].map(|seed| (seed, 150));
     for (seed, steps) in short.into_iter().chain([(24, 1000)]) {
-        if let Err(failure) = run(seed, Options { steps, promises: true, ..Options::default() }) {
-            panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n"));
-        }
+        ends_well(seed, Options { steps, promises: true, ..Options::default() });
     }
 }
 

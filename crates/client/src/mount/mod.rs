@@ -187,8 +187,8 @@ fn wall_millis() -> u64 {
 impl Mount {
     fn core(&self) -> MutexGuard<'_, ClientCore> {
         let mut core = lock(&self.core);
-        let (session, lease) = self.remote.lease();
-        core.tree.follow(session, lease);
+        let (session, answered) = self.remote.session();
+        core.tree.follow(session, answered);
         core
     }
 

@@ -10,7 +10,6 @@ use segue_core::wire::{Looked, Node, PAGE_MAX, Page, Space};
 
 use crate::remote::Remote;
 
-use super::promises::take_promise;
 use super::{DirectoryHandle, LIFETIME, Mount, Names, Shared, lock};
 
 /// So many lookups in one directory within a lifetime, and a long listing is fetched instead.
@@ -65,10 +64,10 @@ impl Mount {
         let asked = self.now();
         match self.refreshing(is_known).getattr(ino).await {
             Ok((node, promised)) => {
-                let (as_of, promised) = self.as_of(promised, asked);
                 let mut core = self.core();
+                let (as_of, promised) = core.tree.as_of(promised, [asked, self.now()]);
                 core.tree.install_node(node, as_of);
-                take_promise(&mut core, promised, as_of);
+                core.tree.promised(promised, as_of);
                 drop(core);
                 self.follow_moved();
                 self.core().tree.peek(ino).copied().ok_or(Refusal::Stale)
@@ -124,10 +123,10 @@ impl Mount {
             self.waited(parent, asked);
             if let Ok((page, promised)) = answer {
                 let (directory, more) = (page.directory, page.more);
-                let (as_of, promised) = self.as_of(promised, asked);
+                let (as_of, promised) = self.core().tree.as_of(promised, [asked, self.now()]);
                 let is_promised = promised.is_some();
                 self.install_page(page, limit, as_of);
-                take_promise(&mut self.core(), promised, as_of);
+                self.core().tree.promised(promised, as_of);
                 if limit == SMALL && !more && !is_promised {
                     self.distrust_absence(directory, name, asked);
                 }
@@ -142,9 +141,9 @@ impl Mount {
             self.waited(parent, asked);
             match answer {
                 Ok((looked, promised)) => {
-                    let (as_of, promised) = self.as_of(promised, asked);
+                    let (as_of, promised) = self.core().tree.as_of(promised, [asked, self.now()]);
                     let ino = self.install_looked(name, looked, as_of)?;
-                    take_promise(&mut self.core(), promised, as_of);
+                    self.core().tree.promised(promised, as_of);
                     if let Some(ino) = ino {
                         return Ok(ino);
                     }
@@ -232,9 +231,9 @@ impl Mount {
             let remote = mount.remote.to_refresh();
             let asked = mount.now();
             if let Ok((page, promised)) = remote.page(parent, None, PAGE_MAX).await {
-                let (as_of, promised) = mount.as_of(promised, asked);
+                let (as_of, promised) = mount.core().tree.as_of(promised, [asked, mount.now()]);
                 mount.install_page(page, PAGE_MAX, as_of);
-                take_promise(&mut mount.core(), promised, as_of);
+                mount.core().tree.promised(promised, as_of);
             }
             if let Some(storm) = lock(&mount.lookups).get_mut(&parent) {
                 storm.renews = false;
@@ -328,9 +327,10 @@ impl Mount {
             let last_try = attempt + 1 == OVERTAKEN_MAX;
             if one_state || last_try {
                 let entries = std::mem::take(&mut entries);
-                let (as_of, promised) = self.as_of(promised.filter(|_| one_state), asked);
+                let (as_of, promised) =
+                    self.core().tree.as_of(promised.filter(|_| one_state), [asked, self.now()]);
                 if self.install_listing(page.directory, entries, as_of) {
-                    take_promise(&mut self.core(), promised, as_of);
+                    self.core().tree.promised(promised, as_of);
                     return Ok(());
                 }
             }
@@ -374,7 +374,7 @@ impl Mount {
 
     /// The kernel is told all that `directory` names.
     pub(crate) fn tell(&self, directory: Ino) {
-        self.core().tree.tell(directory);
+        self.core().tree.tell(directory, self.now());
     }
 
     /// Opens a directory for reading.

@@ -1,24 +1,22 @@
-//! The server's promises: taking them, keeping their lease, and hearing that they are over.
+//! The server's promises: keeping their lease, and hearing that they are over.
 
 use std::time::Duration;
 
-use segue_core::client::ClientCore;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Name, Time};
+use segue_core::types::{Ino, Name};
 use segue_core::wire::{Refused, Reply, Request};
 use segue_rpc::{Body, Calls, Incoming};
 use tokio::sync::mpsc;
 
 use super::{Mount, Shared};
-use crate::remote::Promised;
 
 /// Calls of the server that wait to be heard.
 const WAITING: usize = 16;
 /// Names of a changed directory that the kernel forgets at once. Those of a larger one it looks up
 /// again within their lifetime.
 const NAMES_MAX: usize = 64;
-/// The lease is renewed after so long, while anything is promised.
-const RENEW: Duration = Duration::from_secs(5);
+/// So often it is looked whether the lease is to be renewed.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Where the calls of the server go, from whichever connection.
 pub(super) type Heard = mpsc::Sender<Incoming>;
@@ -34,30 +32,6 @@ pub(super) async fn listen(calls: Calls, heard: Heard) {
         if heard.send(incoming).await.is_err() {
             return;
         }
-    }
-}
-
-impl Mount {
-    /// As of when the answer to a question of `asked` is, and what of that which was promised with
-    /// it counts.
-    pub(super) fn as_of(
-        &self,
-        promised: Option<Promised>,
-        asked: Time,
-    ) -> (Time, Option<Promised>) {
-        let core = self.core();
-        let counts = |p: &Promised| core.tree.is_as_of_now(&p.inodes, p.session, asked);
-        match promised.filter(counts) {
-            Some(promised) => (self.now(), Some(promised)),
-            None => (asked, None),
-        }
-    }
-}
-
-/// Takes in what was promised with an answer that was installed as of then.
-pub(super) fn take_promise(core: &mut ClientCore, promised: Option<Promised>, as_of: Time) {
-    if let Some(Promised { session, inodes }) = promised {
-        core.tree.promised(&inodes, session, as_of);
     }
 }
 
@@ -109,16 +83,21 @@ impl Mount {
         }
     }
 
-    /// Has the server keep its promises, if there are any.
-    pub(super) async fn renew_lease(&self) {
-        let (is_used, age) = {
-            let mut core = self.core();
-            core.tree.forget_breaks(self.now());
-            (core.tree.is_promised_any(), self.remote.unanswered_for())
-        };
-        if is_used && age >= RENEW && !self.remote.is_silent() {
+    /// Has the server keep its promises, for as long as the mount lives.
+    pub(super) async fn keep_lease(self: Shared) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = self.now();
+            let wants_lease = {
+                let mut core = self.core();
+                core.tree.forget_breaks(now);
+                core.tree.wants_lease(now)
+            };
             // Any question does.
-            if let Err(refusal) = self.ask_attr(Ino::ROOT).await {
+            if wants_lease
+                && !self.remote.is_silent()
+                && let Err(refusal) = self.ask_attr(Ino::ROOT).await
+            {
                 tracing::debug!("the lease is not renewed: {refusal}");
             }
         }

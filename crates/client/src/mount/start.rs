@@ -293,6 +293,8 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),
         tokio::spawn(Arc::clone(mount).keep_bounds()),
+        tokio::spawn(Arc::clone(mount).keep_lease()),
+        tokio::spawn(Arc::clone(mount).keep_numbers()),
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));

@@ -18,6 +18,8 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 const SEAL_EVERY: u32 = 5;
 /// Progress of a sync is told this often.
 const TELL_EVERY: Duration = Duration::from_millis(500);
+/// It is looked so often whether there are inode numbers enough.
+const GRANTS_EVERY: Duration = Duration::from_secs(5);
 /// Grants of inode numbers that are asked for without a pause: as many as a new host needs.
 const GRANTS_AT_ONCE: usize = 4;
 
@@ -133,12 +135,8 @@ impl Mount {
                 tracing::error!("changes of the last second may not survive a crash: {refusal}");
             }
             self.tidy().await;
-            self.renew_lease().await;
             if second.is_multiple_of(SEAL_EVERY) {
                 self.seal_all();
-                if let Err(refusal) = self.refill_numbers().await {
-                    tracing::debug!("inode numbers: {refusal}");
-                }
             }
         }
     }
@@ -174,6 +172,17 @@ impl Mount {
         };
         if let Err(error) = tokio::task::spawn_blocking(job).await {
             tracing::error!("{error}");
+        }
+    }
+
+    /// Has numbers for files that are made without a network, for as long as the mount lives. Nothing
+    /// else waits for the server's answer.
+    pub(super) async fn keep_numbers(self: Shared) {
+        loop {
+            tokio::time::sleep(GRANTS_EVERY).await;
+            if let Err(refusal) = self.refill_numbers().await {
+                tracing::debug!("inode numbers: {refusal}");
+            }
         }
     }
 

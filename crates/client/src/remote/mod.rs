@@ -2,4 +2,4 @@
 
 mod segue;
 
-pub(crate) use segue::{Promised, Remote, WireChunk};
+pub(crate) use segue::{Remote, WireChunk};

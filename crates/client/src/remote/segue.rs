@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use segue_core::cache::Promised;
 use segue_core::modlog::{Outcome, Stamped};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Time, Version};
@@ -22,9 +23,6 @@ pub(crate) type WireChunk = (Fingerprint, Bytes);
 
 /// How long a question waits for a new connection if what is known here would do.
 const REFRESH_PATIENCE: Duration = Duration::from_secs(1);
-/// What the server promised counts for so long after the last question that it answered: 2 % less
-/// than the 20 seconds of silence after which it gives a connection up.
-const LEASE: Duration = Duration::from_millis(19_600);
 
 /// The server, through a link that heals itself.
 #[derive(Clone)]
@@ -36,23 +34,6 @@ pub(crate) struct Remote {
     answered: Arc<AtomicU64>,
     /// An answer is known here as of earlier.
     refreshes: bool,
-}
-
-/// What the server has promised with an answer: to tell when one of these changes.
-#[derive(Debug)]
-pub(crate) struct Promised {
-    /// To which session of this host.
-    pub(crate) session: u64,
-    pub(crate) inodes: Vec<Ino>,
-}
-
-impl Promised {
-    /// What is promised with both answers.
-    pub(crate) fn and(self, other: Option<Promised>) -> Option<Promised> {
-        let other = other.filter(|other| other.session == self.session)?;
-        let inodes = self.inodes.into_iter().chain(other.inodes).collect();
-        Some(Promised { inodes, ..self })
-    }
 }
 
 /// Why a reply of the wrong kind is refused.
@@ -74,22 +55,16 @@ impl Remote {
         Remote { grace, refreshes: true, ..self.clone() }
     }
 
-    /// The session that there is now, and until when the server surely keeps what it promised to
-    /// it; none without a connection.
-    pub(crate) fn lease(&self) -> (u64, Time) {
+    /// The session that there is now, 0 without a connection, and when the last question was put
+    /// that was answered.
+    pub(crate) fn session(&self) -> (u64, Time) {
         let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
-        (self.link.generation().unwrap_or(0), Time(answered + LEASE))
+        (self.link.generation().unwrap_or(0), Time(answered))
     }
 
     /// The moment on this mount's clock.
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
-    }
-
-    /// How long ago the last question was put that was answered.
-    pub(crate) fn unanswered_for(&self) -> Duration {
-        let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
-        self.clock.now().since(Time(answered))
     }
 
     pub(crate) fn link(&self) -> &Link {

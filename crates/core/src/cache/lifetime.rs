@@ -112,23 +112,21 @@ impl Tree {
         inodes.map(known).collect()
     }
 
-    /// Who asked was told all that `directory` names, and for how long it may be used.
-    pub fn tell(&mut self, directory: Ino) {
+    /// Who asked is told all that `directory` names, and for how long it may be used.
+    pub fn tell(&mut self, directory: Ino, now: Time) {
         if let Some(node) = self.nodes.get_mut(&directory)
-            && let Listing::Complete(checked) = node.listing
+            && let Listing::Complete(Some(checked)) = node.listing
         {
-            node.told = checked;
+            node.told = Some([checked, now]);
         }
     }
 
-    /// True if all that `directory` names was told since it was asked for, and may be used still:
-    /// who was told may do so for `lifetime`, whatever is promised.
+    /// True if all that `directory` names was told since it was asked for, and may be used still.
     pub fn is_told(&self, directory: Ino, now: Time) -> bool {
-        let is_young = |at: Option<Time>| at.is_some_and(|at| now.since(at) < self.lifetime);
-        self.nodes.get(&directory).is_some_and(|node| match node.listing {
-            Listing::Complete(checked) => node.told == checked && is_young(checked),
-            _ => false,
-        })
+        let Some(node) = self.nodes.get(&directory) else { return false };
+        let Listing::Complete(Some(checked)) = node.listing else { return false };
+        let is_usable = |at: Time| now.since(at) < self.left(directory, checked, at);
+        node.told.is_some_and(|[listing, at]| listing == checked && is_usable(at))
     }
 }
 
@@ -137,6 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::cache::Promised;
     use crate::testing::attr;
     use crate::types::Kind;
 
@@ -147,16 +146,30 @@ mod tests {
         let mut tree = Tree::new(LIFETIME, 100);
         let attr = attr(7, Kind::Directory, 1);
         let at = |ms| Time(Duration::from_millis(ms));
-        tree.tell(Ino(7));
+        tree.tell(Ino(7), at(0));
         assert!(tree.install_listing(attr, Vec::new(), at(0)));
         assert!(!tree.is_told(Ino(7), at(10)));
-        tree.tell(Ino(7));
+        tree.tell(Ino(7), at(10));
         assert!(tree.is_told(Ino(7), at(10)) && !tree.is_told(Ino(7), at(1000)));
         assert!(tree.install_listing(attr, Vec::new(), at(500)));
         assert!(!tree.is_told(Ino(7), at(510)));
-        tree.tell(Ino(7));
+        tree.tell(Ino(7), at(510));
         tree.distrust_absence(Ino(7));
-        tree.tell(Ino(7));
+        tree.tell(Ino(7), at(510));
         assert!(!tree.is_told(Ino(7), at(520)));
+    }
+
+    /// A listing that is promised stays as it is for long, and was told again with each reading.
+    #[test]
+    fn what_was_told_of_a_promised_listing_need_not_be_told_again_within_the_lifetime() {
+        let mut tree = Tree::new(LIFETIME, 100);
+        let at = |ms| Time(Duration::from_millis(ms));
+        tree.follow(1, at(0));
+        assert!(tree.install_listing(attr(7, Kind::Directory, 1), Vec::new(), at(0)));
+        tree.promised(Some(Promised { session: 1, inodes: vec![Ino(7)] }), at(0));
+        tree.tell(Ino(7), at(5000));
+        assert!(tree.is_told(Ino(7), at(5999)) && !tree.is_told(Ino(7), at(6000)));
+        tree.broken(Ino(7), at(5500));
+        assert!(!tree.is_told(Ino(7), at(5600)));
     }
 }

@@ -35,8 +35,8 @@ pub(super) struct NodeEntry {
     pub(super) is_orphan: bool,
     /// When an outcome last said what it is.
     pub(super) outcome: Option<Time>,
-    /// The listing of that time was told whole, with what it names.
-    pub(super) told: Option<Time>,
+    /// The listing of the first of these times was told whole at the second, with what it names.
+    pub(super) told: Option<[Time; 2]>,
     /// The server has promised to tell when it changes.
     pub(super) promise: Option<Promise>,
 }

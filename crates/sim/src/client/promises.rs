@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use segue_core::cache::Promised;
 use segue_core::types::{Ino, Time};
 use segue_core::wire::{Reply, Request};
 
 use super::{Mount, Purpose};
 use crate::plan::Bug;
 
-/// As the real client's.
-const LEASE: Duration = Duration::from_millis(19_600);
+/// Longer than any break is remembered.
+const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// A session, if the server promises anything.
 #[derive(Debug, Default)]
@@ -34,13 +35,10 @@ impl Mount {
         if !self.session.has_promises {
             return;
         }
-        let mut lease = Time(self.session.answered.0 + LEASE);
-        if self.bug == Some(Bug::ClientKeepsPromises) {
-            lease = Time(self.now.0 + LEASE);
-        }
-        let is_gone = self.is_offline && self.bug != Some(Bug::ClientKeepsPromises);
-        let number = if is_gone { 0 } else { self.number() };
-        self.core.tree.follow(number, lease);
+        let keeps = self.bug == Some(Bug::ClientKeepsPromises);
+        let number = if self.is_offline && !keeps { 0 } else { self.number() };
+        let answered = if keeps { self.now } else { self.session.answered };
+        self.core.tree.follow(number, answered);
     }
 
     pub(super) fn asks(&mut self, call: u64) {
@@ -51,6 +49,7 @@ impl Mount {
     pub(super) fn hears(&mut self, call: u64) -> Time {
         let asked = self.session.asked.remove(&call).unwrap_or(self.now);
         self.session.answered = self.session.answered.max(asked);
+        // Without promises a run is what it was before there were any, and so are the kept seeds.
         match self.session.has_promises {
             true => asked,
             false => self.now,
@@ -74,33 +73,24 @@ impl Mount {
         }
     }
 
-    /// As of when a reply is, and the inodes that it promises something of.
-    pub(super) fn as_of(&self, reply: &Reply, asked: Time) -> (Time, Vec<Ino>) {
-        let inodes = reply.inodes();
-        let counts = self.core.tree.is_as_of_now(&inodes, self.number(), asked);
-        match reply.is_promised() && counts {
-            true => (self.now, inodes),
-            false => (asked, Vec::new()),
-        }
-    }
-
-    /// Takes in what was promised with a reply that is installed.
-    pub(super) fn take_promise(&mut self, inodes: &[Ino], as_of: Time) {
-        self.core.tree.promised(inodes, self.number(), as_of);
+    /// What is promised with a reply.
+    pub(super) fn promised(&self, reply: &Reply) -> Option<Promised> {
+        let session = self.number();
+        reply.is_promised().then(|| Promised { session, inodes: reply.inodes() })
     }
 
     /// These have changed on the server.
     pub(crate) fn broken(&mut self, inodes: &[Ino]) {
         inodes.iter().for_each(|ino| self.core.tree.broken(*ino, self.now));
         if self.bug == Some(Bug::ClientForgetsBreaks) {
-            self.core.tree.forget_breaks(Time(self.now.0 + LEASE * 2));
+            self.core.tree.forget_breaks(Time(self.now.0 + FOR_EVER));
         }
     }
 
     /// Has the server keep its promises.
     pub(super) fn renew_lease(&mut self) {
         self.core.tree.forget_breaks(self.now);
-        if self.core.tree.is_promised_any() && !self.is_offline {
+        if self.core.tree.wants_lease(self.now) && !self.is_offline {
             self.call(Request::Getattr(Ino::ROOT), Purpose::Renew);
         }
     }

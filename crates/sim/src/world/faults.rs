@@ -141,7 +141,8 @@ impl World {
             let numbers = (THREADS, *next_call);
             let mut other = Mount::start(id(client), left.clone(), numbers, bug, self.now)?;
             restart::check(&mut other, &noted, &self.server.ledger, self.model.as_ref())?;
-            let mount = Mount::start(id(client), left, numbers, bug, self.now)?;
+            let mut mount = Mount::start(id(client), left, numbers, bug, self.now)?;
+            mount.session.has_promises = self.options.promises;
             self.hosts[client] = Host::Up(Box::new(mount));
             self.with(client, |_| Ok(()))?;
             self.again(self.plan.client_crash_every, Event::Crash(client));

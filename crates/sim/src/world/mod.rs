@@ -288,7 +288,6 @@ impl World {
     ) -> Result<Option<R>, Violation> {
         let Host::Up(mount) = &mut self.hosts[client] else { return Ok(None) };
         mount.now = self.now;
-        mount.session.has_promises = self.options.promises;
         mount.follow();
         let result = act(mount)?;
         let requests = std::mem::take(&mut mount.outbox);
