@@ -110,10 +110,7 @@ pub enum OptionError {
 pub const KEYS: &[(&str, &str)] = &[
     ("allow-other", "users other than the one who mounts may enter"),
     ("cache-dir=DIR", "where cached and not yet sent data lie"),
-    (
-        "cache-min-free=5G",
-        "what of its disk is left to others, a size or a share; unless given, the less of 5G and 10%",
-    ),
+    ("cache-min-free=5G", "left free on its disk, a size or a share; else the less of 5G and 10%"),
     ("cache-size=20G", "most that is cached; what the server lacks does not count"),
     ("fsync=local|server", "what fsync waits for: this host's disk, or the server's"),
     ("gid=GID", "show every file as of this group"),
@@ -122,7 +119,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("log-max=4G", "most that may wait for the server; writers are slowed before"),
     (
         "passthrough=auto|on|off",
-        "read large cached files in the kernel: if possible, or else fail, or never",
+        "read large cached files in the kernel: if possible, or fail, or never",
     ),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),

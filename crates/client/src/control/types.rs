@@ -13,7 +13,7 @@ pub struct Status {
     pub pid: u32,
     /// Whether the server answers.
     pub state: State,
-    /// Why it is offline, in words; empty when online.
+    /// Why it is offline, or that the server is silent, in words; else empty.
     pub reason: String,
     /// Bytes a second that reached the server when the link was busy last, 0 until measured.
     pub bandwidth_up: u64,

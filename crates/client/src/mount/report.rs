@@ -55,6 +55,9 @@ impl Mount {
             | LinkState::Refused { why }
             | LinkState::OtherVersion { why } => why,
             LinkState::Connecting => "connecting".into(),
+            LinkState::Online { .. } if self.remote.is_silent() => {
+                "the server does not answer".into()
+            }
             LinkState::Online { .. } => String::new(),
         }
     }
@@ -227,6 +230,11 @@ impl Mount {
         #[allow(clippy::cast_precision_loss)]
         let backed = self.backed_files() as f64;
         gauge("segue_passed_through", "Open files that the kernel reads by itself", backed);
+        gauge(
+            "segue_promises",
+            "Inodes of whose changes the server tells",
+            number(status.promises),
+        );
         gauge("segue_conflicts", "Conflict copies that are still there", number(status.conflicts));
         gauge("segue_refused", "Records refused by the server", number(status.refused));
         gauge("segue_link_rtt_seconds", "Round trip to the server", status.rtt_seconds);

@@ -123,6 +123,10 @@ fn describe(status: &Status, pace: &str) -> String {
         line("conflicts", quantity::count(status.conflicts, "conflict copy").replace("ys", "ies"));
     }
     line("cache", cache(status));
+    if status.promises > 0 {
+        let inodes = quantity::count(status.promises, "inode");
+        line("promises", format!("the server tells when any of {inodes} changes"));
+    }
     text
 }
 
@@ -140,7 +144,9 @@ fn link(status: &Status) -> String {
     let round_trip = format!("round trip {:.1} ms", status.rtt_seconds * 1_000.0);
     let up = rate(status.bandwidth_up, "up");
     let down = rate(status.bandwidth_down, "down");
-    let parts = [Some(state.to_owned()), up, down, Some(round_trip)];
+    // Or the round trip of one that does not come back.
+    let last = if status.reason.is_empty() { round_trip } else { format!("but {}", status.reason) };
+    let parts = [Some(state.to_owned()), up, down, Some(last)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
@@ -219,6 +225,7 @@ mod tests {
             cache_bytes: 3 << 20,
             cache_limit_bytes: 1 << 30,
             cache_size_bytes: 20 << 30,
+            promises: 12,
             conflicts: 2,
             refused: 1,
             ..Status::default()
@@ -231,10 +238,20 @@ mod tests {
             "writers    slowed: almost as much waits as may (log-max 4.0 GB)\n",
             "1 change that the server did not take",
             "2 conflict copies\n",
+            "promises   the server tells when any of 12 inodes changes\n",
             "3.0 MB on this host; what the server has too may take 1.0 GB of it, not 20.0 GB: its \
              disk is short (cache-min-free)\n",
         ] {
             assert!(text.contains(expected), "{expected:?} in {text}");
         }
+    }
+
+    #[test]
+    fn a_silent_server_is_not_shown_as_one_that_answers() {
+        let reason = "the server does not answer".to_owned();
+        let status =
+            Status { state: State::Online, reason, rtt_seconds: 0.02, ..Status::default() };
+        let text = describe(&status, "");
+        assert!(text.contains("link       online, but the server does not answer\n"), "{text}");
     }
 }

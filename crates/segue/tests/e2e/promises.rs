@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::build;
 use crate::git;
-use crate::world::{World, arg, eventually, save, segue, sh, wait_for_state};
+use crate::world::{World, arg, eventually, json, save, segue, sh, wait_for_state};
 
 /// Longer than anything is believed that was not promised.
 const STALE: Duration = Duration::from_millis(1500);
@@ -55,6 +55,8 @@ fn a_second_look_asks_nothing() {
     let seen = look(other.path());
     let first = Asked::now(&world);
     assert!(metric(&world, "promises") > 300);
+    let status = json(&world.b, &["status", arg(other.path())]);
+    assert!(status["mounts"][0]["promises"].as_u64() > Some(300), "{status}");
     std::thread::sleep(STALE);
     assert_eq!(look(other.path()), seen);
     for _ in 0..3 {
