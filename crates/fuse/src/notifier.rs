@@ -13,6 +13,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, flag, notify};
+use crate::agreement::Agreement;
 use crate::backing::Backing;
 use crate::device::Device;
 
@@ -30,11 +31,17 @@ pub(crate) fn number_retrieved(unique: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Notifier {
     device: Arc<Device>,
+    agreement: Agreement,
 }
 
 impl Notifier {
-    pub(crate) fn new(device: Arc<Device>) -> Notifier {
-        Notifier { device }
+    pub(crate) fn new(device: Arc<Device>, agreement: Agreement) -> Notifier {
+        Notifier { device, agreement }
+    }
+
+    /// What was agreed on.
+    pub fn agreement(&self) -> Agreement {
+        self.agreement
     }
 
     /// Pages of `range` and the attributes of `node` are no longer right.

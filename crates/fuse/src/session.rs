@@ -69,7 +69,7 @@ impl<F: FileSystem> Session<F> {
 
     /// The way to tell the kernel something.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::clone(&self.device))
+        Notifier::new(Arc::clone(&self.device), self.agreement)
     }
 
     /// Serves until the mount is gone, with `threads` reading the device; requests over

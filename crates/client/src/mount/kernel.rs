@@ -3,8 +3,8 @@
 //!
 //! Attributes alone make nobody wait, and are forgotten on the spot.
 //!
-//! Names and data have a thread each. Forgetting a name takes the directory's lock, which a
-//! request may hold that waits here until data are forgotten.
+//! Names and data have a thread each. Having a name looked up again takes the directory's lock,
+//! which a request may hold that waits here until data are forgotten.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,6 +15,7 @@ use std::thread;
 use segue_core::cache::Nodes;
 use segue_core::types::{Ino, Name};
 use segue_fuse::Notifier;
+use segue_fuse::abi::init;
 use tokio::sync::watch;
 
 use super::lock;
@@ -22,12 +23,8 @@ use super::lock;
 /// The way to the threads.
 #[derive(Debug)]
 pub(crate) struct KernelCache {
-    data: mpsc::Sender<Ino>,
-    names: mpsc::Sender<(Ino, Name)>,
-    /// How often data were to be forgotten.
-    asked: AtomicU64,
-    /// How often they have been.
-    done: watch::Receiver<u64>,
+    data: Orders<Ino>,
+    names: Orders<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
     nodes: Arc<Mutex<Nodes>>,
 }
@@ -35,26 +32,75 @@ pub(crate) struct KernelCache {
 /// The other ends, until the session is there.
 #[derive(Debug)]
 pub(crate) struct KernelCacheThreads {
-    data: mpsc::Receiver<Ino>,
-    names: mpsc::Receiver<(Ino, Name)>,
-    done: watch::Sender<u64>,
+    data: Worker<Ino>,
+    names: Worker<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
     nodes: Arc<Mutex<Nodes>>,
+}
+
+/// What a thread is to do, and how far it is.
+#[derive(Debug)]
+struct Orders<T> {
+    sender: mpsc::Sender<T>,
+    given: AtomicU64,
+    done: watch::Receiver<u64>,
+}
+
+/// The other end.
+#[derive(Debug)]
+struct Worker<T> {
+    orders: mpsc::Receiver<T>,
+    done: watch::Sender<u64>,
+}
+
+fn orders<T>() -> (Orders<T>, Worker<T>) {
+    let (sender, orders) = mpsc::channel();
+    let (tell, done) = watch::channel(0);
+    (Orders { sender, given: AtomicU64::new(0), done }, Worker { orders, done: tell })
+}
+
+impl<T> Orders<T> {
+    fn give(&self, order: T) {
+        // Without a thread there is no mount, hence no cache.
+        if self.sender.send(order).is_ok() {
+            self.given.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Returns when all is done that was given before.
+    async fn done(&self) {
+        let given = self.given.load(Ordering::Acquire);
+        let mut done = self.done.clone();
+        // An error means that the mount is ending.
+        done.wait_for(|done| *done >= given).await.ok();
+    }
+}
+
+impl<T: Send + 'static> Worker<T> {
+    /// Works in a thread of its own until nobody can give an order.
+    fn start(self, name: &str, work: impl Fn(T) + Send + 'static) -> std::io::Result<()> {
+        let run = move || {
+            while let Ok(order) = self.orders.recv() {
+                work(order);
+                self.done.send_modify(|done| *done += 1);
+            }
+        };
+        thread::Builder::new().name(name.into()).spawn(run).map(drop)
+    }
 }
 
 impl KernelCache {
     /// The senders, and the threads to be.
     pub(crate) fn new(nodes: &Arc<Mutex<Nodes>>) -> (KernelCache, KernelCacheThreads) {
-        let (tell_data, data) = mpsc::channel();
-        let (tell_name, names) = mpsc::channel();
-        let (tell_done, done) = watch::channel(0);
-        let asked = AtomicU64::new(0);
+        let ((tell_data, data), (tell_names, names)) = (orders(), orders());
         let notifier = Arc::<OnceLock<_>>::default();
-        let theirs = (Arc::clone(&notifier), Arc::clone(nodes));
-        let nodes = Arc::clone(nodes);
-        let cache = KernelCache { data: tell_data, names: tell_name, asked, done, notifier, nodes };
-        let (notifier, nodes) = theirs;
-        (cache, KernelCacheThreads { data, names, done: tell_done, notifier, nodes })
+        let cache = KernelCache {
+            data: tell_data,
+            names: tell_names,
+            notifier: Arc::clone(&notifier),
+            nodes: Arc::clone(nodes),
+        };
+        (cache, KernelCacheThreads { data, names, notifier, nodes: Arc::clone(nodes) })
     }
 
     /// The way to tell, once there is a session.
@@ -64,10 +110,7 @@ impl KernelCache {
 
     /// Has pages and attributes of `ino` dropped.
     pub(crate) fn forget_data(&self, ino: Ino) {
-        // Without a thread there is no mount, hence no cache.
-        if self.data.send(ino).is_ok() {
-            self.asked.fetch_add(1, Ordering::Release);
-        }
+        self.data.give(ino);
     }
 
     /// Has the attributes of `ino` dropped before this returns.
@@ -83,44 +126,47 @@ impl KernelCache {
 
     /// Returns when the kernel has forgotten all data that it was to forget so far.
     pub(crate) async fn forgotten(&self) {
-        let asked = self.asked.load(Ordering::Acquire);
-        let mut done = self.done.clone();
-        // An error means that the mount is ending.
-        done.wait_for(|done| *done >= asked).await.ok();
+        self.data.done().await;
     }
 
-    /// Has dropped what `name` in `parent` means.
+    /// Has `name` in `parent` looked up again before it is used. What it means stays until then,
+    /// which kernels before Linux 6.2 do not know: see [`KernelCache::keeps_places`].
     pub(crate) fn forget_name(&self, parent: Ino, name: Name) {
-        self.names.send((parent, name)).ok();
+        self.names.give((parent, name));
+    }
+
+    /// True if who works in a directory can still tell where it is when its name is to be looked up
+    /// again. Else getcwd(2) fails there.
+    pub(crate) fn keeps_places(&self) -> bool {
+        let keeps = |kernel: &Notifier| kernel.agreement().has(init::HAS_EXPIRE_ONLY);
+        self.notifier.get().is_none_or(keeps)
+    }
+
+    /// Returns when all names are looked up again that were to be so far.
+    pub(crate) async fn names_forgotten(&self) {
+        self.names.done().await;
     }
 }
 
 impl KernelCacheThreads {
     /// Starts them; they end with the last `KernelCache`.
     pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
-        let KernelCacheThreads { data, names, done, notifier: shared, nodes } = self;
+        let KernelCacheThreads { data, names, notifier: shared, nodes } = self;
         shared.get_or_init(|| notifier.clone());
         let kernel = notifier.clone();
-        let forget_data = move || {
-            while let Ok(ino) = data.recv() {
-                for node in known(&nodes, ino) {
-                    if let Err(error) = kernel.invalidate(node, 0..u64::MAX) {
-                        tracing::debug!("forget #{ino}: {error}");
-                    }
-                }
-                done.send_modify(|done| *done += 1);
-            }
-        };
-        let forget_names = move || {
-            while let Ok((parent, name)) = names.recv() {
-                let bytes = OsStr::from_bytes(name.as_bytes());
-                if let Err(error) = notifier.forget_name(parent.0, bytes) {
-                    tracing::debug!("forget {name} in #{parent}: {error}");
+        data.start("forget-data", move |ino| {
+            for node in known(&nodes, ino) {
+                if let Err(error) = kernel.invalidate(node, 0..u64::MAX) {
+                    tracing::debug!("forget #{ino}: {error}");
                 }
             }
-        };
-        thread::Builder::new().name("forget-data".into()).spawn(forget_data)?;
-        thread::Builder::new().name("forget-names".into()).spawn(forget_names).map(drop)
+        })?;
+        names.start("forget-names", move |(parent, name): (Ino, Name)| {
+            let bytes = OsStr::from_bytes(name.as_bytes());
+            if let Err(error) = notifier.expire_name(parent.0, bytes) {
+                tracing::debug!("forget {name} in #{parent}: {error}");
+            }
+        })
     }
 }
 

@@ -12,9 +12,6 @@ use super::{Mount, Shared};
 
 /// Calls of the server that wait to be heard.
 const WAITING: usize = 16;
-/// Names of a changed directory that the kernel forgets at once. Those of a larger one it looks up
-/// again within their lifetime.
-const NAMES_MAX: usize = 64;
 /// So often it is looked whether the lease is to be renewed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -41,7 +38,7 @@ impl Mount {
         while let Some(incoming) = heard.recv().await {
             let reply = match &incoming.request {
                 Request::Break(broken) => {
-                    self.hear(&broken.inodes);
+                    self.hear(&broken.inodes).await;
                     Reply::Broken(())
                 }
                 other => Reply::Refused(Refused {
@@ -55,15 +52,18 @@ impl Mount {
         }
     }
 
-    /// These have changed on the server.
-    fn hear(self: &Shared, inodes: &[Ino]) {
+    /// These have changed on the server. Nothing uses what was known of them when this returns.
+    async fn hear(self: &Shared, inodes: &[Ino]) {
         let now = self.now();
         let (mut names, mut open): (Vec<(Ino, Name)>, Vec<Ino>) = Default::default();
+        let keeps_places = self.kernel.keeps_places();
         {
             let mut core = self.core();
             for &ino in inodes {
                 core.tree.broken(ino, now);
-                let known = core.tree.known_names(ino).take(NAMES_MAX).cloned();
+                // Elsewhere the name of a directory is looked up again within its lifetime.
+                let may_go = |name: &&Name| keeps_places || !core.tree.names_directory(ino, name);
+                let known = core.tree.known_names(ino).filter(may_go).cloned();
                 names.extend(known.map(|name| (ino, name)));
                 open.extend(Some(ino).filter(|_| core.is_open(ino)));
             }
@@ -72,6 +72,7 @@ impl Mount {
         for (directory, name) in names {
             self.kernel.forget_name(directory, name);
         }
+        self.kernel.names_forgotten().await;
         for ino in open {
             let mount = Shared::clone(self);
             // Readers have it open: they are to see what it is now.

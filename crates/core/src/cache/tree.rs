@@ -416,6 +416,12 @@ impl Tree {
     pub fn is_directory(&self, ino: Ino) -> bool {
         self.peek(ino).is_some_and(|attr| attr.kind == Kind::Directory)
     }
+
+    /// True if `name` in `parent` is a directory, as far as is known.
+    pub fn names_directory(&self, parent: Ino, name: &Name) -> bool {
+        let entry = self.names.get(&(parent, name.clone()));
+        entry.and_then(|entry| entry.ino).is_some_and(|ino| self.is_directory(ino))
+    }
 }
 
 /// The least key of a name in `directory`: no name sorts before one of a single NUL, which
