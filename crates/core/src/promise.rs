@@ -7,15 +7,23 @@
 //!      │◀── answer ──── answered()    promised, unless it changed in between
 //!      │                changed()     somebody else's commit
 //!      │◀── break ───── take_breaks() the promise is over
+//!      │── broken ────▶ heard()       nothing relies on it any more
 //! ```
 //!
 //! A promise is kept once: who hears of a change asks again, and is promised again. Whoever makes
 //! a change learns what it led to from its outcome; it keeps its own promise.
 //!
+//! A change is *visible* once every other session has heard of all that it was to be told until
+//! then, or is gone: then nobody relies on what was before.
+//!
 //! Invariant: an inode that a session was promised is as it was answered, or the session has a
 //! break of it to take.
 
+mod grace;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use grace::Grace;
 
 use crate::types::{Ino, VolumeId};
 
@@ -57,7 +65,19 @@ pub struct Promises {
 struct Session {
     volume: VolumeId,
     promised: BTreeSet<Ino>,
+    /// What has changed and is not taken.
     broken: BTreeSet<Ino>,
+    /// When the first of that changed.
+    broken_since: Option<u64>,
+    /// When the first changed of what was taken last, until that is heard.
+    telling_since: Option<u64>,
+}
+
+impl Session {
+    /// When the first changed of what it has not heard.
+    fn unheard_since(&self) -> Option<u64> {
+        self.telling_since.or(self.broken_since)
+    }
 }
 
 impl Promises {
@@ -82,7 +102,8 @@ impl Promises {
     pub fn enter(&mut self, volume: VolumeId) -> SessionId {
         let id = SessionId(self.next_session);
         self.next_session += 1;
-        let session = Session { volume, promised: BTreeSet::new(), broken: BTreeSet::new() };
+        let (promised, broken) = (BTreeSet::new(), BTreeSet::new());
+        let session = Session { volume, promised, broken, broken_since: None, telling_since: None };
         self.sessions.insert(id, session);
         id
     }
@@ -177,6 +198,7 @@ impl Promises {
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.promised.remove(&object.1);
                     session.broken.insert(object.1);
+                    session.broken_since.get_or_insert(at);
                 }
                 told.insert(id);
             }
@@ -188,14 +210,48 @@ impl Promises {
         told
     }
 
-    /// At most `most` of the inodes that have changed, and that were promised to `id`.
+    /// At most `most` of the inodes that have changed, and that were promised to `id`; none before
+    /// it has heard of those that were taken last.
     pub fn take_breaks(&mut self, id: SessionId, most: usize) -> Vec<Ino> {
         let Some(session) = self.sessions.get_mut(&id) else { return Vec::new() };
+        if session.telling_since.is_some() {
+            return Vec::new();
+        }
         let taken: Vec<Ino> = session.broken.iter().copied().take(most).collect();
         for ino in &taken {
             session.broken.remove(ino);
         }
+        session.telling_since = session.broken_since;
+        if session.broken.is_empty() {
+            session.broken_since = None;
+        }
         taken
+    }
+
+    /// True if it is to be told to `id` that `ino` has changed.
+    pub fn is_to_be_told(&self, id: SessionId, ino: Ino) -> bool {
+        self.sessions.get(&id).is_some_and(|session| session.broken.contains(&ino))
+    }
+
+    /// `id` has heard of what was taken for it last, and believes nothing of it any more.
+    pub fn heard(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.telling_since = None;
+        }
+    }
+
+    /// The moment, as [`Promises::is_visible`] takes it.
+    pub fn now(&self) -> u64 {
+        self.clock
+    }
+
+    /// True if no session on `volume` but `author` relies on what was before a change of before
+    /// `moment`.
+    pub fn is_visible(&self, volume: VolumeId, author: SessionId, moment: u64) -> bool {
+        let mut others = self.sessions.iter().filter(|(id, _)| **id != author);
+        others.all(|(_, session)| {
+            session.volume != volume || session.unheard_since().is_none_or(|since| since > moment)
+        })
     }
 
     /// Promises that are held now.
@@ -213,7 +269,14 @@ mod tests {
     const VOLUME: VolumeId = VolumeId(1);
 
     fn take(promises: &mut Promises, id: SessionId) -> Vec<u64> {
-        promises.take_breaks(id, usize::MAX).into_iter().map(|ino| ino.0).collect()
+        let taken = promises.take_breaks(id, usize::MAX).into_iter().map(|ino| ino.0).collect();
+        promises.heard(id);
+        taken
+    }
+
+    fn promise(promises: &mut Promises, id: SessionId, inodes: &[Ino]) {
+        let ask = promises.ask();
+        assert!(promises.answered(ask, id, inodes));
     }
 
     #[test]
@@ -234,6 +297,51 @@ mod tests {
             BTreeSet::from([a, b])
         );
         assert_eq!(promises.held(), 0);
+    }
+
+    #[test]
+    fn a_change_is_visible_once_all_others_have_heard_of_it_or_are_gone() {
+        let mut promises = Promises::new(100, 100);
+        let [a, b, c] = [(); 3].map(|()| promises.enter(VOLUME));
+        for id in [a, b, c] {
+            promise(&mut promises, id, &[Ino(7), Ino(8)]);
+        }
+        promises.changed([(VOLUME, Ino(7))], Some(a));
+        let first = promises.now();
+        promises.changed([(VOLUME, Ino(8))], Some(b));
+        let second = promises.now();
+        let visible = |promises: &Promises, id| {
+            [first, second].map(|moment| promises.is_visible(VOLUME, id, moment))
+        };
+        assert!(promises.is_visible(VolumeId(2), a, second));
+        assert_eq!(promises.take_breaks(b, 1), [Ino(7)]);
+        assert_eq!(promises.take_breaks(c, 1), [Ino(7)]);
+        assert_eq!(promises.take_breaks(c, 1), [], "one at a time");
+        assert_eq!(visible(&promises, a), [false, false]);
+        promises.heard(b);
+        promises.leave(c);
+        assert_eq!(visible(&promises, a), [true, true]);
+        assert_eq!(visible(&promises, b), [true, false], "a has not heard of the second");
+        assert_eq!(promises.take_breaks(a, 1), [Ino(8)]);
+        promises.heard(a);
+        assert_eq!(visible(&promises, b), [true, true]);
+    }
+
+    /// What came while a session was told is told behind that.
+    #[test]
+    fn what_breaks_during_a_break_is_not_visible_with_it() {
+        let mut promises = Promises::new(100, 100);
+        let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+        promise(&mut promises, b, &[Ino(7), Ino(8), Ino(9)]);
+        promises.changed([(VOLUME, Ino(7)), (VOLUME, Ino(8))], Some(a));
+        let first = promises.now();
+        assert_eq!(promises.take_breaks(b, 1), [Ino(7)]);
+        promises.changed([(VOLUME, Ino(9))], Some(a));
+        let second = promises.now();
+        promises.heard(b);
+        assert!(!promises.is_visible(VOLUME, a, first), "8 is not heard");
+        assert_eq!(take(&mut promises, b), [8, 9]);
+        assert!(promises.is_visible(VOLUME, a, second));
     }
 
     /// The answer was read before the change, and got its promise behind it.

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::types::{Attr, Class, ClientId, Fingerprint, Ino, InoGrant, Name, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -113,8 +113,11 @@ messages! {
         40 Apply(Apply),
         /// More inode numbers. Reply `Granted`.
         41 Grant(()),
+        /// Waits until no other host relies on what was before the changes that are committed now.
+        /// Reply `Visible`.
+        42 Visible(()),
         /// From the server: inodes have changed that it had promised to tell of. Reply `Broken`,
-        /// once this host's cache uses nothing of what was known of them.
+        /// once neither this host's cache nor its kernel uses what was known of them.
         50 Break(Break),
     }
 }
@@ -152,6 +155,8 @@ messages! {
         40 Applied(Applied),
         /// To `Grant`.
         41 Granted(InoGrant),
+        /// To `Visible`.
+        42 Visible(()),
         /// To `Break`.
         50 Broken(()),
     }
@@ -169,6 +174,7 @@ impl Request {
             | Request::Statfs(_)
             | Request::Seek(_)
             | Request::Grant(_)
+            | Request::Visible(_)
             | Request::Break(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) => Class::Fetch,
             Request::Apply(apply) if apply.chunks.is_empty() => Class::StoreAttr,
@@ -428,6 +434,8 @@ pub struct Apply {
 pub struct Applied {
     /// One for each record up to the first that is not final; later ones were not tried.
     pub outcomes: Vec<Outcome>,
+    /// No other host relies on what was before, of all that is committed: `Visible` need not wait.
+    pub visible: bool,
 }
 
 /// Promises that are over.

@@ -141,6 +141,7 @@ fn requests() -> Vec<Request> {
             acked_below: 9,
         }),
         Request::Grant(()),
+        Request::Visible(()),
         Request::Break(Break { inodes: vec![Ino::ROOT, Ino(300)] }),
         Request::Stage(Stage {
             leaves: vec![vec![(fingerprint, 65536), (fingerprint, 9)]],
@@ -198,8 +199,9 @@ fn replies() -> Vec<Reply> {
         Reply::Sought(Sought { start: 4096, end: 1 << 43 }),
         Reply::Wanted(Wanted { indexes: vec![0, 200] }),
         Reply::Stored(()),
-        Reply::Applied(Applied { outcomes }),
+        Reply::Applied(Applied { outcomes, visible: true }),
         Reply::Granted(grant),
+        Reply::Visible(()),
         Reply::Broken(()),
         Reply::Staged(Staged { missing: vec![Fingerprint([0xee; 32])] }),
     ]

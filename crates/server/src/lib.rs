@@ -15,6 +15,7 @@
 //! restart.
 
 pub mod admin;
+mod attached;
 pub mod backup;
 pub mod check;
 mod collect;

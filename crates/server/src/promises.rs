@@ -1,25 +1,37 @@
 //! The table of promises, between the sessions and the store thread; and the telling.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use segue_core::promise::{Ask, Object, Promises as Table, SessionId};
-use segue_core::types::{Ino, VolumeId};
+use segue_core::promise::{Ask, Grace, Object, Promises as Table, SessionId};
+use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 
 /// Promises at a time, to all sessions: 213 bytes each where no two have the same.
 const PROMISES_MAX: usize = 1 << 20;
 /// Of these, to one session. Beyond, it is answered without.
 const OF_SESSION_MAX: usize = 1 << 18;
 
+/// A host that has not answered a break for so long is given up, as one that is silent: others wait
+/// for it.
+const HEARD: Duration = Duration::from_secs(20);
+
 /// All promises of this server.
-pub(crate) struct Promises(Mutex<Shared>);
+pub(crate) struct Promises {
+    shared: Mutex<Shared>,
+    /// Told when a session has heard of something, is over, or has come back.
+    heard: watch::Sender<()>,
+    started: Instant,
+}
 
 struct Shared {
     table: Table,
-    wakes: BTreeMap<SessionId, Arc<Notify>>,
+    sessions: BTreeMap<SessionId, (ClientId, Arc<Notify>)>,
+    grace: Grace,
 }
 
 /// A session that may be promised something, for as long as it lives.
@@ -35,26 +47,36 @@ pub(crate) struct Asked<'a> {
     ask: Option<Ask>,
 }
 
-impl Default for Promises {
-    fn default() -> Promises {
-        Promises(Mutex::new(Shared {
-            table: Table::new(PROMISES_MAX, OF_SESSION_MAX),
-            wakes: BTreeMap::new(),
-        }))
-    }
-}
-
 impl Promises {
-    fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// None yet. The server before this one may have promised something to `absent`, of which it
+    /// knows nothing any more.
+    pub(crate) fn new(absent: BTreeSet<ClientId>) -> Promises {
+        let table = Table::new(PROMISES_MAX, OF_SESSION_MAX);
+        let grace = Grace::new(absent, Time::default());
+        let shared = Mutex::new(Shared { table, sessions: BTreeMap::new(), grace });
+        Promises { shared, heard: watch::Sender::new(()), started: Instant::now() }
     }
 
-    /// A session on `volume` begins: breaks are told to `peer` as long as that lives.
-    pub(crate) fn enter(self: &Arc<Self>, volume: VolumeId, peer: &Peer) -> Holder {
+    /// The time since the start, for how long the grace lasts.
+    fn now(&self) -> Time {
+        Time(self.started.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session of `client` on `volume` begins: breaks are told to `peer` as long as that lives.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        client: ClientId,
+        peer: &Peer,
+    ) -> Holder {
         let wake = Arc::new(Notify::new());
         let mut shared = self.lock();
         let id = shared.table.enter(volume);
-        shared.wakes.insert(id, wake.clone());
+        shared.sessions.insert(id, (client, wake.clone()));
         drop(shared);
         tokio::spawn(tell(Arc::clone(self), id, wake, peer.clone()));
         Holder { promises: Arc::clone(self), id }
@@ -69,8 +91,57 @@ impl Promises {
     pub(crate) fn changed(&self, objects: Vec<Object>, author: Option<SessionId>) {
         let mut shared = self.lock();
         for id in shared.table.changed(objects, author) {
-            if let Some(wake) = shared.wakes.get(&id) {
+            if let Some((_, wake)) = shared.sessions.get(&id) {
                 wake.notify_one();
+            }
+        }
+    }
+
+    /// `client`, which was let in, believes nothing any more that an earlier server promised.
+    pub(crate) fn came_back(&self, client: ClientId) {
+        self.lock().grace.came_back(client);
+        self.heard.send_replace(());
+    }
+
+    /// True if `client` has a session besides `but`.
+    pub(crate) fn is_attached(&self, client: ClientId, but: Option<SessionId>) -> bool {
+        let shared = self.lock();
+        let mut sessions = shared.sessions.iter();
+        sessions.any(|(id, (of, _))| *of == client && Some(*id) != but)
+    }
+
+    /// Waits until nobody believes what an earlier server promised: before, nothing may change.
+    /// Who was connected to that and has not come back until then.
+    pub(crate) async fn may_change(&self) -> BTreeSet<ClientId> {
+        let mut heard = self.heard.subscribe();
+        loop {
+            let left = {
+                let shared = self.lock();
+                let Some(left) = shared.grace.left(self.now()) else {
+                    return shared.grace.absent().clone();
+                };
+                left
+            };
+            // Whichever it is, it is looked again.
+            timeout(left, heard.changed()).await.ok();
+        }
+    }
+
+    /// True if nobody but `holder` relies on what was before any commit on its volume.
+    pub(crate) fn is_visible(&self, volume: VolumeId, holder: &Holder) -> bool {
+        let shared = self.lock();
+        shared.table.is_visible(volume, holder.id, shared.table.now())
+    }
+
+    /// Waits until nobody but `holder` relies on what was before the commits of before this call:
+    /// as long as the slowest of them takes to hear of it, or to be given up.
+    pub(crate) async fn visible(&self, volume: VolumeId, holder: &Holder) {
+        self.may_change().await;
+        let mut heard = self.heard.subscribe();
+        let moment = self.lock().table.now();
+        while !self.lock().table.is_visible(volume, holder.id, moment) {
+            if heard.changed().await.is_err() {
+                return;
             }
         }
     }
@@ -101,7 +172,9 @@ impl Drop for Holder {
     fn drop(&mut self) {
         let mut shared = self.promises.lock();
         shared.table.leave(self.id);
-        shared.wakes.remove(&self.id);
+        shared.sessions.remove(&self.id);
+        drop(shared);
+        self.promises.heard.send_replace(());
     }
 }
 
@@ -115,11 +188,17 @@ async fn tell(promises: Arc<Promises>, id: SessionId, wake: Arc<Notify>, peer: P
                 if inodes.is_empty() {
                     break;
                 }
-                let told = peer.call(&Request::Break(Break { inodes }), Body::Empty).await;
-                if !matches!(told.map(|told| told.reply), Ok(Reply::Broken(()))) {
+                let request = Request::Break(Break { inodes });
+                let told = timeout(HEARD, peer.call(&request, Body::Empty)).await;
+                if !matches!(
+                    told.map(|told| told.map(|told| told.reply)),
+                    Ok(Ok(Reply::Broken(())))
+                ) {
                     // What it was promised would not be so any more.
                     return peer.close(CloseCode::Protocol, "a break was not taken in");
                 }
+                promises.lock().table.heard(id);
+                promises.heard.send_replace(());
             }
         }
     };

@@ -12,6 +12,7 @@ use segue_rpc::{CloseCode, ListenError, Listener};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
+use crate::attached;
 use crate::collect::Collector;
 use crate::control;
 use crate::data::Data;
@@ -84,6 +85,7 @@ pub async fn serve(
     let control = control::start(server.clone())?;
     let collector = Collector::start(server.clone())
         .map_err(|error| ServeError::data(server.data.path(), error))?;
+    tokio::spawn(await_those_before(server.clone()));
     ready(address);
     // Nothing is sent: it is closed when the last connection is over.
     let (alive, mut over) = mpsc::channel::<()>(1);
@@ -114,6 +116,17 @@ pub async fn serve(
         Ok(())
     })
     .await
+}
+
+/// Forgets who was connected to an earlier server and does not come back.
+async fn await_those_before(server: Arc<Server>) {
+    let store = &server.data.store;
+    let gone = store.promises().may_change().await;
+    let promises = Arc::clone(store.promises());
+    store.write_later(move |txn| {
+        let gone = gone.iter().filter(|client| !promises.is_attached(**client, None));
+        gone.copied().try_for_each(|client| attached::leave(txn, client))
+    });
 }
 
 fn listen_words(error: ListenError) -> String {

@@ -50,12 +50,23 @@ pub enum Bug {
     ClientKeepsPromises,
     /// A client takes in breaks, and believes older answers that come behind them.
     ClientForgetsBreaks,
+    /// The server says that a change is visible before others have heard of it.
+    ServerShowsUnheard,
+    /// The server changes things at once after it was started again.
+    ServerForgetsSessions,
 }
 
 impl Bug {
     /// True if it is about what the server promises.
     pub fn needs_promises(self) -> bool {
-        matches!(self, Bug::ServerLosesBreaks | Bug::ClientKeepsPromises | Bug::ClientForgetsBreaks)
+        matches!(
+            self,
+            Bug::ServerLosesBreaks
+                | Bug::ClientKeepsPromises
+                | Bug::ClientForgetsBreaks
+                | Bug::ServerShowsUnheard
+                | Bug::ServerForgetsSessions
+        )
     }
 
     /// True if only a host that lost power shows it.

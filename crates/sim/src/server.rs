@@ -24,7 +24,7 @@ use crate::check::ledger::Ledger;
 use crate::plan::Bug;
 use crate::store::{Rows, Txn, Written};
 use promises::Sessions;
-pub(crate) use promises::Telling;
+pub(crate) use promises::{Moment, Telling};
 
 /// Which life of a client's log; the simulator's clients never lose theirs.
 const INCARNATION: u32 = 1;
@@ -156,7 +156,7 @@ impl Server {
             }
         }
         namespace::raise_floor(&mut txn, client, INCARNATION, apply.acked_below)?;
-        Ok((Reply::Applied(Applied { outcomes }), Vec::new()))
+        Ok((Reply::Applied(Applied { outcomes, visible: true }), Vec::new()))
     }
 }
 

@@ -191,6 +191,21 @@ fn a_client_that_believes_that_what_was_evicted_is_there_is_found() {
     is_found(Bug::ClientBelievesEvicted, 60, "offline");
 }
 
+/// What the tests of other bugs of promises do not see: the word of the change is on its way.
+#[test]
+fn a_server_that_calls_visible_what_others_have_not_heard_of_is_found() {
+    is_found(Bug::ServerShowsUnheard, 60, "is believed to be");
+}
+
+/// What it had promised is believed still. Its clients find out at about the same time that it was
+/// gone: one seed of thousands.
+#[test]
+fn a_server_that_starts_again_as_if_it_had_promised_nothing_is_found() {
+    let bug = Some(Bug::ServerForgetsSessions);
+    let failure = run(3087, Options { bug, promises: true, ..Options::default() }).unwrap_err();
+    assert!(failure.what.contains("is believed to be"), "{}", failure.what);
+}
+
 #[test]
 fn hosts_that_are_promised_to_hear_of_changes_end_as_they_should() {
     let options = Options { promises: true, ..Options::default() };

@@ -65,7 +65,7 @@ impl Client {
     ) -> Result<Vec<Vec<Attr>>> {
         let sent = records.len();
         let request = Request::Apply(Apply { records, chunks: Vec::new(), acked_below });
-        let Reply::Applied(Applied { outcomes }) = self.ask(&request).await? else {
+        let Reply::Applied(Applied { outcomes, .. }) = self.ask(&request).await? else {
             return Err(wrong("APPLY was not answered"));
         };
         let done = |outcome| match outcome {

@@ -105,9 +105,9 @@ impl Mount {
         }
     }
 
-    /// Opens a file. Between hosts the data of the last close before this are what is read,
-    /// so the server is asked, unless this host is ahead of it or nobody waits for closes: a close
-    /// does not wait until all others have heard of it.
+    /// Opens a file. Between hosts the data of the last close before this are what is read, so the
+    /// server is asked where it has not promised to tell of them, unless this host is ahead of it
+    /// or nobody waits for closes.
     pub(crate) async fn open(
         self: &Shared,
         node: u64,
@@ -122,6 +122,7 @@ impl Mount {
         }
         let ask = self.options.write_back != WriteBack::Async
             && !self.core().tree.is_pending(ino)
+            && !self.core().tree.is_promised(ino, self.now())
             && !self.remote.is_offline();
         let known = self.core().tree.peek(ino).map(|attr| attr.size);
         let found = match ask {
@@ -287,6 +288,7 @@ impl Mount {
             let told = self.seal(ino, caller, wait)?;
             if let Some(told) = told {
                 self.committed(told).await?;
+                self.visible().await?;
             }
         }
         self.getattr(ino).await
@@ -311,7 +313,8 @@ impl Mount {
         Ok(newest.map(|seq| self.await_outcome(seq)))
     }
 
-    /// close(2): under `close` and `sync` it waits until the server has the file.
+    /// close(2): under `close` and `sync` it waits until the server has the file, and all other
+    /// hosts have heard of it.
     pub(crate) async fn flush(&self, handle: u64) -> Result<(), Refusal> {
         let handle = self.handle(handle)?;
         if !handle.writable {
@@ -319,9 +322,12 @@ impl Mount {
         }
         self.note_writes(&handle);
         let wait = self.options.write_back != WriteBack::Async;
-        match self.seal(handle.ino, handle.caller.clone(), wait)? {
-            Some(told) => self.committed(told).await,
-            None => Ok(()),
+        if let Some(told) = self.seal(handle.ino, handle.caller.clone(), wait)? {
+            self.committed(told).await?;
+        }
+        match wait {
+            true => self.visible().await,
+            false => Ok(()),
         }
     }
 
@@ -343,9 +349,12 @@ impl Mount {
             false => self.seal(handle.ino, handle.caller.clone(), server)?,
         };
         self.sync_disk().await?;
-        match told {
-            Some(told) => self.committed(told).await,
-            None => Ok(()),
+        if let Some(told) = told {
+            self.committed(told).await?;
+        }
+        match server {
+            true => self.visible().await,
+            false => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ use segue_core::client::Effect;
 use segue_core::modlog::{Change, Entry, Logged, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
+use segue_core::wire::Applied;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -90,9 +91,10 @@ impl Mount {
         let weight =
             batch.iter().map(|logged| logged.change.weight() + logged.change.bytes()).sum();
         let began = Instant::now();
-        let outcomes = self.remote.apply(records, &chunks, acked_below).await;
+        let applied = self.remote.apply(records, &chunks, acked_below).await;
         self.asked_through.store(0, Ordering::Relaxed);
-        let outcomes = outcomes?;
+        let Applied { outcomes, visible } = applied?;
+        lock(&self.unseen).answered(visible, self.now());
         let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
         lock(&self.batch_size).answered(weight, began.elapsed(), round_trip);
         match (1..=batch.len()).contains(&outcomes.len()) {

@@ -41,6 +41,7 @@ mod sync;
 mod through;
 mod upload;
 mod verify;
+mod visible;
 mod xattr;
 
 use std::collections::{BTreeMap, HashMap};
@@ -113,6 +114,7 @@ pub(crate) struct Mount {
     /// Stores whose chunks the server has before their turn. Taken after the core.
     ahead: Mutex<Ahead>,
     batch_size: Mutex<BatchSize>,
+    unseen: Mutex<visible::Unseen>,
     waiting: bound::Waiting,
     space: space::Space,
     /// Stores that the server wants whole.

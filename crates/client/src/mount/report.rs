@@ -106,7 +106,7 @@ impl Mount {
             cache_bytes,
             cache_limit_bytes,
             cache_size_bytes: self.options.cache_size,
-            promises: core.tree.promises() as u64,
+            promises: core.tree.promises(self.now()) as u64,
             conflicts,
             refused: self.refused.load(Ordering::Relaxed),
         }

@@ -225,6 +225,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         last_space: Mutex::default(),
         ahead: Mutex::default(),
         batch_size: Mutex::default(),
+        unseen: Mutex::default(),
         waiting: super::bound::Waiting::default(),
         space: super::space::Space::default(),
         whole: Mutex::default(),

@@ -8,6 +8,7 @@ use segue_core::client::Scrap;
 use segue_core::refusal::Refusal;
 use segue_core::types::Ino;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::{Mount, Shared, lock, wall_millis};
 use crate::control::types::SyncReply;
@@ -249,17 +250,25 @@ impl Mount {
         let target = if to_server { self.target(&scope) } else { None };
         let began = self.now();
         let mut settled = self.settled.subscribe();
+        let mut telling = None;
         loop {
             let pending = target.map(|target| self.core().queue.up_to(target)).unwrap_or_default();
             let (pending_records, pending_bytes) = pending;
             let pending_bytes = pending_bytes.saturating_sub(self.sent_ahead());
             let offline = self.remote.is_offline();
-            let ok = pending_records == 0;
+            let is_committed = pending_records == 0;
+            let ok = is_committed && !(to_server && self.is_unseen());
             let mut reply =
                 SyncReply { ok, pending_records, pending_bytes, offline, ..SyncReply::default() };
             let late = timeout.is_some_and(|timeout| self.now().since(began) >= timeout);
-            if offline && !ok {
+            if offline && !is_committed {
                 reply.error = format!("the server cannot be reached: {}", self.offline_reason());
+            }
+            if is_committed && !ok {
+                reply.error = "committed, but other hosts may not have heard of it yet".into();
+                if telling.as_ref().is_none_or(JoinHandle::is_finished) && !offline {
+                    telling = Some(self.make_visible());
+                }
             }
             if ok || late || (offline && fail_offline) {
                 return Ok(reply);

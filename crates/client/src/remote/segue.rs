@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use segue_core::cache::Promised;
-use segue_core::modlog::{Outcome, Stamped};
+use segue_core::modlog::Stamped;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::wire::{
-    Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply, Request, Seek,
-    Sought, Space, Stage, Xattrs,
+    Applied, Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply,
+    Request, Seek, Sought, Space, Stage, Xattrs,
 };
 use segue_rpc::codec::{BlockReader, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response};
@@ -249,13 +249,21 @@ impl Remote {
         records: Vec<Stamped>,
         chunks: &[WireChunk],
         acked_below: u64,
-    ) -> Result<Vec<Outcome>, Refusal> {
+    ) -> Result<Applied, Refusal> {
         let (chunks, body) = pack(chunks)?;
         let request = Request::Apply(Apply { records, chunks, acked_below });
         let response = self.call(request.class(), &request, body).await?;
         match response.reply {
-            Reply::Applied(applied) => Ok(applied.outcomes),
+            Reply::Applied(applied) => Ok(applied),
             reply => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Waits until no other host relies on what was before the changes that are committed now.
+    pub(crate) async fn visible(&self) -> Result<(), Refusal> {
+        match self.ask(Request::Visible(())).await? {
+            (_, Reply::Visible(())) => Ok(()),
+            (request, reply) => Err(unexpected(&request, &reply)),
         }
     }
 }

@@ -151,10 +151,11 @@ impl Tree {
         self.session.is_used && now.since(self.session.answered) >= RENEW
     }
 
-    /// How many inodes the server has promised to tell of.
-    pub fn promises(&self) -> usize {
-        let counts = |held: &Promise| held.session == self.session.number;
-        self.nodes.values().filter(|node| node.promise.as_ref().is_some_and(counts)).count()
+    /// Of how many inodes the server surely tells.
+    pub fn promises(&self, now: Time) -> usize {
+        let is_over = now.since(self.session.answered) >= LEASE;
+        let counts = |held: Promise| held.session == self.session.number && !is_over;
+        self.nodes.values().filter(|node| node.promise.is_some_and(counts)).count()
     }
 }
 
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(tree.name(DIRECTORY, &name, at(9600)), Known::Stale(Some(FILE)));
         assert!(matches!(tree.listing(DIRECTORY, at(9600)), Known::Stale(_)));
         assert!(is_fresh(&tree, at(9600)), "the file has not changed");
-        assert_eq!(tree.promises(), 1);
+        assert_eq!((tree.promises(at(9600)), tree.promises(at(20_000))), (1, 0));
     }
 
     /// Where too much changed to remember each, nothing from before is believed.

@@ -1,8 +1,10 @@
 //! The server promises to tell when something changes: so nobody asks whether it has.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::build;
@@ -168,4 +170,105 @@ fn what_changed_while_nobody_could_tell_is_seen() {
         fs::read_to_string(&there).unwrap() == words
             && fs::metadata(&there).unwrap().mode() & 0o7777 == 0o640
     });
+}
+
+/// Under `close` an open of what is here asks nobody, and reads what was closed last on whichever
+/// host: a close returns when all others have heard of it.
+#[test]
+fn close_to_open_needs_no_question() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = world.closing_mounts();
+    let (here, there) = (mount.path(), other.path());
+    sh(here, "mkdir dir; for f in $(seq 300); do echo $f >dir/$f; done");
+    mount.sync().unwrap();
+    let seen = look(there);
+    std::thread::sleep(STALE);
+    let first = Asked::now(&world);
+    assert_eq!(look(there), seen);
+    first.assert_nothing_since(&world);
+    for round in 0..40 {
+        let (file, words) = (format!("dir/{}", 1 + round % 3), format!("round {round}"));
+        let (from, to) = if round % 2 == 0 { (here, there) } else { (there, here) };
+        save(&from.join(&file), words.as_bytes()).unwrap();
+        assert_eq!(fs::read_to_string(to.join(&file)).unwrap(), words);
+    }
+    // Names are waited for by who syncs.
+    for round in 0..20 {
+        let words = format!("replaced {round}");
+        save(&here.join("dir/new"), words.as_bytes()).unwrap();
+        fs::rename(here.join("dir/new"), here.join("dir/17")).unwrap();
+        mount.sync().unwrap();
+        assert_eq!(fs::read_to_string(there.join("dir/17")).unwrap(), words);
+        assert!(!there.join("dir/new").exists());
+    }
+}
+
+/// A close does not wait for who has gone without a word for longer than the server does.
+#[test]
+fn a_silent_host_holds_up_a_close_for_one_term() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = world.closing_mounts();
+    let (here, there) = (mount.path().join("file"), other.path().join("file"));
+    save(&here, b"first").unwrap();
+    assert_eq!(fs::read(&there).unwrap(), b"first");
+    world.b.link_down().unwrap();
+    save(&here, b"second").unwrap();
+    let status = json(&world.b, &["status", arg(other.path())]);
+    assert_eq!(status["mounts"][0]["promises"].as_u64(), Some(0), "it relies on nothing: {status}");
+    world.b.link_up().unwrap();
+    wait_for_state(&world.b, &other, "online");
+    eventually("the second", || fs::read(&there).unwrap() == b"second");
+}
+
+/// A server that was killed knows that it had promised something, and to whom: nothing changes
+/// before they are back.
+#[test]
+fn a_server_that_starts_again_waits_for_who_relies_on_it() {
+    let Some(mut world) = World::new() else { return };
+    let (mount, other) = world.closing_mounts();
+    let (here, there) = (mount.path().join("file"), other.path().join("file"));
+    save(&here, b"first").unwrap();
+    assert_eq!(fs::read(&there).unwrap(), b"first");
+    world.b.link_down().unwrap();
+    world.server.restart().unwrap();
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| save(&here, b"second"));
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(!closing.is_finished(), "the other host was not there");
+        assert_eq!(fs::read(&there).unwrap(), b"first");
+        world.b.link_up().unwrap();
+        closing.join().unwrap().unwrap();
+    });
+    eventually("the second", || fs::read(&there).unwrap() == b"second");
+    // Both are back, so that nobody waits.
+    save(&here, b"third").unwrap();
+    assert_eq!(fs::read(&there).unwrap(), b"third");
+}
+
+/// Who works in a directory can tell where it is, whatever changes around it.
+#[test]
+fn a_working_directory_stays_one() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    sh(mount.path(), "mkdir -p dir/work");
+    mount.sync().unwrap();
+    let work = other.path().join("dir/work");
+    let mut shell = Command::new("bash")
+        .args(["-c", "while read line; do /bin/pwd || echo lost; done"])
+        .current_dir(&work)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ask = shell.stdin.take().unwrap();
+    let mut told = BufReader::new(shell.stdout.take().unwrap()).lines();
+    for round in 0..10 {
+        sh(mount.path(), &format!("touch dir/{round}"));
+        mount.sync().unwrap();
+        writeln!(ask, "where").unwrap();
+        assert_eq!(told.next().unwrap().unwrap(), arg(&work));
+        assert!(other.path().join(format!("dir/{round}")).exists());
+    }
+    drop(ask);
+    shell.wait().unwrap();
 }

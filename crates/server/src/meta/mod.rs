@@ -31,6 +31,7 @@ use tokio::sync::{Semaphore, oneshot};
 pub(crate) use sqlite::{Kv, Noted};
 use writer::{Job, Task};
 
+use crate::attached;
 use crate::promises::Promises;
 
 /// Snapshots at the same time: more would only queue for the processors.
@@ -104,7 +105,8 @@ impl Store {
         let connection = sqlite::writer(path, make).map_err(|error| error.to_string())?;
         let (jobs, queue) = channel();
         let poisoned = Arc::new(AtomicBool::new(false));
-        let promises = Arc::<Promises>::default();
+        let absent = attached::all(&mut Kv::reading(&connection));
+        let promises = Arc::new(Promises::new(absent));
         let (seen, told) = (poisoned.clone(), promises.clone());
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
@@ -159,6 +161,14 @@ impl Store {
         work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
     ) -> Result<R, StoreError> {
         self.submit(Some(author), work).await.unwrap_or(Err(StoreError::Poisoned))
+    }
+
+    /// [`Store::write`] for who does not wait for it.
+    pub(crate) fn write_later(
+        &self,
+        work: impl FnOnce(&mut Kv<'_>) -> Result<(), MetaFault> + Send + 'static,
+    ) {
+        drop(self.submit(None, work));
     }
 
     /// [`Store::write`] for threads that may block.

@@ -58,11 +58,16 @@ impl Session {
             digests,
             acked_below: apply.acked_below,
         });
+        self.server.data.store.promises().may_change().await;
         let (outcomes, end) = self.apply_slices(bound, &batch, places).await?;
         drop(pin);
         self.count(&outcomes);
         match end {
-            End::Normal => Ok((Reply::Applied(Applied { outcomes }), Body::Empty)),
+            End::Normal => {
+                let promises = self.server.data.store.promises();
+                let visible = promises.is_visible(bound.volume, &bound.holder);
+                Ok((Reply::Applied(Applied { outcomes, visible }), Body::Empty))
+            }
             End::Cloned => {
                 self.peer.close(CloseCode::Denied, CLONED);
                 Err(refuse(Refusal::NotPermitted, CLONED))

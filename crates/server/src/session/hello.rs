@@ -1,5 +1,8 @@
 //! The start of a session: which cache, which volume, which numbers.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use segue_core::namespace::{self, BindError, ClientRow, Fault, get_row, keys, put_row};
 use segue_core::refusal::Refusal;
 use segue_core::types::{InoGrant, VolumeId};
@@ -7,6 +10,7 @@ use segue_core::wire::{Hello, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, refuse};
+use crate::attached;
 use crate::data::{now_seconds, random};
 use crate::meta::{Kv, MetaFault};
 use crate::principals;
@@ -33,6 +37,7 @@ impl Session {
             tracing::error!("no random bytes: {error}");
             refuse(Refusal::Io, "the server has no random bytes")
         })?;
+        let promises = self.server.data.store.promises();
         let bound = Bound {
             volume: self.identity.volume,
             client: hello.client,
@@ -40,7 +45,7 @@ impl Session {
             host: hello.host.clone(),
             rights: self.identity.rights(),
             nonce,
-            holder: self.server.data.store.promises().enter(self.identity.volume, &self.peer),
+            holder: promises.enter(self.identity.volume, hello.client, &self.peer),
         };
         let (identity, volume) = (self.fingerprint.clone(), self.identity.volume);
         let (store, client, fresh_start) =
@@ -51,6 +56,7 @@ impl Session {
             && store.write(move |txn| namespace::drop_orphans(txn, volume, client)).await?
         {}
         self.place.claim(bound.client);
+        promises.came_back(bound.client);
         let welcome = Welcome {
             volume_uuid: greeting.uuid,
             epoch: greeting.epoch,
@@ -62,6 +68,19 @@ impl Session {
             .set(bound)
             .map_err(|_| refuse(Refusal::Protocol, "a connection has one session"))?;
         Ok((Reply::Welcome(welcome), Body::Empty))
+    }
+
+    /// The connection is over. Unless the server is stopping: then its client may not have heard.
+    pub(super) fn leave(&self, bound: &Bound) {
+        if self.server.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        let store = &self.server.data.store;
+        let (promises, client, id) = (Arc::clone(store.promises()), bound.client, bound.holder.id);
+        store.write_later(move |txn| match promises.is_attached(client, Some(id)) {
+            true => Ok(()),
+            false => attached::leave(txn, client),
+        });
     }
 
     pub(super) async fn grant(&self, bound: &Bound) -> Answer {
@@ -128,6 +147,7 @@ fn greet(
         return Ok(Err(refuse(Refusal::NotPermitted, words)));
     }
     namespace::seen(txn, client, now_seconds())?;
+    attached::enter(txn, client)?;
     namespace::raise_floor(txn, client, hello.incarnation, hello.acked_below)?;
     if namespace::grants(txn, client)?.is_empty() && namespace::grant(txn, client)?.is_none() {
         return Err(Fault::Damaged("a new client has too many grants"));

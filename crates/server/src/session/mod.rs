@@ -90,15 +90,19 @@ impl Rooms {
         Rooms { urgent: small(), small: small(), bulk: bulk.into() }
     }
 
-    fn of(&self, request: &Request, class: Class) -> &Semaphore {
+    /// Where `request` runs; nowhere if it does nothing but wait.
+    fn of(&self, request: &Request, class: Class) -> Option<&Semaphore> {
+        if matches!(request, Request::Visible(())) {
+            return None;
+        }
         let bulk = matches!(
             request,
             Request::Fetch(_) | Request::Offer(_) | Request::Put(_) | Request::Readdir(_)
         );
         match self.bulk.get(&class) {
-            Some(room) if bulk => room,
-            _ if class <= Class::Fetch => &self.urgent,
-            _ => &self.small,
+            Some(room) if bulk => Some(room),
+            _ if class <= Class::Fetch => Some(&self.urgent),
+            _ => Some(&self.small),
         }
     }
 }
@@ -176,6 +180,9 @@ impl Session {
                 drop(permit);
             });
         }
+        if let Some(bound) = self.bound.get() {
+            self.leave(bound);
+        }
     }
 
     /// Ends a connection that takes a place and does nothing with it.
@@ -189,8 +196,13 @@ impl Session {
     async fn serve(&self, incoming: Incoming) {
         let name = incoming.request.name();
         // The semaphores are never closed.
-        let room = self.rooms.of(&incoming.request, incoming.class);
-        let Ok(_permit) = room.acquire().await else { return };
+        let _permit = match self.rooms.of(&incoming.request, incoming.class) {
+            Some(room) => match room.acquire().await {
+                Ok(permit) => Some(permit),
+                Err(_) => return,
+            },
+            None => None,
+        };
         let Incoming { request, body, responder, .. } = incoming;
         let (reply, body) = match self.answer(request, body).await {
             Ok(answer) => answer,
@@ -222,6 +234,10 @@ impl Session {
             Request::Stage(stage) => self.stage(bound, stage).await,
             Request::Apply(apply) => self.apply(bound, apply, body).await,
             Request::Grant(()) => self.grant(bound).await,
+            Request::Visible(()) => {
+                self.server.data.store.promises().visible(bound.volume, &bound.holder).await;
+                Ok((Reply::Visible(()), Body::Empty))
+            }
             other => self.read(bound, other).await,
         }
     }

@@ -45,7 +45,7 @@ async fn records_may_bring_along_the_chunks_that_they_need() {
     let request = Request::Apply(Apply { records: vec![stamped], chunks, acked_below: 0 });
     let body = Body::from(encode_block(&bytes));
     let reply = tin.peer.call(&request, body).await.unwrap().reply;
-    let Reply::Applied(Applied { outcomes }) = reply else { panic!("{reply:?}") };
+    let Reply::Applied(Applied { outcomes, .. }) = reply else { panic!("{reply:?}") };
     done(&outcomes[0], ino);
     assert_eq!(tin.content(ino).await, bytes);
 }
@@ -152,7 +152,7 @@ async fn what_comes_is_within_the_quota() {
     let request = Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0 });
     let body = Body::from(encode_block(&parts[3]));
     let reply = tin.peer.call(&request, body).await.unwrap().reply;
-    assert_eq!(reply, Reply::Applied(Applied { outcomes: Vec::new() }));
+    assert_eq!(reply, Reply::Applied(Applied { outcomes: Vec::new(), visible: true }));
     assert_eq!(arrived(&server).await, 300_000);
 
     let (ino, version) = tin.create("f").await;

@@ -177,7 +177,7 @@ impl Client {
 
     pub(crate) async fn send(&self, records: Vec<Stamped>) -> Vec<Outcome> {
         match call(&self.peer, &apply(records)).await {
-            Reply::Applied(Applied { outcomes }) => outcomes,
+            Reply::Applied(Applied { outcomes, .. }) => outcomes,
             other => panic!("{other:?}"),
         }
     }

@@ -1,5 +1,6 @@
 //! What a client believes because it was promised to hear of changes is so, unless the word of the
-//! change is on its way; and where the connection was given up, not for longer than the lease.
+//! change is on its way; and where the connection was given up, not for longer than the lease. Of
+//! what another client was told to be visible it believes nothing else, whatever is on its way.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::server::Server;
 /// The longest that a client believes what it was promised over a connection that the server has
 /// given up: the lease, and some seconds for what was asked before.
 const GIVEN_UP: Duration = Duration::from_secs(30);
+const INSTANT: Duration = Duration::from_nanos(1);
 
 /// Checks `mount`, which `is_told` the change of an inode that is on its way to it.
 pub(crate) fn check(
@@ -20,13 +22,28 @@ pub(crate) fn check(
     server: &Server,
     is_told: impl Fn(Ino) -> bool,
 ) -> Result<(), Violation> {
-    let tree = &mount.core.tree;
+    if let Some(shown) = server.shown_to(mount.id) {
+        check_since(mount, server, Time(shown.0 + INSTANT), |_| false)?;
+    }
     let is_served = server.is_connected(mount.id, mount.now) && !mount.is_connecting();
     let time = match is_served {
-        true => Some(Time(mount.now.0 + Duration::from_nanos(1))),
+        true => Some(Time(mount.now.0 + INSTANT)),
         false => mount.now.0.checked_sub(GIVEN_UP).map(Time),
     };
-    let Some(time) = time else { return Ok(()) };
+    match time {
+        Some(time) => check_since(mount, server, time, is_told),
+        None => Ok(()),
+    }
+}
+
+/// Checks against what was before `time`.
+fn check_since(
+    mount: &Mount,
+    server: &Server,
+    time: Time,
+    is_told: impl Fn(Ino) -> bool,
+) -> Result<(), Violation> {
+    let tree = &mount.core.tree;
     for ino in server.ledger.seen.iter().copied() {
         let is_own = tree.is_pending(ino) || mount.is_draining();
         if is_own || !tree.is_promised(ino, mount.now) || is_told(ino) {

@@ -24,6 +24,8 @@ pub(crate) enum Purpose {
     Thread(usize, Request),
     /// That the server keeps its promises.
     Renew,
+    /// That others have heard of what is committed.
+    Visible,
 }
 
 /// How far a thread came.
@@ -112,7 +114,10 @@ impl Mount {
             Purpose::Drain(request, batch) => {
                 match (reply, &request) {
                     (Reply::Applied(applied), _) => {
-                        self.settle_batch(batch, applied.outcomes, asked)?
+                        self.settle_batch(batch, applied.outcomes, asked)?;
+                        if !applied.visible {
+                            self.call(Request::Visible(()), Purpose::Visible);
+                        }
                     }
                     (Reply::Refused(refused), Request::Fetch(_)) => {
                         self.give_up_base(&batch, refused.refusal);
@@ -128,6 +133,7 @@ impl Mount {
                 self.thread_answered(thread, &request, (reply, body), asked);
                 Some(thread)
             }
+            Purpose::Visible => None,
             Purpose::Renew => {
                 self.take_in(&Request::Getattr(Ino::ROOT), reply, &body, asked);
                 None

@@ -1,12 +1,12 @@
 //! The server's sessions and what it has promised them, as `segue-server` has it; and what became
 //! of inodes when, for who checks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::promise::{Promises, SessionId};
+use segue_core::promise::{Grace, Promises, SessionId};
 use segue_core::types::{ClientId, Ino, Time, Version, VolumeId};
-use segue_core::wire::{BREAK_MAX, Request};
+use segue_core::wire::{BREAK_MAX, Reply, Request};
 
 use super::{Answer, Server};
 use crate::Violation;
@@ -24,12 +24,21 @@ pub(crate) struct Sessions {
     of: BTreeMap<ClientId, Connected>,
     /// When inodes changed, and to what; `None`: they went.
     history: BTreeMap<Ino, Vec<(Time, Option<Version>)>>,
+    /// Until when a client was told that what was committed is visible.
+    shown: BTreeMap<ClientId, Time>,
+    /// Who has not come back since the server started again.
+    grace: Grace,
 }
 
 impl Default for Sessions {
     fn default() -> Sessions {
-        let (of, history) = (BTreeMap::new(), BTreeMap::new());
-        Sessions { table: Promises::new(PROMISES_MAX, PROMISES_MAX / 2), of, history }
+        Sessions {
+            table: Promises::new(PROMISES_MAX, PROMISES_MAX / 2),
+            of: BTreeMap::new(),
+            history: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            grace: Grace::new(BTreeSet::new(), Time::default()),
+        }
     }
 }
 
@@ -40,6 +49,15 @@ struct Connected {
     /// Its number at the client.
     connection: u64,
     heard: Time,
+}
+
+/// What a client asks about: all that was committed before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    client: ClientId,
+    id: SessionId,
+    clock: u64,
+    at: Time,
 }
 
 /// Inodes that a session is to be told of.
@@ -75,6 +93,13 @@ impl Server {
         let author = id.filter(|_| matches!(request, Request::Apply(_)));
         let volume = self.volume;
         sessions.table.changed(changed.keys().map(|ino| (volume, *ino)), author);
+        if let (Reply::Applied(applied), Some(id)) = (&mut reply, author) {
+            applied.visible = sessions.table.is_visible(volume, id, sessions.table.now());
+            if applied.visible {
+                let shown = sessions.shown.entry(client).or_default();
+                *shown = now.max(*shown);
+            }
+        }
         for (ino, version) in changed {
             sessions.history.entry(ino).or_default().push((now, version));
         }
@@ -87,10 +112,63 @@ impl Server {
         if sessions.of.get(&client).is_some_and(|known| known.connection >= connection) {
             return;
         }
+        sessions.grace.came_back(client);
         let id = sessions.table.enter(volume);
         if let Some(earlier) = sessions.of.insert(client, Connected { id, connection, heard: now })
         {
             sessions.table.leave(earlier.id);
+        }
+    }
+
+    /// A client asks whether what is committed is visible. Which moment it means.
+    pub(crate) fn moment(&mut self, client: ClientId, now: Time) -> Option<Moment> {
+        let id = self.session_of(client, now)?.id;
+        let clock = self.sessions.as_ref()?.table.now();
+        Some(Moment { client, id, clock, at: now })
+    }
+
+    /// True if nobody else relies on what was before; `None` if the session is gone.
+    pub(crate) fn is_visible(&mut self, moment: &Moment, now: Time) -> Option<bool> {
+        if !self.is_session(moment.client, moment.id, now) {
+            return None;
+        }
+        let (volume, bug, is_waiting) = (self.volume, self.bug, self.is_waiting(now));
+        let sessions = self.sessions.as_mut()?;
+        let is_gone = |known: &Connected| now.since(known.heard) > IDLE;
+        for (client, known) in sessions.of.clone() {
+            if is_gone(&known) {
+                sessions.table.leave(known.id);
+                sessions.of.remove(&client);
+            }
+        }
+        let is_visible = !is_waiting && sessions.table.is_visible(volume, moment.id, moment.clock)
+            || bug == Some(Bug::ServerShowsUnheard);
+        if is_visible {
+            let shown = sessions.shown.entry(moment.client).or_default();
+            *shown = moment.at.max(*shown);
+        }
+        Some(is_visible)
+    }
+
+    /// Until when all that was committed is visible to `client`: others were told so.
+    pub(crate) fn shown_to(&self, client: ClientId) -> Option<Time> {
+        let shown = self.sessions.iter().flat_map(|sessions| &sessions.shown);
+        shown.filter(|(author, _)| **author != client).map(|(_, until)| *until).max()
+    }
+
+    /// True if `client` is to be told that `ino` has changed.
+    pub(crate) fn is_to_be_told(&self, client: ClientId, ino: Ino) -> bool {
+        let Some(sessions) = &self.sessions else { return false };
+        let known = sessions.of.get(&client);
+        known.is_some_and(|known| sessions.table.is_to_be_told(known.id, ino))
+    }
+
+    /// Session `id` of `client` has heard of what it was told last.
+    pub(crate) fn heard(&mut self, client: ClientId, id: SessionId, now: Time) {
+        if self.is_session(client, id, now)
+            && let Some(sessions) = &mut self.sessions
+        {
+            sessions.table.heard(id);
         }
     }
 
@@ -105,6 +183,11 @@ impl Server {
         }
         known.heard = now;
         Some(*known)
+    }
+
+    /// True while nothing may be changed.
+    pub(crate) fn is_waiting(&self, now: Time) -> bool {
+        self.sessions.as_ref().is_some_and(|sessions| sessions.grace.left(now).is_some())
     }
 
     /// True while session `id` of `client` is there.
@@ -134,9 +217,14 @@ impl Server {
     }
 
     /// The server starts again: its clients have to say who they are.
-    pub(crate) fn forget_sessions(&mut self) {
+    pub(crate) fn forget_sessions(&mut self, now: Time) {
         if let Some(sessions) = &mut self.sessions {
-            sessions.of.clear();
+            let connected = std::mem::take(&mut sessions.of).into_keys();
+            let absent = connected.chain(sessions.grace.absent().iter().copied()).collect();
+            sessions.grace = match self.bug {
+                Some(Bug::ServerForgetsSessions) => Grace::new(BTreeSet::new(), now),
+                _ => Grace::new(absent, now),
+            };
             sessions.table = Promises::new(PROMISES_MAX, PROMISES_MAX / 2);
         }
     }

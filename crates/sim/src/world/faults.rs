@@ -26,12 +26,16 @@ impl World {
             Event::Restart(client) => return self.restart(client),
             Event::ServerCrash => {
                 self.server_up = false;
-                self.server.forget_sessions();
+                self.server.forget_sessions(self.now);
                 // What was asked is not done; what was done is not heard of.
                 self.events.retain(|_, event| {
                     !matches!(
                         event,
-                        Event::Request { .. } | Event::Reply { .. } | Event::Break { .. }
+                        Event::Request { .. }
+                            | Event::Reply { .. }
+                            | Event::Break { .. }
+                            | Event::Heard { .. }
+                            | Event::Visible { .. }
                     )
                 });
                 self.summary.server_crashes += 1;

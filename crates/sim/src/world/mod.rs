@@ -17,14 +17,14 @@ use std::time::Duration;
 
 use segue_core::promise::SessionId;
 use segue_core::types::{ClientId, Ino, Time};
-use segue_core::wire::Request;
+use segue_core::wire::{Reply, Request};
 
 use crate::check::{promised, structure, told::Told, view};
 use crate::client::{Ended, Kept, Mount};
 use crate::model::Model;
 use crate::plan::{Options, Plan};
 use crate::rng::Rng;
-use crate::server::{Answer, Server, Telling};
+use crate::server::{Answer, Moment, Server, Telling};
 use crate::work::Op;
 use crate::{Summary, Violation};
 
@@ -34,6 +34,8 @@ const THREADS: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(5);
 const RECONNECT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_secs(5);
+/// So often it is looked whether a change is visible.
+const LOOK: Duration = Duration::from_millis(20);
 /// Where it matters what is noted when.
 const NOTE: Duration = Duration::from_secs(1);
 /// Everything must have been sent so long after the faults stopped.
@@ -51,6 +53,8 @@ enum Event {
     Timeout { client: usize, call: u64 },
     Tell(Telling),
     Break { client: usize, session: SessionId, inodes: Vec<Ino> },
+    Heard { client: usize, session: SessionId },
+    Visible { client: usize, call: u64, moment: Moment },
     Reconnect(usize),
     Thread { client: usize, thread: usize },
     Tick(usize),
@@ -236,7 +240,18 @@ impl World {
                 self.tell(telling);
                 Ok(())
             }
-            Event::Break { client, session, inodes } => self.hear(client, session, &inodes),
+            Event::Break { client, session, inodes } => self.hear(client, session, inodes),
+            Event::Heard { client, session } => {
+                if self.server_up {
+                    self.server.heard(id(client), session, self.now);
+                    self.tell_all();
+                }
+                Ok(())
+            }
+            Event::Visible { client, call, moment } => {
+                self.answer_visible(client, call, moment);
+                Ok(())
+            }
             Event::Reconnect(client) => {
                 self.with(client, |mount| {
                     mount.say_hello();
@@ -294,7 +309,10 @@ impl World {
         let from = (client, mount.session.connection);
         for (call, request) in requests {
             self.say(&format!("client {client} asks {call}: {request:?}"));
-            self.after(TIMEOUT, Event::Timeout { client, call });
+            // That may take as long as it takes to give a silent client up.
+            if !matches!(request, Request::Visible(())) {
+                self.after(TIMEOUT, Event::Timeout { client, call });
+            }
             let copies = if self.rng.chance(self.plan.duplication) { 2 } else { 1 };
             self.summary.duplicated += copies - 1;
             for _ in 0..copies {
@@ -311,11 +329,15 @@ impl World {
     fn check_promises(&self, client: usize) -> Result<(), Violation> {
         let Host::Up(mount) = &self.hosts[client] else { return Ok(()) };
         let is_on_its_way = |ino| {
-            self.events.values().any(|event| match event {
-                Event::Tell((to, _, inodes)) => *to == mount.id && inodes.contains(&ino),
-                Event::Break { client: to, inodes, .. } => *to == client && inodes.contains(&ino),
-                _ => false,
-            })
+            let is_to_be_told = self.server.is_to_be_told(mount.id, ino);
+            is_to_be_told
+                || self.events.values().any(|event| match event {
+                    Event::Tell((to, _, inodes)) => *to == mount.id && inodes.contains(&ino),
+                    Event::Break { client: to, inodes, .. } => {
+                        *to == client && inodes.contains(&ino)
+                    }
+                    _ => false,
+                })
         };
         match self.options.promises {
             true => promised::check(mount, &self.server, is_on_its_way),
@@ -345,18 +367,48 @@ impl World {
             self.summary.lost += 1;
             return Ok(());
         }
+        if matches!(request, Request::Visible(())) {
+            if let Some(moment) = self.server.moment(id(client), self.now) {
+                self.answer_visible(client, call, moment);
+            }
+            return Ok(());
+        }
+        if self.server.is_waiting(self.now) && matches!(request, Request::Apply(_)) {
+            let request = request.clone();
+            self.after(LOOK, Event::Request { from: (client, connection), call, request });
+            return Ok(());
+        }
         let Some(answer) = self.server.serve((id(client), connection), request, self.now)? else {
             self.summary.lost += 1;
             return Ok(());
         };
-        for telling in self.server.take_breaks() {
-            self.tell(telling);
-        }
+        self.tell_all();
         self.say(&format!("server answers {call} of client {client}: {:?}", answer.0));
         if let Some(delay) = self.travel(client) {
             self.after(delay, Event::Reply { client, call, answer: Box::new(answer) });
         }
         Ok(())
+    }
+
+    /// Answers once all others have heard of what was committed at that moment.
+    fn answer_visible(&mut self, client: usize, call: u64, moment: Moment) {
+        match self.server.is_visible(&moment, self.now).filter(|_| self.server_up) {
+            Some(true) => {
+                self.say(&format!("what client {client} asked about in {call} is visible"));
+                if let Some(delay) = self.travel(client) {
+                    let answer = Box::new((Reply::Visible(()), Vec::new()));
+                    self.after(delay, Event::Reply { client, call, answer });
+                }
+            }
+            Some(false) => self.after(LOOK, Event::Visible { client, call, moment }),
+            None => {}
+        }
+    }
+
+    fn tell_all(&mut self) {
+        for telling in self.server.take_breaks() {
+            self.tell(telling);
+        }
     }
 
     /// Tells a client what changed, again and again until its connection is given up.
@@ -371,14 +423,23 @@ impl World {
         }
     }
 
-    fn hear(&mut self, client: usize, session: SessionId, inodes: &[Ino]) -> Result<(), Violation> {
+    fn hear(
+        &mut self,
+        client: usize,
+        session: SessionId,
+        inodes: Vec<Ino>,
+    ) -> Result<(), Violation> {
         self.say(&format!("client {client} hears that {inodes:?} changed"));
         if self.server.is_session(id(client), session, self.now) {
             self.summary.breaks += 1;
             self.with(client, |mount| {
-                mount.broken(inodes);
+                mount.broken(&inodes);
                 Ok(())
             })?;
+            match self.travel(client) {
+                Some(delay) => self.after(delay, Event::Heard { client, session }),
+                None => self.after(RECONNECT, Event::Tell((id(client), session, inodes))),
+            }
         }
         Ok(())
     }
