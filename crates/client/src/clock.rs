@@ -23,8 +23,18 @@ impl Clock {
     }
 }
 
+/// For how long this host has slept since it was started, to the millisecond or so.
+pub(crate) fn slept() -> Duration {
+    let awake = read(ClockId::Monotonic);
+    since_boot().saturating_sub(awake)
+}
+
 fn since_boot() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
+    read(ClockId::Boottime)
+}
+
+fn read(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     let secs = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

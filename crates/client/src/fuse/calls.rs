@@ -13,6 +13,7 @@ use crate::mount::{Shared, Written};
 
 impl FileSystem for Front {
     fn call(&self, request: Request<'_>, reply: Reply) {
+        self.mount.kernel_asks();
         match request.call {
             Call::Open { .. }
             | Call::Create { .. }

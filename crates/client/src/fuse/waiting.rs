@@ -6,9 +6,9 @@
 //! anyway and the call is one that POSIX lets fail with EINTR. The change that it asked for,
 //! if it is logged already, takes its course.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use segue_fuse::{Answer, Errno, Outcome, Reply, Request};
@@ -62,10 +62,14 @@ impl Front {
     ) {
         let mut work: Work = Box::pin(work);
         let _entered = self.runtime.enter();
+        let answering = self.mount.kernel_hears();
         // A task is polled again when it is spawned, so this waker need not wake anybody.
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => reply.send(outcome),
-            Poll::Pending => self.wait(asked, reply, work),
+            Poll::Pending => {
+                drop(answering);
+                self.wait(asked, reply, work);
+            }
         }
     }
 
@@ -79,15 +83,21 @@ impl Front {
         let mount = Shared::clone(&self.mount);
         self.runtime.spawn(async move {
             let _waiting = waiting;
-            let given_up = tokio::select! {
-                biased;
-                outcome = &mut work => {
+            let mut reply = Some(reply);
+            let answered = poll_fn(|context| {
+                let _answering = mount.kernel_hears();
+                let outcome = ready!(work.as_mut().poll(context));
+                if let Some(reply) = reply.take() {
                     reply.send(outcome);
-                    return;
                 }
-                () = given_up(&mount, asked, told) => reply,
-            };
-            given_up.send(Err(Errno::INTR));
+                Poll::Ready(())
+            });
+            tokio::select! {
+                biased;
+                () = answered => return,
+                () = given_up(&mount, asked, told) => {}
+            }
+            reply.into_iter().for_each(|reply| reply.send(Err(Errno::INTR)));
             // Nobody will close what is opened now.
             if let Ok(Answer::Open(open) | Answer::Created(_, open)) = work.await {
                 mount.close(open.handle);

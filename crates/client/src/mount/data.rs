@@ -65,16 +65,19 @@ impl Mount {
     pub(super) fn follow_moved(&self) {
         // What a map wrote before is this host's change.
         self.note_maps(None);
+        let mut renamed = Vec::new();
         let mut core = self.core();
         for moved in core.tree.take_moved() {
             let is_new = core.observe(moved.ino, moved.version);
-            if is_new {
-                lock(&self.through.nodes).moved(moved.ino);
+            if is_new && lock(&self.through.nodes).moved(moved.ino) {
+                renamed.push(moved.ino);
             }
             if is_new || moved.was_known && !core.is_ahead(moved.ino) {
                 self.kernel.forget_data(moved.ino);
             }
         }
+        drop(core);
+        renamed.into_iter().for_each(|ino| self.forget_names_of(ino));
     }
 
     /// The container of `ino` as it is now.

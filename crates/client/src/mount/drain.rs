@@ -235,15 +235,20 @@ impl Mount {
         let mut log = lock(&self.log);
         let logged = log.append_all(&entries);
         logged.map_err(|error| self.disk_refusal("update.log", &error))?;
+        let mut renamed = Vec::new();
         let (mut core, times) = (self.core(), [asked, self.now()]);
         let settle =
             |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, times);
         let effects: Vec<Vec<Effect>> = answered.iter().map(settle).collect();
         for effect in effects.iter().flatten() {
-            if let Effect::Replace(ino) = effect {
-                lock(&self.through.nodes).moved(*ino);
+            if let Effect::Replace(ino) = effect
+                && lock(&self.through.nodes).moved(*ino)
+            {
+                renamed.push(*ino);
             }
         }
+        drop(core);
+        renamed.into_iter().for_each(|ino| self.forget_names_of(ino));
         Ok(effects)
     }
 

@@ -9,16 +9,24 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use segue_core::cache::Nodes;
 use segue_core::types::{Ino, Name};
 use segue_fuse::Notifier;
 use segue_fuse::abi::init;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::lock;
+use super::told::Told;
+
+/// Names are looked up again one by one if that does not take longer.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// From this version of its protocol on the kernel can have all names looked up again (Linux 6.17).
+const EPOCHS: u32 = 44;
 
 /// The way to the threads.
 #[derive(Debug)]
@@ -27,6 +35,11 @@ pub(crate) struct KernelCache {
     names: Orders<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
     nodes: Arc<Mutex<Nodes>>,
+    /// Read while an answer is made and given.
+    answering: RwLock<()>,
+    pub(super) told: Told,
+    /// So often it has asked for something.
+    pub(super) requests: AtomicU64,
 }
 
 /// The other ends, until the session is there.
@@ -99,6 +112,9 @@ impl KernelCache {
             names: tell_names,
             notifier: Arc::clone(&notifier),
             nodes: Arc::clone(nodes),
+            answering: RwLock::new(()),
+            told: Told::default(),
+            requests: AtomicU64::new(0),
         };
         (cache, KernelCacheThreads { data, names, notifier, nodes: Arc::clone(nodes) })
     }
@@ -135,16 +151,58 @@ impl KernelCache {
         self.names.give((parent, name));
     }
 
+    /// Held while an answer is made and given, so that [`KernelCache::answers_given`] waits for it.
+    pub(crate) fn answering(&self) -> RwLockReadGuard<'_, ()> {
+        self.answering.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when the kernel has all answers that were made before. What is forgotten then is not
+    /// told again by one of them.
+    fn answers_given(&self) {
+        drop(self.answering.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// True if all that the kernel was told can be taken back at any time, so that it may be told for
+    /// as long as the server's promises hold.
+    pub(crate) fn can_be_told_for_long(&self) -> bool {
+        let has_epochs = |kernel: &Notifier| kernel.agreement().minor >= EPOCHS;
+        self.keeps_places() && self.notifier.get().is_some_and(has_epochs)
+    }
+
+    /// Has all names looked up again before they are used, also those that nobody here knows any more.
+    /// They are dropped one after the other as they are used.
+    pub(super) fn forget_all_names(&self) {
+        let Some(notifier) = self.notifier.get() else { return };
+        if let Err(error) = notifier.increment_epoch() {
+            tracing::debug!("forget all names: {error}");
+        }
+    }
+
+    /// Has attributes of `inodes` and what `names` mean forgotten, and if `all`, what any name means. What
+    /// was known of them here is not used any more. Returns when the kernel uses none of it.
+    pub(super) async fn take_back(&self, inodes: &[Ino], names: Vec<(Ino, Name)>, all: bool) {
+        // Brief: answers are made without waiting.
+        self.answers_given();
+        inodes.iter().for_each(|ino| self.forget_attributes(*ino));
+        for (directory, name) in names {
+            self.forget_name(directory, name);
+        }
+        // A directory is locked while somebody waits for an answer about it, and the connection that
+        // the answer is to come over may wait for this.
+        let is_done = timeout(PATIENCE, self.names.done()).await.is_ok();
+        if all || !is_done {
+            self.forget_all_names();
+        }
+        if !is_done && !self.can_be_told_for_long() {
+            self.names.done().await;
+        }
+    }
+
     /// True if who works in a directory can still tell where it is when its name is to be looked up
     /// again. Else getcwd(2) fails there.
     pub(crate) fn keeps_places(&self) -> bool {
         let keeps = |kernel: &Notifier| kernel.agreement().has(init::HAS_EXPIRE_ONLY);
         self.notifier.get().is_none_or(keeps)
-    }
-
-    /// Returns when all names are looked up again that were to be so far.
-    pub(crate) async fn names_forgotten(&self) {
-        self.names.done().await;
     }
 }
 

@@ -39,6 +39,7 @@ mod space;
 mod start;
 mod sync;
 mod through;
+mod told;
 mod upload;
 mod verify;
 mod visible;
@@ -47,8 +48,8 @@ mod xattr;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
@@ -207,6 +208,16 @@ impl Mount {
     /// How long the kernel may keep attributes of `ino`.
     pub(crate) fn kernel_lifetime(&self, ino: Ino) -> Duration {
         self.core().tree.remaining(ino, self.now())
+    }
+
+    /// Held while an answer to the kernel is made and given: what is taken back is taken back behind it.
+    pub(crate) fn kernel_hears(&self) -> RwLockReadGuard<'_, ()> {
+        self.kernel.answering()
+    }
+
+    /// The kernel asks for something.
+    pub(crate) fn kernel_asks(&self) {
+        self.kernel.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How long the kernel may keep that `name` in `parent` is `ino`.

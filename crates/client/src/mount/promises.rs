@@ -57,7 +57,7 @@ impl Mount {
         let now = self.now();
         let (mut names, mut open): (Vec<(Ino, Name)>, Vec<Ino>) = Default::default();
         let keeps_places = self.kernel.keeps_places();
-        {
+        let has_dropped = {
             let mut core = self.core();
             for &ino in inodes {
                 core.tree.broken(ino, now);
@@ -67,12 +67,9 @@ impl Mount {
                 names.extend(known.map(|name| (ino, name)));
                 open.extend(Some(ino).filter(|_| core.is_open(ino)));
             }
-        }
-        inodes.iter().for_each(|ino| self.kernel.forget_attributes(*ino));
-        for (directory, name) in names {
-            self.kernel.forget_name(directory, name);
-        }
-        self.kernel.names_forgotten().await;
+            core.tree.take_dropped()
+        };
+        self.kernel.take_back(inodes, names, has_dropped).await;
         for ino in open {
             let mount = Shared::clone(self);
             // Readers have it open: they are to see what it is now.
@@ -88,6 +85,7 @@ impl Mount {
     pub(super) async fn keep_lease(self: Shared) {
         loop {
             tokio::time::sleep(LOOK).await;
+            self.wake_up().await;
             let now = self.now();
             let wants_lease = {
                 let mut core = self.core();

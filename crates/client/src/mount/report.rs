@@ -243,31 +243,44 @@ impl Mount {
             "Bytes a second that the server got when the link was busy last",
             number(status.bandwidth_up),
         );
-        let _ = write!(
-            text,
-            "# HELP segue_cache_evicted_bytes_total File data that went from this host for room\n\
-             # TYPE segue_cache_evicted_bytes_total counter\n\
-             segue_cache_evicted_bytes_total {}\n",
-            self.space.evicted.load(Ordering::Relaxed)
-        );
-        let _ = write!(
-            text,
-            "# HELP segue_link_queued_bytes Bytes waiting to leave this host\n\
-             # TYPE segue_link_queued_bytes gauge\n"
-        );
-        for class in &status.queued {
-            let (name, bytes) = (&class.class, class.queued_bytes);
-            let _ = writeln!(text, "segue_link_queued_bytes{{class=\"{name}\"}} {bytes}");
+        let counters = [
+            (
+                "segue_cache_evicted_bytes_total",
+                "File data that went from this host for room",
+                self.space.evicted.load(Ordering::Relaxed),
+            ),
+            (
+                "segue_kernel_requests_total",
+                "What the kernel asked for that it did not know",
+                self.kernel.requests.load(Ordering::Relaxed),
+            ),
+        ];
+        for (name, help, value) in counters {
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n");
         }
-        let _ = write!(
-            text,
-            "# HELP segue_link_sent_bytes_total Bytes sent on this connection\n\
-             # TYPE segue_link_sent_bytes_total counter\n"
-        );
-        for class in &status.queued {
-            let (name, bytes) = (&class.class, class.sent_bytes);
-            let _ = writeln!(text, "segue_link_sent_bytes_total{{class=\"{name}\"}} {bytes}");
-        }
+        write_classes(&mut text, &status);
         text
+    }
+}
+
+/// What waits and went at each class.
+fn write_classes(text: &mut String, status: &Status) {
+    let _ = write!(
+        text,
+        "# HELP segue_link_queued_bytes Bytes waiting to leave this host\n\
+         # TYPE segue_link_queued_bytes gauge\n"
+    );
+    for class in &status.queued {
+        let (name, bytes) = (&class.class, class.queued_bytes);
+        let _ = writeln!(text, "segue_link_queued_bytes{{class=\"{name}\"}} {bytes}");
+    }
+    let _ = write!(
+        text,
+        "# HELP segue_link_sent_bytes_total Bytes sent on this connection\n\
+         # TYPE segue_link_sent_bytes_total counter\n"
+    );
+    for class in &status.queued {
+        let (name, bytes) = (&class.class, class.sent_bytes);
+        let _ = writeln!(text, "segue_link_sent_bytes_total{{class=\"{name}\"}} {bytes}");
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::MountPlan;
 use super::promises::{self, Heard, listen};
 use super::start::PARTING;
+use super::told::BeforeHello;
 use crate::error::MountError;
 use crate::state::{StateDirectory, known_volume};
 
@@ -141,6 +142,7 @@ struct HelloPlan {
     is_other: Arc<AtomicBool>,
     /// Where the server's own calls go.
     heard: Heard,
+    before: BeforeHello,
 }
 
 impl HelloPlan {
@@ -155,6 +157,7 @@ impl HelloPlan {
             fresh: Arc::new(AtomicBool::new(true)),
             expected: None,
             is_other: Arc::default(),
+            before: BeforeHello::default(),
         }
     }
 
@@ -171,6 +174,7 @@ impl HelloPlan {
                     acked_below: plan.acked_below.load(Ordering::Relaxed),
                     fresh_start: plan.fresh.load(Ordering::Relaxed),
                 };
+                plan.before.done().await;
                 let welcome = greet(&peer, hello).await?;
                 if plan.expected.is_some_and(|uuid| uuid != welcome.volume_uuid) {
                     plan.is_other.store(true, Ordering::Relaxed);
@@ -194,6 +198,7 @@ pub(super) struct State {
     pub(super) acked_below: Arc<AtomicU64>,
     /// The server's own calls.
     pub(super) breaks: mpsc::Receiver<Incoming>,
+    pub(super) before: BeforeHello,
 }
 
 /// Connects, and opens the cache directory of the volume: of the one that was found there before,
@@ -229,10 +234,11 @@ async fn open_session(
         };
         let link = Link::open(target.clone(), identity, hello.greeting());
         let welcome = Some(connected(&link, &plan.url, CONNECT_TIMEOUT).await?);
-        let state = State { directory, acked_below: hello.acked_below, breaks };
+        let state =
+            State { directory, acked_below: hello.acked_below, breaks, before: hello.before };
         return Ok(Session { link, welcome, uuid, state });
     }
-    let state = State { directory, acked_below: hello.acked_below, breaks };
+    let state = State { directory, acked_below: hello.acked_below, breaks, before: hello.before };
     Ok(Session { link, welcome: Some(welcome), uuid, state })
 }
 
@@ -268,7 +274,7 @@ async fn known_session(
         Err(MountError::Offline { .. }) if directory.saved.role.is_some() => None,
         Err(error) => return Err(error),
     };
-    let state = State { directory, acked_below: hello.acked_below, breaks };
+    let state = State { directory, acked_below: hello.acked_below, breaks, before: hello.before };
     Ok(Some(Session { link, welcome, uuid, state }))
 }
 

@@ -23,6 +23,7 @@ use super::notes::known;
 use super::recover::Left;
 use super::session::{Session, State, session};
 use super::through::Through;
+use super::told::BeforeHello;
 use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, lock};
 use crate::control;
 use crate::error::MountError;
@@ -86,7 +87,8 @@ pub async fn mount(
     let session = session(&plan, &url, &base).await?;
     remember_volume(&base, &url, &session.uuid).map_err(|error| MountError::state(&base, error))?;
     let lost_power = session.state.directory.lost_power;
-    let Assembled { mount, kernel, breaks, first_container } = assemble(&plan, url, session)?;
+    let Assembled { mount, kernel, breaks, before, first_container } =
+        assemble(&plan, url, session)?;
     // Until the last change is sent: a server that is not heard gives the connection up.
     let hearing = tokio::spawn(Arc::clone(&mount).hear_breaks(breaks));
     mount.tell_left(&tell);
@@ -95,7 +97,7 @@ pub async fn mount(
     }
     let sweeper = Arc::clone(&mount);
     tokio::task::spawn_blocking(move || sweeper.sweep_left(first_container));
-    let result = serve(&plan, &mount, kernel, ready, stop).await;
+    let result = serve(&plan, &mount, (kernel, before), ready, stop).await;
     mount.seal_all();
     mount.send_last_changes().await;
     if let Err(refusal) = mount.end().await {
@@ -166,6 +168,7 @@ struct Assembled {
     mount: Shared,
     kernel: KernelCacheThreads,
     breaks: mpsc::Receiver<Incoming>,
+    before: BeforeHello,
     /// The number of its first container.
     first_container: u64,
 }
@@ -173,7 +176,7 @@ struct Assembled {
 /// Opens everything in the cache directory and puts the mount together.
 fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled, MountError> {
     let Session { link, welcome, state, .. } = session;
-    let State { directory, acked_below, breaks } = state;
+    let State { directory, acked_below, breaks, before } = state;
     let path = directory.path.clone();
     let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
     let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
@@ -241,7 +244,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         kernel: cache,
         through,
     };
-    Ok(Assembled { mount: Arc::new(mount), kernel, breaks, first_container })
+    Ok(Assembled { mount: Arc::new(mount), kernel, breaks, before, first_container })
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.
@@ -269,7 +272,7 @@ fn count_refused(directory: &Path) -> io::Result<u64> {
 async fn serve(
     plan: &MountPlan,
     mount: &Shared,
-    kernel: KernelCacheThreads,
+    (kernel, before): (KernelCacheThreads, BeforeHello),
     ready: impl FnOnce(Ready),
     stop: impl Future<Output = ()>,
 ) -> Result<(), MountError> {
@@ -278,6 +281,7 @@ async fn serve(
     let (unmounted, mut ended) = oneshot::channel();
     let session = fuse::session(mount, plan.mountpoint.clone()).await?;
     kernel.start(session.notifier()).map_err(|error| io("starting a thread", error))?;
+    mount.tell_for_long(&before);
     let control = control::serve(Arc::clone(mount), &socket)
         .map_err(|error| MountError::state(&socket, error))?;
     let run = move || {

@@ -305,6 +305,7 @@ impl Mount {
             },
             |_| (),
         )?;
+        self.kernel.forget_attributes(ino);
         if logged.is_none() {
             tracing::error!("#{ino}: a map wrote into what is not the file's any more");
             lock(&self.through.mapped).remove(&ino);

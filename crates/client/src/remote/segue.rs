@@ -32,6 +32,8 @@ pub(crate) struct Remote {
     clock: Clock,
     /// When the last question was put that was answered, in microseconds.
     answered: Arc<AtomicU64>,
+    /// Up to which session nothing counts any more that was promised.
+    over: Arc<AtomicU64>,
     /// An answer is known here as of earlier.
     refreshes: bool,
 }
@@ -45,7 +47,8 @@ fn unexpected(request: &Request, reply: &Reply) -> Refusal {
 impl Remote {
     pub(crate) fn new(link: Link, grace: Duration) -> Remote {
         let clock = Clock::start();
-        Remote { link, grace, clock, answered: Arc::default(), refreshes: false }
+        let (answered, over) = Default::default();
+        Remote { link, grace, clock, answered, over, refreshes: false }
     }
 
     /// For questions whose answer is known here as of earlier: they do not wait for `grace` when
@@ -59,7 +62,14 @@ impl Remote {
     /// that was answered.
     pub(crate) fn session(&self) -> (u64, Time) {
         let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
-        (self.link.generation().unwrap_or(0), Time(answered))
+        let over = self.over.load(Ordering::Acquire);
+        let session = self.link.generation().filter(|session| *session > over);
+        (session.unwrap_or(0), Time(answered))
+    }
+
+    /// There is to be another session: nothing counts any more that is promised to this one.
+    pub(crate) fn end_session(&self) {
+        self.over.fetch_max(self.link.generation().unwrap_or(0), Ordering::AcqRel);
     }
 
     /// The moment on this mount's clock.

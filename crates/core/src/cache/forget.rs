@@ -73,7 +73,7 @@ impl Tree {
                 node.listing = Listing::Noted;
             }
         }
-        let nodes = &self.nodes;
+        let (nodes, names) = (&self.nodes, self.names.len());
         self.names.retain(|key, entry| {
             let to_note = unnoted.has_name(key) || noting.has_name(key);
             // What is missing from a whole listing is surely nothing.
@@ -81,5 +81,6 @@ impl Tree {
             let is_listed = matches!(listing, Some(Listing::Complete(_)));
             entry.pending > 0 || to_note || fresh(entry.checked) || is_listed
         });
+        self.has_dropped |= self.names.len() < names;
     }
 }

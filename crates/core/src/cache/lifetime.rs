@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::promised::LEASE;
 use super::tree::{Listing, NodeEntry, Tree};
 use crate::types::{Attr, Ino, Name, Time};
 
@@ -45,7 +46,7 @@ impl Tree {
         }
         let young = self.lifetime.saturating_sub(now.since(checked));
         let promise = self.nodes.get(&ino).and_then(|node| node.promise);
-        let promised = self.session.holds(promise, checked, now).min(self.lifetime);
+        let promised = self.session.holds(promise, checked, now).min(self.longest);
         young.max(promised)
     }
 
@@ -61,6 +62,30 @@ impl Tree {
         } else {
             Known::Stale(value)
         }
+    }
+
+    /// From now on who asks is told for as long as the server's promises surely hold, and not for
+    /// `lifetime` at a time: it will hear of breaks, and that a session is over.
+    pub fn tell_for_the_lease(&mut self) {
+        self.longest = LEASE;
+    }
+
+    /// True if somebody may have been told something in this session, or the one before, that it
+    /// would use now.
+    pub fn may_be_told(&self, now: Time) -> bool {
+        self.longest > self.lifetime && self.session.left(now) > Duration::ZERO
+    }
+
+    /// All that somebody may have been told: inodes, and names in directories.
+    pub fn all_told(&self) -> (Vec<Ino>, Vec<(Ino, Name)>) {
+        let names = self.names.iter().filter(|(_, entry)| entry.ino.is_some());
+        (self.nodes.keys().copied().collect(), names.map(|(key, _)| key.clone()).collect())
+    }
+
+    /// True if names that somebody may have been told are not known any more, since this was asked
+    /// last.
+    pub fn take_dropped(&mut self) -> bool {
+        std::mem::take(&mut self.has_dropped)
     }
 
     /// How much longer an answer about `ino` may be used: what the kernel's cache is given.

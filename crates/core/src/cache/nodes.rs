@@ -135,11 +135,10 @@ impl Nodes {
         !is_open && !self.is_left_behind(ino) && self.backed.len() < self.limit
     }
 
-    /// The container of `ino` is given up for another.
-    pub fn moved(&mut self, ino: Ino) {
-        if self.backed.contains_key(&ino) {
-            self.left.insert(ino);
-        }
+    /// The container of `ino` is given up for another. True if the kernel is to call it something else
+    /// from now on.
+    pub fn moved(&mut self, ino: Ino) -> bool {
+        self.backed.contains_key(&ino) && self.left.insert(ino)
     }
 
     /// The kernel has forgotten `node`. Without its second inode, and with nobody at the first,
@@ -275,7 +274,7 @@ mod tests {
                             nodes.forgotten(node);
                         }
                     }
-                    _ => nodes.moved(INO),
+                    _ => drop(nodes.moved(INO)),
                 }
             }
         }

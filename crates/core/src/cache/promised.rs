@@ -14,7 +14,7 @@ use crate::types::{Ino, Time};
 
 /// What the server promised counts for so long after the last question that it answered was put: 2 %
 /// less than the 20 seconds of silence after which it gives a connection up.
-const LEASE: Duration = Duration::from_millis(19_600);
+pub(super) const LEASE: Duration = Duration::from_millis(19_600);
 /// Another question is to be put after so long, while anything is promised.
 const RENEW: Duration = Duration::from_secs(5);
 
@@ -68,7 +68,12 @@ impl Session {
     /// For how long `promise` surely covers what was asked for at `checked`.
     pub(super) fn holds(&self, promise: Option<Promise>, checked: Time, now: Time) -> Duration {
         let counts = promise.is_some_and(|p| p.session == self.number && p.since <= checked);
-        if counts { Time(self.answered.0 + LEASE).since(now) } else { Duration::ZERO }
+        if counts { self.left(now) } else { Duration::ZERO }
+    }
+
+    /// How much longer the lease lasts.
+    pub(super) fn left(&self, now: Time) -> Duration {
+        Time(self.answered.0 + LEASE).since(now)
     }
 }
 
@@ -153,7 +158,7 @@ impl Tree {
 
     /// Of how many inodes the server surely tells.
     pub fn promises(&self, now: Time) -> usize {
-        let is_over = now.since(self.session.answered) >= LEASE;
+        let is_over = self.session.left(now) == Duration::ZERO;
         let counts = |held: Promise| held.session == self.session.number && !is_over;
         self.nodes.values().filter(|node| node.promise.is_some_and(counts)).count()
     }

@@ -64,7 +64,11 @@ pub(super) struct NameEntry {
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(super) lifetime: Duration,
+    /// Who asks is told for so long at a time.
+    pub(super) longest: Duration,
     pub(super) limit: usize,
+    /// Names are not known any more that somebody may have been told.
+    pub(super) has_dropped: bool,
     /// What of the server's promises counts.
     pub(super) session: Session,
     pub(super) nodes: BTreeMap<Ino, NodeEntry>,
@@ -96,7 +100,9 @@ impl Tree {
     pub fn new(lifetime: Duration, limit: usize) -> Tree {
         Tree {
             lifetime,
+            longest: lifetime,
             limit,
+            has_dropped: false,
             session: Session::default(),
             nodes: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -415,6 +421,11 @@ impl Tree {
     /// True if `ino` is a directory.
     pub fn is_directory(&self, ino: Ino) -> bool {
         self.peek(ino).is_some_and(|attr| attr.kind == Kind::Directory)
+    }
+
+    /// Where `ino` was seen last.
+    pub fn place(&self, ino: Ino) -> Option<(Ino, Name)> {
+        self.nodes.get(&ino)?.place.clone()
     }
 
     /// True if `name` in `parent` is a directory, as far as is known.

@@ -17,7 +17,11 @@ const STALE: Duration = Duration::from_millis(1500);
 fn metric(world: &World, name: &str) -> u64 {
     let data = arg(world.server.data());
     let text = segue(&world.serving, &["metrics", "--server", "--data", data]).out;
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("segue_server_{name} ")));
+    value(&text, &format!("segue_server_{name} "))
+}
+
+fn value(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.unwrap_or_else(|| panic!("{name}: {text}")).parse().unwrap()
 }
 
@@ -254,7 +258,7 @@ fn a_working_directory_stays_one() {
     mount.sync().unwrap();
     let work = other.path().join("dir/work");
     let mut shell = Command::new("bash")
-        .args(["-c", "while read line; do /bin/pwd || echo lost; done"])
+        .args(["-c", "while read line; do readlink /proc/$$/cwd; done"])
         .current_dir(&work)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -271,4 +275,61 @@ fn a_working_directory_stays_one() {
     }
     drop(ask);
     shell.wait().unwrap();
+}
+
+/// What the kernel was told for long it forgets when another host changes it, and when the
+/// connection changes: it asks us for nothing that it knows.
+#[test]
+fn the_kernel_believes_what_is_promised_and_no_more() {
+    let Some(mut world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (here, there) = (mount.path(), other.path());
+    sh(here, "mkdir -p a/b; for f in $(seq 200); do echo $f >a/b/$f; done");
+    mount.sync().unwrap();
+    // By name: a listing would tell the kernel all of it again.
+    let names: String = (1..=200).map(|name| format!("a/b/{name} ")).collect();
+    let command = format!("stat -c '%n %s %a' {names} 2>&1 | md5sum; cat a/b/7 a/b/8");
+    let (stat, truth) = (|| sh(there, &command), || sh(here, &command));
+    let calls = || {
+        let metrics = segue(&world.b, &["metrics", arg(there)]).out;
+        value(&metrics, "segue_kernel_requests_total ")
+    };
+    stat();
+    std::thread::sleep(STALE);
+    let seen = stat();
+    std::thread::sleep(STALE);
+    let before = calls();
+    assert_eq!(stat(), seen);
+    let asked = calls() - before;
+    // Two files are opened, read and closed.
+    assert!(asked < 40, "{asked} requests for 200 files");
+    for (what, change) in [
+        ("a mode", "chmod 600 a/b/9"),
+        ("a size", "echo more >>a/b/10"),
+        ("a rename", "mv a/b/11 a/b/12"),
+        ("an exchange", "mv a/b/7 a/b/t; mv a/b/8 a/b/7; mv a/b/t a/b/8"),
+        ("a directory", "mv a/b a/c; mkdir a/b; echo x >a/b/7; echo x >a/b/8"),
+    ] {
+        let seen = stat();
+        std::thread::sleep(STALE);
+        sh(here, change);
+        mount.sync().unwrap();
+        assert_ne!(stat(), seen, "{what}");
+        assert_eq!(stat(), truth(), "{what}");
+    }
+    world.b.link_down().unwrap();
+    sh(here, "rm a/b/7; echo behind its back >a/b/7; chmod 640 a/b/8");
+    mount.sync().unwrap();
+    world.b.link_up().unwrap();
+    wait_for_state(&world.b, &other, "online");
+    eventually("what changed meanwhile", || stat() == truth());
+    // Of nothing else that the server is asked about it could learn this.
+    let mode = || fs::metadata(there.join("a/b/8")).unwrap().mode() & 0o777;
+    assert_eq!(mode(), 0o640);
+    world.server.restart().unwrap();
+    sh(here, "chmod 604 a/b/8");
+    mount.sync().unwrap();
+    wait_for_state(&world.b, &other, "online");
+    std::thread::sleep(STALE);
+    assert_eq!(mode(), 0o604);
 }

@@ -1,0 +1,117 @@
+//! What the kernel was told, for as long as the server's promises hold; and taking it back when they
+//! end earlier: with another connection, and with a sleep, during which its clock stands still.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use segue_core::types::Ino;
+
+use super::{Mount, Shared, lock};
+use crate::clock::slept;
+
+/// The kernel's clock may stand still for so long unnoticed: the lease is shorter than it could be by
+/// more.
+const NAP: Duration = Duration::from_millis(200);
+
+/// What may end it.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// For how long this host had slept when it was looked last.
+    slept: Mutex<Duration>,
+    /// Held while the kernel is to forget.
+    taking_back: tokio::sync::Mutex<()>,
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        Told { slept: Mutex::new(slept()), taking_back: tokio::sync::Mutex::default() }
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is to be done before a new connection says hello: from then on the server's promises to the
+/// one before count no more.
+#[derive(Clone, Default)]
+pub(super) struct BeforeHello(Arc<OnceLock<Box<dyn Fn() -> Work + Send + Sync>>>);
+
+impl BeforeHello {
+    pub(super) async fn done(&self) {
+        if let Some(work) = self.0.get() {
+            work().await;
+        }
+    }
+}
+
+impl Mount {
+    /// From now on the server's promises end before another connection says hello; and the kernel is
+    /// told for as long as they hold, if it can be made to forget all of it at any time.
+    pub(super) fn tell_for_long(self: &Shared, before: &BeforeHello) {
+        let mount = Arc::downgrade(self);
+        let work = move || -> Work {
+            let mount = mount.upgrade();
+            Box::pin(async move {
+                if let Some(mount) = mount {
+                    mount.remote.end_session();
+                    mount.take_back_told(true).await;
+                }
+            })
+        };
+        // Nobody else sets it.
+        before.0.set(Box::new(work)).ok();
+        if self.kernel.can_be_told_for_long() {
+            self.core().tree.tell_for_the_lease();
+        }
+    }
+
+    /// True if this host slept since this was asked last.
+    fn has_slept(&self) -> bool {
+        let slept = slept();
+        let mut known = lock(&self.kernel.told.slept);
+        let has_slept = slept.saturating_sub(*known) > NAP;
+        *known = slept;
+        has_slept
+    }
+
+    /// Has the kernel forget all that it was told because of promises, if this host slept, or the session
+    /// is `over` and some of them would count still.
+    async fn take_back_told(&self, over: bool) {
+        let _one = self.kernel.told.taking_back.lock().await;
+        let has_slept = self.has_slept();
+        let (inodes, names, all) = {
+            let mut core = self.core();
+            let counts = has_slept || over && core.tree.may_be_told(self.now());
+            if !counts {
+                return;
+            }
+            let (inodes, names) = core.tree.all_told();
+            (inodes, names, core.tree.take_dropped())
+        };
+        tracing::debug!(
+            has_slept,
+            over,
+            names = names.len(),
+            "the kernel forgets what it was told"
+        );
+        self.kernel.take_back(&inodes, names, all).await;
+    }
+
+    /// Takes back what the kernel was told before a sleep.
+    pub(super) async fn wake_up(&self) {
+        self.take_back_told(false).await;
+    }
+
+    /// The kernel is to call `ino` something else from now on.
+    pub(super) fn forget_names_of(&self, ino: Ino) {
+        let (place, links) = {
+            let core = self.core();
+            (core.tree.place(ino), core.tree.peek(ino).map_or(0, |attr| attr.nlink))
+        };
+        match place {
+            Some((directory, name)) if links < 2 => self.kernel.forget_name(directory, name),
+            _ => self.kernel.forget_all_names(),
+        }
+    }
+}
