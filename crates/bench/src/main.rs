@@ -21,6 +21,7 @@ const FUSE_FLOOR: &str = "fuse-floor";
 const STORE: &str = "store";
 /// The one with a large file.
 const DENSE: &str = "dense";
+const STORM: &str = "storm";
 /// Its scale if none is given: a file of 1 GB.
 const DENSE_SCALE: f64 = 0.01;
 
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         Command::Run(run) if run.names == [FUSE_FLOOR] => run_fuse_floor(&run),
         Command::Run(run) if run.names == [STORE] => run_store(&run),
         Command::Run(run) if run.names == [DENSE] => run_dense(&run),
+        Command::Run(run) if run.names == [STORM] => run_storm(&run),
         Command::Run(run) => run_workloads(&run),
         Command::FuseFloor { source, mountpoint, ttl } => {
             segue_bench::floor::mount(&source, &mountpoint, Duration::from_secs(ttl))
@@ -129,6 +131,7 @@ fn list() {
     println!("  {FUSE_FLOOR:<12} what FUSE itself costs, by binding and by kind of request");
     println!("  {STORE:<12} the server's store below any mount, beside SQLite alone");
     println!("  {DENSE:<12} the server's store with a file of 100 GB and one of 8 TiB, once");
+    println!("  {STORM:<12} many hosts that have a directory cached which another one fills");
     println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
     for variant in fuse_floor::ALL {
         let mark = if variant.usual { '*' } else { ' ' };
@@ -178,6 +181,15 @@ fn run_dense(run: &Run) -> Result<(), String> {
         return Err(format!("{DENSE} measures Segue's server alone; leave out --peer"));
     }
     let table = store::dense::run(&run.out, Context::now(), scale(run, DENSE_SCALE)?);
+    println!("{}", table.map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run_storm(run: &Run) -> Result<(), String> {
+    if !run.peers.is_empty() {
+        return Err(format!("{STORM} measures Segue's server alone; leave out --peer"));
+    }
+    let table = store::storm::run(&run.out, Context::now(), run.repeat, scale(run, 1.0)?);
     println!("{}", table.map_err(|error| error.to_string())?);
     Ok(())
 }

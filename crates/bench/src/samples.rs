@@ -30,7 +30,7 @@ pub enum Unit {
     /// Thousandths of a second.
     #[serde(rename = "milliseconds")]
     Milliseconds,
-    /// 2^20 bytes of memory.
+    /// 2^20 bytes, of memory or sent.
     #[serde(rename = "MB")]
     MegabytesHeld,
 }

@@ -21,6 +21,7 @@ mod million;
 mod rates;
 mod recorder;
 mod served;
+pub mod storm;
 
 use std::path::Path;
 
