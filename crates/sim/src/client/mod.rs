@@ -184,7 +184,7 @@ impl Mount {
             conflicts: 0,
             refused: 0,
             said_hello: false,
-            session: Session::default(),
+            session: Session::start(next_call),
             acked_below: 0,
         }
     }

@@ -29,6 +29,14 @@ pub(crate) struct Session {
     asked: BTreeMap<u64, Time>,
 }
 
+impl Session {
+    /// The first of a process whose calls are numbered from `next_call`: so no connection has the
+    /// number of one of an earlier process, of which messages may be under way.
+    pub(super) fn start(next_call: u64) -> Session {
+        Session { connection: next_call, ..Session::default() }
+    }
+}
+
 impl Mount {
     /// Which of the server's promises count.
     pub(crate) fn follow(&mut self) {
