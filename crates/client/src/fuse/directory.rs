@@ -64,7 +64,8 @@ pub(super) async fn read(
 }
 
 /// The answer to READDIRPLUS. What the kernel was told a moment ago it need not look up and put in
-/// order again: it gets the names, without the inodes.
+/// order again: it gets the names, without the inodes. The server is asked for nothing once a name is
+/// said with how long it may be used: that would be out of date by then.
 pub(super) async fn read_plus(
     mount: &Shared,
     handle: u64,
@@ -73,7 +74,7 @@ pub(super) async fn read_plus(
 ) -> Result<Answer, Refusal> {
     let (directory, names) = names(mount, handle, offset).await?;
     let mut listing = Listing::new(size);
-    let mut known = VecDeque::new();
+    let (mut known, mut is_said) = (VecDeque::new(), false);
     let dots = [directory.ino, mount.parent(directory.ino)];
     let is_told = offset == 0 && mount.is_told(directory.ino);
     for at in offset.. {
@@ -90,11 +91,16 @@ pub(super) async fn read_plus(
         let listed = if is_dot { None } else { known.pop_front() };
         let (found, ttl) = match listed.flatten() {
             Some(listed) => listed,
-            None => match mount.getattr(child).await {
-                Ok(found) => (found, Duration::ZERO),
+            // It is the first of the next answer.
+            None if is_said => break,
+            None => {
+                let found = mount.getattr(child).await;
+                // It was as of before.
+                known.clear();
                 // A name whose inode went meanwhile is not there any more.
-                Err(_) => continue,
-            },
+                let Ok(found) = found else { continue };
+                (found, Duration::ZERO)
+            }
         };
         let mut found = entry(mount, &found, ttl);
         if is_told {
@@ -103,6 +109,7 @@ pub(super) async fn read_plus(
         if !listing.add_plus(&found, at + 1, name) {
             break;
         }
+        is_said |= ttl > Duration::ZERO;
     }
     Ok(listing.finish())
 }
