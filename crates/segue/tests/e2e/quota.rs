@@ -63,26 +63,43 @@ fn refused(world: &World, mount: &SegueMount) -> u64 {
 /// others, and what was written before and after is stored.
 #[test]
 fn what_was_accepted_and_is_past_the_quota_is_kept() {
-    let Some(world) = World::new() else { return };
+    for _ in 0..5 {
+        let Some(world) = World::new() else { return };
+        if one_refused_file_is_kept(&world) {
+            return;
+        }
+    }
+    panic!("each write was cut in two");
+}
+
+/// False if a file became several changes, of which the first may fit: the timer that sends what is
+/// open came in the middle, or a program that a test beside this one started closed it.
+fn one_refused_file_is_kept(world: &World) -> bool {
     let mount = world.mount_with(&world.a, "write-back=async");
     let names = ["before", "over", "after"];
     save(&mount.path().join(names[0]), &noise(0, 2 * MB)).unwrap();
     mount.sync().unwrap();
     world.a.link_down().unwrap();
     wait_for_state(&world.a, &mount, "offline");
-    assert_eq!(set(&world, &["--quota", "8M"]).code, Some(0));
+    assert_eq!(set(world, &["--quota", "8M"]).code, Some(0));
     for (seed, (name, len)) in [(1, ("over", 11 * MB)), (2, ("after", 3 * MB))] {
         save(&mount.path().join(name), &noise(seed as u64, len)).unwrap();
     }
+    let log = json(&world.a, &["log", arg(mount.path())]);
+    // Each is made, and written.
+    if log["records"].as_array().unwrap().len() != 4 {
+        return false;
+    }
     world.a.link_up().unwrap();
-    eventually("the refused change is counted", || refused(&world, &mount) > 0);
-    eventually("the others are stored", || shown(&world)["allocated_bytes"] == 5 * MB);
-    assert_eq!(refused(&world, &mount), 1);
-    assert_eq!(shown(&world)["arrived_bytes"], 0);
+    eventually("the refused change is counted", || refused(world, &mount) > 0);
+    eventually("the others are stored", || shown(world)["allocated_bytes"] == 5 * MB);
+    assert_eq!(refused(world, &mount), 1);
+    assert_eq!(shown(world)["arrived_bytes"], 0);
     let other = world.mount(&world.b);
     let lens = names.map(|name| fs::metadata(other.path().join(name)).unwrap().len());
     assert_eq!(lens, [2 * MB as u64, 0, 3 * MB as u64]);
-    check_clean(&world);
+    check_clean(world);
+    true
 }
 
 /// What replaces a file needs no room beside it, and what is removed makes room for what comes

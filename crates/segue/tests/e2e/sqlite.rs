@@ -66,6 +66,7 @@ fn survives(mode: &str) {
     sqlite(&database, "INSERT INTO t VALUES (100000, 'last')");
     let last = contents(&database);
     assert_ne!(last, before);
+    mount.sync().unwrap();
     drop(mount);
 
     let mount = world.mount(&world.b);
