@@ -85,7 +85,7 @@ pub async fn serve(
     let control = control::start(server.clone())?;
     let collector = Collector::start(server.clone())
         .map_err(|error| ServeError::data(server.data.path(), error))?;
-    tokio::spawn(await_those_before(server.clone()));
+    let awaiting = tokio::spawn(await_those_before(server.clone()));
     ready(address);
     // Nothing is sent: it is closed when the last connection is over.
     let (alive, mut over) = mpsc::channel::<()>(1);
@@ -106,6 +106,9 @@ pub async fn serve(
     listener.close(CloseCode::Stopping, "the server is stopping").await;
     control.stop().await;
     drop(alive);
+    awaiting.abort();
+    // It was aborted, or it was over.
+    awaiting.await.ok();
     if timeout(STOP, over.recv()).await.is_err() {
         tracing::warn!("requests are still under way at the end; clients will send them again");
     }

@@ -58,7 +58,7 @@ impl Session {
             digests,
             acked_below: apply.acked_below,
         });
-        self.server.data.store.promises().may_change().await;
+        self.while_connected(self.server.data.store.promises().may_change()).await?;
         let (outcomes, end) = self.apply_slices(bound, &batch, places).await?;
         drop(pin);
         self.count(&outcomes);

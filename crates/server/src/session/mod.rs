@@ -235,10 +235,20 @@ impl Session {
             Request::Apply(apply) => self.apply(bound, apply, body).await,
             Request::Grant(()) => self.grant(bound).await,
             Request::Visible(()) => {
-                self.server.data.store.promises().visible(bound.volume, &bound.holder).await;
+                let promises = self.server.data.store.promises();
+                self.while_connected(promises.visible(bound.volume, &bound.holder)).await?;
                 Ok((Reply::Visible(()), Body::Empty))
             }
             other => self.read(bound, other).await,
+        }
+    }
+
+    /// Waits for others, which nobody need do for a host that is gone: it would keep the server from
+    /// ending.
+    async fn while_connected<R>(&self, waiting: impl Future<Output = R>) -> Result<R, Refused> {
+        tokio::select! {
+            done = waiting => Ok(done),
+            _ = self.peer.closed() => Err(refuse(Refusal::Unreachable, "the connection is over")),
         }
     }
 
