@@ -21,9 +21,10 @@ const FUSE_FLOOR: &str = "fuse-floor";
 const STORE: &str = "store";
 /// The one with a large file.
 const DENSE: &str = "dense";
-const STORM: &str = "storm";
 /// Its scale if none is given: a file of 1 GB.
 const DENSE_SCALE: f64 = 0.01;
+/// The one with many hosts.
+const STORM: &str = "storm";
 
 /// Measures Segue and its peers on links of any quality, in network namespaces of its own.
 #[derive(Parser)]
