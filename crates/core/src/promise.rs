@@ -20,12 +20,19 @@
 //! break of it to take.
 
 mod grace;
+mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub use grace::Grace;
+pub use unseen::Unseen;
 
 use crate::types::{Ino, VolumeId};
+
+/// So long a server waits for a host that is silent, or does not answer a break. No promise counts
+/// for longer after the last question that it answered: clients take 2 % off for their clocks.
+pub const TERM: Duration = Duration::from_secs(20);
 
 /// One session; never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use segue_core::promise::{Ask, Grace, Object, Promises as Table, SessionId};
+use segue_core::promise::{Ask, Grace, Object, Promises as Table, SessionId, TERM};
 use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
@@ -15,10 +15,6 @@ use tokio::time::timeout;
 const PROMISES_MAX: usize = 1 << 20;
 /// Of these, to one session. Beyond, it is answered without.
 const OF_SESSION_MAX: usize = 1 << 18;
-
-/// A host that has not answered a break for so long is given up, as one that is silent: others wait
-/// for it.
-const HEARD: Duration = Duration::from_secs(20);
 
 /// All promises of this server.
 pub(crate) struct Promises {
@@ -189,7 +185,7 @@ async fn tell(promises: Arc<Promises>, id: SessionId, wake: Arc<Notify>, peer: P
                     break;
                 }
                 let request = Request::Break(Break { inodes });
-                let told = timeout(HEARD, peer.call(&request, Body::Empty)).await;
+                let told = timeout(TERM, peer.call(&request, Body::Empty)).await;
                 if !matches!(
                     told.map(|told| told.map(|told| told.reply)),
                     Ok(Ok(Reply::Broken(())))

@@ -54,6 +54,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
 use segue_core::modlog::{Ahead, BatchSize, Change, Entry, INLINE_MAX, Outcome};
+use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
 use segue_core::wire::Space;
@@ -115,7 +116,7 @@ pub(crate) struct Mount {
     /// Stores whose chunks the server has before their turn. Taken after the core.
     ahead: Mutex<Ahead>,
     batch_size: Mutex<BatchSize>,
-    unseen: Mutex<visible::Unseen>,
+    unseen: Mutex<Unseen>,
     waiting: bound::Waiting,
     space: space::Space,
     /// Stores that the server wants whole.

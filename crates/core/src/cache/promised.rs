@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use super::forget::LATE;
 use super::tree::Tree;
+use crate::promise::TERM;
 use crate::types::{Ino, Time};
 
-/// What the server promised counts for so long after the last question that it answered was put: 2 %
-/// less than the 20 seconds of silence after which it gives a connection up.
-pub(super) const LEASE: Duration = Duration::from_millis(19_600);
+/// What the server promised counts for so long after the last question that it answered was put.
+pub(super) const LEASE: Duration = Duration::from_millis(TERM.as_secs() * 980);
 /// Another question is to be put after so long, while anything is promised.
 const RENEW: Duration = Duration::from_secs(5);
 

@@ -5,11 +5,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::TERM;
 use crate::types::{ClientId, Time};
-
-/// Nobody believes what it was promised for so long after a server was there last: longer than any
-/// client counts on it.
-const TERM: Duration = Duration::from_secs(20);
 
 /// The time after a restart.
 #[derive(Clone, Debug)]
