@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use segue_bench::bed::segue::SegueMount;
@@ -172,6 +173,32 @@ fn a_change_elsewhere_is_seen_by_the_next_open() {
         expected[..4].copy_from_slice(b"here");
         assert_eq!(hash(&two.there(name)), hash_of(&expected), "{name}");
         assert_eq!(hash_of(&map.bytes()), hash_of(&old), "{name}");
+    }
+}
+
+/// A file that is held open keeps its version, and who looks at its names sees what another host
+/// made of it.
+#[test]
+fn a_change_elsewhere_is_seen_by_its_names() {
+    let Some(two) = Two::new() else { return };
+    let bytes = noise(7, 3 * MB);
+    for links in 1..=2 {
+        let file = format!("file-{links}");
+        let open = two.opened(&file, &bytes);
+        let mut names = vec![two.here(&file)];
+        if links == 2 {
+            fs::hard_link(two.there(&file), two.there("link")).unwrap();
+            two.there.sync().unwrap();
+            names.push(two.here("link"));
+        }
+        let size = |name: &PathBuf| fs::metadata(name).unwrap().len();
+        eventually("all names", || names.iter().all(|name| size(name) == bytes.len() as u64));
+        save(&two.there(&file), &bytes[..MB]).unwrap();
+        // By name, and nobody opens it: what the kernel was told of it holds for longer.
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!(names.iter().map(size).collect::<Vec<_>>(), vec![MB as u64; links]);
+        assert_eq!(hash_of(&read(&open, bytes.len())), hash_of(&bytes), "who has it open");
+        drop(open);
     }
 }
 
