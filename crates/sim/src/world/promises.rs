@@ -1,0 +1,85 @@
+//! The word of changes on its way: breaks, what is heard of them, and who waits for that.
+
+use segue_core::promise::SessionId;
+use segue_core::types::Ino;
+use segue_core::wire::Reply;
+
+use super::{Event, Host, LOOK, RECONNECT, World, id};
+use crate::Violation;
+use crate::check::promised;
+use crate::server::{Moment, Telling};
+
+impl World {
+    pub(super) fn check_promises(&self, client: usize) -> Result<(), Violation> {
+        let Host::Up(mount) = &self.hosts[client] else { return Ok(()) };
+        let is_on_its_way = |ino| {
+            let is_to_be_told = self.server.is_to_be_told(mount.id, ino);
+            is_to_be_told
+                || self.events.values().any(|event| match event {
+                    Event::Tell((to, _, inodes)) => *to == mount.id && inodes.contains(&ino),
+                    Event::Break { client: to, inodes, .. } => {
+                        *to == client && inodes.contains(&ino)
+                    }
+                    _ => false,
+                })
+        };
+        match self.options.promises {
+            true => promised::check(mount, &self.server, is_on_its_way),
+            false => Ok(()),
+        }
+    }
+
+    /// Answers once all others have heard of what was committed at that moment.
+    pub(super) fn answer_visible(&mut self, client: usize, call: u64, moment: Moment) {
+        match self.server.is_visible(&moment, self.now).filter(|_| self.server_up) {
+            Some(true) => {
+                self.say(&format!("what client {client} asked about in {call} is visible"));
+                if let Some(delay) = self.travel(client) {
+                    let answer = Box::new((Reply::Visible(()), Vec::new()));
+                    self.after(delay, Event::Reply { client, call, answer });
+                }
+            }
+            Some(false) => self.after(LOOK, Event::Visible { client, call, moment }),
+            None => {}
+        }
+    }
+
+    pub(super) fn tell_all(&mut self) {
+        for telling in self.server.take_breaks() {
+            self.tell(telling);
+        }
+    }
+
+    /// Tells a client what changed, again and again until its connection is given up.
+    pub(super) fn tell(&mut self, (to, session, inodes): Telling) {
+        if !self.server_up || !self.server.is_session(to, session, self.now) {
+            return;
+        }
+        let Some(client) = (0..self.hosts.len()).find(|client| id(*client) == to) else { return };
+        match self.travel(client) {
+            Some(delay) => self.after(delay, Event::Break { client, session, inodes }),
+            None => self.after(RECONNECT, Event::Tell((to, session, inodes))),
+        }
+    }
+
+    pub(super) fn hear(
+        &mut self,
+        client: usize,
+        session: SessionId,
+        inodes: Vec<Ino>,
+    ) -> Result<(), Violation> {
+        self.say(&format!("client {client} hears that {inodes:?} changed"));
+        if self.server.is_session(id(client), session, self.now) {
+            self.summary.breaks += 1;
+            self.with(client, |mount| {
+                mount.broken(&inodes);
+                Ok(())
+            })?;
+            match self.travel(client) {
+                Some(delay) => self.after(delay, Event::Heard { client, session }),
+                None => self.after(RECONNECT, Event::Tell((id(client), session, inodes))),
+            }
+        }
+        Ok(())
+    }
+}
