@@ -45,7 +45,11 @@ pub struct ClientCore {
     /// Bytes of changes in the queue that are in files of their own.
     preserved: BTreeMap<u64, RangeSet>,
     /// What nobody needs any more, until the shell takes it.
-    scrap: Vec<Scrap>,
+    scrap: BTreeSet<Scrap>,
+    /// What the shell is removing of it.
+    going: BTreeSet<Scrap>,
+    /// Inodes that the index is being told to forget.
+    forgetting: BTreeSet<Ino>,
     next_container: u64,
     /// Inodes that lost their last name here and that the kernel still knows: somebody may be
     /// about to open one, or have it as working directory. What bounds them is what bounds the
@@ -111,7 +115,9 @@ impl ClientCore {
             open: BTreeMap::new(),
             used: BTreeSet::new(),
             preserved: BTreeMap::new(),
-            scrap: Vec::new(),
+            scrap: BTreeSet::new(),
+            going: BTreeSet::new(),
+            forgetting: BTreeSet::new(),
             next_container: 1,
             held: BTreeSet::new(),
             next_seq,
@@ -273,7 +279,9 @@ impl ClientCore {
         }
         let Some(version) = self.tree.peek(ino).map(|attr| attr.data_version) else { return false };
         let file = match noted {
-            Some(note) if note.version == version => FileData::restored(note),
+            Some(note) if note.version == version && !self.is_going(ino, note.container) => {
+                FileData::restored(note)
+            }
             other => {
                 if let Some(note) = other {
                     self.abandon(ino, note.container);

@@ -36,13 +36,17 @@ impl ClientCore {
         let files = self.files.iter_mut();
         let files = files.filter_map(|(ino, file)| Some((*ino, file.to_note()?))).collect();
         let used = std::mem::take(&mut self.used).into_iter().collect();
-        Notes { tree: self.tree.take_notes(), files, used }
+        let tree = self.tree.take_notes();
+        let forgotten = tree.nodes.iter().filter(|(_, note)| note.is_none());
+        self.forgetting = forgotten.map(|(ino, _)| *ino).collect();
+        Notes { tree, files, used }
     }
 
     /// `notes` are on disk, or could not be put there. What is noted of files that nobody uses
     /// leaves memory.
     pub fn noted(&mut self, notes: &Notes, well: bool) {
         self.tree.noted(well);
+        self.forgetting.clear();
         for (ino, _) in notes.files.iter().filter(|_| !well) {
             if let Some(file) = self.files.get_mut(ino) {
                 file.not_noted();

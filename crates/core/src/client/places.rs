@@ -4,6 +4,7 @@
 //! Invariant: what a change in the queue refers to stays as it was when it was logged, until
 //! the server has it: so a store is a state that the file really had (DESIGN.md section 8).
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::ClientCore;
@@ -68,14 +69,14 @@ impl ClientCore {
     /// The file is not in `container` any more.
     pub(super) fn abandon(&mut self, ino: Ino, container: ContainerId) {
         if !self.queued_data(ino).any(|(_, data)| data.container == container) {
-            self.scrap.push(Scrap::Container(ino, container));
+            self.scrap.insert(Scrap::Container(ino, container));
         }
     }
 
     /// A change of data has left the queue.
     pub(super) fn release_data(&mut self, seq: u64, data: &DataChange) {
         if self.preserved.remove(&seq).is_some() {
-            self.scrap.push(Scrap::Preserved(seq));
+            self.scrap.insert(Scrap::Preserved(seq));
         }
         let is_current =
             self.files.get(&data.ino).is_none_or(|file| file.container() == data.container);
@@ -92,9 +93,17 @@ impl ClientCore {
         self.tree.forget(ino, now);
     }
 
-    /// What nobody needs any more since the last call.
-    pub fn take_scrap(&mut self) -> Vec<Scrap> {
-        std::mem::take(&mut self.scrap)
+    /// What nobody needs any more since the last call. It is to be removed before the next.
+    pub fn take_scrap(&mut self) -> BTreeSet<Scrap> {
+        self.going = std::mem::take(&mut self.scrap);
+        self.going.clone()
+    }
+
+    /// True if `container` is being removed, or about to be: the index may not know yet.
+    pub(super) fn is_going(&self, ino: Ino, container: ContainerId) -> bool {
+        let scrap = Scrap::Container(ino, container);
+        let is_going = self.scrap.contains(&scrap) || self.going.contains(&scrap);
+        is_going || self.forgetting.contains(&ino)
     }
 
     /// Which bytes of changes on their way must be preserved before `range` of `ino` is changed

@@ -480,6 +480,36 @@ fn data_that_an_earlier_life_left_stay_until_they_are_settled() {
     assert_eq!(core.take_scrap().len(), 1);
 }
 
+/// It lost its name here and had another one of which this host had not heard. The index had it in
+/// the old container still, which was removed with what was written to it.
+#[test]
+fn a_file_that_comes_back_is_not_in_a_container_that_goes() {
+    let mut core = core();
+    let node = || Node { attr: attr(7, Kind::File, 3), target: None };
+    core.tree.install_node(node(), Time::default());
+    core.file(Ino(7)).unwrap().filled(0..10);
+    let notes = core.take_notes();
+    core.noted(&notes, true);
+    let (_, note) = notes.files[0].clone();
+    let is_back = |core: &mut ClientCore, note: &FileNote| {
+        core.tree.install_node(node(), Time::default());
+        assert!(core.load(Ino(7), Some(note.clone())));
+        core.container(Ino(7)) == Some(note.container)
+    };
+    assert!(is_back(&mut core, &note));
+    core.forget_file(Ino(7), Time::default());
+    assert!(!is_back(&mut core, &note));
+    core.forget_file(Ino(7), Time::default());
+    assert!(core.take_scrap().contains(&Scrap::Container(Ino(7), note.container)));
+    assert!(!is_back(&mut core, &note), "it is being removed");
+    core.forget_file(Ino(7), Time::default());
+    core.take_scrap();
+    core.take_scrap();
+    let notes = core.take_notes();
+    assert!(!is_back(&mut core, &note), "the index removes it");
+    core.noted(&notes, true);
+}
+
 /// A core with a source of 2 MiB and an empty file, and what to copy.
 fn two_files() -> (ClientCore, Copied) {
     let mut core = core();

@@ -74,6 +74,6 @@ fn what_a_map_may_change_is_not_evicted_but_can_be_given_up() {
     let touched = vec![attr(7, Kind::File, 4)];
     core.settle(1, &Outcome::Done { touched }, [Time::default(); 2]);
     assert!(core.let_go_of_data(Ino(7)));
-    assert_eq!(core.take_scrap(), [Scrap::Container(Ino(7), container)]);
+    assert_eq!(core.take_scrap(), [Scrap::Container(Ino(7), container)].into());
     assert!(!core.files[&Ino(7)].is_mapped() && core.container(Ino(7)) != Some(container));
 }
