@@ -85,7 +85,10 @@ impl Mount {
         let Prepared { records, chunks, is_full } = self.prepare(batch).await?;
         let acked_below = self.acked_below.load(Ordering::Relaxed);
         if let Some(last) = batch.last() {
-            self.core().room.sends(last.seq);
+            let mut core = self.core();
+            core.room.sends(last.seq);
+            core.queue.sends(last.seq, self.now());
+            drop(core);
             self.asked_through.store(last.seq, Ordering::Relaxed);
         }
         let weight =

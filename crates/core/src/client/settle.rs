@@ -9,7 +9,10 @@ use crate::types::{Attr, Ino, Time};
 impl ClientCore {
     /// The server's final answer to the oldest change: `asked` for then, and here now. Log
     /// `Entry::Settled` with it before.
+    ///
+    /// It is as of when the change was first sent: the server repeats what it answered then.
     pub fn settle(&mut self, seq: u64, outcome: &Outcome, [asked, now]: [Time; 2]) -> Vec<Effect> {
+        let asked = self.queue.oldest_sent().map_or(asked, |sent| sent.min(asked));
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
         let effects = self.settle_logged(&logged, outcome, [asked, now]);
         if let Change::Data(data) = &logged.change {
@@ -37,7 +40,7 @@ impl ClientCore {
             Outcome::Done { touched: attrs } => {
                 self.data_committed(seq, ino, attrs, &logged.change);
                 let doubtful = self.drop_doubtful(ino);
-                self.tree.settle(&touched, asked);
+                self.settle_names(touched, attrs, asked);
                 self.learn(attrs, [asked, now]);
                 self.note_orphan(&logged.change, attrs);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
@@ -74,6 +77,17 @@ impl ClientCore {
                 unreachable!("only final outcomes settle a change")
             }
         }
+    }
+
+    /// A change that touched these is committed. Where the server says nothing of a directory it did
+    /// nothing there: a file that was renamed over another name of itself has both.
+    fn settle_names(&mut self, touched: Touched, attrs: &[Attr], asked: Time) {
+        let Touched { inodes, names } = touched;
+        let is_changed =
+            |(directory, _): &(Ino, _)| attrs.iter().any(|attr| attr.ino == *directory);
+        let (names, unchanged) = names.into_iter().partition(is_changed);
+        self.tree.settle(&Touched { inodes, names }, asked);
+        self.tree.undo(&Touched { inodes: Vec::new(), names: unchanged });
     }
 
     fn learn(&mut self, attrs: &[Attr], [asked, now]: [Time; 2]) {

@@ -130,6 +130,8 @@ struct Item {
     at: Time,
     /// Bytes of file data in everything that was added before it.
     before: u64,
+    /// When it was first sent: its outcome may be as old as that.
+    sent: Option<Time>,
 }
 
 /// What waits of one inode.
@@ -167,7 +169,7 @@ impl Queue {
         }
         let before = self.added;
         self.added += logged.change.bytes();
-        self.items.push_back(Item { logged, at: now, before });
+        self.items.push_back(Item { logged, at: now, before, sent: None });
     }
 
     /// The oldest changes: at most `records`, and no further ones once `bytes`, or the ranges of
@@ -203,6 +205,18 @@ impl Queue {
             batch.push(logged.clone());
         }
         batch
+    }
+
+    /// All up to seq `through` are about to be sent.
+    pub fn sends(&mut self, through: u64, now: Time) {
+        for item in self.items.iter_mut().take_while(|item| item.logged.seq <= through) {
+            item.sent.get_or_insert(now);
+        }
+    }
+
+    /// When the oldest change was first sent.
+    pub fn oldest_sent(&self) -> Option<Time> {
+        self.items.front()?.sent
     }
 
     /// Takes out the oldest change, which has seq `seq`: it is settled.

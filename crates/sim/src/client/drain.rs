@@ -40,6 +40,7 @@ impl Mount {
         };
         let newest = batch.last().map_or(0, |logged| logged.seq);
         self.kept.sent_through = self.kept.sent_through.max(newest);
+        self.core.queue.sends(newest, self.now);
         self.call(request.clone(), Purpose::Drain(request, batch));
         Ok(())
     }
