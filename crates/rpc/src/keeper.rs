@@ -149,7 +149,15 @@ impl Keeper {
     }
 
     async fn connect(&self) -> Result<Session, Setback> {
-        let peer = dial(&self.target, Some(&self.identity), DIAL_PATIENCE).await?;
+        let peer = self.dial().await?;
+        self.greet(peer).await
+    }
+
+    async fn dial(&self) -> Result<Peer, ConnectError> {
+        dial(&self.target, Some(&self.identity), DIAL_PATIENCE).await
+    }
+
+    async fn greet(&self, peer: Peer) -> Result<Session, Setback> {
         match timeout(GREET_PATIENCE, (self.greeting)(peer.clone())).await {
             Ok(Ok(welcome)) => Ok((peer, welcome)),
             Ok(Err(GreetError::Again(why))) => Err(Setback::Offline(why)),
@@ -195,11 +203,24 @@ impl Keeper {
                 () = silence(peer) => {}
             }
             self.publisher.silent.send_replace(true);
-            let next = self.insist();
+            let dialled = tokio::select! {
+                dialled = insist(|| self.dial()) => dialled,
+                () = sign_of_life(peer) => {
+                    self.publisher.silent.send_replace(false);
+                    continue;
+                }
+                reason = &mut closed => return Err(reason),
+            };
+            // A greeting ends the session of before, at both sides: there is no way back.
+            let next = async {
+                match self.greet(dialled).await {
+                    Ok(session) => session,
+                    Err(_) => insist(|| self.connect()).await,
+                }
+            };
             tokio::pin!(next);
             tokio::select! {
                 session = &mut next => return Ok(session),
-                () = sign_of_life(peer) => drop(self.publisher.silent.send_replace(false)),
                 reason = &mut closed => return match reason {
                     // The server has heard the greeting: a client has one session.
                     CloseReason::Closed { code: CloseCode::Done, .. } => {
@@ -210,15 +231,15 @@ impl Keeper {
             }
         }
     }
+}
 
-    /// Tries until there is a connection.
-    async fn insist(&self) -> Session {
-        loop {
-            if let Ok(session) = self.connect().await {
-                return session;
-            }
-            sleep(WANTED_WAIT).await;
+/// Tries until it works.
+async fn insist<T, E, F: Future<Output = Result<T, E>>>(attempt: impl Fn() -> F) -> T {
+    loop {
+        if let Ok(done) = attempt().await {
+            return done;
         }
+        sleep(WANTED_WAIT).await;
     }
 }
 
