@@ -20,12 +20,16 @@
 //! break of it to take.
 
 mod grace;
+mod inodes;
+#[cfg(test)]
+mod tests;
 mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use grace::Grace;
+pub use inodes::Inodes;
 pub use unseen::Unseen;
 
 use crate::types::{Ino, VolumeId};
@@ -57,6 +61,8 @@ pub struct Promises {
     held: usize,
     /// Counts questions and changes.
     clock: u64,
+    /// Number of the last commit whose changes were told of.
+    commit: u64,
     next_session: u64,
     /// When questions were put that are not answered.
     asks: BTreeSet<u64>,
@@ -78,6 +84,8 @@ struct Session {
     broken_since: Option<u64>,
     /// When the first changed of what was taken last, until that is heard.
     telling_since: Option<u64>,
+    /// It has heard of all that was promised to it and changed up to that commit.
+    heard: u64,
 }
 
 impl Session {
@@ -89,13 +97,14 @@ impl Session {
 
 impl Promises {
     /// None yet, and at most `limit` at a time, of these `of_session` to each. As many changes
-    /// are remembered.
-    pub fn new(limit: usize, of_session: usize) -> Promises {
+    /// are remembered. The last commit has number `commit`.
+    pub fn new(limit: usize, of_session: usize, commit: u64) -> Promises {
         Promises {
             limit,
             of_session,
             held: 0,
             clock: 0,
+            commit,
             next_session: 0,
             asks: BTreeSet::new(),
             changed: BTreeMap::new(),
@@ -110,17 +119,48 @@ impl Promises {
         let id = SessionId(self.next_session);
         self.next_session += 1;
         let (promised, broken) = (BTreeSet::new(), BTreeSet::new());
-        let session = Session { volume, promised, broken, broken_since: None, telling_since: None };
+        let heard = self.commit;
+        let session =
+            Session { volume, promised, broken, broken_since: None, telling_since: None, heard };
         self.sessions.insert(id, session);
         id
     }
 
     /// It is over: nothing is promised to it any more.
     pub fn leave(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.remove(&id) else { return };
-        for ino in session.promised {
-            self.let_go(id, (session.volume, ino));
+        self.release(id);
+        self.sessions.remove(&id);
+    }
+
+    /// Nothing is promised any more to `id`, which relies on nothing.
+    pub fn release(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (volume, promised) = (session.volume, std::mem::take(&mut session.promised));
+        for ino in promised {
+            self.let_go(id, (volume, ino));
         }
+    }
+
+    /// `id` relies on what these inodes were at some commit, unless it is told that they changed since.
+    /// True if changes from here on are promised: what changed until now is to be read after this.
+    pub fn resume(&mut self, id: SessionId, inodes: &[Ino]) -> bool {
+        let ask = self.ask();
+        self.answered(ask, id, inodes)
+    }
+
+    /// The last commit of which all has been told to `id` that was promised to it.
+    pub fn heard_through(&mut self, id: SessionId) -> u64 {
+        let commit = self.commit;
+        let Some(session) = self.sessions.get_mut(&id) else { return 0 };
+        if session.unheard_since().is_none() {
+            session.heard = commit;
+        }
+        session.heard
+    }
+
+    /// All that commit `number` changed, and those before it, was [`Promises::changed`].
+    pub fn committed(&mut self, number: u64) {
+        self.commit = self.commit.max(number);
     }
 
     fn let_go(&mut self, id: SessionId, object: Object) {
@@ -264,205 +304,5 @@ impl Promises {
     /// Promises that are held now.
     pub fn held(&self) -> usize {
         self.held
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const VOLUME: VolumeId = VolumeId(1);
-
-    fn take(promises: &mut Promises, id: SessionId) -> Vec<u64> {
-        let taken = promises.take_breaks(id, usize::MAX).into_iter().map(|ino| ino.0).collect();
-        promises.heard(id);
-        taken
-    }
-
-    fn promise(promises: &mut Promises, id: SessionId, inodes: &[Ino]) {
-        let ask = promises.ask();
-        assert!(promises.answered(ask, id, inodes));
-    }
-
-    #[test]
-    fn others_hear_of_a_change_once_and_its_author_does_not() {
-        let mut promises = Promises::new(100, 100);
-        let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
-        for id in [a, b] {
-            let ask = promises.ask();
-            assert!(promises.answered(ask, id, &[Ino(7), Ino(8)]));
-        }
-        assert_eq!(promises.changed([(VOLUME, Ino(7))], Some(a)), BTreeSet::from([b]));
-        assert_eq!(promises.changed([(VOLUME, Ino(7))], Some(a)), BTreeSet::new());
-        assert_eq!(promises.changed([(VolumeId(2), Ino(8))], None), BTreeSet::new());
-        assert_eq!((take(&mut promises, a), take(&mut promises, b)), (vec![], vec![7]));
-        assert_eq!(take(&mut promises, b), []);
-        assert_eq!(
-            promises.changed([(VOLUME, Ino(7)), (VOLUME, Ino(8))], None),
-            BTreeSet::from([a, b])
-        );
-        assert_eq!(promises.held(), 0);
-    }
-
-    #[test]
-    fn a_change_is_visible_once_all_others_have_heard_of_it_or_are_gone() {
-        let mut promises = Promises::new(100, 100);
-        let [a, b, c] = [(); 3].map(|()| promises.enter(VOLUME));
-        for id in [a, b, c] {
-            promise(&mut promises, id, &[Ino(7), Ino(8)]);
-        }
-        promises.changed([(VOLUME, Ino(7))], Some(a));
-        let first = promises.now();
-        promises.changed([(VOLUME, Ino(8))], Some(b));
-        let second = promises.now();
-        let visible = |promises: &Promises, id| {
-            [first, second].map(|moment| promises.is_visible(VOLUME, id, moment))
-        };
-        assert!(promises.is_visible(VolumeId(2), a, second));
-        assert_eq!(promises.take_breaks(b, 1), [Ino(7)]);
-        assert_eq!(promises.take_breaks(c, 1), [Ino(7)]);
-        assert_eq!(promises.take_breaks(c, 1), [], "one at a time");
-        assert_eq!(visible(&promises, a), [false, false]);
-        promises.heard(b);
-        promises.leave(c);
-        assert_eq!(visible(&promises, a), [true, true]);
-        assert_eq!(visible(&promises, b), [true, false], "a has not heard of the second");
-        assert_eq!(promises.take_breaks(a, 1), [Ino(8)]);
-        promises.heard(a);
-        assert_eq!(visible(&promises, b), [true, true]);
-    }
-
-    /// What came while a session was told is told behind that.
-    #[test]
-    fn what_breaks_during_a_break_is_not_visible_with_it() {
-        let mut promises = Promises::new(100, 100);
-        let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
-        promise(&mut promises, b, &[Ino(7), Ino(8), Ino(9)]);
-        promises.changed([(VOLUME, Ino(7)), (VOLUME, Ino(8))], Some(a));
-        let first = promises.now();
-        assert_eq!(promises.take_breaks(b, 1), [Ino(7)]);
-        promises.changed([(VOLUME, Ino(9))], Some(a));
-        let second = promises.now();
-        promises.heard(b);
-        assert!(!promises.is_visible(VOLUME, a, first), "8 is not heard");
-        assert_eq!(take(&mut promises, b), [8, 9]);
-        assert!(promises.is_visible(VOLUME, a, second));
-    }
-
-    /// The answer was read before the change, and got its promise behind it.
-    #[test]
-    fn what_changed_while_it_was_read_is_not_promised() {
-        let mut promises = Promises::new(100, 100);
-        let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
-        let ask = promises.ask();
-        promises.changed([(VOLUME, Ino(7))], Some(b));
-        assert!(!promises.answered(ask, a, &[Ino(7), Ino(8)]));
-        let [first, second] = [promises.ask(), promises.ask()];
-        promises.changed([(VOLUME, Ino(7))], Some(a));
-        assert!(promises.answered(first, a, &[Ino(7)]), "its own changes are no news to it");
-        promises.changed([(VOLUME, Ino(8))], Some(b));
-        promises.changed([(VOLUME, Ino(8))], Some(a));
-        assert!(!promises.answered(second, a, &[Ino(8)]));
-        assert!(promises.changed.is_empty());
-    }
-
-    #[test]
-    fn promises_and_what_is_remembered_are_bounded() {
-        let mut promises = Promises::new(3, 2);
-        let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
-        let ask = promises.ask();
-        assert!(promises.answered(ask, a, &[Ino(1), Ino(2)]));
-        let ask = promises.ask();
-        assert!(!promises.answered(ask, a, &[Ino(3)]), "it has its share");
-        let ask = promises.ask();
-        assert!(!promises.answered(ask, b, &[Ino(1), Ino(2)]), "there is no room");
-        promises.leave(a);
-        assert_eq!(promises.held(), 0);
-        let ask = promises.ask();
-        promises.changed((10..14).map(|ino| (VOLUME, Ino(ino))), None);
-        assert!(promises.changed.is_empty());
-        assert!(!promises.answered(ask, b, &[Ino(99)]), "it may have been among them");
-        let ask = promises.ask();
-        assert!(promises.answered(ask, b, &[Ino(10)]));
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Ask(usize),
-        Read(usize),
-        Answer(usize),
-        Change(Option<usize>, u64),
-        Hear(usize),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            (0..3usize).prop_map(Step::Ask),
-            (0..8usize).prop_map(Step::Read),
-            (0..8usize).prop_map(Step::Answer),
-            (prop::option::of(0..3usize), 0..3u64).prop_map(|(by, ino)| Step::Change(by, ino)),
-            (0..3usize).prop_map(Step::Hear),
-        ]
-    }
-
-    /// A question under way, and what was read for it.
-    type Question = (Ask, usize, Option<[u64; 3]>);
-
-    proptest! {
-        /// Whatever a session believes under a promise is so, or it has a break to hear.
-        #[test]
-        fn what_is_promised_is_so(steps in prop::collection::vec(step(), 0..80)) {
-            let mut promises = Promises::new(1000, 1000);
-            let ids = [(); 3].map(|()| promises.enter(VOLUME));
-            let mut truth = [0u64; 3];
-            let mut believed = [[None::<u64>; 3]; 3];
-            let mut open: Vec<Question> = Vec::new();
-            for step in steps {
-                match step {
-                    Step::Ask(who) => open.push((promises.ask(), who, None)),
-                    Step::Read(at) if at < open.len() => open[at].2 = Some(truth),
-                    Step::Answer(at) if at < open.len() => {
-                        let (ask, who, read) = open.remove(at);
-                        let read = read.unwrap_or(truth);
-                        let all = [0, 1, 2].map(Ino);
-                        if promises.answered(ask, ids[who], &all) {
-                            // What it changed itself meanwhile it knows better.
-                            believed[who] = [0, 1, 2].map(|ino| {
-                                Some(read[ino].max(believed[who][ino].unwrap_or(0)))
-                            });
-                        }
-                    }
-                    Step::Change(by, ino) => {
-                        truth[ino as usize] += 1;
-                        promises.changed([(VOLUME, Ino(ino))], by.map(|by| ids[by]));
-                        if let Some(by) = by {
-                            believed[by][ino as usize] = Some(truth[ino as usize]);
-                        }
-                    }
-                    Step::Hear(who) => {
-                        for ino in take(&mut promises, ids[who]) {
-                            believed[who][ino as usize] = None;
-                        }
-                    }
-                    _ => {}
-                }
-                for (who, id) in ids.iter().enumerate() {
-                    let session = &promises.sessions[id];
-                    for ino in 0..3u64 {
-                        let holds = session.promised.contains(&Ino(ino));
-                        // A break may come behind the answer to a later question: then the
-                        // session does not believe what it was promised.
-                        if let Some(believed) = believed[who][ino as usize]
-                            && holds
-                            && !session.broken.contains(&Ino(ino))
-                        {
-                            prop_assert_eq!(believed, truth[ino as usize]);
-                        }
-                    }
-                }
-            }
-        }
     }
 }

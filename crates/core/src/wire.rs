@@ -4,14 +4,20 @@
 //! not described here: `segue-rpc` streams them beside the message. Every request can be sent
 //! again without harm: reads change nothing, and records carry their OpId.
 
+mod names;
+
 use serde::{Deserialize, Serialize};
+
+pub use names::{
+    Found, Looked, Lookup, Node, Page, Readdir, Renewed, Resume, Resumed, Space, Xattrs,
+};
 
 use crate::modlog::{Outcome, Stamped};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Class, ClientId, Fingerprint, Ino, InoGrant, Name, Role, Version};
+use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -33,6 +39,8 @@ pub const STAGE_MAX: usize = 16;
 pub const PAGE_MAX: u32 = 4096;
 /// Most inodes in one BREAK.
 pub const BREAK_MAX: usize = 4096;
+/// Most inodes in one RESUME.
+pub const RESUME_MAX: u64 = 1 << 18;
 
 /// Why bytes are not a message.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +107,11 @@ messages! {
         13 Xattrs(Ino),
         /// Space and inodes of what an inode counts against. Reply `Space`.
         14 Statfs(Ino),
+        /// What a host knows from its last session, to be promised in this one: which of that changed
+        /// since. Reply `Resumed`.
+        15 Resume(Resume),
+        /// A sign of life, so that what is promised counts for longer. Reply `Renewed`.
+        16 Renew(()),
         /// A range of a file. Reply `Fetched`; body: the bytes of its data segments.
         20 Fetch(Fetch),
         /// Where a file's next data are. Reply `Sought`.
@@ -141,6 +154,10 @@ messages! {
         13 Xattrs(Xattrs),
         /// To `Statfs`.
         14 Space(Space),
+        /// To `Resume`.
+        15 Resumed(Option<Resumed>),
+        /// To `Renew`.
+        16 Renewed(Renewed),
         /// To `Fetch`.
         20 Fetched(Fetched),
         /// To `Seek`.
@@ -172,6 +189,8 @@ impl Request {
             | Request::Lookup(_)
             | Request::Xattrs(_)
             | Request::Statfs(_)
+            | Request::Resume(_)
+            | Request::Renew(_)
             | Request::Seek(_)
             | Request::Grant(_)
             | Request::Visible(_)
@@ -224,6 +243,8 @@ pub struct Welcome {
     pub grants: Vec<InoGrant>,
     /// Key of the proofs in `Offer`.
     pub nonce: [u8; 32],
+    /// Number of the server's last commit: what this session learns is no older.
+    pub commit: u64,
 }
 
 /// Asks for a certificate.
@@ -248,92 +269,6 @@ pub struct Enrolled {
     pub volume: String,
     /// What the identity may do there.
     pub role: Role,
-}
-
-/// An inode as the server has it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Node {
-    /// Its attributes.
-    pub attr: Attr,
-    /// Target, of a symbolic link.
-    pub target: Option<Vec<u8>>,
-}
-
-/// An inode that was asked for.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Found {
-    /// It.
-    pub node: Node,
-    /// The server will tell when it changes.
-    pub promised: bool,
-}
-
-/// Asks for a name.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Lookup {
-    /// Directory.
-    pub parent: Ino,
-    /// Name in it.
-    pub name: Name,
-}
-
-/// What a name means.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Looked {
-    /// The directory's attributes at that moment.
-    pub parent: Attr,
-    /// The inode, or `None`: there is no such name.
-    pub node: Option<Node>,
-    /// The server will tell when one of the two changes.
-    pub promised: bool,
-}
-
-/// Asks for a page of a directory.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Readdir {
-    /// Directory.
-    pub ino: Ino,
-    /// Entries after this name; `None` from the start.
-    pub after: Option<Name>,
-    /// At most this many entries, and never more than [`PAGE_MAX`].
-    pub limit: u32,
-}
-
-/// A page of a directory, in byte order of names.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Page {
-    /// The directory's attributes; pages with different `change` are of different listings.
-    pub directory: Attr,
-    /// Names and inodes.
-    pub entries: Vec<(Name, Node)>,
-    /// There are more.
-    pub more: bool,
-    /// The server will tell when any of these changes, the directory among them.
-    pub promised: bool,
-}
-
-/// All extended attributes of an inode.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Xattrs {
-    /// The inode's `change` at that moment.
-    pub change: Version,
-    /// Names and values, in order of names.
-    pub values: Vec<(Vec<u8>, Vec<u8>)>,
-}
-
-/// Space of a volume, or of a directory of it with a quota.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Space {
-    /// Bytes that the volume may grow to.
-    pub total_bytes: u64,
-    /// Bytes not used yet.
-    pub free_bytes: u64,
-    /// Inodes in use.
-    pub inodes: u64,
-    /// Inodes that it may still have; 2^64 - 1 if they are not limited by themselves.
-    pub free_inodes: u64,
-    /// Bytes after which a quota refuses more, which is somewhat beyond it; 2^64 - 1 without one.
-    pub room_bytes: u64,
 }
 
 /// Asks for a range of one data version.
@@ -443,42 +378,4 @@ pub struct Applied {
 pub struct Break {
     /// What changed; at most [`BREAK_MAX`].
     pub inodes: Vec<Ino>,
-}
-
-impl Reply {
-    /// The inodes whose changes may be promised with this answer.
-    pub fn inodes(&self) -> Vec<Ino> {
-        match self {
-            Reply::Node(found) => vec![found.node.attr.ino],
-            Reply::Looked(looked) => {
-                let node = looked.node.iter().map(|node| node.attr.ino);
-                [looked.parent.ino].into_iter().chain(node).collect()
-            }
-            Reply::Page(page) => {
-                let entries = page.entries.iter().map(|(_, node)| node.attr.ino);
-                [page.directory.ino].into_iter().chain(entries).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// True if the server will tell of their changes.
-    pub fn is_promised(&self) -> bool {
-        match self {
-            Reply::Node(Found { promised, .. })
-            | Reply::Looked(Looked { promised, .. })
-            | Reply::Page(Page { promised, .. }) => *promised,
-            _ => false,
-        }
-    }
-
-    /// Says whether the server will tell of their changes.
-    pub fn promise(&mut self, is_promised: bool) {
-        match self {
-            Reply::Node(Found { promised, .. })
-            | Reply::Looked(Looked { promised, .. })
-            | Reply::Page(Page { promised, .. }) => *promised = is_promised,
-            _ => {}
-        }
-    }
 }

@@ -13,8 +13,8 @@ use segue_core::types::{
 };
 use segue_core::wire::{
     Applied, Apply, Break, Enrol, Enrolled, Fetch, Fetched, Found, Hello, Looked, Lookup, Node,
-    Offer, Page, Put, Readdir, Refused, Reply, Request, Seek, Sought, Space, Stage, Staged, Wanted,
-    Welcome, Xattrs,
+    Offer, Page, Put, Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought,
+    Space, Stage, Staged, Wanted, Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -143,6 +143,8 @@ fn requests() -> Vec<Request> {
         Request::Grant(()),
         Request::Visible(()),
         Request::Break(Break { inodes: vec![Ino::ROOT, Ino(300)] }),
+        Request::Resume(Resume { since: 1 << 40, held: (300..400).map(Ino).collect() }),
+        Request::Renew(()),
         Request::Stage(Stage {
             leaves: vec![vec![(fingerprint, 65536), (fingerprint, 9)]],
             files: vec![Ino(300)],
@@ -172,6 +174,7 @@ fn replies() -> Vec<Reply> {
             role: Role::Writer,
             grants: vec![grant],
             nonce: [2; 32],
+            commit: 1 << 40,
         }),
         Reply::Enrolled(Enrolled {
             certificate_pem: "C".into(),
@@ -203,6 +206,12 @@ fn replies() -> Vec<Reply> {
         Reply::Granted(grant),
         Reply::Visible(()),
         Reply::Broken(()),
+        Reply::Resumed(Some(Resumed {
+            changed: [Ino(301)].into_iter().collect(),
+            commit: 1 << 41,
+        })),
+        Reply::Resumed(None),
+        Reply::Renewed(Renewed { commit: 1 << 41 }),
         Reply::Staged(Staged { missing: vec![Fingerprint([0xee; 32])] }),
     ]
 }

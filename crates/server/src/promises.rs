@@ -46,8 +46,9 @@ pub(crate) struct Asked<'a> {
 impl Promises {
     /// None yet. The server before this one may have promised something to `absent`, of which it
     /// knows nothing any more.
-    pub(crate) fn new(absent: BTreeSet<ClientId>) -> Promises {
-        let table = Table::new(PROMISES_MAX, OF_SESSION_MAX);
+    /// The last commit was number `commit`.
+    pub(crate) fn new(absent: BTreeSet<ClientId>, commit: u64) -> Promises {
+        let table = Table::new(PROMISES_MAX, OF_SESSION_MAX, commit);
         let grace = Grace::new(absent, Time::default());
         let shared = Mutex::new(Shared { table, sessions: BTreeMap::new(), grace });
         Promises { shared, heard: watch::Sender::new(()), started: Instant::now() }
@@ -91,6 +92,27 @@ impl Promises {
                 wake.notify_one();
             }
         }
+    }
+
+    /// All that commit `number` changed was told of.
+    pub(crate) fn committed(&self, number: u64) {
+        self.lock().table.committed(number);
+    }
+
+    /// The last commit of which all has been told to `holder` that was promised to it.
+    pub(crate) fn heard_through(&self, holder: &Holder) -> u64 {
+        self.lock().table.heard_through(holder.id)
+    }
+
+    /// `holder` relies on what these inodes were at some commit. True if it will hear of changes from
+    /// here on.
+    pub(crate) fn resume(&self, holder: &Holder, inodes: &[Ino]) -> bool {
+        self.lock().table.resume(holder.id, inodes)
+    }
+
+    /// `holder` relies on nothing.
+    pub(crate) fn release(&self, holder: &Holder) {
+        self.lock().table.release(holder.id);
     }
 
     /// `client`, which was let in, believes nothing any more that an earlier server promised.

@@ -51,6 +51,8 @@ pub struct Summary {
     pub server_crashes: u64,
     /// Times that a client heard of changes.
     pub breaks: u64,
+    /// Sessions that went on in the next one.
+    pub resumed: u64,
 }
 
 impl Summary {
@@ -68,6 +70,7 @@ impl Summary {
         self.broken_recoveries += other.broken_recoveries;
         self.server_crashes += other.server_crashes;
         self.breaks += other.breaks;
+        self.resumed += other.resumed;
     }
 }
 

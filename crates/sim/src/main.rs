@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::Parser;
-use segue_sim::{Failure, Options, Summary, run};
+use segue_sim::{Bug, Failure, Options, Summary, run};
 
 /// Runs simulations of a server and its clients, each from a seed.
 #[derive(Parser, Debug)]
@@ -30,6 +30,9 @@ struct Arguments {
     /// Have the server promise to tell of changes
     #[arg(long)]
     promises: bool,
+    /// Plant a bug, to see how it is found
+    #[arg(long, hide_possible_values = true)]
+    bug: Option<Bug>,
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -41,8 +44,8 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = arguments.seeds.or(arguments.seed.map(|seed| seed..seed + 1)).unwrap_or(0..0);
-    let Arguments { steps, trace, power_loss, plain, promises, .. } = arguments;
-    let options = Options { steps, trace, power_loss, plain, promises, bug: None };
+    let Arguments { steps, trace, power_loss, plain, promises, bug, .. } = arguments;
+    let options = Options { steps, trace, power_loss, plain, promises, bug };
     let (mut total, mut failed) = (Summary::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
@@ -69,7 +72,7 @@ fn words(total: &Summary) -> String {
     format!(
         "{:.1} virtual hours, {} operations, {} records, {} conflicts, {} refused; faults: {} \
          messages lost, {} duplicated, {} partitions, {} client crashes, {} server crashes, \
-         {} broken recoveries; {} breaks heard",
+         {} broken recoveries; {} breaks heard, {} sessions resumed",
         total.virtual_time.as_secs_f64() / 3600.0,
         total.operations,
         total.records,
@@ -82,5 +85,6 @@ fn words(total: &Summary) -> String {
         total.server_crashes,
         total.broken_recoveries,
         total.breaks,
+        total.resumed,
     )
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::rng::Rng;
 
 /// A bug in a simulated shell, to prove that the checkers see it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Bug {
     /// The server does not keep what became of a record.
     ServerForgetsOutcomes,
@@ -54,6 +54,12 @@ pub enum Bug {
     ServerShowsUnheard,
     /// The server changes things at once after it was started again.
     ServerForgetsSessions,
+    /// The server does not look what changed while a host was away.
+    ServerResumesUnread,
+    /// The server takes for heard what it has told and what was not answered.
+    ServerCountsUnheard,
+    /// A client that comes back believes what changed while it was away.
+    ClientResumesAll,
 }
 
 impl Bug {
@@ -66,6 +72,9 @@ impl Bug {
                 | Bug::ClientForgetsBreaks
                 | Bug::ServerShowsUnheard
                 | Bug::ServerForgetsSessions
+                | Bug::ServerResumesUnread
+                | Bug::ServerCountsUnheard
+                | Bug::ClientResumesAll
         )
     }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use segue_core::modlog::Stamped;
+use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{
     self, ApplyResult, Context, Fault, MetaTxn, Rights, Source, Stop, keys, read,
 };
@@ -41,6 +42,8 @@ pub(crate) struct Server {
     sessions: Option<Sessions>,
     /// What the last request changed, and what that became.
     changed: BTreeMap<Ino, Option<Version>>,
+    /// And what is to be noted of it.
+    unnoted: BTreeMap<VolumeId, Changed>,
     bug: Option<Bug>,
 }
 
@@ -72,7 +75,8 @@ impl Server {
         let volume = volume.map_err(|error| Violation(error.to_string()))?;
         let ledger = Ledger::new(volume);
         let sessions = promises.then(Sessions::default);
-        Ok(Server { rows, volume, ledger, sessions, changed: BTreeMap::new(), bug })
+        let (changed, unnoted) = Default::default();
+        Ok(Server { rows, volume, ledger, sessions, changed, unnoted, bug })
     }
 
     /// A view of the store.
@@ -116,14 +120,15 @@ impl Server {
             namespace::drop_orphans(&mut txn, self.volume, client)?;
             let written = txn.take_written();
             self.ledger.orphans_dropped(&mut txn, client, &written)?;
-            note_changes(&mut txn, &written, &mut self.changed);
+            note_changes(&mut txn, &written, (&mut self.changed, &mut self.unnoted));
         }
         if namespace::grants(&mut txn, client)?.is_empty() {
             namespace::grant(&mut txn, client)?;
         }
         let grants = namespace::grants(&mut txn, client)?;
         let (volume_uuid, epoch, role, nonce) = ([7; 16], 1, Role::Writer, [0; 32]);
-        let welcome = Welcome { volume_uuid, epoch, role, grants, nonce };
+        let commit = changes::head(&mut txn, 0)?.last;
+        let welcome = Welcome { volume_uuid, epoch, role, grants, nonce, commit };
         Ok((Reply::Welcome(welcome), Vec::new()))
     }
 
@@ -141,7 +146,7 @@ impl Server {
         let mut outcomes = Vec::new();
         for stamped in &apply.records {
             let op = OpId { client, incarnation: INCARNATION, seq: stamped.seq };
-            let changed = &mut self.changed;
+            let changed = (&mut self.changed, &mut self.unnoted);
             match once(&mut txn, &context, (op, stamped), (&mut self.ledger, changed), self.bug)? {
                 ApplyResult::Outcome(outcome) => {
                     let last = !outcome.is_final();
@@ -165,7 +170,7 @@ fn once(
     txn: &mut Txn<'_>,
     context: &Context<'_>,
     (op, stamped): (OpId, &Stamped),
-    (ledger, changed): (&mut Ledger, &mut BTreeMap<Ino, Option<Version>>),
+    (ledger, changed): (&mut Ledger, Changes<'_>),
     bug: Option<Bug>,
 ) -> Result<ApplyResult, Violation> {
     let digest = digest(stamped)?;
@@ -186,11 +191,13 @@ fn once(
     Ok(result)
 }
 
-fn note_changes(
-    txn: &mut Txn<'_>,
-    written: &Written,
-    changed: &mut BTreeMap<Ino, Option<Version>>,
-) {
+/// What changed, and what that became; and what is to be noted of it.
+type Changes<'a> = (&'a mut BTreeMap<Ino, Option<Version>>, &'a mut BTreeMap<VolumeId, Changed>);
+
+fn note_changes(txn: &mut Txn<'_>, written: &Written, (changed, unnoted): Changes<'_>) {
+    for (volume, changed) in Changed::of(written.keys().map(Vec::as_slice)) {
+        unnoted.entry(volume).or_default().and(changed);
+    }
     for (volume, ino) in written.keys().filter_map(|key| keys::inode_of(key)) {
         let became = read::getattr(txn, volume, ino).ok().map(|node| node.attr.change);
         changed.insert(ino, became);

@@ -221,10 +221,12 @@ fn hosts_that_are_promised_to_hear_of_changes_end_as_they_should() {
 /// before the promise was given (2469). A name was forgotten while its directory's listing stayed
 /// (1670), and one that this host had made was believed because of a listing that came while that
 /// was under way (7866). A conflict copy of which this host knew nothing was shown as it was before
-/// its own change, by an answer that came behind the outcome (24).
+/// its own change, by an answer that came behind the outcome (24). An outcome that the server repeated
+/// was believed as of the repetition (14, once sessions went on). A file that was removed here under
+/// one name was written under another, in a container that was removed then (15415).
 #[test]
 fn seeds_that_failed_once_with_promises_end_as_they_should() {
-    let short = [128, 232, 1670, 2469, 7866].map(|seed| (seed, 150));
+    let short = [14, 128, 232, 1670, 2469, 7866, 15415].map(|seed| (seed, 150));
     for (seed, steps) in short.into_iter().chain([(24, 1000)]) {
         ends_well(seed, Options { steps, promises: true, ..Options::default() });
     }
@@ -233,6 +235,23 @@ fn seeds_that_failed_once_with_promises_end_as_they_should() {
 #[test]
 fn a_server_that_loses_breaks_is_found() {
     is_found(Bug::ServerLosesBreaks, 30, "believed");
+}
+
+/// It says that nothing has changed while they were away.
+#[test]
+fn a_server_that_resumes_without_looking_is_found() {
+    is_found(Bug::ServerResumesUnread, 300, "believed");
+}
+
+/// What a host did not hear before it was away is not told again.
+#[test]
+fn a_server_that_takes_for_heard_what_was_not_answered_is_found() {
+    is_found(Bug::ServerCountsUnheard, 60, "believed");
+}
+
+#[test]
+fn a_client_that_comes_back_and_believes_everything_is_found() {
+    is_found(Bug::ClientResumesAll, 300, "believed");
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Name};
-use segue_core::wire::{Refused, Reply, Request};
-use segue_rpc::{Body, Calls, Incoming};
+use segue_core::wire::{Refused, Reply, Request, Welcome};
+use segue_rpc::{Body, Calls, Incoming, Peer, Response};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::{Mount, Shared};
 
@@ -14,6 +15,9 @@ use super::{Mount, Shared};
 const WAITING: usize = 16;
 /// So often it is looked whether the lease is to be renewed.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// So long the first answer over a new connection is waited for: then all is asked anew.
+const RESUME_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the calls of the server go, from whichever connection.
 pub(super) type Heard = mpsc::Sender<Incoming>;
@@ -81,6 +85,39 @@ impl Mount {
         }
     }
 
+    /// Has the server promise over a new connection what it promised over the last one, but for what
+    /// changed meanwhile. Without it all that is asked for is asked anew.
+    pub(super) async fn resume(&self, peer: &Peer, welcome: &Welcome) {
+        let Welcome { epoch, commit, .. } = *welcome;
+        let resume = self.core().tree.to_resume(epoch);
+        let Some(resume) = resume else { return self.core().tree.begins_with(epoch, commit) };
+        let (asked, held) = (self.now(), resume.held.clone());
+        let request = Request::Resume(resume);
+        let answer = timeout(RESUME_PATIENCE, peer.call(&request, Body::Empty)).await;
+        let resumed = match answer {
+            Ok(Ok(Response { reply: Reply::Resumed(resumed), .. })) => resumed,
+            Ok(Ok(response)) => {
+                tracing::warn!("what was promised is not resumed: {}", response.reply.name());
+                None
+            }
+            Ok(Err(error)) => {
+                tracing::debug!("what was promised is not resumed: {error}");
+                None
+            }
+            Err(_) => {
+                tracing::info!("what was promised is not resumed: the answer takes too long");
+                None
+            }
+        };
+        let mut core = self.core();
+        let Some(resumed) = resumed else { return core.tree.begins_with(epoch, commit) };
+        core.tree.resumes(&held, &resumed, self.now());
+        drop(core);
+        self.remote.answered(asked);
+        let (held, changed) = (held.len(), resumed.changed.len());
+        tracing::info!(held, changed, "what is cached was compared with the server's");
+    }
+
     /// Has the server keep its promises, for as long as the mount lives.
     pub(super) async fn keep_lease(self: Shared) {
         loop {
@@ -92,12 +129,12 @@ impl Mount {
                 core.tree.forget_breaks(now);
                 core.tree.wants_lease(now)
             };
-            // Any question does.
-            if wants_lease
-                && !self.remote.is_silent()
-                && let Err(refusal) = self.ask_attr(Ino::ROOT).await
-            {
-                tracing::debug!("the lease is not renewed: {refusal}");
+            if !wants_lease || self.remote.is_silent() {
+                continue;
+            }
+            match self.remote.renew().await {
+                Ok((session, commit)) => self.core().tree.heard_through(session, commit, now),
+                Err(refusal) => tracing::debug!("the lease is not renewed: {refusal}"),
             }
         }
     }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::MountPlan;
 use super::promises::{self, Heard, listen};
 use super::start::PARTING;
-use super::told::BeforeHello;
+use super::told::AtHello;
 use crate::error::MountError;
 use crate::state::{StateDirectory, known_volume};
 
@@ -142,7 +142,7 @@ struct HelloPlan {
     is_other: Arc<AtomicBool>,
     /// Where the server's own calls go.
     heard: Heard,
-    before: BeforeHello,
+    at_hello: AtHello,
 }
 
 impl HelloPlan {
@@ -157,7 +157,7 @@ impl HelloPlan {
             fresh: Arc::new(AtomicBool::new(true)),
             expected: None,
             is_other: Arc::default(),
-            before: BeforeHello::default(),
+            at_hello: AtHello::default(),
         }
     }
 
@@ -174,7 +174,7 @@ impl HelloPlan {
                     acked_below: plan.acked_below.load(Ordering::Relaxed),
                     fresh_start: plan.fresh.load(Ordering::Relaxed),
                 };
-                plan.before.done().await;
+                plan.at_hello.before().await;
                 let welcome = greet(&peer, hello).await?;
                 if plan.expected.is_some_and(|uuid| uuid != welcome.volume_uuid) {
                     plan.is_other.store(true, Ordering::Relaxed);
@@ -186,6 +186,7 @@ impl HelloPlan {
                 }
                 plan.fresh.store(false, Ordering::Relaxed);
                 tokio::spawn(listen(peer.calls(), plan.heard));
+                plan.at_hello.after(&peer, &welcome).await;
                 Ok(welcome)
             })
         })
@@ -198,7 +199,7 @@ pub(super) struct State {
     pub(super) acked_below: Arc<AtomicU64>,
     /// The server's own calls.
     pub(super) breaks: mpsc::Receiver<Incoming>,
-    pub(super) before: BeforeHello,
+    pub(super) at_hello: AtHello,
 }
 
 /// Connects, and opens the cache directory of the volume: of the one that was found there before,
@@ -235,10 +236,11 @@ async fn open_session(
         let link = Link::open(target.clone(), identity, hello.greeting());
         let welcome = Some(connected(&link, &plan.url, CONNECT_TIMEOUT).await?);
         let state =
-            State { directory, acked_below: hello.acked_below, breaks, before: hello.before };
+            State { directory, acked_below: hello.acked_below, breaks, at_hello: hello.at_hello };
         return Ok(Session { link, welcome, uuid, state });
     }
-    let state = State { directory, acked_below: hello.acked_below, breaks, before: hello.before };
+    let state =
+        State { directory, acked_below: hello.acked_below, breaks, at_hello: hello.at_hello };
     Ok(Session { link, welcome: Some(welcome), uuid, state })
 }
 
@@ -274,7 +276,8 @@ async fn known_session(
         Err(MountError::Offline { .. }) if directory.saved.role.is_some() => None,
         Err(error) => return Err(error),
     };
-    let state = State { directory, acked_below: hello.acked_below, breaks, before: hello.before };
+    let state =
+        State { directory, acked_below: hello.acked_below, breaks, at_hello: hello.at_hello };
     Ok(Some(Session { link, welcome, uuid, state }))
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use segue_core::client::ClientCore;
 use segue_core::refusal::Refusal;
 use segue_core::types::Role;
+use segue_core::wire::Welcome;
 use segue_fuse::{detach, unmount};
 use segue_rpc::Incoming;
 use segue_rpc::identity::MountUrl;
@@ -23,7 +24,7 @@ use super::notes::known;
 use super::recover::Left;
 use super::session::{Session, State, session};
 use super::through::Through;
-use super::told::BeforeHello;
+use super::told::AtHello;
 use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, lock};
 use crate::control;
 use crate::error::MountError;
@@ -87,7 +88,7 @@ pub async fn mount(
     let session = session(&plan, &url, &base).await?;
     remember_volume(&base, &url, &session.uuid).map_err(|error| MountError::state(&base, error))?;
     let lost_power = session.state.directory.lost_power;
-    let Assembled { mount, kernel, breaks, before, first_container } =
+    let Assembled { mount, kernel, breaks, at_hello, first_container } =
         assemble(&plan, url, session)?;
     // Until the last change is sent: a server that is not heard gives the connection up.
     let hearing = tokio::spawn(Arc::clone(&mount).hear_breaks(breaks));
@@ -97,7 +98,7 @@ pub async fn mount(
     }
     let sweeper = Arc::clone(&mount);
     tokio::task::spawn_blocking(move || sweeper.sweep_left(first_container));
-    let result = serve(&plan, &mount, (kernel, before), ready, stop).await;
+    let result = serve(&plan, &mount, (kernel, at_hello), ready, stop).await;
     mount.seal_all();
     mount.send_last_changes().await;
     if let Err(refusal) = mount.end().await {
@@ -168,7 +169,7 @@ struct Assembled {
     mount: Shared,
     kernel: KernelCacheThreads,
     breaks: mpsc::Receiver<Incoming>,
-    before: BeforeHello,
+    at_hello: AtHello,
     /// The number of its first container.
     first_container: u64,
 }
@@ -176,7 +177,7 @@ struct Assembled {
 /// Opens everything in the cache directory and puts the mount together.
 fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled, MountError> {
     let Session { link, welcome, state, .. } = session;
-    let State { directory, acked_below, breaks, before } = state;
+    let State { directory, acked_below, breaks, at_hello } = state;
     let path = directory.path.clone();
     let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
     let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
@@ -197,7 +198,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         lost_power,
         refused_dir: &refused_dir,
     };
-    let core = recovered(left, found, first_container)?;
+    let core = recovered(left, found, first_container, welcome.as_deref())?;
     let refused = count_refused(&refused_dir).map_err(|error| failed(&error))?;
     let through = Through::default();
     let (cache, kernel) = KernelCache::new(&through.nodes);
@@ -244,7 +245,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         kernel: cache,
         through,
     };
-    Ok(Assembled { mount: Arc::new(mount), kernel, breaks, before, first_container })
+    Ok(Assembled { mount: Arc::new(mount), kernel, breaks, at_hello, first_container })
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.
@@ -254,10 +255,18 @@ fn owner(role: Option<Role>) -> Owner {
     Owner { uid, gid, role: role.unwrap_or(Role::Reader) }
 }
 
-/// What an earlier process knew.
-fn recovered(left: Left<'_>, found: Found, first_container: u64) -> Result<ClientCore, MountError> {
+/// What an earlier process knew, and what the first session begins with.
+fn recovered(
+    left: Left<'_>,
+    found: Found,
+    first_container: u64,
+    welcome: Option<&Welcome>,
+) -> Result<ClientCore, MountError> {
     let mut core = ClientCore::new(LIFETIME, NODE_LIMIT, left.numbers.first_seq());
     core.number_containers(first_container);
+    if let Some(welcome) = welcome {
+        core.tree.begins_with(welcome.epoch, welcome.commit);
+    }
     left.recover(&mut core, found)?;
     Ok(core)
 }
@@ -272,7 +281,7 @@ fn count_refused(directory: &Path) -> io::Result<u64> {
 async fn serve(
     plan: &MountPlan,
     mount: &Shared,
-    (kernel, before): (KernelCacheThreads, BeforeHello),
+    (kernel, at_hello): (KernelCacheThreads, AtHello),
     ready: impl FnOnce(Ready),
     stop: impl Future<Output = ()>,
 ) -> Result<(), MountError> {
@@ -281,7 +290,7 @@ async fn serve(
     let (unmounted, mut ended) = oneshot::channel();
     let session = fuse::session(mount, plan.mountpoint.clone()).await?;
     kernel.start(session.notifier()).map_err(|error| io("starting a thread", error))?;
-    mount.tell_for_long(&before);
+    mount.tell_for_long(&at_hello);
     let control = control::serve(Arc::clone(mount), &socket)
         .map_err(|error| MountError::state(&socket, error))?;
     let run = move || {

@@ -1,12 +1,12 @@
 //! What the kernel was told, for as long as the server's promises hold; and taking it back when they
 //! end earlier: with another connection, and with a sleep, during which its clock stands still.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use segue_core::types::Ino;
+use segue_core::wire::Welcome;
+use segue_rpc::Peer;
 
 use super::{Mount, Shared, lock};
 use crate::clock::slept;
@@ -30,17 +30,26 @@ impl Default for Told {
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// What is to be done before a new connection says hello: from then on the server's promises to the
-/// one before count no more.
+/// What a mount does around the hello of a new connection: from then on the server's promises to the
+/// one before count no more, unless they are resumed.
 #[derive(Clone, Default)]
-pub(super) struct BeforeHello(Arc<OnceLock<Box<dyn Fn() -> Work + Send + Sync>>>);
+pub(super) struct AtHello(Arc<OnceLock<Weak<Mount>>>);
 
-impl BeforeHello {
-    pub(super) async fn done(&self) {
-        if let Some(work) = self.0.get() {
-            work().await;
+impl AtHello {
+    fn mount(&self) -> Option<Shared> {
+        self.0.get()?.upgrade()
+    }
+
+    pub(super) async fn before(&self) {
+        if let Some(mount) = self.mount() {
+            mount.remote.end_session();
+            mount.take_back_told(true).await;
+        }
+    }
+
+    pub(super) async fn after(&self, peer: &Peer, welcome: &Welcome) {
+        if let Some(mount) = self.mount() {
+            mount.resume(peer, welcome).await;
         }
     }
 }
@@ -48,19 +57,9 @@ impl BeforeHello {
 impl Mount {
     /// From now on the server's promises end before another connection says hello; and the kernel is
     /// told for as long as they hold, if it can be made to forget all of it at any time.
-    pub(super) fn tell_for_long(self: &Shared, before: &BeforeHello) {
-        let mount = Arc::downgrade(self);
-        let work = move || -> Work {
-            let mount = mount.upgrade();
-            Box::pin(async move {
-                if let Some(mount) = mount {
-                    mount.remote.end_session();
-                    mount.take_back_told(true).await;
-                }
-            })
-        };
+    pub(super) fn tell_for_long(self: &Shared, at_hello: &AtHello) {
         // Nobody else sets it.
-        before.0.set(Box::new(work)).ok();
+        at_hello.0.set(Arc::downgrade(self)).ok();
         if self.kernel.can_be_told_for_long() {
             self.core().tree.tell_for_the_lease();
         }

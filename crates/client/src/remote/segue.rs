@@ -104,8 +104,7 @@ impl Remote {
             () = self.link.silence(), if self.refreshes => return Err(Refusal::Unreachable),
         };
         let response = response.map_err(|error| refusal(request, &error))?;
-        let asked = u64::try_from(asked.0.as_micros()).unwrap_or(u64::MAX);
-        self.answered.fetch_max(asked, Ordering::Relaxed);
+        self.answered(asked);
         match response.reply {
             Reply::Refused(refused) => {
                 tracing::debug!("{}: {} {}", request.name(), refused.refusal, refused.words);
@@ -113,6 +112,12 @@ impl Remote {
             }
             _ => Ok(response),
         }
+    }
+
+    /// The server has answered a question that was put then.
+    pub(crate) fn answered(&self, asked: Time) {
+        let asked = u64::try_from(asked.0.as_micros()).unwrap_or(u64::MAX);
+        self.answered.fetch_max(asked, Ordering::Relaxed);
     }
 
     async fn ask(&self, request: Request) -> Result<(Request, Reply), Refusal> {
@@ -162,6 +167,18 @@ impl Remote {
         match self.ask_for(Request::Readdir(Readdir { ino, after, limit })).await? {
             (_, Reply::Page(page), promised) => Ok((page, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Has the server keep what it promised. Up to which commit it has told which session of changes.
+    pub(crate) async fn renew(&self) -> Result<(u64, u64), Refusal> {
+        let session = self.link.generation();
+        match self.ask(Request::Renew(())).await? {
+            (_, Reply::Renewed(renewed)) if self.link.generation() == session => {
+                Ok((session.unwrap_or(0), renewed.commit))
+            }
+            (_, Reply::Renewed(_)) => Err(Refusal::Unreachable),
+            (request, reply) => Err(unexpected(&request, &reply)),
         }
     }
 

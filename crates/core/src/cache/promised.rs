@@ -4,19 +4,25 @@
 //! there: its *lease*. It covers the answer that it came with, which is therefore as of its arrival,
 //! and what was asked for later: what was asked for before may have changed before it was given. A
 //! break ends it, and may overtake the answer to a question from before.
+//!
+//! A session goes on in the next one where the server knows what changed in between: everything since
+//! the last commit of which this host surely had heard. That is as if these breaks had been late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::forget::LATE;
 use super::tree::Tree;
-use crate::promise::TERM;
+use crate::promise::{Inodes, TERM};
 use crate::types::{Ino, Time};
+use crate::wire::{RESUME_MAX, Resume, Resumed};
 
 /// What the server promised counts for so long after the last question that it answered was put.
 pub(super) const LEASE: Duration = Duration::from_millis(TERM.as_secs() * 980);
 /// Another question is to be put after so long, while anything is promised.
 const RENEW: Duration = Duration::from_secs(5);
+/// Most runs of inodes that are resumed: 20 KB at the very most, before anything else is asked.
+const RUNS_MAX: usize = 4096;
 
 /// What the server has promised with an answer: to tell when one of these changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,12 +50,39 @@ pub(super) struct Promise {
     since: Time,
 }
 
+/// Up to where a session of this host was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Heard {
+    session: u64,
+    /// Of the volume: commits of another are those of another history.
+    epoch: u32,
+    /// All changes of what was promised to it are heard up to this commit.
+    commit: u64,
+}
+
+/// What the next session begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Next {
+    epoch: u32,
+    /// The commit that it begins with.
+    commit: u64,
+    /// What was promised to this one is promised to it too.
+    resumes: Option<u64>,
+}
+
 /// The session with the server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     number: u64,
+    /// Up to where this one was told.
+    heard: Option<Heard>,
+    /// Up to where the last one was told to which anything was promised.
+    last: Option<Heard>,
+    next: Option<Next>,
     /// When the last question was put that was answered.
     answered: Time,
+    /// When it was last asked how far this one was told.
+    renewed: Time,
     /// Something was promised to it.
     is_used: bool,
     /// When inodes were last said to have changed, lately.
@@ -81,9 +114,78 @@ impl Tree {
     /// The session with the server is number `session`, which put the last question that was
     /// `answered` then. What was promised to any other counts no more.
     pub fn follow(&mut self, session: u64, answered: Time) {
-        self.session.is_used &= self.session.number == session;
-        self.session.number = session;
         self.session.answered = answered;
+        if self.session.number == session {
+            return;
+        }
+        let is_used = std::mem::take(&mut self.session.is_used);
+        if let Some(heard) = self.session.heard.take().filter(|_| is_used) {
+            self.session.last = Some(heard);
+        }
+        self.session.number = session;
+        self.session.renewed = answered;
+        // Without a connection there is none.
+        if session == 0 {
+            return;
+        }
+        if let Some(Next { epoch, commit, resumes }) = self.session.next.take() {
+            self.session.heard = Some(Heard { session, epoch, commit });
+            if let Some(earlier) = resumes {
+                self.session.last = None;
+                self.resume_promises(earlier, session);
+            }
+        }
+    }
+
+    fn resume_promises(&mut self, earlier: u64, session: u64) {
+        let promises = self.nodes.values_mut().filter_map(|node| node.promise.as_mut());
+        for promise in promises.filter(|promise| promise.session == earlier) {
+            promise.session = session;
+            self.session.is_used = true;
+        }
+    }
+
+    /// Another connection is being made, which takes the place of one that was being made, and the
+    /// volume is in `epoch`. What is to be asked over it first, if what was promised before may count
+    /// again.
+    pub fn to_resume(&mut self, epoch: u32) -> Option<Resume> {
+        self.session.next = None;
+        let heard = self.session.last.filter(|heard| heard.epoch == epoch)?;
+        let is_promised = |promise: &Promise| promise.session == heard.session;
+        let held =
+            self.nodes.iter().filter(|(_, node)| node.promise.as_ref().is_some_and(is_promised));
+        let most = usize::try_from(RESUME_MAX).unwrap_or(usize::MAX);
+        let held = held.map(|(ino, _)| *ino).take(most).collect::<Inodes>().truncated(RUNS_MAX);
+        (!held.is_empty()).then_some(Resume { since: heard.commit, held })
+    }
+
+    /// The connection that is being made begins with `commit` of `epoch`.
+    pub fn begins_with(&mut self, epoch: u32, commit: u64) {
+        self.session.next = Some(Next { epoch, commit, resumes: None });
+    }
+
+    /// Over the connection that is being made `held` was resumed, by what is `resumed`.
+    pub fn resumes(&mut self, held: &Inodes, resumed: &Resumed, now: Time) {
+        let Some(last) = &mut self.session.last else { return };
+        last.commit = resumed.commit;
+        let Heard { session: earlier, epoch, commit } = *last;
+        self.session.next = Some(Next { epoch, commit, resumes: Some(earlier) });
+        resumed.changed.iter().for_each(|ino| self.broken(ino, now));
+        let held: BTreeSet<Ino> = held.iter().collect();
+        for (ino, node) in &mut self.nodes {
+            node.promise.take_if(|promise| promise.session == earlier && !held.contains(ino));
+        }
+    }
+
+    /// The server has told `session` of all changes up to `commit`: that was asked for then.
+    pub fn heard_through(&mut self, session: u64, commit: u64, asked: Time) {
+        if session != self.session.number {
+            return;
+        }
+        self.session.renewed = asked;
+        if let Some(heard) = &mut self.session.heard {
+            heard.commit = heard.commit.max(commit);
+        }
     }
 
     /// As of when an answer is that was asked for and came then, and what of that which was
@@ -151,9 +253,11 @@ impl Tree {
         holds && !self.session.has_changed(ino, checked)
     }
 
-    /// True if a question is to be put so that the server keeps what it has promised.
+    /// True if it is to be asked how far this session was told, so that the server keeps what it has
+    /// promised, and the next session begins not far back.
     pub fn wants_lease(&self, now: Time) -> bool {
-        self.session.is_used && now.since(self.session.answered) >= RENEW
+        let since = self.session.answered.min(self.session.renewed);
+        self.session.is_used && now.since(since) >= RENEW
     }
 
     /// Of how many inodes the server surely tells.
@@ -225,6 +329,71 @@ mod tests {
         assert!(!is_fresh(&tree, at(6000)), "an answer of the session before");
         tree.promised(told(&[FILE], 2), at(5000));
         assert!(is_fresh(&tree, at(6000)));
+    }
+
+    /// A tree that was promised `FILE` and `DIRECTORY` in session 1, which heard of all up to 41.
+    fn promised_tree() -> Tree {
+        let mut tree = Tree::new(LIFETIME, 100);
+        tree.begins_with(1, 40);
+        tree.follow(1, at(400));
+        tree.install_node(node(attr(7, Kind::File, 1)), at(0));
+        tree.install_node(node(attr(5, Kind::Directory, 1)), at(0));
+        tree.promised(told(&[FILE, DIRECTORY], 1), at(0));
+        tree.heard_through(1, 41, at(900));
+        tree.heard_through(7, 99, at(900));
+        tree.follow(0, at(400));
+        tree
+    }
+
+    #[test]
+    fn a_session_goes_on_in_the_next_one_but_for_what_changed() {
+        let mut tree = promised_tree();
+        assert!(!is_fresh(&tree, at(2000)));
+        let held: Inodes = [FILE, DIRECTORY].into_iter().collect();
+        assert_eq!(tree.to_resume(1), Some(Resume { since: 41, held: held.clone() }));
+        let changed = [DIRECTORY].into_iter().collect();
+        tree.resumes(&held, &Resumed { changed, commit: 50 }, at(60_000));
+        assert!(!is_fresh(&tree, at(60_000)), "not before there is a session");
+        tree.follow(2, at(60_000));
+        assert!(is_fresh(&tree, at(60_001)) && is_fresh(&tree, at(79_000)));
+        assert!(!tree.is_promised(DIRECTORY, at(60_001)));
+        assert_eq!((tree.promises(at(60_001)), tree.wants_lease(at(65_000))), (1, true));
+        tree.broken(FILE, at(61_000));
+        tree.follow(0, at(60_000));
+        assert_eq!(tree.to_resume(1), None, "nothing is held");
+    }
+
+    #[test]
+    fn a_session_that_is_not_resumed_begins_anew() {
+        let mut tree = promised_tree();
+        assert_eq!(tree.to_resume(2), None, "the volume was restored");
+        assert!(tree.to_resume(1).is_some());
+        tree.begins_with(1, 70);
+        tree.follow(2, at(60_000));
+        assert!(!is_fresh(&tree, at(60_001)));
+        tree.follow(0, at(60_000));
+        assert_eq!(
+            tree.to_resume(1).map(|resume| resume.since),
+            Some(41),
+            "nothing was promised since"
+        );
+        tree.follow(3, at(60_000));
+        tree.promised(told(&[FILE], 3), at(60_000));
+        tree.follow(0, at(60_000));
+        assert_eq!(tree.to_resume(1).map(|resume| resume.since), Some(41), "3 began nowhere");
+    }
+
+    /// The connection over which it was resumed was never used: what it heard counts.
+    #[test]
+    fn what_was_resumed_over_a_lost_connection_is_resumed_again() {
+        let mut tree = promised_tree();
+        let Some(Resume { held, .. }) = tree.to_resume(1) else { panic!("nothing to resume") };
+        let changed = [FILE].into_iter().collect();
+        tree.resumes(&held, &Resumed { changed, commit: 50 }, at(60_000));
+        let held = [DIRECTORY].into_iter().collect();
+        assert_eq!(tree.to_resume(1), Some(Resume { since: 50, held }));
+        tree.follow(2, at(60_000));
+        assert_eq!(tree.promises(at(60_001)), 0);
     }
 
     /// Breaks go before answers: what comes behind one is used for nothing.
@@ -305,6 +474,8 @@ mod tests {
         tree.promised(told(&[FILE], 1), at(500));
         assert_eq!([5399, 5400].map(|ms| tree.wants_lease(at(ms))), [false, true]);
         tree.follow(1, at(5400));
+        assert!(tree.wants_lease(at(5400)), "others' answers say nothing");
+        tree.heard_through(1, 41, at(5400));
         assert!(!tree.wants_lease(at(9000)));
         tree.follow(2, at(5400));
         assert!(!tree.wants_lease(at(30_000)), "another session was promised nothing");

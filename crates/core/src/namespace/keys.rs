@@ -31,6 +31,8 @@ const IDLE: u8 = 0x31;
 const PACK: u8 = 0x32;
 /// First tag of the server's own tables.
 pub const SERVER_TAGS: u8 = 0x80;
+/// The server's, because a volume that is restored elsewhere has other commits there.
+const CHANGES: u8 = SERVER_TAGS + 5;
 
 fn key(tag: u8, fields: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + fields.iter().map(|field| field.len()).sum::<usize>());
@@ -184,6 +186,30 @@ pub fn inode_part(key: &[u8]) -> Option<(Ino, &[u8])> {
 pub fn inode_of(key: &[u8]) -> Option<(VolumeId, Ino)> {
     let (volume, _) = key.strip_prefix(&[INODE])?.split_first_chunk()?;
     Some((VolumeId(u32::from_be_bytes(*volume)), inode_part(key)?.0))
+}
+
+/// The volume, the directory and the name of a name's key, if it is one.
+pub fn dentry_of(key: &[u8]) -> Option<(VolumeId, Ino, &[u8])> {
+    let (volume, _) = key.strip_prefix(&[DENTRY])?.split_first_chunk()?;
+    let (directory, name) = inode_part(key)?;
+    Some((VolumeId(u32::from_be_bytes(*volume)), directory, name))
+}
+
+/// What commit `number` changed in a volume.
+pub fn changes(number: u64, volume: VolumeId) -> Vec<u8> {
+    key(CHANGES, &[&number.to_be_bytes(), &volume.0.to_be_bytes()])
+}
+
+/// What is known of all commits: behind their rows, so that it is written beside the last.
+pub fn changes_head() -> Vec<u8> {
+    key(CHANGES, &[&[u8::MAX]])
+}
+
+/// The number and the volume of such a key.
+pub fn changes_part(key: &[u8]) -> Option<(u64, VolumeId)> {
+    let (number, volume) = key.strip_prefix(&[CHANGES])?.split_first_chunk()?;
+    let volume = VolumeId(u32::from_be_bytes(volume.try_into().ok()?));
+    Some((u64::from_be_bytes(*number), volume))
 }
 
 /// The quota of a directory.

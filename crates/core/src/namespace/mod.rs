@@ -24,6 +24,7 @@
 //! refers to.
 
 pub mod arrivals;
+pub mod changes;
 pub mod check;
 mod clone;
 pub mod collect;

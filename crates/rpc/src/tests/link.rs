@@ -34,6 +34,7 @@ fn welcome() -> Reply {
         role: Role::Writer,
         grants: Vec::new(),
         nonce: [3; 32],
+        commit: 7,
     })
 }
 

@@ -13,6 +13,8 @@ use crate::world::{World, arg, eventually, json, save, segue, sh, wait_for_state
 
 /// Longer than anything is believed that was not promised.
 const STALE: Duration = Duration::from_millis(1500);
+/// Every five seconds a host asks how far it was told.
+const RENEWED: Duration = Duration::from_secs(7);
 
 fn metric(world: &World, name: &str) -> u64 {
     let data = arg(world.server.data());
@@ -40,8 +42,13 @@ impl Asked {
     /// seconds, and a new one wants inode numbers. It would be one for each directory and each
     /// look at it, of which there are many more.
     fn assert_nothing_since(&self, world: &World) {
+        self.assert_since(world, 10);
+    }
+
+    /// Nothing else was asked since but `most` questions.
+    fn assert_since(&self, world: &World, most: u64) {
         let asked = metric(world, "requests_total") - self.requests;
-        let most = 10 + self.at.elapsed().as_secs();
+        let most = most + self.at.elapsed().as_secs();
         assert!(asked <= most, "{asked} questions, and {most} would be right");
     }
 }
@@ -174,6 +181,43 @@ fn what_changed_while_nobody_could_tell_is_seen() {
         fs::read_to_string(&there).unwrap() == words
             && fs::metadata(&there).unwrap().mode() & 0o7777 == 0o640
     });
+}
+
+/// A host that was away asks once what changed meanwhile, and then for that alone; so it does when it
+/// was the server that was away.
+#[test]
+fn what_did_not_change_meanwhile_is_not_asked_for_again() {
+    let Some(mut world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (here, there) = (mount.path(), other.path());
+    sh(here, "for d in $(seq 60); do mkdir $d; seq 5 | (cd $d; split -l 1); done");
+    mount.sync().unwrap();
+    let seen = look(there);
+    std::thread::sleep(RENEWED);
+    world.b.link_down().unwrap();
+    wait_for_state(&world.b, &other, "offline");
+    sh(here, "echo more >>7/xaa; rm 8/xab; mkdir 9/new; mv 10/xac 11/moved");
+    mount.sync().unwrap();
+    let truth = look(here);
+    assert_eq!(look(there), seen, "nobody can be asked");
+    assert_ne!(truth, seen);
+    let back = Asked::now(&world);
+    world.b.link_up().unwrap();
+    wait_for_state(&world.b, &other, "online");
+    assert_eq!(look(there), truth);
+    // Some for each of the six directories and two files that changed.
+    back.assert_since(&world, 30);
+
+    std::thread::sleep(RENEWED);
+    world.server.restart().unwrap();
+    for (host, mount) in [(&world.a, &mount), (&world.b, &other)] {
+        eventually("it is promised again", || {
+            json(host, &["status", arg(mount.path())])["mounts"][0]["promises"].as_u64() > Some(0)
+        });
+    }
+    let back = Asked::now(&world);
+    assert_eq!(look(there), truth);
+    back.assert_nothing_since(&world);
 }
 
 /// Under `close` an open of what is here asks nobody, and reads what was closed last on whichever

@@ -5,7 +5,8 @@
 //!   every ten         packs: without rows ─▶ retired ─▶ nobody reads it ─▶ removed
 //!                            a quarter dead ─▶ what lives is appended to the present pack
 //!                     ragged files that nobody has written meanwhile are put in order
-//!   every hour        nameless files that were open at hosts not heard of for a day
+//!   every hour        nameless files that were open at hosts not heard of for a day;
+//!                     what is known of old changes
 //! ```
 //!
 //! One thread, below everything that somebody waits for: a slice is one short transaction, and
@@ -13,6 +14,7 @@
 //!
 //! Whoever needs things to stay where they are, such as a backup, takes a [`Hold`].
 
+mod changes;
 mod orphans;
 mod packs;
 mod tidy;
@@ -105,6 +107,7 @@ fn run(server: &Server) {
         }
         if Instant::now() >= orphans_at {
             orphans::look(server, begun);
+            changes::look(server);
             orphans_at = Instant::now() + ORPHANS_EVERY;
         }
         rest(server, ROWS_EVERY);

@@ -6,6 +6,7 @@ use segue_core::modlog::{
     Base, NewNode, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped, Store as Stored,
 };
 use segue_core::namespace::collect::collect;
+use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::{
     ApplyResult, Context, Fault, MapStore, MetaSnapshot, MetaTxn, Place, Rights, apply, arrived,
     bind, create_volume, grant, lease,
@@ -194,7 +195,7 @@ proptest! {
         let here = (1..).zip(&steps).map(|(seq, step)| carry_out(&mut map, seq, step));
         let expected: Vec<_> = here.map(Result::unwrap).collect();
         prop_assert_eq!(found.unwrap(), expected);
-        let rows = store.read_blocking(|kv| kv.range(&[], &[255], usize::MAX)).unwrap().unwrap();
+        let rows = store.read_blocking(|kv| kv.range(&[], &[SERVER_TAGS], usize::MAX)).unwrap().unwrap();
         prop_assert_eq!(rows, map.0.into_iter().collect::<Vec<_>>());
     }
 }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
-use segue_core::namespace::Fault;
+use segue_core::namespace::{Fault, changes};
 use segue_core::promise::SessionId;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -106,7 +106,9 @@ impl Store {
         let (jobs, queue) = channel();
         let poisoned = Arc::new(AtomicBool::new(false));
         let absent = attached::all(&mut Kv::reading(&connection));
-        let promises = Arc::new(Promises::new(absent));
+        let head = changes::head(&mut Kv::reading(&connection), 0);
+        let commit = head.map_err(|fault| StoreError::from(fault).to_string())?.last;
+        let promises = Arc::new(Promises::new(absent, commit));
         let (seen, told) = (poisoned.clone(), promises.clone());
         let thread = std::thread::Builder::new()
             .name("store".to_owned())

@@ -142,7 +142,7 @@ proptest! {
                 answers.push((answered, fails));
             }
             drop(jobs);
-            writer::run(&connection, &queue, &poisoned, &Promises::new(std::collections::BTreeSet::new()), large);
+            writer::run(&connection, &queue, &poisoned, &Promises::new(std::collections::BTreeSet::new(), 0), large);
             for (answered, fails) in answers {
                 let damaged = Err(StoreError::Damaged("a row".into()));
                 let expected = if fails { damaged } else { Ok(()) };

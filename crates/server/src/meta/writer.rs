@@ -10,18 +10,22 @@
 //! group back, and there may be space later. So is a damaged page that a row belongs on: nothing
 //! of the group was written.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use rusqlite::Connection;
-use segue_core::namespace::{Fault, keys};
+use segue_core::namespace::Fault;
+use segue_core::namespace::changes::{self, Changed};
 use segue_core::promise::{Object, SessionId};
+use segue_core::types::VolumeId;
 use tokio::sync::oneshot;
 
 use super::pending::Pending;
 use super::sqlite::{Kv, is_damage, store};
 use super::{MetaFault, StoreError};
+use crate::data::now_seconds;
 use crate::promises::Promises;
 
 /// Most jobs of one commit, so that none waits long for the others.
@@ -109,10 +113,11 @@ pub(super) fn run(
             }
         };
         // Before anybody hears that it is done: who reads from now on reads what is new.
-        let done = done.map(|changes| {
+        let done = done.map(|Committed { changes, number }| {
             for (author, objects) in changes {
                 promises.changed(objects, author);
             }
+            number.into_iter().for_each(|number| promises.committed(number));
         });
         group.into_iter().for_each(|job| job.answer(done.clone()));
     }
@@ -136,11 +141,18 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
 /// Which inodes somebody changed.
 type Change = (Option<SessionId>, Vec<Object>);
 
+/// What a group of jobs did.
+struct Committed {
+    changes: Vec<Change>,
+    /// The number of the commit, if it changed anything.
+    number: Option<u64>,
+}
+
 fn commit(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
     pending: Pending,
-) -> rusqlite::Result<Vec<Change>> {
+) -> rusqlite::Result<Committed> {
     let done = try_commit(connection, group, pending);
     // Some errors have rolled back by themselves.
     if done.is_err() && !connection.is_autocommit() {
@@ -153,14 +165,19 @@ fn try_commit(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
     mut pending: Pending,
-) -> rusqlite::Result<Vec<Change>> {
+) -> rusqlite::Result<Committed> {
     let mut changes = Vec::new();
+    let mut all: BTreeMap<VolumeId, Changed> = BTreeMap::new();
     let batch = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
     batch("BEGIN IMMEDIATE")?;
     for job in group {
         match job.run(&mut Kv::writing(connection, &mut pending))? {
             true => {
-                let objects: Vec<_> = pending.written().filter_map(keys::inode_of).collect();
+                let mut objects = Vec::new();
+                for (volume, changed) in Changed::of(pending.written()) {
+                    objects.extend(changed.inodes.iter().map(|ino| (volume, *ino)));
+                    all.entry(volume).or_default().and(changed);
+                }
                 if !objects.is_empty() {
                     changes.push((job.author(), objects));
                 }
@@ -172,9 +189,27 @@ fn try_commit(
             flush(connection, &mut pending)?;
         }
     }
+    let number = match all.is_empty() {
+        true => None,
+        false => Some(note(connection, &mut pending, all)?),
+    };
     flush(connection, &mut pending)?;
     batch("COMMIT")?;
-    Ok(changes)
+    Ok(Committed { changes, number })
+}
+
+/// Notes what the group changed. Its number.
+fn note(
+    connection: &Connection,
+    pending: &mut Pending,
+    changed: BTreeMap<VolumeId, Changed>,
+) -> rusqlite::Result<u64> {
+    let noted = changes::note(&mut Kv::writing(connection, pending), changed, now_seconds());
+    pending.keep();
+    noted.map_err(|fault| match fault {
+        Fault::Store(error) => error,
+        Fault::Damaged(what) => rusqlite::Error::ToSqlConversionFailure(what.into()),
+    })
 }
 
 fn flush(connection: &Connection, pending: &mut Pending) -> rusqlite::Result<()> {

@@ -63,6 +63,7 @@ impl Session {
             role: self.identity.role,
             grants: greeting.grants,
             nonce,
+            commit: promises.heard_through(&bound.holder),
         };
         self.bound
             .set(bound)

@@ -14,6 +14,7 @@ mod enrol;
 mod fetch;
 mod hello;
 mod read;
+mod resume;
 mod stage;
 mod upload;
 
@@ -24,7 +25,7 @@ use std::time::Duration;
 use segue_core::namespace::{Rights, Stop};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, ClientId, Fingerprint, VolumeId};
-use segue_core::wire::{Refused, Reply, Request};
+use segue_core::wire::{Refused, Renewed, Reply, Request};
 use segue_rpc::{Body, CloseCode, Incoming, Peer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
@@ -234,6 +235,11 @@ impl Session {
             Request::Stage(stage) => self.stage(bound, stage).await,
             Request::Apply(apply) => self.apply(bound, apply, body).await,
             Request::Grant(()) => self.grant(bound).await,
+            Request::Resume(resume) => self.resume(bound, resume).await,
+            Request::Renew(()) => {
+                let commit = self.server.data.store.promises().heard_through(&bound.holder);
+                Ok((Reply::Renewed(Renewed { commit }), Body::Empty))
+            }
             Request::Visible(()) => {
                 let promises = self.server.data.store.promises();
                 self.while_connected(promises.visible(bound.volume, &bound.holder)).await?;

@@ -1,8 +1,9 @@
 //! Calls to the server, and the application threads that wait for them.
 
 use segue_core::modlog::Logged;
+use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Time};
+use segue_core::types::Time;
 use segue_core::wire::{Hello, Reply, Request};
 
 use super::{Mount, Stop, Thread};
@@ -18,6 +19,8 @@ const TRIES: u32 = 24;
 pub(crate) enum Purpose {
     /// A new connection.
     Hello,
+    /// That what was promised before counts over it; else it begins with that commit.
+    Resume(Inodes, u64),
     /// A batch, or what is fetched for it.
     Drain(Request, Vec<Logged>),
     /// An application's thread.
@@ -107,8 +110,12 @@ impl Mount {
                     return Err(Violation(format!("hello: {reply:?}")));
                 };
                 self.kept.grants = welcome.grants;
-                (self.is_offline, self.said_hello) = (false, true);
-                self.welcomed();
+                self.said_hello = true;
+                self.resume(welcome.commit);
+                None
+            }
+            Purpose::Resume(held, commit) => {
+                self.resumed(&held, commit, reply);
                 None
             }
             Purpose::Drain(request, batch) => {
@@ -135,7 +142,7 @@ impl Mount {
             }
             Purpose::Visible => None,
             Purpose::Renew => {
-                self.take_in(&Request::Getattr(Ino::ROOT), reply, &body, asked);
+                self.renewed(&reply, asked);
                 None
             }
         };

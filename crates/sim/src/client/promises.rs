@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use segue_core::cache::Promised;
+use segue_core::promise::Inodes;
 use segue_core::types::{Ino, Time};
 use segue_core::wire::{Reply, Request};
 
@@ -64,9 +65,44 @@ impl Mount {
         }
     }
 
-    pub(super) fn welcomed(&mut self) {
+    /// The server has let this host in over a connection that begins with `commit`: what was promised
+    /// over the last one may count still.
+    pub(super) fn resume(&mut self, commit: u64) {
+        match self.core.tree.to_resume(1) {
+            Some(resume) => {
+                let held = resume.held.clone();
+                self.call(Request::Resume(resume), Purpose::Resume(held, commit));
+            }
+            None => {
+                self.core.tree.begins_with(1, commit);
+                self.welcomed();
+            }
+        }
+    }
+
+    pub(super) fn resumed(&mut self, held: &Inodes, commit: u64, reply: Reply) {
+        match reply {
+            Reply::Resumed(Some(mut resumed)) => {
+                if self.bug == Some(Bug::ClientResumesAll) {
+                    resumed.changed = Inodes::default();
+                }
+                self.core.tree.resumes(held, &resumed, self.now);
+            }
+            _ => self.core.tree.begins_with(1, commit),
+        }
+        self.welcomed();
+    }
+
+    fn welcomed(&mut self) {
+        self.is_offline = false;
         self.session.number += 1;
         self.follow();
+    }
+
+    pub(super) fn renewed(&mut self, reply: &Reply, asked: Time) {
+        if let Reply::Renewed(renewed) = reply {
+            self.core.tree.heard_through(self.session.number, renewed.commit, asked);
+        }
     }
 
     pub(super) fn forget_calls(&mut self) {
@@ -99,7 +135,7 @@ impl Mount {
     pub(super) fn renew_lease(&mut self) {
         self.core.tree.forget_breaks(self.now);
         if self.core.tree.wants_lease(self.now) && !self.is_offline {
-            self.call(Request::Getattr(Ino::ROOT), Purpose::Renew);
+            self.call(Request::Renew(()), Purpose::Renew);
         }
     }
 }

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use segue_core::namespace::changes;
 use segue_core::promise::{Grace, Promises, SessionId};
 use segue_core::types::{ClientId, Ino, Time, Version, VolumeId};
-use segue_core::wire::{BREAK_MAX, Reply, Request};
+use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume, Resumed};
 
 use super::{Answer, Server};
 use crate::Violation;
@@ -26,6 +27,8 @@ pub(crate) struct Sessions {
     history: BTreeMap<Ino, Vec<(Time, Option<Version>)>>,
     /// Until when a client was told that what was committed is visible.
     shown: BTreeMap<ClientId, Time>,
+    /// The last moment of these: no two things happen at one.
+    instant: Time,
     /// Who has not come back since the server started again.
     grace: Grace,
 }
@@ -33,12 +36,20 @@ pub(crate) struct Sessions {
 impl Default for Sessions {
     fn default() -> Sessions {
         Sessions {
-            table: Promises::new(PROMISES_MAX, PROMISES_MAX / 2),
+            table: Promises::new(PROMISES_MAX, PROMISES_MAX / 2, 0),
             of: BTreeMap::new(),
             history: BTreeMap::new(),
             shown: BTreeMap::new(),
+            instant: Time::default(),
             grace: Grace::new(BTreeSet::new(), Time::default()),
         }
+    }
+}
+
+impl Sessions {
+    fn instant(&mut self, now: Time) -> Time {
+        self.instant = now.max(Time(self.instant.0 + Duration::from_nanos(1)));
+        self.instant
     }
 }
 
@@ -80,9 +91,19 @@ impl Server {
         }
         let Some(known) = self.session_of(client, now) else { return Ok(None) };
         let id = (known.connection == connection).then_some(known.id);
+        match request {
+            Request::Resume(resume) => return self.resume(id, resume).map(Some),
+            Request::Renew(()) => return Ok(Some(self.renew(id))),
+            _ => {}
+        }
         let ask = self.sessions.as_mut().map(|sessions| sessions.table.ask());
         let (mut reply, body) = self.answer(client, request)?;
         let changed = std::mem::take(&mut self.changed);
+        let unnoted = std::mem::take(&mut self.unnoted);
+        let number = match unnoted.is_empty() {
+            true => None,
+            false => Some(changes::note(&mut self.rows, unnoted, now.0.as_secs())?),
+        };
         let Some((sessions, ask)) = self.sessions.as_mut().zip(ask) else { return Ok(None) };
         match (id, reply.inodes()) {
             (Some(id), inodes) if !inodes.is_empty() => {
@@ -91,19 +112,54 @@ impl Server {
             _ => sessions.table.unanswered(ask),
         }
         let author = id.filter(|_| matches!(request, Request::Apply(_)));
-        let volume = self.volume;
+        let (volume, instant) = (self.volume, sessions.instant(now));
         sessions.table.changed(changed.keys().map(|ino| (volume, *ino)), author);
+        number.into_iter().for_each(|number| sessions.table.committed(number));
         if let (Reply::Applied(applied), Some(id)) = (&mut reply, author) {
             applied.visible = sessions.table.is_visible(volume, id, sessions.table.now());
             if applied.visible {
                 let shown = sessions.shown.entry(client).or_default();
-                *shown = now.max(*shown);
+                *shown = instant.max(*shown);
             }
         }
         for (ino, version) in changed {
-            sessions.history.entry(ino).or_default().push((now, version));
+            sessions.history.entry(ino).or_default().push((instant, version));
         }
         Ok(Some((reply, body)))
+    }
+
+    /// Which of what a host knows from before has changed since.
+    fn resume(&mut self, id: Option<SessionId>, resume: &Resume) -> Result<Answer, Violation> {
+        let held: Vec<Ino> = resume.held.iter().collect();
+        let none = (Reply::Resumed(None), Vec::new());
+        let Some((sessions, id)) = self.sessions.as_mut().zip(id) else { return Ok(none) };
+        if !sessions.table.resume(id, &held) {
+            return Ok(none);
+        }
+        let (held, mut changed) = (BTreeSet::from_iter(held), BTreeSet::new());
+        let each = |more: changes::Changed| changed.extend(more.inodes);
+        let commit = changes::since(&mut self.rows, self.volume, resume.since, each)?;
+        if self.bug == Some(Bug::ServerResumesUnread) {
+            changed.clear();
+        }
+        let changed = changed.intersection(&held).copied().collect();
+        let resumed = commit.map(|commit| Resumed { changed, commit });
+        if resumed.is_none() {
+            sessions.table.release(id);
+        }
+        Ok((Reply::Resumed(resumed), Vec::new()))
+    }
+
+    /// How far the session was told.
+    fn renew(&mut self, id: Option<SessionId>) -> Answer {
+        let last = changes::head(&mut self.rows, 0).map_or(0, |head| head.last);
+        let sessions = self.sessions.as_mut();
+        let heard = sessions.zip(id).map(|(sessions, id)| sessions.table.heard_through(id));
+        let commit = match self.bug {
+            Some(Bug::ServerCountsUnheard) => last,
+            _ => heard.unwrap_or_default(),
+        };
+        (Reply::Renewed(Renewed { commit }), Vec::new())
     }
 
     fn enter(&mut self, client: ClientId, connection: u64, now: Time) {
@@ -123,8 +179,9 @@ impl Server {
     /// A client asks whether what is committed is visible. Which moment it means.
     pub(crate) fn moment(&mut self, client: ClientId, now: Time) -> Option<Moment> {
         let id = self.session_of(client, now)?.id;
-        let clock = self.sessions.as_ref()?.table.now();
-        Some(Moment { client, id, clock, at: now })
+        let sessions = self.sessions.as_mut()?;
+        let (clock, at) = (sessions.table.now(), sessions.instant(now));
+        Some(Moment { client, id, clock, at })
     }
 
     /// True if nobody else relies on what was before; `None` if the session is gone.
@@ -218,6 +275,7 @@ impl Server {
 
     /// The server starts again: its clients have to say who they are.
     pub(crate) fn forget_sessions(&mut self, now: Time) {
+        let Ok(commit) = changes::head(&mut self.rows, 0).map(|head| head.last) else { return };
         if let Some(sessions) = &mut self.sessions {
             let connected = std::mem::take(&mut sessions.of).into_keys();
             let absent = connected.chain(sessions.grace.absent().iter().copied()).collect();
@@ -225,7 +283,7 @@ impl Server {
                 Some(Bug::ServerForgetsSessions) => Grace::new(BTreeSet::new(), now),
                 _ => Grace::new(absent, now),
             };
-            sessions.table = Promises::new(PROMISES_MAX, PROMISES_MAX / 2);
+            sessions.table = Promises::new(PROMISES_MAX, PROMISES_MAX / 2, commit);
         }
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use segue_core::promise::SessionId;
 use segue_core::types::{ClientId, Ino, Time};
-use segue_core::wire::Request;
+use segue_core::wire::{Reply, Request};
 
 use crate::check::{structure, told::Told, view};
 use crate::client::{Ended, Kept, Mount};
@@ -365,6 +365,7 @@ impl World {
             return Ok(());
         };
         self.tell_all();
+        self.summary.resumed += u64::from(matches!(answer.0, Reply::Resumed(Some(_))));
         self.say(&format!("server answers {call} of client {client}: {:?}", answer.0));
         if let Some(delay) = self.travel(client) {
             self.after(delay, Event::Reply { client, call, answer: Box::new(answer) });

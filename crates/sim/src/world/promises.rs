@@ -24,7 +24,8 @@ impl World {
                 })
         };
         match self.options.promises {
-            true => promised::check(mount, &self.server, is_on_its_way),
+            true => promised::check(mount, &self.server, is_on_its_way)
+                .map_err(|violation| Violation(format!("client {client}: {}", violation.0))),
             false => Ok(()),
         }
     }

@@ -1,0 +1,104 @@
+//! A set of inodes in little space: hosts number what they make one after the other, so most sets are
+//! a few runs of numbers.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::Ino;
+
+/// Inodes, each once.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Inodes {
+    /// For each run how many numbers are left out before it, and how many it has beyond its first.
+    runs: Vec<(u64, u64)>,
+}
+
+impl Inodes {
+    /// How many; at most `u64::MAX`, whatever somebody sent.
+    pub fn len(&self) -> u64 {
+        let len = |(_, more): &(u64, u64)| more.saturating_add(1);
+        self.runs.iter().map(len).fold(0, u64::saturating_add)
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Runs of consecutive numbers.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// In order of numbers. What does not fit into a number is not there.
+    pub fn iter(&self) -> impl Iterator<Item = Ino> {
+        let mut next = Some(0_u64);
+        let run = move |(gap, more): &(u64, u64)| {
+            let first = next?.checked_add(*gap)?;
+            let last = first.checked_add(*more)?;
+            next = last.checked_add(1);
+            Some(first..=last)
+        };
+        self.runs.iter().map_while(run).flatten().map(Ino)
+    }
+
+    /// Those in the first `runs` runs.
+    pub fn truncated(mut self, runs: usize) -> Inodes {
+        self.runs.truncate(runs);
+        self
+    }
+}
+
+impl FromIterator<Ino> for Inodes {
+    fn from_iter<I: IntoIterator<Item = Ino>>(inodes: I) -> Inodes {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut next = 0;
+        for Ino(number) in inodes.into_iter().collect::<BTreeSet<_>>() {
+            match runs.last_mut() {
+                Some((_, more)) if number == next => *more += 1,
+                _ => runs.push((number - next, 0)),
+            }
+            // Nothing follows the last number there is.
+            next = number.saturating_add(1);
+        }
+        Inodes { runs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_one_host_made_takes_few_bytes() {
+        let inodes: Inodes = (1_000_000..1_100_000).map(Ino).collect();
+        assert_eq!((inodes.len(), inodes.runs()), (100_000, 1));
+        assert!(postcard::to_stdvec(&inodes).unwrap().len() < 10);
+    }
+
+    #[test]
+    fn what_a_stranger_sent_does_no_harm() {
+        let max = u64::MAX;
+        for runs in [vec![(max, max)], vec![(0, max), (0, 0)], vec![(max, 0), (0, 5)]] {
+            let inodes = Inodes { runs };
+            assert!(!inodes.is_empty());
+            assert!(inodes.iter().take(3).count() <= 3);
+        }
+        assert_eq!([Ino(max), Ino(0)].into_iter().collect::<Inodes>().iter().count(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_is_what_was_put_in(numbers in prop::collection::btree_set(0_u64..60, 0..40)) {
+            let inodes: Inodes = numbers.iter().rev().copied().map(Ino).collect();
+            let back: Vec<u64> = inodes.iter().map(|ino| ino.0).collect();
+            prop_assert_eq!(&back, &numbers.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(inodes.len(), back.len() as u64);
+            let less: Vec<_> = inodes.clone().truncated(1).iter().collect();
+            prop_assert!(inodes.iter().take(less.len()).eq(less));
+        }
+    }
+}

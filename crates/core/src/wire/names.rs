@@ -1,0 +1,157 @@
+//! Questions about names and attributes, and what is promised with the answers.
+
+use serde::{Deserialize, Serialize};
+
+use super::Reply;
+use crate::promise::Inodes;
+use crate::types::{Attr, Ino, Name, Version};
+
+/// An inode as the server has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// Its attributes.
+    pub attr: Attr,
+    /// Target, of a symbolic link.
+    pub target: Option<Vec<u8>>,
+}
+
+/// An inode that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// It.
+    pub node: Node,
+    /// The server will tell when it changes.
+    pub promised: bool,
+}
+
+/// Asks for a name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lookup {
+    /// Directory.
+    pub parent: Ino,
+    /// Name in it.
+    pub name: Name,
+}
+
+/// What a name means.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Looked {
+    /// The directory's attributes at that moment.
+    pub parent: Attr,
+    /// The inode, or `None`: there is no such name.
+    pub node: Option<Node>,
+    /// The server will tell when one of the two changes.
+    pub promised: bool,
+}
+
+/// Asks for a page of a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Readdir {
+    /// Directory.
+    pub ino: Ino,
+    /// Entries after this name; `None` from the start.
+    pub after: Option<Name>,
+    /// At most this many entries, and never more than [`PAGE_MAX`](super::PAGE_MAX).
+    pub limit: u32,
+}
+
+/// A page of a directory, in byte order of names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Page {
+    /// The directory's attributes; pages with different `change` are of different listings.
+    pub directory: Attr,
+    /// Names and inodes.
+    pub entries: Vec<(Name, Node)>,
+    /// There are more.
+    pub more: bool,
+    /// The server will tell when any of these changes, the directory among them.
+    pub promised: bool,
+}
+
+/// All extended attributes of an inode.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Xattrs {
+    /// The inode's `change` at that moment.
+    pub change: Version,
+    /// Names and values, in order of names.
+    pub values: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What a host was promised in an earlier session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Resume {
+    /// It has heard of all changes of it up to this commit.
+    pub since: u64,
+    /// Inodes, at most [`RESUME_MAX`](super::RESUME_MAX).
+    pub held: Inodes,
+}
+
+/// What that is worth. Without it: nothing, because it is not known any more what changed since, or
+/// too much is promised to others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Resumed {
+    /// These have changed: all others are as they were, and the server will tell when they change.
+    pub changed: Inodes,
+    /// Up to this commit.
+    pub commit: u64,
+}
+
+/// How far the server has told this session of changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Renewed {
+    /// Of all that was promised to it, up to this commit.
+    pub commit: u64,
+}
+
+/// Space of a volume, or of a directory of it with a quota.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Space {
+    /// Bytes that the volume may grow to.
+    pub total_bytes: u64,
+    /// Bytes not used yet.
+    pub free_bytes: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Inodes that it may still have; 2^64 - 1 if they are not limited by themselves.
+    pub free_inodes: u64,
+    /// Bytes after which a quota refuses more, which is somewhat beyond it; 2^64 - 1 without one.
+    pub room_bytes: u64,
+}
+
+impl Reply {
+    /// The inodes whose changes may be promised with this answer.
+    pub fn inodes(&self) -> Vec<Ino> {
+        match self {
+            Reply::Node(found) => vec![found.node.attr.ino],
+            Reply::Looked(looked) => {
+                let node = looked.node.iter().map(|node| node.attr.ino);
+                [looked.parent.ino].into_iter().chain(node).collect()
+            }
+            Reply::Page(page) => {
+                let entries = page.entries.iter().map(|(_, node)| node.attr.ino);
+                [page.directory.ino].into_iter().chain(entries).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// True if the server will tell of their changes.
+    pub fn is_promised(&self) -> bool {
+        match self {
+            Reply::Node(Found { promised, .. })
+            | Reply::Looked(Looked { promised, .. })
+            | Reply::Page(Page { promised, .. }) => *promised,
+            _ => false,
+        }
+    }
+
+    /// Says whether the server will tell of their changes.
+    pub fn promise(&mut self, is_promised: bool) {
+        match self {
+            Reply::Node(Found { promised, .. })
+            | Reply::Looked(Looked { promised, .. })
+            | Reply::Page(Page { promised, .. }) => *promised = is_promised,
+            _ => {}
+        }
+    }
+}
