@@ -5,12 +5,14 @@
 //! again without harm: reads change nothing, and records carry their OpId.
 
 mod names;
+mod watch;
 
 use serde::{Deserialize, Serialize};
 
 pub use names::{
     Found, Looked, Lookup, Node, Page, Readdir, Renewed, Resume, Resumed, Space, Xattrs,
 };
+pub use watch::{Became, WATCHED_MAX, Watch, Watched, WatchedAll};
 
 use crate::modlog::{Outcome, Stamped};
 use crate::refusal::Refusal;
@@ -112,6 +114,8 @@ messages! {
         15 Resume(Resume),
         /// A sign of life, so that what is promised counts for longer. Reply `Renewed`.
         16 Renew(()),
+        /// Waits for changes below a directory. Reply `Watched`.
+        17 Watch(Watch),
         /// A range of a file. Reply `Fetched`; body: the bytes of its data segments.
         20 Fetch(Fetch),
         /// Where a file's next data are. Reply `Sought`.
@@ -158,6 +162,8 @@ messages! {
         15 Resumed(Option<Resumed>),
         /// To `Renew`.
         16 Renewed(Renewed),
+        /// To `Watch`.
+        17 Watched(WatchedAll),
         /// To `Fetch`.
         20 Fetched(Fetched),
         /// To `Seek`.
@@ -195,7 +201,7 @@ impl Request {
             | Request::Grant(_)
             | Request::Visible(_)
             | Request::Break(_) => Class::Validate,
-            Request::Readdir(_) | Request::Fetch(_) => Class::Fetch,
+            Request::Readdir(_) | Request::Fetch(_) | Request::Watch(_) => Class::Fetch,
             Request::Apply(apply) if apply.chunks.is_empty() => Class::StoreAttr,
             Request::Apply(_) | Request::Offer(_) | Request::Put(_) | Request::Stage(_) => {
                 Class::StoreData

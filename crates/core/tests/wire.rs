@@ -12,9 +12,9 @@ use segue_core::types::{
     Attr, Caller, ClientId, Fingerprint, Ino, InoGrant, Kind, Name, Role, Timestamp, Version,
 };
 use segue_core::wire::{
-    Applied, Apply, Break, Enrol, Enrolled, Fetch, Fetched, Found, Hello, Looked, Lookup, Node,
-    Offer, Page, Put, Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought,
-    Space, Stage, Staged, Wanted, Welcome, Xattrs,
+    Applied, Apply, Became, Break, Enrol, Enrolled, Fetch, Fetched, Found, Hello, Looked, Lookup,
+    Node, Offer, Page, Put, Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek,
+    Sought, Space, Stage, Staged, Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -145,6 +145,7 @@ fn requests() -> Vec<Request> {
         Request::Break(Break { inodes: vec![Ino::ROOT, Ino(300)] }),
         Request::Resume(Resume { since: 1 << 40, held: (300..400).map(Ino).collect() }),
         Request::Renew(()),
+        Request::Watch(Watch { directory: Ino::ROOT, since: Some(1 << 40) }),
         Request::Stage(Stage {
             leaves: vec![vec![(fingerprint, 65536), (fingerprint, 9)]],
             files: vec![Ino(300)],
@@ -212,6 +213,15 @@ fn replies() -> Vec<Reply> {
         })),
         Reply::Resumed(None),
         Reply::Renewed(Renewed { commit: 1 << 41 }),
+        Reply::Watched(WatchedAll {
+            commit: 1 << 41,
+            changes: vec![
+                Watched { path: vec![name("d"), name("a")], became: Became::Named(attr()) },
+                Watched { path: Vec::new(), became: Became::Changed(attr()) },
+                Watched { path: vec![name("b")], became: Became::Gone },
+            ],
+            others: true,
+        }),
         Reply::Staged(Staged { missing: vec![Fingerprint([0xee; 32])] }),
     ]
 }

@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Sync(commands::sync::Arguments),
     Where(commands::place::Arguments),
     Log(commands::log::Arguments),
+    Watch(commands::watch::Arguments),
     Recover(commands::recover::Arguments),
     Metrics(commands::metrics::Arguments),
     Completions(commands::completions::Arguments),

@@ -4,28 +4,56 @@
 //! `segue invite | ssh laptop ..` carries the result only.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::exit::Failure;
 
+/// So often it is looked whether anybody reads.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Writes `text` to stdout. A reader that went away early (`| head`) is not a failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::io("cannot write the result to stdout", &error))
-        }
-        _ => Ok(()),
-    }
+    print_to_reader(text).map(drop)
 }
 
 /// Writes `value` to stdout as one line of JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&json_line(value)?)
+}
+
+/// [`print`] for what goes on and on: false once the reader has gone.
+pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::io("cannot write the result to stdout", &error)),
+    }
+}
+
+/// Returns once nobody can read any more what is written to stdout, which a pipe tells by itself.
+pub(crate) async fn reader_gone() {
+    while !is_closed() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn is_closed() -> bool {
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&now)).is_ok() && !polled[0].revents().is_empty()
+}
+
+/// `value` as a line.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
     let mut text = serde_json::to_string(value)
         .map_err(|error| Failure::failed(format!("cannot write the result as JSON: {error}")))?;
     text.push('\n');
-    print(&text)
+    Ok(text)
 }
 
 /// Writes one line for a person to stderr. Nobody is left to hear about a failure of this.

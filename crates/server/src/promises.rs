@@ -21,6 +21,8 @@ pub(crate) struct Promises {
     shared: Mutex<Shared>,
     /// Told when a session has heard of something, is over, or has come back.
     heard: watch::Sender<()>,
+    /// Number of the last commit.
+    commit: watch::Sender<u64>,
     started: Instant,
 }
 
@@ -51,7 +53,8 @@ impl Promises {
         let table = Table::new(PROMISES_MAX, OF_SESSION_MAX, commit);
         let grace = Grace::new(absent, Time::default());
         let shared = Mutex::new(Shared { table, sessions: BTreeMap::new(), grace });
-        Promises { shared, heard: watch::Sender::new(()), started: Instant::now() }
+        let (heard, commit) = (watch::Sender::new(()), watch::Sender::new(commit));
+        Promises { shared, heard, commit, started: Instant::now() }
     }
 
     /// The time since the start, for how long the grace lasts.
@@ -97,11 +100,22 @@ impl Promises {
     /// All that commit `number` changed was told of.
     pub(crate) fn committed(&self, number: u64) {
         self.lock().table.committed(number);
+        self.commit.send_replace(number);
     }
 
     /// The last commit of which all has been told to `holder` that was promised to it.
     pub(crate) fn heard_through(&self, holder: &Holder) -> u64 {
         self.lock().table.heard_through(holder.id)
+    }
+
+    /// Waits until there is a commit behind number `since`, and `holder` has heard of all that was
+    /// promised to it and changed until then.
+    pub(crate) async fn heard_beyond(&self, holder: &Holder, since: u64) {
+        let (mut commit, mut heard) = (self.commit.subscribe(), self.heard.subscribe());
+        // An error means that the server is ending.
+        commit.wait_for(|commit| *commit > since).await.ok();
+        let commit = *commit.borrow();
+        while self.heard_through(holder) < commit && heard.changed().await.is_ok() {}
     }
 
     /// `holder` relies on what these inodes were at some commit. True if it will hear of changes from

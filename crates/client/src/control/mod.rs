@@ -14,12 +14,15 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
+use serde::Serialize;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::mount::{Mount, Scope, Shared};
-use types::{LogReply, Status, SyncReply, SyncRequest, UmountRequest, WhereReply, WhereRequest};
+use types::{
+    LogReply, Status, SyncReply, SyncRequest, UmountRequest, WatchRequest, WhereReply, WhereRequest,
+};
 
 /// Starts serving on `socket`.
 pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> {
@@ -36,6 +39,7 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
         .route("/v1/where", post(locate))
         .route("/v1/sync", post(sync))
         .route("/v1/umount", post(umount))
+        .route("/v1/watch", post(watch))
         .route("/v1/metrics", get(metrics))
         .with_state(mount);
     Ok(tokio::spawn(async move {
@@ -86,6 +90,12 @@ async fn umount(State(mount): State<Shared>, Json(request): Json<UmountRequest>)
     lines(told)
 }
 
+async fn watch(State(mount): State<Shared>, Json(request): Json<WatchRequest>) -> Response {
+    let (tell, told) = mpsc::channel(64);
+    tokio::spawn(mount.watch(request.path, tell));
+    lines(told)
+}
+
 /// Waits until everything is safe, unless `now`, and then unmounts.
 async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>) {
     let mut last = SyncReply { ok: true, done: true, ..SyncReply::default() };
@@ -112,16 +122,16 @@ async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>) {
 }
 
 /// Answers with one line of JSON for each reply.
-fn lines(told: mpsc::Receiver<SyncReply>) -> Response {
+fn lines<T: Serialize + Send + 'static>(told: mpsc::Receiver<T>) -> Response {
     let stream = LineStream { told };
     Response::new(Body::new(stream))
 }
 
-struct LineStream {
-    told: mpsc::Receiver<SyncReply>,
+struct LineStream<T> {
+    told: mpsc::Receiver<T>,
 }
 
-impl axum::body::HttpBody for LineStream {
+impl<T: Serialize> axum::body::HttpBody for LineStream<T> {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -186,3 +186,54 @@ pub struct UmountRequest {
     /// Unmount at once and keep the log for the next mount.
     pub now: bool,
 }
+
+/// `POST /v1/watch`: a line of [`WatchLine`] for each change below a directory, until the caller goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchRequest {
+    /// The directory, from the mount point on; empty for all of the mount.
+    pub path: String,
+}
+
+/// What a watcher is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchLine {
+    /// What happened.
+    pub event: WatchEvent,
+    /// Where: an absolute path on this host.
+    pub path: String,
+    /// `file`, `directory`, `symlink` or another kind of what is there now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Its inode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
+    /// Its bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Why, where that is not plain.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Kinds of what a watcher is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WatchEvent {
+    /// From here on all is told.
+    #[default]
+    Watching,
+    /// The name was given: to something new, renamed, or linked.
+    Named,
+    /// Contents or attributes are others.
+    Changed,
+    /// The name means nothing any more.
+    Gone,
+    /// Anything may have changed below the path, and is not known one by one any more.
+    Unknown,
+    /// The server cannot be reached: what changes is told when it can be.
+    Offline,
+    /// It can be reached again.
+    Online,
+    /// Nothing more is told, for that reason.
+    Ended,
+}

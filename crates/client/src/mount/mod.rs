@@ -43,6 +43,7 @@ mod told;
 mod upload;
 mod verify;
 mod visible;
+mod watching;
 mod xattr;
 
 use std::collections::{BTreeMap, HashMap};

@@ -8,7 +8,7 @@ use segue_core::cache::FileData;
 use segue_core::client::ClientCore;
 use segue_core::modlog::Logged;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Ino, Kind, Name, Role, Time, Timestamp};
+use segue_core::types::{Attr, Class, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_rpc::LinkState;
 
 use super::{Mount, Shared, lock};
@@ -172,13 +172,19 @@ impl Mount {
         }
     }
 
-    async fn locate_inner(self: &Shared, path: &str) -> Result<WhereFile, Refusal> {
+    /// What is at `path` below the mount point.
+    pub(super) async fn find(&self, path: &str) -> Result<Attr, Refusal> {
         let mut ino = Ino::ROOT;
         for part in path.split('/').filter(|part| !part.is_empty()) {
             let name = Name::new(part)?;
             ino = self.lookup(ino, &name).await?.ok_or(Refusal::NotFound)?.ino;
         }
-        let attr = self.getattr(ino).await?;
+        self.getattr(ino).await
+    }
+
+    async fn locate_inner(self: &Shared, path: &str) -> Result<WhereFile, Refusal> {
+        let attr = self.find(path).await?;
+        let ino = attr.ino;
         let kept = self.index.file(ino).ok().flatten();
         let core = self.core();
         let cached_bytes = match (core.files.get(&ino), kept) {

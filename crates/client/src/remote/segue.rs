@@ -11,7 +11,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::wire::{
     Applied, Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply,
-    Request, Seek, Sought, Space, Stage, Xattrs,
+    Request, Seek, Sought, Space, Stage, Watch, WatchedAll, Xattrs,
 };
 use segue_rpc::codec::{BlockReader, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response};
@@ -178,6 +178,18 @@ impl Remote {
                 Ok((session.unwrap_or(0), renewed.commit))
             }
             (_, Reply::Renewed(_)) => Err(Refusal::Unreachable),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Changes below `directory` behind commit `since`, or where to begin: it may take a while.
+    pub(crate) async fn watch(
+        &self,
+        directory: Ino,
+        since: Option<u64>,
+    ) -> Result<WatchedAll, Refusal> {
+        match self.ask(Request::Watch(Watch { directory, since })).await? {
+            (_, Reply::Watched(all)) => Ok(all),
             (request, reply) => Err(unexpected(&request, &reply)),
         }
     }

@@ -130,26 +130,39 @@ pub fn note<T: MetaTxn>(
     Ok(head.last)
 }
 
-/// Tells `each` what changed in `volume` by each commit behind number `since`. The number of the last
-/// commit of all; `None` if not all of that is known.
+/// Some commits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Those behind this number.
+    pub since: u64,
+    /// Up to this one.
+    pub through: u64,
+}
+
+/// Tells `each`, which says whether to go on, what changed in `volume` by each of these commits. The
+/// number of the last that was looked at; `None` if not all of that is known.
 pub fn since<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
-    since: u64,
-    mut each: impl FnMut(Changed),
+    Span { since, through }: Span,
+    mut each: impl FnMut(Changed) -> bool,
 ) -> Result<Option<u64>, Fault<S::Error>> {
     // Where the head is lost nothing is known, whatever the time is.
     let Head { last, forgotten, .. } = head(snapshot, 0)?;
     if since < forgotten || since > last {
         return Ok(None);
     }
-    let (mut from, end) =
-        (keys::changes(since.saturating_add(1), VolumeId(0)), keys::changes_head());
+    let last = last.min(through);
+    let mut from = keys::changes(since.saturating_add(1), VolumeId(0));
+    let end = keys::changes(last.saturating_add(1), VolumeId(0));
     for _ in 0..ROWS_MAX / PAGE {
         let rows = snapshot.range(&from, &end, PAGE).map_err(Fault::Store)?;
         for (key, value) in &rows {
-            if keys::changes_part(key).is_some_and(|(_, of)| of == volume) {
-                each(decode::<Row, _>(value, "changes")?.into());
+            let Some((number, _)) = keys::changes_part(key).filter(|(_, of)| *of == volume) else {
+                continue;
+            };
+            if !each(decode::<Row, _>(value, "changes")?.into()) {
+                return Ok(Some(number));
             }
         }
         match rows.last() {
@@ -205,9 +218,17 @@ mod tests {
         note(store, Changed::of(rows.iter().map(Vec::as_slice)), now).unwrap()
     }
 
+    fn behind(since: u64) -> Span {
+        Span { since, through: u64::MAX }
+    }
+
     fn inodes_since(store: &mut MapStore, number: u64) -> Option<Vec<u64>> {
         let mut all = Changed::default();
-        since(store, VOLUME, number, |changed| all.and(changed)).unwrap()?;
+        let take = |changed| {
+            all.and(changed);
+            true
+        };
+        since(store, VOLUME, behind(number), take).unwrap()?;
         assert!(all.names.keys().eq(&all.inodes));
         Some(all.inodes.into_iter().map(|ino| ino.0).collect())
     }
@@ -222,6 +243,10 @@ mod tests {
         assert_eq!((second, third), (first + 1, first + 2));
         assert_eq!(inodes_since(&mut store, first - 1), Some(vec![7, 9]));
         assert_eq!(inodes_since(&mut store, first), Some(vec![7]));
+        assert_eq!(since(&mut store, VOLUME, behind(first - 1), |_| false).unwrap(), Some(first));
+        let up_to = Span { since: first - 1, through: first };
+        let one = |changed: Changed| changed.inodes.len() == 2;
+        assert_eq!(since(&mut store, VOLUME, up_to, one).unwrap(), Some(first));
         assert_eq!(inodes_since(&mut store, third), Some(vec![]));
         assert_eq!(inodes_since(&mut store, third + 1), None, "of another history");
         assert_eq!(inodes_since(&mut store, first - 2), None, "of before the first");

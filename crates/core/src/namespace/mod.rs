@@ -52,6 +52,7 @@ mod store;
 pub mod tidy;
 mod tree;
 mod volume;
+pub mod watch;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod umount;
 pub(crate) mod volume;
+pub(crate) mod watch;
 mod work;
 
 use std::ffi::OsString;

@@ -43,8 +43,8 @@ Examples:
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let mut paces = Paces::new();
     loop {
-        let exit = show(arguments, context, &mut paces)?;
-        if !arguments.watch {
+        let (exit, is_read) = show(arguments, context, &mut paces)?;
+        if !arguments.watch || !is_read {
             return Ok(exit);
         }
         std::thread::sleep(WATCH_PERIOD);
@@ -54,7 +54,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 /// How fast each mount's changes go.
 type Paces = BTreeMap<String, Pace>;
 
-fn show(arguments: &Arguments, context: &Context, paces: &mut Paces) -> Outcome {
+/// Shows them once. The exit code, and whether anybody reads.
+fn show(
+    arguments: &Arguments,
+    context: &Context,
+    paces: &mut Paces,
+) -> Result<(Exit, bool), Failure> {
     let mut statuses = Vec::new();
     let mut exit = Exit::Done;
     let mounts = control::chosen(arguments.mountpoint.as_deref())?;
@@ -76,8 +81,8 @@ fn show(arguments: &Arguments, context: &Context, paces: &mut Paces) -> Outcome 
     }
     exit = statuses.iter().map(exit_of).fold(exit, Exit::max);
     if arguments.json {
-        output::print_json(&json!({ "mounts": statuses }))?;
-        return Ok(exit);
+        let line = output::json_line(&json!({ "mounts": statuses }))?;
+        return Ok((exit, output::print_to_reader(&line)?));
     }
     let mut text = String::new();
     if arguments.watch {
@@ -91,8 +96,7 @@ fn show(arguments: &Arguments, context: &Context, paces: &mut Paces) -> Outcome 
         let pace = pace.words(Instant::now(), status.log_records, status.unsafe_bytes);
         text.push_str(&describe(status, &pace));
     }
-    output::print(&text)?;
-    Ok(exit)
+    Ok((exit, output::print_to_reader(&text)?))
 }
 
 /// The exit code that one mount asks for.

@@ -44,6 +44,7 @@ mod store;
 mod tree;
 mod uring;
 mod versions;
+mod watch;
 mod worker;
 mod world;
 mod write_back;

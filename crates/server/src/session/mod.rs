@@ -17,6 +17,7 @@ mod read;
 mod resume;
 mod stage;
 mod upload;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -93,7 +94,7 @@ impl Rooms {
 
     /// Where `request` runs; nowhere if it does nothing but wait.
     fn of(&self, request: &Request, class: Class) -> Option<&Semaphore> {
-        if matches!(request, Request::Visible(())) {
+        if matches!(request, Request::Visible(()) | Request::Watch(_)) {
             return None;
         }
         let bulk = matches!(
@@ -236,6 +237,7 @@ impl Session {
             Request::Apply(apply) => self.apply(bound, apply, body).await,
             Request::Grant(()) => self.grant(bound).await,
             Request::Resume(resume) => self.resume(bound, resume).await,
+            Request::Watch(watch) => self.watch(bound, watch).await,
             Request::Renew(()) => {
                 let commit = self.server.data.store.promises().heard_through(&bound.holder);
                 Ok((Reply::Renewed(Renewed { commit }), Body::Empty))

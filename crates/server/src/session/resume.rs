@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::namespace::changes;
+use segue_core::namespace::changes::{self, Span};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::types::Ino;
@@ -30,8 +30,10 @@ impl Session {
         let volume = bound.volume;
         let look = move |snapshot: &mut Kv<'_>| -> Result<_, MetaFault> {
             let mut changed = BTreeSet::new();
-            let commit = changes::since(snapshot, volume, since, |more| {
+            let span = Span { since, through: u64::MAX };
+            let commit = changes::since(snapshot, volume, span, |more| {
                 changed.extend(more.inodes.intersection(&held));
+                true
             })?;
             Ok(commit.map(|commit| (changed, commit)))
         };

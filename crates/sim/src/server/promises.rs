@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::namespace::changes;
+use segue_core::namespace::changes::{self, Span};
 use segue_core::promise::{Grace, Promises, SessionId};
 use segue_core::types::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume, Resumed};
@@ -137,8 +137,12 @@ impl Server {
             return Ok(none);
         }
         let (held, mut changed) = (BTreeSet::from_iter(held), BTreeSet::new());
-        let each = |more: changes::Changed| changed.extend(more.inodes);
-        let commit = changes::since(&mut self.rows, self.volume, resume.since, each)?;
+        let each = |more: changes::Changed| {
+            changed.extend(more.inodes);
+            true
+        };
+        let span = Span { since: resume.since, through: u64::MAX };
+        let commit = changes::since(&mut self.rows, self.volume, span, each)?;
         if self.bug == Some(Bug::ServerResumesUnread) {
             changed.clear();
         }

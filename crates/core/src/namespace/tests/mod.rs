@@ -14,6 +14,7 @@ mod restore;
 mod rules;
 mod tidy;
 mod twice;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

@@ -1,0 +1,165 @@
+//! `segue watch`: what changes below a directory, as it reaches the server.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use segue_bench::bed::{Host, Proc};
+use serde_json::Value;
+
+use crate::build;
+use crate::git;
+use crate::world::{World, arg, eventually, segue, sh, wait_for_state};
+
+/// Size of each file below a directory, by its path from there; of others nothing.
+type Listing = BTreeMap<PathBuf, Option<u64>>;
+
+fn list(top: &Path, below: &Path, into: &mut Listing) {
+    // It may be gone by now.
+    let Ok(entries) = fs::read_dir(top.join(below)) else { return };
+    for entry in entries.flatten() {
+        look(top, &below.join(entry.file_name()), into);
+    }
+}
+
+/// Takes in what is at `path` now.
+fn look(top: &Path, path: &Path, into: &mut Listing) {
+    let Ok(meta) = top.join(path).symlink_metadata() else { return };
+    into.insert(path.into(), meta.is_file().then_some(meta.size()));
+    if meta.is_dir() {
+        list(top, path, into);
+    }
+}
+
+fn listing(top: &Path) -> Listing {
+    let mut all = Listing::new();
+    list(top, Path::new(""), &mut all);
+    all
+}
+
+/// A program that knows a directory from what it was told, and looks at nothing else.
+struct Watcher {
+    _process: Proc,
+    said: PathBuf,
+    heard: usize,
+    top: PathBuf,
+    known: Listing,
+    others: Vec<String>,
+}
+
+impl Watcher {
+    fn start(host: &Host, top: &Path) -> Watcher {
+        let said = host.dir().join("watch.out");
+        let mut command = host.command("segue");
+        command.arg("watch").arg(top).stdout(File::create(&said).unwrap());
+        let process = host.spawn(&mut command).unwrap();
+        let (known, others) = Default::default();
+        let mut watcher =
+            Watcher { _process: process, said, heard: 0, top: top.into(), known, others };
+        eventually("it is watched", || {
+            watcher.listen();
+            watcher.others == ["watching"]
+        });
+        watcher.known = listing(top);
+        watcher
+    }
+
+    /// Takes in what was said since.
+    fn listen(&mut self) {
+        let text = fs::read_to_string(&self.said).unwrap();
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        for line in text[..whole].lines().skip(self.heard) {
+            self.heard += 1;
+            let line: Value = serde_json::from_str(line).unwrap();
+            let word = |key: &str| line[key].as_str().unwrap_or_default().to_string();
+            let path = PathBuf::from(word("path"));
+            let path = path.strip_prefix(&self.top).unwrap();
+            match word("event").as_str() {
+                "named" | "changed" => look(&self.top, path, &mut self.known),
+                "gone" => self.known.retain(|known, _| !known.starts_with(path)),
+                other => self.others.push(other.to_string()),
+            }
+        }
+    }
+
+    fn comes_to(&mut self, truth: &Listing) {
+        eventually("what was told is what is there", || {
+            self.listen();
+            self.known == *truth
+        });
+    }
+}
+
+/// Who is told what changes knows a tree as it is, though another host builds in it and commits it.
+#[test]
+fn what_is_told_is_what_happens() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    sh(mount.path(), "mkdir -p work/old; echo 1 >work/old/file; echo 1 >outside");
+    mount.sync().unwrap();
+    let (here, there) = (mount.path().join("work"), other.path().join("work"));
+    let mut watcher = Watcher::start(&world.b, &there);
+    assert_eq!(watcher.known.len(), 2);
+    let made = build::prepare(&here);
+    sh(&made, "make -j2 2>&1; git init -q -b main .");
+    git::configure(&made);
+    sh(&made, "git add . && git commit -qm first");
+    sh(&here, "mv old new; ln new/file link; echo more >>link; mkfifo pipe; ln -s x pointer");
+    sh(mount.path(), "echo more >>outside; mv work/new/file moved; mv outside work/inside");
+    mount.sync().unwrap();
+    watcher.comes_to(&listing(&here));
+    sh(&made, "find . -name '*.o' -delete; rm -rf .git");
+    sh(mount.path(), "rm -r work/new; mv work/zstd .; mv zstd work/again");
+    mount.sync().unwrap();
+    watcher.comes_to(&listing(&here));
+    // Also what this host does.
+    sh(&there, "rm -r again; echo mine >inside");
+    other.sync().unwrap();
+    watcher.comes_to(&listing(&here));
+    assert_eq!(watcher.others, ["watching"]);
+}
+
+/// What changed while nobody could be told is told afterwards, also by a server that was killed.
+#[test]
+fn what_changed_meanwhile_is_told_afterwards() {
+    let Some(mut world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (here, there) = (mount.path(), other.path());
+    sh(here, "mkdir d; echo 1 >d/1; echo 2 >d/2");
+    mount.sync().unwrap();
+    let mut watcher = Watcher::start(&world.b, there);
+    world.b.link_down().unwrap();
+    wait_for_state(&world.b, &other, "offline");
+    eventually("it says so", || {
+        watcher.listen();
+        watcher.others == ["watching", "offline"]
+    });
+    sh(here, "for f in $(seq 300); do echo $f >d/$f; done; rm d/2; echo more >>d/1; mkdir e");
+    mount.sync().unwrap();
+    world.b.link_up().unwrap();
+    watcher.comes_to(&listing(here));
+    world.server.restart().unwrap();
+    sh(here, "mv d e/d; rm e/d/7");
+    mount.sync().unwrap();
+    watcher.comes_to(&listing(here));
+    assert!(!watcher.others.contains(&"unknown".into()), "{:?}", watcher.others);
+}
+
+/// What cannot be watched is refused with words.
+#[test]
+fn only_directories_of_a_mount_are_watched() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    fs::write(mount.path().join("file"), b"x").unwrap();
+    let (file, absent) = (mount.path().join("file"), mount.path().join("absent"));
+    for (path, code, words) in [
+        (file.as_path(), 1, "not a directory"),
+        (absent.as_path(), 3, "No such file"),
+        (world.a.dir(), 1, "not on a Segue mount"),
+    ] {
+        let ended = segue(&world.a, &["watch", arg(path)]);
+        assert_eq!(ended.code, Some(code), "{path:?}");
+        assert!(ended.err.contains(words), "{}", ended.err);
+    }
+}
