@@ -15,6 +15,8 @@ use tokio::time::timeout;
 const PROMISES_MAX: usize = 1 << 20;
 /// Of these, to one session. Beyond, it is answered without.
 const OF_SESSION_MAX: usize = 1 << 18;
+/// Promises that are given at a time.
+const SLICE: usize = 4096;
 
 /// All promises of this server.
 pub(crate) struct Promises {
@@ -121,7 +123,8 @@ impl Promises {
     /// `holder` relies on what these inodes were at some commit. True if it will hear of changes from
     /// here on.
     pub(crate) fn resume(&self, holder: &Holder, inodes: &[Ino]) -> bool {
-        self.lock().table.resume(holder.id, inodes)
+        // Others wait for the table.
+        inodes.chunks(SLICE).all(|slice| self.lock().table.resume(holder.id, slice))
     }
 
     /// `holder` relies on nothing.

@@ -45,7 +45,7 @@ const STYLE: Style = Style {
     preface: "One writer makes 10,000 files (at scale 1) in a directory, 64 in an APPLY and the next when it is \
               answered, while other hosts have that directory cached. They hear of each change that they were \
               promised to hear of: once, until they look again. Those that only hear do not; those that list \
-              again read all of it each time that they hear, which no program does faster. \
+              again read all of it each time that they hear. \
               `segue serve` is asked over QUIC by all of them on its host, whose two processors they share.",
     sections: &[
         Section { heading: "Files made", text: "", units: &[Unit::Files] },

@@ -85,7 +85,7 @@ impl Mount {
             if !counts {
                 return;
             }
-            let (inodes, names) = core.tree.all_told();
+            let (inodes, names) = core.tree.take_told();
             (inodes, names, core.tree.take_dropped())
         };
         tracing::debug!(

@@ -76,8 +76,10 @@ impl Tree {
         self.longest > self.lifetime && self.session.left(now) > Duration::ZERO
     }
 
-    /// All that somebody may have been told: inodes, and names in directories.
-    pub fn all_told(&self) -> (Vec<Ino>, Vec<(Ino, Name)>) {
+    /// All that somebody may have been told: inodes, and names in directories. It is to be taken back:
+    /// listings are told whole again, or each of their names would be asked for by itself.
+    pub fn take_told(&mut self) -> (Vec<Ino>, Vec<(Ino, Name)>) {
+        self.nodes.values_mut().for_each(|node| node.told = None);
         let names = self.names.iter().filter(|(_, entry)| entry.ino.is_some());
         (self.nodes.keys().copied().collect(), names.map(|(key, _)| key.clone()).collect())
     }
@@ -194,6 +196,10 @@ mod tests {
         tree.promised(Some(Promised { session: 1, inodes: vec![Ino(7)] }), at(0));
         tree.tell(Ino(7), at(5000));
         assert!(tree.is_told(Ino(7), at(5999)) && !tree.is_told(Ino(7), at(6000)));
+        assert_eq!(tree.take_told(), (vec![Ino(7)], Vec::new()));
+        assert!(!tree.is_told(Ino(7), at(5100)), "it was taken back");
+        tree.tell(Ino(7), at(5100));
+        assert!(tree.is_told(Ino(7), at(5200)));
         tree.broken(Ino(7), at(5500));
         assert!(!tree.is_told(Ino(7), at(5600)));
     }

@@ -28,6 +28,10 @@ impl Session {
         if self.while_connected(waiting).await?.is_err() {
             return Ok(answer(nothing(since)));
         }
+        // Many may have waited for the same commit.
+        let Ok(_permit) = self.rooms.small.acquire().await else {
+            return Ok(answer(nothing(since)));
+        };
         let through = promises.heard_through(&bound.holder);
         let look = move |snapshot: &mut Kv<'_>| -> Result<_, MetaFault> {
             let (mut all, mut count) = (Changed::default(), 0);
