@@ -74,9 +74,13 @@ impl Mount {
             core.tree.take_dropped()
         };
         self.kernel.take_back(inodes, names, has_dropped).await;
+        self.follow_open(open);
+    }
+
+    /// Readers have these open, which changed: they are to see what they are now.
+    fn follow_open(self: &Shared, open: Vec<Ino>) {
         for ino in open {
             let mount = Shared::clone(self);
-            // Readers have it open: they are to see what it is now.
             tokio::spawn(async move {
                 if let Err(refusal) = mount.ask_attr(ino).await {
                     tracing::debug!("#{ino} changed: {refusal}");
@@ -87,7 +91,7 @@ impl Mount {
 
     /// Has the server promise over a new connection what it promised over the last one, but for what
     /// changed meanwhile. Without it all that is asked for is asked anew.
-    pub(super) async fn resume(&self, peer: &Peer, welcome: &Welcome) {
+    pub(super) async fn resume(self: &Shared, peer: &Peer, welcome: &Welcome) {
         let Welcome { epoch, commit, .. } = *welcome;
         let resume = self.core().tree.to_resume(epoch);
         let Some(resume) = resume else { return self.core().tree.begins_with(epoch, commit) };
@@ -112,8 +116,10 @@ impl Mount {
         let mut core = self.core();
         let Some(resumed) = resumed else { return core.tree.begins_with(epoch, commit) };
         core.tree.resumes(&held, &resumed, self.now());
+        let open = resumed.changed.iter().filter(|ino| core.is_open(*ino)).collect();
         drop(core);
         self.remote.answered(asked);
+        self.follow_open(open);
         let (held, changed) = (held.len(), resumed.changed.len());
         tracing::info!(held, changed, "what is cached was compared with the server's");
     }

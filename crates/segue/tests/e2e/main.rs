@@ -22,6 +22,7 @@ mod editors;
 mod enrol;
 mod fio;
 mod git;
+mod history;
 mod holes;
 mod hosts;
 mod interrupts;
