@@ -21,7 +21,7 @@ use crate::wire::{RESUME_MAX, Resume, Resumed};
 pub(super) const LEASE: Duration = Duration::from_millis(TERM.as_secs() * 980);
 /// Another question is to be put after so long, while anything is promised.
 const RENEW: Duration = Duration::from_secs(5);
-/// Most runs of inodes that are resumed: 20 KB at the very most, before anything else is asked.
+/// Most runs of inodes that are resumed, a few bytes each, before anything else is asked.
 const RUNS_MAX: usize = 4096;
 
 /// What the server has promised with an answer: to tell when one of these changes.

@@ -22,10 +22,11 @@ use super::rows::{decode, get_row, put_row};
 use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys};
 use crate::promise::Inodes;
 use crate::types::{Ino, VolumeId};
+use crate::wire::{Resume, Resumed};
 
 /// Rows that are read at a time.
 const PAGE: usize = 256;
-/// Rows that are read for one question: a second or two. Beyond, asking anew costs no more.
+/// Rows that are read for one question: beyond, hosts ask anew.
 const ROWS_MAX: usize = 1 << 20;
 /// Where numbers begin, in a second: more than there will be commits in one.
 const BITS_OF_SECOND: u32 = 20;
@@ -171,6 +172,23 @@ pub fn since<S: MetaSnapshot>(
         }
     }
     Ok(None)
+}
+
+/// Which of what a host knows from before has changed since: `None` if that is not known. All of it is to be
+/// promised to the host before `snapshot` is taken, so that what changes behind that is told.
+pub fn resumed<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    resume: &Resume,
+) -> Result<Option<Resumed>, Fault<S::Error>> {
+    let held: BTreeSet<Ino> = resume.held.iter().collect();
+    let mut changed = BTreeSet::new();
+    let span = Span { since: resume.since, through: u64::MAX };
+    let commit = since(snapshot, volume, span, |more| {
+        changed.extend(more.inodes.intersection(&held));
+        true
+    })?;
+    Ok(commit.map(|commit| Resumed { changed: changed.into_iter().collect(), commit }))
 }
 
 /// Removes at most `limit` of the oldest rows: those of before `time`, and those without which at most

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::changes::Changed;
+use super::changes::{self, Changed, Span};
 use super::{Fault, MetaSnapshot, rows};
 use crate::types::{Ino, Kind, Name, VolumeId};
-use crate::wire::{Became, Watched};
+use crate::wire::{Became, WATCHED_MAX, Watched, WatchedAll};
 
 /// Deeper is no directory that a path can name.
 const DEPTH_MAX: usize = 4096;
@@ -20,8 +20,30 @@ struct Paths<'a, S> {
     known: BTreeMap<Ino, Option<Vec<Name>>>,
 }
 
+/// What became of what commits of `span` changed below `top`: of as many of them as there is room for in
+/// an answer, or others than are told of, if that is not known.
+pub fn since<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    top: Ino,
+    span: Span,
+) -> Result<WatchedAll, Fault<S::Error>> {
+    let (mut all, mut count) = (Changed::default(), 0);
+    let last = changes::since(snapshot, volume, span, |changed| {
+        let names = changed.names.values().map(BTreeSet::len).sum::<usize>();
+        count += changed.inodes.len() + names;
+        all.and(changed);
+        count < WATCHED_MAX
+    })?;
+    let Some(commit) = last else {
+        return Ok(WatchedAll { commit: span.through, changes: Vec::new(), others: true });
+    };
+    let changes = watched(snapshot, volume, top, &all)?;
+    Ok(WatchedAll { commit, changes, others: false })
+}
+
 /// What became of what `changed` names, below `top`.
-pub fn watched<S: MetaSnapshot>(
+pub(super) fn watched<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
     top: Ino,

@@ -16,13 +16,11 @@ use segue_bench::bed::Host;
 use segue_bench::bed::segue::SegueMount;
 
 use crate::crash::is_long;
-use crate::world::{World, arg, eventually, segue, wait_for_state};
+use crate::world::{STALE, World, arg, eventually, segue, wait_for_state};
 use check::{Did, Event, Moment, fault};
 use kept::{Cut, Shared};
 
 const HOSTS: usize = 3;
-/// Longer than anything is believed that was not promised.
-const STALE: Duration = Duration::from_millis(1500);
 /// Names that each host makes and removes.
 const NAMES: usize = 4;
 /// Lines of a file that is replaced: each says the same.
@@ -107,18 +105,27 @@ impl Place {
     }
 }
 
+/// Where `name` is: what one host makes is in a directory of its own, so that it may be quiet there.
+fn place_of(root: &Path, name: &str) -> PathBuf {
+    match name {
+        "shared" => root.join(name),
+        name => root.join(number_of(name).to_string()).join(name),
+    }
+}
+
 fn number_of(name: &str) -> usize {
     name.split('-').nth(1).and_then(|number| number.parse().ok()).unwrap()
 }
 
 fn replace(root: &Path, name: &str, state: u64) -> std::io::Result<()> {
-    let temporary = root.join(format!("tmp-{name}"));
+    let path = place_of(root, name);
+    let temporary = path.with_extension("tmp");
     fs::write(&temporary, format!("{name} {state}\n").repeat(LINES))?;
-    fs::rename(temporary, root.join(name))
+    fs::rename(temporary, path)
 }
 
 fn append(root: &Path, name: &str, state: u64) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().create(true).append(true).open(root.join(name))?;
+    let mut file = OpenOptions::new().create(true).append(true).open(place_of(root, name))?;
     file.write_all(format!("{name} {state}\n").as_bytes())
 }
 
@@ -166,7 +173,8 @@ impl Maker<'_> {
         let name = |number: u64| format!("n-{host}-{number}");
         let number = self.dice.below(NAMES as u64);
         let (name, next) = (name(number), name((number + 1) % NAMES as u64));
-        let is_there = |name: &String| self.place.root.join(name).symlink_metadata().is_ok();
+        let path = |name: &str| place_of(&self.place.root, name);
+        let is_there = |name: &String| path(name).symlink_metadata().is_ok();
         let (here, there) = (is_there(&name), is_there(&next));
         // A call that failed may have made what it was to make.
         for (name, is_there) in [(&name, here), (&next, there)] {
@@ -174,19 +182,19 @@ impl Maker<'_> {
             *state += u64::from(*state % 2 != u64::from(is_there));
         }
         match (here, there) {
-            (false, _) => self.make(&name, |root, name, _| fs::write(root.join(name), b"x")),
+            (false, _) => self.make(&name, |root, name, _| fs::write(place_of(root, name), b"x")),
             (true, false) if self.dice.below(2) == 0 => {
                 *self.states.get_mut(&name).unwrap() += 1;
                 *self.states.get_mut(&next).unwrap() += 1;
                 let began = self.run.now();
-                let renamed = fs::rename(self.place.root.join(&name), self.place.root.join(&next));
+                let renamed = fs::rename(path(&name), path(&next));
                 for file in [name, next] {
                     let did =
                         Did::Made { state: self.states[&file], file, surely: renamed.is_ok() };
                     self.run.note(host, began, did);
                 }
             }
-            (true, _) => self.make(&name, |root, name, _| fs::remove_file(root.join(name))),
+            (true, _) => self.make(&name, |root, name, _| fs::remove_file(place_of(root, name))),
         }
     }
 
@@ -236,7 +244,7 @@ fn look(run: &Run, place: &Place, mut dice: Dice) {
             let seen = match kind {
                 0 => see(place, &format!("own-{of}")),
                 1 => see(place, &format!("log-{of}")),
-                _ => see_names(place),
+                _ => see_names(place, of),
             };
             let ended = run.now();
             let connected = was_connected && place.is_connected();
@@ -253,19 +261,19 @@ fn look(run: &Run, place: &Place, mut dice: Dice) {
 type Seen = Vec<(String, Vec<u64>)>;
 
 fn see(place: &Place, name: &str) -> Seen {
-    match fs::read_to_string(place.root.join(name)) {
+    match fs::read_to_string(place_of(&place.root, name)) {
         Ok(text) => vec![(name.into(), vec![state_of(name, &text)])],
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => vec![(name.into(), vec![0])],
         Err(_) => Vec::new(),
     }
 }
 
-fn see_names(place: &Place) -> Seen {
-    let Ok(entries) = fs::read_dir(&place.root) else { return Vec::new() };
+fn see_names(place: &Place, of: u64) -> Seen {
+    let Ok(entries) = fs::read_dir(place.root.join(of.to_string())) else { return Vec::new() };
     let Ok(entries) = entries.collect::<Result<Vec<_>, _>>() else { return Vec::new() };
     let there: Vec<String> =
         entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    let names = (0..HOSTS).flat_map(|host| (0..NAMES).map(move |name| format!("n-{host}-{name}")));
+    let names = (0..NAMES).map(|name| format!("n-{of}-{name}"));
     names.map(|name| (name.clone(), states(there.contains(&name), 9_999))).collect()
 }
 
@@ -313,6 +321,10 @@ fn harm(world: &Mutex<World>, run: &Run, places: &[Place], time: Duration, mut d
             _ => world.lock().unwrap().server.restart().unwrap(),
         }
     }
+    // Who comes back when nothing changes any more is told nothing by later changes.
+    std::thread::sleep(Duration::from_secs(3));
+    places[HOSTS - 1].host.link_down().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
 }
 
 /// What each host sees and what all of them do fits together, whatever is cut and killed.
@@ -322,7 +334,9 @@ fn what_hosts_see_fits_together() {
     let hosts = [world.a.clone(), world.b.clone(), world.bed.host("c").unwrap()];
     let places: Vec<Place> =
         hosts.iter().enumerate().map(|(number, host)| Place::new(&world, number, host)).collect();
-    fs::create_dir(&places[0].root).unwrap();
+    for host in 0..HOSTS {
+        fs::create_dir_all(places[0].root.join(host.to_string())).unwrap();
+    }
     fs::write(places[0].root.join("shared"), b"-").unwrap();
     assert!(places[0].sync("30s"));
     for place in &places {
@@ -360,6 +374,7 @@ fn what_hosts_see_fits_together() {
 
 /// In the end all have everything, and see the same.
 fn come_together(run: &Run, places: &[Place]) {
+    places[HOSTS - 1].host.link_up().unwrap();
     for place in places {
         wait_for_state(&place.host, place.mount.lock().unwrap().as_ref().unwrap(), "online");
     }
@@ -373,11 +388,20 @@ fn come_together(run: &Run, places: &[Place]) {
     for place in places {
         let began = run.now();
         let files = (0..HOSTS).flat_map(|host| [format!("own-{host}"), format!("log-{host}")]);
-        let seen: Seen = files.flat_map(|name| see(place, &name)).chain(see_names(place)).collect();
+        let seen: Seen = files
+            .flat_map(|name| see(place, &name))
+            .chain((0..HOSTS as u64).flat_map(|of| see_names(place, of)))
+            .collect();
         for (file, states) in seen {
             run.note(place.number, began, Did::Saw { file, states, connected: true });
         }
-        trees.push(kept::tree(&place.root));
+        let directories = (0..HOSTS).map(|host| place.root.join(host.to_string()));
+        let directories = directories.chain([place.root.clone()]);
+        trees.push(directories.map(|directory| kept::tree(&directory)).collect::<Vec<_>>());
     }
-    assert!(trees.iter().all(|tree| *tree == trees[0]), "{trees:?}");
+    for other in &trees {
+        let differs = |at: &usize| other[*at] != trees[0][*at];
+        let places: Vec<usize> = (0..other.len()).filter(differs).collect();
+        assert_eq!(places, [0; 0], "{:?}", places.iter().map(|at| &other[*at]).collect::<Vec<_>>());
+    }
 }

@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::build;
 use crate::git;
-use crate::world::{World, arg, eventually, json, save, segue, sh, wait_for_state};
+use crate::world::{STALE, World, arg, eventually, json, save, segue, sh, wait_for_state};
 
-/// Longer than anything is believed that was not promised.
-const STALE: Duration = Duration::from_millis(1500);
 /// Every five seconds a host asks how far it was told.
 const RENEWED: Duration = Duration::from_secs(7);
 

@@ -17,11 +17,12 @@ use crate::crash::is_long;
 
 /// Longest that a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// A test that takes this long hangs: its mounts are aborted, so that it fails.
+/// Longer than anything is believed that was not promised.
+pub(crate) const STALE: Duration = Duration::from_millis(1500);
 /// For what is promised between hosts, or when a close returns; all else runs as mounts do by
 /// default.
 pub(crate) const CLOSE: &str = "write-back=close";
-
+/// A test that takes this long hangs: its mounts are aborted, so that it fails.
 const TEST_MAX: Duration = Duration::from_secs(480);
 
 /// A server and two hosts on a bed of their own.

@@ -9,7 +9,7 @@ use crate::serve::Server;
 
 /// Hosts that were away for longer ask anew.
 const KEPT: u64 = 30 * 86_400;
-/// Most bytes of it: some ten million changes.
+/// Most bytes of it.
 const MOST: u64 = 256 << 20;
 /// Rows of one transaction.
 const SLICE: usize = 256;

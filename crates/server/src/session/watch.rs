@@ -1,11 +1,10 @@
 //! Who watches a directory is told of changes below it as they are committed, in the order of commits.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use segue_core::namespace::changes::{self, Changed, Span};
-use segue_core::namespace::watch::watched;
-use segue_core::wire::{Reply, WATCHED_MAX, Watch, WatchedAll};
+use segue_core::namespace::changes::Span;
+use segue_core::namespace::watch;
+use segue_core::wire::{Reply, Watch, WatchedAll};
 use segue_rpc::Body;
 use tokio::time::timeout;
 
@@ -16,8 +15,8 @@ use crate::meta::{Kv, MetaFault, StoreError};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Session {
-    pub(super) async fn watch(&self, bound: &Bound, watch: Watch) -> Answer {
-        let Watch { directory, since } = watch;
+    pub(super) async fn watch(&self, bound: &Bound, asked: Watch) -> Answer {
+        let Watch { directory, since } = asked;
         let store = &self.server.data.store;
         let (volume, promises) = (bound.volume, store.promises());
         let nothing = |commit| WatchedAll { commit, changes: Vec::new(), others: false };
@@ -34,20 +33,8 @@ impl Session {
         };
         let through = promises.heard_through(&bound.holder);
         let look = move |snapshot: &mut Kv<'_>| -> Result<_, MetaFault> {
-            let (mut all, mut count) = (Changed::default(), 0);
-            let commit = changes::since(snapshot, volume, Span { since, through }, |changed| {
-                let names = changed.names.values().map(BTreeSet::len).sum::<usize>();
-                count += changed.inodes.len() + names;
-                all.and(changed);
-                count < WATCHED_MAX
-            })?;
-            match commit {
-                Some(commit) => {
-                    let changes = watched(snapshot, volume, directory, &all)?;
-                    Ok(WatchedAll { commit, changes, others: false })
-                }
-                None => Ok(WatchedAll { others: true, ..nothing(through) }),
-            }
+            let span = Span { since, through };
+            watch::since(snapshot, volume, directory, span)
         };
         let all = store.read(look).await?.map_err(StoreError::from)?;
         Ok(answer(all))

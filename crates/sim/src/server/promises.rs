@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::namespace::changes::{self, Span};
-use segue_core::promise::{Grace, Promises, SessionId};
+use segue_core::namespace::changes;
+use segue_core::promise::{Grace, Inodes, Promises, SessionId};
 use segue_core::types::{ClientId, Ino, Time, Version, VolumeId};
-use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume, Resumed};
+use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
 
 use super::{Answer, Server};
 use crate::Violation;
@@ -136,18 +136,12 @@ impl Server {
         if !sessions.table.resume(id, &held) {
             return Ok(none);
         }
-        let (held, mut changed) = (BTreeSet::from_iter(held), BTreeSet::new());
-        let each = |more: changes::Changed| {
-            changed.extend(more.inodes);
-            true
-        };
-        let span = Span { since: resume.since, through: u64::MAX };
-        let commit = changes::since(&mut self.rows, self.volume, span, each)?;
-        if self.bug == Some(Bug::ServerResumesUnread) {
-            changed.clear();
+        let mut resumed = changes::resumed(&mut self.rows, self.volume, resume)?;
+        if self.bug == Some(Bug::ServerResumesUnread)
+            && let Some(resumed) = &mut resumed
+        {
+            resumed.changed = Inodes::default();
         }
-        let changed = changed.intersection(&held).copied().collect();
-        let resumed = commit.map(|commit| Resumed { changed, commit });
         if resumed.is_none() {
             sessions.table.release(id);
         }

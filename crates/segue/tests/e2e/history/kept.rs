@@ -24,9 +24,10 @@ pub(super) struct Cut {
     pub(super) ended: Moment,
 }
 
-/// Contents of all files below a directory.
+/// Contents of all files in a directory.
 pub(super) fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(root).unwrap().map(Result::unwrap);
+    let entries = entries.filter(|entry| entry.file_type().unwrap().is_file());
     let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
     entries.map(|entry| (name(&entry), fs::read(entry.path()).unwrap())).collect()
 }

@@ -2,6 +2,12 @@
 //!
 //! Tags from 0x80 on belong to the server's own tables (identities, invites).
 
+mod tables;
+
+pub use tables::{
+    is_chunk, is_of, is_own, is_shared, memories, of_server, of_volume, tables_of_client,
+};
+
 use super::extents::Contents;
 use super::refs::Held;
 use crate::types::{ClientId, Fingerprint, Ino, OpId, VolumeId};
@@ -229,11 +235,6 @@ pub fn moved(key: &[u8], volume: VolumeId) -> Option<Vec<u8>> {
     Some(moved)
 }
 
-/// The tables whose keys begin with a client, as prefixes of its rows; the client's own first.
-pub fn tables_of_client(client: ClientId) -> Vec<Vec<u8>> {
-    [CLIENT, FLOOR, OUTCOME, COPY, DROPPED].iter().map(|tag| key(*tag, &[&client.0])).collect()
-}
-
 /// A nameless inode that a client still has open.
 pub fn orphan(volume: VolumeId, client: ClientId, ino: Ino) -> Vec<u8> {
     key(ORPHAN, &[&volume.0.to_be_bytes(), &client.0, &ino.0.to_be_bytes()])
@@ -290,11 +291,6 @@ pub fn client_part(key: &[u8]) -> Option<ClientId> {
     key.get(1..)?.first_chunk().map(|client| ClientId(*client))
 }
 
-/// The tables of what is remembered of a client.
-pub fn memories() -> [Vec<u8>; 4] {
-    [FLOOR, OUTCOME, COPY, DROPPED].map(|tag| key(tag, &[]))
-}
-
 /// The record of an outcome's key.
 pub fn outcome_part(key: &[u8]) -> Option<OpId> {
     let (client, rest) = key.get(1..)?.split_first_chunk()?;
@@ -302,11 +298,6 @@ pub fn outcome_part(key: &[u8]) -> Option<OpId> {
     let incarnation = u32::from_be_bytes(*incarnation);
     let seq = u64::from_be_bytes(seq.try_into().ok()?);
     Some(OpId { client: ClientId(*client), incarnation, seq })
-}
-
-/// All tables of the server itself, from the key of this to that one.
-pub fn of_server() -> (Vec<u8>, Vec<u8>) {
-    (vec![SERVER_TAGS], vec![u8::MAX])
 }
 
 /// What became of a record.
@@ -448,35 +439,6 @@ pub fn removed_volumes() -> Vec<u8> {
 /// The number of a volume's key, or of that of a removed one.
 pub fn volume_part(key: &[u8]) -> Option<VolumeId> {
     Some(VolumeId(u32::from_be_bytes(key.get(1..)?.try_into().ok()?)))
-}
-
-/// Every table whose keys begin with a volume: what refers to others comes after them.
-pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 10] {
-    [CHUNK, LEAF, INODE, DENTRY, XATTR, EXTENT, ORPHAN, QUOTA, GRAVE, RAGGED]
-        .map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
-}
-
-/// True for the key of a chunk.
-pub fn is_chunk(key: &[u8]) -> bool {
-    key.first() == Some(&CHUNK)
-}
-
-/// True for the key of a row that is of no volume alone.
-pub fn is_shared(key: &[u8]) -> bool {
-    !matches!(key.first().copied(), Some(CHUNK | INODE..=QUOTA))
-}
-
-/// True for the key of a row that the volume has for itself.
-pub fn is_own(key: &[u8], id: VolumeId) -> bool {
-    of_volume(id).iter().any(|table| key.starts_with(table))
-}
-
-/// True for the key of a row that a volume or its clients have, or that all volumes share.
-pub fn is_of(key: &[u8], id: VolumeId) -> bool {
-    let others = [volume(id), volume_tally(id), arrived(id), all_idle(), packs()];
-    let of_client = [CLIENT, FLOOR, OUTCOME, COPY, DROPPED];
-    let is_client = key.first().is_some_and(|tag| of_client.contains(tag));
-    is_client || is_own(key, id) || others.iter().any(|table| key.starts_with(table))
 }
 
 #[cfg(test)]
