@@ -375,16 +375,16 @@ impl Mount {
         self.note_writes(&handle);
         self.close_door(ino, handle.way);
         if let Err(refusal) = self.seal(ino, handle.caller.clone(), false) {
-            tracing::error!("#{ino}: what was written last waits for the next start: {refusal}");
+            tracing::error!("#{ino}: what was written last is not queued yet: {refusal}");
         }
-        let (last, orphan) = {
+        let released = {
             let mut core = self.core();
-            (core.closed(ino), core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0))
+            core.closed(ino) && core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0) && {
+                // What is to be stored of it comes first.
+                !core.files.get(&ino).is_some_and(FileData::has_dirty)
+            }
         };
-        if last
-            && orphan
-            && let Err(refusal) = self.release_orphan(ino, handle.caller.clone())
-        {
+        if released && let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
             tracing::debug!("#{ino}: left to the server's own care: {refusal}");
         }
     }

@@ -7,7 +7,8 @@
 //!
 //! The log has small data themselves, and those that are written over what the server lacks; of
 //! others it has checksums: so the next process knows whether a change that was cut off there is
-//! whole. One that is not was never done: what it spoiled is fetched anew.
+//! whole. One that is not was never done: what it spoiled is fetched anew. Where the disk refuses the
+//! bytes the log says so instead of the change.
 
 use std::cell::Cell;
 use std::io;
@@ -15,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use segue_core::cache::FileData;
-use segue_core::client::ClientCore;
+use segue_core::client::{ClientCore, Scrap};
 use segue_core::modlog::{Entry, INLINE_MAX, Payload, SUM_BLOCK};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Timestamp};
@@ -110,7 +111,11 @@ impl Mount {
                     // While the log is locked: so a sync that covers the entry covers this. And not
                     // before: a sync that began in between would have found nothing to do.
                     self.containers.is_unsynced((ino, container.id), is_logged);
-                    changed.map_err(|error| self.disk_refusal("containers", &error))
+                    changed.map_err(|error| {
+                        let (container, range) = (container.id, range.clone());
+                        let left = Entry::Spoiled { ino, container, range };
+                        (self.disk_refusal("containers", &error), Box::new(left))
+                    })
                 },
                 |_| (),
             );
@@ -118,7 +123,7 @@ impl Mount {
                 Ok(Some(())) => break,
                 Ok(None) => {}
                 Err(refusal) => {
-                    self.spoiled((ino, range), &container);
+                    self.cut_off(ino, &container);
                     return Err(refusal);
                 }
             }
@@ -149,37 +154,32 @@ impl Mount {
                 });
                 let sums = kept.map_err(|error| self.disk_refusal("preserved", &error))?;
                 let range = at..at + len;
-                self.log_change(
+                let logged = self.log_change(
                     |core| {
                         // Settled meanwhile, nobody needs them.
                         let is_needed = core.queue.oldest_seq().is_some_and(|oldest| oldest <= seq);
                         Ok(is_needed.then_some(Entry::Preserved { seq, range, sums }))
                     },
                     |_| (),
-                )?;
+                );
+                // Nobody would know of them.
+                if logged.is_err() && self.core().preserved(seq).is_empty() {
+                    self.remove(Scrap::Preserved(seq));
+                }
+                logged?;
                 at += len;
             }
         }
         Ok(())
     }
 
-    /// A change of `range` failed on its way: whatever the container has there is not the file's.
-    fn spoiled(&self, (ino, range): (Ino, Range<u64>), container: &Container) {
-        let size = {
-            let mut core = self.core();
-            if let Some(file) = core.files.get_mut(&ino) {
-                file.spoiled(range);
-            }
-            core.tree.peek(ino).map(|attr| attr.size)
-        };
+    /// Cuts off what a change that failed on its way left behind the end of a file.
+    fn cut_off(&self, ino: Ino, container: &Container) {
+        let size = self.core().tree.peek(ino).map(|attr| attr.size);
         if let Some(size) = size
             && let Err(error) = container.cut(size)
         {
             tracing::error!("#{ino}: its container stays longer than it is: {error}");
-        }
-        // What is noted of it is not so any more.
-        if let Err(refusal) = self.note() {
-            tracing::error!("#{ino}: what is noted of it is wrong: {refusal}");
         }
     }
 }

@@ -247,8 +247,8 @@ impl Mount {
                 }
             }
             if at == before {
-                // The file ends here on the server.
-                return Ok(());
+                // The file ends here on the server: by what this host made it longer are zeros.
+                return put(at, gap.end - at, None);
             }
         }
         Ok(())

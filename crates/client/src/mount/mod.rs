@@ -237,11 +237,12 @@ impl Mount {
     }
 
     /// The same, where something is to be done that only the logged entry allows. If that fails
-    /// the entry is taken back.
+    /// the entry is taken back, and another logged that says what it left: for that is room where it
+    /// stood, also on a full disk.
     fn log_change_and<R>(
         &self,
         draft: impl FnOnce(&mut ClientCore) -> Result<Option<Entry>, Refusal>,
-        carry_out: impl FnOnce() -> Result<(), Refusal>,
+        carry_out: impl FnOnce() -> Result<(), (Refusal, Box<Entry>)>,
         then: impl FnOnce(&mut ClientCore) -> R,
     ) -> Result<Option<R>, Refusal> {
         if self.options.read_only || self.owner.role == Role::Reader {
@@ -260,8 +261,10 @@ impl Mount {
         };
         let Some(entry) = drafted else { return Ok(None) };
         log.append(&entry).map_err(|error| self.disk_refusal("update.log", &error))?;
-        if let Err(refusal) = carry_out() {
-            log.take_back().map_err(|error| self.disk_refusal("update.log", &error))?;
+        if let Err((refusal, left)) = carry_out() {
+            let replaced = log.take_back().and_then(|()| log.append(&left));
+            self.core().admit(*left, self.now());
+            replaced.map_err(|error| self.disk_refusal("update.log", &error))?;
             return Err(refusal);
         }
         let change = entry.change().map(|logged| &logged.change);
@@ -295,7 +298,8 @@ impl Mount {
             Entry::Settled { .. }
             | Entry::Preserved { .. }
             | Entry::Synced
-            | Entry::Nameless(_) => {}
+            | Entry::Nameless(_)
+            | Entry::Spoiled { .. } => {}
         }
     }
 

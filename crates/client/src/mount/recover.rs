@@ -85,7 +85,9 @@ impl Left<'_> {
         }
         let unsealed = core.recover(found.entries.clone(), noted, &files, Time::default());
         // Before anything is written again: what was evicted would be made anew, with holes.
-        core.check_data(self.lost_power, |ino, id| self.containers.exists((ino, id)));
+        let is_there = |ino, id| self.containers.exists((ino, id));
+        core.check_data(self.lost_power, is_there);
+        let unsealed = core.drop_lost(unsealed, &found.entries, is_there);
         self.redo(core, &found.entries).map_err(failed)?;
         if self.lost_power {
             self.cut(core).map_err(failed)?;

@@ -45,6 +45,12 @@ impl ClientCore {
                 self.preserved.entry(seq).or_default().insert(range);
             }
             Entry::Nameless(entry) => self.admit(*entry, now),
+            Entry::Spoiled { ino, container, range } => {
+                let file = self.files.get_mut(&ino);
+                if let Some(file) = file.filter(|file| file.container() == container) {
+                    file.spoiled(range);
+                }
+            }
             Entry::Settled { .. } | Entry::Synced => {}
         }
     }

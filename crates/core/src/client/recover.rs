@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ClientCore;
 use crate::cache::{ContainerId, FileData, FileNote, Touched, touched};
-use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Record, replay};
+use crate::modlog::{Change, DataChange, Entry, Logged, NewNode, Record, has_all, replay};
 use crate::types::{Ino, Name, Time};
 
 /// What of the index has to be in memory before the log is taken in.
@@ -40,7 +40,7 @@ pub fn needs(entries: &[Entry], noted: usize) -> Needs {
         needs.inodes.extend(touched.inodes);
         needs.names.extend(touched.names);
     }
-    needs.inodes.extend(after.iter().filter_map(|entry| Some(entry.place()?.ino)));
+    needs.inodes.extend(after.iter().filter_map(Entry::file));
     needs
 }
 
@@ -57,6 +57,25 @@ impl ClientCore {
             file.is_ahead() || !down && is_current
         });
         self.files.values_mut().filter(|_| down).for_each(FileData::doubted);
+    }
+
+    /// What was written to a file that nobody could reach any more went with it, and its container, but not
+    /// from the log if the disk was full. Returns those of `unsealed`, of which `entries` speak, that are
+    /// there.
+    pub fn drop_lost(
+        &mut self,
+        unsealed: Vec<DataChange>,
+        entries: &[Entry],
+        is_there: impl Fn(Ino, ContainerId) -> bool,
+    ) -> Vec<DataChange> {
+        let (there, lost): (Vec<_>, Vec<_>) = unsealed
+            .into_iter()
+            .partition(|data| is_there(data.ino, data.container) || has_all(entries, data));
+        for data in lost {
+            self.drop_dirty(data.ino);
+            self.files.remove(&data.ino);
+        }
+        there
     }
 
     /// True as long as there are files of which only this process knows that the host went down under
@@ -172,6 +191,11 @@ impl ClientCore {
             if !emptied {
                 file.moves_to(container);
             }
+        }
+        if let Entry::Spoiled { ino, .. } = &entry
+            && let Some(note) = files.get(ino)
+        {
+            self.files.entry(*ino).or_insert_with(|| FileData::restored(note.clone()));
         }
         match entry {
             Entry::Settled { seq, outcome } => drop(self.settle(seq, &outcome, [now; 2])),

@@ -9,6 +9,7 @@ use crate::types::{Kind, Timestamp};
 use crate::wire::Node;
 
 mod passthrough;
+mod recover;
 
 fn core() -> ClientCore {
     let mut core = ClientCore::new(Duration::from_secs(1), 100, 1);

@@ -52,6 +52,16 @@ pub enum Entry {
     /// `Written` or `Resized` of an open file that has no name on any host: it goes with this
     /// process, and so does what was written before and is not stored.
     Nameless(Box<Entry>),
+    /// A change of a container failed on its way, and is no entry: of what is clean there nothing is
+    /// valid.
+    Spoiled {
+        /// The file.
+        ino: Ino,
+        /// Where its bytes are.
+        container: ContainerId,
+        /// What stands there.
+        range: Range<u64>,
+    },
 }
 
 /// Which data are changed, and how they were before.
@@ -120,6 +130,14 @@ impl Entry {
         match self {
             Entry::Change(logged) => Some(logged),
             _ => None,
+        }
+    }
+
+    /// The file of which it says something about data.
+    pub fn file(&self) -> Option<Ino> {
+        match self {
+            Entry::Spoiled { ino, .. } => Some(*ino),
+            entry => entry.place().map(|place| place.ino),
         }
     }
 
@@ -212,7 +230,7 @@ pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Leftover {
                 changes.remove(seq);
                 left.preserved.remove(seq);
             }
-            Entry::Synced | Entry::Nameless(_) => {}
+            Entry::Synced | Entry::Nameless(_) | Entry::Spoiled { .. } => {}
         }
     }
     let data_change = |(ino, file): (Ino, Written)| {

@@ -27,5 +27,5 @@ pub use record::{
     Base, INLINE_MAX, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped,
     Store,
 };
-pub use redo::{Redo, redo};
+pub use redo::{Redo, has_all, redo};
 pub use verify::lacking;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Entry, Payload};
+use super::{DataChange, Entry, Payload};
 use crate::cache::{ContainerId, RangeSet};
 use crate::types::Ino;
 
@@ -64,6 +64,22 @@ pub fn redo(entries: &[Entry]) -> Vec<((Ino, ContainerId), Redo<'_>)> {
         }
     }
     steps
+}
+
+/// True if a log has all bytes of `data` itself, so that its container need not be there.
+pub fn has_all(entries: &[Entry], data: &DataChange) -> bool {
+    let mut had = RangeSet::default();
+    for (key, step) in redo(entries) {
+        let range = match step {
+            Redo::Bytes(offset, bytes) => offset..offset.saturating_add(bytes.len() as u64),
+            Redo::Zeros(range) => range,
+            Redo::Cut(size) => size..u64::MAX,
+        };
+        if key == (data.ino, data.container) {
+            had.insert(range);
+        }
+    }
+    data.ranges.iter().all(|range| had.missing(range.clone()).is_empty())
 }
 
 #[cfg(test)]

@@ -53,7 +53,11 @@ fn seq_of(entry: &Entry) -> u64 {
     match entry {
         Entry::Change(logged) => logged.seq,
         Entry::Settled { seq, .. } | Entry::Preserved { seq, .. } => *seq,
-        Entry::Written { .. } | Entry::Resized { .. } | Entry::Synced | Entry::Nameless(_) => 0,
+        Entry::Written { .. }
+        | Entry::Resized { .. }
+        | Entry::Synced
+        | Entry::Nameless(_)
+        | Entry::Spoiled { .. } => 0,
     }
 }
 

@@ -1,0 +1,58 @@
+//! What the next process makes of what a full disk left.
+
+use super::*;
+
+/// What is noted of a file of which the first hundred bytes are here.
+fn noted(core: &mut ClientCore) -> BTreeMap<Ino, FileNote> {
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    core.file(Ino(7)).unwrap().filled(0..100);
+    let notes = core.take_notes();
+    core.noted(&notes, true);
+    notes.files.iter().cloned().collect()
+}
+
+/// A write failed half-way, and what was noted before could not be noted anew.
+#[test]
+fn what_a_failed_write_spoiled_is_not_valid_for_the_next_process() {
+    let files = noted(&mut core());
+    let container = files[&Ino(7)].container;
+    for (container, is_there) in [(container, false), (ContainerId(container.0 + 1), true)] {
+        let mut next = core();
+        next.tree
+            .install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+        let log = vec![Entry::Spoiled { ino: Ino(7), container, range: 10..20 }];
+        assert!(needs(&log, 0).inodes.contains(&Ino(7)));
+        assert!(next.recover(log, 0, &files, Time::default()).is_empty());
+        let file = &next.files[&Ino(7)];
+        assert_eq!(file.is_valid(10..20, 100), is_there);
+        assert!(file.is_valid(0..10, 100) && file.is_valid(20..100, 100));
+    }
+}
+
+/// The file was closed for good, its container went, and the log could not say so: zeros would have been
+/// sent.
+#[test]
+fn what_went_with_its_container_is_not_stored() {
+    let place = |container| crate::modlog::Place {
+        ino: Ino(7),
+        container: ContainerId(container),
+        base: crate::modlog::Base::Version(Default::default()),
+        old_size: 0,
+        time: Timestamp::default(),
+    };
+    let written = |data| Entry::Written { place: place(1), offset: 5, data };
+    let inline = || Payload::Inline(vec![1; 10]);
+    for (data, is_there, is_stored) in [
+        (Payload::Durable { len: 10 }, true, true),
+        (Payload::Durable { len: 10 }, false, false),
+        (inline(), false, true),
+    ] {
+        let mut next = core();
+        let log = vec![written(data)];
+        let unsealed = next.recover(log.clone(), 0, &BTreeMap::new(), Time::default());
+        assert_eq!(unsealed.len(), 1);
+        let left = next.drop_lost(unsealed, &log, |_, _| is_there);
+        assert_eq!(left.len(), usize::from(is_stored));
+        assert_eq!(next.has_unsealed(), is_stored);
+    }
+}
