@@ -59,10 +59,10 @@ test: setup setup-test ## all that CI runs; root and /dev/fuse for the end-to-en
 test-long: setup setup-test ## hundreds of kills and power losses of the server: half an hour
 	@$(with_cargo) SEGUE_TEST_LONG=1 cargo test $(ci) --locked --test e2e crash:: power::
 
-SEEDS ?= 0..1000
+SEEDS ?= 1000
 
-sim: ## simulate clients, a server and their failures: make sim SEEDS=0..1000
-	@$(with_cargo) cargo run --profile ci --locked --quiet -p segue-sim -- --seeds $(SEEDS)
+sim: ## simulate clients, a server and their failures: make sim SEEDS=10000
+	@$(with_cargo) cargo run --profile ci --locked --quiet -p segue-sim -- --swarm --seeds $(SEEDS)
 
 bench: build ## measure Segue and its peers, results in bench/results
 	@$(with_cargo) cargo build --release --locked -p segue-bench

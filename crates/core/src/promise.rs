@@ -128,17 +128,12 @@ impl Promises {
 
     /// It is over: nothing is promised to it any more.
     pub fn leave(&mut self, id: SessionId) {
-        self.release(id);
-        self.sessions.remove(&id);
-    }
-
-    /// Nothing is promised any more to `id`, which relies on nothing.
-    pub fn release(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (volume, promised) = (session.volume, std::mem::take(&mut session.promised));
         for ino in promised {
             self.let_go(id, (volume, ino));
         }
+        self.sessions.remove(&id);
     }
 
     /// `id` relies on what these inodes were at some commit, unless it is told that they changed since.

@@ -127,11 +127,6 @@ impl Promises {
         inodes.chunks(SLICE).all(|slice| self.lock().table.resume(holder.id, slice))
     }
 
-    /// `holder` relies on nothing.
-    pub(crate) fn release(&self, holder: &Holder) {
-        self.lock().table.release(holder.id);
-    }
-
     /// `client`, which was let in, believes nothing any more that an earlier server promised.
     pub(crate) fn came_back(&self, client: ClientId) {
         self.lock().grace.came_back(client);

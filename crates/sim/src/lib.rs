@@ -6,7 +6,8 @@
 //! with exactly what its applications were told, and whenever it starts it shows, before it has heard
 //! from the server, nothing else.
 //!
-//! A seed that fails is a regression test: `segue-sim SEED --trace` shows the run again.
+//! A seed that fails is a regression test: `segue-sim SEED` shows what is left of it when all is left
+//! out that can be, `--trace` the whole run.
 
 mod check;
 mod client;
@@ -14,6 +15,7 @@ mod model;
 mod plan;
 mod rng;
 mod server;
+mod shorten;
 mod store;
 mod work;
 mod world;
@@ -22,6 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 pub use plan::{Bug, Options};
+pub use shorten::{Only, shorten};
 use world::World;
 
 /// What happened in a run, or in many.
@@ -53,6 +56,14 @@ pub struct Summary {
     pub breaks: u64,
     /// Sessions that went on in the next one.
     pub resumed: u64,
+    /// Times that a host slept.
+    pub sleeps: u64,
+    /// Times that a host's wall clock was set.
+    pub jumps: u64,
+    /// Times that a disk was full.
+    pub full_disks: u64,
+    /// What hosts' disks refused.
+    pub disk_errors: u64,
 }
 
 impl Summary {
@@ -71,6 +82,10 @@ impl Summary {
         self.server_crashes += other.server_crashes;
         self.breaks += other.breaks;
         self.resumed += other.resumed;
+        self.sleeps += other.sleeps;
+        self.jumps += other.jumps;
+        self.full_disks += other.full_disks;
+        self.disk_errors += other.disk_errors;
     }
 }
 
@@ -85,16 +100,27 @@ pub struct Failure {
     pub seed: u64,
     /// What was found.
     pub what: String,
+    /// Operations and faults until then.
+    pub numbers: u64,
     /// The last steps before, oldest first.
     pub trace: Vec<String>,
 }
 
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
-    let failed = |what, trace| Failure { seed, what, trace };
-    let mut world = match World::new(seed, options) {
+    run_some(seed, options, None)
+}
+
+/// Runs one seed, but of its operations and faults only some.
+pub fn run_only(seed: u64, options: Options, only: &Only) -> Result<Summary, Failure> {
+    run_some(seed, options, Some(only.clone()))
+}
+
+fn run_some(seed: u64, options: Options, only: Option<Only>) -> Result<Summary, Failure> {
+    let failed = |what, numbers, trace| Failure { seed, what, numbers, trace };
+    let mut world = match World::new(seed, options, only) {
         Ok(world) => world,
-        Err(Violation(what)) => return Err(failed(what, Vec::new())),
+        Err(Violation(what)) => return Err(failed(what, 0, Vec::new())),
     };
     let result = catch_unwind(AssertUnwindSafe(|| world.run()));
     let what = match result {
@@ -106,5 +132,5 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
             _ => "panic".to_owned(),
         },
     };
-    Err(failed(what, world.trace.into()))
+    Err(failed(what, world.numbers, world.trace.into()))
 }

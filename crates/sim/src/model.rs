@@ -118,7 +118,7 @@ impl Model {
 
     /// Does `op`, which the host answered with `told`, and compares.
     pub(crate) fn check(&mut self, op: &Op, told: &Done) -> Result<(), Violation> {
-        let unknown = [Refusal::Unreachable, Refusal::Changed];
+        let unknown = [Refusal::Unreachable, Refusal::Changed, Refusal::NoSpace, Refusal::Io];
         if matches!(told, Err(refusal) if unknown.contains(refusal)) {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::rng::Rng;
+use crate::work::Mix;
 
 /// A bug in a simulated shell, to prove that the checkers see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -60,6 +61,14 @@ pub enum Bug {
     ServerCountsUnheard,
     /// A client that comes back believes what changed while it was away.
     ClientResumesAll,
+    /// A client does not count its lease while its host sleeps.
+    ClientSleepsOnLease,
+    /// A client puts fetched bytes into files that have another version by then.
+    ClientFillsStale,
+    /// A client does not log that a change of a file failed half-way.
+    ClientForgetsSpoiled,
+    /// The server does not count that files let go of chunks.
+    ServerLeaksReferences,
 }
 
 impl Bug {
@@ -75,6 +84,18 @@ impl Bug {
                 | Bug::ServerResumesUnread
                 | Bug::ServerCountsUnheard
                 | Bug::ClientResumesAll
+                | Bug::ClientSleepsOnLease
+        )
+    }
+
+    /// True if only a run shows it in which disks, clocks and links fail as they may.
+    pub fn needs_swarm(self) -> bool {
+        matches!(
+            self,
+            Bug::ClientSleepsOnLease
+                | Bug::ClientFillsStale
+                | Bug::ClientForgetsSpoiled
+                | Bug::ServerLeaksReferences
         )
     }
 
@@ -107,6 +128,24 @@ pub struct Options {
     pub plain: bool,
     /// The server promises to tell of changes.
     pub promises: bool,
+    /// Each run draws more: narrow links, clocks that are wrong, hosts that sleep, disks that are full
+    /// or cannot be read, chunks.
+    pub swarm: bool,
+}
+
+impl Options {
+    /// What `seed` draws of all that can be asked for.
+    #[must_use]
+    pub fn swarm(self, seed: u64) -> Options {
+        let mut rng = Rng::new(seed.rotate_left(32) ^ SWARM);
+        Options {
+            steps: if rng.chance(100) { self.steps * 5 } else { self.steps },
+            power_loss: rng.chance(300),
+            promises: rng.chance(700),
+            swarm: true,
+            ..self
+        }
+    }
 }
 
 impl Default for Options {
@@ -118,6 +157,7 @@ impl Default for Options {
             power_loss: false,
             plain: false,
             promises: false,
+            swarm: false,
         }
     }
 }
@@ -138,13 +178,48 @@ pub(crate) struct Plan {
     pub(crate) partition_every: Option<Duration>,
     pub(crate) client_crash_every: Option<Duration>,
     pub(crate) server_crash_every: Option<Duration>,
+    pub(crate) mix: Mix,
+    pub(crate) more: More,
+}
+
+/// What only some runs have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct More {
+    /// Bytes that a link takes in a second, each way.
+    pub(crate) bandwidth: Option<u64>,
+    /// Hosts' clocks run fast or slow by so many millionths at most.
+    pub(crate) drift: u64,
+    /// Mean time between these.
+    pub(crate) sleep_every: Option<Duration>,
+    pub(crate) jump_every: Option<Duration>,
+    pub(crate) full_every: Option<Duration>,
+    pub(crate) server_full_every: Option<Duration>,
+    pub(crate) collect_every: Option<Duration>,
+    /// Reads of a host's disk that fail, of a thousand.
+    pub(crate) read_errors: u64,
+    /// Stored pieces that have so many bytes are chunks.
+    pub(crate) chunks: Option<usize>,
+    /// Hosts fetch more than is waited for.
+    pub(crate) reads_ahead: bool,
+    /// Bytes of notes of commits that the server keeps.
+    pub(crate) notes_max: Option<u64>,
 }
 
 impl Plan {
-    pub(crate) fn draw(rng: &mut Rng) -> Plan {
-        let mean = |rng: &mut Rng, often: u64, secs: [u64; 3]| {
-            rng.chance(often).then(|| Duration::from_secs(rng.pick(&secs)))
-        };
+    /// What a seed stands for. What only some runs have is drawn from numbers of its own: so the others
+    /// stay what they were.
+    pub(crate) fn of(seed: u64, rng: &mut Rng, is_swarm: bool) -> Plan {
+        let mut plan = Plan::draw(rng);
+        if is_swarm {
+            let mut rng = Rng::new(seed ^ SWARM);
+            plan.clients = rng.pick(&[1, 1, 2, 2, 3, 3, 4, 5]);
+            plan.mix = if rng.chance(700) { Mix::draw(&mut rng) } else { Mix::default() };
+            plan.more = More::draw(&mut rng);
+        }
+        plan
+    }
+
+    fn draw(rng: &mut Rng) -> Plan {
         Plan {
             clients: rng.pick(&[1, 1, 2, 2, 3, 4]),
             loss: rng.pick(&[0, 0, 5, 30]),
@@ -154,6 +229,35 @@ impl Plan {
             partition_every: mean(rng, 700, [20, 60, 180]),
             client_crash_every: mean(rng, 700, [15, 40, 120]),
             server_crash_every: mean(rng, 600, [15, 40, 120]),
+            mix: Mix::default(),
+            more: More::default(),
+        }
+    }
+}
+
+/// So that what is drawn with this is not what is drawn without.
+const SWARM: u64 = 0x5E6E_5A17;
+
+/// In so many of a thousand runs one of these, in seconds.
+fn mean(rng: &mut Rng, often: u64, secs: [u64; 3]) -> Option<Duration> {
+    rng.chance(often).then(|| Duration::from_secs(rng.pick(&secs)))
+}
+
+impl More {
+    fn draw(rng: &mut Rng) -> More {
+        More {
+            bandwidth: rng.pick(&[None, None, Some(8 << 10), Some(64 << 10)]),
+            // A lease is counted 2 % short.
+            drift: rng.pick(&[0, 2_000, 15_000]),
+            sleep_every: mean(rng, 500, [20, 60, 180]),
+            jump_every: mean(rng, 300, [20, 60, 180]),
+            full_every: mean(rng, 400, [20, 60, 180]),
+            server_full_every: mean(rng, 300, [20, 60, 180]),
+            collect_every: mean(rng, 800, [3, 10, 40]),
+            read_errors: rng.pick(&[0, 0, 5, 30]),
+            chunks: rng.pick(&[None, Some(16), Some(64)]),
+            reads_ahead: rng.chance(600),
+            notes_max: rng.pick(&[None, None, Some(300), Some(2000)]),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Random numbers from a seed: SplitMix64, the same on every machine for ever.
 
 /// A stream of random numbers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rng(u64);
 
 impl Rng {

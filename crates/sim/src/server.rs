@@ -4,26 +4,25 @@
 //! outcome that is not final, and then raises the floor. Each record that it applies is shown
 //! to the [`Ledger`], and applied once more to see that nothing happens.
 
+mod chunks;
 mod promises;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use segue_core::modlog::Stamped;
 use segue_core::namespace::changes::{self, Changed};
-use segue_core::namespace::{
-    self, ApplyResult, Context, Fault, MetaTxn, Rights, Source, Stop, keys, read,
-};
+use segue_core::namespace::{self, ApplyResult, Context, Fault, MetaTxn, Rights, Stop, keys, read};
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Ino, OpId, Role, Timestamp, Version, VolumeId};
-use segue_core::wire::{
-    Applied, Apply, Fetch, Fetched, Found, Hello, Refused, Reply, Request, Welcome,
-};
+use segue_core::types::{ClientId, Fingerprint, Ino, OpId, Role, Timestamp, Version, VolumeId};
+use segue_core::wire::{Applied, Apply, Found, Hello, Refused, Reply, Request, Welcome};
 
 use crate::Violation;
 use crate::check::ledger::Ledger;
 use crate::plan::Bug;
-use crate::store::{Rows, Txn, Written};
+use crate::rng::Rng;
+use crate::store::{Disk, Txn, Written};
+pub(crate) use chunks::content;
 use promises::Sessions;
 pub(crate) use promises::{Moment, Telling};
 
@@ -35,7 +34,14 @@ pub(crate) type Answer = (Reply, Vec<u8>);
 
 /// The server with what is on its disk.
 pub(crate) struct Server {
-    rows: Rows,
+    disk: Disk,
+    /// Chunks that a client has shown to have.
+    proven: BTreeMap<ClientId, BTreeSet<Fingerprint>>,
+    /// Its disk takes nothing.
+    pub(crate) is_full: bool,
+    /// Bytes of notes of commits that are kept, if that is bounded.
+    pub(crate) notes_max: Option<u64>,
+    rng: Rng,
     pub(crate) volume: VolumeId,
     pub(crate) ledger: Ledger,
     /// If it promises anything.
@@ -68,20 +74,31 @@ fn replied(result: Result<Answer, Stop<Infallible>>) -> Result<Answer, Violation
 
 impl Server {
     /// A server with one empty volume.
-    pub(crate) fn new(bug: Option<Bug>, promises: bool) -> Result<Server, Violation> {
-        let mut rows = Rows::default();
-        let mut txn = Txn::begin(&mut rows);
+    pub(crate) fn new(bug: Option<Bug>, promises: bool, rng: Rng) -> Result<Server, Violation> {
+        let mut disk = Disk::default();
+        let mut txn = Txn::begin(&mut disk);
         let volume = namespace::create_volume(&mut txn, "home", [7; 16], Timestamp::default())?;
         let volume = volume.map_err(|error| Violation(error.to_string()))?;
         let ledger = Ledger::new(volume);
         let sessions = promises.then(Sessions::default);
-        let (changed, unnoted) = Default::default();
-        Ok(Server { rows, volume, ledger, sessions, changed, unnoted, bug })
+        Ok(Server {
+            disk,
+            proven: BTreeMap::new(),
+            is_full: false,
+            notes_max: None,
+            rng,
+            volume,
+            ledger,
+            sessions,
+            changed: BTreeMap::new(),
+            unnoted: BTreeMap::new(),
+            bug,
+        })
     }
 
     /// A view of the store.
     pub(crate) fn snapshot(&mut self) -> Txn<'_> {
-        Txn::begin(&mut self.rows)
+        Txn::begin(&mut self.disk)
     }
 
     /// Answers `request` of `client`.
@@ -89,12 +106,13 @@ impl Server {
         &mut self,
         client: ClientId,
         request: &Request,
+        body: &[u8],
     ) -> Result<Answer, Violation> {
         let volume = self.volume;
-        let mut txn = Txn::begin(&mut self.rows);
+        let mut txn = Txn::begin(&mut self.disk);
         replied(match request {
             Request::Hello(hello) => return self.hello(hello),
-            Request::Apply(apply) => return self.apply(client, apply),
+            Request::Apply(apply) => return self.apply(client, apply, body),
             Request::Getattr(ino) => {
                 let found = |node| Reply::Node(Found { node, promised: false });
                 read::getattr(&mut txn, volume, *ino).map(|node| (found(node), Vec::new()))
@@ -104,13 +122,14 @@ impl Server {
             Request::Readdir(ask) => {
                 read::page(&mut txn, volume, ask).map(|page| (Reply::Page(page), Vec::new()))
             }
-            Request::Fetch(ask) => fetch(&mut txn, volume, ask),
+            Request::Fetch(ask) => return chunks::fetch(&mut txn, volume, ask),
             other => return Err(Violation(format!("nobody asks for {}", other.name()))),
         })
     }
 
     fn hello(&mut self, hello: &Hello) -> Result<Answer, Violation> {
-        let mut txn = Txn::begin(&mut self.rows);
+        self.proven.remove(&hello.client);
+        let mut txn = Txn::begin(&mut self.disk);
         let (client, identity) = (hello.client, format!("{:?}", hello.client));
         let bound = namespace::bind(&mut txn, client, &identity, self.volume, hello.incarnation)?;
         bound.map_err(|error| Violation(error.to_string()))?;
@@ -132,8 +151,18 @@ impl Server {
         Ok((Reply::Welcome(welcome), Vec::new()))
     }
 
-    fn apply(&mut self, client: ClientId, apply: &Apply) -> Result<Answer, Violation> {
-        let mut txn = Txn::begin(&mut self.rows);
+    fn apply(&mut self, client: ClientId, apply: &Apply, body: &[u8]) -> Result<Answer, Violation> {
+        // A disk that fills up takes the first records.
+        let mut left = apply.records.len();
+        if self.is_full {
+            left = self.rng.index(left + 1);
+            if left == 0 {
+                return Ok(refused(Refusal::NoSpace));
+            }
+        }
+        self.take_along(client, &apply.chunks, body)?;
+        let proven = self.proven.entry(client).or_default();
+        let mut txn = Txn::begin(&mut self.disk);
         let host = host_name(client);
         let context = Context {
             volume: self.volume,
@@ -141,10 +170,10 @@ impl Server {
             incarnation: INCARNATION,
             host: &host,
             rights: Rights { role: Role::Writer, no_root_squash: false },
-            proven: &|_| false,
+            proven: &|chunk| proven.contains(chunk),
         };
         let mut outcomes = Vec::new();
-        for stamped in &apply.records {
+        for stamped in apply.records.iter().take(left) {
             let op = OpId { client, incarnation: INCARNATION, seq: stamped.seq };
             let changed = (&mut self.changed, &mut self.unnoted);
             match once(&mut txn, &context, (op, stamped), (&mut self.ledger, changed), self.bug)? {
@@ -179,6 +208,10 @@ fn once(
     let written = txn.take_written();
     ledger.applied(txn, (op, stamped), &result, &written)?;
     note_changes(txn, &written, changed);
+    if bug == Some(Bug::ServerLeaksReferences) {
+        chunks::leak(txn, written);
+        txn.take_written();
+    }
     if bug == Some(Bug::ServerForgetsOutcomes) {
         let Ok(()) = txn.remove(&keys::outcome(op));
         return Ok(result);
@@ -214,36 +247,4 @@ fn digest(stamped: &Stamped) -> Result<[u8; 32], Violation> {
 /// A client's host.
 pub(crate) fn host_name(client: ClientId) -> String {
     format!("host{}", client.0[0])
-}
-
-fn fetch(txn: &mut Txn<'_>, volume: VolumeId, ask: &Fetch) -> Result<Answer, Stop<Infallible>> {
-    let (mut segments, mut body) = (Vec::new(), Vec::new());
-    for segment in read::contents(txn, volume, ask)? {
-        segments.push((segment.len, segment.source.is_some()));
-        match segment.source {
-            Some(Source::Inline(bytes)) => body.extend_from_slice(&bytes),
-            Some(_) => return Err(Fault::Damaged("a chunk").into()),
-            None => {}
-        }
-    }
-    Ok((Reply::Fetched(Fetched { segments }), body))
-}
-
-/// All bytes of a file.
-pub(crate) fn content(txn: &mut Txn<'_>, volume: VolumeId, ino: Ino) -> Result<Vec<u8>, Violation> {
-    let words = |stop: Stop<Infallible>| Violation(format!("reading #{ino}: {stop:?}"));
-    let attr = read::getattr(txn, volume, ino).map_err(words)?.attr;
-    let ask = Fetch { ino, version: attr.data_version, offset: 0, len: attr.size };
-    let mut bytes = Vec::new();
-    for segment in read::contents(txn, volume, &ask).map_err(words)? {
-        let len = usize::try_from(segment.len).unwrap_or(usize::MAX);
-        match segment.source {
-            Some(Source::Inline(inline)) => bytes.extend_from_slice(&inline),
-            _ => bytes.resize(bytes.len() + len, 0),
-        }
-    }
-    if bytes.len() as u64 != attr.size {
-        return Err(Violation(format!("#{ino} has {} bytes, not {}", bytes.len(), attr.size)));
-    }
-    Ok(bytes)
 }

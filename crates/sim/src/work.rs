@@ -15,6 +15,10 @@ pub(crate) enum Flag {
     Exchange,
 }
 
+/// How often each is.
+const RENAMES: [Flag; 5] =
+    [Flag::Replace, Flag::Replace, Flag::Replace, Flag::NoReplace, Flag::Exchange];
+
 /// One operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
@@ -74,8 +78,9 @@ fn name(rng: &mut Rng, from: &[&str]) -> Vec<Name> {
     Name::new(rng.pick(from)).into_iter().collect()
 }
 
-fn path(rng: &mut Rng, leaf: &[&str]) -> Path {
-    let depth = rng.pick(&[0, 0, 1, 1, 2]);
+fn path(rng: &mut Rng, mix: &Mix, leaf: &[&str]) -> Path {
+    let depth = rng.pick(&[0, 0, 1, 1, 2]).min(mix.depth);
+    let leaf = &leaf[..mix.names.min(leaf.len())];
     let mut path: Path = (0..depth).flat_map(|_| name(rng, &DIRECTORIES)).collect();
     let odd = rng.chance(60);
     path.extend(name(rng, if odd { &["a", "d"] } else { leaf }));
@@ -90,39 +95,76 @@ pub(crate) fn extent(rng: &mut Rng) -> (u64, u64) {
     (rng.pick(&[0, 0, 10, 100, 200]), rng.between(1, 120))
 }
 
+/// What operations are like.
+#[derive(Clone, Debug)]
+pub(crate) struct Mix {
+    /// How often each kind is drawn, in the order of [`Op`].
+    often: [u64; 14],
+    /// How deep paths are.
+    depth: usize,
+    /// Names of files, or of directories, in one directory.
+    names: usize,
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        let often = [14, 10, 3, 20, 7, 6, 6, 10, 6, 3, 4, 3, 3, 5];
+        Mix { often, depth: usize::MAX, names: usize::MAX }
+    }
+}
+
+impl Mix {
+    /// One of its own: some kinds more often, and some hardly ever. Without files there is nothing to do.
+    pub(crate) fn draw(rng: &mut Rng) -> Mix {
+        let usual = Mix::default().often;
+        let mut often = usual.map(|often| often * rng.pick(&[0, 1, 1, 1, 3, 8]));
+        often[0] = often[0].max(usual[0]);
+        often[3] = often[3].max(usual[3]);
+        let (depth, names) = rng.pick(&[(0, 1), (0, 2), (1, 1), (2, 3), (2, 3)]);
+        Mix { often, depth, names }
+    }
+
+    /// The number of a kind.
+    fn kind(&self, rng: &mut Rng) -> usize {
+        let mut at = rng.below(self.often.iter().sum());
+        self.often
+            .iter()
+            .position(|often| {
+                let is_it = at < *often;
+                at = at.saturating_sub(*often);
+                is_it
+            })
+            .unwrap_or(0)
+    }
+}
+
 impl Op {
     /// An operation at random.
-    pub(crate) fn draw(rng: &mut Rng) -> Op {
-        let file = path(rng, &FILES);
-        let directory = path(rng, &DIRECTORIES);
+    pub(crate) fn draw(rng: &mut Rng, mix: &Mix) -> Op {
+        let file = path(rng, mix, &FILES);
+        let directory = path(rng, mix, &DIRECTORIES);
         let (offset, len) = extent(rng);
         let fill = rng.between(1, 1 << 40);
-        match rng.below(100) {
-            0..14 => Op::Create(file),
-            14..24 => Op::Mkdir(directory),
-            24..27 => Op::Symlink(file, vec![b'x'; index(rng.between(1, 9))]),
-            27..47 => Op::Write { path: file, offset, len, fill, keep: rng.chance(300) },
-            47..54 => Op::WriteOpen { which: rng.index(4), offset, len, fill },
-            54..60 => Op::Close(rng.index(4)),
-            60..66 => Op::Truncate(file, rng.pick(&[0, 5, 60, 150, 300])),
-            66..76 => {
-                let flag = rng.pick(&[
-                    Flag::Replace,
-                    Flag::Replace,
-                    Flag::Replace,
-                    Flag::NoReplace,
-                    Flag::Exchange,
-                ]);
+        match mix.kind(rng) {
+            0 => Op::Create(file),
+            1 => Op::Mkdir(directory),
+            2 => Op::Symlink(file, vec![b'x'; index(rng.between(1, 9))]),
+            3 => Op::Write { path: file, offset, len, fill, keep: rng.chance(300) },
+            4 => Op::WriteOpen { which: rng.index(4), offset, len, fill },
+            5 => Op::Close(rng.index(4)),
+            6 => Op::Truncate(file, rng.pick(&[0, 5, 60, 150, 300])),
+            7 => {
+                let flag = rng.pick(&RENAMES);
                 match rng.chance(300) {
-                    true => Op::Rename(directory, path(rng, &DIRECTORIES), flag),
-                    false => Op::Rename(file, path(rng, &FILES), flag),
+                    true => Op::Rename(directory, path(rng, mix, &DIRECTORIES), flag),
+                    false => Op::Rename(file, path(rng, mix, &FILES), flag),
                 }
             }
-            76..82 => Op::Unlink(file),
-            82..85 => Op::Rmdir(directory),
-            85..89 => Op::Link(file, path(rng, &FILES)),
-            89..92 => Op::Chmod(file, rng.pick(&[0o600, 0o644, 0o755])),
-            92..95 => Op::List(directory),
+            8 => Op::Unlink(file),
+            9 => Op::Rmdir(directory),
+            10 => Op::Link(file, path(rng, mix, &FILES)),
+            11 => Op::Chmod(file, rng.pick(&[0o600, 0o644, 0o755])),
+            12 => Op::List(directory),
             _ => Op::Read(file),
         }
     }

@@ -15,6 +15,11 @@ use crate::types::{Ino, Name, Time};
 pub(super) const LATE: Duration = Duration::from_secs(30);
 
 impl Tree {
+    /// How many inodes are known.
+    pub fn inodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// `ino` must be asked for again before it is used.
     pub fn expire(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {

@@ -78,7 +78,7 @@ fn a_session_has_heard_of_a_commit_with_the_answer_to_its_break() {
     assert_eq!(promises.heard_through(b), 40);
     promises.heard(b);
     assert_eq!(promises.heard_through(b), 41);
-    promises.release(b);
+    promises.leave(b);
     assert_eq!(promises.changed([(VOLUME, Ino(8))], Some(a)), BTreeSet::new());
     assert_eq!(promises.held(), 0);
 }

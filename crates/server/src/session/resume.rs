@@ -42,9 +42,6 @@ impl Session {
                 None
             }
         };
-        if resumed.is_none() {
-            store.promises().release(&bound.holder);
-        }
         Ok((Reply::Resumed(resumed), Body::Empty))
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::modlog::{Base, NewNode, Outcome, PieceBytes, Record, RenameMode, Stamped, Store};
 use segue_core::namespace::{ApplyResult, keys};
-use segue_core::types::{Attr, ClientId, Ino, Kind, Name, OpId, Version, VolumeId};
+use segue_core::types::{Attr, ClientId, Fingerprint, Ino, Kind, Name, OpId, Version, VolumeId};
 
 use crate::Violation;
 use crate::server::content;
@@ -39,6 +39,8 @@ pub(crate) struct Ledger {
     dropped: BTreeSet<(ClientId, Ino)>,
     /// Every inode that was ever made.
     pub(crate) seen: BTreeSet<Ino>,
+    /// Every chunk that ever came.
+    pub(crate) chunks: BTreeMap<Fingerprint, Vec<u8>>,
 }
 
 /// Rows that a commit wrote, by what they are.
@@ -61,6 +63,7 @@ impl Ledger {
             copies: BTreeMap::new(),
             dropped: BTreeSet::new(),
             seen: BTreeSet::new(),
+            chunks: BTreeMap::new(),
         }
     }
 
@@ -347,6 +350,11 @@ impl Ledger {
             let at = index(piece.offset);
             match &piece.bytes {
                 PieceBytes::Inline(new) => bytes[at..at + new.len()].copy_from_slice(new),
+                PieceBytes::Chunk { fingerprint, .. } => {
+                    let chunk = self.chunks.get(fingerprint);
+                    let chunk = chunk.ok_or_else(|| Violation("a chunk that never came".into()))?;
+                    bytes[at..at + chunk.len()].copy_from_slice(chunk);
+                }
                 _ => bytes[at..at + index(piece.len())].fill(0),
             }
         }

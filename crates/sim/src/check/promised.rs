@@ -1,5 +1,5 @@
 //! What a client believes because it was promised to hear of changes is so, unless the word of the
-//! change is on its way; and where the connection was given up, not for longer than the lease. Of
+//! change is on its way: also where the connection was given up, whatever its clock shows. Of
 //! what another client was told to be visible it believes nothing else, whatever is on its way.
 
 use std::time::Duration;
@@ -11,29 +11,23 @@ use crate::Violation;
 use crate::client::{LIFETIME, Mount};
 use crate::server::Server;
 
-/// The longest that a client believes what it was promised over a connection that the server has
-/// given up: the lease, and some seconds for what was asked before.
-const GIVEN_UP: Duration = Duration::from_secs(30);
 const INSTANT: Duration = Duration::from_nanos(1);
 
 /// Checks `mount`, which `is_told` the change of an inode that is on its way to it.
 pub(crate) fn check(
     mount: &Mount,
     server: &Server,
+    now: Time,
     is_told: impl Fn(Ino) -> bool,
 ) -> Result<(), Violation> {
     if let Some(shown) = server.shown_to(mount.id) {
         check_since(mount, server, Time(shown.0 + INSTANT), |_| false)?;
     }
-    let is_served = server.is_connected(mount.id, mount.now) && !mount.is_connecting();
-    let time = match is_served {
-        true => Some(Time(mount.now.0 + INSTANT)),
-        false => mount.now.0.checked_sub(GIVEN_UP).map(Time),
-    };
-    match time {
-        Some(time) => check_since(mount, server, time, is_told),
-        None => Ok(()),
+    if server.may_believe(mount.id, now) {
+        return Ok(());
     }
+    // Whom the server has given up believes nothing any more.
+    check_since(mount, server, Time(now.0 + INSTANT), is_told)
 }
 
 /// Checks against what was before `time`.
@@ -45,7 +39,7 @@ fn check_since(
 ) -> Result<(), Violation> {
     let tree = &mount.core.tree;
     for ino in server.ledger.seen.iter().copied() {
-        let is_own = tree.is_pending(ino) || mount.is_draining();
+        let is_own = tree.is_pending(ino) || mount.awaits_outcomes();
         if is_own || !tree.is_promised(ino, mount.now) || is_told(ino) {
             continue;
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use segue_core::types::{Ino, Kind, Name};
 
+use super::clean;
 use super::ledger::Ledger;
 use crate::Violation;
 use crate::client::{Mount, Noted};
@@ -20,9 +21,8 @@ pub(crate) fn check(
     model: Option<&Model>,
 ) -> Result<(), Violation> {
     let files = mount.noted_files();
-    // What was written to a file without a name went nowhere.
-    for ino in files.into_iter().filter(|ino| ledger.is_named(*ino)) {
-        check_clean(mount, ledger, ino)?;
+    for ino in files {
+        clean::check(mount, ledger, ino)?;
     }
     for (ino, bytes) in mount.told.written() {
         check_written(mount, ino, &bytes)?;
@@ -31,24 +31,6 @@ pub(crate) fn check(
         Some(model) => check_tree(mount, model, noted),
         None => Ok(()),
     }
-}
-
-/// Cached bytes of the server's version are the server's.
-fn check_clean(mount: &mut Mount, ledger: &Ledger, ino: Ino) -> Result<(), Violation> {
-    let Some(state) = ledger.files.get(&ino) else { return Ok(()) };
-    let here = mount.here(ino);
-    let file = mount.core.files.get(&ino);
-    if !file.is_some_and(|file| !file.is_ahead() && file.version() == state.version) {
-        return Ok(());
-    }
-    for (offset, bytes) in here {
-        let at = usize::try_from(offset).unwrap_or(usize::MAX);
-        if state.content.get(at..at + bytes.len()) != Some(&bytes[..]) {
-            let words = format!("#{ino} at {offset} is cached as {bytes:?}: {:?}", state.content);
-            return Err(Violation(words));
-        }
-    }
-    Ok(())
 }
 
 /// What was written and is not sealed is here.

@@ -84,13 +84,22 @@ pub(crate) fn check(server: &mut Server, clients: &[ClientId]) -> Result<Reached
         let words = format!("{tally:?}, reached {}, orphans {orphans:?}", reached.nodes.len());
         return Err(Violation(words));
     }
-    let mut found = Found(Vec::new());
-    let checked = check::check(&mut txn, volume, &mut found);
-    if checked.is_err() || !found.0.is_empty() {
-        return Err(Violation(format!("a check of the volume: {checked:?}, {:?}", found.0)));
-    }
+    server.check_rows()?;
     check_ledger(server, &reached)?;
     Ok(reached)
+}
+
+impl Server {
+    /// Checks whether all rows fit together: links, extents, and what refers to chunks.
+    pub(crate) fn check_rows(&mut self) -> Result<(), Violation> {
+        let volume = self.volume;
+        let mut found = Found(Vec::new());
+        let checked = check::check(&mut self.snapshot(), volume, &mut found);
+        match checked.is_ok() && found.0.is_empty() {
+            true => Ok(()),
+            false => Err(Violation(format!("a check of the volume: {checked:?}, {:?}", found.0))),
+        }
+    }
 }
 
 /// What `segue volume check` would say.

@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     Drain(Request, Vec<Logged>),
     /// An application's thread.
     Thread(usize, Request),
+    /// Data for which nobody waits.
+    Ahead(Request),
     /// That the server keeps its promises.
     Renew,
     /// That others have heard of what is committed.
@@ -46,7 +48,8 @@ impl Mount {
     pub(super) fn call(&mut self, request: Request, purpose: Purpose) {
         self.calls.insert(self.next_call, purpose);
         self.asks(self.next_call);
-        self.outbox.push((self.next_call, request));
+        let body = self.chunks.take_body(&request);
+        self.outbox.push((self.next_call, request, body));
         self.next_call += 1;
     }
 
@@ -55,13 +58,13 @@ impl Mount {
         self.calls.contains_key(&call)
     }
 
-    /// True if there is no connection, or a new one is not answered yet.
-    pub(crate) fn is_connecting(&self) -> bool {
-        self.is_offline || self.calls.values().any(|call| matches!(call, Purpose::Hello))
+    /// True if what became of changes is not known here, and may be known to the server.
+    pub(crate) fn awaits_outcomes(&self) -> bool {
+        self.unsettled || self.is_draining()
     }
 
     /// True if changes are under way.
-    pub(crate) fn is_draining(&self) -> bool {
+    pub(super) fn is_draining(&self) -> bool {
         self.calls.values().any(|call| matches!(call, Purpose::Drain(..)))
     }
 
@@ -76,6 +79,7 @@ impl Mount {
             fresh_start: !self.said_hello,
         };
         self.session.connection += 1;
+        self.chunks.forget();
         self.call(Request::Hello(hello), Purpose::Hello);
     }
 
@@ -129,6 +133,12 @@ impl Mount {
                     (Reply::Refused(refused), Request::Fetch(_)) => {
                         self.give_up_base(&batch, refused.refusal);
                     }
+                    // Another time: its disk is full.
+                    (Reply::Refused(refused), _) if refused.refusal == Refusal::NoSpace => {
+                        // Unless what was sent twice is done the second time.
+                        self.unsettled = true;
+                        return Ok(None);
+                    }
                     (reply @ Reply::Fetched(_), _) => {
                         self.take_in(&request, reply, &body, asked);
                     }
@@ -141,6 +151,10 @@ impl Mount {
                 Some(thread)
             }
             Purpose::Visible => None,
+            Purpose::Ahead(request) => {
+                self.take_in(&request, reply, &body, asked);
+                None
+            }
             Purpose::Renew => {
                 self.renewed(&reply, asked);
                 None

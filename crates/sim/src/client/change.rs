@@ -17,14 +17,16 @@ impl Mount {
     pub(super) fn attempt(&mut self, op: &Op, changed: bool) -> Attempt<Answered> {
         match self.prepare(op, changed) {
             Ok(Prepared::Record(record, ino)) => {
-                self.log_record(record)?;
-                Ok(Ok(Answered::Ino(ino)))
+                let logged = self.log_record(record)?;
+                self.read_ahead(ino);
+                Ok(logged.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
             Ok(Prepared::Write { ino, keep }) => {
                 let Op::Write { offset, len, fill, .. } = op else { return never(op) };
+                self.read_ahead(ino);
                 self.open(ino);
                 let written = self.write(ino, *offset, &bytes_of(*offset, *len, *fill))?;
-                if !keep {
+                if !keep || written.is_err() {
                     self.close(self.handles.len() - 1)?;
                 }
                 Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))

@@ -8,7 +8,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
 use segue_core::wire::{Fetch, Fetched, Request};
 
-use super::{Mount, Stop};
+use super::{Mount, Purpose, Stop, Tried};
 use crate::Violation;
 use crate::plan::Bug;
 
@@ -60,18 +60,28 @@ impl Mount {
     }
 
     /// Keeps what changes on their way have in `range`.
-    pub(super) fn preserve(&mut self, ino: Ino, range: &Range<u64>) -> Result<(), Violation> {
+    pub(super) fn preserve(&mut self, ino: Ino, range: &Range<u64>) -> Tried<()> {
         if self.bug == Some(Bug::ClientOverwritesPending) {
-            return Ok(());
+            return Ok(Ok(()));
         }
         for (seq, part) in self.core.to_preserve(ino, range) {
+            if let Err(refusal) = self.failing.reads() {
+                return Ok(Err(refusal));
+            }
             let Some(container) = self.container(ino) else { continue };
             let bytes = bytes_of(container, &part);
             let kept = self.kept.preserved.entry(seq).or_default();
             kept.keep((part.start..).zip(bytes));
-            self.log_change(Entry::Preserved { seq, range: part, sums: Vec::new() })?;
+            let entry = Entry::Preserved { seq, range: part, sums: Vec::new() };
+            if let Err(refusal) = self.log_change(entry)? {
+                // Nobody would know of them.
+                if self.core.preserved(seq).is_empty() {
+                    self.kept.preserved.remove(&seq);
+                }
+                return Ok(Err(refusal));
+            }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Writes what the log has itself into the containers again.
@@ -114,54 +124,84 @@ impl Mount {
         valid.into_iter().map(|range| (range.start, bytes_of(container, &range))).collect()
     }
 
-    pub(super) fn write(
-        &mut self,
-        ino: Ino,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<Result<(), Refusal>, Violation> {
+    pub(super) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
         let old_size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
-        self.preserve(ino, &(offset..offset + bytes.len() as u64))?;
+        let range = offset..offset + bytes.len() as u64;
+        if let Err(refusal) = self.preserve(ino, &range)? {
+            return Ok(Err(refusal));
+        }
+        let is_only_here = self.core.is_only_here(ino, &range);
         let data = self.payload(ino, offset, bytes);
         let Some(entry) = self.core.draft_write(ino, offset, data, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
+        // What the log has got by then is taken back.
+        if let Err((refusal, written)) = self.failing.changes(bytes.len(), is_only_here) {
+            if let Some(container) = self.container(ino) {
+                put(container, offset, &bytes[..written]);
+            }
+            self.spoiled(ino, range)?;
+            return Ok(Err(refusal));
+        }
+        if let Err(refusal) = self.log_change(entry)? {
+            return Ok(Err(refusal));
+        }
         if let Some(container) = self.change(ino) {
             put(container, offset, bytes);
         }
-        self.log_change(entry)?;
         self.told.wrote(ino, offset, bytes, old_size);
         Ok(Ok(()))
     }
 
-    pub(super) fn resize(&mut self, ino: Ino, size: u64) -> Result<Result<(), Refusal>, Violation> {
+    /// A change of `range` failed on its way. There is room for the word of that where the change stood
+    /// in the log.
+    fn spoiled(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Violation> {
+        if let Some(container) = self.core.container(ino)
+            && self.bug != Some(Bug::ClientForgetsSpoiled)
+        {
+            let entry = Entry::Spoiled { ino, container, range };
+            self.append(entry.clone())?;
+            self.core.admit(entry, self.now);
+        }
+        let size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
+        if let Some(container) = self.container(ino) {
+            container.truncate(index(size));
+        }
+        Ok(())
+    }
+
+    pub(super) fn resize(&mut self, ino: Ino, size: u64) -> Tried<()> {
         let old_size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
         if old_size == size && size == 0 {
             return Ok(Ok(()));
         }
-        if size > 0 {
-            self.preserve(ino, &(size..old_size.max(size)))?;
+        if size > 0
+            && let Err(refusal) = self.preserve(ino, &(size..old_size.max(size)))?
+        {
+            return Ok(Err(refusal));
         }
         let Some(entry) = self.core.draft_resize(ino, size, false, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
+        if let Err(refusal) = self.log_change(entry)? {
+            return Ok(Err(refusal));
+        }
         if size > 0
             && let Some(container) = self.change(ino)
         {
             container.resize(index(size), 0);
         }
-        self.log_change(entry)?;
         self.told.resized(ino, size, old_size);
         Ok(Ok(()))
     }
 
-    pub(super) fn seal(&mut self, ino: Ino) -> Result<(), Violation> {
+    pub(super) fn seal(&mut self, ino: Ino) -> Tried<()> {
         if self.core.files.get(&ino).is_some_and(FileData::has_dirty)
             && let Some(entry) = self.core.draft_seal(ino, Caller::default())
         {
-            self.log_change(entry)?;
+            return self.log_change(entry);
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     pub(super) fn open(&mut self, ino: Ino) {
@@ -172,10 +212,14 @@ impl Mount {
     /// Closes the open file with that index.
     pub(super) fn close(&mut self, which: usize) -> Result<Ino, Violation> {
         let ino = self.handles.remove(which);
-        self.seal(ino)?;
+        // What cannot be sealed now is sealed by the next chores.
+        self.seal(ino)?.ok();
         let last = self.core.closed(ino);
-        if last && self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0) {
-            self.log_record(Record::Release { ino })?;
+        let is_dirty = self.core.files.get(&ino).is_some_and(FileData::has_dirty);
+        let is_nameless = self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+        if last && is_nameless && !is_dirty {
+            // Else it is left to the server's own care.
+            self.log_record(Record::Release { ino })?.ok();
         }
         Ok(ino)
     }
@@ -186,6 +230,7 @@ impl Mount {
         self.load(ino)?;
         let range = range.start.min(size)..range.end.min(size);
         self.fetch(ino, range.clone(), size)?;
+        self.failing.reads()?;
         Ok(self.container(ino).map_or_else(Vec::new, |container| bytes_of(container, &range)))
     }
 
@@ -201,21 +246,43 @@ impl Mount {
         }
     }
 
+    /// Fetches what is missing of a file, for whom may want it.
+    pub(super) fn read_ahead(&mut self, ino: Ino) {
+        let Some(size) = self.core.tree.peek(ino).map(|attr| attr.size) else { return };
+        if self.reads_ahead
+            && self.load(ino).is_ok()
+            && let Err(Stop::Ask(request)) = self.fetch(ino, 0..size, size)
+        {
+            self.call(request.clone(), Purpose::Ahead(request));
+        }
+    }
+
     /// Puts fetched bytes into the container where nothing newer is.
     pub(super) fn fill(&mut self, ask: &Fetch, fetched: &Fetched, body: &[u8]) {
+        if self.failing.writes().is_err() {
+            return;
+        }
         let Some(file) = self.core.files.get_mut(&ask.ino) else { return };
+        let version = match self.bug {
+            Some(Bug::ClientFillsStale) => file.version(),
+            _ => ask.version,
+        };
+        self.filled.insert(ask.ino);
         let key = (ask.ino, file.container());
         let container = self.kept.containers.entry(key).or_default();
         let container = &mut container.bytes;
         let (mut at, mut rest) = (ask.offset, body);
-        for (len, is_data) in &fetched.segments {
-            let mut bytes = vec![0; index(*len)];
-            if *is_data {
+        let sent: u64 = fetched.segments.iter().map(|(len, _)| len).sum();
+        // Where the file ends on the server zeros follow: this host made it longer.
+        let segments = fetched.segments.iter().copied().chain([(ask.len - sent, false)]);
+        for (len, is_data) in segments {
+            let mut bytes = vec![0; index(len)];
+            if is_data {
                 let (these, after) = rest.split_at(bytes.len());
                 bytes.copy_from_slice(these);
                 rest = after;
             }
-            for part in file.fillable(at..at + len, ask.version) {
+            for part in file.fillable(at..at + len, version) {
                 put(container, part.start, &bytes[index(part.start - at)..index(part.end - at)]);
                 file.filled(part);
             }

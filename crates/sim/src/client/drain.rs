@@ -30,12 +30,14 @@ impl Mount {
         if batch.is_empty() {
             return Ok(());
         }
+        if self.failing.reads().is_err() {
+            return Ok(());
+        }
         let request = match self.stamp(&batch)? {
-            Ok(records) => Request::Apply(Apply {
-                records,
-                chunks: Vec::new(),
-                acked_below: self.acked_below(),
-            }),
+            Ok(mut records) => {
+                let chunks = self.chunks.cut_out(&mut records);
+                Request::Apply(Apply { records, chunks, acked_below: self.acked_below() })
+            }
             Err(request) => request,
         };
         let newest = batch.last().map_or(0, |logged| logged.seq);
@@ -124,8 +126,11 @@ impl Mount {
                 Outcome::NeedsWhole => {
                     self.whole.insert(logged.seq);
                 }
-                Outcome::Missing { chunks } => {
-                    return Err(Violation(format!("nobody offered {chunks:?}")));
+                Outcome::Missing { chunks } => self.chunks.missing(&chunks)?,
+                // The others are sent again, and answered the same.
+                _ if self.failing.writes().is_err() => {
+                    self.unsettled = true;
+                    return Ok(());
                 }
                 outcome => self.settle(&logged, &outcome, asked)?,
             }
@@ -135,6 +140,7 @@ impl Mount {
 
     fn settle(&mut self, logged: &Logged, outcome: &Outcome, asked: Time) -> Result<(), Violation> {
         let seq = logged.seq;
+        self.unsettled = false;
         if self.bug != Some(Bug::ClientForgetsSettled) {
             self.append(Entry::Settled { seq, outcome: Box::new(outcome.clone()) })?;
         }
@@ -163,7 +169,9 @@ impl Mount {
     /// durable.
     pub(crate) fn rewrite_log(&mut self) {
         let entries = self.core.log_entries();
-        self.note();
+        if !self.note() || self.failing.writes().is_err() {
+            return;
+        }
         if !entries.is_empty() {
             self.kept.sync_containers();
         }

@@ -7,9 +7,11 @@
 
 mod calls;
 mod change;
+mod chunks;
 mod data;
 mod disk;
 mod drain;
+mod failing;
 mod notes;
 mod promises;
 mod space;
@@ -31,14 +33,16 @@ use crate::plan::Bug;
 use crate::server::Server;
 use crate::work::Op;
 pub(crate) use calls::{Ended, Purpose};
+use chunks::Chunks;
 pub(crate) use disk::{AtServer, Kept, Lost};
+pub(crate) use failing::Failing;
 pub(crate) use notes::Noted;
 use promises::Session;
 
 /// As in the real client.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
 /// Low, so that the core's limit is reached.
-const NODE_LIMIT: usize = 12;
+pub(crate) const NODE_LIMIT: usize = 12;
 /// Low, so that blocks of numbers end in a run.
 const SEQ_BLOCK: u64 = 16;
 const INO_BLOCK: u64 = 8;
@@ -55,6 +59,9 @@ pub(crate) enum Stop {
     /// It must wait for an outcome that is on its way.
     Later,
 }
+
+/// The result of what a disk may refuse, inside of what must never happen.
+type Tried<R> = Result<Result<R, Refusal>, Violation>;
 
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Stop {
@@ -84,8 +91,8 @@ pub(crate) struct Mount {
     /// Calls that are not answered.
     calls: BTreeMap<u64, Purpose>,
     next_call: u64,
-    /// Requests to be sent, with the number of their call.
-    pub(crate) outbox: Vec<(u64, Request)>,
+    /// Requests to be sent, with the number of their call and what comes behind them.
+    pub(crate) outbox: Vec<(u64, Request, Vec<u8>)>,
     /// Open files.
     pub(crate) handles: Vec<Ino>,
     inos_used: u64,
@@ -97,6 +104,17 @@ pub(crate) struct Mount {
     pub(crate) refused: u64,
     said_hello: bool,
     pub(crate) session: Session,
+    /// Files that got fetched bytes since that was looked at.
+    pub(crate) filled: BTreeSet<Ino>,
+    /// It heard an outcome that it could not log.
+    unsettled: bool,
+    /// What its disk refuses.
+    pub(crate) failing: Failing,
+    pub(crate) chunks: Chunks,
+    /// It fetches what is missing of files that are looked at or changed.
+    pub(crate) reads_ahead: bool,
+    /// What the wall clock is ahead, in seconds.
+    pub(crate) ahead: i64,
     /// Below this all is settled, durably.
     acked_below: u64,
     /// How many entries there were behind the last that changed what applications see.
@@ -185,6 +203,12 @@ impl Mount {
             refused: 0,
             said_hello: false,
             session: Session::start(next_call),
+            filled: BTreeSet::new(),
+            unsettled: false,
+            failing: Failing::default(),
+            chunks: Chunks::default(),
+            reads_ahead: false,
+            ahead: 0,
             acked_below: 0,
         }
     }
@@ -210,6 +234,7 @@ impl Mount {
         let believes = self.bug == Some(Bug::ClientBelievesEvicted);
         let is_there = |ino, id| believes || containers.contains_key(&(ino, id));
         self.core.check_data(is_in_doubt, is_there);
+        let unsealed = self.core.drop_lost(unsealed, &log, is_there);
         steps.take()?;
         self.redo(&log);
         steps.take()?;
@@ -226,7 +251,8 @@ impl Mount {
                 self.reserve_seqs();
             }
             let entry = self.core.draft_leftover(data, Caller::default());
-            self.log_change(entry)?;
+            // No disk fails yet.
+            self.log_change(entry)?.ok();
         }
         steps.take()?;
         let needed = self.core.all_preserved();
@@ -273,19 +299,24 @@ impl Mount {
         Ok(())
     }
 
-    /// Logs `entry`, which was drafted last, and takes it in.
-    fn log_change(&mut self, entry: Entry) -> Result<(), Violation> {
+    /// Logs `entry`, which was drafted last, and takes it in. What cannot be logged did not happen.
+    fn log_change(&mut self, entry: Entry) -> Tried<()> {
+        if let Err(refusal) = self.failing.writes() {
+            return Ok(Err(refusal));
+        }
         self.append(entry.clone())?;
         self.core.admit(entry, self.now);
         if self.core.seqs_left() == 0 {
             self.reserve_seqs();
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
-    fn log_record(&mut self, record: Record) -> Result<(), Violation> {
-        if let Some(ino) = self.core.seal_first(&record) {
-            self.seal(ino)?;
+    fn log_record(&mut self, record: Record) -> Tried<()> {
+        if let Some(ino) = self.core.seal_first(&record)
+            && let Err(refusal) = self.seal(ino)?
+        {
+            return Ok(Err(refusal));
         }
         let entry = self.core.draft_change(record, Caller::default(), self.wall());
         self.log_change(entry)
@@ -293,7 +324,7 @@ impl Mount {
 
     fn wall(&self) -> Timestamp {
         let secs = i64::try_from(self.now.0.as_secs()).unwrap_or(0);
-        Timestamp { secs: EPOCH_SECS + secs, nanos: self.now.0.subsec_nanos() }
+        Timestamp { secs: EPOCH_SECS + secs + self.ahead, nanos: self.now.0.subsec_nanos() }
     }
 
     fn take_ino(&mut self) -> Result<Ino, Stop> {
@@ -321,7 +352,8 @@ impl Mount {
     /// The chores that the real client does every few seconds.
     pub(crate) fn tick(&mut self) -> Result<(), Violation> {
         for ino in self.core.unsealed() {
-            self.seal(ino)?;
+            // Another time, if the disk is full.
+            self.seal(ino)?.ok();
         }
         self.core.shrink(self.now);
         self.renew_lease();
@@ -354,7 +386,7 @@ impl Mount {
                 Err(Stop::Ask(request)) => request,
                 Err(Stop::Later) => return Err(Violation("waits for nothing".into())),
             };
-            let (reply, body) = server.answer(self.id, &request)?;
+            let (reply, body) = server.answer(self.id, &request, &[])?;
             if let Reply::Refused(refused) = &reply
                 && !matches!(request, Request::Getattr(_))
             {

@@ -107,16 +107,21 @@ impl Index {
 
 impl Mount {
     /// Notes what is known now. What the log says up to here is durable before.
-    pub(crate) fn note(&mut self) {
+    pub(crate) fn note(&mut self) -> bool {
         if self.bug != Some(Bug::ClientNotesUnsynced) {
             self.sync_disk();
         }
-        self.note_through(self.kept.log.len());
+        self.note_through(self.kept.log.len())
     }
 
-    /// Notes what is known, which is what the first `entries` of the log did.
-    pub(super) fn note_through(&mut self, entries: usize) {
+    /// Notes what is known, which is what the first `entries` of the log did. False if the disk refuses
+    /// it.
+    pub(super) fn note_through(&mut self, entries: usize) -> bool {
         let mut notes = self.core.take_notes();
+        if self.failing.writes().is_err() {
+            self.core.noted(&notes, false);
+            return false;
+        }
         match self.bug {
             Some(Bug::ClientForgetsNames) => notes.tree.names.clear(),
             Some(Bug::ClientForgetsPendingNames) => {
@@ -132,6 +137,7 @@ impl Mount {
             self.kept.containers.remove(&key);
         }
         self.core.noted(&notes, true);
+        true
     }
 
     /// Names that changes in the queue touch.
@@ -144,7 +150,7 @@ impl Mount {
     }
 
     /// Removes what nobody needs any more.
-    pub(super) fn sweep(&mut self) {
+    pub(crate) fn sweep(&mut self) {
         for scrap in self.core.take_scrap() {
             match scrap {
                 Scrap::Container(ino, id) => drop(self.kept.containers.remove(&(ino, id))),

@@ -7,6 +7,7 @@
 use segue_core::cache::{Bounds, Candidate, choose};
 
 use super::Mount;
+use super::disk::Key;
 use crate::plan::Bug;
 use crate::rng::Rng;
 
@@ -62,6 +63,23 @@ impl Mount {
         if !index_first && left > 0 {
             self.kept.save_index().evict(&gone);
         }
+    }
+
+    /// Containers of this process that are neither in use nor noted. Those of earlier ones go with the
+    /// next start, at the latest.
+    pub(crate) fn unneeded_containers(&self) -> impl Iterator<Item = Key> + '_ {
+        let first = self.kept.starts << 32;
+        let is_needed = move |(ino, id): Key| {
+            id.0 < first
+                || self.kept.index.container(ino) == Some(id)
+                || self.core.needs_container(ino, id)
+        };
+        self.kept.containers.keys().copied().filter(move |key| !is_needed(*key))
+    }
+
+    /// Changes of which bytes are kept beside their containers.
+    pub(crate) fn preserved_changes(&self) -> usize {
+        self.kept.preserved.len()
     }
 
     /// Removes what an earlier process left and nobody needs.

@@ -74,11 +74,15 @@ impl Mount {
         Payload::Summed { sums: sums.collect(), len: bytes.len() as u64 }
     }
 
-    /// Begins a write, and dies anywhere in it. Returns it if it counts.
-    pub(crate) fn die_writing(&mut self, rng: &mut Rng) -> Result<Option<Done>, Violation> {
+    /// Begins a write to a file that `may_be` written, and dies anywhere in it. Returns it if it counts.
+    pub(crate) fn die_writing(
+        &mut self,
+        rng: &mut Rng,
+        may_be: impl Fn(Ino) -> bool,
+    ) -> Result<Option<Done>, Violation> {
         let prefers_ahead = rng.chance(700);
         let mut files: BTreeSet<Ino> = self.core.files.keys().copied().collect();
-        files.extend(self.noted_files());
+        files.extend(self.noted_files().into_iter().filter(|ino| may_be(*ino)));
         files.iter().for_each(|ino| self.load_node(*ino));
         let tree = &self.core.tree;
         let attr = |ino: &Ino| tree.peek(*ino).filter(|attr| attr.kind == Kind::File);
@@ -100,7 +104,9 @@ impl Mount {
         if self.load(ino).is_err() {
             return Ok(None);
         }
-        self.preserve(ino, &range)?;
+        if self.preserve(ino, &range)?.is_err() {
+            return Ok(None);
+        }
         let data = self.payload(ino, offset, &bytes);
         let is_logged = matches!(data, Payload::Inline(_));
         let entry = self.core.draft_write(ino, offset, data, self.wall());

@@ -18,6 +18,9 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Low, so that it is reached.
 const PROMISES_MAX: usize = 60;
 
+/// Notes of commits that are forgotten at a time.
+const NOTES_SLICE: usize = 16;
+
 /// What the server knows of its clients that are connected.
 #[derive(Debug)]
 pub(crate) struct Sessions {
@@ -31,6 +34,8 @@ pub(crate) struct Sessions {
     instant: Time,
     /// Who has not come back since the server started again.
     grace: Grace,
+    /// When it went down last.
+    went: Option<Time>,
 }
 
 impl Default for Sessions {
@@ -42,6 +47,7 @@ impl Default for Sessions {
             shown: BTreeMap::new(),
             instant: Time::default(),
             grace: Grace::new(BTreeSet::new(), Time::default()),
+            went: None,
         }
     }
 }
@@ -80,11 +86,11 @@ impl Server {
     pub(crate) fn serve(
         &mut self,
         (client, connection): (ClientId, u64),
-        request: &Request,
+        (request, body): (&Request, &[u8]),
         now: Time,
     ) -> Result<Option<Answer>, Violation> {
         if self.sessions.is_none() {
-            return self.answer(client, request).map(Some);
+            return self.answer(client, request, body).map(Some);
         }
         if matches!(request, Request::Hello(_)) {
             self.enter(client, connection, now);
@@ -97,13 +103,16 @@ impl Server {
             _ => {}
         }
         let ask = self.sessions.as_mut().map(|sessions| sessions.table.ask());
-        let (mut reply, body) = self.answer(client, request)?;
+        let (mut reply, answer) = self.answer(client, request, body)?;
         let changed = std::mem::take(&mut self.changed);
         let unnoted = std::mem::take(&mut self.unnoted);
         let number = match unnoted.is_empty() {
             true => None,
-            false => Some(changes::note(&mut self.rows, unnoted, now.0.as_secs())?),
+            false => Some(changes::note(&mut self.disk.rows, unnoted, now.0.as_secs())?),
         };
+        if let Some(most) = self.notes_max {
+            changes::forget(&mut self.disk.rows, (0, most), NOTES_SLICE)?;
+        }
         let Some((sessions, ask)) = self.sessions.as_mut().zip(ask) else { return Ok(None) };
         match (id, reply.inodes()) {
             (Some(id), inodes) if !inodes.is_empty() => {
@@ -125,7 +134,7 @@ impl Server {
         for (ino, version) in changed {
             sessions.history.entry(ino).or_default().push((instant, version));
         }
-        Ok(Some((reply, body)))
+        Ok(Some((reply, answer)))
     }
 
     /// Which of what a host knows from before has changed since.
@@ -136,21 +145,18 @@ impl Server {
         if !sessions.table.resume(id, &held) {
             return Ok(none);
         }
-        let mut resumed = changes::resumed(&mut self.rows, self.volume, resume)?;
+        let mut resumed = changes::resumed(&mut self.disk.rows, self.volume, resume)?;
         if self.bug == Some(Bug::ServerResumesUnread)
             && let Some(resumed) = &mut resumed
         {
             resumed.changed = Inodes::default();
-        }
-        if resumed.is_none() {
-            sessions.table.release(id);
         }
         Ok((Reply::Resumed(resumed), Vec::new()))
     }
 
     /// How far the session was told.
     fn renew(&mut self, id: Option<SessionId>) -> Answer {
-        let last = changes::head(&mut self.rows, 0).map_or(0, |head| head.last);
+        let last = changes::head(&mut self.disk.rows, 0).map_or(0, |head| head.last);
         let sessions = self.sessions.as_mut();
         let heard = sessions.zip(id).map(|(sessions, id)| sessions.table.heard_through(id));
         let commit = match self.bug {
@@ -251,10 +257,13 @@ impl Server {
         known.is_some_and(|known| known.id == id && now.since(known.heard) <= IDLE)
     }
 
-    /// True while `client` is connected, as far as the server knows.
-    pub(crate) fn is_connected(&self, client: ClientId, now: Time) -> bool {
-        let known = self.sessions.as_ref().and_then(|sessions| sessions.of.get(&client));
-        known.is_some_and(|known| now.since(known.heard) <= IDLE)
+    /// True if `client` was connected to the server that went down, and may believe still what it was to be
+    /// told then: nobody else is told so.
+    pub(crate) fn may_believe(&self, client: ClientId, now: Time) -> bool {
+        self.sessions.as_ref().is_some_and(|sessions| {
+            let is_young = sessions.went.is_some_and(|went| now.since(went) <= IDLE);
+            is_young && !sessions.of.contains_key(&client)
+        })
     }
 
     /// All that is to be told.
@@ -273,7 +282,10 @@ impl Server {
 
     /// The server starts again: its clients have to say who they are.
     pub(crate) fn forget_sessions(&mut self, now: Time) {
-        let Ok(commit) = changes::head(&mut self.rows, 0).map(|head| head.last) else { return };
+        self.proven.clear();
+        let Ok(commit) = changes::head(&mut self.disk.rows, 0).map(|head| head.last) else {
+            return;
+        };
         if let Some(sessions) = &mut self.sessions {
             let connected = std::mem::take(&mut sessions.of).into_keys();
             let absent = connected.chain(sessions.grace.absent().iter().copied()).collect();
@@ -282,6 +294,7 @@ impl Server {
                 _ => Grace::new(absent, now),
             };
             sessions.table = Promises::new(PROMISES_MAX, PROMISES_MAX / 2, commit);
+            sessions.went = Some(now);
         }
     }
 

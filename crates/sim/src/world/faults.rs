@@ -1,26 +1,34 @@
 //! What fails: links, processes, the server.
 
+use std::time::Duration;
+
+use super::draws::Who;
 use super::{Event, Host, RECONNECT, THREADS, World, id};
 use crate::Violation;
 use crate::check::restart;
-use crate::client::{AtServer, Lost, Mount};
+use crate::client::{AtServer, Failing, Lost, Mount};
+use crate::rng::Rng;
 
 impl World {
     pub(super) fn fault(&mut self, event: Event) -> Result<(), Violation> {
-        if self.calm && !matches!(event, Event::Restart(_)) {
+        if self.calm && !matches!(event, Event::Restart(_) | Event::Wake(_)) {
+            return Ok(());
+        }
+        if self.every(&event).is_some() && !self.happens() {
+            self.recurs(event);
             return Ok(());
         }
         self.say(&format!("{event:?}"));
         match event {
             Event::Part(client) => {
-                self.parted[client] = true;
+                self.links[client].is_parted = true;
                 self.summary.partitions += 1;
-                let wait = self.random_millis(500, 30_000);
+                let wait = self.draws.millis(Who::Fault(Some(client)), 500..30_000);
                 self.after(wait, Event::Heal(client));
             }
             Event::Heal(client) => {
-                self.parted[client] = false;
-                self.again(self.plan.partition_every, Event::Part(client));
+                self.links[client].is_parted = false;
+                self.recurs(Event::Part(client));
             }
             Event::Crash(client) => self.crash(client)?,
             Event::Restart(client) => return self.restart(client),
@@ -39,29 +47,61 @@ impl World {
                     )
                 });
                 self.summary.server_crashes += 1;
-                let wait = self.random_millis(100, 10_000);
+                let wait = self.draws.millis(Who::Fault(None), 100..10_000);
                 self.after(wait, Event::ServerRestart);
             }
             Event::ServerRestart => {
                 self.server_up = true;
-                self.again(self.plan.server_crash_every, Event::ServerCrash);
+                self.recurs(Event::ServerCrash);
+            }
+            Event::Sleep(client) => self.sleep(client),
+            Event::Wake(client) => self.wake(client),
+            Event::Jump(client) => self.jump(client),
+            Event::Fill(_) | Event::Empty(_) | Event::ServerFill | Event::ServerEmpty => {
+                self.room(&event);
+            }
+            Event::Collect => {
+                self.server.collect(self.now)?;
+                self.server.check_rows()?;
+                self.recurs(Event::Collect);
             }
             _ => {}
         }
         Ok(())
     }
 
+    /// The mean time between faults of a kind; none for what is no fault or ends one.
+    pub(super) fn every(&self, event: &Event) -> Option<Duration> {
+        let (plan, more) = (&self.plan, &self.plan.more);
+        match event {
+            Event::Part(_) => plan.partition_every,
+            Event::Crash(_) => plan.client_crash_every,
+            Event::ServerCrash => plan.server_crash_every,
+            Event::Sleep(_) => more.sleep_every,
+            Event::Jump(_) => more.jump_every,
+            Event::Fill(_) => more.full_every,
+            Event::ServerFill => more.server_full_every,
+            Event::Collect => more.collect_every,
+            _ => None,
+        }
+    }
+
     /// What a process is doing to its disk when it dies.
     fn die_busy(&mut self, client: usize) -> Result<(), Violation> {
-        let Host::Up(mount) = &mut self.hosts[client] else { return Ok(()) };
         if self.options.plain {
             return Ok(());
         }
-        mount.now = self.now;
+        let now = self.time_of(client);
+        let Host::Up(mount) = &mut self.hosts[client] else { return Ok(()) };
+        mount.now = now;
+        mount.failing = Failing::default();
         match self.disk_rng.below(10) {
             0..4 => mount.die_evicting(&mut self.disk_rng),
             _ => {
-                let done = mount.die_writing(&mut self.disk_rng)?;
+                // What is gone may be noted still, if the disk was full.
+                let (is_swarm, ledger) = (self.options.swarm, &self.server.ledger);
+                let may_be = |ino| !is_swarm || !ledger.seen.contains(&ino) || ledger.is_named(ino);
+                let done = mount.die_writing(&mut self.disk_rng, may_be)?;
                 if let (Some(model), Some(done)) = (&mut self.model, &done) {
                     model.wrote(done.ino, done.offset, &done.bytes);
                 }
@@ -83,6 +123,7 @@ impl World {
                 self.summary.client_crashes += 1;
                 self.summary.conflicts += mount.conflicts;
                 self.summary.refused += mount.refused;
+                self.summary.disk_errors += mount.failing.count;
                 let server = AtServer {
                     settled_below: mount.core.acked_below(),
                     is_alone: self.model.is_some(),
@@ -103,7 +144,7 @@ impl World {
         if let Some(model) = &mut self.model {
             model.crashed();
         }
-        let wait = self.random_millis(100, 20_000);
+        let wait = self.draws.millis(Who::Fault(Some(client)), 100..20_000);
         self.after(wait, Event::Restart(client));
         Ok(())
     }
@@ -132,6 +173,7 @@ impl World {
     }
 
     fn restart(&mut self, client: usize) -> Result<(), Violation> {
+        let now = self.time_of(client);
         if let Host::Down(left, next_call) = &mut self.hosts[client] {
             let mut left = std::mem::take(&mut **left);
             let noted = left.0.index_has();
@@ -139,17 +181,20 @@ impl World {
             // A short life or two before: what it did not end the next one does.
             while !self.options.plain && self.disk_rng.chance(200) {
                 let steps = u32::try_from(self.disk_rng.below(12)).unwrap_or_default();
-                left = Mount::die_recovering(id(client), left, bug, self.now, steps)?;
+                left = Mount::die_recovering(id(client), left, bug, now, steps)?;
                 self.summary.broken_recoveries += 1;
             }
             let numbers = (THREADS, *next_call);
-            let mut other = Mount::start(id(client), left.clone(), numbers, bug, self.now)?;
+            let mut other = Mount::start(id(client), left.clone(), numbers, bug, now)?;
             restart::check(&mut other, &noted, &self.server.ledger, self.model.as_ref())?;
-            let mut mount = Mount::start(id(client), left, numbers, bug, self.now)?;
+            let mut mount = Mount::start(id(client), left, numbers, bug, now)?;
             mount.session.has_promises = self.options.promises;
+            mount.failing.rng = Rng::new(*next_call ^ 5);
+            mount.reads_ahead = self.plan.more.reads_ahead;
+            mount.chunks.least = self.plan.more.chunks;
             self.hosts[client] = Host::Up(Box::new(mount));
             self.with(client, |_| Ok(()))?;
-            self.again(self.plan.client_crash_every, Event::Crash(client));
+            self.recurs(Event::Crash(client));
         }
         Ok(())
     }

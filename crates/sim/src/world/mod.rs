@@ -10,24 +10,32 @@
 //! Everything that happens is an event at a time; events of one time happen in the order in
 //! which they were made. So one seed is one run.
 
+mod clocks;
+mod draws;
 mod faults;
+mod links;
 mod promises;
+mod room;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use segue_core::promise::SessionId;
 use segue_core::types::{ClientId, Ino, Time};
-use segue_core::wire::{Reply, Request};
+use segue_core::wire::Request;
 
-use crate::check::{structure, told::Told, view};
+use crate::check::{bounded, clean, structure, told::Told, view};
 use crate::client::{Ended, Kept, Mount};
 use crate::model::Model;
 use crate::plan::{Options, Plan};
 use crate::rng::Rng;
 use crate::server::{Answer, Moment, Server, Telling};
+use crate::shorten::Only;
 use crate::work::Op;
 use crate::{Summary, Violation};
+use clocks::Clock;
+use draws::{Draws, Who};
+use links::{Link, Way};
 
 /// Application threads of a client: two, so that one's replies meet the other's changes.
 const THREADS: usize = 2;
@@ -49,7 +57,7 @@ const LINE: usize = 400;
 /// What happens.
 #[derive(Debug)]
 enum Event {
-    Request { from: (usize, u64), call: u64, request: Request },
+    Request { from: (usize, u64), call: u64, request: Request, body: Vec<u8> },
     Reply { client: usize, call: u64, answer: Box<Answer> },
     Timeout { client: usize, call: u64 },
     Tell(Telling),
@@ -66,6 +74,14 @@ enum Event {
     Restart(usize),
     ServerCrash,
     ServerRestart,
+    Sleep(usize),
+    Wake(usize),
+    Jump(usize),
+    Fill(usize),
+    Empty(usize),
+    ServerFill,
+    ServerEmpty,
+    Collect,
 }
 
 enum Host {
@@ -75,7 +91,7 @@ enum Host {
 
 /// One run.
 pub(crate) struct World {
-    rng: Rng,
+    draws: Draws,
     /// Of its own, so that disks may do more and networks are as before.
     disk_rng: Rng,
     plan: Plan,
@@ -86,11 +102,18 @@ pub(crate) struct World {
     server: Server,
     server_up: bool,
     hosts: Vec<Host>,
-    parted: Vec<bool>,
+    links: Vec<Link>,
+    clocks: Vec<Clock>,
+    /// Hosts whose disks are full.
+    full: Vec<bool>,
     model: Option<Model>,
     /// What it was when so many entries were in the host's log.
     past: Vec<(u64, Model)>,
     calm: bool,
+    /// Of operations and faults only these happen.
+    only: Option<Only>,
+    /// How many there were so far.
+    pub(crate) numbers: u64,
     pub(crate) summary: Summary,
     pub(crate) trace: VecDeque<String>,
 }
@@ -100,28 +123,36 @@ fn id(client: usize) -> ClientId {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, options: Options) -> Result<World, Violation> {
+    pub(crate) fn new(seed: u64, options: Options, only: Option<Only>) -> Result<World, Violation> {
         let mut rng = Rng::new(seed);
-        let plan = Plan::draw(&mut rng);
+        let mut plan = Plan::of(seed, &mut rng, options.swarm);
+        if only.as_ref().is_some_and(|only| !only.noise) {
+            (plan.loss, plan.duplication, plan.slow) = (0, 0, 0);
+        }
         let mut world = World {
             now: Time::default(),
             events: BTreeMap::new(),
             next_event: 0,
-            server: Server::new(options.bug, options.promises)?,
+            server: Server::new(options.bug, options.promises, Rng::new(seed ^ 1))?,
             server_up: true,
             hosts: Vec::new(),
-            parted: vec![false; plan.clients],
+            links: Vec::new(),
+            clocks: Vec::new(),
+            full: vec![false; plan.clients],
             model: (plan.clients == 1).then(Model::new),
             past: vec![(0, Model::new())],
             calm: false,
+            only,
+            numbers: 0,
             summary: Summary::default(),
             trace: VecDeque::new(),
             disk_rng: Rng::new(!seed),
-            rng,
+            draws: Draws::new(rng, options.swarm.then_some(seed)),
             plan,
             options,
         };
         world.say(&format!("{:?}", world.plan));
+        world.server.notes_max = world.plan.more.notes_max;
         for client in 0..world.plan.clients {
             let sizes = [None, Some(0), Some(150), Some(500), Some(1500)];
             let size = if options.plain { None } else { world.disk_rng.pick(&sizes) };
@@ -135,10 +166,17 @@ impl World {
             for thread in 0..THREADS {
                 world.after(Duration::from_millis(100), Event::Thread { client, thread });
             }
-            world.again(world.plan.partition_every, Event::Part(client));
-            world.again(world.plan.client_crash_every, Event::Crash(client));
+            world.recurs(Event::Part(client));
+            world.recurs(Event::Crash(client));
+            world.links.push(Link::default());
+            world.clocks.push(Clock::draw(&world.plan, &mut world.disk_rng));
+            world.recurs(Event::Sleep(client));
+            world.recurs(Event::Jump(client));
+            world.recurs(Event::Fill(client));
         }
-        world.again(world.plan.server_crash_every, Event::ServerCrash);
+        world.recurs(Event::ServerFill);
+        world.recurs(Event::Collect);
+        world.recurs(Event::ServerCrash);
         Ok(world)
     }
 
@@ -159,17 +197,21 @@ impl World {
         self.next_event += 1;
     }
 
-    /// A fault comes about `every` so often.
-    fn again(&mut self, every: Option<Duration>, event: Event) {
-        if let (Some(every), false) = (every, self.calm) {
+    /// A fault comes about so often as its kind does, if it does.
+    fn recurs(&mut self, event: Event) {
+        if let (Some(every), false) = (self.every(&event), self.calm) {
             let micros = u64::try_from(every.as_micros()).unwrap_or(u64::MAX);
-            let wait = Duration::from_micros(self.rng.between(micros / 10, micros * 2));
+            let rng = self.draws.of(Who::Fault(event.host()));
+            let wait = Duration::from_micros(rng.between(micros / 10, micros * 2));
             self.after(wait, event);
         }
     }
 
-    fn random_millis(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(self.rng.between(from, to))
+    /// True if the next operation or fault happens.
+    fn happens(&mut self) -> bool {
+        let number = self.numbers;
+        self.numbers += 1;
+        self.only.as_ref().is_none_or(|only| only.numbers.contains(&number))
     }
 
     /// Runs to the end and checks.
@@ -219,7 +261,11 @@ impl World {
         self.say("quiet");
         self.calm = true;
         self.server_up = true;
-        self.parted.fill(false);
+        self.server.is_full = false;
+        self.links.iter_mut().for_each(|link| link.is_parted = false);
+        (0..self.hosts.len()).for_each(|client| self.wake(client));
+        self.full.fill(false);
+        (self.plan.more.bandwidth, self.plan.more.read_errors) = (None, 0);
         (self.plan.loss, self.plan.duplication, self.plan.slow) = (0, 0, 0);
         Ok(())
     }
@@ -229,8 +275,11 @@ impl World {
             return Err(Violation("nothing happens any more".into()));
         };
         self.now = at;
+        let Some(event) = self.unless_asleep(event) else { return Ok(()) };
         match event {
-            Event::Request { from, call, request } => self.arrive(from, call, &request),
+            Event::Request { from, call, request, body } => {
+                self.arrive(from, call, (request, body))
+            }
             Event::Reply { client, call, answer } => {
                 self.say(&format!("client {client} hears {call}: {:?}", answer.0));
                 let goes_on = self.with(client, |mount| mount.answered(call, *answer))?;
@@ -287,7 +336,7 @@ impl World {
         self.with(client, |mount| {
             match what {
                 0 => mount.sync_disk(),
-                1 => mount.note(),
+                1 => drop(mount.note()),
                 2 => mount.rewrite_log(),
                 _ => {}
             }
@@ -302,87 +351,38 @@ impl World {
         client: usize,
         act: impl FnOnce(&mut Mount) -> Result<R, Violation>,
     ) -> Result<Option<R>, Violation> {
+        let (now, ahead) = (self.time_of(client), self.clocks[client].ahead);
         let Host::Up(mount) = &mut self.hosts[client] else { return Ok(None) };
-        mount.now = self.now;
+        (mount.now, mount.ahead) = (now, ahead);
+        mount.failing.is_full = self.full[client];
+        mount.failing.read_errors = self.plan.more.read_errors;
         mount.follow();
         let result = act(mount)?;
+        for ino in std::mem::take(&mut mount.filled) {
+            clean::check(mount, &self.server.ledger, ino)?;
+        }
         let requests = std::mem::take(&mut mount.outbox);
         let from = (client, mount.session.connection);
-        for (call, request) in requests {
+        for (call, request, body) in requests {
             self.say(&format!("client {client} asks {call}: {request:?}"));
+            let bytes = self.size_of(|| request.encode(), &body);
             // That may take as long as it takes to give a silent client up.
             if !matches!(request, Request::Visible(())) {
-                self.after(TIMEOUT, Event::Timeout { client, call });
+                let patience = self.patience(client, bytes);
+                self.after(TIMEOUT + patience, Event::Timeout { client, call });
             }
-            let copies = if self.rng.chance(self.plan.duplication) { 2 } else { 1 };
+            let copies =
+                if self.draws.of(Who::Link(client)).chance(self.plan.duplication) { 2 } else { 1 };
             self.summary.duplicated += copies - 1;
             for _ in 0..copies {
-                if let Some(delay) = self.travel(client) {
-                    let request = request.clone();
-                    self.after(delay, Event::Request { from, call, request });
+                if let Some(delay) = self.travel(client, Way::Up, bytes) {
+                    let (request, body) = (request.clone(), body.clone());
+                    self.after(delay, Event::Request { from, call, request, body });
                 }
             }
         }
         self.check_promises(client)?;
         Ok(Some(result))
-    }
-
-    /// How long a message takes, if it arrives.
-    fn travel(&mut self, client: usize) -> Option<Duration> {
-        if self.parted[client] || self.rng.chance(self.plan.loss) {
-            self.summary.lost += 1;
-            return None;
-        }
-        let slow = self.rng.chance(self.plan.slow);
-        let longest = if slow { 8_000_000 } else { self.plan.delay_micros };
-        Some(Duration::from_micros(self.rng.between(100, longest)))
-    }
-
-    /// A request reaches the server and is carried out.
-    fn arrive(
-        &mut self,
-        (client, connection): (usize, u64),
-        call: u64,
-        request: &Request,
-    ) -> Result<(), Violation> {
-        if !self.server_up || self.parted[client] {
-            self.summary.lost += 1;
-            return Ok(());
-        }
-        if matches!(request, Request::Visible(())) {
-            if let Some(moment) = self.server.moment(id(client), self.now) {
-                self.answer_visible(client, call, moment);
-            }
-            return Ok(());
-        }
-        if self.server.is_waiting(self.now) && matches!(request, Request::Apply(_)) {
-            let request = request.clone();
-            self.after(LOOK, Event::Request { from: (client, connection), call, request });
-            return Ok(());
-        }
-        let Some(answer) = self.server.serve((id(client), connection), request, self.now)? else {
-            self.summary.lost += 1;
-            return Ok(());
-        };
-        self.tell_all();
-        self.summary.resumed += u64::from(matches!(answer.0, Reply::Resumed(Some(_))));
-        self.say(&format!("server answers {call} of client {client}: {:?}", answer.0));
-        if let Some(delay) = self.travel(client) {
-            self.after(delay, Event::Reply { client, call, answer: Box::new(answer) });
-        }
-        Ok(())
-    }
-
-    fn time_out(&mut self, client: usize, call: u64) -> Result<(), Violation> {
-        let lost = self.with(client, |mount| Ok(mount.awaits(call).then(|| mount.lose_link())))?;
-        if let Some(threads) = lost.flatten() {
-            self.say(&format!("client {client} is offline"));
-            self.after(RECONNECT, Event::Reconnect(client));
-            for thread in threads {
-                self.go_on(client, Some(thread))?;
-            }
-        }
-        Ok(())
     }
 
     /// An application's thread begins its next operation, or goes on with its last.
@@ -395,8 +395,13 @@ impl World {
             None => self.after(Duration::from_secs(1), Event::Thread { client, thread }),
             Some(true) if self.calm => return Ok(()),
             Some(true) => {
-                let op = Op::draw(&mut self.rng);
+                let rng = self.draws.of(Who::Thread(client, thread));
+                let op = Op::draw(rng, &self.plan.mix);
                 self.summary.operations += 1;
+                if !self.happens() {
+                    self.think(client, thread);
+                    return Ok(());
+                }
                 self.with(client, |mount| {
                     mount.begin(thread, op);
                     Ok(())
@@ -405,6 +410,13 @@ impl World {
             Some(false) => {}
         }
         self.go_on(client, ready.map(|_| thread))
+    }
+
+    fn think(&mut self, client: usize, thread: usize) {
+        let who = Who::Thread(client, thread);
+        let longest = if self.draws.of(who).chance(50) { 10_000 } else { 400 };
+        let wait = self.draws.millis(who, 1..longest);
+        self.after(wait, Event::Thread { client, thread });
     }
 
     fn go_on(&mut self, client: usize, thread: Option<usize>) -> Result<(), Violation> {
@@ -416,9 +428,7 @@ impl World {
                     model.check(&op, &answered)?;
                 }
                 self.remember(client);
-                let think = if self.rng.chance(50) { 10_000 } else { 400 };
-                let wait = self.random_millis(1, think);
-                self.after(wait, Event::Thread { client, thread });
+                self.think(client, thread);
             }
             Some(Ended::Later) => {
                 self.after(Duration::from_secs(1), Event::Thread { client, thread });
@@ -437,14 +447,17 @@ impl World {
         if let Some(model) = &self.model {
             model.compare(&mut self.server, &reached)?;
         }
-        for host in &mut self.hosts {
+        let times: Vec<Time> = (0..self.hosts.len()).map(|client| self.time_of(client)).collect();
+        for (host, now) in self.hosts.iter_mut().zip(times) {
             let Host::Up(mount) = host else { continue };
-            mount.now = self.now;
+            mount.now = now;
+            self.summary.disk_errors += std::mem::take(&mut mount.failing).count;
             mount.is_offline = false;
             mount.follow();
             self.summary.conflicts += mount.conflicts;
             self.summary.refused += mount.refused;
             view::check(mount, &mut self.server, &reached)?;
+            bounded::check(mount, &self.server)?;
         }
         let quarrels = self.summary.conflicts + self.summary.refused;
         match self.model.is_some() && quarrels > 0 {

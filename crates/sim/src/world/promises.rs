@@ -4,6 +4,7 @@ use segue_core::promise::SessionId;
 use segue_core::types::Ino;
 use segue_core::wire::Reply;
 
+use super::links::Way;
 use super::{Event, Host, LOOK, RECONNECT, World, id};
 use crate::Violation;
 use crate::check::promised;
@@ -24,7 +25,7 @@ impl World {
                 })
         };
         match self.options.promises {
-            true => promised::check(mount, &self.server, is_on_its_way)
+            true => promised::check(mount, &self.server, self.now, is_on_its_way)
                 .map_err(|violation| Violation(format!("client {client}: {}", violation.0))),
             false => Ok(()),
         }
@@ -35,7 +36,7 @@ impl World {
         match self.server.is_visible(&moment, self.now).filter(|_| self.server_up) {
             Some(true) => {
                 self.say(&format!("what client {client} asked about in {call} is visible"));
-                if let Some(delay) = self.travel(client) {
+                if let Some(delay) = self.travel(client, Way::Down, 0) {
                     let answer = Box::new((Reply::Visible(()), Vec::new()));
                     self.after(delay, Event::Reply { client, call, answer });
                 }
@@ -57,7 +58,7 @@ impl World {
             return;
         }
         let Some(client) = (0..self.hosts.len()).find(|client| id(*client) == to) else { return };
-        match self.travel(client) {
+        match self.travel(client, Way::Down, 0) {
             Some(delay) => self.after(delay, Event::Break { client, session, inodes }),
             None => self.after(RECONNECT, Event::Tell((to, session, inodes))),
         }
@@ -76,7 +77,7 @@ impl World {
                 mount.broken(&inodes);
                 Ok(())
             })?;
-            match self.travel(client) {
+            match self.travel(client, Way::Up, 0) {
                 Some(delay) => self.after(delay, Event::Heard { client, session }),
                 None => self.after(RECONNECT, Event::Tell((id(client), session, inodes))),
             }

@@ -1,0 +1,34 @@
+//! At the end nothing has grown without a bound: what is known, what is on disks, what is promised.
+
+use std::time::Duration;
+
+use segue_core::types::Time;
+
+use crate::Violation;
+use crate::client::{Mount, NODE_LIMIT};
+use crate::server::Server;
+
+/// Nothing that was asked now is young any more.
+const LATER: Duration = Duration::from_secs(60);
+
+/// Checks `mount`, for which nothing is under way.
+pub(crate) fn check(mount: &mut Mount, server: &Server) -> Result<(), Violation> {
+    mount.now = Time(mount.now.0 + LATER);
+    mount.note();
+    mount.core.shrink(mount.now);
+    mount.sweep();
+    let in_use = server.ledger.seen.iter().filter(|ino| mount.core.is_held(**ino)).count();
+    let known = mount.core.tree.inodes();
+    // The root always is.
+    if known > NODE_LIMIT + in_use + 1 {
+        return Err(Violation(format!("{known} inodes are known, {in_use} of them in use")));
+    }
+    if let Some(key) = mount.unneeded_containers().next() {
+        return Err(Violation(format!("nobody needs container {key:?}, and it stays")));
+    }
+    let kept = mount.preserved_changes();
+    if kept > 0 {
+        return Err(Violation(format!("bytes of {kept} changes are preserved for ever")));
+    }
+    Ok(())
+}

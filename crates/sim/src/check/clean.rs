@@ -1,0 +1,27 @@
+//! What a client has of a file that it has not changed.
+
+use segue_core::types::Ino;
+
+use super::ledger::Ledger;
+use crate::Violation;
+use crate::client::Mount;
+
+/// Cached bytes of the server's version are the server's.
+pub(crate) fn check(mount: &mut Mount, ledger: &Ledger, ino: Ino) -> Result<(), Violation> {
+    // What was written to a file without a name went nowhere.
+    let named = ledger.files.get(&ino).filter(|_| ledger.is_named(ino));
+    let Some(state) = named else { return Ok(()) };
+    let here = mount.here(ino);
+    let file = mount.core.files.get(&ino);
+    if !file.is_some_and(|file| !file.is_ahead() && file.version() == state.version) {
+        return Ok(());
+    }
+    for (offset, bytes) in here {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if state.content.get(at..at + bytes.len()) != Some(&bytes[..]) {
+            let words = format!("#{ino} at {offset} is cached as {bytes:?}: {:?}", state.content);
+            return Err(Violation(words));
+        }
+    }
+    Ok(())
+}

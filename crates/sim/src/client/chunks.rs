@@ -1,0 +1,70 @@
+//! Chunks: pieces of stores that travel beside their records, once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use segue_core::chunk::fingerprint;
+use segue_core::modlog::{PieceBytes, Record, Stamped};
+use segue_core::types::Fingerprint;
+use segue_core::wire::Request;
+
+use crate::Violation;
+
+/// What a client knows of the server's chunks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chunks {
+    /// Pieces of so many bytes are chunks, if any are.
+    pub(crate) least: Option<usize>,
+    /// Those that were sent over this connection.
+    sent: BTreeSet<Fingerprint>,
+    /// What goes with the next request.
+    body: Vec<u8>,
+}
+
+impl Chunks {
+    /// Takes the bytes of chunks out of `records`. Which of them are sent beside.
+    pub(super) fn cut_out(&mut self, records: &mut [Stamped]) -> Vec<(Fingerprint, u32)> {
+        let mut beside = BTreeMap::new();
+        self.body.clear();
+        let stores = records.iter_mut().filter_map(|stamped| match &mut stamped.record {
+            Record::Store(store) => Some(store),
+            _ => None,
+        });
+        for piece in stores.flat_map(|store| &mut store.pieces) {
+            let PieceBytes::Inline(bytes) = &piece.bytes else { continue };
+            if self.least.is_none_or(|least| bytes.len() < least) {
+                continue;
+            }
+            let (name, len) = (fingerprint(bytes), u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            if self.sent.insert(name) {
+                beside.insert(name, bytes.clone());
+            }
+            piece.bytes = PieceBytes::Chunk { fingerprint: name, len };
+        }
+        beside.values().for_each(|bytes| self.body.extend_from_slice(bytes));
+        let named = |(name, bytes): (Fingerprint, Vec<u8>)| {
+            (name, u32::try_from(bytes.len()).unwrap_or(u32::MAX))
+        };
+        beside.into_iter().map(named).collect()
+    }
+
+    /// The bytes that go with `request`.
+    pub(super) fn take_body(&mut self, request: &Request) -> Vec<u8> {
+        match request {
+            Request::Apply(_) => std::mem::take(&mut self.body),
+            _ => Vec::new(),
+        }
+    }
+
+    /// There is another connection.
+    pub(super) fn forget(&mut self) {
+        self.sent.clear();
+    }
+
+    /// The server does not have these.
+    pub(super) fn missing(&mut self, chunks: &[Fingerprint]) -> Result<(), Violation> {
+        match chunks.iter().find(|chunk| !self.sent.remove(chunk)) {
+            Some(chunk) => Err(Violation(format!("nobody sent {chunk:?}"))),
+            None => Ok(()),
+        }
+    }
+}

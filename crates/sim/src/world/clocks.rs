@@ -1,0 +1,123 @@
+//! Clocks that are wrong, and hosts that sleep.
+
+use std::time::Duration;
+
+use segue_core::types::Time;
+
+use super::draws::Who;
+use super::{Event, Host, RECONNECT, World};
+use crate::plan::{Bug, Plan};
+use crate::rng::Rng;
+
+/// Longest that a host sleeps, in milliseconds.
+const SLEEP_MAX: u64 = 90_000;
+/// What was due while a host slept happens in any order within so many milliseconds.
+const WAKING: u64 = 50;
+/// Furthest that a wall clock is set, in seconds.
+const JUMP_MAX: u64 = 400 * 86_400;
+
+/// The clocks of a host.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// By so many millionths faster than the world's.
+    drift: i64,
+    /// What its wall clock is ahead, in seconds.
+    pub(super) ahead: i64,
+    /// How long it slept.
+    slept: Duration,
+    /// Since when it sleeps.
+    asleep: Option<Time>,
+    /// What was due meanwhile.
+    due: Vec<Event>,
+}
+
+impl Clock {
+    pub(super) fn draw(plan: &Plan, rng: &mut Rng) -> Clock {
+        let drift = match plan.more.drift {
+            0 => 0,
+            most => i64::try_from(rng.below(2 * most + 1)).unwrap_or(0) - most.cast_signed(),
+        };
+        Clock { drift, ..Clock::default() }
+    }
+
+    /// CLOCK_BOOTTIME, or CLOCK_MONOTONIC if it is not to count sleep.
+    fn time(&self, now: Time, counts_sleep: bool) -> Time {
+        let awake = match counts_sleep {
+            true => now.0,
+            false => now.0.saturating_sub(self.slept),
+        };
+        let micros = u64::try_from(awake.as_micros()).unwrap_or(u64::MAX);
+        let nanos = (micros / 1000).saturating_mul(self.drift.unsigned_abs());
+        let off = Duration::from_nanos(nanos);
+        Time(if self.drift < 0 { awake.saturating_sub(off) } else { awake + off })
+    }
+}
+
+impl World {
+    /// What `client`'s clock shows.
+    pub(super) fn time_of(&self, client: usize) -> Time {
+        let counts_sleep = self.options.bug != Some(Bug::ClientSleepsOnLease);
+        self.clocks[client].time(self.now, counts_sleep)
+    }
+
+    pub(super) fn is_asleep(&self, client: usize) -> bool {
+        self.clocks[client].asleep.is_some()
+    }
+
+    pub(super) fn sleep(&mut self, client: usize) {
+        if self.is_asleep(client) || matches!(self.hosts[client], Host::Down(..)) {
+            return self.recurs(Event::Sleep(client));
+        }
+        self.summary.sleeps += 1;
+        self.clocks[client].asleep = Some(self.now);
+        let wait = self.draws.millis(Who::Fault(Some(client)), 500..SLEEP_MAX);
+        self.after(wait, Event::Wake(client));
+    }
+
+    pub(super) fn wake(&mut self, client: usize) {
+        let Some(since) = self.clocks[client].asleep.take() else { return };
+        self.clocks[client].slept += self.now.since(since);
+        for event in std::mem::take(&mut self.clocks[client].due) {
+            let wait = self.draws.millis(Who::Link(client), 0..WAKING);
+            self.after(wait, event);
+        }
+        self.recurs(Event::Sleep(client));
+    }
+
+    /// Sets a host's wall clock.
+    pub(super) fn jump(&mut self, client: usize) {
+        self.summary.jumps += 1;
+        let ahead =
+            i64::try_from(self.draws.of(Who::Fault(Some(client))).below(2 * JUMP_MAX)).unwrap_or(0);
+        self.clocks[client].ahead = ahead - JUMP_MAX.cast_signed();
+        self.recurs(Event::Jump(client));
+    }
+
+    /// What happens if a host that is concerned does not sleep. What comes over the network for one that
+    /// does is lost; all else waits.
+    pub(super) fn unless_asleep(&mut self, event: Event) -> Option<Event> {
+        let concerned = match &event {
+            Event::Reply { client, .. }
+            | Event::Break { client, .. }
+            | Event::Timeout { client, .. }
+            | Event::Thread { client, .. }
+            | Event::Reconnect(client)
+            | Event::Tick(client)
+            | Event::Note(client)
+            | Event::Crash(client) => *client,
+            _ => return Some(event),
+        };
+        if !self.is_asleep(concerned) {
+            return Some(event);
+        }
+        match event {
+            Event::Reply { .. } => self.summary.lost += 1,
+            Event::Break { client, session, inodes } => {
+                self.summary.lost += 1;
+                self.after(RECONNECT, Event::Tell((super::id(client), session, inodes)));
+            }
+            event => self.clocks[concerned].due.push(event),
+        }
+        None
+    }
+}
