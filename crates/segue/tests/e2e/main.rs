@@ -30,6 +30,7 @@ mod names;
 mod network;
 mod offline;
 mod offline_day;
+mod open_files;
 mod options;
 mod passthrough;
 mod permissions;
