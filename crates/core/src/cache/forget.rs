@@ -15,9 +15,9 @@ use crate::types::{Ino, Name, Time};
 pub(super) const LATE: Duration = Duration::from_secs(30);
 
 impl Tree {
-    /// How many inodes are known.
-    pub fn inodes(&self) -> usize {
-        self.nodes.len()
+    /// Inodes of which something is known.
+    pub fn known_inodes(&self) -> impl Iterator<Item = Ino> + '_ {
+        self.nodes.keys().copied()
     }
 
     /// `ino` must be asked for again before it is used.

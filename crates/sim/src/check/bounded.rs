@@ -18,7 +18,7 @@ pub(crate) fn check(mount: &mut Mount, server: &Server) -> Result<(), Violation>
     mount.core.shrink(mount.now);
     mount.sweep();
     let in_use = server.ledger.seen.iter().filter(|ino| mount.core.is_held(**ino)).count();
-    let known = mount.core.tree.inodes();
+    let known = mount.core.tree.known_inodes().count();
     // The root always is.
     if known > NODE_LIMIT + in_use + 1 {
         return Err(Violation(format!("{known} inodes are known, {in_use} of them in use")));

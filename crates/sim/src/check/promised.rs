@@ -38,9 +38,12 @@ fn check_since(
     is_told: impl Fn(Ino) -> bool,
 ) -> Result<(), Violation> {
     let tree = &mount.core.tree;
-    for ino in server.ledger.seen.iter().copied() {
-        let is_own = tree.is_pending(ino) || mount.awaits_outcomes();
-        if is_own || !tree.is_promised(ino, mount.now) || is_told(ino) {
+    if mount.awaits_outcomes() {
+        return Ok(());
+    }
+    for ino in tree.known_inodes() {
+        let is_known = server.ledger.seen.contains(&ino) && !tree.is_pending(ino);
+        if !is_known || !tree.is_promised(ino, mount.now) {
             continue;
         }
         let (became, has_changed_since) = server.last_change(ino, time);
@@ -48,11 +51,17 @@ fn check_since(
         if let Some(became) = became
             && became.is_none_or(|became| known.is_some_and(|known| known < became))
         {
+            if is_told(ino) {
+                continue;
+            }
             let words = format!("#{ino} is believed to be {known:?}, and is {became:?}");
             return Err(Violation(words));
         }
-        if !has_changed_since {
-            check_names(mount, server, ino)?;
+        if !has_changed_since
+            && let Err(violation) = check_names(mount, server, ino)
+            && !is_told(ino)
+        {
+            return Err(violation);
         }
     }
     Ok(())
@@ -73,8 +82,10 @@ fn check_names(mount: &Mount, server: &Server, ino: Ino) -> Result<(), Violation
         }
     }
     let absent = |name: &Name| tree.name(ino, name, later) == Known::Fresh(None);
-    for ((parent, name), means) in &server.ledger.names {
-        let name = Name::new(name.clone()).ok().filter(|_| *parent == ino);
+    for ((_, name), means) in
+        server.ledger.names.range((ino, Vec::new())..(Ino(ino.0 + 1), Vec::new()))
+    {
+        let name = Name::new(name.clone()).ok();
         if name.as_ref().is_some_and(absent) {
             return Err(Violation(format!("{name:?} in #{ino} is believed absent, is {means}")));
         }

@@ -30,7 +30,7 @@ impl Reached {
         reached.nodes.insert(Ino::ROOT, root.map_err(|_| failed("reading", Ino::ROOT))?);
         let mut open = vec![Ino::ROOT];
         while let Some(ino) = open.pop() {
-            let ask = Readdir { ino, after: None, limit: PAGE_MAX };
+            let ask = Readdir { ino, after: None, since: None, limit: PAGE_MAX };
             let page = read::page(&mut txn, volume, &ask).map_err(|_| failed("listing", ino))?;
             let mut names = Vec::new();
             for (name, node) in page.entries {

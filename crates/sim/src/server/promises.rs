@@ -303,7 +303,7 @@ impl Server {
     pub(crate) fn last_change(&self, ino: Ino, time: Time) -> (Option<Option<Version>>, bool) {
         let history = self.sessions.as_ref().and_then(|sessions| sessions.history.get(&ino));
         let Some(history) = history else { return (None, false) };
-        let mut before = history.iter().filter(|(at, _)| *at < time).map(|(_, version)| *version);
-        (before.next_back(), history.iter().any(|(at, _)| *at >= time))
+        let (before, since) = history.split_at(history.partition_point(|(at, _)| *at < time));
+        (before.last().map(|(_, version)| *version), !since.is_empty())
     }
 }
