@@ -128,7 +128,12 @@ fn requests() -> Vec<Request> {
         }),
         Request::Getattr(Ino(300)),
         Request::Lookup(Lookup { parent: Ino::ROOT, name: name("a") }),
-        Request::Readdir(Readdir { ino: Ino::ROOT, after: Some(name("a")), limit: 100 }),
+        Request::Readdir(Readdir {
+            ino: Ino::ROOT,
+            after: Some(name("a")),
+            since: Some(7),
+            limit: 100,
+        }),
         Request::Xattrs(Ino(2)),
         Request::Statfs(Ino(3)),
         Request::Fetch(Fetch { ino: Ino(2), version: VERSION, offset: 4096, len: 65536 }),
@@ -151,6 +156,17 @@ fn requests() -> Vec<Request> {
             files: vec![Ino(300)],
         }),
     ]
+}
+
+fn page() -> Page {
+    Page {
+        directory: attr(),
+        entries: vec![(name("a"), node())],
+        more: true,
+        promised: true,
+        commit: 1 << 40,
+        gone: Some(vec![name("b")]),
+    }
 }
 
 fn replies() -> Vec<Reply> {
@@ -185,12 +201,7 @@ fn replies() -> Vec<Reply> {
         }),
         Reply::Node(Found { node: node(), promised: true }),
         Reply::Looked(Looked { parent: attr(), node: None, promised: false }),
-        Reply::Page(Page {
-            directory: attr(),
-            entries: vec![(name("a"), node())],
-            more: true,
-            promised: true,
-        }),
+        Reply::Page(page()),
         Reply::Xattrs(Xattrs { change: VERSION, values: vec![(b"user.x".to_vec(), vec![1])] }),
         Reply::Space(Space {
             total_bytes: 1 << 40,

@@ -61,6 +61,8 @@ pub enum Bug {
     ServerCountsUnheard,
     /// A client that comes back believes what changed while it was away.
     ClientResumesAll,
+    /// The server does not say which names are gone of a directory of which it tells what changed.
+    ServerForgetsGone,
     /// A client does not count its lease while its host sleeps.
     ClientSleepsOnLease,
     /// A client puts fetched bytes into files that have another version by then.
@@ -85,6 +87,7 @@ impl Bug {
                 | Bug::ServerCountsUnheard
                 | Bug::ClientResumesAll
                 | Bug::ClientSleepsOnLease
+                | Bug::ServerForgetsGone
         )
     }
 
@@ -92,7 +95,8 @@ impl Bug {
     pub fn needs_swarm(self) -> bool {
         matches!(
             self,
-            Bug::ClientSleepsOnLease
+            Bug::ServerForgetsGone
+                | Bug::ClientSleepsOnLease
                 | Bug::ClientFillsStale
                 | Bug::ClientForgetsSpoiled
                 | Bug::ServerLeaksReferences

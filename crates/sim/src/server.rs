@@ -108,7 +108,7 @@ impl Server {
         request: &Request,
         body: &[u8],
     ) -> Result<Answer, Violation> {
-        let volume = self.volume;
+        let (volume, forgets) = (self.volume, self.bug == Some(Bug::ServerForgetsGone));
         let mut txn = Txn::begin(&mut self.disk);
         replied(match request {
             Request::Hello(hello) => return self.hello(hello),
@@ -120,7 +120,11 @@ impl Server {
             Request::Lookup(ask) => read::lookup(&mut txn, volume, ask.parent, &ask.name)
                 .map(|looked| (Reply::Looked(looked), Vec::new())),
             Request::Readdir(ask) => {
-                read::page(&mut txn, volume, ask).map(|page| (Reply::Page(page), Vec::new()))
+                let page = read::page(&mut txn, volume, ask).map(|mut page| {
+                    page.gone.as_mut().filter(|_| forgets).into_iter().for_each(Vec::clear);
+                    page
+                });
+                page.map(|page| (Reply::Page(page), Vec::new()))
             }
             Request::Fetch(ask) => return chunks::fetch(&mut txn, volume, ask),
             other => return Err(Violation(format!("nobody asks for {}", other.name()))),

@@ -249,6 +249,12 @@ fn seeds_that_failed_once_with_promises_end_as_they_should() {
     }
 }
 
+/// Who lists a directory again is told what changed in it.
+#[test]
+fn a_server_that_does_not_say_what_is_gone_is_found() {
+    is_found(Bug::ServerForgetsGone, 300, "lists");
+}
+
 /// Its clock stands still while the host sleeps, so the lease seems to last.
 #[test]
 fn a_client_that_does_not_count_sleep_is_found() {

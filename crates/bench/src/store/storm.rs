@@ -151,7 +151,8 @@ async fn hear(peer: Peer, directory: Ino, lists: bool) -> Result<()> {
 async fn list(peer: &Peer, directory: Ino) -> Result<()> {
     let mut after: Option<Name> = None;
     loop {
-        let request = Request::Readdir(Readdir { ino: directory, after, limit: PAGE_MAX });
+        let request =
+            Request::Readdir(Readdir { ino: directory, after, since: None, limit: PAGE_MAX });
         let answer = peer.call(&request, Body::Empty).await.map_err(wrong)?;
         let Reply::Page(page) = answer.reply else { return Err(wrong("READDIR was not answered")) };
         after = page.entries.last().map(|(name, _)| name.clone());

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::cache::Known;
+use segue_core::cache::{Known, Promised};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name, Time};
 use segue_core::wire::{Looked, Node, PAGE_MAX, Page, Space};
@@ -119,7 +119,7 @@ impl Mount {
         let remote = self.refreshing(known.is_some());
         if let Some(limit) = self.listing_instead(parent) {
             let asked = self.now();
-            let answer = remote.page(parent, None, limit).await;
+            let answer = remote.page(parent, (None, None), limit).await;
             self.waited(parent, asked);
             if let Ok((page, promised)) = answer {
                 let (directory, more) = (page.directory, page.more);
@@ -230,7 +230,7 @@ impl Mount {
         tokio::spawn(async move {
             let remote = mount.remote.to_refresh();
             let asked = mount.now();
-            if let Ok((page, promised)) = remote.page(parent, None, PAGE_MAX).await {
+            if let Ok((page, promised)) = remote.page(parent, (None, None), PAGE_MAX).await {
                 let (as_of, promised) = mount.core().tree.as_of(promised, [asked, mount.now()]);
                 mount.install_page(page, PAGE_MAX, as_of);
                 mount.core().tree.promised(promised, as_of);
@@ -255,7 +255,10 @@ impl Mount {
     /// Takes in what may be a whole listing, or the first page of a long one.
     fn install_page(&self, page: Page, limit: u32, as_of: Time) {
         if !page.more {
-            self.install_listing(page.directory, page.entries, as_of);
+            let directory = page.directory.ino;
+            if self.install_listing(page.directory, page.entries, as_of) {
+                self.core().tree.listed_at(directory, page.commit);
+            }
             return;
         }
         if let Some(storm) = lock(&self.lookups).get_mut(&page.directory.ino) {
@@ -275,6 +278,27 @@ impl Mount {
             if !core.tree.install_listing(directory, entries, as_of) {
                 return false;
             }
+        }
+        self.follow_moved();
+        true
+    }
+
+    /// False if more has changed than that, or the listing had been overtaken.
+    fn install_changed(
+        &self,
+        page: Page,
+        gone: Vec<Name>,
+        promised: Option<Promised>,
+        asked: Time,
+    ) -> bool {
+        {
+            let (mut core, directory) = (self.core(), page.directory.ino);
+            let (as_of, promised) = core.tree.as_of(promised, [asked, self.now()]);
+            if !core.tree.install_changed(page.directory, page.entries, gone, as_of) {
+                return false;
+            }
+            core.tree.promised(promised, as_of);
+            core.tree.listed_at(directory, page.commit);
         }
         self.follow_moved();
         true
@@ -304,14 +328,22 @@ impl Mount {
         known.usable(true).ok_or(Refusal::Unreachable)
     }
 
-    /// Fetches all pages, of one state of the directory if it holds still for long enough.
+    /// Fetches what changed in `directory` since all its names were told, or else all pages, of one state of
+    /// the directory if it holds still for long enough.
     async fn ask_listing(&self, remote: &Remote, directory: Ino) -> Result<(), Refusal> {
         let mut entries = Vec::new();
         for attempt in 0..OVERTAKEN_MAX {
             entries.clear();
             let asked = self.now();
-            let (mut page, mut promised) = remote.page(directory, None, PAGE_MAX).await?;
-            let change = page.directory.change;
+            let since = self.core().tree.listed_through(directory).filter(|_| attempt == 0);
+            let (mut page, mut promised) = remote.page(directory, (None, since), PAGE_MAX).await?;
+            if let Some(gone) = page.gone.take() {
+                if self.install_changed(page, gone, promised, asked) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let (change, commit) = (page.directory.change, page.commit);
             loop {
                 entries.append(&mut page.entries);
                 let after = entries.last().map(|(name, _)| name.clone());
@@ -319,7 +351,7 @@ impl Mount {
                 if !page.more || (patient && page.directory.change != change) {
                     break;
                 }
-                let (next, more) = remote.page(directory, after, PAGE_MAX).await?;
+                let (next, more) = remote.page(directory, (after, None), PAGE_MAX).await?;
                 page = next;
                 promised = promised.and_then(|promised| promised.and(more));
             }
@@ -330,7 +362,9 @@ impl Mount {
                 let (as_of, promised) =
                     self.core().tree.as_of(promised.filter(|_| one_state), [asked, self.now()]);
                 if self.install_listing(page.directory, entries, as_of) {
-                    self.core().tree.promised(promised, as_of);
+                    let mut core = self.core();
+                    core.tree.promised(promised, as_of);
+                    core.tree.listed_at(directory, commit);
                     return Ok(());
                 }
             }

@@ -161,10 +161,10 @@ impl Remote {
     pub(crate) async fn page(
         &self,
         ino: Ino,
-        after: Option<Name>,
+        (after, since): (Option<Name>, Option<u64>),
         limit: u32,
     ) -> Result<(Page, Option<Promised>), Refusal> {
-        match self.ask_for(Request::Readdir(Readdir { ino, after, limit })).await? {
+        match self.ask_for(Request::Readdir(Readdir { ino, after, since, limit })).await? {
             (_, Reply::Page(page), promised) => Ok((page, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }

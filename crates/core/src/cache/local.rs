@@ -395,5 +395,6 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         outcome: None,
         told: None,
         promise: None,
+        listed: None,
     }
 }

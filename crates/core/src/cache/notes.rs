@@ -120,6 +120,7 @@ impl Tree {
             outcome: None,
             told: None,
             promise: None,
+            listed: None,
         };
         self.nodes.insert(ino, node);
     }

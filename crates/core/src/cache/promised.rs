@@ -104,6 +104,11 @@ impl Session {
         if counts { self.left(now) } else { Duration::ZERO }
     }
 
+    /// Which one it is, if there is one.
+    pub(super) fn number(&self) -> Option<u64> {
+        (self.number > 0).then_some(self.number)
+    }
+
     /// How much longer the lease lasts.
     pub(super) fn left(&self, now: Time) -> Duration {
         Time(self.answered.0 + LEASE).since(now)
@@ -138,6 +143,8 @@ impl Tree {
     }
 
     fn resume_promises(&mut self, earlier: u64, session: u64) {
+        let listed = self.nodes.values_mut().filter_map(|node| node.listed.as_mut());
+        listed.filter(|(of, _)| *of == earlier).for_each(|(of, _)| *of = session);
         let promises = self.nodes.values_mut().filter_map(|node| node.promise.as_mut());
         for promise in promises.filter(|promise| promise.session == earlier) {
             promise.session = session;

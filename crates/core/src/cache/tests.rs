@@ -286,3 +286,35 @@ fn what_is_changed_here_is_as_long_as_it_was_made_though_nothing_else_is_known_o
     tree.install_node(Node { attr: attr(10, Kind::File, 3), target: None }, at(0));
     assert_eq!(tree.peek(Ino(10)).map(|attr| attr.size), Some(attr(10, Kind::File, 3).size));
 }
+
+/// After a break only names that changed are asked for, by who was told all in the same session.
+#[test]
+fn a_listing_goes_on_with_what_changed() {
+    let mut tree = Tree::new(Duration::from_secs(1), 100);
+    tree.follow(1, at(0));
+    let node = |ino| Node { attr: attr(ino, Kind::File, 1), target: None };
+    let all = || vec![(name("a"), node(5)), (name("b"), node(6))];
+    assert!(tree.install_listing(attr(1, Kind::Directory, 1), all(), at(0)));
+    assert_eq!(tree.listed_through(Ino::ROOT), None);
+    tree.listed_at(Ino::ROOT, 40);
+    assert_eq!(tree.listed_through(Ino::ROOT), Some(40));
+    let before = attr(1, Kind::Directory, 0);
+    assert!(!tree.install_changed(before, Vec::new(), Vec::new(), at(1)), "it is older");
+    tree.broken(Ino::ROOT, at(5));
+    let own = create(9, "mine", NewNode::File);
+    tree.apply(&own, Timestamp::default());
+    let entries = vec![(name("c"), node(7)), (name("mine"), node(8))];
+    let gone = || vec![name("a"), name("never known")];
+    let changed = attr(1, Kind::Directory, 3);
+    assert!(tree.install_changed(changed, entries, gone(), at(6)));
+    let expected = [("b", 6), ("c", 7), ("mine", 9)].map(|(text, ino)| (name(text), Ino(ino)));
+    assert_eq!(tree.listing(Ino::ROOT, at(6)), Known::Fresh(expected.to_vec()));
+    assert_eq!(tree.name(Ino::ROOT, &name("b"), at(6)), Known::Fresh(Some(Ino(6))));
+    tree.expire(Ino::ROOT);
+    assert_eq!(tree.listed_through(Ino::ROOT), None, "not all names are known");
+    assert!(tree.install_listing(attr(1, Kind::Directory, 4), all(), at(8)));
+    tree.listed_at(Ino::ROOT, 50);
+    tree.follow(2, at(9));
+    assert_eq!(tree.listed_through(Ino::ROOT), None, "it is another session");
+    assert!(!tree.install_changed(attr(1, Kind::Directory, 5), Vec::new(), gone(), at(9)));
+}

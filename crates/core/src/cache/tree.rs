@@ -39,6 +39,9 @@ pub(super) struct NodeEntry {
     pub(super) told: Option<[Time; 2]>,
     /// The server has promised to tell when it changes.
     pub(super) promise: Option<Promise>,
+    /// All names were told in this session, as of this commit of the server. Those that it told of later
+    /// are newer.
+    pub(super) listed: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -258,6 +261,7 @@ impl Tree {
                     checked: Some(now),
                     pending: unsettled.pending,
                     listing: Listing::Partial,
+                    listed: None,
                     xattrs: None,
                     place: None,
                     is_orphan: false,
@@ -342,6 +346,58 @@ impl Tree {
                 self.unnoted.nodes.insert(ino);
                 self.unnoted.relisted.insert(ino);
             }
+        }
+        true
+    }
+
+    /// All names of `directory` were told that there were at `commit`, or later.
+    pub fn listed_at(&mut self, directory: Ino, commit: u64) {
+        let session = self.session.number();
+        if let Some(node) = self.nodes.get_mut(&directory) {
+            node.listed = session.map(|session| (session, commit));
+        }
+    }
+
+    /// Behind which commit names of `directory` are not known, if all others are. Not in another session, unless it
+    /// goes on in that: of what they name nothing is promised any more.
+    pub fn listed_through(&self, directory: Ino) -> Option<u64> {
+        let node = self.nodes.get(&directory)?;
+        let (session, commit) = node.listed?;
+        let is_whole = matches!(node.listing, Listing::Complete(Some(_)));
+        (is_whole && Some(session) == self.session.number()).then_some(commit)
+    }
+
+    /// The server says which names of `directory`, of which all were known, have changed: all others are as
+    /// they were. False if they are not known any more, or something newer is: ask for all.
+    pub fn install_changed(
+        &mut self,
+        directory: Attr,
+        entries: Vec<(Name, Node)>,
+        gone: Vec<Name>,
+        now: Time,
+    ) -> bool {
+        let ino = directory.ino;
+        if self.listed_through(ino).is_none() || self.is_newer_than(&directory) {
+            return false;
+        }
+        self.install_node(Node { attr: directory, target: None }, now);
+        for name in gone {
+            let key = (ino, name);
+            if self.names.get(&key).is_some_and(|entry| entry.pending == 0) {
+                self.drop_name(key);
+            }
+        }
+        for (name, node) in entries {
+            self.put_name(ino, name, Some(node), now);
+        }
+        let names = self.names.range_mut(names_from(ino)..);
+        for (_, entry) in names.take_while(|((parent, _), _)| *parent == ino) {
+            if entry.pending == 0 {
+                entry.checked = Some(now);
+            }
+        }
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.listing = Listing::Complete(Some(now));
         }
         true
     }

@@ -1,5 +1,8 @@
 //! Reads: what a client may ask about a volume, answered from one snapshot.
 
+use std::collections::BTreeSet;
+
+use super::changes::{self, Span};
 use super::extents::Contents;
 use super::rows::{self, InodeRow, Source};
 use super::{MetaSnapshot, Stop, extents, keys};
@@ -9,6 +12,10 @@ use crate::wire::{FETCH_MAX, Fetch, Looked, Node, PAGE_MAX, Page, Readdir, Seek,
 
 /// Bytes of names and targets after which a page ends: a page is one message.
 const PAGE_BYTES: usize = 4 << 20;
+/// Most commits of the server, of whatever volume, that are looked at for what changed in a directory, and most
+/// names of it: about what a page costs.
+const CHANGED_COMMITS: u64 = 256;
+const CHANGED_NAMES: usize = PAGE_MAX as usize;
 /// Most extended attributes that one answer carries.
 const XATTRS_MAX: usize = 1024;
 /// Slices of extents that are looked at for one run of data: a thousand rows, which are a file of
@@ -71,13 +78,18 @@ pub fn lookup<S: MetaSnapshot>(
     Ok(Looked { parent: parent_attr, node, promised: false })
 }
 
-/// A page of a directory.
+/// A page of a directory, or what of it changed behind a commit, where that is asked for and is known.
 pub fn page<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
     ask: &Readdir,
 ) -> Result<Page, Stop<S::Error>> {
     let attr = directory(snapshot, volume, ask.ino)?;
+    if let Some(since) = ask.since
+        && let Some(page) = changed(snapshot, volume, attr, since)?
+    {
+        return Ok(page);
+    }
     let prefix = keys::dentry(volume, ask.ino, &[]);
     let from = match &ask.after {
         // The first key after a name is that name with a zero, which no name has.
@@ -105,7 +117,39 @@ pub fn page<S: MetaSnapshot>(
         entries.push((name, node));
     }
     let more = entries.len() < total;
-    Ok(Page { directory: attr, entries, more, promised: false })
+    let commit = changes::head(snapshot, 0)?.last;
+    Ok(Page { directory: attr, entries, more, promised: false, commit, gone: None })
+}
+
+/// What names of `directory` changed behind commit `since`; `None` if that is not known, or is so much that
+/// all names cost no more.
+fn changed<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    directory: Attr,
+    since: u64,
+) -> Result<Option<Page>, Stop<S::Error>> {
+    if changes::head(snapshot, 0)?.last.saturating_sub(since) > CHANGED_COMMITS {
+        return Ok(None);
+    }
+    let mut names = BTreeSet::new();
+    let span = Span { since, through: u64::MAX };
+    let last = changes::since(snapshot, volume, span, |mut more| {
+        names.extend(more.names.remove(&directory.ino).into_iter().flatten());
+        names.len() <= CHANGED_NAMES
+    })?;
+    let Some(commit) = last.filter(|_| names.len() <= CHANGED_NAMES) else { return Ok(None) };
+    let (mut entries, mut gone) = (Vec::new(), Vec::new());
+    for bytes in names {
+        let ino = rows::dentry(snapshot, volume, directory.ino, &bytes)?;
+        let name = Name::new(bytes).map_err(|_| super::Fault::Damaged("a note of a name"))?;
+        match ino {
+            Some(ino) => entries.push((name, getattr(snapshot, volume, ino)?)),
+            None => gone.push(name),
+        }
+    }
+    let gone = Some(gone);
+    Ok(Some(Page { directory, entries, more: false, promised: false, commit, gone }))
 }
 
 /// All extended attributes of an inode.

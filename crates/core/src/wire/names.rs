@@ -51,6 +51,8 @@ pub struct Readdir {
     pub ino: Ino,
     /// Entries after this name; `None` from the start.
     pub after: Option<Name>,
+    /// Only names that changed behind this commit of the server, if it knows which: all others are known.
+    pub since: Option<u64>,
     /// At most this many entries, and never more than [`PAGE_MAX`](super::PAGE_MAX).
     pub limit: u32,
 }
@@ -66,6 +68,11 @@ pub struct Page {
     pub more: bool,
     /// The server will tell when any of these changes, the directory among them.
     pub promised: bool,
+    /// The last commit of the server that is in it.
+    pub commit: u64,
+    /// The entries are all whose names changed behind the commit that was asked about, and these names are
+    /// gone.
+    pub gone: Option<Vec<Name>>,
 }
 
 /// All extended attributes of an inode.

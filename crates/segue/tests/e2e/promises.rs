@@ -98,6 +98,44 @@ fn git_and_make_ask_nothing_the_second_time() {
     first.assert_nothing_since(&world);
 }
 
+/// Who lists a large directory again after another host changed something in it is told what changed, not
+/// all names: whatever was made, moved, removed and made again there.
+#[test]
+fn of_a_large_directory_only_what_changed_is_told() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (dir, seen) = (mount.path().join("dir"), other.path().join("dir"));
+    sh(mount.path(), "mkdir dir && cd dir && seq -f name-%g 8000 | xargs touch");
+    mount.sync().unwrap();
+    let moved = || world.b.tx_bytes().unwrap() + world.b.rx_bytes().unwrap();
+    let list = |dir: &Path| sh(dir, "ls -A");
+    let begin = moved();
+    eventually("all names are seen", || list(&seen) == list(&dir));
+    let whole = moved() - begin;
+    for round in 0..5 {
+        std::thread::sleep(STALE);
+        let begin = moved();
+        sh(&dir, &format!("touch made-{round}; mv name-1{round} moved-{round}; rm name-2{round}"));
+        sh(&dir, &format!("rm -f made-{}; mkdir made-{round}-too; touch name-2{round}", round - 1));
+        mount.sync().unwrap();
+        eventually("the changes are seen", || list(&seen) == list(&dir));
+        let again = moved() - begin;
+        assert!(again < whole / 10, "round {round}: {again} bytes, all names take {whole}");
+    }
+    // This host works there as well, and is cut off while the other does.
+    sh(&seen, "touch mine; rm name-30");
+    world.b.link_down().unwrap();
+    sh(&dir, "touch theirs; rm name-31");
+    sh(&seen, "touch mine-offline");
+    world.b.link_up().unwrap();
+    other.sync().unwrap();
+    mount.sync().unwrap();
+    eventually("both see the same", || {
+        let (here, there) = (list(&dir), list(&seen));
+        here == there && here.contains("mine-offline") && here.contains("theirs")
+    });
+}
+
 /// What a host has cached for longer than it is believed without a promise is another's the
 /// moment that it changes it.
 #[test]

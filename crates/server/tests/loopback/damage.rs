@@ -106,7 +106,7 @@ async fn read_all(host: &Host, address: SocketAddr, files: &Files) -> usize {
     let peer = host.dial().await;
     let Some(reply) = ask(&peer, Request::Hello(host.hello(1))).await else { return 0 };
     assert!(matches!(reply, Reply::Welcome(_)), "{reply:?}");
-    let listing = Readdir { ino: Ino::ROOT, after: None, limit: 4096 };
+    let listing = Readdir { ino: Ino::ROOT, after: None, since: None, limit: 4096 };
     if let Some(reply) = ask(&peer, Request::Readdir(listing)).await {
         let Reply::Page(page) = reply else { panic!("{reply:?}") };
         let names = page.entries.iter().map(|(name, _)| name.to_string());

@@ -45,7 +45,8 @@ impl Mount {
         match self.core.tree.listing(directory, self.now).usable(self.is_offline) {
             Some(names) => Ok(names),
             None => {
-                let ask = Readdir { ino: directory, after: None, limit: PAGE_MAX };
+                let since = self.core.tree.listed_through(directory);
+                let ask = Readdir { ino: directory, after: None, since, limit: PAGE_MAX };
                 self.ask(Request::Readdir(ask))
             }
         }
@@ -109,9 +110,16 @@ impl Mount {
                 let of = |node: &segue_core::wire::Node| (node.attr.ino, node.attr.data_version);
                 versions.extend(page.entries.iter().map(|(_, node)| of(node)));
                 self.core.shrink(self.now);
-                if !self.core.tree.install_listing(page.directory, page.entries, as_of) {
+                let (directory, entries) = (page.directory, page.entries);
+                let tree = &mut self.core.tree;
+                let is_taken = match page.gone {
+                    Some(gone) => tree.install_changed(directory, entries, gone, as_of),
+                    None => tree.install_listing(directory, entries, as_of),
+                };
+                if !is_taken {
                     return;
                 }
+                tree.listed_at(directory.ino, page.commit);
             }
             (Request::Fetch(ask), Reply::Fetched(fetched)) => self.fill(ask, &fetched, body),
             _ => {}

@@ -6,6 +6,7 @@ mod check;
 mod clone;
 mod collect;
 mod conflicts;
+mod listing;
 mod model;
 mod overlay;
 mod quotas;

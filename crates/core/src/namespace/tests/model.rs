@@ -322,7 +322,7 @@ impl Model {
                 Content::File(data) => assert_eq!(&content(txn, ino), data),
                 Content::Symlink => assert_eq!(attr.kind, Kind::Symlink),
                 Content::Directory(entries) => {
-                    let ask = crate::wire::Readdir { ino, after: None, limit: 4096 };
+                    let ask = crate::wire::Readdir { ino, after: None, since: None, limit: 4096 };
                     let page = read::page(txn, VOLUME, &ask).unwrap();
                     let found =
                         page.entries.iter().map(|(name, node)| (name.to_string(), node.attr.ino.0));

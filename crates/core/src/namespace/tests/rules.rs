@@ -285,7 +285,8 @@ fn pages_follow_each_other_in_byte_order() {
     });
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let ask = crate::wire::Readdir { ino: Ino::ROOT, after: after.clone(), limit: 2 };
+        let ask =
+            crate::wire::Readdir { ino: Ino::ROOT, after: after.clone(), since: None, limit: 2 };
         let page = read::page(&mut txn, VOLUME, &ask).unwrap();
         all.extend(page.entries.iter().map(|(name, _)| name.to_string()));
         after = page.entries.last().map(|(name, _)| name.clone());
