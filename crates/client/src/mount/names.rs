@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::cache::{Known, Promised};
+use segue_core::cache::Known;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name, Time};
-use segue_core::wire::{Looked, Node, PAGE_MAX, Page, Space};
+use segue_core::wire::{Looked, PAGE_MAX, Page, Space};
 
 use crate::remote::Remote;
 
@@ -255,10 +255,7 @@ impl Mount {
     /// Takes in what may be a whole listing, or the first page of a long one.
     fn install_page(&self, page: Page, limit: u32, as_of: Time) {
         if !page.more {
-            let directory = page.directory.ino;
-            if self.install_listing(page.directory, page.entries, as_of) {
-                self.core().tree.listed_at(directory, page.commit);
-            }
+            self.install_listing(page, as_of);
             return;
         }
         if let Some(storm) = lock(&self.lookups).get_mut(&page.directory.ino) {
@@ -271,34 +268,13 @@ impl Mount {
     }
 
     /// False if the listing had been overtaken.
-    fn install_listing(&self, directory: Attr, entries: Vec<(Name, Node)>, as_of: Time) -> bool {
+    fn install_listing(&self, page: Page, as_of: Time) -> bool {
         {
             let mut core = self.core();
             core.shrink(self.now());
-            if !core.tree.install_listing(directory, entries, as_of) {
+            if !core.tree.install_page(page, as_of) {
                 return false;
             }
-        }
-        self.follow_moved();
-        true
-    }
-
-    /// False if more has changed than that, or the listing had been overtaken.
-    fn install_changed(
-        &self,
-        page: Page,
-        gone: Vec<Name>,
-        promised: Option<Promised>,
-        asked: Time,
-    ) -> bool {
-        {
-            let (mut core, directory) = (self.core(), page.directory.ino);
-            let (as_of, promised) = core.tree.as_of(promised, [asked, self.now()]);
-            if !core.tree.install_changed(page.directory, page.entries, gone, as_of) {
-                return false;
-            }
-            core.tree.promised(promised, as_of);
-            core.tree.listed_at(directory, page.commit);
         }
         self.follow_moved();
         true
@@ -337,13 +313,7 @@ impl Mount {
             let asked = self.now();
             let since = self.core().tree.listed_through(directory).filter(|_| attempt == 0);
             let (mut page, mut promised) = remote.page(directory, (None, since), PAGE_MAX).await?;
-            if let Some(gone) = page.gone.take() {
-                if self.install_changed(page, gone, promised, asked) {
-                    return Ok(());
-                }
-                continue;
-            }
-            let (change, commit) = (page.directory.change, page.commit);
+            let (change, commit, gone) = (page.directory.change, page.commit, page.gone.take());
             loop {
                 entries.append(&mut page.entries);
                 let after = entries.last().map(|(name, _)| name.clone());
@@ -361,10 +331,9 @@ impl Mount {
                 let entries = std::mem::take(&mut entries);
                 let (as_of, promised) =
                     self.core().tree.as_of(promised.filter(|_| one_state), [asked, self.now()]);
-                if self.install_listing(page.directory, entries, as_of) {
-                    let mut core = self.core();
-                    core.tree.promised(promised, as_of);
-                    core.tree.listed_at(directory, commit);
+                // All of it is at least as new as the first page.
+                if self.install_listing(Page { entries, commit, gone, ..page }, as_of) {
+                    self.core().tree.promised(promised, as_of);
                     return Ok(());
                 }
             }

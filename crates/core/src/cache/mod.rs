@@ -5,6 +5,7 @@ mod data;
 mod evict;
 mod forget;
 mod lifetime;
+mod listings;
 mod local;
 mod nodes;
 mod notes;

@@ -4,7 +4,7 @@ use super::*;
 use crate::modlog::{NewNode, Record, RenameMode, SetAttr};
 use crate::testing::attr;
 use crate::types::{Attr, Ino, Kind, Name, Time, Timestamp, Version};
-use crate::wire::Node;
+use crate::wire::{Node, Page};
 
 fn at(secs: u64) -> Time {
     Time(Duration::from_secs(secs))
@@ -293,28 +293,34 @@ fn a_listing_goes_on_with_what_changed() {
     let mut tree = Tree::new(Duration::from_secs(1), 100);
     tree.follow(1, at(0));
     let node = |ino| Node { attr: attr(ino, Kind::File, 1), target: None };
+    let page = |change, entries, commit, gone| Page {
+        directory: attr(1, Kind::Directory, change),
+        entries,
+        more: false,
+        promised: false,
+        commit,
+        gone,
+    };
     let all = || vec![(name("a"), node(5)), (name("b"), node(6))];
-    assert!(tree.install_listing(attr(1, Kind::Directory, 1), all(), at(0)));
+    let gone = || Some(vec![name("a"), name("never known")]);
+    assert!(!tree.install_page(page(1, all(), 40, gone()), at(0)), "no names were known");
     assert_eq!(tree.listed_through(Ino::ROOT), None);
-    tree.listed_at(Ino::ROOT, 40);
+    assert!(tree.install_page(page(1, all(), 40, None), at(0)));
     assert_eq!(tree.listed_through(Ino::ROOT), Some(40));
-    let before = attr(1, Kind::Directory, 0);
-    assert!(!tree.install_changed(before, Vec::new(), Vec::new(), at(1)), "it is older");
+    assert!(!tree.install_page(page(0, Vec::new(), 39, gone()), at(1)), "it is older");
+    assert_eq!(tree.listed_through(Ino::ROOT), Some(40));
     tree.broken(Ino::ROOT, at(5));
-    let own = create(9, "mine", NewNode::File);
-    tree.apply(&own, Timestamp::default());
+    tree.apply(&create(9, "mine", NewNode::File), Timestamp::default());
     let entries = vec![(name("c"), node(7)), (name("mine"), node(8))];
-    let gone = || vec![name("a"), name("never known")];
-    let changed = attr(1, Kind::Directory, 3);
-    assert!(tree.install_changed(changed, entries, gone(), at(6)));
+    assert!(tree.install_page(page(3, entries, 45, gone()), at(6)));
     let expected = [("b", 6), ("c", 7), ("mine", 9)].map(|(text, ino)| (name(text), Ino(ino)));
     assert_eq!(tree.listing(Ino::ROOT, at(6)), Known::Fresh(expected.to_vec()));
     assert_eq!(tree.name(Ino::ROOT, &name("b"), at(6)), Known::Fresh(Some(Ino(6))));
+    assert_eq!(tree.listed_through(Ino::ROOT), Some(45));
     tree.expire(Ino::ROOT);
     assert_eq!(tree.listed_through(Ino::ROOT), None, "not all names are known");
-    assert!(tree.install_listing(attr(1, Kind::Directory, 4), all(), at(8)));
-    tree.listed_at(Ino::ROOT, 50);
+    assert!(tree.install_page(page(4, all(), 50, None), at(8)));
     tree.follow(2, at(9));
     assert_eq!(tree.listed_through(Ino::ROOT), None, "it is another session");
-    assert!(!tree.install_changed(attr(1, Kind::Directory, 5), Vec::new(), gone(), at(9)));
+    assert!(!tree.install_page(page(5, Vec::new(), 60, gone()), at(9)));
 }

@@ -110,16 +110,9 @@ impl Mount {
                 let of = |node: &segue_core::wire::Node| (node.attr.ino, node.attr.data_version);
                 versions.extend(page.entries.iter().map(|(_, node)| of(node)));
                 self.core.shrink(self.now);
-                let (directory, entries) = (page.directory, page.entries);
-                let tree = &mut self.core.tree;
-                let is_taken = match page.gone {
-                    Some(gone) => tree.install_changed(directory, entries, gone, as_of),
-                    None => tree.install_listing(directory, entries, as_of),
-                };
-                if !is_taken {
+                if !self.core.tree.install_page(page, as_of) {
                     return;
                 }
-                tree.listed_at(directory.ino, page.commit);
             }
             (Request::Fetch(ask), Reply::Fetched(fetched)) => self.fill(ask, &fetched, body),
             _ => {}
