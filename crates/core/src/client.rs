@@ -167,6 +167,14 @@ impl ClientCore {
         false
     }
 
+    /// True if the server may let go of `ino`: no name of it is left, nobody has it open here, and what is to
+    /// be stored of it is queued.
+    pub fn is_to_release(&self, ino: Ino) -> bool {
+        let is_nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+        let is_dirty = self.files.get(&ino).is_some_and(FileData::has_dirty);
+        is_nameless && !is_dirty && !self.is_open(ino)
+    }
+
     /// True for a file that is only there because it is open here: what is written to it needs
     /// to go nowhere. One that is not open and is changed is changed by a name.
     ///

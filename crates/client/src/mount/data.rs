@@ -377,14 +377,11 @@ impl Mount {
         if let Err(refusal) = self.seal(ino, handle.caller.clone(), false) {
             tracing::error!("#{ino}: what was written last is not queued yet: {refusal}");
         }
-        let released = {
+        let is_to_go = {
             let mut core = self.core();
-            core.closed(ino) && core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0) && {
-                // What is to be stored of it comes first.
-                !core.files.get(&ino).is_some_and(FileData::has_dirty)
-            }
+            core.closed(ino) && core.is_to_release(ino)
         };
-        if released && let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
+        if is_to_go && let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
             tracing::debug!("#{ino}: left to the server's own care: {refusal}");
         }
     }

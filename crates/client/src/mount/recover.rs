@@ -83,11 +83,15 @@ impl Left<'_> {
                 core.tree.install_noted_name(directory, name, ino);
             }
         }
-        let unsealed = core.recover(found.entries.clone(), noted, &files, Time::default());
+        let mut unsealed = core.recover(found.entries.clone(), noted, &files, Time::default());
         // Before anything is written again: what was evicted would be made anew, with holes.
         let is_there = |ino, id| self.containers.exists((ino, id));
         core.check_data(self.lost_power, is_there);
-        let unsealed = core.drop_lost(unsealed, &found.entries, is_there);
+        for lost in core.drop_lost(&mut unsealed, &found.entries, is_there) {
+            let (ino, bytes) = (lost.ino, lost.ranges.iter().map(|range| range.end - range.start));
+            let bytes: u64 = bytes.sum();
+            tracing::error!("#{ino}: {bytes} bytes that were written last went with its container");
+        }
         self.redo(core, &found.entries).map_err(failed)?;
         if self.lost_power {
             self.cut(core).map_err(failed)?;

@@ -60,22 +60,22 @@ impl ClientCore {
     }
 
     /// What was written to a file that nobody could reach any more went with it, and its container, but not
-    /// from the log if the disk was full. Returns those of `unsealed`, of which `entries` speak, that are
-    /// there.
+    /// from the log if the disk was full. Takes out of `unsealed`, of which `entries` speak, what is not
+    /// there, and returns that.
     pub fn drop_lost(
         &mut self,
-        unsealed: Vec<DataChange>,
+        unsealed: &mut Vec<DataChange>,
         entries: &[Entry],
         is_there: impl Fn(Ino, ContainerId) -> bool,
     ) -> Vec<DataChange> {
-        let (there, lost): (Vec<_>, Vec<_>) = unsealed
-            .into_iter()
-            .partition(|data| is_there(data.ino, data.container) || has_all(entries, data));
-        for data in lost {
+        let is_lost =
+            |data: &mut DataChange| !is_there(data.ino, data.container) && !has_all(entries, data);
+        let lost: Vec<DataChange> = unsealed.extract_if(.., is_lost).collect();
+        for data in &lost {
             self.drop_dirty(data.ino);
             self.files.remove(&data.ino);
         }
-        there
+        lost
     }
 
     /// True as long as there are files of which only this process knows that the host went down under

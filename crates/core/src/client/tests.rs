@@ -292,6 +292,22 @@ fn a_rewritten_log_means_the_same() {
     assert_eq!(left.ranges, [0..50, 80..90]);
 }
 
+/// What was stored behind the release would be a conflict with nobody.
+#[test]
+fn a_removed_file_is_released_behind_what_is_stored_of_it() {
+    let mut core = core();
+    let nameless = Attr { nlink: 0, ..attr(7, Kind::File, 3) };
+    core.tree.install_node(Node { attr: nameless, target: None }, Time::default());
+    core.opened(Ino(7));
+    assert!(!core.is_to_release(Ino(7)), "it is open");
+    write(&mut core, 7, 0..10);
+    assert!(core.closed(Ino(7)) && !core.is_to_release(Ino(7)), "it could not be sealed");
+    seal(&mut core, 7);
+    assert!(core.is_to_release(Ino(7)));
+    core.tree.install_node(Node { attr: attr(8, Kind::File, 3), target: None }, Time::default());
+    assert!(!core.is_to_release(Ino(8)), "it has a name");
+}
+
 #[test]
 fn the_last_close_is_told_from_the_others() {
     let mut core = core();

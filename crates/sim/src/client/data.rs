@@ -214,10 +214,7 @@ impl Mount {
         let ino = self.handles.remove(which);
         // What cannot be sealed now is sealed by the next chores.
         self.seal(ino)?.ok();
-        let last = self.core.closed(ino);
-        let is_dirty = self.core.files.get(&ino).is_some_and(FileData::has_dirty);
-        let is_nameless = self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
-        if last && is_nameless && !is_dirty {
+        if self.core.closed(ino) && self.core.is_to_release(ino) {
             // Else it is left to the server's own care.
             self.log_record(Record::Release { ino })?.ok();
         }
@@ -274,7 +271,8 @@ impl Mount {
         let (mut at, mut rest) = (ask.offset, body);
         let sent: u64 = fetched.segments.iter().map(|(len, _)| len).sum();
         // Where the file ends on the server zeros follow: this host made it longer.
-        let segments = fetched.segments.iter().copied().chain([(ask.len - sent, false)]);
+        let segments =
+            fetched.segments.iter().copied().chain([(ask.len.saturating_sub(sent), false)]);
         for (len, is_data) in segments {
             let mut bytes = vec![0; index(len)];
             if is_data {

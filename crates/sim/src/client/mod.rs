@@ -228,13 +228,13 @@ impl Mount {
         let (log, undone) = self.verify();
         let noted = self.kept.noted();
         let files = self.load_needed(&needs(&log, noted));
-        let unsealed = self.core.recover(log.clone(), noted, &files, self.now);
+        let mut unsealed = self.core.recover(log.clone(), noted, &files, self.now);
         let containers = &self.kept.containers;
         let is_in_doubt = lost_power && self.bug != Some(Bug::ClientTrustsDoubtful);
         let believes = self.bug == Some(Bug::ClientBelievesEvicted);
         let is_there = |ino, id| believes || containers.contains_key(&(ino, id));
         self.core.check_data(is_in_doubt, is_there);
-        let unsealed = self.core.drop_lost(unsealed, &log, is_there);
+        self.core.drop_lost(&mut unsealed, &log, is_there);
         steps.take()?;
         self.redo(&log);
         steps.take()?;

@@ -49,10 +49,10 @@ fn what_went_with_its_container_is_not_stored() {
     ] {
         let mut next = core();
         let log = vec![written(data)];
-        let unsealed = next.recover(log.clone(), 0, &BTreeMap::new(), Time::default());
+        let mut unsealed = next.recover(log.clone(), 0, &BTreeMap::new(), Time::default());
         assert_eq!(unsealed.len(), 1);
-        let left = next.drop_lost(unsealed, &log, |_, _| is_there);
-        assert_eq!(left.len(), usize::from(is_stored));
+        let lost = next.drop_lost(&mut unsealed, &log, |_, _| is_there);
+        assert_eq!((unsealed.len(), lost.len()), if is_stored { (1, 0) } else { (0, 1) });
         assert_eq!(next.has_unsealed(), is_stored);
     }
 }
