@@ -116,10 +116,18 @@ impl Model {
         }
     }
 
-    /// Does `op`, which the host answered with `told`, and compares.
-    pub(crate) fn check(&mut self, op: &Op, told: &Done) -> Result<(), Violation> {
-        let unknown = [Refusal::Unreachable, Refusal::Changed, Refusal::NoSpace, Refusal::Io];
-        if matches!(told, Err(refusal) if unknown.contains(refusal)) {
+    /// Does `op`, which the host answered with `told`, and compares. What its disk refuses, if that
+    /// fails, did not happen.
+    pub(crate) fn check(
+        &mut self,
+        op: &Op,
+        told: &Done,
+        disk_fails: bool,
+    ) -> Result<(), Violation> {
+        let unknown = [Refusal::Unreachable, Refusal::Changed];
+        let of_disk = [Refusal::NoSpace, Refusal::Io];
+        let may_be = |refusal| unknown.contains(refusal) || disk_fails && of_disk.contains(refusal);
+        if matches!(told, Err(refusal) if may_be(refusal)) {
             return Ok(());
         }
         let made = match told {

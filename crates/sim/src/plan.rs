@@ -86,8 +86,6 @@ impl Bug {
                 | Bug::ServerResumesUnread
                 | Bug::ServerCountsUnheard
                 | Bug::ClientResumesAll
-                | Bug::ClientSleepsOnLease
-                | Bug::ServerForgetsGone
         )
     }
 

@@ -425,7 +425,7 @@ impl World {
             Some(Ended::Over(op, answered)) => {
                 self.say(&format!("client {client}.{thread} {op:?}: {answered:?}"));
                 if let Some(model) = &mut self.model {
-                    model.check(&op, &answered)?;
+                    model.check(&op, &answered, self.options.swarm)?;
                 }
                 self.remember(client);
                 self.think(client, thread);
