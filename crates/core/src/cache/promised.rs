@@ -21,7 +21,8 @@ use crate::wire::{RESUME_MAX, Resume, Resumed};
 pub(super) const LEASE: Duration = Duration::from_millis(TERM.as_secs() * 980);
 /// Another question is to be put after so long, while anything is promised.
 const RENEW: Duration = Duration::from_secs(5);
-/// Most runs of inodes that are resumed, a few bytes each, before anything else is asked.
+/// Most runs of inodes that are resumed, a few bytes each, before anything else is asked. What lies
+/// between close ones is promised as well.
 const RUNS_MAX: usize = 4096;
 
 /// What the server has promised with an answer: to tell when one of these changes.
@@ -162,7 +163,8 @@ impl Tree {
         let held =
             self.nodes.iter().filter(|(_, node)| node.promise.as_ref().is_some_and(is_promised));
         let most = usize::try_from(RESUME_MAX).unwrap_or(usize::MAX);
-        let held = held.map(|(ino, _)| *ino).take(most).collect::<Inodes>().truncated(RUNS_MAX);
+        let held: Inodes = held.map(|(ino, _)| *ino).take(most).collect();
+        let held = held.within(RUNS_MAX, RESUME_MAX);
         (!held.is_empty()).then_some(Resume { since: heard.commit, held })
     }
 

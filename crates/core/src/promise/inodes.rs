@@ -43,8 +43,25 @@ impl Inodes {
         self.runs.iter().map_while(run).flatten().map(Ino)
     }
 
-    /// Those in the first `runs` runs.
-    pub fn truncated(mut self, runs: usize) -> Inodes {
+    /// The same in at most `runs` runs: with what lies between those that are close, unless there would be
+    /// more than `most`; then without those at the end.
+    pub fn within(mut self, runs: usize, most: u64) -> Inodes {
+        let mut gaps: Vec<u64> = self.runs.iter().skip(1).map(|(gap, _)| *gap).collect();
+        gaps.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(&close) = gaps.get(runs.saturating_sub(1)) else { return self };
+        let mut joined: Vec<(u64, u64)> = Vec::with_capacity(runs);
+        for &(gap, more) in &self.runs {
+            match joined.last_mut() {
+                Some((_, before)) if gap <= close => {
+                    *before = before.saturating_add(gap).saturating_add(more).saturating_add(1);
+                }
+                _ => joined.push((gap, more)),
+            }
+        }
+        let joined = Inodes { runs: joined };
+        if joined.len() <= most {
+            return joined;
+        }
         self.runs.truncate(runs);
         self
     }
@@ -80,6 +97,15 @@ mod tests {
     }
 
     #[test]
+    fn every_other_inode_is_one_run_with_those_between() {
+        let inodes: Inodes = (0..1000).map(|at| Ino(5 + 2 * at)).collect();
+        let within = inodes.clone().within(3, 2000);
+        assert_eq!((within.len(), within.runs(), within.iter().next()), (1999, 1, Some(Ino(5))));
+        let within = inodes.within(3, 1500);
+        assert_eq!((within.len(), within.runs()), (3, 3), "there would be too many");
+    }
+
+    #[test]
     fn what_a_stranger_sent_does_no_harm() {
         let max = u64::MAX;
         for runs in [vec![(max, max)], vec![(0, max), (0, 0)], vec![(max, 0), (0, 5)]] {
@@ -97,8 +123,25 @@ mod tests {
             let back: Vec<u64> = inodes.iter().map(|ino| ino.0).collect();
             prop_assert_eq!(&back, &numbers.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(inodes.len(), back.len() as u64);
-            let less: Vec<_> = inodes.clone().truncated(1).iter().collect();
-            prop_assert!(inodes.iter().take(less.len()).eq(less));
+        }
+
+        #[test]
+        fn what_is_close_is_joined(
+            numbers in prop::collection::btree_set(0_u64..60, 0..40),
+            runs in 1..9usize,
+            most in 0..60u64,
+        ) {
+            let inodes: Inodes = numbers.iter().copied().map(Ino).collect();
+            let within = inodes.clone().within(runs, most);
+            prop_assert!(within.runs() <= runs);
+            let is_there = |ino: &Ino| numbers.contains(&ino.0);
+            if inodes.runs() <= runs || !within.iter().all(|ino| is_there(&ino)) {
+                let all: Vec<_> = within.iter().filter(is_there).collect();
+                prop_assert!(inodes.iter().eq(all), "nothing is left out");
+            }
+            if inodes.runs() > runs {
+                prop_assert!(within.len() <= most.max(inodes.len()));
+            }
         }
     }
 }
