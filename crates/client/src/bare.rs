@@ -7,7 +7,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use segue_core::cache::FileNote;
 use segue_core::client::{ClientCore, needs};
@@ -77,7 +76,7 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
         _ => 0,
     };
     let entries = found.entries;
-    let mut core = ClientCore::new(Duration::ZERO, usize::MAX, 1);
+    let mut core = ClientCore::new(usize::MAX, 1);
     let mut files = BTreeMap::new();
     if let Some(index) = &index {
         files = load(index, &mut core, &entries, noted);

@@ -16,7 +16,6 @@ mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::time::Duration;
 
 use crate::cache::{ContainerId, FileData, FileNote, RangeSet, Touched, Tree};
 use crate::modlog::{Queue, Record, SetAttr};
@@ -106,9 +105,9 @@ pub enum Effect {
 
 impl ClientCore {
     /// An empty core whose changes are numbered from `next_seq`.
-    pub fn new(lifetime: Duration, node_limit: usize, next_seq: u64) -> ClientCore {
+    pub fn new(node_limit: usize, next_seq: u64) -> ClientCore {
         ClientCore {
-            tree: Tree::new(lifetime, node_limit),
+            tree: Tree::new(node_limit),
             files: BTreeMap::new(),
             queue: Queue::default(),
             room: Room::default(),

@@ -11,7 +11,9 @@
 //! ```
 //!
 //! A promise is kept once: who hears of a change asks again, and is promised again. Whoever makes
-//! a change learns what it led to from its outcome; it keeps its own promise.
+//! a change learns what it led to from its outcome, and is promised that.
+//!
+//! Where there is no room for a promise others of the session that has most are broken, in turn.
 //!
 //! A change is *visible* once every other session has heard of all that it was to be told until
 //! then, or is gone: then nobody relies on what was before.
@@ -26,6 +28,7 @@ mod tests;
 mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{self, Unbounded};
 use std::time::Duration;
 
 pub use grace::Grace;
@@ -37,6 +40,9 @@ use crate::types::{Ino, VolumeId};
 /// So long a server waits for a host that is silent, or does not answer a break. No promise counts
 /// for longer after the last question that it answered: clients take 2 % off for their clocks.
 pub const TERM: Duration = Duration::from_secs(20);
+
+/// Where there is no room, this part of what a session may have is broken at a time.
+const EVICTED: usize = 64;
 
 /// One session; never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -86,6 +92,18 @@ struct Session {
     telling_since: Option<u64>,
     /// It has heard of all that was promised to it and changed up to that commit.
     heard: u64,
+    /// Behind this one the next is broken where there is no room.
+    last_evicted: Ino,
+}
+
+/// What came of an answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[must_use = "who has something to take is to be woken"]
+pub struct Promised {
+    /// Changes of these inodes are not promised.
+    pub but: Inodes,
+    /// Who has something to take.
+    pub told: BTreeSet<SessionId>,
 }
 
 impl Session {
@@ -118,10 +136,15 @@ impl Promises {
     pub fn enter(&mut self, volume: VolumeId) -> SessionId {
         let id = SessionId(self.next_session);
         self.next_session += 1;
-        let (promised, broken) = (BTreeSet::new(), BTreeSet::new());
-        let heard = self.commit;
-        let session =
-            Session { volume, promised, broken, broken_since: None, telling_since: None, heard };
+        let session = Session {
+            volume,
+            promised: BTreeSet::new(),
+            broken: BTreeSet::new(),
+            broken_since: None,
+            telling_since: None,
+            heard: self.commit,
+            last_evicted: Ino(0),
+        };
         self.sessions.insert(id, session);
         id
     }
@@ -136,9 +159,8 @@ impl Promises {
         self.sessions.remove(&id);
     }
 
-    /// `id` relies on what these inodes were at some commit, unless it is told that they changed since.
-    /// True if changes from here on are promised: what changed until now is to be read after this.
-    pub fn resume(&mut self, id: SessionId, inodes: &[Ino]) -> bool {
+    /// `id` relies on what these inodes are now, or hears otherwise of what has changed until now.
+    pub fn hold(&mut self, id: SessionId, inodes: &[Ino]) -> Promised {
         let ask = self.ask();
         self.answered(ask, id, inodes)
     }
@@ -190,31 +212,77 @@ impl Promises {
         }
     }
 
-    /// `id` is answered with what `inodes` were at some moment since `ask`. True if their changes
-    /// are promised.
-    pub fn answered(&mut self, ask: Ask, id: SessionId, inodes: &[Ino]) -> bool {
+    /// `id` is answered with what `inodes` were at some moment since `ask`: of which changes are
+    /// promised.
+    pub fn answered(&mut self, ask: Ask, id: SessionId, inodes: &[Ino]) -> Promised {
         let promised = self.promise(&ask, id, inodes);
         self.unanswered(ask);
-        promised
+        promised.unwrap_or_else(|| Promised {
+            but: inodes.iter().copied().collect(),
+            told: BTreeSet::new(),
+        })
     }
 
-    fn promise(&mut self, ask: &Ask, id: SessionId, inodes: &[Ino]) -> bool {
-        let Some(session) = self.sessions.get_mut(&id) else { return false };
-        let has_changed = |ino: &Ino| {
-            let changed = self.changed.get(&(session.volume, *ino));
-            changed.is_some_and(|(at, author)| *at > ask.0 && *author != Some(id))
-        };
-        let is_full = self.held.saturating_add(inodes.len()) > self.limit
-            || session.promised.len().saturating_add(inodes.len()) > self.of_session;
-        if is_full || ask.0 <= self.overrun || inodes.iter().any(has_changed) {
-            return false;
+    fn promise(&mut self, ask: &Ask, id: SessionId, inodes: &[Ino]) -> Option<Promised> {
+        let session = self.sessions.get(&id)?;
+        let volume = session.volume;
+        let more = inodes.iter().filter(|ino| !session.promised.contains(ino)).count();
+        if ask.0 <= self.overrun || inodes.len() > self.of_session {
+            return None;
         }
+        let told = self.make_room(id, more);
+        let session = self.sessions.get_mut(&id)?;
+        let (mut but, mut held) = (Vec::new(), 0);
         for &ino in inodes {
-            if session.promised.insert(ino) {
-                self.holders.entry((session.volume, ino)).or_default().insert(id);
-                self.held += 1;
+            let changed = self.changed.get(&(volume, ino));
+            if changed.is_some_and(|(at, author)| *at > ask.0 && *author != Some(id)) {
+                but.push(ino);
+            } else if session.promised.insert(ino) {
+                self.holders.entry((volume, ino)).or_default().insert(id);
+                held += 1;
             }
         }
+        self.held += held;
+        Some(Promised { but: but.into_iter().collect(), told })
+    }
+
+    /// Breaks promises until `more` can be given to `id`. Who has something to take.
+    fn make_room(&mut self, id: SessionId, more: usize) -> BTreeSet<SessionId> {
+        let mut told = BTreeSet::new();
+        let has = |promises: &Promises, id| {
+            promises.sessions.get(&id).map_or(0, |session: &Session| session.promised.len())
+        };
+        let beyond = has(self, id).saturating_add(more).saturating_sub(self.of_session);
+        if beyond > 0 && self.evict(id, beyond.max(self.of_session / EVICTED)) {
+            told.insert(id);
+        }
+        loop {
+            let beyond = self.held.saturating_add(more).saturating_sub(self.limit);
+            let most = self.sessions.iter().max_by_key(|(_, session)| session.promised.len());
+            let Some((&most, _)) = most.filter(|_| beyond > 0) else { return told };
+            if !self.evict(most, beyond.max(self.of_session / EVICTED)) {
+                return told;
+            }
+            told.insert(most);
+        }
+    }
+
+    /// Breaks `count` promises of `id`, or all that there are. False if there was none.
+    fn evict(&mut self, id: SessionId, count: usize) -> bool {
+        let at = self.tick();
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        let behind = session.promised.range((Bound::Excluded(session.last_evicted), Unbounded));
+        let before = session.promised.range(..=session.last_evicted);
+        let evicted: Vec<Ino> = behind.chain(before).copied().take(count).collect();
+        let Some(last) = evicted.last() else { return false };
+        session.last_evicted = *last;
+        session.broken_since.get_or_insert(at);
+        for ino in &evicted {
+            session.promised.remove(ino);
+            session.broken.insert(*ino);
+        }
+        let volume = session.volume;
+        evicted.into_iter().for_each(|ino| self.let_go(id, (volume, ino)));
         true
     }
 

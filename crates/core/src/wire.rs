@@ -10,7 +10,7 @@ mod watch;
 use serde::{Deserialize, Serialize};
 
 pub use names::{
-    Found, Looked, Lookup, Node, Page, Readdir, Renewed, Resume, Resumed, Space, Xattrs,
+    Found, Looked, Lookup, Node, Page, Promised, Readdir, Renewed, Resume, Resumed, Space, Xattrs,
 };
 pub use watch::{Became, WATCHED_MAX, Watch, Watched, WatchedAll};
 
@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -42,7 +42,7 @@ pub const PAGE_MAX: u32 = 4096;
 /// Most inodes in one BREAK.
 pub const BREAK_MAX: usize = 4096;
 /// Most inodes in one RESUME.
-pub const RESUME_MAX: u64 = 1 << 18;
+pub const RESUME_MAX: u64 = 1 << 19;
 
 /// Why bytes are not a message.
 #[derive(Debug, thiserror::Error)]
@@ -377,6 +377,8 @@ pub struct Applied {
     pub outcomes: Vec<Outcome>,
     /// No other host relies on what was before, of all that is committed: `Visible` need not wait.
     pub visible: bool,
+    /// See [`Promised`]: of the inodes that the outcomes touched. Not of those of outcomes that are repeated.
+    pub promised: Promised,
 }
 
 /// Promises that are over.

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use segue_core::modlog::{
     Base, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped, Store,
 };
+use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::types::{
     Attr, Caller, ClientId, Fingerprint, Ino, InoGrant, Kind, Name, Role, Timestamp, Version,
@@ -163,7 +164,7 @@ fn page() -> Page {
         directory: attr(),
         entries: vec![(name("a"), node())],
         more: true,
-        promised: true,
+        promised: Some([Ino(9)].into_iter().collect()),
         commit: 1 << 40,
         gone: Some(vec![name("b")]),
     }
@@ -199,8 +200,8 @@ fn replies() -> Vec<Reply> {
             volume: "home".into(),
             role: Role::Host,
         }),
-        Reply::Node(Found { node: node(), promised: true }),
-        Reply::Looked(Looked { parent: attr(), node: None, promised: false }),
+        Reply::Node(Found { node: node(), promised: Some(Inodes::default()) }),
+        Reply::Looked(Looked { parent: attr(), node: None, promised: None }),
         Reply::Page(page()),
         Reply::Xattrs(Xattrs { change: VERSION, values: vec![(b"user.x".to_vec(), vec![1])] }),
         Reply::Space(Space {
@@ -214,7 +215,7 @@ fn replies() -> Vec<Reply> {
         Reply::Sought(Sought { start: 4096, end: 1 << 43 }),
         Reply::Wanted(Wanted { indexes: vec![0, 200] }),
         Reply::Stored(()),
-        Reply::Applied(Applied { outcomes, visible: true }),
+        Reply::Applied(Applied { outcomes, visible: true, promised: None }),
         Reply::Granted(grant),
         Reply::Visible(()),
         Reply::Broken(()),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use segue_core::promise::{Ask, Grace, Object, Promises as Table, SessionId, TERM};
+use segue_core::promise::{Ask, Grace, Inodes, Object, Promises as Table, SessionId, TERM};
 use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 /// Promises at a time, to all sessions: 213 bytes each where no two have the same.
 const PROMISES_MAX: usize = 1 << 20;
-/// Of these, to one session. Beyond, it is answered without.
-const OF_SESSION_MAX: usize = 1 << 18;
+/// Of these, to one session.
+const OF_SESSION_MAX: usize = 1 << 19;
 /// Promises that are given at a time.
 const SLICE: usize = 4096;
 
@@ -45,6 +45,21 @@ pub(crate) struct Holder {
 pub(crate) struct Asked<'a> {
     promises: &'a Promises,
     ask: Option<Ask>,
+}
+
+impl Shared {
+    fn wake(&self, told: &BTreeSet<SessionId>) {
+        for (_, wake) in told.iter().filter_map(|id| self.sessions.get(id)) {
+            wake.notify_one();
+        }
+    }
+
+    /// `id` relies on what these inodes are now, but for those that are returned.
+    fn hold(&mut self, id: SessionId, inodes: &[Ino]) -> Inodes {
+        let promised = self.table.hold(id, inodes);
+        self.wake(&promised.told);
+        promised.but
+    }
 }
 
 impl Promises {
@@ -89,13 +104,20 @@ impl Promises {
         Asked { promises: self, ask: Some(self.lock().table.ask()) }
     }
 
-    /// `author` committed changes of these inodes, or nobody who has a session.
-    pub(crate) fn changed(&self, objects: Vec<Object>, author: Option<SessionId>) {
+    /// `author` committed changes of `objects`, or nobody who has a session, and is told what `inodes`
+    /// are now. Of these, all whose changes are promised but those that are returned.
+    pub(crate) fn changed(
+        &self,
+        objects: Vec<Object>,
+        author: Option<SessionId>,
+        inodes: &[Ino],
+    ) -> Inodes {
         let mut shared = self.lock();
-        for id in shared.table.changed(objects, author) {
-            if let Some((_, wake)) = shared.sessions.get(&id) {
-                wake.notify_one();
-            }
+        let told = shared.table.changed(objects, author);
+        shared.wake(&told);
+        match author {
+            Some(author) if !inodes.is_empty() => shared.hold(author, inodes),
+            _ => Inodes::default(),
         }
     }
 
@@ -124,7 +146,7 @@ impl Promises {
     /// here on.
     pub(crate) fn resume(&self, holder: &Holder, inodes: &[Ino]) -> bool {
         // Others wait for the table.
-        inodes.chunks(SLICE).all(|slice| self.lock().table.resume(holder.id, slice))
+        inodes.chunks(SLICE).all(|slice| self.lock().hold(holder.id, slice).is_empty())
     }
 
     /// `client`, which was let in, believes nothing any more that an earlier server promised.
@@ -183,10 +205,13 @@ impl Promises {
 }
 
 impl Asked<'_> {
-    /// The answer says what `inodes` are. True if `holder` will hear of their changes.
-    pub(crate) fn answered(mut self, holder: &Holder, inodes: &[Ino]) -> bool {
-        let ask = self.ask.take();
-        ask.is_some_and(|ask| self.promises.lock().table.answered(ask, holder.id, inodes))
+    /// The answer says what `inodes` are. Of these, `holder` will not hear of changes.
+    pub(crate) fn answered(mut self, holder: &Holder, inodes: &[Ino]) -> Option<Inodes> {
+        let ask = self.ask.take()?;
+        let mut shared = self.promises.lock();
+        let promised = shared.table.answered(ask, holder.id, inodes);
+        shared.wake(&promised.told);
+        Some(promised.but)
     }
 }
 

@@ -61,6 +61,8 @@ pub enum Bug {
     ServerCountsUnheard,
     /// A client that comes back believes what changed while it was away.
     ClientResumesAll,
+    /// The server promises what it repeats.
+    ServerPromisesRepeated,
     /// The server does not say which names are gone of a directory of which it tells what changed.
     ServerForgetsGone,
     /// A client does not count its lease while its host sleeps.
@@ -86,6 +88,7 @@ impl Bug {
                 | Bug::ServerResumesUnread
                 | Bug::ServerCountsUnheard
                 | Bug::ClientResumesAll
+                | Bug::ServerPromisesRepeated
         )
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Server {
     rng: Rng,
     pub(crate) volume: VolumeId,
     pub(crate) ledger: Ledger,
+    /// Of what the last outcomes told that were repeated.
+    repeated: BTreeSet<Ino>,
     /// If it promises anything.
     sessions: Option<Sessions>,
     /// What the last request changed, and what that became.
@@ -89,6 +91,7 @@ impl Server {
             rng,
             volume,
             ledger,
+            repeated: BTreeSet::new(),
             sessions,
             changed: BTreeMap::new(),
             unnoted: BTreeMap::new(),
@@ -114,7 +117,7 @@ impl Server {
             Request::Hello(hello) => return self.hello(hello),
             Request::Apply(apply) => return self.apply(client, apply, body),
             Request::Getattr(ino) => {
-                let found = |node| Reply::Node(Found { node, promised: false });
+                let found = |node| Reply::Node(Found { node, promised: None });
                 read::getattr(&mut txn, volume, *ino).map(|node| (found(node), Vec::new()))
             }
             Request::Lookup(ask) => read::lookup(&mut txn, volume, ask.parent, &ask.name)
@@ -177,10 +180,15 @@ impl Server {
             proven: &|chunk| proven.contains(chunk),
         };
         let mut outcomes = Vec::new();
+        self.repeated.clear();
         for stamped in apply.records.iter().take(left) {
             let op = OpId { client, incarnation: INCARNATION, seq: stamped.seq };
             let changed = (&mut self.changed, &mut self.unnoted);
             match once(&mut txn, &context, (op, stamped), (&mut self.ledger, changed), self.bug)? {
+                ApplyResult::Repeated(outcome) => {
+                    self.repeated.extend(outcome.touched().iter().map(|attr| attr.ino));
+                    outcomes.push(outcome);
+                }
                 ApplyResult::Outcome(outcome) => {
                     let last = !outcome.is_final();
                     outcomes.push(outcome);
@@ -194,7 +202,7 @@ impl Server {
             }
         }
         namespace::raise_floor(&mut txn, client, INCARNATION, apply.acked_below)?;
-        Ok((Reply::Applied(Applied { outcomes, visible: true }), Vec::new()))
+        Ok((Reply::Applied(Applied { outcomes, visible: true, promised: None }), Vec::new()))
     }
 }
 
@@ -221,7 +229,7 @@ fn once(
         return Ok(result);
     }
     let again = namespace::apply(txn, context, stamped, &digest)?;
-    if again != result || !txn.take_written().is_empty() {
+    if again != result.clone().again() || !txn.take_written().is_empty() {
         let words = format!("{op:?} applied again: {again:?}, at first {result:?}");
         return Err(Violation(words));
     }

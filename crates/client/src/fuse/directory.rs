@@ -9,7 +9,7 @@ use segue_core::types::{Ino, Name};
 use segue_fuse::{Answer, Listing};
 
 use super::convert::{entry, kind_mode};
-use crate::mount::{DirectoryHandle, Names, Shared};
+use crate::mount::{DirectoryHandle, Reading, Shared};
 
 const DOTS: [&[u8]; 2] = [b".", b".."];
 /// The number of an inode of which nothing is said.
@@ -22,10 +22,10 @@ async fn names(
     mount: &Shared,
     handle: u64,
     offset: u64,
-) -> Result<(Arc<DirectoryHandle>, Names), Refusal> {
+) -> Result<(Arc<DirectoryHandle>, Reading), Refusal> {
     let directory = mount.directory(handle).ok_or(Refusal::Invalid)?;
-    let names = mount.directory_names(&directory, offset == 0).await?;
-    Ok((directory, names))
+    let reading = mount.directory_names(&directory, offset == 0).await?;
+    Ok((directory, reading))
 }
 
 /// What is at offset `at`; `dots` are the directory and its parent.
@@ -51,7 +51,7 @@ pub(super) async fn read(
     offset: u64,
     size: u32,
 ) -> Result<Answer, Refusal> {
-    let (directory, names) = names(mount, handle, offset).await?;
+    let (directory, (names, _)) = names(mount, handle, offset).await?;
     let mut listing = Listing::new(size);
     let dots = [directory.ino, mount.parent(directory.ino)];
     for at in offset.. {
@@ -72,7 +72,7 @@ pub(super) async fn read_plus(
     offset: u64,
     size: u32,
 ) -> Result<Answer, Refusal> {
-    let (directory, names) = names(mount, handle, offset).await?;
+    let (directory, (names, since)) = names(mount, handle, offset).await?;
     let mut listing = Listing::new(size);
     let (mut known, mut is_said) = (VecDeque::new(), false);
     let dots = [directory.ino, mount.parent(directory.ino)];
@@ -86,7 +86,7 @@ pub(super) async fn read_plus(
         };
         let is_dot = at < DOTS.len() as u64;
         if !is_dot && known.is_empty() {
-            known.extend(mount.listed(directory.ino, next_names(&names, at)));
+            known.extend(mount.listed(directory.ino, next_names(&names, at), since));
         }
         let listed = if is_dot { None } else { known.pop_front() };
         let (found, ttl) = match listed.flatten() {

@@ -15,10 +15,7 @@ type Given<T> = Result<T, Refusal>;
 pub(super) async fn lookup(mount: Shared, parent: Ino, name: Given<Name>) -> Outcome {
     let found = async {
         let name = name?;
-        let Some(found) = mount.lookup(parent, &name).await? else {
-            mount.renew_listing(parent);
-            return Err(Refusal::NotFound);
-        };
+        let found = mount.lookup(parent, &name).await?.ok_or(Refusal::NotFound)?;
         let ttl = mount.kernel_name_lifetime(parent, &name, found.ino);
         Ok(entry(&mount, &found, ttl))
     };

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use segue_core::cache::touched;
+use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
 use segue_core::modlog::{Change, Entry, Logged, Outcome};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Time};
+use segue_core::types::Ino;
 use segue_core::wire::Applied;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -77,11 +77,12 @@ impl Mount {
         }
     }
 
-    /// The server's outcomes of a batch, or of as much of it as it takes; and whether it is full.
+    /// The server's outcomes of a batch, or of as much of it as it takes, and as of when they are; and
+    /// whether it is full.
     async fn exchange(
         self: &Shared,
         batch: &mut Vec<Logged>,
-    ) -> Result<(Vec<Outcome>, bool), Refusal> {
+    ) -> Result<(Vec<Outcome>, AsOf, bool), Refusal> {
         let Prepared { records, chunks, is_full } = self.prepare(batch).await?;
         let acked_below = self.acked_below.load(Ordering::Relaxed);
         if let Some(last) = batch.last() {
@@ -93,30 +94,31 @@ impl Mount {
         }
         let weight =
             batch.iter().map(|logged| logged.change.weight() + logged.change.bytes()).sum();
-        let began = Instant::now();
+        let (asked, began) = (self.now(), Instant::now());
         let applied = self.remote.apply(records, &chunks, acked_below).await;
         self.asked_through.store(0, Ordering::Relaxed);
-        let Applied { outcomes, visible } = applied?;
-        lock(&self.unseen).answered(visible, self.now());
+        let (Applied { outcomes, visible, .. }, promised) = applied?;
+        let now = self.now();
+        let as_of = self.core().tree.as_of(promised, [asked, now]);
+        lock(&self.unseen).answered(visible, now);
         let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
         lock(&self.batch_size).answered(weight, began.elapsed(), round_trip);
         match (1..=batch.len()).contains(&outcomes.len()) {
-            true => Ok((outcomes, is_full)),
+            true => Ok((outcomes, as_of, is_full)),
             false => Err(Refusal::Protocol),
         }
     }
 
     /// Sends a batch and settles what is final. An error means that the next attempt has to wait.
     pub(super) async fn send(self: &Shared, mut batch: Vec<Logged>) -> Result<(), Refusal> {
-        let mut asked;
-        let (outcomes, is_full) = loop {
-            asked = self.now();
+        let (outcomes, as_of, is_full) = loop {
             match self.exchange(&mut batch).await {
                 // Less of it may fit into a message..
                 Err(Refusal::TooLarge) if batch.len() > 1 => batch.truncate(batch.len() / 2),
                 // ..and what alone does not never will.
                 Err(Refusal::TooLarge) => {
-                    break (vec![Outcome::Refused { refusal: Refusal::TooLarge }], false);
+                    let as_of = self.core().tree.as_of(None, [self.now(); 2]);
+                    break (vec![Outcome::Refused { refusal: Refusal::TooLarge }], as_of, false);
                 }
                 exchanged => break exchanged?,
             }
@@ -125,7 +127,7 @@ impl Mount {
         let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
         let unsettled = ends.map(|at| answered.split_off(at));
         for slice in answered.chunks(SETTLE_MAX) {
-            self.settle(slice, asked)?;
+            self.settle(slice, &as_of)?;
         }
         self.tidy_log();
         for (logged, outcome) in answered {
@@ -160,7 +162,7 @@ impl Mount {
     /// Takes final outcomes in. Nothing is forgotten before what it leaves behind is on disk;
     /// where that fails nothing has happened, and the changes are sent again and answered the
     /// same: the server forgets no outcome whose `Settled` is not durable here.
-    fn settle(&self, answered: &[(Logged, Outcome)], asked: Time) -> Result<(), Refusal> {
+    fn settle(&self, answered: &[(Logged, Outcome)], as_of: &AsOf) -> Result<(), Refusal> {
         let mut parkings = Vec::new();
         for (logged, outcome) in answered {
             let is_awaited = lock(&self.waiters)
@@ -175,7 +177,7 @@ impl Mount {
             }
             parkings.push((logged.seq, is_awaited, parking));
         }
-        let effects = self.take_out(answered, asked)?;
+        let effects = self.take_out(answered, as_of)?;
         self.settled_ahead(answered.iter().map(|(logged, _)| logged));
         self.no_longer_waiting(answered.iter().map(|(logged, _)| logged));
         let claimed = self.tell_waiters(answered);
@@ -228,7 +230,7 @@ impl Mount {
     fn take_out(
         &self,
         answered: &[(Logged, Outcome)],
-        asked: Time,
+        as_of: &AsOf,
     ) -> Result<Vec<Vec<Effect>>, Refusal> {
         let entry = |(logged, outcome): &(Logged, Outcome)| Entry::Settled {
             seq: logged.seq,
@@ -239,9 +241,9 @@ impl Mount {
         let logged = log.append_all(&entries);
         logged.map_err(|error| self.disk_refusal("update.log", &error))?;
         let mut renamed = Vec::new();
-        let (mut core, times) = (self.core(), [asked, self.now()]);
+        let mut core = self.core();
         let settle =
-            |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, times);
+            |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, as_of);
         let effects: Vec<Vec<Effect>> = answered.iter().map(settle).collect();
         for effect in effects.iter().flatten() {
             if let Effect::Replace(ino) = effect

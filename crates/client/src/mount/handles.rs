@@ -26,11 +26,14 @@ pub(crate) struct FileHandle {
 /// What a directory lists.
 pub(crate) type Names = Arc<Vec<(Name, Ino)>>;
 
+/// The names of a directory, and since when its reader reads them.
+pub(crate) type Reading = (Names, Time);
+
 /// An open directory: its names as of when it was first read, or rewound.
 #[derive(Debug)]
 pub(crate) struct DirectoryHandle {
     pub(crate) ino: Ino,
-    pub(crate) names: Mutex<Option<Names>>,
+    pub(crate) names: Mutex<Option<Reading>>,
 }
 
 /// All of them.

@@ -67,15 +67,12 @@ use crate::state::{Containers, Index, LogFile, Numbers, Preserved};
 
 pub(crate) use changes::{Creation, RenameFlag};
 pub(crate) use data::{OpenMode, Opened, Through, Written};
-pub(crate) use handles::{DirectoryHandle, Names};
+pub(crate) use handles::{DirectoryHandle, Reading};
 pub(crate) use holes::{Allocation, Sight};
 pub(crate) use kernel::KernelCache;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
 
-/// How long the server's answers about names and attributes are trusted without a promise, and
-/// the kernel's caches at a time.
-pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
 /// Inodes kept in memory.
 const NODE_LIMIT: usize = 500_000;
 

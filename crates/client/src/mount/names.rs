@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::cache::Known;
+use segue_core::cache::{AsOf, Known};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name, Time};
 use segue_core::wire::{Looked, PAGE_MAX, Page, Space};
 
 use crate::remote::Remote;
 
-use super::{DirectoryHandle, LIFETIME, Mount, Names, Shared, lock};
+use super::{DirectoryHandle, Mount, Reading, lock};
 
-/// So many lookups in one directory within a lifetime, and a long listing is fetched instead.
+/// Lookups are counted for so long.
+const STORM_WINDOW: Duration = Duration::from_secs(1);
+/// So many in one directory meanwhile, and a long listing is fetched instead.
 const STORM: u32 = 4;
 /// The same where the listing was short when it was seen last.
 const STORM_IN_SMALL: u32 = 1;
@@ -31,8 +33,6 @@ pub(super) struct Storm {
     /// count, or there would be no storm on a slow link.
     since: Time,
     lookups: u32,
-    /// Its listing is being fetched before it is stale.
-    renews: bool,
     /// Its listing has more names than this, as of lately.
     longer_than: u32,
 }
@@ -65,9 +65,9 @@ impl Mount {
         match self.refreshing(is_known).getattr(ino).await {
             Ok((node, promised)) => {
                 let mut core = self.core();
-                let (as_of, promised) = core.tree.as_of(promised, [asked, self.now()]);
-                core.tree.install_node(node, as_of);
-                core.tree.promised(promised, as_of);
+                let as_of = core.tree.as_of(promised, [asked, self.now()]);
+                core.tree.install_node(node, &as_of);
+                core.tree.promised(&as_of);
                 drop(core);
                 self.follow_moved();
                 self.core().tree.peek(ino).copied().ok_or(Refusal::Stale)
@@ -122,13 +122,14 @@ impl Mount {
             let answer = remote.page(parent, (None, None), limit).await;
             self.waited(parent, asked);
             if let Ok((page, promised)) = answer {
-                let (directory, more) = (page.directory, page.more);
-                let (as_of, promised) = self.core().tree.as_of(promised, [asked, self.now()]);
-                let is_promised = promised.is_some();
-                self.install_page(page, limit, as_of);
-                self.core().tree.promised(promised, as_of);
-                if limit == SMALL && !more && !is_promised {
-                    self.distrust_absence(directory, name, asked);
+                let as_of = self.core().tree.as_of(promised, [asked, self.now()]);
+                let is_whole = !page.more;
+                if self.install_page(page, limit, &as_of) && is_whole {
+                    // Promised or not, that is the answer to this question.
+                    let known = self.core().tree.name(parent, name, self.now());
+                    if let Some(ino) = known.usable(true) {
+                        return Ok(ino);
+                    }
                 }
             }
             if let Known::Fresh(ino) = self.core().tree.name(parent, name, self.now()) {
@@ -141,9 +142,8 @@ impl Mount {
             self.waited(parent, asked);
             match answer {
                 Ok((looked, promised)) => {
-                    let (as_of, promised) = self.core().tree.as_of(promised, [asked, self.now()]);
-                    let ino = self.install_looked(name, looked, as_of)?;
-                    self.core().tree.promised(promised, as_of);
+                    let as_of = self.core().tree.as_of(promised, [asked, self.now()]);
+                    let ino = self.install_looked(name, looked, &as_of)?;
                     if let Some(ino) = ino {
                         return Ok(ino);
                     }
@@ -163,15 +163,16 @@ impl Mount {
         &self,
         name: &Name,
         looked: Looked,
-        asked: Time,
+        as_of: &AsOf,
     ) -> Result<Option<Option<Ino>>, Refusal> {
         let Looked { parent, node, .. } = looked;
         let known = {
             let mut core = self.core();
             core.shrink(self.now());
-            if !core.tree.install_name(parent, name.clone(), node, asked) {
+            if !core.tree.install_name(parent, name.clone(), node, as_of) {
                 return Ok(None);
             }
+            core.tree.promised(as_of);
             core.tree.name(parent.ino, name, self.now())
         };
         self.follow_moved();
@@ -185,9 +186,9 @@ impl Mount {
         let now = self.now();
         let mut storms = lock(&self.lookups);
         storms.retain(|_, storm| now.since(storm.since) < BIG_FOR);
-        let calm = Storm { since: now, lookups: 0, renews: false, longer_than: 0 };
+        let calm = Storm { since: now, lookups: 0, longer_than: 0 };
         let storm = storms.entry(parent).or_insert(calm);
-        if now.since(storm.since) > LIFETIME {
+        if now.since(storm.since) > STORM_WINDOW {
             storm.since = now;
             // A directory that is looked at again and again stays one.
             storm.lookups /= 2;
@@ -213,68 +214,36 @@ impl Mount {
         }
     }
 
-    /// A name was found to be absent by the listing of `parent`. Where names are asked for again
-    /// and again, the listing is fetched before it is stale: so nobody waits for it, as long as it
-    /// comes within the other half of its lifetime.
-    pub(crate) fn renew_listing(self: &Shared, parent: Ino) {
-        let now = self.now();
-        let age = self.core().tree.listing_age(parent, now);
-        if age.is_none_or(|age| age < LIFETIME / 2) {
-            return;
-        }
-        match lock(&self.lookups).get_mut(&parent) {
-            Some(storm) if !storm.renews => storm.renews = true,
-            _ => return,
-        }
-        let mount = Shared::clone(self);
-        tokio::spawn(async move {
-            let remote = mount.remote.to_refresh();
-            let asked = mount.now();
-            if let Ok((page, promised)) = remote.page(parent, (None, None), PAGE_MAX).await {
-                let (as_of, promised) = mount.core().tree.as_of(promised, [asked, mount.now()]);
-                mount.install_page(page, PAGE_MAX, as_of);
-                mount.core().tree.promised(promised, as_of);
-            }
-            if let Some(storm) = lock(&mount.lookups).get_mut(&parent) {
-                storm.renews = false;
-                storm.since = mount.now();
-            }
-        });
-    }
-
-    /// A small directory was learnt by the way: what was asked for is known, and what else is
-    /// not in it is asked for when it is wanted.
-    fn distrust_absence(&self, directory: Attr, asked: &Name, as_of: Time) {
-        let mut core = self.core();
-        core.tree.distrust_absence(directory.ino);
-        if let Known::Stale(None) = core.tree.name(directory.ino, asked, self.now()) {
-            core.tree.install_name(directory, asked.clone(), None, as_of);
-        }
-    }
-
-    /// Takes in what may be a whole listing, or the first page of a long one.
-    fn install_page(&self, page: Page, limit: u32, as_of: Time) {
+    /// Takes in what may be a whole listing, or the first page of a long one. False if it had been
+    /// overtaken.
+    fn install_page(&self, page: Page, limit: u32, as_of: &AsOf) -> bool {
         if !page.more {
-            self.install_listing(page, as_of);
-            return;
+            return self.install_listing(page, as_of);
         }
         if let Some(storm) = lock(&self.lookups).get_mut(&page.directory.ino) {
             storm.longer_than = limit;
         }
+        let mut core = self.core();
         for (name, node) in page.entries {
-            self.core().tree.install_name(page.directory, name, Some(node), as_of);
+            if !core.tree.install_name(page.directory, name, Some(node), as_of) {
+                return false;
+            }
         }
+        core.tree.promised(as_of);
+        drop(core);
         self.follow_moved();
+        true
     }
 
     /// False if the listing had been overtaken.
-    fn install_listing(&self, page: Page, as_of: Time) -> bool {
+    fn install_listing(&self, page: Page, as_of: &AsOf) -> bool {
         {
             let mut core = self.core();
             core.shrink(self.now());
             if !core.tree.install_page(page, as_of) {
                 return false;
             }
+            core.tree.promised(as_of);
         }
         self.follow_moved();
         true
@@ -323,17 +292,16 @@ impl Mount {
                 }
                 let (next, more) = remote.page(directory, (after, None), PAGE_MAX).await?;
                 page = next;
-                promised = promised.and_then(|promised| promised.and(more));
+                promised = promised.map(|promised| promised.and(more));
             }
             let one_state = !page.more && page.directory.change == change;
             let last_try = attempt + 1 == OVERTAKEN_MAX;
             if one_state || last_try {
                 let entries = std::mem::take(&mut entries);
-                let (as_of, promised) =
-                    self.core().tree.as_of(promised.filter(|_| one_state), [asked, self.now()]);
+                let promised = promised.filter(|_| one_state);
+                let as_of = self.core().tree.as_of(promised, [asked, self.now()]);
                 // All of it is at least as new as the first page.
-                if self.install_listing(Page { entries, commit, gone, ..page }, as_of) {
-                    self.core().tree.promised(promised, as_of);
+                if self.install_listing(Page { entries, commit, gone, ..page }, &as_of) {
                     return Ok(());
                 }
             }
@@ -356,14 +324,16 @@ impl Mount {
         self.core().tree.peek(ino).map_or(Kind::File, |attr| attr.kind)
     }
 
-    /// Attributes of what a listing of `directory` names, as far as they need not be asked for.
+    /// Attributes of what a listing of `directory` names, which is being read `since` then, as far as they
+    /// need not be asked for.
     pub(crate) fn listed(
         &self,
         directory: Ino,
         names: &[(Name, Ino)],
+        since: Time,
     ) -> Vec<Option<(Attr, Duration)>> {
         let inodes = names.iter().map(|(_, ino)| *ino);
-        let mut listed = self.core().tree.listed(directory, inodes, self.now());
+        let mut listed = self.core().tree.listed(directory, inodes, [since, self.now()]);
         for (attr, _) in listed.iter_mut().flatten() {
             *attr = self.shown(*attr);
         }
@@ -395,14 +365,15 @@ impl Mount {
         &self,
         directory: &DirectoryHandle,
         anew: bool,
-    ) -> Result<Names, Refusal> {
+    ) -> Result<Reading, Refusal> {
         let read = lock(&directory.names).clone();
         match read {
-            Some(names) if !anew => Ok(names),
+            Some(reading) if !anew => Ok(reading),
             _ => {
-                let names = Arc::new(self.list(directory.ino).await?);
-                *lock(&directory.names) = Some(Arc::clone(&names));
-                Ok(names)
+                let since = self.now();
+                let reading = (Arc::new(self.list(directory.ino).await?), since);
+                *lock(&directory.names) = Some(reading.clone());
+                Ok(reading)
             }
         }
     }

@@ -25,7 +25,7 @@ use super::recover::Left;
 use super::session::{Session, State, session};
 use super::through::Through;
 use super::told::AtHello;
-use super::{KernelCache, LIFETIME, Mount, NODE_LIMIT, Owner, Shared, lock};
+use super::{KernelCache, Mount, NODE_LIMIT, Owner, Shared, lock};
 use crate::control;
 use crate::error::MountError;
 use crate::fuse;
@@ -262,7 +262,7 @@ fn recovered(
     first_container: u64,
     welcome: Option<&Welcome>,
 ) -> Result<ClientCore, MountError> {
-    let mut core = ClientCore::new(LIFETIME, NODE_LIMIT, left.numbers.first_seq());
+    let mut core = ClientCore::new(NODE_LIMIT, left.numbers.first_seq());
     core.number_containers(first_container);
     if let Some(welcome) = welcome {
         core.tree.begins_with(welcome.epoch, welcome.commit);

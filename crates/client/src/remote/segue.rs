@@ -129,18 +129,19 @@ impl Remote {
     async fn ask_for(
         &self,
         request: Request,
+        body: Bytes,
     ) -> Result<(Request, Reply, Option<Promised>), Refusal> {
         let session = self.link.generation();
-        let (request, reply) = self.ask(request).await?;
+        let reply = self.call(request.class(), &request, body).await?.reply;
         // Over another connection it may have been promised to another session.
         let session = session.filter(|session| self.link.generation() == Some(*session));
-        let promised = session.filter(|_| reply.is_promised());
-        let promised = promised.map(|session| Promised { session, inodes: reply.inodes() });
+        let promised = session.zip(reply.promised());
+        let promised = promised.map(|(session, inodes)| Promised { session, inodes });
         Ok((request, reply, promised))
     }
 
     pub(crate) async fn getattr(&self, ino: Ino) -> Result<(Node, Option<Promised>), Refusal> {
-        match self.ask_for(Request::Getattr(ino)).await? {
+        match self.ask_for(Request::Getattr(ino), Bytes::new()).await? {
             (_, Reply::Node(found), promised) => Ok((found.node, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }
@@ -152,7 +153,7 @@ impl Remote {
         name: &Name,
     ) -> Result<(Looked, Option<Promised>), Refusal> {
         let name = name.clone();
-        match self.ask_for(Request::Lookup(Lookup { parent, name })).await? {
+        match self.ask_for(Request::Lookup(Lookup { parent, name }), Bytes::new()).await? {
             (_, Reply::Looked(looked), promised) => Ok((looked, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }
@@ -164,7 +165,8 @@ impl Remote {
         (after, since): (Option<Name>, Option<u64>),
         limit: u32,
     ) -> Result<(Page, Option<Promised>), Refusal> {
-        match self.ask_for(Request::Readdir(Readdir { ino, after, since, limit })).await? {
+        let request = Request::Readdir(Readdir { ino, after, since, limit });
+        match self.ask_for(request, Bytes::new()).await? {
             (_, Reply::Page(page), promised) => Ok((page, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }
@@ -288,13 +290,12 @@ impl Remote {
         records: Vec<Stamped>,
         chunks: &[WireChunk],
         acked_below: u64,
-    ) -> Result<Applied, Refusal> {
+    ) -> Result<(Applied, Option<Promised>), Refusal> {
         let (chunks, body) = pack(chunks)?;
         let request = Request::Apply(Apply { records, chunks, acked_below });
-        let response = self.call(request.class(), &request, body).await?;
-        match response.reply {
-            Reply::Applied(applied) => Ok(applied),
-            reply => Err(unexpected(&request, &reply)),
+        match self.ask_for(request, body).await? {
+            (_, Reply::Applied(applied), promised) => Ok((applied, promised)),
+            (request, reply, _) => Err(unexpected(&request, &reply)),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::lifetime::TOLD;
 use super::tree::{Listing, Tree};
 use crate::types::{Ino, Name, Time};
 
@@ -64,8 +65,7 @@ impl Tree {
         if self.nodes.len() <= self.limit {
             return;
         }
-        let lifetime = self.lifetime;
-        let fresh = |checked: Option<Time>| checked.is_some_and(|at| now.since(at) < lifetime);
+        let fresh = |checked: Option<Time>| checked.is_some_and(|at| now.since(at) < TOLD);
         let recent = |outcome: Option<Time>| outcome.is_some_and(|at| now.since(at) < LATE);
         let (unnoted, noting) = (&self.unnoted, &self.noting);
         self.nodes.retain(|ino, node| {

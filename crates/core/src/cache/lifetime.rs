@@ -1,6 +1,6 @@
 //! How long what the server said may be used, and what was told of it for as long.
 //!
-//! That is as long as a promise holds which is no younger than the question, or for `lifetime` after
+//! That is as long as a promise holds which is no younger than the question, or for `poll` after
 //! that was put; then it is stale and asked for again. What is known to have changed since is stale.
 //! What this host changed is fresh until the last change of it is settled.
 
@@ -9,6 +9,9 @@ use std::time::Duration;
 use super::promised::LEASE;
 use super::tree::{Listing, NodeEntry, Tree};
 use crate::types::{Attr, Ino, Name, Time};
+
+/// Who asks is told for so long at a time, as long as nothing takes it back.
+pub(super) const TOLD: Duration = Duration::from_secs(1);
 
 /// What the cache knows of something.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +36,12 @@ impl<T> Known<T> {
 }
 
 impl Tree {
+    /// From now on what the server says without a promise is believed for so long after it was asked, and
+    /// not for that one question: it promises nothing.
+    pub fn polls(&mut self, every: Duration) {
+        self.poll = every;
+    }
+
     /// True if what was asked for at `checked` may be used; it depends on `ino`, an inode itself or
     /// the directory of a name.
     pub(super) fn is_fresh(&self, ino: Ino, checked: Option<Time>, now: Time) -> bool {
@@ -44,7 +53,7 @@ impl Tree {
         if self.session.has_changed(ino, checked) {
             return Duration::ZERO;
         }
-        let young = self.lifetime.saturating_sub(now.since(checked));
+        let young = self.poll.saturating_sub(now.since(checked));
         let promise = self.nodes.get(&ino).and_then(|node| node.promise);
         let promised = self.session.holds(promise, checked, now).min(self.longest);
         young.max(promised)
@@ -65,7 +74,7 @@ impl Tree {
     }
 
     /// From now on who asks is told for as long as the server's promises surely hold, and not for
-    /// `lifetime` at a time: it will hear of breaks, and that a session is over.
+    /// a second at a time: it will hear of breaks, and that a session is over.
     pub fn tell_for_the_lease(&mut self) {
         self.longest = LEASE;
     }
@@ -73,7 +82,7 @@ impl Tree {
     /// True if somebody may have been told something in this session, or the one before, that it
     /// would use now.
     pub fn may_be_told(&self, now: Time) -> bool {
-        self.longest > self.lifetime && self.session.left(now) > Duration::ZERO
+        self.longest > TOLD && self.session.left(now) > Duration::ZERO
     }
 
     /// All that somebody may have been told: inodes, and names in directories. It is to be taken back:
@@ -93,7 +102,7 @@ impl Tree {
     /// How much longer an answer about `ino` may be used: what the kernel's cache is given.
     pub fn remaining(&self, ino: Ino, now: Time) -> Duration {
         match self.nodes.get(&ino) {
-            Some(NodeEntry { pending: 1.., .. }) => self.lifetime,
+            Some(NodeEntry { pending: 1.., .. }) => TOLD,
             Some(NodeEntry { checked: Some(checked), .. }) => self.left(ino, *checked, now),
             _ => Duration::ZERO,
         }
@@ -116,25 +125,27 @@ impl Tree {
     }
 
     /// Attributes of inodes that a listing of `directory` names, and how much longer they and
-    /// their names may be used; `None` for one that must be asked for.
+    /// their names may be used; `None` for one that must be asked for. What was asked for from `since`
+    /// on is an answer to who reads the directory since.
     pub fn listed(
         &self,
         directory: Ino,
         inodes: impl Iterator<Item = Ino>,
-        now: Time,
+        [since, now]: [Time; 2],
     ) -> Vec<Option<(Attr, Duration)>> {
         let listing = match self.nodes.get(&directory).map(|node| node.listing) {
-            Some(Listing::Own) => self.lifetime,
+            Some(Listing::Own) => TOLD,
             Some(Listing::Complete(Some(checked))) => self.left(directory, checked, now),
             _ => Duration::ZERO,
         };
         let known = |ino| {
             let node = self.nodes.get(&ino)?;
-            let left = match node.pending {
-                0 => self.left(ino, node.checked?, now),
-                _ => self.lifetime,
-            };
-            (left > Duration::ZERO).then(|| (node.attr, left.min(listing)))
+            if node.pending > 0 {
+                return Some((node.attr, TOLD.min(listing)));
+            }
+            let checked = node.checked?;
+            let left = self.left(ino, checked, now);
+            (left > Duration::ZERO || checked >= since).then(|| (node.attr, left.min(listing)))
         };
         inodes.map(known).collect()
     }
@@ -170,7 +181,8 @@ mod tests {
 
     #[test]
     fn what_was_told_is_told_again_once_it_was_asked_for_again_or_is_stale() {
-        let mut tree = Tree::new(LIFETIME, 100);
+        let mut tree = Tree::new(100);
+        tree.polls(LIFETIME);
         let attr = attr(7, Kind::Directory, 1);
         let at = |ms| Time(Duration::from_millis(ms));
         tree.tell(Ino(7), at(0));
@@ -181,19 +193,18 @@ mod tests {
         assert!(tree.install_listing(attr, Vec::new(), at(500)));
         assert!(!tree.is_told(Ino(7), at(510)));
         tree.tell(Ino(7), at(510));
-        tree.distrust_absence(Ino(7));
-        tree.tell(Ino(7), at(510));
-        assert!(!tree.is_told(Ino(7), at(520)));
     }
 
     /// A listing that is promised stays as it is for long, and was told again with each reading.
     #[test]
     fn what_was_told_of_a_promised_listing_need_not_be_told_again_within_the_lifetime() {
-        let mut tree = Tree::new(LIFETIME, 100);
+        let mut tree = Tree::new(100);
+        tree.polls(LIFETIME);
         let at = |ms| Time(Duration::from_millis(ms));
         tree.follow(1, at(0));
         assert!(tree.install_listing(attr(7, Kind::Directory, 1), Vec::new(), at(0)));
-        tree.promised(Some(Promised { session: 1, inodes: vec![Ino(7)] }), at(0));
+        let promised = Promised { session: 1, inodes: [Ino(7)].into() };
+        tree.promised(&tree.as_of(Some(promised), [at(0); 2]));
         tree.tell(Ino(7), at(5000));
         assert!(tree.is_told(Ino(7), at(5999)) && !tree.is_told(Ino(7), at(6000)));
         assert_eq!(tree.take_told(), (vec![Ino(7)], Vec::new()));

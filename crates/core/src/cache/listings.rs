@@ -1,9 +1,9 @@
 //! All names of a directory: as they are known, and as the server tells them, whole or by what changed.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::lifetime::Known;
+use super::promised::When;
 use super::tree::{Listing, Tree, names_from};
 use crate::types::{Attr, Ino, Name, Time};
 use crate::wire::{Node, Page};
@@ -38,11 +38,11 @@ impl Tree {
 
     /// The server says everything that is in a directory, or which of its names have changed. False if that is
     /// of no use any more: ask for all.
-    pub fn install_page(&mut self, page: Page, now: Time) -> bool {
+    pub fn install_page(&mut self, page: Page, when: impl When) -> bool {
         let Page { directory, entries, commit, gone, .. } = page;
         let is_taken = match gone {
-            Some(gone) => self.install_changed(directory, entries, gone, now),
-            None => self.install_listing(directory, entries, now),
+            Some(gone) => self.install_changed(directory, entries, gone, when),
+            None => self.install_listing(directory, entries, when),
         };
         let session = self.session.number();
         if is_taken && let Some(node) = self.nodes.get_mut(&directory.ino) {
@@ -57,13 +57,13 @@ impl Tree {
         &mut self,
         directory: Attr,
         entries: Vec<(Name, Node)>,
-        now: Time,
+        when: impl When,
     ) -> bool {
         if self.is_newer_than(&directory) {
             return false;
         }
         let ino = directory.ino;
-        self.install_node(Node { attr: directory, target: None }, now);
+        self.install_node(Node { attr: directory, target: None }, when);
         let listed: BTreeSet<&Name> = entries.iter().map(|(name, _)| name).collect();
         let gone: Vec<Name> = self
             .names_in(ino)
@@ -74,11 +74,11 @@ impl Tree {
             self.drop_name((ino, name));
         }
         for (name, node) in entries {
-            self.put_name(ino, name, Some(node), now);
+            self.put_name(ino, name, Some(node), when);
         }
         if let Some(node) = self.nodes.get_mut(&ino) {
             let was_known = matches!(node.listing, Listing::Complete(_) | Listing::Own);
-            node.listing = Listing::Complete(Some(now));
+            node.listing = Listing::Complete(Some(when.of(ino)));
             if !was_known {
                 // What is noted of its names may be anything.
                 self.unnoted.nodes.insert(ino);
@@ -104,13 +104,14 @@ impl Tree {
         directory: Attr,
         entries: Vec<(Name, Node)>,
         gone: Vec<Name>,
-        now: Time,
+        when: impl When,
     ) -> bool {
         let ino = directory.ino;
+        let checked = Some(when.of(ino));
         if self.listed_through(ino).is_none() || self.is_newer_than(&directory) {
             return false;
         }
-        self.install_node(Node { attr: directory, target: None }, now);
+        self.install_node(Node { attr: directory, target: None }, when);
         for name in gone {
             let key = (ino, name);
             if self.names.get(&key).is_some_and(|entry| entry.pending == 0) {
@@ -118,45 +119,24 @@ impl Tree {
             }
         }
         for (name, node) in entries {
-            self.put_name(ino, name, Some(node), now);
+            self.put_name(ino, name, Some(node), when);
         }
         let names = self.names.range_mut(names_from(ino)..);
         for (_, entry) in names.take_while(|((parent, _), _)| *parent == ino) {
             if entry.pending == 0 {
-                entry.checked = Some(now);
+                entry.checked = checked;
             }
         }
         if let Some(node) = self.nodes.get_mut(&ino) {
-            node.listing = Listing::Complete(Some(now));
+            node.listing = Listing::Complete(checked);
         }
         true
-    }
-
-    /// From now on the listing of `directory` is for when nobody can be asked: other hosts make
-    /// names, and a name that it does not have is asked for.
-    pub fn distrust_absence(&mut self, directory: Ino) {
-        if let Some(node) = self.nodes.get_mut(&directory)
-            && matches!(node.listing, Listing::Complete(_))
-        {
-            node.listing = Listing::Complete(None);
-        }
     }
 
     /// True if all names of `directory` were known at some time.
     pub fn has_listing(&self, directory: Ino) -> bool {
         let listing = self.nodes.get(&directory).map(|node| node.listing);
         !matches!(listing, None | Some(Listing::Partial | Listing::Noted))
-    }
-
-    /// How old the listing of `directory` is, if names that it lacks are known to be absent by it
-    /// for its lifetime only.
-    pub fn listing_age(&self, directory: Ino, now: Time) -> Option<Duration> {
-        match self.nodes.get(&directory)?.listing {
-            Listing::Complete(Some(checked)) if !self.covers(directory, checked, now) => {
-                Some(now.since(checked))
-            }
-            _ => None,
-        }
     }
 
     /// True if all names of `directory` were known at some time, and are no more than `most`.

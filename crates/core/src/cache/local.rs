@@ -1,5 +1,6 @@
 //! The effect of this host's own changes on its view of the tree, before the server has them.
 
+use super::promised::{AsOf, When};
 use super::tree::{Listing, NameEntry, NodeEntry, Tree};
 use crate::modlog::{NewNode, Record, RenameMode, SetAttr};
 use crate::namespace::mode_after_write;
@@ -270,27 +271,28 @@ impl Tree {
         }
     }
 
-    /// A change that touched these is committed, which was asked for then.
-    pub fn settle(&mut self, touched: &Touched, asked: Time) {
-        self.unmark(touched, Some(asked));
+    /// A change that touched these is committed, as its outcome says.
+    pub fn settle(&mut self, touched: &Touched, as_of: &AsOf) {
+        self.unmark(touched, |ino| Some(as_of.of(ino)));
     }
 
-    /// `attrs` are what an outcome says of the server's inodes: it was asked for, and came, then.
-    /// Others may have changed them in between. Of one that is changed here
+    /// `attrs` are what an outcome says of the server's inodes. Of one that is changed here
     /// only its data are taken over, version and size together, unless the data are what is
     /// `ahead`: then the size is this host's.
-    pub fn learn(&mut self, attrs: &[Attr], ahead: impl Fn(Ino) -> bool, [asked, now]: [Time; 2]) {
+    pub fn learn(&mut self, attrs: &[Attr], ahead: impl Fn(Ino) -> bool, as_of: &AsOf) {
         for attr in attrs {
             let Some(node) = self.nodes.get_mut(&attr.ino) else {
                 // An answer from before that comes late is not to be believed.
-                self.broken(attr.ino, now);
+                self.broken(attr.ino, as_of.came());
                 continue;
             };
-            node.outcome = Some(now);
+            node.outcome = Some(as_of.came());
             if node.listing == Listing::Own {
-                node.listing = Listing::Complete(Some(asked));
+                node.listing = Listing::Complete(Some(as_of.of(attr.ino)));
             }
-            if node.pending > 0 {
+            if node.pending == 0 {
+                self.put_node(Node { attr: *attr, target: None }, as_of);
+            } else {
                 self.unnoted.nodes.insert(attr.ino);
                 node.attr.change = attr.change;
                 if !ahead(attr.ino) {
@@ -298,20 +300,20 @@ impl Tree {
                     node.attr.size = attr.size;
                     node.attr.allocated = attr.allocated;
                 }
-                continue;
             }
-            self.put_node(Node { attr: *attr, target: None }, asked);
+            self.promised_of(attr.ino, as_of);
         }
     }
 
     /// A change that touched these will never be: the server's view is to be asked for.
     pub fn undo(&mut self, touched: &Touched) {
-        self.unmark(touched, None);
+        self.unmark(touched, |_| None);
         touched.inodes.iter().for_each(|&ino| self.expire(ino));
     }
 
-    /// One change less of these is unsettled; names with none are known since `checked`.
-    fn unmark(&mut self, touched: &Touched, checked: Option<Time>) {
+    /// One change less of these is unsettled; names with none are known since `checked`, which depends
+    /// on their directory.
+    fn unmark(&mut self, touched: &Touched, checked: impl Fn(Ino) -> Option<Time>) {
         for ino in &touched.inodes {
             if let Some(node) = self.nodes.get_mut(ino) {
                 node.pending = node.pending.saturating_sub(1);
@@ -330,6 +332,7 @@ impl Tree {
             let Some(entry) = self.names.get_mut(key) else { continue };
             entry.pending = entry.pending.saturating_sub(1);
             if entry.pending == 0 {
+                let checked = checked(key.0);
                 entry.checked = checked;
                 if checked.is_none() {
                     self.drop_name(key.clone());

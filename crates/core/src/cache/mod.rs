@@ -22,7 +22,7 @@ pub use lifetime::Known;
 pub use local::{Touched, touched};
 pub use nodes::{Ask, LeftBehind, Nodes, Way};
 pub use notes::{Meaning, NodeNote, TreeNotes};
-pub use promised::Promised;
+pub use promised::{AsOf, Promised, When};
 pub use ranges::RangeSet;
 pub use tree::{Moved, Tree};
 pub use xattrs::{XattrMap, Xattrs};

@@ -9,6 +9,7 @@
 //! the last commit of which this host surely had heard. That is as if these breaks had been late.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::forget::LATE;
@@ -30,16 +31,63 @@ const RUNS_MAX: usize = 4096;
 pub struct Promised {
     /// To which session of this host.
     pub session: u64,
-    /// Of which inodes the answer tells.
-    pub inodes: Vec<Ino>,
+    /// Of which inodes of the answer.
+    pub inodes: BTreeSet<Ino>,
+}
+
+/// As of when something is known of inodes.
+pub trait When: Copy {
+    /// As of when of `ino`, and of names in it.
+    fn of(&self, ino: Ino) -> Time;
+}
+
+impl When for Time {
+    fn of(&self, _: Ino) -> Time {
+        *self
+    }
+}
+
+/// As of when an answer is, and what of the promises that came with it counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AsOf {
+    asked: Time,
+    came: Time,
+    session: u64,
+    /// Shared: one answer may hold the outcomes of many changes.
+    promised: Arc<BTreeSet<Ino>>,
+}
+
+impl AsOf {
+    /// The same answer, if what is not promised of it may be as old as `asked`.
+    #[must_use]
+    pub fn asked_at(&self, asked: Time) -> AsOf {
+        AsOf { asked: asked.min(self.asked), ..self.clone() }
+    }
+
+    /// When it came.
+    pub fn came(&self) -> Time {
+        self.came
+    }
+
+    /// True if the server tells when `ino` changes.
+    pub fn is_promised(&self, ino: Ino) -> bool {
+        self.promised.contains(&ino)
+    }
+}
+
+impl When for &AsOf {
+    fn of(&self, ino: Ino) -> Time {
+        if self.is_promised(ino) { self.came } else { self.asked }
+    }
 }
 
 impl Promised {
-    /// What is promised with both answers.
-    pub fn and(self, other: Option<Promised>) -> Option<Promised> {
-        let other = other.filter(|other| other.session == self.session)?;
-        let inodes = self.inodes.into_iter().chain(other.inodes).collect();
-        Some(Promised { inodes, ..self })
+    /// What is promised with either answer.
+    #[must_use]
+    pub fn and(mut self, other: Option<Promised>) -> Promised {
+        let other = other.filter(|other| other.session == self.session);
+        self.inodes.extend(other.into_iter().flat_map(|other| other.inodes));
+        self
     }
 }
 
@@ -197,37 +245,33 @@ impl Tree {
         }
     }
 
-    /// As of when an answer is that was asked for and came then, and what of that which was
-    /// promised with it counts: it is as of now if none of its inodes has changed since.
-    pub fn as_of(
-        &self,
-        promised: Option<Promised>,
-        [asked, now]: [Time; 2],
-    ) -> (Time, Option<Promised>) {
-        let has_changed = |ino: &Ino| self.session.has_changed(*ino, asked);
-        let counts = |promised: &Promised| {
-            promised.session == self.session.number && !promised.inodes.iter().any(has_changed)
-        };
-        match promised.filter(counts) {
-            Some(promised) => (now, Some(promised)),
-            None => (asked, None),
-        }
+    /// As of when an answer is that was asked for and came then: what is promised of it, and has not
+    /// changed since it was asked for, is as of now.
+    pub fn as_of(&self, promised: Option<Promised>, [asked, came]: [Time; 2]) -> AsOf {
+        let session = self.session.number;
+        let promised = promised.filter(|promised| promised.session == session);
+        let mut inodes = promised.map(|promised| promised.inodes).unwrap_or_default();
+        inodes.retain(|ino| !self.session.has_changed(*ino, asked));
+        AsOf { asked, came, session, promised: Arc::new(inodes) }
     }
 
-    /// That was promised with an answer that was installed as of then.
-    pub fn promised(&mut self, promised: Option<Promised>, as_of: Time) {
-        let Some(Promised { session, inodes }) = promised else { return };
-        for ino in inodes {
-            if session != self.session.number || self.session.has_changed(ino, as_of) {
-                continue;
-            }
-            self.session.is_used = true;
-            if let Some(node) = self.nodes.get_mut(&ino) {
-                let is_held = node.promise.is_some_and(|held| held.session == session);
-                if !is_held {
-                    node.promise = Some(Promise { session, since: as_of });
-                }
-            }
+    /// An answer was taken in that is `as_of` then: what was promised with it counts.
+    pub fn promised(&mut self, as_of: &AsOf) {
+        as_of.promised.iter().for_each(|ino| self.promised_of(*ino, as_of));
+    }
+
+    /// The same, for what it says of `ino`.
+    pub(super) fn promised_of(&mut self, ino: Ino, as_of: &AsOf) {
+        let (session, since) = (as_of.session, as_of.came);
+        let is_over = session != self.session.number || self.session.has_changed(ino, since);
+        if is_over || !as_of.is_promised(ino) {
+            return;
+        }
+        self.session.is_used = true;
+        if let Some(node) = self.nodes.get_mut(&ino)
+            && node.promise.is_none_or(|held| held.session != session)
+        {
+            node.promise = Some(Promise { session, since });
         }
     }
 
@@ -299,13 +343,19 @@ mod tests {
 
     /// A tree on session 1, whose lease lasts 20 seconds.
     fn tree() -> Tree {
-        let mut tree = Tree::new(LIFETIME, 100);
+        let mut tree = Tree::new(100);
+        tree.polls(LIFETIME);
         tree.follow(1, at(400));
         tree
     }
 
     fn told(inodes: &[Ino], session: u64) -> Option<Promised> {
-        Some(Promised { session, inodes: inodes.to_vec() })
+        Some(Promised { session, inodes: inodes.iter().copied().collect() })
+    }
+
+    fn promise(tree: &mut Tree, inodes: &[Ino], session: u64, at: Time) {
+        let as_of = tree.as_of(told(inodes, session), [at, at]);
+        tree.promised(&as_of);
     }
 
     fn is_fresh(tree: &Tree, now: Time) -> bool {
@@ -317,7 +367,7 @@ mod tests {
         let mut tree = tree();
         tree.install_node(node(attr(7, Kind::File, 1)), at(0));
         assert!(!is_fresh(&tree, at(1000)));
-        tree.promised(told(&[FILE], 1), at(0));
+        promise(&mut tree, &[FILE], 1, at(0));
         assert!(is_fresh(&tree, at(19_999)) && !is_fresh(&tree, at(20_000)));
         assert_eq!(tree.remaining(FILE, at(5000)), LIFETIME, "the kernel is told for so long");
         tree.follow(1, at(10_400));
@@ -330,24 +380,25 @@ mod tests {
     fn promises_are_of_one_session() {
         let mut tree = tree();
         tree.install_node(node(attr(7, Kind::File, 1)), at(0));
-        tree.promised(told(&[FILE], 1), at(0));
+        promise(&mut tree, &[FILE], 1, at(0));
         tree.follow(2, at(70_400));
         assert!(!is_fresh(&tree, at(5000)));
         tree.install_node(node(attr(7, Kind::File, 1)), at(5000));
-        tree.promised(told(&[FILE], 1), at(5000));
+        promise(&mut tree, &[FILE], 1, at(5000));
         assert!(!is_fresh(&tree, at(6000)), "an answer of the session before");
-        tree.promised(told(&[FILE], 2), at(5000));
+        promise(&mut tree, &[FILE], 2, at(5000));
         assert!(is_fresh(&tree, at(6000)));
     }
 
     /// A tree that was promised `FILE` and `DIRECTORY` in session 1, which heard of all up to 41.
     fn promised_tree() -> Tree {
-        let mut tree = Tree::new(LIFETIME, 100);
+        let mut tree = Tree::new(100);
+        tree.polls(LIFETIME);
         tree.begins_with(1, 40);
         tree.follow(1, at(400));
         tree.install_node(node(attr(7, Kind::File, 1)), at(0));
         tree.install_node(node(attr(5, Kind::Directory, 1)), at(0));
-        tree.promised(told(&[FILE, DIRECTORY], 1), at(0));
+        promise(&mut tree, &[FILE, DIRECTORY], 1, at(0));
         tree.heard_through(1, 41, at(900));
         tree.heard_through(7, 99, at(900));
         tree.follow(0, at(400));
@@ -387,7 +438,7 @@ mod tests {
             "nothing was promised since"
         );
         tree.follow(3, at(60_000));
-        tree.promised(told(&[FILE], 3), at(60_000));
+        promise(&mut tree, &[FILE], 3, at(60_000));
         tree.follow(0, at(60_000));
         assert_eq!(tree.to_resume(1).map(|resume| resume.since), Some(41), "3 began nowhere");
     }
@@ -409,16 +460,19 @@ mod tests {
     #[test]
     fn a_break_that_overtakes_the_answer_counts() {
         let mut tree = tree();
-        let as_of = |tree: &Tree, session| tree.as_of(told(&[FILE], session), [at(50), at(120)]);
-        assert_eq!(as_of(&tree, 1), (at(120), told(&[FILE], 1)));
-        assert_eq!(as_of(&tree, 2), (at(50), None));
+        let as_of = |tree: &Tree, session| {
+            let as_of = tree.as_of(told(&[FILE, DIRECTORY], session), [at(50), at(120)]);
+            [FILE, DIRECTORY].map(|ino| (&as_of).of(ino))
+        };
+        assert_eq!(as_of(&tree, 1), [at(120); 2]);
+        assert_eq!(as_of(&tree, 2), [at(50); 2]);
         tree.broken(FILE, at(100));
-        assert_eq!(as_of(&tree, 1), (at(50), None));
+        assert_eq!(as_of(&tree, 1), [at(50), at(120)], "of the other it was promised");
         tree.install_node(node(attr(7, Kind::File, 1)), at(50));
-        tree.promised(told(&[FILE], 1), at(50));
+        promise(&mut tree, &[FILE], 1, at(50));
         assert!(!is_fresh(&tree, at(101)));
         tree.install_node(node(attr(7, Kind::File, 2)), at(150));
-        tree.promised(told(&[FILE], 1), at(150));
+        promise(&mut tree, &[FILE], 1, at(150));
         assert!(is_fresh(&tree, at(9000)));
         tree.forget_breaks(at(100 + 30_000));
         assert!(tree.session.broken.is_empty());
@@ -434,7 +488,7 @@ mod tests {
         let file = node(attr(7, Kind::File, 1));
         assert!(tree.install_name(directory, name.clone(), Some(file), at(0)));
         tree.install_node(node(directory), at(500));
-        tree.promised(told(&[DIRECTORY, FILE], 1), at(500));
+        promise(&mut tree, &[DIRECTORY, FILE], 1, at(500));
         assert_eq!(tree.name(DIRECTORY, &name, at(1200)), Known::Stale(Some(FILE)));
         assert!(!is_fresh(&tree, at(1200)));
         assert!(tree.is_promised(DIRECTORY, at(1200)));
@@ -448,7 +502,7 @@ mod tests {
         let directory = attr(5, Kind::Directory, 1);
         let entries = vec![(name.clone(), node(attr(7, Kind::File, 1)))];
         assert!(tree.install_listing(directory, entries, at(0)));
-        tree.promised(told(&[DIRECTORY, FILE], 1), at(0));
+        promise(&mut tree, &[DIRECTORY, FILE], 1, at(0));
         let absent = Name::new("b").unwrap();
         assert_eq!(tree.name(DIRECTORY, &name, at(9000)), Known::Fresh(Some(FILE)));
         assert_eq!(tree.name(DIRECTORY, &absent, at(9000)), Known::Fresh(None));
@@ -462,15 +516,16 @@ mod tests {
     /// Where too much changed to remember each, nothing from before is believed.
     #[test]
     fn breaks_are_bounded() {
-        let mut tree = Tree::new(LIFETIME, 3);
+        let mut tree = Tree::new(3);
+        tree.polls(LIFETIME);
         tree.follow(1, at(400));
         tree.install_node(node(attr(7, Kind::File, 1)), at(0));
-        tree.promised(told(&[FILE], 1), at(0));
+        promise(&mut tree, &[FILE], 1, at(0));
         (10..13).for_each(|ino| tree.broken(Ino(ino), at(100)));
         assert!(is_fresh(&tree, at(100)));
         tree.broken(Ino(13), at(110));
         assert!(!is_fresh(&tree, at(110)) && tree.session.broken.is_empty());
-        assert_eq!(tree.as_of(told(&[FILE], 1), [at(105), at(120)]), (at(105), None));
+        assert_eq!((&tree.as_of(told(&[FILE], 1), [at(105), at(120)])).of(FILE), at(105));
         tree.install_node(node(attr(7, Kind::File, 1)), at(120));
         assert!(is_fresh(&tree, at(130)));
     }
@@ -480,7 +535,7 @@ mod tests {
         let mut tree = tree();
         assert!(!tree.wants_lease(at(9000)));
         tree.install_node(node(attr(7, Kind::File, 1)), at(500));
-        tree.promised(told(&[FILE], 1), at(500));
+        promise(&mut tree, &[FILE], 1, at(500));
         assert_eq!([5399, 5400].map(|ms| tree.wants_lease(at(ms))), [false, true]);
         tree.follow(1, at(5400));
         assert!(tree.wants_lease(at(5400)), "others' answers say nothing");

@@ -15,7 +15,8 @@ fn name(text: &str) -> Name {
 }
 
 fn tree() -> Tree {
-    let mut tree = Tree::new(Duration::from_secs(1), 100);
+    let mut tree = Tree::new(100);
+    tree.polls(Duration::from_secs(1));
     tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), at(0));
     tree
 }
@@ -39,32 +40,14 @@ fn a_complete_listing_knows_what_is_not_there_for_its_lifetime() {
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(2)), Known::Stale(None));
 }
 
-/// Learning a small directory whole made names that other hosts created a moment later seem
-/// not to be there; and did so again where the mount's clock had not run for a lifetime.
 #[test]
-fn what_was_learnt_by_the_way_does_not_say_that_a_name_is_not_there() {
-    for now in [at(0), at(3)] {
-        let mut tree = tree();
-        let entries = vec![(name("a"), Node { attr: attr(5, Kind::File, 1), target: None })];
-        tree.install_listing(attr(1, Kind::Directory, 1), entries, now);
-        tree.distrust_absence(Ino::ROOT);
-        assert!(tree.has_listing(Ino::ROOT));
-        assert_eq!(tree.name(Ino::ROOT, &name("a"), now), Known::Fresh(Some(Ino(5))));
-        assert_eq!(tree.name(Ino::ROOT, &name("b"), now), Known::Stale(None));
-    }
-}
-
-#[test]
-fn a_listing_that_tells_what_is_absent_has_an_age() {
-    let mut tree = Tree::new(Duration::from_secs(1), 100);
-    assert_eq!(tree.listing_age(Ino::ROOT, at(0)), None);
+fn how_long_a_listing_is_is_known() {
+    let mut tree = Tree::new(100);
+    tree.polls(Duration::from_secs(1));
     assert!(!tree.is_listed_within(Ino::ROOT, 9));
     let entries = vec![(name("a"), Node { attr: attr(5, Kind::File, 1), target: None })];
     tree.install_listing(attr(1, Kind::Directory, 1), entries, at(1));
-    assert_eq!(tree.listing_age(Ino::ROOT, at(3)), Some(Duration::from_secs(2)));
     assert!(tree.is_listed_within(Ino::ROOT, 1) && !tree.is_listed_within(Ino::ROOT, 0));
-    tree.distrust_absence(Ino::ROOT);
-    assert_eq!(tree.listing_age(Ino::ROOT, at(3)), None);
 }
 
 #[test]
@@ -75,8 +58,12 @@ fn what_is_pending_here_is_not_overwritten_by_the_server() {
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
     tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), at(9));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(9)), Known::Fresh(Some(Ino(5))));
-    tree.settle(&touched(&record), at(10));
-    tree.learn(&[attr(5, Kind::File, 1), attr(1, Kind::Directory, 1)], |_| false, [at(10); 2]);
+    tree.settle(&touched(&record), &tree.as_of(None, [at(10); 2]));
+    tree.learn(
+        &[attr(5, Kind::File, 1), attr(1, Kind::Directory, 1)],
+        |_| false,
+        &tree.as_of(None, [at(10); 2]),
+    );
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(10)), Known::Fresh(Some(Ino(5))));
     assert_eq!(tree.name(Ino::ROOT, &name("a"), at(20)), Known::Stale(Some(Ino(5))));
     assert!(tree.install_name(attr(1, Kind::Directory, 1), name("a"), None, at(20)));
@@ -94,8 +81,8 @@ fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
     let record = Record::Rmdir { parent: Ino::ROOT, name: name("d"), ino: Ino(5) };
     tree.apply(&record, Timestamp::default());
     let change = Version { epoch: 1, counter: 2 };
-    tree.settle(&touched(&record), at(0));
-    tree.learn(&[Attr { change, ..old }], |_| false, [at(0); 2]);
+    tree.settle(&touched(&record), &tree.as_of(None, [at(0); 2]));
+    tree.learn(&[Attr { change, ..old }], |_| false, &tree.as_of(None, [at(0); 2]));
     assert!(!tree.install_listing(old, entries, at(0)));
     let node = Node { attr: attr(5, Kind::Directory, 1), target: None };
     assert!(!tree.install_name(old, name("d"), Some(node), at(0)));
@@ -121,10 +108,12 @@ fn what_a_listing_names_is_known_for_as_long_as_the_listing() {
     tree.install_listing(attr(1, Kind::Directory, 1), entries, at(0));
     let later = Time(Duration::from_millis(600));
     tree.install_node(Node { attr: attr(5, Kind::File, 1), target: None }, later);
-    let listed = tree.listed(Ino::ROOT, [Ino(5), Ino(6)].into_iter(), later);
+    let listed = tree.listed(Ino::ROOT, [Ino(5), Ino(6)].into_iter(), [later; 2]);
     assert_eq!(listed[0].map(|(_, left)| left), Some(Duration::from_millis(400)));
     assert_eq!(listed[1], None);
-    assert_eq!(tree.listed(Ino::ROOT, [Ino(5)].into_iter(), at(9))[0], None);
+    assert_eq!(tree.listed(Ino::ROOT, [Ino(5)].into_iter(), [at(9); 2])[0], None);
+    let read = tree.listed(Ino::ROOT, [Ino(5)].into_iter(), [at(0), at(9)])[0];
+    assert_eq!(read.map(|(_, left)| left), Some(Duration::ZERO), "it was asked for by who reads");
 }
 
 #[test]
@@ -188,15 +177,16 @@ fn what_moved_on_the_server_is_told_and_what_moved_here_is_not() {
     assert_eq!(told(&mut tree), [true]);
     let chmod = Record::SetAttr { ino: Ino(5), set: crate::modlog::SetAttr::default() };
     tree.apply(&chmod, Timestamp::default());
-    tree.settle(&touched(&chmod), at(2));
-    tree.learn(&[node(3).attr], |_| false, [at(2); 2]);
+    tree.settle(&touched(&chmod), &tree.as_of(None, [at(2); 2]));
+    tree.learn(&[node(3).attr], |_| false, &tree.as_of(None, [at(2); 2]));
     assert_eq!(tree.peek(Ino(5)).unwrap().data_version.counter, 3);
     assert!(told(&mut tree).is_empty());
 }
 
 #[test]
 fn only_what_is_stale_and_settled_is_dropped() {
-    let mut tree = Tree::new(Duration::from_secs(1), 2);
+    let mut tree = Tree::new(2);
+    tree.polls(Duration::from_secs(1));
     let entries = (10..20)
         .map(|ino| (name(&ino.to_string()), Node { attr: attr(ino, Kind::File, 1), target: None }))
         .collect();
@@ -222,16 +212,17 @@ fn only_what_is_stale_and_settled_is_dropped() {
 /// a truncation was made on old data and became a conflict copy.
 #[test]
 fn a_reply_that_was_overtaken_changes_nothing_in_a_full_cache() {
-    let mut tree = Tree::new(Duration::from_secs(1), 0);
+    let mut tree = Tree::new(0);
+    tree.polls(Duration::from_secs(1));
     let (old, old_file) = (attr(5, Kind::Directory, 1), attr(6, Kind::File, 1));
     tree.install_node(Node { attr: old, target: None }, at(0));
     let record = Record::Link { parent: Ino(5), name: name("a"), ino: Ino(6) };
     tree.install_node(Node { attr: old_file, target: None }, at(0));
     tree.apply(&record, Timestamp::default());
-    tree.settle(&touched(&record), at(0));
+    tree.settle(&touched(&record), &tree.as_of(None, [at(0); 2]));
     let change = Version { epoch: 1, counter: 2 };
     let new_file = Attr { change, nlink: 2, ..old_file };
-    tree.learn(&[Attr { change, ..old }, new_file], |_| false, [at(0); 2]);
+    tree.learn(&[Attr { change, ..old }, new_file], |_| false, &tree.as_of(None, [at(0); 2]));
     tree.shrink(at(10), |_| false);
     assert!(!tree.install_name(old, name("a"), None, at(10)));
     assert!(!tree.install_listing(old, Vec::new(), at(10)));
@@ -282,7 +273,10 @@ fn what_is_changed_here_is_as_long_as_it_was_made_though_nothing_else_is_known_o
     assert_eq!(tree.peek(ino).map(|attr| attr.size), Some(118));
     tree.data_changed(Ino(10), 118, 118, Timestamp::default());
     tree.mark(Ino(10));
-    tree.settle(&Touched { inodes: vec![Ino(10)], names: Vec::new() }, at(0));
+    tree.settle(
+        &Touched { inodes: vec![Ino(10)], names: Vec::new() },
+        &tree.as_of(None, [at(0); 2]),
+    );
     tree.install_node(Node { attr: attr(10, Kind::File, 3), target: None }, at(0));
     assert_eq!(tree.peek(Ino(10)).map(|attr| attr.size), Some(attr(10, Kind::File, 3).size));
 }
@@ -290,14 +284,15 @@ fn what_is_changed_here_is_as_long_as_it_was_made_though_nothing_else_is_known_o
 /// After a break only names that changed are asked for, by who was told all in the same session.
 #[test]
 fn a_listing_goes_on_with_what_changed() {
-    let mut tree = Tree::new(Duration::from_secs(1), 100);
+    let mut tree = Tree::new(100);
+    tree.polls(Duration::from_secs(1));
     tree.follow(1, at(0));
     let node = |ino| Node { attr: attr(ino, Kind::File, 1), target: None };
     let page = |change, entries, commit, gone| Page {
         directory: attr(1, Kind::Directory, change),
         entries,
         more: false,
-        promised: false,
+        promised: None,
         commit,
         gone,
     };

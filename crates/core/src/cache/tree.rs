@@ -1,8 +1,8 @@
 //! Names and attributes as this host sees them: the server's, with the changes on top that
 //! the server does not have yet.
 //!
-//! What came from the server may be used as long as the server has promised to tell when it changes,
-//! or for `lifetime`; then it is stale and asked for again. What this host changed is its own truth
+//! What came from the server may be used as long as the server has promised to tell when it changes;
+//! then it is stale and asked for again. What this host changed is its own truth
 //! until the last change of it is settled: no reply of the server overwrites it before.
 //!
 //! Invariant: an entry with pending changes is neither stale nor dropped.
@@ -10,10 +10,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::lifetime::Known;
+use super::lifetime::{Known, TOLD};
 use super::local::Unsettled;
 use super::notes::Unnoted;
-use super::promised::{Promise, Session};
+use super::promised::{Promise, Session, When};
 use super::xattrs::Xattrs;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;
@@ -66,7 +66,8 @@ pub(super) struct NameEntry {
 /// The tree as far as it is known.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    pub(super) lifetime: Duration,
+    /// What is not promised is believed for so long.
+    pub(super) poll: Duration,
     /// Who asks is told for so long at a time.
     pub(super) longest: Duration,
     pub(super) limit: usize,
@@ -98,12 +99,11 @@ pub struct Moved {
 }
 
 impl Tree {
-    /// An empty tree that keeps about `limit` inodes and trusts the server's answers for
-    /// `lifetime`.
-    pub fn new(lifetime: Duration, limit: usize) -> Tree {
+    /// An empty tree that keeps about `limit` inodes.
+    pub fn new(limit: usize) -> Tree {
         Tree {
-            lifetime,
-            longest: lifetime,
+            poll: Duration::ZERO,
+            longest: TOLD,
             limit,
             has_dropped: false,
             session: Session::default(),
@@ -189,10 +189,10 @@ impl Tree {
 
     /// The server says what an inode is. A reply that is older than what is known (it was
     /// overtaken by the outcome of a change made here) changes nothing.
-    pub fn install_node(&mut self, node: Node, now: Time) {
+    pub fn install_node(&mut self, node: Node, when: impl When) {
         let (ino, version) = (node.attr.ino, node.attr.data_version);
         let before = self.peek(ino).map(|attr| attr.data_version);
-        self.put_node(node, now);
+        self.put_node(node, when);
         let after = self.peek(ino).map(|attr| attr.data_version);
         if after != before {
             self.moved.push(Moved { ino, version, was_known: before.is_some() });
@@ -205,8 +205,9 @@ impl Tree {
         std::mem::take(&mut self.moved)
     }
 
-    pub(super) fn put_node(&mut self, node: Node, now: Time) {
+    pub(super) fn put_node(&mut self, node: Node, when: impl When) {
         let ino = node.attr.ino;
+        let checked = Some(when.of(ino));
         let is_news = self.nodes.get(&ino).is_none_or(|known| {
             let learns_target = known.target.is_none() && node.target.is_some();
             known.pending == 0 && (known.attr != node.attr || learns_target)
@@ -223,7 +224,7 @@ impl Tree {
                 // What has names in a volume that was restored has them again.
                 known.is_orphan &= known.attr.change.epoch == node.attr.change.epoch;
                 known.attr = node.attr;
-                known.checked = Some(now);
+                known.checked = checked;
                 known.target = node.target.or(known.target.take());
             }
             None => {
@@ -231,7 +232,7 @@ impl Tree {
                 let entry = NodeEntry {
                     attr: unsettled.applied_to(node.attr),
                     target: node.target,
-                    checked: Some(now),
+                    checked,
                     pending: unsettled.pending,
                     listing: Listing::Partial,
                     listed: None,
@@ -254,13 +255,13 @@ impl Tree {
         parent: Attr,
         name: Name,
         node: Option<Node>,
-        now: Time,
+        when: impl When,
     ) -> bool {
         if self.is_newer_than(&parent) {
             return false;
         }
-        self.install_node(Node { attr: parent, target: None }, now);
-        self.put_name(parent.ino, name, node, now);
+        self.install_node(Node { attr: parent, target: None }, when);
+        self.put_name(parent.ino, name, node, when);
         true
     }
 
@@ -268,12 +269,18 @@ impl Tree {
         self.peek(reply.ino).is_some_and(|known| reply.change < known.change)
     }
 
-    pub(super) fn put_name(&mut self, parent: Ino, name: Name, node: Option<Node>, now: Time) {
+    pub(super) fn put_name(
+        &mut self,
+        parent: Ino,
+        name: Name,
+        node: Option<Node>,
+        when: impl When,
+    ) {
         let ino = node.as_ref().map(|node| node.attr.ino);
         if let Some(node) = node {
-            self.install_node(node, now);
+            self.install_node(node, when);
         }
-        let key = (parent, name);
+        let (key, checked) = ((parent, name), Some(when.of(parent)));
         if self.names.get(&key).is_some_and(|entry| entry.pending > 0) {
             return;
         }
@@ -283,7 +290,7 @@ impl Tree {
         if self.names.get(&key).is_none_or(|entry| entry.ino != ino) {
             self.unnoted.names.insert(key.clone());
         }
-        self.names.insert(key, NameEntry { ino, checked: Some(now), pending: 0 });
+        self.names.insert(key, NameEntry { ino, checked, pending: 0 });
     }
 
     /// Names in `directory` of which it is known what they mean, or that they mean nothing.

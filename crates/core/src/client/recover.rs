@@ -198,7 +198,9 @@ impl ClientCore {
             self.files.entry(*ino).or_insert_with(|| FileData::restored(note.clone()));
         }
         match entry {
-            Entry::Settled { seq, outcome } => drop(self.settle(seq, &outcome, [now; 2])),
+            Entry::Settled { seq, outcome } => {
+                drop(self.settle(seq, &outcome, &self.tree.as_of(None, [now; 2])))
+            }
             Entry::Change(logged) => {
                 self.next_seq = logged.seq;
                 self.seq_reserved = self.seq_reserved.max(logged.seq + 1);

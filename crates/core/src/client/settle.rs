@@ -2,31 +2,26 @@
 //! server again where nothing of this host is left.
 
 use super::{ClientCore, Effect};
-use crate::cache::{FileData, Touched, touched};
+use crate::cache::{AsOf, FileData, Touched, touched};
 use crate::modlog::{Change, Logged, Outcome, Record};
-use crate::types::{Attr, Ino, Time};
+use crate::types::{Attr, Ino};
 
 impl ClientCore {
-    /// The server's final answer to the oldest change: `asked` for then, and here now. Log
-    /// `Entry::Settled` with it before.
+    /// The server's final answer to the oldest change. Log `Entry::Settled` with it before.
     ///
-    /// It is as of when the change was first sent: the server repeats what it answered then.
-    pub fn settle(&mut self, seq: u64, outcome: &Outcome, [asked, now]: [Time; 2]) -> Vec<Effect> {
-        let asked = self.queue.oldest_sent().map_or(asked, |sent| sent.min(asked));
+    /// What is not promised of it is as of when the change was first sent: the server repeats what it
+    /// answered then.
+    pub fn settle(&mut self, seq: u64, outcome: &Outcome, as_of: &AsOf) -> Vec<Effect> {
+        let as_of = &self.queue.oldest_sent().map_or(as_of.clone(), |sent| as_of.asked_at(sent));
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
-        let effects = self.settle_logged(&logged, outcome, [asked, now]);
+        let effects = self.settle_logged(&logged, outcome, as_of);
         if let Change::Data(data) = &logged.change {
             self.release_data(seq, data);
         }
         effects
     }
 
-    fn settle_logged(
-        &mut self,
-        logged: &Logged,
-        outcome: &Outcome,
-        [asked, now]: [Time; 2],
-    ) -> Vec<Effect> {
+    fn settle_logged(&mut self, logged: &Logged, outcome: &Outcome, as_of: &AsOf) -> Vec<Effect> {
         let seq = logged.seq;
         self.room.settled(seq, !matches!(outcome, Outcome::Refused { .. }));
         let ino = logged.change.ino();
@@ -40,8 +35,8 @@ impl ClientCore {
             Outcome::Done { touched: attrs } => {
                 self.data_committed(seq, ino, attrs, &logged.change);
                 let doubtful = self.drop_doubtful(ino);
-                self.settle_names(touched, attrs, asked);
-                self.learn(attrs, [asked, now]);
+                self.settle_names(touched, attrs, as_of);
+                self.learn(attrs, as_of);
                 self.note_orphan(&logged.change, attrs);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
                     // It followed an earlier change of ours into that one's conflict copy.
@@ -60,7 +55,7 @@ impl ClientCore {
                 } else {
                     self.data_committed(seq, ino, attrs, &logged.change);
                 }
-                self.learn(attrs, [asked, now]);
+                self.learn(attrs, as_of);
                 effects
             }
             Outcome::Refused { refusal } => {
@@ -81,19 +76,19 @@ impl ClientCore {
 
     /// A change that touched these is committed. Where the server says nothing of a directory it did
     /// nothing there: a file that was renamed over another name of itself has both.
-    fn settle_names(&mut self, touched: Touched, attrs: &[Attr], asked: Time) {
+    fn settle_names(&mut self, touched: Touched, attrs: &[Attr], as_of: &AsOf) {
         let Touched { inodes, names } = touched;
         let is_changed =
             |(directory, _): &(Ino, _)| attrs.iter().any(|attr| attr.ino == *directory);
         let (names, unchanged) = names.into_iter().partition(is_changed);
-        self.tree.settle(&Touched { inodes, names }, asked);
+        self.tree.settle(&Touched { inodes, names }, as_of);
         self.tree.undo(&Touched { inodes: Vec::new(), names: unchanged });
     }
 
-    fn learn(&mut self, attrs: &[Attr], [asked, now]: [Time; 2]) {
+    fn learn(&mut self, attrs: &[Attr], as_of: &AsOf) {
         let files = &self.files;
         let ahead = |ino| files.get(&ino).is_some_and(FileData::is_ahead);
-        self.tree.learn(attrs, ahead, [asked, now]);
+        self.tree.learn(attrs, ahead, as_of);
     }
 
     /// A change that will not be took no name.

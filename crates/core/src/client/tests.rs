@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::time::Duration;
 
 use super::*;
 use crate::cache::Known;
@@ -12,7 +13,8 @@ mod passthrough;
 mod recover;
 
 fn core() -> ClientCore {
-    let mut core = ClientCore::new(Duration::from_secs(1), 100, 1);
+    let mut core = ClientCore::new(100, 1);
+    core.tree.polls(Duration::from_secs(1));
     core.reserve_seqs(100);
     core.tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), Time::default());
     core
@@ -42,6 +44,10 @@ fn write(core: &mut ClientCore, ino: u64, range: Range<u64>) {
     core.admit(entry, Time::default());
 }
 
+fn settle(core: &mut ClientCore, seq: u64, outcome: &Outcome) -> Vec<Effect> {
+    core.settle(seq, outcome, &core.tree.as_of(None, [Time::default(); 2]))
+}
+
 fn seal(core: &mut ClientCore, ino: u64) -> bool {
     let entry = core.draft_seal(Ino(ino), Caller::default());
     entry.map(|entry| core.admit(entry, Time::default())).is_some()
@@ -58,10 +64,10 @@ fn a_file_made_written_and_stored_ends_clean_at_the_servers_version() {
     let Change::Data(data) = &core.queue.batch(9, 999)[1].change else { panic!("a store") };
     assert_eq!(data.base, crate::modlog::Base::Result(1));
     let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
-    core.settle(1, &done(2), [Time::default(); 2]);
+    settle(&mut core, 1, &done(2));
     assert!(core.files[&Ino(5)].is_ahead());
     assert!(core.tree.is_pending(Ino(5)));
-    core.settle(2, &done(3), [Time::default(); 2]);
+    settle(&mut core, 2, &done(3));
     assert!(!core.files[&Ino(5)].is_ahead());
     assert!(!core.tree.is_pending(Ino(5)));
     assert_eq!(core.files[&Ino(5)].version().counter, 3);
@@ -76,7 +82,7 @@ fn a_refused_store_gives_the_file_back_to_the_server_but_not_what_was_written_la
     assert!(seal(&mut core, 7));
     write(&mut core, 7, 5..6);
     let refused = Outcome::Refused { refusal: Refusal::NoSpace };
-    let effects = core.settle(1, &refused, [Time::default(); 2]);
+    let effects = settle(&mut core, 1, &refused);
     // The container stays: replaced, it would give zeros for what was written later.
     assert_eq!(effects, [Effect::Refused { refusal: Refusal::NoSpace }]);
     assert!(core.files[&Ino(7)].has_dirty());
@@ -97,7 +103,7 @@ fn a_file_whose_store_was_refused_is_what_it_was_before() {
     write(&mut core, 7, 0..10);
     assert!(seal(&mut core, 7));
     let refused = Outcome::Refused { refusal: Refusal::NoSpace };
-    let effects = core.settle(1, &refused, [Time::default(); 2]);
+    let effects = settle(&mut core, 1, &refused);
     assert_eq!(effects, [Effect::Refused { refusal: Refusal::NoSpace }, Effect::Replace(Ino(7))]);
     assert_eq!(core.files[&Ino(7)].version(), version);
     write(&mut core, 7, 0..10);
@@ -116,10 +122,10 @@ fn stores_that_follow_a_conflict_end_with_the_servers_data_here() {
     let touched = vec![attr(9, Kind::File, 5), attr(7, Kind::File, 4)];
     let conflict = Outcome::Conflict { parent, name: name.clone(), touched, copy };
     // The next store still needs the container.
-    let told = core.settle(1, &conflict, [Time::default(); 2]);
+    let told = settle(&mut core, 1, &conflict);
     assert_eq!(told, [Effect::Conflict { ino: Ino(7), parent, name }]);
     let into_copy = Outcome::Done { touched: vec![attr(9, Kind::File, 6)] };
-    let told = core.settle(2, &into_copy, [Time::default(); 2]);
+    let told = settle(&mut core, 2, &into_copy);
     assert_eq!(told, [Effect::Replace(Ino(7))]);
     assert!(!core.files[&Ino(7)].is_ahead());
 }
@@ -143,12 +149,12 @@ fn new_data_and_their_size_arrive_together() {
     // A conflict tells what the server has: the next write is made on that.
     write(&mut core, 7, 0..10);
     assert!(seal(&mut core, 7));
-    core.settle(1, &Outcome::Done { touched: vec![node(5, 200).attr] }, [Time::default(); 2]);
+    settle(&mut core, 1, &Outcome::Done { touched: vec![node(5, 200).attr] });
     assert_eq!(core.tree.peek(Ino(7)).unwrap().size, 100);
     let (parent, name, copy) = (Ino::ROOT, Name::new("f.conflict").unwrap(), Ino(9));
     let touched = vec![node(5, 200).attr];
     let conflict = Outcome::Conflict { parent, name, touched, copy };
-    core.settle(2, &conflict, [Time::default(); 2]);
+    settle(&mut core, 2, &conflict);
     assert_eq!(core.tree.peek(Ino(7)).unwrap().size, 200);
     assert_eq!(core.file(Ino(7)).unwrap().version().counter, 5);
 }
@@ -157,7 +163,7 @@ fn new_data_and_their_size_arrive_together() {
 fn a_file_that_the_server_did_not_want_is_not_ahead_for_ever() {
     let mut core = core();
     create(&mut core);
-    core.settle(1, &Outcome::Refused { refusal: Refusal::NotFound }, [Time::default(); 2]);
+    settle(&mut core, 1, &Outcome::Refused { refusal: Refusal::NotFound });
     assert!(!core.files[&Ino(5)].is_ahead());
 }
 
@@ -171,7 +177,7 @@ fn unlink(core: &mut ClientCore, ino: u64, open: bool) {
 /// The server's answer to the only change that is queued: the root and file 7 with `nlink`.
 fn settle_with_links(core: &mut ClientCore, seq: u64, nlink: u32) {
     let touched = vec![attr(1, Kind::Directory, 5), Attr { nlink, ..attr(7, Kind::File, 5) }];
-    core.settle(seq, &Outcome::Done { touched }, [Time::default(); 2]);
+    settle(core, seq, &Outcome::Done { touched });
 }
 
 /// Another host had moved the name of a file that was open here. This host removed the name
@@ -360,10 +366,10 @@ fn what_lost_its_name_stays_until_the_kernel_lets_go() {
     let mut core = core();
     create(&mut core);
     let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
-    core.settle(1, &done(2), [Time::default(); 2]);
+    settle(&mut core, 1, &done(2));
     unlink(&mut core, 5, false);
     assert!(core.is_held(Ino(5)) && core.is_closed_for_good(Ino(5)));
-    core.settle(2, &Outcome::Done { touched: Vec::new() }, [Time::default(); 2]);
+    settle(&mut core, 2, &Outcome::Done { touched: Vec::new() });
     assert!(!core.is_gone(Ino(5)));
     core.opened(Ino(5));
     core.let_go(Ino(5));
@@ -377,8 +383,8 @@ fn what_could_not_be_removed_is_not_held() {
     let mut core = core();
     create(&mut core);
     unlink(&mut core, 5, false);
-    core.settle(1, &Outcome::Done { touched: Vec::new() }, [Time::default(); 2]);
-    core.settle(2, &Outcome::Refused { refusal: Refusal::Access }, [Time::default(); 2]);
+    settle(&mut core, 1, &Outcome::Done { touched: Vec::new() });
+    settle(&mut core, 2, &Outcome::Refused { refusal: Refusal::Access });
     assert!(!core.is_held(Ino(5)));
 }
 
@@ -467,7 +473,7 @@ fn data_go_from_the_disk_only_when_nobody_uses_them_and_the_server_has_them() {
     core.take_notes();
     assert!(!core.evict(Ino(7), container), "the server is still to get it");
     let touched = vec![attr(7, Kind::File, 4)];
-    core.settle(1, &Outcome::Done { touched }, [Time::default(); 2]);
+    settle(&mut core, 1, &Outcome::Done { touched });
     core.take_notes();
     assert!(core.evict(Ino(7), container) && !core.files.contains_key(&Ino(7)));
     assert!(core.evict(Ino(7), container), "what is not in memory is in nobody's use");
@@ -490,7 +496,7 @@ fn data_that_an_earlier_life_left_stay_until_they_are_settled() {
     core.tree.install_node(Node { attr: attr(7, Kind::File, 4), target: None }, Time::default());
     let moved = core.tree.peek(Ino(7)).unwrap().data_version;
     assert!(!core.observe(Ino(7), moved));
-    core.settle(1, &Outcome::Refused { refusal: Refusal::NoSpace }, [Time::default(); 2]);
+    settle(&mut core, 1, &Outcome::Refused { refusal: Refusal::NoSpace });
     core.tree.install_node(Node { attr: attr(7, Kind::File, 4), target: None }, Time::default());
     core.observe(Ino(7), moved);
     assert_eq!(core.files[&Ino(7)].version(), moved);

@@ -378,6 +378,14 @@ impl Outcome {
     pub fn is_final(&self) -> bool {
         !matches!(self, Outcome::NeedsWhole | Outcome::Missing { .. })
     }
+
+    /// What it says of inodes.
+    pub fn touched(&self) -> &[Attr] {
+        match self {
+            Outcome::Done { touched } | Outcome::Conflict { touched, .. } => touched,
+            _ => &[],
+        }
+    }
 }
 
 /// Byte strings as one slice instead of a sequence of numbers.

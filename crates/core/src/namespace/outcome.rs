@@ -13,12 +13,25 @@ use crate::types::{Ino, Name, OpId};
 /// What [`super::apply`] did.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ApplyResult {
-    /// The record's outcome, now or earlier.
+    /// The record's outcome.
     Outcome(Outcome),
+    /// The outcome that it had before: what that says of inodes may not be so any more.
+    Repeated(Outcome),
     /// Another record came under the same OpId: there are two copies of one cache.
     Cloned,
     /// The client has said that it knows this record's outcome, and it is forgotten.
     Settled,
+}
+
+impl ApplyResult {
+    /// What the record would come to if it came again now.
+    #[must_use]
+    pub fn again(self) -> ApplyResult {
+        match self {
+            ApplyResult::Outcome(outcome) if outcome.is_final() => ApplyResult::Repeated(outcome),
+            same => same,
+        }
+    }
 }
 
 /// What a rule wants to happen.
@@ -48,7 +61,7 @@ pub(super) fn recall<S: MetaSnapshot>(
     if let Some(row) = row {
         let same = row.digest == *digest;
         return Ok(Some(if same {
-            ApplyResult::Outcome(row.outcome)
+            ApplyResult::Repeated(row.outcome)
         } else {
             ApplyResult::Cloned
         }));

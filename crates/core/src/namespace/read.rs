@@ -75,7 +75,7 @@ pub fn lookup<S: MetaSnapshot>(
         Some(ino) => Some(getattr(snapshot, volume, ino)?),
         None => None,
     };
-    Ok(Looked { parent: parent_attr, node, promised: false })
+    Ok(Looked { parent: parent_attr, node, promised: None })
 }
 
 /// A page of a directory, or what of it changed behind a commit, where that is asked for and is known.
@@ -118,7 +118,7 @@ pub fn page<S: MetaSnapshot>(
     }
     let more = entries.len() < total;
     let commit = changes::head(snapshot, 0)?.last;
-    Ok(Page { directory: attr, entries, more, promised: false, commit, gone: None })
+    Ok(Page { directory: attr, entries, more, promised: None, commit, gone: None })
 }
 
 /// What names of `directory` changed behind commit `since`; `None` if that is not known, or is so much that
@@ -149,7 +149,7 @@ fn changed<S: MetaSnapshot>(
         }
     }
     let gone = Some(gone);
-    Ok(Some(Page { directory, entries, more: false, promised: false, commit, gone }))
+    Ok(Some(Page { directory, entries, more: false, promised: None, commit, gone }))
 }
 
 /// All extended attributes of an inode.

@@ -14,7 +14,12 @@ fn take(promises: &mut Promises, id: SessionId) -> Vec<u64> {
 
 fn promise(promises: &mut Promises, id: SessionId, inodes: &[Ino]) {
     let ask = promises.ask();
-    assert!(promises.answered(ask, id, inodes));
+    assert_eq!(promises.answered(ask, id, inodes), Promised::default());
+}
+
+/// Of which of `inodes` changes are not promised.
+fn but(promises: &mut Promises, ask: Ask, id: SessionId, inodes: &[Ino]) -> Vec<u64> {
+    promises.answered(ask, id, inodes).but.iter().map(|ino| ino.0).collect()
 }
 
 #[test]
@@ -22,8 +27,7 @@ fn others_hear_of_a_change_once_and_its_author_does_not() {
     let mut promises = Promises::new(100, 100, 0);
     let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
     for id in [a, b] {
-        let ask = promises.ask();
-        assert!(promises.answered(ask, id, &[Ino(7), Ino(8)]));
+        promise(&mut promises, id, &[Ino(7), Ino(8)]);
     }
     assert_eq!(promises.changed([(VOLUME, Ino(7))], Some(a)), BTreeSet::from([b]));
     assert_eq!(promises.changed([(VOLUME, Ino(7))], Some(a)), BTreeSet::new());
@@ -69,7 +73,7 @@ fn a_change_is_visible_once_all_others_have_heard_of_it_or_are_gone() {
 fn a_session_has_heard_of_a_commit_with_the_answer_to_its_break() {
     let mut promises = Promises::new(100, 100, 40);
     let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
-    assert!(promises.resume(b, &[Ino(7), Ino(8)]));
+    assert_eq!(promises.hold(b, &[Ino(7), Ino(8)]), Promised::default());
     promises.changed([(VOLUME, Ino(7))], Some(a));
     assert_eq!(promises.heard_through(b), 40);
     promises.committed(41);
@@ -107,34 +111,48 @@ fn what_changed_while_it_was_read_is_not_promised() {
     let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
     let ask = promises.ask();
     promises.changed([(VOLUME, Ino(7))], Some(b));
-    assert!(!promises.answered(ask, a, &[Ino(7), Ino(8)]));
+    assert_eq!(but(&mut promises, ask, a, &[Ino(7), Ino(8)]), [7]);
+    assert_eq!(promises.changed([(VOLUME, Ino(8))], Some(b)), BTreeSet::from([a]));
     let [first, second] = [promises.ask(), promises.ask()];
     promises.changed([(VOLUME, Ino(7))], Some(a));
-    assert!(promises.answered(first, a, &[Ino(7)]), "its own changes are no news to it");
+    assert_eq!(but(&mut promises, first, a, &[Ino(7)]), [], "its own changes are no news to it");
     promises.changed([(VOLUME, Ino(8))], Some(b));
     promises.changed([(VOLUME, Ino(8))], Some(a));
-    assert!(!promises.answered(second, a, &[Ino(8)]));
+    assert_eq!(but(&mut promises, second, a, &[Ino(8)]), [8]);
     assert!(promises.changed.is_empty());
+}
+
+/// A host that had looked at more than it may be promised was promised nothing any more.
+#[test]
+fn where_there_is_no_room_those_that_were_promised_before_are_broken() {
+    let mut promises = Promises::new(4, 3, 0);
+    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    promise(&mut promises, a, &[Ino(1), Ino(2), Ino(3)]);
+    let given = promises.hold(a, &[Ino(9)]);
+    assert_eq!((given.but.len(), given.told), (0, BTreeSet::from([a])));
+    let given = promises.hold(b, &[Ino(1), Ino(2)]);
+    assert_eq!((given.but.len(), given.told), (0, BTreeSet::from([a])), "a has most");
+    assert_eq!((take(&mut promises, a), promises.held()), (vec![1, 2], 4));
+    let ask = promises.ask();
+    assert_eq!(but(&mut promises, ask, b, &[1, 2, 3, 4].map(Ino)), [1, 2, 3, 4]);
+    promise(&mut promises, a, &[Ino(3), Ino(9)]);
+    let given = promises.hold(a, &[Ino(1), Ino(2)]);
+    assert_eq!((given.told, promises.held()), (BTreeSet::from([a, b]), 4), "both bounds");
+    assert_eq!(promises.changed([(VOLUME, Ino(1))], None), BTreeSet::from([a]));
 }
 
 #[test]
 fn promises_and_what_is_remembered_are_bounded() {
     let mut promises = Promises::new(3, 2, 0);
     let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
-    let ask = promises.ask();
-    assert!(promises.answered(ask, a, &[Ino(1), Ino(2)]));
-    let ask = promises.ask();
-    assert!(!promises.answered(ask, a, &[Ino(3)]), "it has its share");
-    let ask = promises.ask();
-    assert!(!promises.answered(ask, b, &[Ino(1), Ino(2)]), "there is no room");
+    promise(&mut promises, a, &[Ino(1), Ino(2)]);
     promises.leave(a);
     assert_eq!(promises.held(), 0);
     let ask = promises.ask();
     promises.changed((10..14).map(|ino| (VOLUME, Ino(ino))), None);
     assert!(promises.changed.is_empty());
-    assert!(!promises.answered(ask, b, &[Ino(99)]), "it may have been among them");
-    let ask = promises.ask();
-    assert!(promises.answered(ask, b, &[Ino(10)]));
+    assert_eq!(but(&mut promises, ask, b, &[Ino(99)]), [99], "it may have been among them");
+    promise(&mut promises, b, &[Ino(10)]);
 }
 
 #[derive(Clone, Debug)]
@@ -157,30 +175,34 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// A question under way, and what was read for it.
-type Question = (Ask, usize, Option<[u64; 3]>);
+type Question = (Ask, usize, Option<[u64; 3]>, usize);
 
 proptest! {
     /// Whatever a session believes under a promise is so, or it has a break to hear.
     #[test]
-    fn what_is_promised_is_so(steps in prop::collection::vec(step(), 0..80)) {
-        let mut promises = Promises::new(1000, 1000, 0);
+    fn what_is_promised_is_so(steps in prop::collection::vec(step(), 0..80), limit in 3..10usize) {
+        let mut promises = Promises::new(limit, 3, 0);
         let ids = [(); 3].map(|()| promises.enter(VOLUME));
         let mut truth = [0u64; 3];
         let mut believed = [[None::<u64>; 3]; 3];
         let mut open: Vec<Question> = Vec::new();
-        for step in steps {
+        // When sessions last heard that inodes had changed.
+        let mut heard = [[0; 3]; 3];
+        for (now, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Ask(who) => open.push((promises.ask(), who, None)),
+                Step::Ask(who) => open.push((promises.ask(), who, None, now)),
                 Step::Read(at) if at < open.len() => open[at].2 = Some(truth),
                 Step::Answer(at) if at < open.len() => {
-                    let (ask, who, read) = open.remove(at);
+                    let (ask, who, read, asked) = open.remove(at);
                     let read = read.unwrap_or(truth);
                     let all = [0, 1, 2].map(Ino);
-                    if promises.answered(ask, ids[who], &all) {
+                    let but = but(&mut promises, ask, ids[who], &all);
+                    // To a question from before a break an answer is worth nothing.
+                    let is_new = |ino: &usize| heard[who][*ino] <= asked;
+                    for ino in (0..3).filter(|ino| !but.contains(&(*ino as u64))).filter(is_new) {
                         // What it changed itself meanwhile it knows better.
-                        believed[who] = [0, 1, 2].map(|ino| {
-                            Some(read[ino].max(believed[who][ino].unwrap_or(0)))
-                        });
+                        let known = believed[who][ino].unwrap_or(0);
+                        believed[who][ino] = Some(read[ino].max(known));
                     }
                 }
                 Step::Change(by, ino) => {
@@ -193,6 +215,7 @@ proptest! {
                 Step::Hear(who) => {
                     for ino in take(&mut promises, ids[who]) {
                         believed[who][ino as usize] = None;
+                        heard[who][ino as usize] = now;
                     }
                 }
                 _ => {}

@@ -1,10 +1,16 @@
 //! Questions about names and attributes, and what is promised with the answers.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use super::Reply;
+use super::{Applied, Reply};
+use crate::modlog::Outcome;
 use crate::promise::Inodes;
 use crate::types::{Attr, Ino, Name, Version};
+
+/// Of the inodes in an answer those whose changes the server will not tell; `None`: it will tell of none.
+pub type Promised = Option<Inodes>;
 
 /// An inode as the server has it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -20,8 +26,8 @@ pub struct Node {
 pub struct Found {
     /// It.
     pub node: Node,
-    /// The server will tell when it changes.
-    pub promised: bool,
+    /// See [`Promised`].
+    pub promised: Promised,
 }
 
 /// Asks for a name.
@@ -40,8 +46,8 @@ pub struct Looked {
     pub parent: Attr,
     /// The inode, or `None`: there is no such name.
     pub node: Option<Node>,
-    /// The server will tell when one of the two changes.
-    pub promised: bool,
+    /// See [`Promised`].
+    pub promised: Promised,
 }
 
 /// Asks for a page of a directory.
@@ -66,8 +72,8 @@ pub struct Page {
     pub entries: Vec<(Name, Node)>,
     /// There are more.
     pub more: bool,
-    /// The server will tell when any of these changes, the directory among them.
-    pub promised: bool,
+    /// See [`Promised`].
+    pub promised: Promised,
     /// The last commit of the server that is in it.
     pub commit: u64,
     /// The entries are all whose names changed behind the commit that was asked about, and these names are
@@ -138,26 +144,40 @@ impl Reply {
                 let entries = page.entries.iter().map(|(_, node)| node.attr.ino);
                 [page.directory.ino].into_iter().chain(entries).collect()
             }
+            Reply::Applied(applied) => {
+                let touched = applied.outcomes.iter().flat_map(Outcome::touched);
+                touched.map(|attr| attr.ino).collect::<BTreeSet<_>>().into_iter().collect()
+            }
             _ => Vec::new(),
         }
     }
 
-    /// True if the server will tell of their changes.
-    pub fn is_promised(&self) -> bool {
-        match self {
+    /// Those of them whose changes the server will tell, if it will tell of any.
+    pub fn promised(&self) -> Option<BTreeSet<Ino>> {
+        let but = match self {
             Reply::Node(Found { promised, .. })
             | Reply::Looked(Looked { promised, .. })
-            | Reply::Page(Page { promised, .. }) => *promised,
-            _ => false,
+            | Reply::Page(Page { promised, .. })
+            | Reply::Applied(Applied { promised, .. }) => promised.as_ref()?,
+            _ => return None,
+        };
+        let mut inodes: BTreeSet<Ino> = self.inodes().into_iter().collect();
+        if but.len() > inodes.len() as u64 {
+            return None;
         }
+        for ino in but.iter() {
+            inodes.remove(&ino);
+        }
+        Some(inodes)
     }
 
-    /// Says whether the server will tell of their changes.
-    pub fn promise(&mut self, is_promised: bool) {
+    /// Says of which of its inodes the server will not tell changes.
+    pub fn promise(&mut self, but: Promised) {
         match self {
             Reply::Node(Found { promised, .. })
             | Reply::Looked(Looked { promised, .. })
-            | Reply::Page(Page { promised, .. }) => *promised = is_promised,
+            | Reply::Page(Page { promised, .. })
+            | Reply::Applied(Applied { promised, .. }) => *promised = but,
             _ => {}
         }
     }

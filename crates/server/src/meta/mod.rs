@@ -25,7 +25,8 @@ use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 use segue_core::namespace::{Fault, changes};
-use segue_core::promise::SessionId;
+use segue_core::promise::{Inodes, SessionId};
+use segue_core::types::Ino;
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use sqlite::{Kv, Noted};
@@ -138,8 +139,8 @@ impl Store {
     fn submit<R: Send + 'static>(
         &self,
         author: Option<SessionId>,
-        work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
-    ) -> oneshot::Receiver<Result<R, StoreError>> {
+        work: impl FnOnce(&mut Kv<'_>) -> Result<(R, Vec<Ino>), MetaFault> + Send + 'static,
+    ) -> oneshot::Receiver<writer::Done<R>> {
         let (answer, answered) = oneshot::channel();
         if let Some(jobs) = &self.jobs {
             // A thread that is gone drops the job, and with it `answer`.
@@ -153,15 +154,17 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.submit(None, work).await.unwrap_or(Err(StoreError::Poisoned))
+        let done = self.submit(None, |txn| Ok((work(txn)?, Vec::new()))).await;
+        done.unwrap_or(Err(StoreError::Poisoned)).map(|(result, _)| result)
     }
 
-    /// [`Store::write`] for a session, which learns by itself what it changes.
+    /// [`Store::write`] for a session, which is told what the inodes are that come with the result.
+    /// Of these, all whose changes are promised but those that come back.
     pub(crate) async fn write_as<R: Send + 'static>(
         &self,
         author: SessionId,
-        work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
-    ) -> Result<R, StoreError> {
+        work: impl FnOnce(&mut Kv<'_>) -> Result<(R, Vec<Ino>), MetaFault> + Send + 'static,
+    ) -> Result<(R, Inodes), StoreError> {
         self.submit(Some(author), work).await.unwrap_or(Err(StoreError::Poisoned))
     }
 
@@ -170,7 +173,7 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Kv<'_>) -> Result<(), MetaFault> + Send + 'static,
     ) {
-        drop(self.submit(None, work));
+        drop(self.submit(None, |txn| Ok((work(txn)?, Vec::new()))));
     }
 
     /// [`Store::write`] for threads that may block.
@@ -178,7 +181,8 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.submit(None, work).blocking_recv().unwrap_or(Err(StoreError::Poisoned))
+        let done = self.submit(None, |txn| Ok((work(txn)?, Vec::new()))).blocking_recv();
+        done.unwrap_or(Err(StoreError::Poisoned)).map(|(result, _)| result)
     }
 
     /// Does `work` on a snapshot, on a thread that may block.

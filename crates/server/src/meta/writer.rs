@@ -18,8 +18,8 @@ use std::sync::mpsc::Receiver;
 use rusqlite::Connection;
 use segue_core::namespace::Fault;
 use segue_core::namespace::changes::{self, Changed};
-use segue_core::promise::{Object, SessionId};
-use segue_core::types::VolumeId;
+use segue_core::promise::{Inodes, Object, SessionId};
+use segue_core::types::{Ino, VolumeId};
 use tokio::sync::oneshot;
 
 use super::pending::Pending;
@@ -37,8 +37,10 @@ pub(super) trait Job: Send {
     fn author(&self) -> Option<SessionId>;
     /// Does it; false takes back what it wrote.
     fn run(&mut self, txn: &mut Kv<'_>) -> Result<bool, rusqlite::Error>;
-    /// Tells who asked what came of the commit.
-    fn answer(self: Box<Self>, commit: Result<(), StoreError>);
+    /// Of which inodes its author is told what they are now.
+    fn tells(&self) -> &[Ino];
+    /// Tells who asked what came of the commit, and of which of these inodes changes are not promised.
+    fn answer(self: Box<Self>, commit: Result<Inodes, StoreError>);
 }
 
 /// A job made of a closure.
@@ -46,22 +48,26 @@ pub(super) struct Task<F, R> {
     author: Option<SessionId>,
     work: Option<F>,
     result: Option<Result<R, StoreError>>,
-    answer: oneshot::Sender<Result<R, StoreError>>,
+    tells: Vec<Ino>,
+    answer: oneshot::Sender<Done<R>>,
 }
+
+/// What came of a job, and of which inodes that its author was told of changes are not promised.
+pub(super) type Done<R> = Result<(R, Inodes), StoreError>;
 
 impl<F, R> Task<F, R> {
     pub(super) fn new(
         author: Option<SessionId>,
         work: F,
-        answer: oneshot::Sender<Result<R, StoreError>>,
+        answer: oneshot::Sender<Done<R>>,
     ) -> Self {
-        Task { author, work: Some(work), result: None, answer }
+        Task { author, work: Some(work), result: None, tells: Vec::new(), answer }
     }
 }
 
 impl<F, R> Job for Task<F, R>
 where
-    F: FnOnce(&mut Kv<'_>) -> Result<R, MetaFault> + Send,
+    F: FnOnce(&mut Kv<'_>) -> Result<(R, Vec<Ino>), MetaFault> + Send,
     R: Send,
 {
     fn author(&self) -> Option<SessionId> {
@@ -71,7 +77,7 @@ where
     fn run(&mut self, txn: &mut Kv<'_>) -> Result<bool, rusqlite::Error> {
         let Some(work) = self.work.take() else { return Ok(false) };
         match work(txn) {
-            Ok(result) => self.result = Some(Ok(result)),
+            Ok((result, tells)) => (self.result, self.tells) = (Some(Ok(result)), tells),
             Err(Fault::Store(error)) if !is_damage(&error) => return Err(error),
             Err(fault) => {
                 let error = StoreError::from(fault);
@@ -82,10 +88,15 @@ where
         Ok(matches!(self.result, Some(Ok(_))))
     }
 
-    fn answer(self: Box<Self>, commit: Result<(), StoreError>) {
+    fn tells(&self) -> &[Ino] {
+        &self.tells
+    }
+
+    fn answer(self: Box<Self>, commit: Result<Inodes, StoreError>) {
         let Task { result, answer, .. } = *self;
+        let result = result.unwrap_or(Err(StoreError::Poisoned));
         // Who asked may have gone: the work is done all the same.
-        let _ = answer.send(commit.and_then(|()| result.unwrap_or(Err(StoreError::Poisoned))));
+        let _ = answer.send(commit.and_then(|but| Ok((result?, but))));
     }
 }
 
@@ -112,14 +123,19 @@ pub(super) fn run(
                 done.map_err(|error| failed(&error, poisoned))
             }
         };
-        // Before anybody hears that it is done: who reads from now on reads what is new.
-        let done = done.map(|Committed { changes, number }| {
-            for (author, objects) in changes {
-                promises.changed(objects, author);
+        match done {
+            // Before anybody hears that it is done: who reads from now on reads what is new.
+            Ok(Committed { changes, number }) => {
+                let told = |(job, objects): (Box<dyn Job>, _)| {
+                    let but = promises.changed(objects, job.author(), job.tells());
+                    (job, but)
+                };
+                let told: Vec<_> = group.into_iter().zip(changes).map(told).collect();
+                number.into_iter().for_each(|number| promises.committed(number));
+                told.into_iter().for_each(|(job, but)| job.answer(Ok(but)));
             }
-            number.into_iter().for_each(|number| promises.committed(number));
-        });
-        group.into_iter().for_each(|job| job.answer(done.clone()));
+            Err(error) => group.into_iter().for_each(|job| job.answer(Err(error.clone()))),
+        }
     }
 }
 
@@ -138,12 +154,10 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
     StoreError::Poisoned
 }
 
-/// Which inodes somebody changed.
-type Change = (Option<SessionId>, Vec<Object>);
-
 /// What a group of jobs did.
 struct Committed {
-    changes: Vec<Change>,
+    /// What each of them changed.
+    changes: Vec<Vec<Object>>,
     /// The number of the commit, if it changed anything.
     number: Option<u64>,
 }
@@ -171,20 +185,18 @@ fn try_commit(
     let batch = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
     batch("BEGIN IMMEDIATE")?;
     for job in group {
+        let mut objects = Vec::new();
         match job.run(&mut Kv::writing(connection, &mut pending))? {
             true => {
-                let mut objects = Vec::new();
                 for (volume, changed) in Changed::of(pending.written()) {
                     objects.extend(changed.inodes.iter().map(|ino| (volume, *ino)));
                     all.entry(volume).or_default().and(changed);
-                }
-                if !objects.is_empty() {
-                    changes.push((job.author(), objects));
                 }
                 pending.keep();
             }
             false => pending.take_back(),
         }
+        changes.push(objects);
         if pending.is_large() {
             flush(connection, &mut pending)?;
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use segue_core::modlog::{Outcome, Piece, PieceBytes, Record, Stamped};
 use segue_core::namespace::{self, ApplyResult, Context, is_damage, refuse_damaged};
 use segue_core::refusal::Refusal;
-use segue_core::types::Fingerprint;
+use segue_core::types::{Fingerprint, Ino};
 use segue_core::wire::{APPLY_MAX, Applied, Apply, Refused, Reply};
 use segue_rpc::{Body, BodyReader, CloseCode};
 
@@ -19,7 +19,7 @@ use crate::metrics::add;
 
 /// Records of one transaction. A thousand small ones take some 20 ms, for which every other host
 /// would wait.
-const SLICE: usize = 256;
+const SLICE_MAX: usize = 256;
 
 /// Why not all records of a batch were tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,14 +59,15 @@ impl Session {
             acked_below: apply.acked_below,
         });
         self.while_connected(self.server.data.store.promises().may_change()).await?;
-        let (outcomes, end) = self.apply_slices(bound, &batch, places).await?;
+        let (outcomes, but, end) = self.apply_slices(bound, &batch, places).await?;
         drop(pin);
         self.count(&outcomes);
         match end {
             End::Normal => {
                 let promises = self.server.data.store.promises();
                 let visible = promises.is_visible(bound.volume, &bound.holder);
-                Ok((Reply::Applied(Applied { outcomes, visible }), Body::Empty))
+                let promised = Some(but.into_iter().collect());
+                Ok((Reply::Applied(Applied { outcomes, visible, promised }), Body::Empty))
             }
             End::Cloned => {
                 self.peer.close(CloseCode::Denied, CLONED);
@@ -75,17 +76,19 @@ impl Session {
         }
     }
 
-    /// Applies a batch, some records in each transaction: so others' changes come in between.
+    /// Applies a batch, some records in each transaction: so others' changes come in between. The
+    /// outcomes, and of which inodes they touched changes are not promised.
     async fn apply_slices(
         &self,
         bound: &Bound,
         batch: &Arc<Batch>,
         mut places: Vec<Placed>,
-    ) -> Result<(Vec<Outcome>, End), Refused> {
+    ) -> Result<(Vec<Outcome>, BTreeSet<Ino>, End), Refused> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(batch.records.len());
+        let mut but = BTreeSet::new();
         loop {
             let from = outcomes.len();
-            let slice = from..batch.records.len().min(from + SLICE);
+            let slice = from..batch.records.len().min(from + SLICE_MAX);
             let is_last = slice.end == batch.records.len();
             // The rows of chunks come with the record that needs them: nothing else holds them.
             let named = batch.chunks_of(&slice);
@@ -95,18 +98,24 @@ impl Session {
             let (shared, wanted) = (Arc::clone(batch), slice.len());
             let work = move |txn: &mut Kv<'_>| {
                 index(txn, shared.volume, &now, 0)?;
-                shared.apply(txn, slice)
+                let done = shared.apply(txn, slice)?;
+                let touched = done.outcomes.iter().flat_map(Outcome::touched);
+                let touched = touched.map(|attr| attr.ino).collect::<BTreeSet<_>>();
+                let tells = touched.difference(&done.repeated).copied().collect();
+                Ok((done, tells))
             };
-            let (more, end) = match self.server.data.store.write_as(bound.holder.id, work).await {
-                Ok(applied) => applied,
+            let done = self.server.data.store.write_as(bound.holder.id, work).await;
+            let (Slice { outcomes: more, repeated, end }, unpromised) = match done {
+                Ok(done) => done,
                 // The client sends the others again, and hears then what is wrong.
-                Err(_) if !outcomes.is_empty() => return Ok((outcomes, End::Normal)),
+                Err(_) if !outcomes.is_empty() => return Ok((outcomes, but, End::Normal)),
                 Err(error) => return Err(error.into()),
             };
+            but.extend(repeated.into_iter().chain(unpromised.iter()));
             let is_whole = more.len() == wanted && more.last().is_none_or(Outcome::is_final);
             outcomes.extend(more);
             if is_last || !is_whole || end == End::Cloned {
-                return Ok((outcomes, end));
+                return Ok((outcomes, but, end));
             }
         }
     }
@@ -151,6 +160,14 @@ fn digest(stamped: &Stamped) -> Result<[u8; 32], postcard::Error> {
     Ok(*blake3::hash(&postcard::to_stdvec(&stamped.identity())?).as_bytes())
 }
 
+/// What came of some records.
+struct Slice {
+    outcomes: Vec<Outcome>,
+    /// The inodes that outcomes of before touched.
+    repeated: BTreeSet<Ino>,
+    end: End,
+}
+
 /// Whose records are applied.
 struct Batch {
     volume: segue_core::types::VolumeId,
@@ -180,11 +197,7 @@ impl Batch {
         stores.flat_map(|store| store.pieces.iter().filter_map(name)).collect()
     }
 
-    fn apply(
-        &self,
-        txn: &mut Kv<'_>,
-        slice: Range<usize>,
-    ) -> Result<(Vec<Outcome>, End), MetaFault> {
+    fn apply(&self, txn: &mut Kv<'_>, slice: Range<usize>) -> Result<Slice, MetaFault> {
         let records = self.records.get(slice.clone()).unwrap_or_default();
         let digests = self.digests.get(slice).unwrap_or_default();
         let context = Context {
@@ -198,12 +211,17 @@ impl Batch {
         // First, because a floor that cannot be read is put right by it.
         namespace::raise_floor(txn, self.client, self.incarnation, self.acked_below)?;
         let (mut outcomes, mut end) = (Vec::with_capacity(records.len()), End::Normal);
+        let mut repeated = BTreeSet::new();
         for (stamped, digest) in records.iter().zip(digests) {
             // The client sends the others again, and SQLite has the rows of these by then.
             if txn.is_large() && !outcomes.is_empty() {
                 break;
             }
             match namespace::apply(txn, &context, stamped, digest) {
+                Ok(ApplyResult::Repeated(outcome)) => {
+                    repeated.extend(outcome.touched().iter().map(|attr| attr.ino));
+                    outcomes.push(outcome);
+                }
                 Ok(ApplyResult::Outcome(outcome)) => {
                     let last = !outcome.is_final();
                     outcomes.push(outcome);
@@ -226,6 +244,6 @@ impl Batch {
                 Err(fault) => return Err(fault),
             }
         }
-        Ok((outcomes, end))
+        Ok(Slice { outcomes, repeated, end })
     }
 }

@@ -14,7 +14,7 @@ impl Session {
         let path = self.server.data.path().to_owned();
         let answer = move |snapshot: &mut Kv<'_>| match request {
             Request::Getattr(ino) => {
-                let found = |node| Reply::Node(Found { node, promised: false });
+                let found = |node| Reply::Node(Found { node, promised: None });
                 read::getattr(snapshot, volume, ino).map(found)
             }
             Request::Lookup(ask) => {
@@ -35,7 +35,9 @@ impl Session {
         let asked = store.promises().ask();
         let mut reply = settled(store.read(answer).await)?;
         let inodes = reply.inodes();
-        reply.promise(!inodes.is_empty() && asked.answered(&bound.holder, &inodes));
+        if !inodes.is_empty() {
+            reply.promise(asked.answered(&bound.holder, &inodes));
+        }
         Ok((reply, Body::Empty))
     }
 }

@@ -2,6 +2,7 @@
 
 use segue_core::chunk::{fingerprint, possession_proof};
 use segue_core::modlog::Outcome;
+use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::types::Role;
 use segue_core::wire::{Applied, Apply, Fetch, Put, Reply, Request};
@@ -152,7 +153,8 @@ async fn what_comes_is_within_the_quota() {
     let request = Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0 });
     let body = Body::from(encode_block(&parts[3]));
     let reply = tin.peer.call(&request, body).await.unwrap().reply;
-    assert_eq!(reply, Reply::Applied(Applied { outcomes: Vec::new(), visible: true }));
+    let promised = Some(Inodes::default());
+    assert_eq!(reply, Reply::Applied(Applied { outcomes: Vec::new(), visible: true, promised }));
     assert_eq!(arrived(&server).await, 300_000);
 
     let (ino, version) = tin.create("f").await;

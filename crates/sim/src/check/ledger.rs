@@ -77,7 +77,11 @@ impl Ledger {
     ) -> Result<(), Violation> {
         let wrong = |what: &str| Violation(format!("{op:?} {:?}: {what}", stamped.record));
         let outcome = match result {
-            ApplyResult::Outcome(outcome) if outcome.is_final() => outcome,
+            ApplyResult::Outcome(outcome) | ApplyResult::Repeated(outcome)
+                if outcome.is_final() =>
+            {
+                outcome
+            }
             _ if written.is_empty() => return Ok(()),
             _ => return Err(wrong("wrote without a final outcome")),
         };

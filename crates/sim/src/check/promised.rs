@@ -8,7 +8,7 @@ use segue_core::cache::Known;
 use segue_core::types::{Ino, Name, Time};
 
 use crate::Violation;
-use crate::client::{LIFETIME, Mount};
+use crate::client::Mount;
 use crate::server::Server;
 
 const INSTANT: Duration = Duration::from_nanos(1);
@@ -70,18 +70,16 @@ fn check_since(
 /// The names in directory `ino`, which has not changed lately.
 fn check_names(mount: &Mount, server: &Server, ino: Ino) -> Result<(), Violation> {
     let tree = &mount.core.tree;
-    // What is as young as that is believed without a promise.
-    let later = Time(mount.now.0 + LIFETIME);
     for name in tree.known_names(ino) {
         let means = server.ledger.names.get(&(ino, name.as_bytes().to_vec())).copied();
-        if let Known::Fresh(known) = tree.name(ino, name, later)
+        if let Known::Fresh(known) = tree.name(ino, name, mount.now)
             && known != means
         {
             let words = format!("{name} in #{ino} is believed to be {known:?}, is {means:?}");
             return Err(Violation(words));
         }
     }
-    let absent = |name: &Name| tree.name(ino, name, later) == Known::Fresh(None);
+    let absent = |name: &Name| tree.name(ino, name, mount.now) == Known::Fresh(None);
     for ((_, name), means) in
         server.ledger.names.range((ino, Vec::new())..(Ino(ino.0 + 1), Vec::new()))
     {

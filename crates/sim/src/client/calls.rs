@@ -4,7 +4,7 @@ use segue_core::modlog::Logged;
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::types::Time;
-use segue_core::wire::{Hello, Reply, Request};
+use segue_core::wire::{Applied, Hello, Reply, Request};
 
 use super::{Mount, Stop, Thread};
 use crate::Violation;
@@ -124,9 +124,14 @@ impl Mount {
             }
             Purpose::Drain(request, batch) => {
                 match (reply, &request) {
-                    (Reply::Applied(applied), _) => {
-                        self.settle_batch(batch, applied.outcomes, asked)?;
-                        if !applied.visible {
+                    (reply @ Reply::Applied(_), _) => {
+                        let promised = self.promised(&reply);
+                        let as_of = self.core.tree.as_of(promised, [asked, self.now]);
+                        let Reply::Applied(Applied { outcomes, visible, .. }) = reply else {
+                            return Ok(None);
+                        };
+                        self.settle_batch(batch, outcomes, &as_of)?;
+                        if !visible {
                             self.call(Request::Visible(()), Purpose::Visible);
                         }
                     }

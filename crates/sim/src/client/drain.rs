@@ -1,13 +1,12 @@
 //! Write-back, as `segue-client`'s mount/drain.rs and mount/upload.rs do.
 
-use segue_core::cache::touched;
+use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
 use segue_core::modlog::{
     Change, DataChange, Entry, INLINE_MAX, Logged, Outcome, Piece, PieceBytes, Record, Stamped,
     Store,
 };
 use segue_core::refusal::Refusal;
-use segue_core::types::Time;
 use segue_core::wire::{Apply, Request};
 
 use super::{Mount, Purpose, Stop};
@@ -116,7 +115,7 @@ impl Mount {
         &mut self,
         batch: Vec<Logged>,
         outcomes: Vec<Outcome>,
-        asked: Time,
+        as_of: &AsOf,
     ) -> Result<(), Violation> {
         if outcomes.is_empty() || outcomes.len() > batch.len() {
             return Err(Violation(format!("{} outcomes of {}", outcomes.len(), batch.len())));
@@ -132,19 +131,24 @@ impl Mount {
                     self.unsettled = true;
                     return Ok(());
                 }
-                outcome => self.settle(&logged, &outcome, asked)?,
+                outcome => self.settle(&logged, &outcome, as_of)?,
             }
         }
         Ok(())
     }
 
-    fn settle(&mut self, logged: &Logged, outcome: &Outcome, asked: Time) -> Result<(), Violation> {
+    fn settle(
+        &mut self,
+        logged: &Logged,
+        outcome: &Outcome,
+        as_of: &AsOf,
+    ) -> Result<(), Violation> {
         let seq = logged.seq;
         self.unsettled = false;
         if self.bug != Some(Bug::ClientForgetsSettled) {
             self.append(Entry::Settled { seq, outcome: Box::new(outcome.clone()) })?;
         }
-        let effects = self.core.settle(seq, outcome, [asked, self.now]);
+        let effects = self.core.settle(seq, outcome, as_of);
         self.whole.remove(&seq);
         self.baseless.remove(&seq);
         for effect in effects {

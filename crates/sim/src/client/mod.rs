@@ -39,8 +39,8 @@ pub(crate) use failing::Failing;
 pub(crate) use notes::Noted;
 use promises::Session;
 
-/// As in the real client.
-pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
+/// Where the server promises nothing its answers are believed for so long.
+pub(crate) const POLL: Duration = Duration::from_secs(1);
 /// Low, so that the core's limit is reached.
 pub(crate) const NODE_LIMIT: usize = 12;
 /// Low, so that blocks of numbers end in a run.
@@ -184,7 +184,7 @@ impl Mount {
     ) -> Mount {
         Mount {
             id,
-            core: ClientCore::new(LIFETIME, NODE_LIMIT, kept.seq_reserved.max(1)),
+            core: ClientCore::new(NODE_LIMIT, kept.seq_reserved.max(1)),
             inos_used: kept.inos_reserved,
             changed_at: kept.end,
             kept,
@@ -379,6 +379,7 @@ impl Mount {
         server: &mut Server,
         op: impl Fn(&mut Mount) -> Result<R, Stop>,
     ) -> Result<Result<R, Refusal>, Violation> {
+        self.core.tree.polls(POLL);
         for _ in 0..64 {
             let request = match op(self) {
                 Ok(result) => return Ok(Ok(result)),

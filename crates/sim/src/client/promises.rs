@@ -120,7 +120,7 @@ impl Mount {
     /// What is promised with a reply.
     pub(super) fn promised(&self, reply: &Reply) -> Option<Promised> {
         let session = self.number();
-        reply.is_promised().then(|| Promised { session, inodes: reply.inodes() })
+        reply.promised().map(|inodes| Promised { session, inodes })
     }
 
     /// These have changed on the server.

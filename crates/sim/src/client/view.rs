@@ -86,7 +86,7 @@ impl Mount {
     pub(super) fn take_in(&mut self, request: &Request, reply: Reply, body: &[u8], asked: Time) {
         let mut versions: Vec<(Ino, Version)> = Vec::new();
         let promised = self.promised(&reply);
-        let (as_of, promised) = self.core.tree.as_of(promised, [asked, self.now]);
+        let as_of = &self.core.tree.as_of(promised, [asked, self.now]);
         match (request, reply) {
             (Request::Getattr(_), Reply::Node(Found { node, .. })) => {
                 versions.push((node.attr.ino, node.attr.data_version));
@@ -117,7 +117,7 @@ impl Mount {
             (Request::Fetch(ask), Reply::Fetched(fetched)) => self.fill(ask, &fetched, body),
             _ => {}
         }
-        self.core.tree.promised(promised, as_of);
+        self.core.tree.promised(as_of);
         for (ino, version) in versions {
             self.core.observe(ino, version);
         }

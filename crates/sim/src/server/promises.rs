@@ -114,16 +114,26 @@ impl Server {
             changes::forget(&mut self.disk.rows, (0, most), NOTES_SLICE)?;
         }
         let Some((sessions, ask)) = self.sessions.as_mut().zip(ask) else { return Ok(None) };
-        match (id, reply.inodes()) {
+        let author = id.filter(|_| matches!(request, Request::Apply(_)));
+        let reader = id.filter(|_| author.is_none());
+        match (reader, reply.inodes()) {
             (Some(id), inodes) if !inodes.is_empty() => {
-                reply.promise(sessions.table.answered(ask, id, &inodes));
+                reply.promise(Some(sessions.table.answered(ask, id, &inodes).but));
             }
             _ => sessions.table.unanswered(ask),
         }
-        let author = id.filter(|_| matches!(request, Request::Apply(_)));
         let (volume, instant) = (self.volume, sessions.instant(now));
         sessions.table.changed(changed.keys().map(|ino| (volume, *ino)), author);
         number.into_iter().for_each(|number| sessions.table.committed(number));
+        if let Some(id) = author {
+            if self.bug == Some(Bug::ServerPromisesRepeated) {
+                self.repeated.clear();
+            }
+            let mut inodes = reply.inodes();
+            inodes.retain(|ino| !self.repeated.contains(ino));
+            let but = sessions.table.hold(id, &inodes).but;
+            reply.promise(Some(self.repeated.iter().copied().chain(but.iter()).collect()));
+        }
         if let (Reply::Applied(applied), Some(id)) = (&mut reply, author) {
             applied.visible = sessions.table.is_visible(volume, id, sessions.table.now());
             if applied.visible {
@@ -142,7 +152,7 @@ impl Server {
         let held: Vec<Ino> = resume.held.iter().collect();
         let none = (Reply::Resumed(None), Vec::new());
         let Some((sessions, id)) = self.sessions.as_mut().zip(id) else { return Ok(none) };
-        if !sessions.table.resume(id, &held) {
+        if !sessions.table.hold(id, &held).but.is_empty() {
             return Ok(none);
         }
         let mut resumed = changes::resumed(&mut self.disk.rows, self.volume, resume)?;

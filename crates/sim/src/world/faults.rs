@@ -6,7 +6,7 @@ use super::draws::Who;
 use super::{Event, Host, RECONNECT, THREADS, World, id};
 use crate::Violation;
 use crate::check::restart;
-use crate::client::{AtServer, Failing, Lost, Mount};
+use crate::client::{AtServer, Failing, Lost, Mount, POLL};
 use crate::rng::Rng;
 
 impl World {
@@ -189,6 +189,9 @@ impl World {
             restart::check(&mut other, &noted, &self.server.ledger, self.model.as_ref())?;
             let mut mount = Mount::start(id(client), left, numbers, bug, now)?;
             mount.session.has_promises = self.options.promises;
+            if !self.options.promises {
+                mount.core.tree.polls(POLL);
+            }
             mount.failing.rng = Rng::new(*next_call ^ 5);
             mount.reads_ahead = self.plan.more.reads_ahead;
             mount.chunks.least = self.plan.more.chunks;

@@ -13,9 +13,9 @@ fn whole_is_what_is_all_here_and_all_sent() {
         let attr = Attr { size: 100, ..attr(5, Kind::File, counter) };
         Outcome::Done { touched: vec![attr] }
     };
-    core.settle(1, &done(2), [Time::default(); 2]);
+    settle(&mut core, 1, &done(2));
     assert_eq!(core.whole(Ino(5)), None, "it is being sent");
-    core.settle(2, &done(3), [Time::default(); 2]);
+    settle(&mut core, 2, &done(3));
     assert_eq!(core.whole(Ino(5)), Some(100));
     core.files.get_mut(&Ino(5)).unwrap().spoiled(50..51);
     assert_eq!(core.whole(Ino(5)), None, "a byte is missing");
@@ -72,7 +72,7 @@ fn what_a_map_may_change_is_not_evicted_but_can_be_given_up() {
     seal(&mut core, 7);
     assert!(!core.let_go_of_data(Ino(7)), "and is still to get it");
     let touched = vec![attr(7, Kind::File, 4)];
-    core.settle(1, &Outcome::Done { touched }, [Time::default(); 2]);
+    settle(&mut core, 1, &Outcome::Done { touched });
     assert!(core.let_go_of_data(Ino(7)));
     assert_eq!(core.take_scrap(), [Scrap::Container(Ino(7), container)].into());
     assert!(!core.files[&Ino(7)].is_mapped() && core.container(Ino(7)) != Some(container));

@@ -175,7 +175,7 @@ fn outcomes_in_the_dump_are_told_again() {
     let dump = Dump::of(&mut txn);
     let mut txn = MapTxn::default();
     dump.restore(&mut txn, "home", None).unwrap();
-    assert_eq!(tin.send(&mut txn, &stamped), told);
+    assert_eq!(tin.send(&mut txn, &stamped), told.again());
 }
 
 /// Back to the dump on the server itself: what was done since did not happen, for those who did
