@@ -175,6 +175,11 @@ impl Promises {
         session.heard
     }
 
+    /// The last commit whose changes were told of.
+    pub fn last_commit(&self) -> u64 {
+        self.commit
+    }
+
     /// All that commit `number` changed, and those before it, was [`Promises::changed`].
     pub fn committed(&mut self, number: u64) {
         self.commit = self.commit.max(number);

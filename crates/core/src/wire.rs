@@ -379,6 +379,8 @@ pub struct Applied {
     pub visible: bool,
     /// See [`Promised`]: of the inodes that the outcomes touched. Not of those of outcomes that are repeated.
     pub promised: Promised,
+    /// This session has been told of all that was promised to it, up to this commit.
+    pub heard: u64,
 }
 
 /// Promises that are over.

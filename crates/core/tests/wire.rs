@@ -215,7 +215,7 @@ fn replies() -> Vec<Reply> {
         Reply::Sought(Sought { start: 4096, end: 1 << 43 }),
         Reply::Wanted(Wanted { indexes: vec![0, 200] }),
         Reply::Stored(()),
-        Reply::Applied(Applied { outcomes, visible: true, promised: None }),
+        Reply::Applied(Applied { outcomes, visible: true, promised: None, heard: 1 << 41 }),
         Reply::Granted(grant),
         Reply::Visible(()),
         Reply::Broken(()),

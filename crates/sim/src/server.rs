@@ -202,7 +202,10 @@ impl Server {
             }
         }
         namespace::raise_floor(&mut txn, client, INCARNATION, apply.acked_below)?;
-        Ok((Reply::Applied(Applied { outcomes, visible: true, promised: None }), Vec::new()))
+        Ok((
+            Reply::Applied(Applied { outcomes, visible: true, promised: None, heard: 0 }),
+            Vec::new(),
+        ))
     }
 }
 

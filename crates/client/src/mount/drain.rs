@@ -97,9 +97,13 @@ impl Mount {
         let (asked, began) = (self.now(), Instant::now());
         let applied = self.remote.apply(records, &chunks, acked_below).await;
         self.asked_through.store(0, Ordering::Relaxed);
-        let (Applied { outcomes, visible, .. }, promised) = applied?;
-        let now = self.now();
-        let as_of = self.core().tree.as_of(promised, [asked, now]);
+        let (Applied { outcomes, visible, heard, .. }, promised) = applied?;
+        let (now, session) = (self.now(), promised.as_ref().map(|promised| promised.session));
+        let as_of = {
+            let mut core = self.core();
+            session.into_iter().for_each(|session| core.tree.heard_through(session, heard, asked));
+            core.tree.as_of(promised, [asked, now])
+        };
         lock(&self.unseen).answered(visible, now);
         let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
         lock(&self.batch_size).answered(weight, began.elapsed(), round_trip);

@@ -66,8 +66,9 @@ impl Session {
             End::Normal => {
                 let promises = self.server.data.store.promises();
                 let visible = promises.is_visible(bound.volume, &bound.holder);
+                let heard = promises.heard_through(&bound.holder);
                 let promised = Some(but.into_iter().collect());
-                Ok((Reply::Applied(Applied { outcomes, visible, promised }), Body::Empty))
+                Ok((Reply::Applied(Applied { outcomes, visible, promised, heard }), Body::Empty))
             }
             End::Cloned => {
                 self.peer.close(CloseCode::Denied, CLONED);

@@ -127,10 +127,11 @@ impl Mount {
                     (reply @ Reply::Applied(_), _) => {
                         let promised = self.promised(&reply);
                         let as_of = self.core.tree.as_of(promised, [asked, self.now]);
-                        let Reply::Applied(Applied { outcomes, visible, .. }) = reply else {
+                        let Reply::Applied(Applied { outcomes, visible, heard, .. }) = reply else {
                             return Ok(None);
                         };
                         self.settle_batch(batch, outcomes, &as_of)?;
+                        self.renewed(heard, asked);
                         if !visible {
                             self.call(Request::Visible(()), Purpose::Visible);
                         }
@@ -161,7 +162,9 @@ impl Mount {
                 None
             }
             Purpose::Renew => {
-                self.renewed(&reply, asked);
+                if let Reply::Renewed(renewed) = reply {
+                    self.renewed(renewed.commit, asked);
+                }
                 None
             }
         };

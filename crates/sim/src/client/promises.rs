@@ -99,10 +99,9 @@ impl Mount {
         self.follow();
     }
 
-    pub(super) fn renewed(&mut self, reply: &Reply, asked: Time) {
-        if let Reply::Renewed(renewed) = reply {
-            self.core.tree.heard_through(self.session.number, renewed.commit, asked);
-        }
+    /// The server has told this session of all that was promised to it, up to `commit`.
+    pub(super) fn renewed(&mut self, commit: u64, asked: Time) {
+        self.core.tree.heard_through(self.session.number, commit, asked);
     }
 
     pub(super) fn forget_calls(&mut self) {

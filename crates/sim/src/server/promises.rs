@@ -77,6 +77,14 @@ pub(crate) struct Moment {
     at: Time,
 }
 
+/// Up to which commit session `id` was told.
+fn heard(sessions: &mut Sessions, id: SessionId, bug: Option<Bug>) -> u64 {
+    match bug {
+        Some(Bug::ServerCountsUnheard) => sessions.table.last_commit(),
+        _ => sessions.table.heard_through(id),
+    }
+}
+
 /// Inodes that a session is to be told of.
 pub(crate) type Telling = (ClientId, SessionId, Vec<Ino>);
 
@@ -136,6 +144,7 @@ impl Server {
         }
         if let (Reply::Applied(applied), Some(id)) = (&mut reply, author) {
             applied.visible = sessions.table.is_visible(volume, id, sessions.table.now());
+            applied.heard = heard(sessions, id, self.bug);
             if applied.visible {
                 let shown = sessions.shown.entry(client).or_default();
                 *shown = instant.max(*shown);
@@ -166,14 +175,9 @@ impl Server {
 
     /// How far the session was told.
     fn renew(&mut self, id: Option<SessionId>) -> Answer {
-        let last = changes::head(&mut self.disk.rows, 0).map_or(0, |head| head.last);
         let sessions = self.sessions.as_mut();
-        let heard = sessions.zip(id).map(|(sessions, id)| sessions.table.heard_through(id));
-        let commit = match self.bug {
-            Some(Bug::ServerCountsUnheard) => last,
-            _ => heard.unwrap_or_default(),
-        };
-        (Reply::Renewed(Renewed { commit }), Vec::new())
+        let commit = sessions.zip(id).map(|(sessions, id)| heard(sessions, id, self.bug));
+        (Reply::Renewed(Renewed { commit: commit.unwrap_or_default() }), Vec::new())
     }
 
     fn enter(&mut self, client: ClientId, connection: u64, now: Time) {
