@@ -325,6 +325,20 @@ impl Promises {
         told
     }
 
+    /// These are gone, which was [`Promises::changed`]: no inode has their numbers again, so there is
+    /// nothing to promise.
+    pub fn gone(&mut self, objects: impl IntoIterator<Item = Object>) {
+        for object in objects {
+            let holders = self.holders.remove(&object).unwrap_or_default();
+            self.held -= holders.len();
+            for id in holders {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.promised.remove(&object.1);
+                }
+            }
+        }
+    }
+
     /// At most `most` of the inodes that have changed, and that were promised to `id`; none before
     /// it has heard of those that were taken last.
     pub fn take_breaks(&mut self, id: SessionId, most: usize) -> Vec<Ino> {

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use segue_core::promise::{Ask, Grace, Inodes, Object, Promises as Table, SessionId, TERM};
+use segue_core::promise::{Ask, Grace, Inodes, Promises as Table, SessionId, TERM};
 use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
+
+use crate::meta::Change;
 
 /// Promises at a time, to all sessions: 213 bytes each where no two have the same.
 const PROMISES_MAX: usize = 1 << 20;
@@ -104,19 +106,22 @@ impl Promises {
         Asked { promises: self, ask: Some(self.lock().table.ask()) }
     }
 
-    /// `author` committed changes of `objects`, or nobody who has a session, and is told what `inodes`
-    /// are now. Of these, all whose changes are promised but those that are returned.
+    /// `author` committed `change`, or nobody who has a session, and is told what `inodes` are now. Of
+    /// these, all whose changes are promised but those that are returned.
     pub(crate) fn changed(
         &self,
-        objects: Vec<Object>,
+        change: Change,
         author: Option<SessionId>,
         inodes: &[Ino],
     ) -> Inodes {
         let mut shared = self.lock();
-        let told = shared.table.changed(objects, author);
+        let told = shared.table.changed(change.objects, author);
+        let is_gone = |ino: &Ino| change.gone.iter().any(|(_, gone)| gone == ino);
+        let inodes: Vec<Ino> = inodes.iter().copied().filter(|ino| !is_gone(ino)).collect();
+        shared.table.gone(change.gone);
         shared.wake(&told);
         match author {
-            Some(author) if !inodes.is_empty() => shared.hold(author, inodes),
+            Some(author) if !inodes.is_empty() => shared.hold(author, &inodes),
             _ => Inodes::default(),
         }
     }

@@ -69,6 +69,21 @@ fn a_change_is_visible_once_all_others_have_heard_of_it_or_are_gone() {
     assert_eq!(visible(&promises, b), [true, true]);
 }
 
+/// Who removed a file was promised to hear of it for as long as it was connected.
+#[test]
+fn of_what_is_gone_nothing_is_promised() {
+    let mut promises = Promises::new(100, 100, 0);
+    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    for id in [a, b] {
+        promise(&mut promises, id, &[Ino(7), Ino(8)]);
+    }
+    assert_eq!(promises.changed([(VOLUME, Ino(7))], Some(a)), BTreeSet::from([b]));
+    promises.gone([(VOLUME, Ino(7))]);
+    assert_eq!((promises.held(), take(&mut promises, b)), (2, vec![7]));
+    promises.leave(a);
+    assert_eq!(promises.held(), 1);
+}
+
 #[test]
 fn a_session_has_heard_of_a_commit_with_the_answer_to_its_break() {
     let mut promises = Promises::new(100, 100, 40);

@@ -98,6 +98,25 @@ fn git_and_make_ask_nothing_the_second_time() {
     first.assert_nothing_since(&world);
 }
 
+/// What a host made is promised to it with the answer: it costs no question later either, and of what it
+/// removed nothing is promised.
+#[test]
+fn what_a_host_made_itself_is_not_asked_for() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let make =
+        "for d in $(seq 60); do mkdir $d; seq 5 | (cd $d; split -l 1; mv xaa a; rm xab); done";
+    sh(mount.path(), make);
+    mount.sync().unwrap();
+    let promised = metric(&world, "promises");
+    assert!((300..310).contains(&promised), "{promised} promised");
+    std::thread::sleep(STALE);
+    let first = Asked::now(&world);
+    let list = "find . -printf '%p %s %m %T@\\n'; for d in $(seq 60); do test ! -e $d/xaa; done";
+    assert_eq!(sh(mount.path(), list).lines().count(), 301);
+    first.assert_nothing_since(&world);
+}
+
 /// Who lists a large directory again after another host changed something in it is told what changed, not
 /// all names: whatever was made, moved, removed and made again there.
 #[test]

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use rusqlite::Connection;
-use segue_core::namespace::Fault;
 use segue_core::namespace::changes::{self, Changed};
+use segue_core::namespace::{Fault, keys};
 use segue_core::promise::{Inodes, Object, SessionId};
 use segue_core::types::{Ino, VolumeId};
 use tokio::sync::oneshot;
@@ -126,8 +126,8 @@ pub(super) fn run(
         match done {
             // Before anybody hears that it is done: who reads from now on reads what is new.
             Ok(Committed { changes, number }) => {
-                let told = |(job, objects): (Box<dyn Job>, _)| {
-                    let but = promises.changed(objects, job.author(), job.tells());
+                let told = |(job, change): (Box<dyn Job>, _)| {
+                    let but = promises.changed(change, job.author(), job.tells());
                     (job, but)
                 };
                 let told: Vec<_> = group.into_iter().zip(changes).map(told).collect();
@@ -154,10 +154,18 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
     StoreError::Poisoned
 }
 
+/// What a job changed.
+#[derive(Default)]
+pub(crate) struct Change {
+    pub(crate) objects: Vec<Object>,
+    /// Of these, what is not there any more.
+    pub(crate) gone: Vec<Object>,
+}
+
 /// What a group of jobs did.
 struct Committed {
     /// What each of them changed.
-    changes: Vec<Vec<Object>>,
+    changes: Vec<Change>,
     /// The number of the commit, if it changed anything.
     number: Option<u64>,
 }
@@ -185,18 +193,22 @@ fn try_commit(
     let batch = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
     batch("BEGIN IMMEDIATE")?;
     for job in group {
-        let mut objects = Vec::new();
+        let mut change = Change::default();
         match job.run(&mut Kv::writing(connection, &mut pending))? {
             true => {
                 for (volume, changed) in Changed::of(pending.written()) {
-                    objects.extend(changed.inodes.iter().map(|ino| (volume, *ino)));
+                    change.objects.extend(changed.inodes.iter().map(|ino| (volume, *ino)));
                     all.entry(volume).or_default().and(changed);
                 }
+                let is_gone = |(volume, ino): &Object| {
+                    pending.get(&keys::inode(*volume, *ino)).is_some_and(|row| row.is_none())
+                };
+                change.gone = change.objects.iter().copied().filter(is_gone).collect();
                 pending.keep();
             }
             false => pending.take_back(),
         }
-        changes.push(objects);
+        changes.push(change);
         if pending.is_large() {
             flush(connection, &mut pending)?;
         }

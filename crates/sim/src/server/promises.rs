@@ -132,6 +132,8 @@ impl Server {
         }
         let (volume, instant) = (self.volume, sessions.instant(now));
         sessions.table.changed(changed.keys().map(|ino| (volume, *ino)), author);
+        let gone = changed.iter().filter(|(_, became)| became.is_none());
+        sessions.table.gone(gone.map(|(ino, _)| (volume, *ino)));
         number.into_iter().for_each(|number| sessions.table.committed(number));
         if let Some(id) = author {
             if self.bug == Some(Bug::ServerPromisesRepeated) {
