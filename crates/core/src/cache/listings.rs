@@ -23,13 +23,13 @@ impl Tree {
         if state == Known::Unknown {
             return Known::Unknown;
         }
-        let names: Vec<_> = self
+        if !self.knows_all_in(directory) {
+            return Known::Unknown;
+        }
+        let names = self
             .names_in(directory)
             .filter_map(|(name, entry)| Some((name.clone(), self.meaning(entry)?)))
             .collect();
-        if names.iter().any(|(_, ino)| !self.nodes.contains_key(ino)) {
-            return Known::Unknown;
-        }
         match state {
             Known::Fresh(()) => Known::Fresh(names),
             _ => Known::Stale(names),
@@ -88,13 +88,20 @@ impl Tree {
         true
     }
 
-    /// Behind which commit names of `directory` are not known, if all others are. Not in another session, unless it
-    /// goes on in that: of what they name nothing is promised any more.
+    /// Behind which commit names of `directory` are not known, if all others are, with what they name. Not in
+    /// another session, unless it goes on in that: of what they name nothing is promised any more.
     pub fn listed_through(&self, directory: Ino) -> Option<u64> {
         let node = self.nodes.get(&directory)?;
         let (session, commit) = node.listed?;
         let is_whole = matches!(node.listing, Listing::Complete(Some(_)));
-        (is_whole && Some(session) == self.session.number()).then_some(commit)
+        let is_usable = is_whole && Some(session) == self.session.number();
+        (is_usable && self.knows_all_in(directory)).then_some(commit)
+    }
+
+    /// True if what the known names in `directory` name is known too.
+    fn knows_all_in(&self, directory: Ino) -> bool {
+        let mut named = self.names_in(directory).filter_map(|(_, entry)| self.meaning(entry));
+        named.all(|ino| self.nodes.contains_key(&ino))
     }
 
     /// The server says which names of `directory`, of which all were known, have changed: all others are as

@@ -312,6 +312,9 @@ fn a_listing_goes_on_with_what_changed() {
     assert_eq!(tree.listing(Ino::ROOT, at(6)), Known::Fresh(expected.to_vec()));
     assert_eq!(tree.name(Ino::ROOT, &name("b"), at(6)), Known::Fresh(Some(Ino(6))));
     assert_eq!(tree.listed_through(Ino::ROOT), Some(45));
+    tree.forget(Ino(6), at(7));
+    assert_eq!(tree.listing(Ino::ROOT, at(7)), Known::Unknown);
+    assert_eq!(tree.listed_through(Ino::ROOT), None, "what one of them names is not known");
     tree.expire(Ino::ROOT);
     assert_eq!(tree.listed_through(Ino::ROOT), None, "not all names are known");
     assert!(tree.install_page(page(4, all(), 50, None), at(8)));
