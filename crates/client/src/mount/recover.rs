@@ -36,18 +36,27 @@ struct Undone {
     ranges: Vec<(Ino, Range<u64>)>,
     /// What is in the log, if its last entry is the only one of them.
     log: Vec<Entry>,
+    /// Which entries of the log they are.
+    entries: Vec<usize>,
+}
+
+impl Undone {
+    /// How many of the first `entries` of the log are left without them.
+    fn left_of(&self, entries: usize) -> usize {
+        entries - self.entries.iter().filter(|index| **index < entries).count()
+    }
 }
 
 impl Left<'_> {
-    /// How many entries of the log the index knows of. One that knows of more than there are is
-    /// of no use.
-    fn noted(&self, found: &Found) -> Result<usize, MountError> {
+    /// How many entries of the log, which has so `many`, the index knows of. One that knows of more than
+    /// there are is of no use.
+    fn noted(&self, found: &Found, many: usize) -> Result<usize, MountError> {
         let position = known("index.db", self.index.position()).flatten();
         match position {
             Some(position) if position.generation < found.generation => return Ok(found.noted),
             Some(position) if position.generation == found.generation => {
                 if let Ok(noted) = usize::try_from(position.entries)
-                    && noted <= found.entries.len()
+                    && noted <= many
                 {
                     return Ok(noted.max(found.noted));
                 }
@@ -67,7 +76,8 @@ impl Left<'_> {
         let failed = |error: std::io::Error| MountError::state("cache directory", error);
         core.reserve_seqs(self.numbers.reserve_seqs().map_err(failed)?);
         let undone = self.verify(&mut found).map_err(failed)?;
-        let noted = self.noted(&found)?;
+        let noted = self.noted(&found, found.entries.len() + undone.entries.len())?;
+        let noted = undone.left_of(noted);
         let needs = needs(&found.entries, noted);
         let mut files: BTreeMap<Ino, FileNote> = BTreeMap::new();
         for ino in needs.inodes {
@@ -117,6 +127,7 @@ impl Left<'_> {
     /// begun its last change, and told nobody that it was done.
     fn verify(&mut self, found: &mut Found) -> std::io::Result<Undone> {
         let mut undone = Undone::default();
+        let mut left: Vec<usize> = (0..found.entries.len()).collect();
         while let Some(&first) =
             lacking(&found.entries, found.durable, self.containers, self.preserved)?.first()
         {
@@ -124,12 +135,14 @@ impl Left<'_> {
                 self.report_lost(&found.entries, first)?;
                 self.log.cut(&found.entries, first)?;
                 found.entries.truncate(first);
+                left.truncate(first);
                 continue;
             }
             // It stands last, unless the disk is damaged: the log is locked until a change is done.
             if first + 1 == found.entries.len() && undone.ranges.is_empty() {
                 undone.log = found.entries.clone();
             }
+            undone.entries.push(left.remove(first));
             if let Entry::Written { place, offset, data } = found.entries.remove(first) {
                 undone.ranges.push((place.ino, offset..offset.saturating_add(data.len())));
             }

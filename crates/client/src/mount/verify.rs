@@ -105,4 +105,19 @@ mod tests {
         preserved.keep(2, 0, b"other").unwrap();
         assert_eq!(lacking(&[kept(1), kept(2), kept(3)], 0), [1, 2]);
     }
+
+    /// What is cut to nothing gets another container, and the first is removed before the change is settled: what
+    /// was written to the second was taken for a change that nobody had done.
+    #[test]
+    fn what_a_file_had_in_another_container_is_not_looked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().join("containers")).unwrap();
+        let preserved = Preserved::at(dir.path().join("preserved")).unwrap();
+        let old = written(&containers, 0, &[1; 9000], false);
+        let mut place = old.place().unwrap().clone();
+        place.container = ContainerId(2);
+        let entries = [old, Entry::Resized { place, size: 0 }];
+        assert_eq!(lacking(&entries[..1], 0, &containers, &preserved).unwrap(), [0]);
+        assert!(lacking(&entries, 0, &containers, &preserved).unwrap().is_empty());
+    }
 }

@@ -52,11 +52,18 @@ pub fn lacking<E>(
     Ok(found)
 }
 
-/// Entries of data that are not known to be on the server.
+/// Entries of data that are not known to be on the server. What a file had in one container is of no use
+/// once it has another: that was emptied before.
 fn live(entries: &[Entry]) -> BTreeSet<usize> {
     let mut unsealed: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
     let mut sealed: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    let mut containers: BTreeMap<Ino, ContainerId> = BTreeMap::new();
     for (index, entry) in entries.iter().enumerate() {
+        if let Some(place) = entry.place()
+            && containers.insert(place.ino, place.container) != Some(place.container)
+        {
+            unsealed.remove(&place.ino);
+        }
         match entry {
             Entry::Written { place, .. } => unsealed.entry(place.ino).or_default().push(index),
             Entry::Change(logged) => {

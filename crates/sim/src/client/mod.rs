@@ -226,7 +226,7 @@ impl Mount {
         self.reserve_seqs();
         steps.take()?;
         let (log, undone) = self.verify();
-        let noted = self.kept.noted();
+        let noted = undone.left_of(self.kept.noted());
         let files = self.load_needed(&needs(&log, noted));
         let mut unsealed = self.core.recover(log.clone(), noted, &files, self.now);
         let containers = &self.kept.containers;

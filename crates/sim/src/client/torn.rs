@@ -39,6 +39,15 @@ pub(super) struct Undone {
     pub(super) ranges: Vec<(Ino, Range<u64>)>,
     /// One of them is the last entry of the log.
     is_last: bool,
+    /// Which entries of the log they are.
+    entries: Vec<usize>,
+}
+
+impl Undone {
+    /// How many of the first `entries` of the log are left without them.
+    pub(super) fn left_of(&self, entries: usize) -> usize {
+        entries - self.entries.iter().filter(|index| **index < entries).count()
+    }
 }
 
 /// The blocks of a range.
@@ -128,6 +137,7 @@ impl Mount {
         // The last one first: so the numbers of the others stay.
         for index in self.lacking(&log).into_iter().rev() {
             undone.is_last |= index + 1 == log.len();
+            undone.entries.push(index);
             if let Entry::Written { place, offset, data } = log.remove(index) {
                 undone.ranges.push((place.ino, offset..offset + data.len()));
             }
