@@ -17,7 +17,7 @@ use crate::crash::is_long;
 
 /// Longest that a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than anything is believed that was not promised.
+/// Longer than a kernel is told anything that may change without a word.
 pub(crate) const STALE: Duration = Duration::from_millis(1500);
 /// For what is promised between hosts, or when a close returns; all else runs as mounts do by
 /// default.

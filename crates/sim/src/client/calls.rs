@@ -83,6 +83,16 @@ impl Mount {
         self.call(Request::Hello(hello), Purpose::Hello);
     }
 
+    /// Makes another connection, unless there is one, or one is being made: an earlier process may have
+    /// waited for this.
+    pub(crate) fn reconnect(&mut self) {
+        let is_greeting =
+            |purpose: &Purpose| matches!(purpose, Purpose::Hello | Purpose::Resume(..));
+        if self.is_offline && !self.calls.values().any(is_greeting) {
+            self.say_hello();
+        }
+    }
+
     /// The connection broke: nothing that was asked will be answered. Returns the threads
     /// that go on without.
     pub(crate) fn lose_link(&mut self) -> Vec<usize> {

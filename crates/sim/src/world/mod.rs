@@ -304,7 +304,7 @@ impl World {
             }
             Event::Reconnect(client) => {
                 self.with(client, |mount| {
-                    mount.say_hello();
+                    mount.reconnect();
                     Ok(())
                 })?;
                 Ok(())

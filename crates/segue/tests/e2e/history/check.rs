@@ -14,9 +14,6 @@ use std::collections::BTreeMap;
 /// Nanoseconds since the start of the history.
 pub(super) type Moment = u64;
 
-/// For so long is believed what nobody has promised.
-const BELIEVED: Moment = 1_000_000_000;
-
 /// What a host did, from when to when.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
@@ -88,7 +85,7 @@ pub(super) fn fault(history: &[Event], maker: impl Fn(&str) -> usize) -> Option<
         for (name, file) in &mut files {
             if maker(name) == event.host {
                 let state = file.newest_made(event.began);
-                file.visible.push((event.ended + BELIEVED, state));
+                file.visible.push((event.ended, state));
             }
         }
     }
@@ -178,16 +175,12 @@ mod tests {
     #[test]
     fn what_was_synced_is_seen_by_who_is_connected() {
         let history = |state, connected| {
-            let (synced, later) = (event(0, (3, 4), Did::Synced), 5 + BELIEVED);
+            let (synced, later) = (event(0, (3, 4), Did::Synced), 5);
             [made((1, 2), 1, true), synced, saw(1, (later, later + 1), state, connected)]
         };
         assert!(is_faulty(&history(0, true)));
         assert!(!is_faulty(&history(0, false)) && !is_faulty(&history(1, true)));
-        let early = [
-            made((1, 4), 1, true),
-            event(0, (3, 5), Did::Synced),
-            saw(1, (6 + BELIEVED, 7 + BELIEVED), 0, true),
-        ];
+        let early = [made((1, 4), 1, true), event(0, (3, 5), Did::Synced), saw(1, (6, 7), 0, true)];
         assert!(!is_faulty(&early), "it was made while that synced");
     }
 
