@@ -41,8 +41,10 @@ use crate::types::{Ino, VolumeId};
 /// for longer after the last question that it answered: clients take 2 % off for their clocks.
 pub const TERM: Duration = Duration::from_secs(20);
 
-/// Where there is no room, this part of what a session may have is broken at a time.
+/// Where there is no room, this part of what a session may have is broken at a time, and no more than so many:
+/// others wait for the table.
 const EVICTED: usize = 64;
+const EVICTED_MAX: usize = 4096;
 
 /// One session; never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,6 +58,15 @@ pub struct Ask(u64);
 
 /// An inode of a volume.
 pub type Object = (VolumeId, Ino);
+
+/// What somebody committed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Change {
+    /// What changed.
+    pub objects: Vec<Object>,
+    /// Of these, what is not there any more.
+    pub gone: BTreeSet<Object>,
+}
 
 /// All promises of a server.
 #[derive(Debug)]
@@ -175,11 +186,6 @@ impl Promises {
         session.heard
     }
 
-    /// The last commit whose changes were told of.
-    pub fn last_commit(&self) -> u64 {
-        self.commit
-    }
-
     /// All that commit `number` changed, and those before it, was [`Promises::changed`].
     pub fn committed(&mut self, number: u64) {
         self.commit = self.commit.max(number);
@@ -258,14 +264,14 @@ impl Promises {
             promises.sessions.get(&id).map_or(0, |session: &Session| session.promised.len())
         };
         let beyond = has(self, id).saturating_add(more).saturating_sub(self.of_session);
-        if beyond > 0 && self.evict(id, beyond.max(self.of_session / EVICTED)) {
+        if beyond > 0 && self.evict(id, beyond.max(EVICTED_MAX.min(self.of_session / EVICTED))) {
             told.insert(id);
         }
         loop {
             let beyond = self.held.saturating_add(more).saturating_sub(self.limit);
             let most = self.sessions.iter().max_by_key(|(_, session)| session.promised.len());
             let Some((&most, _)) = most.filter(|_| beyond > 0) else { return told };
-            if !self.evict(most, beyond.max(self.of_session / EVICTED)) {
+            if !self.evict(most, beyond.max(EVICTED_MAX.min(self.of_session / EVICTED))) {
                 return told;
             }
             told.insert(most);
@@ -325,11 +331,31 @@ impl Promises {
         told
     }
 
+    /// `author` made `change`, or nobody who has a session, and is told what `inodes` are now: of which of
+    /// these changes are promised.
+    pub fn committed_by(
+        &mut self,
+        author: Option<SessionId>,
+        change: &Change,
+        inodes: &[Ino],
+    ) -> Promised {
+        let mut told = self.changed(change.objects.iter().copied(), author);
+        self.gone(&change.gone);
+        let Some(author) = author else { return Promised { told, ..Promised::default() } };
+        let volume = self.sessions.get(&author).map(|session| session.volume);
+        let is_gone =
+            |ino: &Ino| volume.is_some_and(|volume| change.gone.contains(&(volume, *ino)));
+        let (gone, there): (Vec<Ino>, Vec<Ino>) = inodes.iter().partition(|ino| is_gone(ino));
+        let promised = self.hold(author, &there);
+        told.extend(promised.told);
+        Promised { but: gone.into_iter().chain(promised.but.iter()).collect(), told }
+    }
+
     /// These are gone, which was [`Promises::changed`]: no inode has their numbers again, so there is
     /// nothing to promise.
-    pub fn gone(&mut self, objects: impl IntoIterator<Item = Object>) {
+    fn gone(&mut self, objects: &BTreeSet<Object>) {
         for object in objects {
-            let holders = self.holders.remove(&object).unwrap_or_default();
+            let holders = self.holders.remove(object).unwrap_or_default();
             self.held -= holders.len();
             for id in holders {
                 if let Some(session) = self.sessions.get_mut(&id) {

@@ -10,7 +10,8 @@ mod watch;
 use serde::{Deserialize, Serialize};
 
 pub use names::{
-    Found, Looked, Lookup, Node, Page, Promised, Readdir, Renewed, Resume, Resumed, Space, Xattrs,
+    Found, Looked, Lookup, Node, Page, PromisedBut, Readdir, Renewed, Resume, Resumed, Space,
+    Xattrs,
 };
 pub use watch::{Became, WATCHED_MAX, Watch, Watched, WatchedAll};
 
@@ -377,8 +378,8 @@ pub struct Applied {
     pub outcomes: Vec<Outcome>,
     /// No other host relies on what was before, of all that is committed: `Visible` need not wait.
     pub visible: bool,
-    /// See [`Promised`]: of the inodes that the outcomes touched. Not of those of outcomes that are repeated.
-    pub promised: Promised,
+    /// See [`PromisedBut`]: of the inodes that the outcomes touched. Not of those of outcomes that are repeated.
+    pub promised: PromisedBut,
     /// This session has been told of all that was promised to it, up to this commit.
     pub heard: u64,
 }

@@ -4,14 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use segue_core::promise::{Ask, Grace, Inodes, Promises as Table, SessionId, TERM};
+use segue_core::promise::{Ask, Change, Grace, Inodes, Promises as Table, SessionId, TERM};
 use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
-
-use crate::meta::Change;
 
 /// Promises at a time, to all sessions: 213 bytes each where no two have the same.
 const PROMISES_MAX: usize = 1 << 20;
@@ -108,22 +106,16 @@ impl Promises {
 
     /// `author` committed `change`, or nobody who has a session, and is told what `inodes` are now. Of
     /// these, all whose changes are promised but those that are returned.
-    pub(crate) fn changed(
+    pub(crate) fn committed_by(
         &self,
-        change: Change,
         author: Option<SessionId>,
+        change: &Change,
         inodes: &[Ino],
     ) -> Inodes {
         let mut shared = self.lock();
-        let told = shared.table.changed(change.objects, author);
-        let is_gone = |ino: &Ino| change.gone.iter().any(|(_, gone)| gone == ino);
-        let inodes: Vec<Ino> = inodes.iter().copied().filter(|ino| !is_gone(ino)).collect();
-        shared.table.gone(change.gone);
-        shared.wake(&told);
-        match author {
-            Some(author) if !inodes.is_empty() => shared.hold(author, &inodes),
-            _ => Inodes::default(),
-        }
+        let promised = shared.table.committed_by(author, change, inodes);
+        shared.wake(&promised.told);
+        promised.but
     }
 
     /// All that commit `number` changed was told of.

@@ -77,11 +77,17 @@ fn of_what_is_gone_nothing_is_promised() {
     for id in [a, b] {
         promise(&mut promises, id, &[Ino(7), Ino(8)]);
     }
-    assert_eq!(promises.changed([(VOLUME, Ino(7))], Some(a)), BTreeSet::from([b]));
-    promises.gone([(VOLUME, Ino(7))]);
-    assert_eq!((promises.held(), take(&mut promises, b)), (2, vec![7]));
+    let gone = [(VOLUME, Ino(7))];
+    let change = Change { objects: vec![gone[0], (VOLUME, Ino(9))], gone: gone.into() };
+    let given = promises.committed_by(Some(a), &change, &[Ino(7), Ino(9)]);
+    assert_eq!(given, Promised { but: [Ino(7)].into_iter().collect(), told: [b].into() });
+    assert_eq!((promises.held(), take(&mut promises, b)), (3, vec![7]));
+    let other = Change { objects: vec![(VOLUME, Ino(9))], ..Change::default() };
+    assert_eq!(promises.committed_by(Some(b), &other, &[Ino(9)]).told, [a].into());
+    assert_eq!(take(&mut promises, a), [9], "the author was promised what it made");
     promises.leave(a);
-    assert_eq!(promises.held(), 1);
+    assert_eq!(promises.held(), 2);
+    assert_eq!(promises.committed_by(None, &other, &[]).told, [b].into());
 }
 
 #[test]

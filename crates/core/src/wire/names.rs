@@ -10,7 +10,7 @@ use crate::promise::Inodes;
 use crate::types::{Attr, Ino, Name, Version};
 
 /// Of the inodes in an answer those whose changes the server will not tell; `None`: it will tell of none.
-pub type Promised = Option<Inodes>;
+pub type PromisedBut = Option<Inodes>;
 
 /// An inode as the server has it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,8 +26,8 @@ pub struct Node {
 pub struct Found {
     /// It.
     pub node: Node,
-    /// See [`Promised`].
-    pub promised: Promised,
+    /// See [`PromisedBut`].
+    pub promised: PromisedBut,
 }
 
 /// Asks for a name.
@@ -46,8 +46,8 @@ pub struct Looked {
     pub parent: Attr,
     /// The inode, or `None`: there is no such name.
     pub node: Option<Node>,
-    /// See [`Promised`].
-    pub promised: Promised,
+    /// See [`PromisedBut`].
+    pub promised: PromisedBut,
 }
 
 /// Asks for a page of a directory.
@@ -72,8 +72,8 @@ pub struct Page {
     pub entries: Vec<(Name, Node)>,
     /// There are more.
     pub more: bool,
-    /// See [`Promised`].
-    pub promised: Promised,
+    /// See [`PromisedBut`].
+    pub promised: PromisedBut,
     /// The last commit of the server that is in it.
     pub commit: u64,
     /// The entries are all whose names changed behind the commit that was asked about, and these names are
@@ -172,7 +172,7 @@ impl Reply {
     }
 
     /// Says of which of its inodes the server will not tell changes.
-    pub fn promise(&mut self, but: Promised) {
+    pub fn promise(&mut self, but: PromisedBut) {
         match self {
             Reply::Node(Found { promised, .. })
             | Reply::Looked(Looked { promised, .. })

@@ -30,7 +30,6 @@ use segue_core::types::Ino;
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use sqlite::{Kv, Noted};
-pub(crate) use writer::Change;
 use writer::{Job, Task};
 
 use crate::attached;

@@ -18,7 +18,7 @@ use std::sync::mpsc::Receiver;
 use rusqlite::Connection;
 use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{Fault, keys};
-use segue_core::promise::{Inodes, Object, SessionId};
+use segue_core::promise::{Change, Inodes, Object, SessionId};
 use segue_core::types::{Ino, VolumeId};
 use tokio::sync::oneshot;
 
@@ -127,7 +127,7 @@ pub(super) fn run(
             // Before anybody hears that it is done: who reads from now on reads what is new.
             Ok(Committed { changes, number }) => {
                 let told = |(job, change): (Box<dyn Job>, _)| {
-                    let but = promises.changed(change, job.author(), job.tells());
+                    let but = promises.committed_by(job.author(), &change, job.tells());
                     (job, but)
                 };
                 let told: Vec<_> = group.into_iter().zip(changes).map(told).collect();
@@ -152,14 +152,6 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
     poisoned.store(true, Ordering::Release);
     tracing::error!("the metadata cannot be written, restart the server: {error}");
     StoreError::Poisoned
-}
-
-/// What a job changed.
-#[derive(Default)]
-pub(crate) struct Change {
-    pub(crate) objects: Vec<Object>,
-    /// Of these, what is not there any more.
-    pub(crate) gone: Vec<Object>,
 }
 
 /// What a group of jobs did.

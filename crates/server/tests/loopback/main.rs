@@ -12,5 +12,6 @@ mod files;
 mod harness;
 mod limits;
 mod people;
+mod promises;
 mod repairs;
 mod restart;

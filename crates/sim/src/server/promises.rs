@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use segue_core::namespace::changes;
-use segue_core::promise::{Grace, Inodes, Promises, SessionId};
+use segue_core::promise::{Change, Grace, Inodes, Promises, SessionId};
 use segue_core::types::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
 
@@ -77,10 +77,10 @@ pub(crate) struct Moment {
     at: Time,
 }
 
-/// Up to which commit session `id` was told.
-fn heard(sessions: &mut Sessions, id: SessionId, bug: Option<Bug>) -> u64 {
+/// Up to which commit session `id` was told, and not up to the `last`.
+fn heard(sessions: &mut Sessions, id: SessionId, (bug, last): (Option<Bug>, u64)) -> u64 {
     match bug {
-        Some(Bug::ServerCountsUnheard) => sessions.table.last_commit(),
+        Some(Bug::ServerCountsUnheard) => last,
         _ => sessions.table.heard_through(id),
     }
 }
@@ -131,22 +131,25 @@ impl Server {
             _ => sessions.table.unanswered(ask),
         }
         let (volume, instant) = (self.volume, sessions.instant(now));
-        sessions.table.changed(changed.keys().map(|ino| (volume, *ino)), author);
         let gone = changed.iter().filter(|(_, became)| became.is_none());
-        sessions.table.gone(gone.map(|(ino, _)| (volume, *ino)));
+        let change = Change {
+            objects: changed.keys().map(|ino| (volume, *ino)).collect(),
+            gone: gone.map(|(ino, _)| (volume, *ino)).collect(),
+        };
+        let mut tells = if author.is_some() { reply.inodes() } else { Vec::new() };
+        if self.bug == Some(Bug::ServerPromisesRepeated) {
+            self.repeated.clear();
+        }
+        tells.retain(|ino| !self.repeated.contains(ino));
+        let but = sessions.table.committed_by(author, &change, &tells).but;
         number.into_iter().for_each(|number| sessions.table.committed(number));
-        if let Some(id) = author {
-            if self.bug == Some(Bug::ServerPromisesRepeated) {
-                self.repeated.clear();
-            }
-            let mut inodes = reply.inodes();
-            inodes.retain(|ino| !self.repeated.contains(ino));
-            let but = sessions.table.hold(id, &inodes).but;
+        if author.is_some() {
             reply.promise(Some(self.repeated.iter().copied().chain(but.iter()).collect()));
         }
+        let last = changes::head(&mut self.disk.rows, 0).map_or(0, |head| head.last);
         if let (Reply::Applied(applied), Some(id)) = (&mut reply, author) {
             applied.visible = sessions.table.is_visible(volume, id, sessions.table.now());
-            applied.heard = heard(sessions, id, self.bug);
+            applied.heard = heard(sessions, id, (self.bug, last));
             if applied.visible {
                 let shown = sessions.shown.entry(client).or_default();
                 *shown = instant.max(*shown);
@@ -177,8 +180,9 @@ impl Server {
 
     /// How far the session was told.
     fn renew(&mut self, id: Option<SessionId>) -> Answer {
+        let last = changes::head(&mut self.disk.rows, 0).map_or(0, |head| head.last);
         let sessions = self.sessions.as_mut();
-        let commit = sessions.zip(id).map(|(sessions, id)| heard(sessions, id, self.bug));
+        let commit = sessions.zip(id).map(|(sessions, id)| heard(sessions, id, (self.bug, last)));
         (Reply::Renewed(Renewed { commit: commit.unwrap_or_default() }), Vec::new())
     }
 
