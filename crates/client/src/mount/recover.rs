@@ -7,7 +7,7 @@ use std::path::Path;
 
 use segue_core::cache::FileNote;
 use segue_core::client::{ClientCore, needs};
-use segue_core::modlog::{Entry, Redo, redo};
+use segue_core::modlog::{Entry, Redo, left_of, redo};
 use segue_core::types::{Ino, Time};
 
 use super::notes::known;
@@ -40,13 +40,6 @@ struct Undone {
     entries: Vec<usize>,
 }
 
-impl Undone {
-    /// How many of the first `entries` of the log are left without them.
-    fn left_of(&self, entries: usize) -> usize {
-        entries - self.entries.iter().filter(|index| **index < entries).count()
-    }
-}
-
 impl Left<'_> {
     /// How many entries of the log, which has so `many`, the index knows of. One that knows of more than
     /// there are is of no use.
@@ -77,7 +70,7 @@ impl Left<'_> {
         core.reserve_seqs(self.numbers.reserve_seqs().map_err(failed)?);
         let undone = self.verify(&mut found).map_err(failed)?;
         let noted = self.noted(&found, found.entries.len() + undone.entries.len())?;
-        let noted = undone.left_of(noted);
+        let noted = left_of(noted, &undone.entries);
         let needs = needs(&found.entries, noted);
         let mut files: BTreeMap<Ino, FileNote> = BTreeMap::new();
         for ino in needs.inodes {
@@ -135,7 +128,6 @@ impl Left<'_> {
                 self.report_lost(&found.entries, first)?;
                 self.log.cut(&found.entries, first)?;
                 found.entries.truncate(first);
-                left.truncate(first);
                 continue;
             }
             // It stands last, unless the disk is damaged: the log is locked until a change is done.

@@ -107,7 +107,7 @@ mod tests {
     }
 
     /// What is cut to nothing gets another container, and the first is removed before the change is settled: what
-    /// was written to the second was taken for a change that nobody had done.
+    /// had been written to the first was taken for a change that nobody had done.
     #[test]
     fn what_a_file_had_in_another_container_is_not_looked_for() {
         let dir = tempfile::tempdir().unwrap();

@@ -28,4 +28,4 @@ pub use record::{
     Store,
 };
 pub use redo::{Redo, has_all, redo};
-pub use verify::lacking;
+pub use verify::{lacking, left_of};

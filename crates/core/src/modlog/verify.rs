@@ -52,6 +52,11 @@ pub fn lacking<E>(
     Ok(found)
 }
 
+/// How many of the first `entries` of a log are left without those that were `removed`.
+pub fn left_of(entries: usize, removed: &[usize]) -> usize {
+    entries - removed.iter().filter(|index| **index < entries).count()
+}
+
 /// Entries of data that are not known to be on the server. What a file had in one container is of no use
 /// once it has another: that was emptied before.
 fn live(entries: &[Entry]) -> BTreeSet<usize> {

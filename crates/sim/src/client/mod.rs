@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use segue_core::client::{ClientCore, needs};
-use segue_core::modlog::{Change, Entry, Logged, Record};
+use segue_core::modlog::{Change, Entry, Logged, Record, left_of};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, ClientId, Ino, Time, Timestamp};
 use segue_core::wire::{Reply, Request};
@@ -226,7 +226,7 @@ impl Mount {
         self.reserve_seqs();
         steps.take()?;
         let (log, undone) = self.verify();
-        let noted = undone.left_of(self.kept.noted());
+        let noted = left_of(self.kept.noted(), &undone.entries);
         let files = self.load_needed(&needs(&log, noted));
         let mut unsealed = self.core.recover(log.clone(), noted, &files, self.now);
         let containers = &self.kept.containers;

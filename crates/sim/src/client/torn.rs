@@ -40,14 +40,7 @@ pub(super) struct Undone {
     /// One of them is the last entry of the log.
     is_last: bool,
     /// Which entries of the log they are.
-    entries: Vec<usize>,
-}
-
-impl Undone {
-    /// How many of the first `entries` of the log are left without them.
-    pub(super) fn left_of(&self, entries: usize) -> usize {
-        entries - self.entries.iter().filter(|index| **index < entries).count()
-    }
+    pub(super) entries: Vec<usize>,
 }
 
 /// The blocks of a range.
