@@ -309,12 +309,13 @@ fn a_server_that_resumes_without_looking_is_found() {
     is_found(Bug::ServerResumesUnread, 300, "believed");
 }
 
-/// What a host did not hear before it was away is not told again.
+/// Others may have changed what the outcome said when it was new.
 #[test]
 fn a_server_that_promises_what_it_repeats_is_found() {
     is_found(Bug::ServerPromisesRepeated, 100, "believed");
 }
 
+/// What a host did not hear before it was away is not told again.
 #[test]
 fn a_server_that_takes_for_heard_what_was_not_answered_is_found() {
     is_found(Bug::ServerCountsUnheard, 200, "believed");

@@ -9,7 +9,7 @@ use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
 use segue_core::modlog::{Change, Entry, Logged, Outcome};
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
+use segue_core::types::{Ino, Time};
 use segue_core::wire::Applied;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -30,6 +30,17 @@ const REWRITE_SETTLED: u64 = 1 << 20;
 const REWRITE_PENDING: u64 = 64 << 20;
 /// After a failure that is not the network's, wait this long.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What the server answered to a batch.
+struct Exchanged {
+    /// Of as much of it as it took.
+    outcomes: Vec<Outcome>,
+    as_of: AsOf,
+    /// Which session was told of all up to which commit, when that was asked for.
+    heard: Option<(u64, u64, Time)>,
+    /// The server has no room for the chunks.
+    is_full: bool,
+}
 
 impl Mount {
     /// Sends changes for as long as the mount lives.
@@ -77,12 +88,8 @@ impl Mount {
         }
     }
 
-    /// The server's outcomes of a batch, or of as much of it as it takes, and as of when they are; and
-    /// whether it is full.
-    async fn exchange(
-        self: &Shared,
-        batch: &mut Vec<Logged>,
-    ) -> Result<(Vec<Outcome>, AsOf, bool), Refusal> {
+    /// The server's outcomes of a batch, or of as much of it as it takes.
+    async fn exchange(self: &Shared, batch: &mut Vec<Logged>) -> Result<Exchanged, Refusal> {
         let Prepared { records, chunks, is_full } = self.prepare(batch).await?;
         let acked_below = self.acked_below.load(Ordering::Relaxed);
         if let Some(last) = batch.last() {
@@ -99,30 +106,31 @@ impl Mount {
         self.asked_through.store(0, Ordering::Relaxed);
         let (Applied { outcomes, visible, heard, .. }, promised) = applied?;
         let (now, session) = (self.now(), promised.as_ref().map(|promised| promised.session));
-        let as_of = {
-            let mut core = self.core();
-            session.into_iter().for_each(|session| core.tree.heard_through(session, heard, asked));
-            core.tree.as_of(promised, [asked, now])
-        };
+        let as_of = self.core().tree.as_of(promised, [asked, now]);
+        let heard = session.map(|session| (session, heard, asked));
         lock(&self.unseen).answered(visible, now);
         let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
         lock(&self.batch_size).answered(weight, began.elapsed(), round_trip);
         match (1..=batch.len()).contains(&outcomes.len()) {
-            true => Ok((outcomes, as_of, is_full)),
+            true => Ok(Exchanged { outcomes, as_of, heard, is_full }),
             false => Err(Refusal::Protocol),
         }
     }
 
     /// Sends a batch and settles what is final. An error means that the next attempt has to wait.
     pub(super) async fn send(self: &Shared, mut batch: Vec<Logged>) -> Result<(), Refusal> {
-        let (outcomes, as_of, is_full) = loop {
+        let Exchanged { outcomes, as_of, heard, is_full } = loop {
             match self.exchange(&mut batch).await {
                 // Less of it may fit into a message..
                 Err(Refusal::TooLarge) if batch.len() > 1 => batch.truncate(batch.len() / 2),
                 // ..and what alone does not never will.
                 Err(Refusal::TooLarge) => {
-                    let as_of = self.core().tree.as_of(None, [self.now(); 2]);
-                    break (vec![Outcome::Refused { refusal: Refusal::TooLarge }], as_of, false);
+                    break Exchanged {
+                        outcomes: vec![Outcome::Refused { refusal: Refusal::TooLarge }],
+                        as_of: self.core().tree.as_of(None, [self.now(); 2]),
+                        heard: None,
+                        is_full: false,
+                    };
                 }
                 exchanged => break exchanged?,
             }
@@ -132,6 +140,9 @@ impl Mount {
         let unsettled = ends.map(|at| answered.split_off(at));
         for slice in answered.chunks(SETTLE_MAX) {
             self.settle(slice, &as_of)?;
+        }
+        if let Some((session, commit, asked)) = heard {
+            self.core().tree.heard_through(session, commit, asked);
         }
         self.tidy_log();
         for (logged, outcome) in answered {
@@ -182,6 +193,7 @@ impl Mount {
             parkings.push((logged.seq, is_awaited, parking));
         }
         let effects = self.take_out(answered, as_of)?;
+        self.take_back_unpromised(answered, as_of);
         self.settled_ahead(answered.iter().map(|(logged, _)| logged));
         self.no_longer_waiting(answered.iter().map(|(logged, _)| logged));
         let claimed = self.tell_waiters(answered);
@@ -259,6 +271,27 @@ impl Mount {
         drop(core);
         renamed.into_iter().for_each(|ino| self.forget_names_of(ino));
         Ok(effects)
+    }
+
+    /// The kernel was told for a while what this host changed: where the server does not tell what becomes
+    /// of it, the kernel asks again.
+    fn take_back_unpromised(&self, answered: &[(Logged, Outcome)], as_of: &AsOf) {
+        for (logged, outcome) in answered {
+            let mut unpromised =
+                outcome.touched().iter().filter(|attr| !as_of.is_promised(attr.ino));
+            let Some(first) = unpromised.next() else { continue };
+            for attr in [first].into_iter().chain(unpromised) {
+                self.kernel.forget_attributes(attr.ino);
+            }
+            let Change::Record(record) = &logged.change else { continue };
+            for (parent, name) in touched(record).names {
+                // Who works in a directory whose name is dropped cannot tell where it is.
+                let is_directory = self.core().tree.names_directory(parent, &name);
+                if self.kernel.keeps_places() || !is_directory {
+                    self.kernel.forget_name(parent, name);
+                }
+            }
+        }
     }
 
     fn carry_out(&self, effect: Effect, logged: &Logged, claimed: bool) {

@@ -89,7 +89,7 @@ impl Mount {
     /// What `name` in `parent` is; `None`: surely nothing.
     pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Option<Attr>, Refusal> {
         for _ in 0..OVERTAKEN_MAX {
-            let silent = self.remote.is_silent();
+            let (silent, since) = (self.remote.is_silent(), self.now());
             let mut known = self.core().tree.name(parent, name, self.now());
             if known == Known::Unknown {
                 self.load_name(parent, name);
@@ -100,6 +100,11 @@ impl Mount {
                 None => self.ask_name(parent, name).await?,
             };
             let Some(ino) = ino else { return Ok(None) };
+            // Who asks for a name is told what it names.
+            let told = self.core().tree.attr_since(ino, [since, self.now()]);
+            if let Some(attr) = told {
+                return Ok(Some(self.shown(attr)));
+            }
             match self.getattr(ino).await {
                 // It went while it was asked for: the name means something else by now.
                 Err(Refusal::Stale) => {}
@@ -119,7 +124,8 @@ impl Mount {
         let remote = self.refreshing(known.is_some());
         if let Some(limit) = self.listing_instead(parent) {
             let asked = self.now();
-            let answer = remote.page(parent, (None, None), limit).await;
+            let known = self.core().tree.listed_through(parent);
+            let answer = remote.page(parent, (None, known), limit).await;
             self.waited(parent, asked);
             if let Ok((page, promised)) = answer {
                 let as_of = self.core().tree.as_of(promised, [asked, self.now()]);

@@ -16,6 +16,8 @@ const WAITING: usize = 16;
 /// So often it is looked whether the lease is to be renewed.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// So long it is waited before what changed while it was asked for is asked for again.
+const FOLLOW: Duration = Duration::from_millis(100);
 /// So long the first answer over a new connection is waited for: then all is asked anew.
 const RESUME_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -81,11 +83,26 @@ impl Mount {
     fn follow_open(self: &Shared, open: Vec<Ino>) {
         for ino in open {
             let mount = Shared::clone(self);
-            tokio::spawn(async move {
-                if let Err(refusal) = mount.ask_attr(ino).await {
-                    tracing::debug!("#{ino} changed: {refusal}");
-                }
-            });
+            tokio::spawn(async move { mount.follow(ino).await });
+        }
+    }
+
+    /// `ino`, which somebody has open, has changed: asks what it is now, until that is promised. Of a change
+    /// behind an answer that is not, nobody would hear.
+    async fn follow(&self, ino: Ino) {
+        loop {
+            if let Err(refusal) = self.ask_attr(ino).await {
+                return tracing::debug!("#{ino} changed: {refusal}");
+            }
+            let is_known = {
+                let core = self.core();
+                !core.is_open(ino) || core.tree.is_promised(ino, self.now())
+            };
+            // Over the next connection it is asked what changed.
+            if is_known || self.remote.is_silent() {
+                return;
+            }
+            tokio::time::sleep(FOLLOW).await;
         }
     }
 
@@ -99,7 +116,10 @@ impl Mount {
         let request = Request::Resume(resume);
         let answer = timeout(RESUME_PATIENCE, peer.call(&request, Body::Empty)).await;
         let resumed = match answer {
-            Ok(Ok(Response { reply: Reply::Resumed(resumed), .. })) => resumed,
+            // No more can have changed than was asked for.
+            Ok(Ok(Response { reply: Reply::Resumed(resumed), .. })) => {
+                resumed.filter(|resumed| resumed.changed.len() <= held.len())
+            }
             Ok(Ok(response)) => {
                 tracing::warn!("what was promised is not resumed: {}", response.reply.name());
                 None

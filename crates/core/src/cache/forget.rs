@@ -11,8 +11,8 @@ use super::tree::{Listing, Tree};
 use crate::types::{Ino, Name, Time};
 
 /// A reply is assumed to come no later than this after it was overtaken: a connection is given up
-/// after 20 silent seconds, and questions go with it. One that was slower all the same would be
-/// believed for as long as names and attributes are.
+/// after 20 silent seconds, and questions go with it. One that was slower all the same is not taken
+/// for promised.
 pub(super) const LATE: Duration = Duration::from_secs(30);
 
 impl Tree {

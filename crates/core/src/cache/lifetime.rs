@@ -139,15 +139,27 @@ impl Tree {
             _ => Duration::ZERO,
         };
         let known = |ino| {
-            let node = self.nodes.get(&ino)?;
-            if node.pending > 0 {
-                return Some((node.attr, TOLD.min(listing)));
-            }
-            let checked = node.checked?;
-            let left = self.left(ino, checked, now);
-            (left > Duration::ZERO || checked >= since).then(|| (node.attr, left.min(listing)))
+            let (attr, left) = self.answered(ino, [since, now])?;
+            Some((attr, left.min(listing)))
         };
         inodes.map(known).collect()
+    }
+
+    /// Attributes of `ino` for who asks `since` then, and how much longer they may be used.
+    fn answered(&self, ino: Ino, [since, now]: [Time; 2]) -> Option<(Attr, Duration)> {
+        let node = self.nodes.get(&ino)?;
+        if node.pending > 0 {
+            return Some((node.attr, TOLD));
+        }
+        let checked = node.checked?;
+        let left = self.left(ino, checked, now);
+        let is_answer = checked >= since && !self.session.has_changed(ino, checked);
+        (left > Duration::ZERO || is_answer).then_some((node.attr, left))
+    }
+
+    /// The same without how long.
+    pub fn attr_since(&self, ino: Ino, times: [Time; 2]) -> Option<Attr> {
+        self.answered(ino, times).map(|(attr, _)| attr)
     }
 
     /// Who asked is told all that `directory` names, and for how long it may be used.

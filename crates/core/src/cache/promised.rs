@@ -138,6 +138,9 @@ pub(super) struct Session {
     broken: BTreeMap<Ino, Time>,
     /// What was asked for until then may have changed: there were too many.
     overrun: Option<Time>,
+    /// The last of those that are not remembered any more: an answer to what was asked for before comes
+    /// too late to be promised.
+    forgotten: Option<Time>,
 }
 
 impl Session {
@@ -145,6 +148,11 @@ impl Session {
     pub(super) fn has_changed(&self, ino: Ino, checked: Time) -> bool {
         let broken = self.broken.get(&ino).copied().max(self.overrun);
         broken.is_some_and(|broken| checked <= broken)
+    }
+
+    /// The same where it may have changed and nobody remembers.
+    fn may_have_changed(&self, ino: Ino, asked: Time) -> bool {
+        self.has_changed(ino, asked) || Some(asked) <= self.forgotten
     }
 
     /// For how long `promise` surely covers what was asked for at `checked`.
@@ -251,7 +259,7 @@ impl Tree {
         let session = self.session.number;
         let promised = promised.filter(|promised| promised.session == session);
         let mut inodes = promised.map(|promised| promised.inodes).unwrap_or_default();
-        inodes.retain(|ino| !self.session.has_changed(*ino, asked));
+        inodes.retain(|ino| !self.session.may_have_changed(*ino, asked));
         AsOf { asked, came, session, promised: Arc::new(inodes) }
     }
 
@@ -263,7 +271,7 @@ impl Tree {
     /// The same, for what it says of `ino`.
     pub(super) fn promised_of(&mut self, ino: Ino, as_of: &AsOf) {
         let (session, since) = (as_of.session, as_of.came);
-        let is_over = session != self.session.number || self.session.has_changed(ino, since);
+        let is_over = session != self.session.number || self.session.may_have_changed(ino, since);
         if is_over || !as_of.is_promised(ino) {
             return;
         }
@@ -277,19 +285,27 @@ impl Tree {
 
     /// The server says that `ino` has changed. As many breaks are remembered as inodes.
     pub fn broken(&mut self, ino: Ino, now: Time) {
-        self.session.broken.insert(ino, now);
+        let broken = self.session.broken.entry(ino).or_insert(now);
+        *broken = now.max(*broken);
         if self.session.broken.len() > self.limit {
             self.session.broken.clear();
-            self.session.overrun = Some(now);
+            self.session.overrun = self.session.overrun.max(Some(now));
         }
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.promise = None;
         }
     }
 
-    /// Forgets breaks that no answer can come behind any more.
+    /// Forgets breaks that hardly any answer can come behind any more.
     pub fn forget_breaks(&mut self, now: Time) {
-        self.session.broken.retain(|_, at| now.since(*at) < LATE);
+        let forgotten = &mut self.session.forgotten;
+        self.session.broken.retain(|_, at| {
+            let is_young = now.since(*at) < LATE;
+            if !is_young {
+                *forgotten = Some(*at).max(*forgotten);
+            }
+            is_young
+        });
     }
 
     /// True if what is known of `ino` is what the server has, or this host's own.
@@ -474,8 +490,19 @@ mod tests {
         tree.install_node(node(attr(7, Kind::File, 2)), at(150));
         promise(&mut tree, &[FILE], 1, at(150));
         assert!(is_fresh(&tree, at(9000)));
+        tree.broken(FILE, at(40));
+        assert_eq!(tree.session.broken.get(&FILE), Some(&at(100)), "it came later");
         tree.forget_breaks(at(100 + 30_000));
         assert!(tree.session.broken.is_empty());
+        let late = |asked| tree.as_of(told(&[FILE], 1), [at(asked), at(30_200)]);
+        assert!(!late(100).is_promised(FILE), "a break that came meanwhile is forgotten");
+        assert!(late(101).is_promised(FILE));
+        let late = tree.as_of(told(&[FILE], 1), [at(101), at(30_200)]);
+        tree.broken(DIRECTORY, at(30_250));
+        tree.forget_breaks(at(70_000));
+        tree.install_node(node(attr(7, Kind::File, 3)), &late);
+        tree.promised(&late);
+        assert!(tree.nodes[&FILE].promise.is_none_or(|held| held.since < at(30_200)));
     }
 
     /// A listing of one's own making was believed after another host had changed the directory,

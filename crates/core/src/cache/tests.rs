@@ -114,6 +114,8 @@ fn what_a_listing_names_is_known_for_as_long_as_the_listing() {
     assert_eq!(tree.listed(Ino::ROOT, [Ino(5)].into_iter(), [at(9); 2])[0], None);
     let read = tree.listed(Ino::ROOT, [Ino(5)].into_iter(), [at(0), at(9)])[0];
     assert_eq!(read.map(|(_, left)| left), Some(Duration::ZERO), "it was asked for by who reads");
+    tree.broken(Ino(5), at(9));
+    assert_eq!(tree.attr_since(Ino(5), [at(0), at(9)]), None, "and has changed");
 }
 
 #[test]
@@ -121,7 +123,7 @@ fn a_directory_made_here_needs_no_question_about_its_names() {
     let mut tree = tree();
     tree.apply(&create(5, "d", NewNode::Directory), Timestamp::default());
     assert_eq!(tree.name(Ino(5), &name("x"), at(99)), Known::Fresh(None));
-    assert_eq!(tree.is_known_empty(Ino(5), at(99)), Some(true));
+    assert_eq!(tree.listing(Ino(5), at(99)), Known::Fresh(Vec::new()));
     assert_eq!(tree.peek(Ino::ROOT).unwrap().nlink, 2);
 }
 

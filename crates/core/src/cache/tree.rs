@@ -325,14 +325,6 @@ impl Tree {
         self.nodes.contains_key(parent).then_some(*parent)
     }
 
-    /// True if `ino` is a directory that is known to have no names left.
-    pub fn is_known_empty(&self, ino: Ino, now: Time) -> Option<bool> {
-        match self.listing(ino, now) {
-            Known::Fresh(names) => Some(names.is_empty()),
-            _ => None,
-        }
-    }
-
     /// True if `ino` is a directory.
     pub fn is_directory(&self, ino: Ino) -> bool {
         self.peek(ino).is_some_and(|attr| attr.kind == Kind::Directory)

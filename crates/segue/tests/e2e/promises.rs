@@ -155,7 +155,7 @@ fn of_a_large_directory_only_what_changed_is_told() {
     });
 }
 
-/// What a host has cached for longer than it is believed without a promise is another's the
+/// What a host has cached for longer than a kernel is told what may change without a word is another's the
 /// moment that it changes it.
 #[test]
 fn a_change_is_heard_of() {

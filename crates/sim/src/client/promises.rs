@@ -2,7 +2,6 @@
 //! it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use segue_core::cache::Promised;
 use segue_core::promise::Inodes;
@@ -11,9 +10,6 @@ use segue_core::wire::{Reply, Request};
 
 use super::{Mount, Purpose};
 use crate::plan::Bug;
-
-/// Longer than any break is remembered.
-const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// A session, if the server promises anything.
 #[derive(Debug, Default)]
@@ -59,7 +55,7 @@ impl Mount {
         let asked = self.session.asked.remove(&call).unwrap_or(self.now);
         self.session.answered = self.session.answered.max(asked);
         // Without promises a run is what it was before there were any, and so are the kept seeds.
-        match self.session.has_promises {
+        match self.session.has_promises && self.bug != Some(Bug::ClientForgetsBreaks) {
             true => asked,
             false => self.now,
         }
@@ -125,9 +121,6 @@ impl Mount {
     /// These have changed on the server.
     pub(crate) fn broken(&mut self, inodes: &[Ino]) {
         inodes.iter().for_each(|ino| self.core.tree.broken(*ino, self.now));
-        if self.bug == Some(Bug::ClientForgetsBreaks) {
-            self.core.tree.forget_breaks(Time(self.now.0 + FOR_EVER));
-        }
     }
 
     /// Has the server keep its promises.
