@@ -174,6 +174,12 @@ impl ClientCore {
         is_nameless && !is_dirty && !self.is_open(ino)
     }
 
+    /// True if somebody has `ino` open, which changed, and the server does not tell what becomes of it: it is
+    /// to be asked for again.
+    pub fn is_to_follow(&self, ino: Ino, now: Time) -> bool {
+        self.is_open(ino) && !self.tree.is_promised(ino, now)
+    }
+
     /// True for a file that is only there because it is open here: what is written to it needs
     /// to go nowhere. One that is not open and is changed is changed by a name.
     ///

@@ -277,14 +277,11 @@ impl Mount {
     /// of it, the kernel asks again.
     fn take_back_unpromised(&self, answered: &[(Logged, Outcome)], as_of: &AsOf) {
         for (logged, outcome) in answered {
-            let mut unpromised =
-                outcome.touched().iter().filter(|attr| !as_of.is_promised(attr.ino));
-            let Some(first) = unpromised.next() else { continue };
-            for attr in [first].into_iter().chain(unpromised) {
-                self.kernel.forget_attributes(attr.ino);
-            }
+            let unpromised = as_of.unpromised(outcome);
+            unpromised.iter().for_each(|ino| self.kernel.forget_attributes(*ino));
             let Change::Record(record) = &logged.change else { continue };
-            for (parent, name) in touched(record).names {
+            let names = touched(record).names.into_iter();
+            for (parent, name) in names.filter(|(parent, _)| unpromised.contains(parent)) {
                 // Who works in a directory whose name is dropped cannot tell where it is.
                 let is_directory = self.core().tree.names_directory(parent, &name);
                 if self.kernel.keeps_places() || !is_directory {

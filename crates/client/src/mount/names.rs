@@ -127,18 +127,14 @@ impl Mount {
             let known = self.core().tree.listed_through(parent);
             let answer = remote.page(parent, (None, known), limit).await;
             self.waited(parent, asked);
-            if let Ok((page, promised)) = answer {
+            // Promised or not, all names are the answer to this question.
+            let is_answered = answer.is_ok_and(|(page, promised)| {
                 let as_of = self.core().tree.as_of(promised, [asked, self.now()]);
                 let is_whole = !page.more;
-                if self.install_page(page, limit, &as_of) && is_whole {
-                    // Promised or not, that is the answer to this question.
-                    let known = self.core().tree.name(parent, name, self.now());
-                    if let Some(ino) = known.usable(true) {
-                        return Ok(ino);
-                    }
-                }
-            }
-            if let Known::Fresh(ino) = self.core().tree.name(parent, name, self.now()) {
+                self.install_page(page, limit, &as_of) && is_whole
+            });
+            let known = self.core().tree.name(parent, name, self.now());
+            if let Some(ino) = known.usable(is_answered) {
                 return Ok(ino);
             }
         }

@@ -94,12 +94,8 @@ impl Mount {
             if let Err(refusal) = self.ask_attr(ino).await {
                 return tracing::debug!("#{ino} changed: {refusal}");
             }
-            let is_known = {
-                let core = self.core();
-                !core.is_open(ino) || core.tree.is_promised(ino, self.now())
-            };
             // Over the next connection it is asked what changed.
-            if is_known || self.remote.is_silent() {
+            if !self.core().is_to_follow(ino, self.now()) || self.remote.is_silent() {
                 return;
             }
             tokio::time::sleep(FOLLOW).await;

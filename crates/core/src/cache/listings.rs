@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::as_of::When;
 use super::lifetime::Known;
-use super::promised::When;
 use super::tree::{Listing, Tree, names_from};
 use crate::types::{Attr, Ino, Name, Time};
 use crate::wire::{Node, Page};

@@ -1,6 +1,6 @@
 //! The effect of this host's own changes on its view of the tree, before the server has them.
 
-use super::promised::{AsOf, When};
+use super::as_of::{AsOf, When};
 use super::tree::{Listing, NameEntry, NodeEntry, Tree};
 use crate::modlog::{NewNode, Record, RenameMode, SetAttr};
 use crate::namespace::mode_after_write;

@@ -1,6 +1,7 @@
 //! What may be served on this host: names and attributes ([`Tree`]), file data ([`FileData`]), what
 //! the kernel may read by itself ([`Nodes`]); and what of all that goes ([`choose`]).
 
+mod as_of;
 mod data;
 mod evict;
 mod forget;
@@ -16,13 +17,13 @@ mod tests;
 mod tree;
 mod xattrs;
 
+pub use as_of::{AsOf, Promised, When};
 pub use data::{ContainerId, FileData, FileNote, Unsealed};
 pub use evict::{Bounds, Candidate, Disk, MinFree, choose};
 pub use lifetime::Known;
 pub use local::{Touched, touched};
 pub use nodes::{Ask, LeftBehind, Nodes, Way};
 pub use notes::{Meaning, NodeNote, TreeNotes};
-pub use promised::{AsOf, Promised, When};
 pub use ranges::RangeSet;
 pub use tree::{Moved, Tree};
 pub use xattrs::{XattrMap, Xattrs};

@@ -9,7 +9,6 @@
 //! the last commit of which this host surely had heard. That is as if these breaks had been late.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::forget::LATE;
@@ -26,77 +25,12 @@ const RENEW: Duration = Duration::from_secs(5);
 /// between close ones is promised as well.
 const RUNS_MAX: usize = 4096;
 
-/// What the server has promised with an answer: to tell when one of these changes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Promised {
-    /// To which session of this host.
-    pub session: u64,
-    /// Of which inodes of the answer.
-    pub inodes: BTreeSet<Ino>,
-}
-
-/// As of when something is known of inodes.
-pub trait When: Copy {
-    /// As of when of `ino`, and of names in it.
-    fn of(&self, ino: Ino) -> Time;
-}
-
-impl When for Time {
-    fn of(&self, _: Ino) -> Time {
-        *self
-    }
-}
-
-/// As of when an answer is, and what of the promises that came with it counts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AsOf {
-    asked: Time,
-    came: Time,
-    session: u64,
-    /// Shared: one answer may hold the outcomes of many changes.
-    promised: Arc<BTreeSet<Ino>>,
-}
-
-impl AsOf {
-    /// The same answer, if what is not promised of it may be as old as `asked`.
-    #[must_use]
-    pub fn asked_at(&self, asked: Time) -> AsOf {
-        AsOf { asked: asked.min(self.asked), ..self.clone() }
-    }
-
-    /// When it came.
-    pub fn came(&self) -> Time {
-        self.came
-    }
-
-    /// True if the server tells when `ino` changes.
-    pub fn is_promised(&self, ino: Ino) -> bool {
-        self.promised.contains(&ino)
-    }
-}
-
-impl When for &AsOf {
-    fn of(&self, ino: Ino) -> Time {
-        if self.is_promised(ino) { self.came } else { self.asked }
-    }
-}
-
-impl Promised {
-    /// What is promised with either answer.
-    #[must_use]
-    pub fn and(mut self, other: Option<Promised>) -> Promised {
-        let other = other.filter(|other| other.session == self.session);
-        self.inodes.extend(other.into_iter().flat_map(|other| other.inodes));
-        self
-    }
-}
-
 /// A promise of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Promise {
-    session: u64,
+    pub(super) session: u64,
     /// When it came.
-    since: Time,
+    pub(super) since: Time,
 }
 
 /// Up to where a session of this host was told.
@@ -122,7 +56,7 @@ struct Next {
 /// The session with the server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
-    number: u64,
+    pub(super) number: u64,
     /// Up to where this one was told.
     heard: Option<Heard>,
     /// Up to where the last one was told to which anything was promised.
@@ -133,7 +67,7 @@ pub(super) struct Session {
     /// When it was last asked how far this one was told.
     renewed: Time,
     /// Something was promised to it.
-    is_used: bool,
+    pub(super) is_used: bool,
     /// When inodes were last said to have changed, lately.
     broken: BTreeMap<Ino, Time>,
     /// What was asked for until then may have changed: there were too many.
@@ -151,7 +85,7 @@ impl Session {
     }
 
     /// The same where it may have changed and nobody remembers.
-    fn may_have_changed(&self, ino: Ino, asked: Time) -> bool {
+    pub(super) fn may_have_changed(&self, ino: Ino, asked: Time) -> bool {
         self.has_changed(ino, asked) || Some(asked) <= self.forgotten
     }
 
@@ -253,36 +187,6 @@ impl Tree {
         }
     }
 
-    /// As of when an answer is that was asked for and came then: what is promised of it, and has not
-    /// changed since it was asked for, is as of now.
-    pub fn as_of(&self, promised: Option<Promised>, [asked, came]: [Time; 2]) -> AsOf {
-        let session = self.session.number;
-        let promised = promised.filter(|promised| promised.session == session);
-        let mut inodes = promised.map(|promised| promised.inodes).unwrap_or_default();
-        inodes.retain(|ino| !self.session.may_have_changed(*ino, asked));
-        AsOf { asked, came, session, promised: Arc::new(inodes) }
-    }
-
-    /// An answer was taken in that is `as_of` then: what was promised with it counts.
-    pub fn promised(&mut self, as_of: &AsOf) {
-        as_of.promised.iter().for_each(|ino| self.promised_of(*ino, as_of));
-    }
-
-    /// The same, for what it says of `ino`.
-    pub(super) fn promised_of(&mut self, ino: Ino, as_of: &AsOf) {
-        let (session, since) = (as_of.session, as_of.came);
-        let is_over = session != self.session.number || self.session.may_have_changed(ino, since);
-        if is_over || !as_of.is_promised(ino) {
-            return;
-        }
-        self.session.is_used = true;
-        if let Some(node) = self.nodes.get_mut(&ino)
-            && node.promise.is_none_or(|held| held.session != session)
-        {
-            node.promise = Some(Promise { session, since });
-        }
-    }
-
     /// The server says that `ino` has changed. As many breaks are remembered as inodes.
     pub fn broken(&mut self, ino: Ino, now: Time) {
         let broken = self.session.broken.entry(ino).or_insert(now);
@@ -340,7 +244,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Known;
+    use crate::cache::{Known, Promised, When};
     use crate::testing::attr;
     use crate::types::{Attr, Kind, Name};
     use crate::wire::Node;
@@ -502,7 +406,7 @@ mod tests {
         tree.forget_breaks(at(70_000));
         tree.install_node(node(attr(7, Kind::File, 3)), &late);
         tree.promised(&late);
-        assert!(tree.nodes[&FILE].promise.is_none_or(|held| held.since < at(30_200)));
+        assert_eq!(tree.nodes[&FILE].promise, None);
     }
 
     /// A listing of one's own making was believed after another host had changed the directory,

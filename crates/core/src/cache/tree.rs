@@ -10,10 +10,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::as_of::When;
 use super::lifetime::{Known, TOLD};
 use super::local::Unsettled;
 use super::notes::Unnoted;
-use super::promised::{Promise, Session, When};
+use super::promised::{Promise, Session};
 use super::xattrs::Xattrs;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;

@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::*;
-use crate::cache::Known;
+use crate::cache::{Known, Promised};
 use crate::modlog::{Change, DataChange, Entry, NewNode, Outcome, Payload, RenameMode};
 use crate::refusal::Refusal;
 use crate::testing::attr;
@@ -312,6 +312,23 @@ fn a_removed_file_is_released_behind_what_is_stored_of_it() {
     assert!(core.is_to_release(Ino(7)));
     core.tree.install_node(Node { attr: attr(8, Kind::File, 3), target: None }, Time::default());
     assert!(!core.is_to_release(Ino(8)), "it has a name");
+}
+
+/// Its answer was not promised, as it changed again meanwhile: of that nobody would hear.
+#[test]
+fn an_open_file_is_followed_until_it_is_promised() {
+    let mut core = core();
+    let (file, now) = (attr(7, Kind::File, 3), Time::default());
+    core.tree.follow(1, now);
+    core.tree.install_node(Node { attr: file, target: None }, now);
+    assert!(!core.is_to_follow(Ino(7), now), "nobody has it open");
+    core.opened(Ino(7));
+    assert!(core.is_to_follow(Ino(7), now));
+    let promised = Promised { session: 1, inodes: [Ino(7)].into() };
+    core.tree.promised(&core.tree.as_of(Some(promised), [now; 2]));
+    assert!(!core.is_to_follow(Ino(7), now));
+    core.tree.broken(Ino(7), now);
+    assert!(core.is_to_follow(Ino(7), now));
 }
 
 #[test]
