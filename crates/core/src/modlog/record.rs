@@ -1,5 +1,7 @@
 //! A record: one change of the file system, as it stands in the update log and on the wire.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::types::{Attr, Caller, Fingerprint, Ino, Name, Timestamp, Version};
@@ -377,6 +379,11 @@ impl Outcome {
     /// True if the server keeps this outcome under the record's OpId.
     pub fn is_final(&self) -> bool {
         !matches!(self, Outcome::NeedsWhole | Outcome::Missing { .. })
+    }
+
+    /// The inodes of which some of them tell.
+    pub fn inodes(outcomes: &[Outcome]) -> BTreeSet<Ino> {
+        outcomes.iter().flat_map(Outcome::touched).map(|attr| attr.ino).collect()
     }
 
     /// What it says of inodes.

@@ -144,10 +144,7 @@ impl Reply {
                 let entries = page.entries.iter().map(|(_, node)| node.attr.ino);
                 [page.directory.ino].into_iter().chain(entries).collect()
             }
-            Reply::Applied(applied) => {
-                let touched = applied.outcomes.iter().flat_map(Outcome::touched);
-                touched.map(|attr| attr.ino).collect::<BTreeSet<_>>().into_iter().collect()
-            }
+            Reply::Applied(applied) => Outcome::inodes(&applied.outcomes).into_iter().collect(),
             _ => Vec::new(),
         }
     }

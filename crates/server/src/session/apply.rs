@@ -100,9 +100,8 @@ impl Session {
             let work = move |txn: &mut Kv<'_>| {
                 index(txn, shared.volume, &now, 0)?;
                 let done = shared.apply(txn, slice)?;
-                let touched = done.outcomes.iter().flat_map(Outcome::touched);
-                let touched = touched.map(|attr| attr.ino).collect::<BTreeSet<_>>();
-                let tells = touched.difference(&done.repeated).copied().collect();
+                let told = Outcome::inodes(&done.outcomes);
+                let tells = told.difference(&done.repeated).copied().collect();
                 Ok((done, tells))
             };
             let done = self.server.data.store.write_as(bound.holder.id, work).await;
