@@ -13,6 +13,7 @@ pub mod peer;
 mod plot;
 pub mod record;
 pub mod report;
+mod results;
 pub mod run;
 pub mod samples;
 pub mod store;

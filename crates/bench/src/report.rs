@@ -1,19 +1,16 @@
 //! Results on disk: JSON lines as they come, then a Markdown table and a plot of the medians.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::bed::{Doing, Error, Result};
-use crate::plot::{self, Bar, Panel};
+use crate::bed::Result;
+use crate::plot::{Bar, Panel};
 use crate::record::{Context, Figures, Measurement};
+use crate::results::Results;
 
 /// The files of one run.
 #[derive(Debug)]
 pub struct Report {
-    context: Context,
-    stem: PathBuf,
-    lines: File,
+    results: Results,
     measured: Vec<Measurement>,
 }
 
@@ -35,19 +32,12 @@ struct Row {
 impl Report {
     /// Opens a new set of files in `out`, named by date and `title`.
     pub fn create(out: &Path, title: &str, context: Context) -> Result<Report> {
-        fs::create_dir_all(out).doing(format!("make {}", out.display()))?;
-        let date: String = context.date.chars().filter(|c| *c != ':' && *c != '-').collect();
-        let stem = out.join(format!("{date}-{title}"));
-        let path = stem.with_extension("jsonl");
-        let lines = File::create_new(&path).doing(format!("make {}", path.display()))?;
-        Ok(Report { context, stem, lines, measured: Vec::new() })
+        Ok(Report { results: Results::create(out, title, context)?, measured: Vec::new() })
     }
 
     /// Takes a measurement, which is on disk when this returns.
     pub fn add(&mut self, measurement: Measurement) -> Result<()> {
-        let line = Line { context: &self.context, measurement: &measurement };
-        let line = serde_json::to_string(&line).map_err(|error| Error::Wrong(error.to_string()))?;
-        writeln!(self.lines, "{line}").doing("write results")?;
+        self.results.add(&measurement)?;
         self.measured.push(measurement);
         Ok(())
     }
@@ -55,22 +45,10 @@ impl Report {
     /// Writes the table and the plot, and returns the table.
     pub fn finish(self) -> Result<String> {
         let rows = rows(&self.measured);
-        let table = markdown(&self.context, &rows);
-        let path = self.stem.with_extension("md");
-        fs::write(&path, &table).doing(format!("write {}", path.display()))?;
-        let path = self.stem.with_extension("svg");
-        plot::write(&path, &panels(&rows))
-            .map_err(|error| Error::Wrong(format!("plot {}: {error}", path.display())))?;
+        let table = markdown(self.results.context(), &rows);
+        self.results.finish(&table, &panels(&rows))?;
         Ok(table)
     }
-}
-
-#[derive(serde::Serialize)]
-struct Line<'a> {
-    #[serde(flatten)]
-    context: &'a Context,
-    #[serde(flatten)]
-    measurement: &'a Measurement,
 }
 
 /// Groups measurements, in the order of first appearance.
@@ -217,6 +195,7 @@ fn line(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results;
 
     fn measurement(repeat: u32, figures: std::result::Result<f64, &str>) -> Measurement {
         Measurement {
@@ -255,8 +234,7 @@ mod tests {
     #[test]
     fn a_line_of_json_stands_alone() {
         for (figures, field) in [(Ok(1.5), "\"seconds\":1.5"), (Err("no"), "\"error\":\"no\"")] {
-            let line = Line { context: &context(), measurement: &measurement(1, figures) };
-            let line = serde_json::to_string(&line).unwrap();
+            let line = results::line(&context(), &measurement(1, figures)).unwrap();
             assert!(line.contains(field) && line.contains("\"commit\":\"c\""), "{line}");
         }
     }

@@ -84,20 +84,28 @@ impl Plan {
             seeder: bed.host("seeder")?,
         };
         let link = cell.rate.map_or_else(Link::default, Link::kb_per_s).with_rtt(self.rtt);
-        let (sender, receiver) = mpsc::channel();
         let (scale, drains) = (self.scale, self.drains);
-        let work = thread::spawn(move || {
-            // Nobody listens any more when the limit has passed.
-            let _ = sender.send(act(cell, &stage, link, scale, drains));
-        });
-        let Ok(result) = receiver.recv_timeout(self.limit) else {
-            // Dropping the bed kills the file system, which frees the thread.
-            return Err(Error::TimedOut(format!("not done after {:?}", self.limit)));
-        };
-        // A panic has been reported by then.
-        let _ = work.join();
-        result
+        within(self.limit, move || act(cell, &stage, link, scale, drains))
     }
+}
+
+/// What `work` comes to within `limit`. Later than that it goes on until what it waits for fails,
+/// as a file system does when its bed is dropped.
+pub(crate) fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (sender, receiver) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        // Nobody listens any more when the limit has passed.
+        let _ = sender.send(work());
+    });
+    let Ok(result) = receiver.recv_timeout(limit) else {
+        return Err(Error::TimedOut(format!("not done after {limit:?}")));
+    };
+    // A panic has been reported by then.
+    let _ = worker.join();
+    result
 }
 
 fn act(cell: Cell, stage: &Stage, link: Link, scale: f64, drains: bool) -> Result<Figures> {

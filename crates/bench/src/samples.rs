@@ -1,16 +1,15 @@
 //! Results of an experiment that compares systems test by test: JSON lines as they come, then
 //! tables and a plot of the medians.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
-use crate::bed::{Doing, Error, Result};
-use crate::plot::{self, Bar, Panel};
+use crate::bed::Result;
+use crate::plot::{Bar, Panel};
 use crate::record::Context;
 use crate::report::middle;
+use crate::results::Results;
 
 /// What the figure of a test means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -97,36 +96,20 @@ pub(crate) struct Section {
 /// The files of one run.
 #[derive(Debug)]
 pub(crate) struct Report {
-    context: Context,
+    results: Results,
     style: Style,
-    stem: PathBuf,
-    lines: File,
     samples: Vec<Sample>,
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    #[serde(flatten)]
-    context: &'a Context,
-    #[serde(flatten)]
-    sample: &'a Sample,
 }
 
 impl Report {
     pub(crate) fn create(out: &Path, style: Style, context: Context) -> Result<Report> {
-        fs::create_dir_all(out).doing(format!("make {}", out.display()))?;
-        let date: String = context.date.chars().filter(|c| *c != ':' && *c != '-').collect();
-        let stem = out.join(format!("{date}-{}", style.title));
-        let path = stem.with_extension("jsonl");
-        let lines = File::create_new(&path).doing(format!("make {}", path.display()))?;
-        Ok(Report { context, style, stem, lines, samples: Vec::new() })
+        let results = Results::create(out, style.title, context)?;
+        Ok(Report { results, style, samples: Vec::new() })
     }
 
     /// Takes a sample, which is on disk when this returns.
     pub(crate) fn add(&mut self, sample: Sample) -> Result<()> {
-        let line = Line { context: &self.context, sample: &sample };
-        let line = serde_json::to_string(&line).map_err(|error| Error::Wrong(error.to_string()))?;
-        writeln!(self.lines, "{line}").doing("write results")?;
+        self.results.add(&sample)?;
         self.samples.push(sample);
         Ok(())
     }
@@ -134,12 +117,8 @@ impl Report {
     /// Writes the tables and the plot, and returns the tables.
     pub(crate) fn finish(self) -> Result<String> {
         let medians = Medians::of(&self.samples, self.style.base);
-        let text = markdown(&self.context, &self.style, &self.samples, &medians);
-        let path = self.stem.with_extension("md");
-        fs::write(&path, &text).doing(format!("write {}", path.display()))?;
-        let path = self.stem.with_extension("svg");
-        plot::write(&path, &medians.panels())
-            .map_err(|error| Error::Wrong(format!("plot {}: {error}", path.display())))?;
+        let text = markdown(self.results.context(), &self.style, &self.samples, &medians);
+        self.results.finish(&text, &medians.panels())?;
         Ok(text)
     }
 }
