@@ -37,6 +37,7 @@ pub use self::error::{Error, Result, run, run_detaching};
 pub use self::host::Host;
 pub use self::link::Link;
 use self::netns::NetNs;
+pub(crate) use self::netns::{Counters, counters_here};
 pub use self::process::Proc;
 use self::reaper::Reaper;
 pub use self::rng::Rng;

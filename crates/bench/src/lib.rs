@@ -17,4 +17,5 @@ mod results;
 pub mod run;
 pub mod samples;
 pub mod store;
+pub mod transport;
 pub mod workload;

@@ -13,6 +13,7 @@ use segue_bench::record::{Context, Measurement};
 use segue_bench::report::Report;
 use segue_bench::run::Plan;
 use segue_bench::store;
+use segue_bench::transport::{self, System};
 use segue_bench::workload::{self, Workload};
 
 /// The experiment that has file systems of its own.
@@ -25,6 +26,8 @@ const DENSE: &str = "dense";
 const DENSE_SCALE: f64 = 0.01;
 /// The one with many hosts.
 const STORM: &str = "storm";
+/// A link as fast as the machine.
+const UNLIMITED: &str = "unlimited";
 
 /// Measures Segue and its peers on links of any quality, in network namespaces of its own.
 #[derive(Parser)]
@@ -57,6 +60,12 @@ enum Command {
         #[command(flatten)]
         options: mirror::Options,
     },
+    /// The server of `atp-latency`.
+    #[command(hide = true)]
+    TransportServe(transport::Serve),
+    /// Its client: prints what it found, as JSON.
+    #[command(hide = true)]
+    TransportDrive(transport::Drive),
 }
 
 #[derive(clap::Args)]
@@ -67,8 +76,9 @@ struct Run {
     /// A file system to measure, several times for several; all if none is named.
     #[arg(long = "peer")]
     peers: Vec<String>,
-    /// Rates of the client's link in KB/s (1 KB = 1024 bytes), or `unlimited`.
-    #[arg(long, value_delimiter = ',', default_value = "unlimited")]
+    /// Rates of the client's link in KB/s (1 KB = 1024 bytes), or `unlimited`. `atp-latency` takes
+    /// fractions, and has rates of its own if none is given.
+    #[arg(long, value_delimiter = ',', default_value = UNLIMITED)]
     rates: Vec<String>,
     /// Milliseconds that the link adds to a round trip.
     #[arg(long, default_value_t = 0)]
@@ -89,6 +99,8 @@ struct Run {
     /// has 0.01, 1 GB, if none is given.
     #[arg(long)]
     scale: Option<f64>,
+    #[command(flatten)]
+    transport: transport::Options,
 }
 
 fn main() -> ExitCode {
@@ -101,6 +113,7 @@ fn main() -> ExitCode {
         Command::Run(run) if run.names == [STORE] => run_store(&run),
         Command::Run(run) if run.names == [DENSE] => run_dense(&run),
         Command::Run(run) if run.names == [STORM] => run_storm(&run),
+        Command::Run(run) if run.names == [transport::NAME] => run_transport(&run),
         Command::Run(run) => run_workloads(&run),
         Command::FuseFloor { source, mountpoint, ttl } => {
             segue_bench::floor::mount(&source, &mountpoint, Duration::from_secs(ttl))
@@ -109,6 +122,11 @@ fn main() -> ExitCode {
         Command::Mirror { source, mountpoint, options } => {
             mirror::serve(&source, &mountpoint, options).map_err(|error| error.to_string())
         }
+        Command::TransportServe(options) => {
+            transport::serve(&options, || println!("{}", transport::SERVING))
+                .map_err(|error| error.to_string())
+        }
+        Command::TransportDrive(options) => drive_transport(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -133,10 +151,15 @@ fn list() {
     println!("  {STORE:<12} the server's store below any mount, beside SQLite alone");
     println!("  {DENSE:<12} the server's store with a file of 100 GB and one of 8 TiB, once");
     println!("  {STORM:<12} many hosts that have a directory cached which another one fills");
+    println!("  {:<12} a question beside a bulk transfer, on links of any rate", transport::NAME);
     println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
     for variant in fuse_floor::ALL {
         let mark = if variant.usual { '*' } else { ' ' };
         println!("{mark} {:<26} {}", variant.name, variant.about);
+    }
+    println!("systems of {}:", transport::NAME);
+    for system in System::all() {
+        println!("  {:<12} {}", system.name(), system.about());
     }
 }
 
@@ -195,6 +218,44 @@ fn run_storm(run: &Run) -> Result<(), String> {
     Ok(())
 }
 
+fn run_transport(run: &Run) -> Result<(), String> {
+    let named = |name: &String| {
+        System::named(name).ok_or(format!("{} has nothing called {name}", transport::NAME))
+    };
+    let systems = match run.peers.as_slice() {
+        [] => System::all(),
+        names => names.iter().map(named).collect::<Result<_, _>>()?,
+    };
+    if run.rtt != 0 {
+        return Err(format!("{} has --rtts, not --rtt", transport::NAME));
+    }
+    let plan = transport::Plan {
+        systems,
+        rates: transport_rates(&run.rates)?,
+        options: run.transport.clone(),
+        repeats: run.repeat,
+        scale: scale(run, 1.0)?,
+        limit: Duration::from_secs(run.limit),
+    };
+    println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+/// None of them, where none was given.
+fn transport_rates(words: &[String]) -> Result<Vec<f64>, String> {
+    if words == [UNLIMITED] {
+        return Ok(Vec::new());
+    }
+    let rate = |word: &String| word.parse().map_err(|_| format!("--rates {word}: not KB/s"));
+    words.iter().map(rate).collect()
+}
+
+fn drive_transport(options: &transport::Drive) -> Result<(), String> {
+    let driven = transport::drive(options).map_err(|error| error.to_string())?;
+    println!("{}", serde_json::to_string(&driven).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
 fn scale(run: &Run, usual: f64) -> Result<f64, String> {
     let scale = run.scale.unwrap_or(usual);
     let right = scale > 0.0 && scale <= 1.0;
@@ -234,7 +295,7 @@ fn kinds(names: &[String]) -> Result<Vec<Kind>, String> {
 }
 
 fn parse_rate(word: &str) -> Result<Option<u64>, String> {
-    if word == "unlimited" {
+    if word == UNLIMITED {
         return Ok(None);
     }
     let rate = word.parse().ok().filter(|rate| *rate > 0);

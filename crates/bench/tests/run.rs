@@ -76,10 +76,36 @@ fn a_file_system_that_fails_is_reported_with_its_reason() {
 }
 
 #[test]
+fn a_question_is_timed_beside_bulk_of_the_transport() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["atp-latency", "--peer", "segue", "--rates", "2048.5", "--rtts", "2"];
+    let args = [&args[..], &["--queues", "0.4", "--directions", "both", "--repeat", "1"]].concat();
+    let output = segue_bench(&args, dir.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines = lines(dir.path());
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(line["calls"].as_u64().is_some_and(|calls| calls >= 60), "{line}");
+    for share in ["up_share", "down_share"] {
+        assert!(line[share].as_f64().is_some_and(|share| share > 0.0 && share < 1.0), "{line}");
+    }
+    let table = result(dir.path(), "md");
+    assert!(table.contains("| segue | 2048.5 | 2 | 0.4 | both | "), "{table}");
+}
+
+#[test]
 fn what_is_not_known_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    for args in [&["no-such-workload"][..], &["untar", "--peer", "nfs"], &["untar", "--rates", "x"]]
-    {
+    for args in [
+        &["no-such-workload"][..],
+        &["untar", "--peer", "nfs"],
+        &["untar", "--rates", "x"],
+        &["atp-latency", "--peer", "local"],
+        &["atp-latency", "--rates", "0"],
+    ] {
         assert!(!segue_bench(args, dir.path()).status.success(), "{args:?}");
     }
     let list = Command::new(env!("CARGO_BIN_EXE_segue-bench")).arg("list").output().unwrap();

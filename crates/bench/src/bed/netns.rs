@@ -92,9 +92,14 @@ impl NetNs {
 
     /// What the devices here have counted so far.
     pub(crate) fn counters(&self) -> Result<Counters> {
-        let table = self.enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?;
-        Ok(sum_counters(&table.doing("read /proc/thread-self/net/dev")?))
+        self.enter(counters_here)?
     }
+}
+
+/// What the devices of the calling thread's network have counted so far.
+pub(crate) fn counters_here() -> Result<Counters> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev");
+    Ok(sum_counters(&table.doing("read /proc/thread-self/net/dev")?))
 }
 
 /// Adds up a /proc/net/dev table: received bytes are its 1st column, sent ones its 9th.

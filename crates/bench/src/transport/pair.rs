@@ -1,0 +1,120 @@
+//! Both ends of a connection as processes on two hosts: this program once more, with its
+//! commands `transport-serve` and `transport-drive`.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use segue_rpc::identity::{Authority, Identities, Invite, MountUrl, PORT};
+use tokio::runtime::Builder;
+
+use super::drive::Driven;
+use super::figures::Figures;
+use super::setting::Setting;
+use super::variant::Variant;
+use super::{within, wrong};
+use crate::bed::{Bed, Doing, Error, Host, Proc, Result, run};
+use crate::workload::scaled;
+
+/// What the identity is for: there is no such volume.
+pub(super) const VOLUME: &str = "home";
+/// What the server's process prints once it listens.
+pub const SERVING: &str = "serving";
+
+/// At scale 1, what counts.
+const MEASURE_MS: u32 = 20_000;
+/// Least number of questions, where answers are slow: p99 is then the worst one.
+const CALLS_MIN: usize = 60;
+/// Between two questions, if two packets take no longer.
+const PACE: Duration = Duration::from_millis(50);
+/// At least so long the bulk goes before anything counts.
+const WARM: Duration = Duration::from_secs(3);
+/// Or so many packets.
+const WARM_PACKETS: u32 = 20;
+/// When to give up on enrolling, on a link that is not slow yet.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Measures `variant` on a bed of its own.
+pub(super) fn measure(
+    variant: Variant,
+    setting: Setting,
+    scale: f64,
+    limit: Duration,
+) -> Result<Figures> {
+    let bed = Bed::new()?;
+    let (server, client) = (bed.host("server")?, bed.host("client")?);
+    within(limit, move || {
+        let driven = act(variant, setting, scale, &server, &client)?;
+        Figures::of_calls(&driven, &setting)
+    })
+}
+
+fn act(
+    variant: Variant,
+    setting: Setting,
+    scale: f64,
+    server: &Host,
+    client: &Host,
+) -> Result<Driven> {
+    let authority = Authority::open(&server.dir().join("authority")).map_err(wrong)?;
+    let _process = start(variant, server, &server.dir().join("authority"))?;
+    let identities = enrol(server, client, authority.fingerprint())?;
+    client.set_link(setting.link())?;
+    let mut command = client.command(us()?);
+    command.arg("transport-drive").arg(address(server)).arg(authority.fingerprint());
+    command.arg(identities).args(["--variant", variant.name()]);
+    command.args(["--direction", setting.direction.name()]);
+    let pace = PACE.max(setting.packets_time(2));
+    command.arg("--pace-us").arg(pace.as_micros().to_string());
+    command.arg("--warm-ms").arg(warm(&setting).as_millis().to_string());
+    command.arg("--measure-ms").arg(scaled(MEASURE_MS, scale).to_string());
+    command.arg("--calls").arg(CALLS_MIN.to_string());
+    let said = run(&mut command)?;
+    serde_json::from_str(&said).map_err(|error| wrong(format!("{said}: {error}")))
+}
+
+/// As long as the start may take: it fills the queue once, which then has to run empty.
+fn warm(setting: &Setting) -> Duration {
+    let queue = Duration::from_secs_f64(setting.queue_bytes() as f64 / setting.rate() as f64);
+    (WARM + 2 * queue).max(setting.packets_time(WARM_PACKETS))
+}
+
+/// Starts the server and waits until it listens.
+fn start(variant: Variant, server: &Host, authority: &Path) -> Result<Proc> {
+    let mut command = server.command(us()?);
+    command.arg("transport-serve").arg(authority).arg(address(server));
+    command.args(["--variant", variant.name()]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut process = server.spawn(&mut command)?;
+    let mut said = String::new();
+    if let Some(stdout) = process.stdout() {
+        BufReader::new(stdout).read_line(&mut said).doing("listen to transport-serve")?;
+    }
+    if said.trim() == SERVING {
+        return Ok(process);
+    }
+    Err(Error::Program { command: "transport-serve".into(), output: said })
+}
+
+/// Gets the client an identity, and returns where that is.
+fn enrol(server: &Host, client: &Host, authority: &str) -> Result<PathBuf> {
+    let invite = Invite { code: "any".into(), authority: authority.to_owned() };
+    let url = MountUrl::new(&server.addr().to_string(), PORT, VOLUME, Some(invite));
+    let url = url.map_err(wrong)?;
+    let directory = client.dir().join("identities");
+    let identities = Identities::at(&directory);
+    client.enter(|| {
+        let runtime = Builder::new_current_thread().enable_all().build().doing("start a thread")?;
+        let enrolled = segue_rpc::enrol(&url, &identities, "client", PATIENCE);
+        runtime.block_on(enrolled).map(drop).map_err(wrong)
+    })??;
+    Ok(directory)
+}
+
+fn us() -> Result<PathBuf> {
+    std::env::current_exe().doing("find segue-bench")
+}
+
+fn address(server: &Host) -> String {
+    format!("{}:{PORT}", server.addr())
+}

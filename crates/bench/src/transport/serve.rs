@@ -1,0 +1,132 @@
+//! The server's end: it answers, and keeps nothing.
+//!
+//! Of each request only its kind counts. The two kinds of bulk are bodies without end, which
+//! whoever called ends by going away.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use bytes::Bytes;
+use segue_core::refusal::Refusal;
+use segue_core::types::Role;
+use segue_core::wire::{Enrol, Enrolled, Fetched, Refused, Reply, Request, Sought};
+use segue_rpc::identity::Authority;
+use segue_rpc::{Body, BodyReader, BodySender, Incoming, Peer};
+use tokio::runtime::Runtime;
+
+use super::variant::Variant;
+use super::wrong;
+use crate::bed::{Doing, Result};
+
+/// What is handed over of a body at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// With its head, the tag and the length before it this makes 50 bytes.
+pub(super) const ANSWER: &str = "no such name, which is said in few words.";
+
+/// What the server's process is told.
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    /// Directory of its authority.
+    pub authority: PathBuf,
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Which transport.
+    #[arg(long, value_enum)]
+    pub variant: Variant,
+}
+
+/// What all connections share.
+struct Server {
+    authority: Authority,
+    /// Bytes of bodies that came.
+    received: AtomicU64,
+    since: Instant,
+}
+
+/// Serves until its process is killed; `is_ready` is called once it listens.
+pub fn serve(options: &Serve, is_ready: impl FnOnce()) -> Result<()> {
+    let authority = Authority::load(&options.authority).map_err(wrong)?;
+    let server = Server { authority, received: AtomicU64::new(0), since: Instant::now() };
+    let server = Arc::new(server);
+    Runtime::new().doing("start the server's threads")?.block_on(async {
+        let listener = options.variant.listen(options.address, &server.authority);
+        let listener = listener.map_err(wrong)?;
+        is_ready();
+        while let Some(peer) = listener.accept().await {
+            tokio::spawn(converse(server.clone(), peer));
+        }
+        Ok(())
+    })
+}
+
+async fn converse(server: Arc<Server>, peer: Peer) {
+    while let Some(incoming) = peer.accept().await {
+        tokio::spawn(answer(server.clone(), incoming));
+    }
+}
+
+async fn answer(server: Arc<Server>, incoming: Incoming) {
+    let Incoming { request, body, responder, .. } = incoming;
+    let (reply, reply_body) = match request {
+        Request::Put(_) => match server.swallow(body).await {
+            true => (Reply::Stored(()), Body::Empty),
+            false => return,
+        },
+        Request::Fetch(_) => {
+            let (sender, body) = Body::channel();
+            tokio::spawn(pour(sender));
+            (Reply::Fetched(Fetched { segments: vec![(u64::MAX, true)] }), body)
+        }
+        Request::Seek(_) => (Reply::Sought(server.count()), Body::Empty),
+        Request::Enrol(enrol) => (server.enrol(&enrol), Body::Empty),
+        _ => (refused(ANSWER), Body::Empty),
+    };
+    // It fails when the caller has gone away, as all do in the end.
+    let _ = responder.reply(reply, reply_body).await;
+}
+
+impl Server {
+    /// Reads a body to its end; false if it was cut.
+    async fn swallow(&self, mut body: BodyReader) -> bool {
+        loop {
+            match body.next().await {
+                Ok(Some(piece)) => self.received.fetch_add(piece.len() as u64, Relaxed),
+                Ok(None) => return true,
+                Err(_) => return false,
+            };
+        }
+    }
+
+    /// Bytes that came, and microseconds since the start: the two numbers of this reply.
+    fn count(&self) -> Sought {
+        let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Sought { start: self.received.load(Relaxed), end: micros }
+    }
+
+    /// Lets everybody in.
+    fn enrol(&self, enrol: &Enrol) -> Reply {
+        match self.authority.sign(&enrol.request_der, &enrol.host) {
+            Ok(issued) => Reply::Enrolled(Enrolled {
+                certificate_pem: issued.certificate_pem,
+                authority_pem: self.authority.certificate_pem().to_owned(),
+                volume: super::pair::VOLUME.to_owned(),
+                role: Role::Writer,
+            }),
+            Err(error) => refused(&error.to_string()),
+        }
+    }
+}
+
+pub(super) fn refused(words: &str) -> Reply {
+    Reply::Refused(Refused { refusal: Refusal::NotFound, words: words.to_owned() })
+}
+
+/// Gives `body` bytes for as long as they are wanted.
+pub(super) async fn pour(body: BodySender) {
+    let piece = Bytes::from(vec![0; PIECE_BYTES]);
+    while body.send(piece.clone()).await.is_ok() {}
+}

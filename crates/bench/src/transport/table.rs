@@ -1,0 +1,276 @@
+//! One measurement as a line, and the table and plot of all.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::System;
+use super::figures::Figures;
+use super::setting::Setting;
+use crate::bed::Result;
+use crate::plot::{Bar, Panel};
+use crate::record::Context;
+
+/// Share of the link's rate that the bulk is to get, and that it should.
+const GOODPUT: f64 = 0.90;
+const GOODPUT_WISHED: f64 = 0.93;
+
+/// One system on one link.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Measurement {
+    system: &'static str,
+    #[serde(flatten)]
+    setting: Setting,
+    /// The queue as it was: some packets at least.
+    queue_bytes: u64,
+    target_ms: f64,
+    repeat: u32,
+    /// Share of the standard time.
+    scale: f64,
+    #[serde(flatten)]
+    figures: Option<Figures>,
+    /// Why there are none.
+    error: Option<String>,
+}
+
+impl Measurement {
+    pub(super) fn new(
+        system: System,
+        setting: Setting,
+        repeat: u32,
+        scale: f64,
+        figures: Result<Figures>,
+    ) -> Measurement {
+        Measurement {
+            system: system.name(),
+            setting,
+            queue_bytes: setting.queue_bytes(),
+            target_ms: setting.target_ms(),
+            repeat,
+            scale,
+            figures: figures.as_ref().ok().copied(),
+            error: figures.err().map(|error| error.to_string()),
+        }
+    }
+}
+
+/// For whoever waits.
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Measurement { system, setting, repeat, figures, .. } = self;
+        write!(f, "{system} {} #{repeat}: ", link(setting))?;
+        match figures {
+            Some(Figures { p50_ms, p99_ms, max_ms, .. }) => write!(
+                f,
+                "{} / {} / {} ms, bulk {}",
+                ms(*p50_ms),
+                ms(*p99_ms),
+                ms(*max_ms),
+                figures.and_then(|figures| figures.goodput()).map_or("-".into(), share)
+            ),
+            None => write!(f, "failed: {}", self.error.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// All repeats of one system on one link.
+struct Row {
+    system: &'static str,
+    setting: Setting,
+    /// Of the repeats that succeeded, each figure for itself.
+    median: Option<Figures>,
+    error: Option<String>,
+}
+
+/// Groups measurements, in the order of first appearance.
+fn rows(measured: &[Measurement]) -> Vec<Row> {
+    let mut groups: Vec<Vec<&Measurement>> = Vec::new();
+    for new in measured {
+        let is_same = |old: &&Measurement| (old.system, old.setting) == (new.system, new.setting);
+        match groups.iter_mut().find(|group| group.first().is_some_and(is_same)) {
+            Some(group) => group.push(new),
+            None => groups.push(vec![new]),
+        }
+    }
+    groups.iter().filter_map(|group| row(group)).collect()
+}
+
+fn row(group: &[&Measurement]) -> Option<Row> {
+    let first = group.first()?;
+    let figures: Vec<Figures> = group.iter().filter_map(|of| of.figures).collect();
+    let error = group.iter().find_map(|of| of.error.clone());
+    Some(Row {
+        system: first.system,
+        setting: first.setting,
+        median: Figures::median(&figures),
+        error,
+    })
+}
+
+/// The table of all medians.
+pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
+    let Context { date, commit, command, machine } = context;
+    let repeats = measured.iter().map(|of| of.repeat).max().unwrap_or(0);
+    let scale = measured.first().map_or(1.0, |of| of.scale);
+    let rows = rows(measured);
+    let mut text = format!(
+        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
+         Medians of {repeats}, at {scale} of the standard time. {ABOUT}\n\n{HEADING}"
+    );
+    rows.iter().for_each(|row| text.push_str(&line(row)));
+    for row in &rows {
+        if let Some(error) = &row.error {
+            let error = error.replace('\n', " ");
+            text.push_str(&format!("\n* {}, {} failed: {error}\n", row.system, link(&row.setting)));
+        }
+    }
+    text
+}
+
+const ABOUT: &str = "\
+    Milliseconds of a round trip while bulk saturates the link. segue: a LOOKUP (class VALIDATE) \
+    of 100 bytes with its answer, one in flight, every 50 ms or more, two packets' time at least; \
+    the bulk is one PUT (STORE-DATA), one FETCH (FETCH), or both, over the same connection. sshfs \
+    and rclone: the names and attributes of ten files, once a second, in a directory that was \
+    never listed before, while a file is copied in; ≥: the copy was over before the last answer. \
+    Idle: the median without bulk. Target for p99: the link's round trip, two packets of 1,472 \
+    bytes, 20 ms; late: the share that took longer. Up and down: the bulk's own bytes as they \
+    arrive, as a share of the link's rate, of which 0.90 is the target and 0.93 wished; in \
+    brackets all that the client sends or receives, with headers. Queue: seconds of the link's \
+    rate, but 6,000 bytes at least. 1 KB = 1024 bytes.";
+
+const HEADING: &str = "\
+    | system | KB/s | rtt | queue | bulk | calls | idle | p50 | p99 | max | target | p99 met \
+    | late | up | down | bulk met |\n\
+    |---|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|---|\n";
+
+fn line(row: &Row) -> String {
+    let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = row.setting;
+    let start =
+        format!("| {} | {rate_kb_per_s} | {rtt_ms} | {queue_seconds} | {direction} |", row.system);
+    let Some(figures) = row.median else {
+        return format!("{start} failed |{}\n", " |".repeat(10));
+    };
+    let Figures { calls, idle_ms, p50_ms, p99_ms, max_ms, late, bulk_ended, .. } = figures;
+    let beside_bulk = |trip: f64| format!("{}{}", if bulk_ended { "≥ " } else { "" }, ms(trip));
+    // What a file system does takes several round trips: the target is not meant for it.
+    let is_call = figures.goodput().is_some();
+    let target = row.setting.target_ms();
+    let of_calls = |text: String| if is_call { text } else { "-".into() };
+    format!(
+        "{start} {calls} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        ms(idle_ms),
+        beside_bulk(p50_ms),
+        beside_bulk(p99_ms),
+        beside_bulk(max_ms),
+        of_calls(ms(target)),
+        of_calls(if p99_ms <= target { "yes" } else { "no" }.into()),
+        of_calls(share(late)),
+        carried(figures.up_share, figures.sent_share),
+        carried(figures.down_share, figures.received_share),
+        figures.goodput().map_or("-", verdict),
+    )
+}
+
+fn verdict(goodput: f64) -> &'static str {
+    if goodput >= GOODPUT_WISHED {
+        "as wished"
+    } else if goodput >= GOODPUT {
+        "yes"
+    } else {
+        "no"
+    }
+}
+
+fn carried(bulk: Option<f64>, all: f64) -> String {
+    format!("{} ({})", bulk.map_or("-".into(), share), share(all))
+}
+
+fn share(share: f64) -> String {
+    format!("{share:.2}")
+}
+
+fn ms(ms: f64) -> String {
+    if ms < 100.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
+}
+
+fn link(setting: &Setting) -> String {
+    let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = setting;
+    format!("{rate_kb_per_s} KB/s, {rtt_ms} ms, queue {queue_seconds} s, {direction}")
+}
+
+/// A panel for each kind of link and bulk: the median, and lightly behind it the 99th of 100.
+pub(super) fn panels(measured: &[Measurement]) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for Row { system, setting, median, .. } in rows(measured) {
+        let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = setting;
+        let title = format!("bulk {direction}, round trip {rtt_ms} ms, queue {queue_seconds} s");
+        let bar = Bar {
+            label: format!("{system} {rate_kb_per_s} KB/s"),
+            value: median.map(|figures| figures.p50_ms),
+            behind: median.map(|figures| figures.p99_ms),
+        };
+        match panels.iter_mut().find(|panel| panel.title == title) {
+            Some(panel) => panel.bars.push(bar),
+            None => {
+                panels.push(Panel { title, axis: "milliseconds, p50 and p99", bars: vec![bar] })
+            }
+        }
+    }
+    panels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::direction::Direction;
+    use super::super::drive::Driven;
+    use super::super::variant::Variant;
+    use super::*;
+
+    fn measurement(repeat: u32, trip_us: u64, up: f64) -> Measurement {
+        let setting = Setting::new(64.0, 40, 0.4, Direction::Up).unwrap();
+        let rate = setting.rate() as f64;
+        let driven = Driven {
+            idle_us: vec![42_000],
+            calls_us: vec![50_000, trip_us],
+            up: up * rate,
+            down: 0.0,
+            sent: rate,
+            received: 0.04 * rate,
+        };
+        let figures = Figures::of_calls(&driven, &setting);
+        Measurement::new(System::Transport(Variant::Segue), setting, repeat, 1.0, figures)
+    }
+
+    fn context() -> Context {
+        let word = |word: &str| word.to_owned();
+        Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") }
+    }
+
+    #[test]
+    fn a_row_has_medians_and_says_which_targets_are_met() {
+        let measured = [
+            measurement(1, 90_000, 0.95),
+            measurement(2, 120_000, 0.92),
+            measurement(3, 130_000, 0.91),
+        ];
+        let table = markdown(&context(), &measured);
+        let row = "| segue | 64 | 40 | 0.4 | up | 2 | 42.0 | 50.0 | 120 | 120 | 105 | no";
+        let expected = format!("{row} | 0.50 | 0.92 (1.00) | - (0.04) | yes |");
+        assert!(table.contains(&expected), "{table}");
+    }
+
+    #[test]
+    fn what_failed_has_its_reason() {
+        let failed =
+            Measurement { figures: None, error: Some("gone".into()), ..measurement(1, 1, 1.0) };
+        let table = markdown(&context(), &[failed]);
+        assert!(
+            table.contains("\n* segue, 64 KB/s, 40 ms, queue 0.4 s, up failed: gone"),
+            "{table}"
+        );
+        let columns = |line: &str| line.matches('|').count();
+        let row = table.lines().find(|line| line.starts_with("| segue")).unwrap();
+        assert_eq!(columns(row), columns(HEADING.lines().next().unwrap()), "{row}");
+    }
+}
