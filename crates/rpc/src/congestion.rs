@@ -1,79 +1,124 @@
 //! How much may be in flight: what the path holds and little more.
 //!
-//! QUIC's own Cubic fills whatever queue stands before the slowest link, often a second of it, and
-//! nothing overtakes what is in there: not a question that a user waits for. So its window is
-//! bounded by a law of delay (`law`), which keeps the queue at some milliseconds. Cubic stays
-//! below that and answers losses.
+//! What QUIC brings fills whatever queue stands before the slowest link, often a second of it, and
+//! nothing overtakes what is in there: not a question that a user waits for. So a law of our own
+//! (`law`) says how much may be in flight, and [`Flight`] how much of it is taken. This file is the
+//! adaptor between them and QUIC.
 
+mod flight;
 mod law;
+mod stamps;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use quinn::congestion::{Controller, ControllerFactory, CubicConfig};
+use quinn::Connection;
+use quinn::congestion::{Controller, ControllerFactory};
 use quinn_proto::RttEstimator;
+use tokio::sync::Notify;
 
+pub use flight::{Flight, Room};
 use law::Law;
+pub use stamps::{Echo, Stamps};
 
-/// Makes controllers.
+/// Makes a controller for each path of each connection.
 #[derive(Debug, Default)]
-pub(crate) struct Bounded {
-    cubic: Arc<CubicConfig>,
+pub struct Factory;
+
+impl ControllerFactory for Factory {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        let flight = Mutex::new(Flight::new(Law::new(now, mtu), now));
+        Box::new(Control { shared: Arc::new(Shared { flight, room: Notify::new() }) })
+    }
 }
 
-impl ControllerFactory for Bounded {
-    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
-        let cubic = Arc::clone(&self.cubic).build(now, mtu);
-        Box::new(Control { law: Law::new(now, mtu), cubic })
+/// A path's flight, which QUIC tells what happens and the writer asks.
+#[derive(Debug)]
+pub struct Shared {
+    flight: Mutex<Flight>,
+    room: Notify,
+}
+
+impl Shared {
+    /// That of a connection's present path; none if its controller is another one.
+    pub(crate) fn of(connection: &Connection) -> Option<Arc<Shared>> {
+        Shared::from(connection.congestion_state())
+    }
+
+    /// That of a controller; none if it is another one.
+    pub fn from(controller: Box<dyn Controller>) -> Option<Arc<Shared>> {
+        Some(controller.into_any().downcast::<Control>().ok()?.shared)
+    }
+
+    /// Asks or tells it.
+    pub fn flight(&self) -> MutexGuard<'_, Flight> {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when there may be more room.
+    pub(crate) async fn freed(&self) {
+        self.room.notified().await;
     }
 }
 
 struct Control {
-    cubic: Box<dyn Controller>,
-    law: Law,
+    shared: Arc<Shared>,
 }
 
 impl Controller for Control {
+    fn on_sent(&mut self, now: Instant, bytes: u64, _last_packet_number: u64) {
+        self.shared.flight().handle_sent(now, bytes);
+    }
+
     fn on_ack(
         &mut self,
         now: Instant,
         sent: Instant,
         bytes: u64,
-        app_limited: bool,
-        rtt: &RttEstimator,
+        _app_limited: bool,
+        _rtt: &RttEstimator,
     ) {
-        // What the law holds back must not let Cubic grow without a measure.
-        let is_held = self.law.window() < self.cubic.window();
-        self.cubic.on_ack(now, sent, bytes, app_limited || is_held, rtt);
-        self.law.handle_ack((now, sent), app_limited, self.cubic.window());
+        self.shared.flight().handle_ack(now, sent, bytes);
+    }
+
+    fn on_end_acks(
+        &mut self,
+        _now: Instant,
+        in_flight: u64,
+        app_limited: bool,
+        _largest_packet_num_acked: Option<u64>,
+    ) {
+        self.shared.flight().handle_acks_end(in_flight, app_limited);
+        self.shared.room.notify_one();
     }
 
     fn on_congestion_event(
         &mut self,
         now: Instant,
-        sent: Instant,
+        _sent: Instant,
         is_persistent_congestion: bool,
         lost_bytes: u64,
     ) {
-        self.cubic.on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
+        self.shared.flight().handle_loss(now, lost_bytes, is_persistent_congestion);
+        self.shared.room.notify_one();
     }
 
     fn on_mtu_update(&mut self, mtu: u16) {
-        self.cubic.on_mtu_update(mtu);
-        self.law.handle_mtu(mtu);
+        self.shared.flight().law().handle_packet_size(mtu);
     }
 
     fn window(&self) -> u64 {
-        self.cubic.window().min(self.law.window())
+        self.shared.flight().window()
     }
 
+    /// The same path by other words, as after a change of port: the flight goes on.
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Control { cubic: self.cubic.clone_box(), law: self.law.clone() })
+        Box::new(Control { shared: self.shared.clone() })
     }
 
     fn initial_window(&self) -> u64 {
-        self.cubic.initial_window()
+        self.window()
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

@@ -21,7 +21,7 @@ mod backoff;
 mod body;
 mod close;
 pub mod codec;
-mod congestion;
+pub mod congestion;
 mod dial;
 mod enrol;
 mod frame;

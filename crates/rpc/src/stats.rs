@@ -62,6 +62,10 @@ impl Counters {
         self.received.fetch_add(bytes as u64, Relaxed);
     }
 
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
     /// Takes a sample of the rates.
     ///
     /// QUIC takes what we send as fast as the other side acknowledges it. Packets would count

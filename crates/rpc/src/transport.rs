@@ -8,7 +8,7 @@ use std::time::Duration;
 use quinn::{IdleTimeout, TransportConfig, VarInt};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use crate::congestion::Bounded;
+use crate::congestion::Factory;
 
 /// Calls that the other side may have under way: enough for every thread of a busy build.
 pub(crate) const STREAMS_MAX: u32 = 256;
@@ -20,6 +20,8 @@ const STREAM_WINDOW_BYTES: u32 = 10 << 20;
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 4 * STREAM_WINDOW_BYTES;
 /// The same for a host that has not shown who it is: some requests to be let in.
 const STRANGER_WINDOW_BYTES: u32 = 256 << 10;
+/// Bytes of datagrams that may wait to be read.
+const DATAGRAMS_BYTES: usize = 4 << 10;
 /// How often an idle connection is asked for a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// A connection is over when three signs of life in a row did not come.
@@ -35,10 +37,11 @@ pub(crate) fn config() -> TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW_BYTES))
-        .datagram_receive_buffer_size(None)
-        // The first of equally urgent streams goes whole, as in our own queue.
-        .send_fairness(false)
-        .congestion_controller_factory(Arc::new(Bounded::default()))
+        // Stamps only.
+        .datagram_receive_buffer_size(Some(DATAGRAMS_BYTES))
+        // What may be sent is decided before QUIC gets it.
+        .send_window(u64::from(CONNECTION_WINDOW_BYTES))
+        .congestion_controller_factory(Arc::new(Factory))
         .keep_alive_interval(Some(KEEP_ALIVE))
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_MS))));
     config

@@ -1,18 +1,20 @@
 //! The one task of a connection that sends: it hands bytes to QUIC in the scheduler's order.
 //!
-//! QUIC is given no more than it can send now: its send window is kept at the congestion
-//! window plus two quanta, so what waits there is small, and everything else waits here, where
-//! a more urgent message still overtakes it. What does wait there goes by stream priority.
+//! QUIC is given no more than it can send now (see [`Flight`](crate::congestion::Flight)), so
+//! that everything else waits here, where a more urgent message still overtakes it.
 //!
-//! The task never waits for one stream. A stream that takes nothing now is held back and the
-//! next message tried; QUIC wakes the stream's own waker, and the message is eligible again.
-//! All streams that a newly open window wakes are resumed before the next choice, so the most
-//! urgent of them goes first.
+//! The task never waits for one stream. A stream that takes nothing now, because its reader is
+//! slow, is held back and the next message tried; QUIC wakes the stream's own waker, and the
+//! message is eligible again.
+//!
+//! Beside messages it sends and answers the stamps by which each side learns how long what it
+//! sends has waited ([`Stamps`]).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use quinn::{Connection, SendStream, WriteError};
@@ -21,18 +23,18 @@ use segue_core::types::Class;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use crate::close::{CallError, CloseReason, StreamCode};
+use crate::congestion::{Room, Shared, Stamps};
 use crate::outbox::{Event, Opening};
 use crate::stats::Counters;
 use crate::transport::STREAMS_MAX;
 
-/// Most bytes handed to QUIC at once: what a more urgent message may have to wait for. 16 KiB
-/// are a dozen packets, enough to keep the cost of a choice small against that of sending.
+/// Most bytes handed to QUIC at once: a dozen packets, enough to keep the cost of a choice small
+/// against that of sending.
 const QUANTUM_BYTES: usize = 16 << 10;
-/// Least bytes handed over at once: two packets.
-const QUANTUM_MIN_BYTES: usize = 2400;
-/// On a slow link the quantum is this part of the congestion window, so that the bytes which
-/// nobody can overtake any more stay few against those in flight.
-const QUANTUM_OF_WINDOW: u64 = 8;
+/// A quantum is at most what the path takes in this part of a second, and at least a packet.
+const QUANTA_PER_SECOND: u64 = 100;
+/// What QUIC was given is looked for when nothing is on its way for so long.
+const STALL: Duration = Duration::from_millis(50);
 /// Messages that one side may be sending: its calls and its replies.
 const MESSAGES_MAX: usize = 2 * STREAMS_MAX as usize;
 /// Quanta sent before other tasks of this thread get their turn.
@@ -115,10 +117,24 @@ pub(crate) struct Writer {
     scheduler: Scheduler,
     outgoing: BTreeMap<MessageId, Outgoing>,
     woken: Arc<Woken>,
-    /// Messages whose streams took nothing when last tried.
-    held: BTreeSet<MessageId>,
-    quantum: usize,
-    window: u64,
+    /// The present path, which changes when a host moves.
+    path: Option<Arc<Shared>>,
+    stamps: Stamps,
+    /// Bytes received when something was sent last.
+    heard: u64,
+}
+
+/// When there is something to do again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// At once.
+    More,
+    /// When a message has something to send.
+    Idle,
+    /// When the pace allows it.
+    At(Instant),
+    /// When something has arrived at the other side.
+    Freed,
 }
 
 impl Writer {
@@ -134,9 +150,9 @@ impl Writer {
             scheduler: Scheduler::new(MESSAGES_MAX),
             outgoing: BTreeMap::new(),
             woken: Arc::default(),
-            held: BTreeSet::new(),
-            quantum: QUANTUM_MIN_BYTES,
-            window: 0,
+            path: None,
+            stamps: Stamps::new(Instant::now()),
+            heard: 0,
         }
     }
 
@@ -146,16 +162,20 @@ impl Writer {
         let woken = self.woken.clone();
         let mut closed = pin!(connection.closed());
         loop {
-            if self.send_some() {
+            let next = self.send_some();
+            if next == Next::More {
                 tokio::task::yield_now().await;
                 continue;
             }
+            let path = self.path.clone();
             tokio::select! {
                 event = self.events.recv() => match event {
                     Some(event) => self.apply(event),
                     None => return,
                 },
                 () = woken.any.notified() => {}
+                () = wait(path.as_deref(), next) => {}
+                Ok(bytes) = connection.read_datagram() => self.take_stamp(&bytes),
                 reason = &mut closed => return self.lost(&reason.into()),
             }
         }
@@ -175,45 +195,69 @@ impl Writer {
         self.counters.set_queued(Default::default());
     }
 
-    /// Hands quanta over until nothing is eligible. True if it stopped before that.
-    fn send_some(&mut self) -> bool {
+    /// Hands quanta over for as long as there are any and QUIC can send them.
+    fn send_some(&mut self) -> Next {
+        self.path = Shared::of(&self.connection);
+        self.send_stamp();
         for _ in 0..QUANTA_MAX {
             while let Ok(event) = self.events.try_recv() {
                 self.apply(event);
             }
             for id in self.woken.take() {
-                self.held.remove(&id);
                 self.scheduler.resume(id);
             }
-            self.follow_window();
             self.counters.set_queued(self.scheduler.queued());
-            match self.scheduler.next(self.quantum) {
-                Some(next) => self.write(next),
-                None => return false,
+            let next = match self.room() {
+                Ok(quantum) => self.scheduler.next(quantum),
+                Err(next) => return next,
+            };
+            if let Some(next) = next {
+                self.write(next);
             }
         }
-        true
+        Next::More
     }
 
-    /// Keeps QUIC's queue as short as the congestion window is now.
-    fn follow_window(&mut self) {
-        let congestion = self.connection.stats().path.cwnd;
-        let part = usize::try_from(congestion / QUANTUM_OF_WINDOW).unwrap_or(QUANTUM_BYTES);
-        self.quantum = part.clamp(QUANTUM_MIN_BYTES, QUANTUM_BYTES);
-        // Two: one that QUIC counts until its last byte is acknowledged, one to send next.
-        let window = congestion + 2 * self.quantum as u64;
-        if window == self.window {
-            return;
-        }
-        if window > self.window {
-            // Those who found the window full are first to have what is new of it, before any
-            // message that is less urgent and was not tried yet.
-            for id in std::mem::take(&mut self.held) {
-                self.scheduler.resume(id);
+    /// How much of what goes next QUIC can send now, else when there is something to do.
+    fn room(&self) -> Result<usize, Next> {
+        let next = self.scheduler.next(0);
+        let Some(path) = &self.path else {
+            return next.map(|_| QUANTUM_BYTES).ok_or(Next::Idle);
+        };
+        let mut flight = path.flight();
+        let Some(next) = next else {
+            flight.handle_idle();
+            return Err(Next::Idle);
+        };
+        let is_awaited = self.scheduler.class(next.id) == Some(Class::Validate);
+        match flight.room(Instant::now(), is_awaited) {
+            Room::Now(bytes) => {
+                let quantum = bytes.min((flight.rate() / QUANTA_PER_SECOND).max(flight.payload()));
+                Ok(usize::try_from(quantum).unwrap_or(usize::MAX).min(QUANTUM_BYTES))
             }
+            Room::At(at) => Err(Next::At(at)),
+            Room::Later => Err(Next::Freed),
         }
-        self.window = window;
-        self.connection.set_send_window(window);
+    }
+
+    fn send_stamp(&mut self) {
+        let Some(path) = &self.path else { return };
+        let mut flight = path.flight();
+        if flight.take_moved() {
+            self.stamps.forget();
+        }
+        let Some(bytes) = self.stamps.next(Instant::now(), flight.stamp_period()) else { return };
+        flight.handle_aside(bytes.len() as u64);
+        drop(flight);
+        // Without it the window follows round trips alone.
+        let _ = self.connection.send_datagram(bytes.into());
+    }
+
+    fn take_stamp(&mut self, bytes: &[u8]) {
+        let echo = self.stamps.take(Instant::now(), bytes);
+        if let (Some(echo), Some(path)) = (echo, &self.path) {
+            path.flight().handle_echo(echo);
+        }
     }
 
     fn apply(&mut self, event: Event) {
@@ -228,7 +272,6 @@ impl Writer {
             Event::Close(id) => self.scheduler.close(id),
             Event::Abort(id, code) => {
                 if let Some(mut outgoing) = self.outgoing.remove(&id) {
-                    self.held.remove(&id);
                     self.scheduler.cancel(id);
                     // A stream that has ended by itself needs no reset.
                     let _ = outgoing.stream.reset(code.to_wire());
@@ -269,10 +312,7 @@ impl Writer {
         let mut context = Context::from_waker(&outgoing.waker);
         let written = pin!(outgoing.stream.write_chunks(&mut piece)).poll(&mut context);
         match written {
-            Poll::Pending => {
-                self.held.insert(next.id);
-                self.scheduler.hold(next.id);
-            }
+            Poll::Pending => self.scheduler.hold(next.id),
             Poll::Ready(Ok(written)) => self.wrote(next.id, written.bytes),
             Poll::Ready(Err(error)) => self.end(next.id, Err(write_error(error))),
         }
@@ -285,13 +325,20 @@ impl Writer {
         if let Some(outgoing) = self.outgoing.get_mut(&id) {
             outgoing.advance(bytes);
         }
+        if let Some(path) = &self.path {
+            let received = self.counters.received_bytes();
+            let mut flight = path.flight();
+            if received > std::mem::replace(&mut self.heard, received) {
+                flight.handle_acks_aside();
+            }
+            flight.handle_handed(bytes as u64);
+        }
         if self.scheduler.sent(id, bytes) {
             self.end(id, Ok(()));
         }
     }
 
     fn end(&mut self, id: MessageId, result: Result<(), CallError>) {
-        self.held.remove(&id);
         self.scheduler.cancel(id);
         if let Some(mut outgoing) = self.outgoing.remove(&id) {
             if result.is_ok() {
@@ -300,6 +347,20 @@ impl Writer {
             }
             outgoing.end(result);
         }
+    }
+}
+
+/// Waits until there is something to do.
+async fn wait(path: Option<&Shared>, next: Next) {
+    let Some(path) = path else { return std::future::pending().await };
+    match next {
+        Next::At(at) => tokio::time::sleep_until(at.into()).await,
+        Next::Freed => {
+            if tokio::time::timeout(STALL, path.freed()).await.is_err() {
+                path.flight().handle_stall();
+            }
+        }
+        Next::More | Next::Idle => std::future::pending().await,
     }
 }
 

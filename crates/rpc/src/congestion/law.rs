@@ -1,162 +1,560 @@
-//! A bound of what is in flight that keeps the queue before the slowest link short.
-//!
-//! Every second round trip the window becomes what would make the round trip `base + TARGET` long, as in
-//! FAST TCP: it grows where the queue is shorter than that, by half where there is next to none, and
-//! shrinks where it is longer.
+//! How much may be in flight: what the path holds, and a short queue before its slowest link.
 //!
 //! ```text
-//!               queue > TARGET                  at its least, and the queue stays
-//!   unbounded ──────────────────▶ bounded ─────────────────────────────────────▶ yielding
-//!                                    ▲                                              │
-//!                                    └───────────────── YIELD later ────────────────┘
+//!   window = rate × (base + TARGET) + 2 packets
 //! ```
 //!
-//! Where the queue stays although the window is at its least, it is somebody else's, or the path
-//! became longer: the law says nothing for a while then, so that nobody is starved. The base is the
-//! least round trip of some ten seconds. A sender that is never idle would take its own queue for
-//! a part of the path: so the queue is let run empty whenever the base is to be learnt anew.
+//! `rate` is what was delivered in the last rounds, `base` the round trip of the empty path. While
+//! the link is not full, what is delivered grows with the window and so the window with itself;
+//! where no queue is seen at all it grows by a quarter besides. Once the link is full the rate is
+//! the link's, whatever the window is: the excess stands as a queue of TARGET and two packets.
+//! A link that becomes slower is followed with the next round, because the rate is.
+//!
+//! ```text
+//!            a queue, or no gain                 each PERIOD
+//!   Start ────────────────────────▶ Steady ◀──────────────────▶ Drain
+//!     ▲                              │  ▲   a queue that stays     │
+//!     │ silence, outage              │  └── PERIOD later ──┐       │ it stayed again
+//!     └──────── from anywhere        └                 Compete ◀──┘
+//! ```
+//!
+//! * **Start**: the window doubles each round.
+//! * **Drain**: a sender that is never idle sees its own queue as a part of the path. So the window
+//!   goes down for a round until the queue is empty, and the least round trip of that is the base.
+//! * **Compete**: where the queue stays although our share of it is gone, the path became longer:
+//!   a drain finds out. If it stays even so, it is another sender's who fills it. Then the window
+//!   is Reno's [RFC 5681] for a while: a packet more each round, less after a loss.
+//!
+//! Losses alone do not make the window smaller; what they take from the rate does. Where a tenth
+//! and more is lost the queue is shorter than TARGET, and TARGET is halved.
 
 use std::time::{Duration, Instant};
 
-/// How long the queue may be: some packets at 64 KB/s, and more than a busy host's timers err.
-const TARGET: Duration = Duration::from_millis(25);
-/// How long a base counts, and then once more as the earlier one.
-const BASE_FOR: Duration = Duration::from_secs(10);
-/// In the first what was sent before is still on its way.
-const DRAIN_ROUNDS: u32 = 3;
-/// So many rounds with a queue and the least window, and it is not ours.
-const ROUNDS_MAX: u32 = 16;
-/// How long the law says nothing then.
-const YIELD: Duration = Duration::from_secs(10);
-/// The least window, in packets: the other side acknowledges every second one at once.
-const PACKETS_MIN: u64 = 2;
+use super::stamps::Echo;
+
+/// How long the queue may be, apart from two packets. Longer than a busy host's timers err.
+const TARGET: Duration = Duration::from_millis(10);
+/// The other side may acknowledge every second packet only.
+const PACKETS: u64 = 2;
+/// The window at the start.
+const PACKETS_START: u64 = 10;
+/// Where the first round trip was longer the window starts with two: ten packets take ten seconds
+/// at 9.6 kbit/s.
+const SLOW: Duration = Duration::from_millis(400);
+/// Rounds are at least that long: shorter ones tell more about timers than about the path.
+const ROUND_MIN: Duration = Duration::from_millis(5);
+/// How long a base counts.
+const PERIOD: Duration = Duration::from_secs(10);
+/// And at least for so many packets.
+const PERIOD_PACKETS: u64 = 32;
+/// A drain takes so much out of what is in flight beside the queue: others' queues as well.
+const DRAIN: Duration = Duration::from_millis(60);
+/// Packets that tell how long the path is; one alone may have waited for a timer.
+const PACKETS_DRAINED: u64 = 3;
+/// How long it takes to see whether a path became longer or is shared.
+const LOOK: Duration = Duration::from_secs(3);
+/// For how long another sender's queue is filled as well.
+const COMPETE: Duration = Duration::from_secs(20);
+/// Rounds with a queue that is not ours.
+const CROWDED_MAX: u32 = 4;
+/// The same soon after another sender had one.
+const CROWDED_AGAIN: u32 = 2;
+/// Nothing was sent for so long: the path may be another one.
+const SILENCE: Duration = Duration::from_secs(2);
+/// Packets in a row that found a queue end the steep growth.
+const QUEUED_MAX: u32 = 8;
+/// Rounds with less than this part more than before, and the link is full.
+const GAIN: u64 = 4;
+/// Of so many bytes lost in a round, one is too many.
+const LOSS: u64 = 10;
 
 #[derive(Clone, Debug)]
 pub(super) struct Law {
-    mtu: u64,
-    /// Bytes; `u64::MAX` until there was a queue.
+    packet: u64,
     window: u64,
-    /// The least round trips of the present and the previous ten seconds.
-    least: [Duration; 2],
-    least_since: Instant,
-    /// Rounds in which the queue is let run empty.
-    drains: u32,
-    /// The window was looked at in the round before.
-    settles: bool,
-    round_since: Instant,
-    /// The lesser of the last two round trips: one alone may have waited for a timer.
-    round: Duration,
-    last: Duration,
-    /// Rounds with a queue and the least window.
+    phase: Phase,
+    /// The round trip of the empty path; none before the first one.
+    base: Option<Trip>,
+    /// The least round trip since `period_since`.
+    least: Option<Trip>,
+    period_since: Instant,
+    /// How much longer the last round trips were for the other side's queue.
+    theirs: [Duration; 3],
+    /// How long an echo waited that came since the window grew.
+    waited: Option<Duration>,
+    /// Bytes a second of the last rounds in which the window was full, the newest first.
+    rates: [u64; 3],
+    round: Round,
+    /// [`TARGET`], or a part of it.
+    target: Duration,
+    /// Rounds in a row with a queue that is not ours.
     crowded: u32,
-    yields_until: Option<Instant>,
+    /// When a drain last looked whether the path is longer, and the base before it, until that is
+    /// known.
+    rebased: Option<(Instant, Option<Trip>)>,
+    /// The path became longer, and who knows it by something else does not know it yet.
+    moved: bool,
+    /// What the rate was of late at most.
+    peak: u64,
+    /// When another sender last filled the queue, and the window that stood it.
+    competed: Option<(Instant, u64)>,
+    /// The windows of the last rounds, the newest first.
+    windows: [u64; 2],
+    last_sent: Instant,
+    /// When was sent what was acknowledged last.
+    latest: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    Start {
+        /// Rounds that brought no gain.
+        full: u32,
+        /// Packets in a row that found a queue.
+        queued: u32,
+    },
+    Steady,
+    Drain {
+        /// When the window was reduced. What is sent after that finds the queue gone.
+        since: Instant,
+        /// How much of that arrived.
+        packets: u64,
+        least: Option<Trip>,
+    },
+    Compete {
+        until: Instant,
+        /// A loss ended the first, steep growth.
+        lost: bool,
+        /// The window and the rate at the beginning.
+        from: (u64, u64),
+    },
+}
+
+/// How long a packet of so many bytes took. A part of it is the time that the link needs for them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Trip {
+    time: Duration,
+    bytes: u64,
+}
+
+fn lesser(least: Option<Trip>, trip: Trip) -> Option<Trip> {
+    Some(least.map_or(trip, |least| least.min(trip)))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    since: Instant,
+    /// When was sent what was acknowledged last before it.
+    sent: Instant,
+    delivered: u64,
+    lost: u64,
+    /// The least round trip in it.
+    least: Option<Trip>,
+    /// There was not enough to send.
+    limited: bool,
+}
+
+impl Round {
+    fn new(since: Instant, sent: Instant, limited: bool) -> Round {
+        Round { since, sent, delivered: 0, lost: 0, least: None, limited }
+    }
 }
 
 impl Law {
-    pub(super) fn new(now: Instant, mtu: u16) -> Law {
+    pub(super) fn new(now: Instant, packet: u16) -> Law {
+        let packet = u64::from(packet);
         Law {
-            mtu: u64::from(mtu),
-            window: u64::MAX,
-            least: [Duration::MAX; 2],
-            least_since: now,
-            drains: 0,
-            settles: false,
-            round_since: now,
-            round: Duration::MAX,
-            last: Duration::MAX,
+            packet,
+            window: PACKETS_START * packet,
+            phase: Phase::Start { full: 0, queued: 0 },
+            base: None,
+            least: None,
+            period_since: now,
+            theirs: [Duration::ZERO; 3],
+            waited: None,
+            rates: [0; 3],
+            round: Round::new(now, now, true),
+            target: TARGET,
             crowded: 0,
-            yields_until: None,
+            rebased: None,
+            moved: false,
+            peak: 0,
+            competed: None,
+            windows: [0; 2],
+            last_sent: now,
+            latest: now,
         }
     }
 
     /// Bytes that may be in flight.
     pub(super) fn window(&self) -> u64 {
-        match (self.yields_until, self.drains) {
-            (Some(_), _) => u64::MAX,
-            (None, 0) => self.window,
-            (None, _) => self.least_window(),
+        match self.phase {
+            Phase::Drain { .. } => self.drained(),
+            _ => self.window,
         }
     }
 
-    pub(super) fn handle_mtu(&mut self, mtu: u16) {
-        self.mtu = u64::from(mtu);
+    /// Bytes that were allowed to be in flight of late: where that became less, what is too much
+    /// was sent already, and what somebody waits for does not wait until it has arrived.
+    pub(super) fn ceiling(&self) -> u64 {
+        self.windows.into_iter().fold(self.window, u64::max)
+    }
+
+    /// Bytes a second to be sent at most; `None`: all at once.
+    pub(super) fn pace(&self) -> Option<u64> {
+        let rate = self.rate();
+        let base = self.base()?;
+        match self.phase {
+            _ if rate == 0 => None,
+            Phase::Start { .. } => Some(per_second(2 * self.window, base)),
+            Phase::Compete { .. } => None,
+            Phase::Steady | Phase::Drain { .. } => {
+                let trip = base + self.theirs() + self.target + self.packets(PACKETS);
+                Some(per_second(self.window + self.window / 20, trip))
+            }
+        }
+    }
+
+    /// The size of a packet on this path, bytes.
+    pub(super) fn packet(&self) -> u64 {
+        self.packet
+    }
+
+    /// Bytes a second that the path delivered when it was busy last; 0 before that.
+    pub(super) fn rate(&self) -> u64 {
+        self.rates.into_iter().max().unwrap_or(0)
+    }
+
+    fn median_rate(&self) -> u64 {
+        let [one, two, three] = self.rates;
+        one.max(two).min(one.min(two).max(three))
+    }
+
+    /// The round trip of the empty path, as far as it is known.
+    pub(super) fn base(&self) -> Option<Duration> {
+        self.base.map(|base| base.time)
+    }
+
+    pub(super) fn handle_packet_size(&mut self, packet: u16) {
+        self.packet = u64::from(packet);
+    }
+
+    /// Something was sent.
+    pub(super) fn handle_sent(&mut self, now: Instant) {
+        let silence = SILENCE.max(4 * (self.base().unwrap_or_default() + self.packets(PACKETS)));
+        if now.saturating_duration_since(self.last_sent) > silence {
+            self.restart(PACKETS_START, now);
+        }
+        self.last_sent = now;
+    }
+
+    /// There was room and nothing to send.
+    pub(super) fn handle_idle(&mut self) {
+        self.round.limited = true;
+    }
+
+    /// `bytes`, sent then, were acknowledged `now`.
+    pub(super) fn handle_ack(&mut self, now: Instant, sent: Instant, bytes: u64) {
+        let trip = Trip { time: now.saturating_duration_since(sent), bytes };
+        if self.base.is_none() && trip.time > SLOW {
+            self.window = PACKETS * self.packet;
+            self.phase = Phase::Steady;
+        }
+        self.least = lesser(self.least, trip);
+        self.base = lesser(self.base, trip);
+        self.latest = self.latest.max(sent);
+        self.round.delivered += bytes;
+        self.round.least = lesser(self.round.least, trip);
+        self.handle_start(now, trip.time);
+        self.handle_drained(now, sent, trip);
+        let length = now.saturating_duration_since(self.round.since);
+        if sent >= self.round.since && length >= ROUND_MIN {
+            let round = std::mem::replace(&mut self.round, Round::new(now, self.latest, false));
+            self.end_round(now, round, length);
+        }
+    }
+
+    /// Something waited so long before the slowest link, and its round trip was `trip`: what that
+    /// took longer than the base besides is the other side's queue.
+    pub(super) fn handle_echo(&mut self, Echo { wait, trip }: Echo) {
+        let Some(base) = self.base else { return };
+        let theirs = trip.saturating_sub(base.time + wait);
+        self.waited = Some(wait);
+        let [one, two, _] = self.theirs;
+        self.theirs = [theirs.min(self.target + self.packets(PACKETS)), one, two];
+    }
+
+    /// How much longer a round trip is for the other side's queue.
+    fn theirs(&self) -> Duration {
+        self.theirs.into_iter().min().unwrap_or_default()
+    }
+
+    /// True once after the path became longer.
+    pub(super) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// `bytes` were lost; `all`: nothing arrived for several timeouts.
+    pub(super) fn handle_loss(&mut self, now: Instant, bytes: u64, all: bool) {
+        self.round.lost += bytes;
+        if all {
+            self.restart(PACKETS, now);
+        } else if matches!(self.phase, Phase::Start { .. }) && self.round.lost > self.window / LOSS
+        {
+            self.end_start(now);
+        } else if let Phase::Compete { lost, .. } = &mut self.phase {
+            *lost = true;
+            if self.round.lost == bytes {
+                self.window = (self.window * 7 / 10).max(self.least_window());
+            }
+        }
+    }
+
+    /// Begins to learn the path anew.
+    fn restart(&mut self, packets: u64, now: Instant) {
+        self.window = self.window.min(packets * self.packet);
+        self.phase = Phase::Start { full: 0, queued: 0 };
+        self.rates = [0; 3];
+        self.crowded = 0;
+        self.round = Round::new(now, self.latest, true);
     }
 
     fn least_window(&self) -> u64 {
-        PACKETS_MIN * self.mtu
+        PACKETS * self.packet
     }
 
-    /// What was `sent` then is acknowledged `now`. `allowed` is what may be in flight but for this
-    /// law.
-    pub(super) fn handle_ack(
-        &mut self,
-        (now, sent): (Instant, Instant),
-        app_limited: bool,
-        allowed: u64,
-    ) {
-        let trip = now.saturating_duration_since(sent);
-        let [least, _] = &mut self.least;
-        *least = trip.min(*least);
-        self.round = trip.min(self.last);
-        self.last = trip;
-        if sent < self.round_since {
-            return;
-        }
-        self.end_round(now, app_limited, allowed);
-        self.round_since = now;
+    /// The window at which the queue is gone.
+    fn drained(&self) -> u64 {
+        let base = self.base().unwrap_or_default().saturating_sub(DRAIN);
+        bytes_in(self.rate(), base).min(self.window).max(self.least_window())
     }
 
-    fn end_round(&mut self, now: Instant, app_limited: bool, allowed: u64) {
-        let [present, before] = self.least;
-        let base = present.min(before);
-        let was_draining = self.drains > 0;
-        self.drains = self.drains.saturating_sub(1);
-        if now.saturating_duration_since(self.least_since) >= BASE_FOR {
-            self.least = [self.round, present];
-            self.least_since = now;
-            self.drains = if self.window < allowed { DRAIN_ROUNDS } else { 0 };
-        }
-        if self.yields_until.is_some_and(|until| now < until) {
-            return;
-        }
-        // What was done shows in the round after the next one.
-        self.settles = was_draining || !self.settles;
-        if was_draining || self.drains > 0 || !self.settles {
-            return;
-        }
-        if self.yields_until.take().is_some() {
-            self.window = allowed;
-        }
-        let (aim, before_round) = (base + TARGET, self.window);
-        if self.round > aim {
-            // Two packets take no longer than twice the base, in which one is.
-            let is_least = self.window <= self.least_window();
-            self.crowded = if is_least && self.round > aim + base { self.crowded + 1 } else { 0 };
-            self.window = self.window.min(allowed);
-            self.scale(aim);
-        } else {
+    /// The window at which the queue is as long as it should be.
+    fn aim(&self, rate: u64) -> u64 {
+        let Trip { time, bytes } = self.base.unwrap_or(Trip { time: Duration::ZERO, bytes: 0 });
+        let path = bytes_in(rate, time).saturating_sub(bytes);
+        path + bytes_in(rate, self.theirs() + self.target) + self.least_window()
+    }
+
+    fn end_round(&mut self, now: Instant, round: Round, length: Duration) {
+        let all = round.delivered + round.lost;
+        let is_lossy = round.lost * LOSS > all && all > LOSS * self.packet;
+        self.target = match is_lossy {
+            true => (self.target / 2).max(TARGET / 16),
+            false => (self.target + TARGET / 20).min(TARGET),
+        };
+        // What chance lost had its place in the link too.
+        let carried = if is_lossy { round.delivered } else { all };
+        // Acknowledgements that come together were sent for what took its time.
+        let spread = self.latest.saturating_duration_since(round.sent);
+        let rate = per_second(carried, length.max(spread));
+        if round.limited || matches!(self.phase, Phase::Drain { .. }) {
+            self.rates[0] = self.rates[0].max(rate);
             self.crowded = 0;
-            if !app_limited && self.window < allowed {
-                self.scale(aim);
-                if self.round < base + TARGET / 2 {
-                    // Next to nothing waits: far from full, on a long path.
-                    self.window = self.window.max(before_round.saturating_add(before_round / 2));
-                }
+        } else {
+            self.rates = [rate, self.rates[0], self.rates[1]];
+            self.peak = rate.max(self.peak - self.peak / 32);
+        }
+        self.windows = [self.window, self.windows[0]];
+        match self.phase {
+            Phase::Start { full, .. } if !round.limited => self.start(now, full),
+            Phase::Steady if !round.limited => self.follow(now, round),
+            Phase::Compete { .. } => self.compete(now, round),
+            _ => {}
+        }
+        if since(now, self.period_since) >= PERIOD.max(self.packets(PERIOD_PACKETS)) {
+            self.end_period(now);
+        }
+    }
+
+    /// How long our queue was at least.
+    fn queue(&self, round: Round) -> Duration {
+        let (Some(base), Some(least)) = (self.base, round.least) else { return Duration::ZERO };
+        let seen = least.time.saturating_sub(base.time + self.theirs());
+        seen.max(self.waited.unwrap_or_default())
+    }
+
+    /// The time that `packets` take at the present rate.
+    fn packets(&self, packets: u64) -> Duration {
+        match self.rate() {
+            0 => Duration::ZERO,
+            rate => time_for(packets * self.packet, rate),
+        }
+    }
+
+    /// Grows, as long as that brings something.
+    fn start(&mut self, now: Instant, full: u32) {
+        let [rate, before, _] = self.rates;
+        let full = if rate < before + before / GAIN { full + 1 } else { 0 };
+        if full >= 3 {
+            return self.end_start(now);
+        }
+        self.phase = Phase::Start { full, queued: 0 };
+        self.window *= 2;
+    }
+
+    /// Looks for the first queue.
+    fn handle_start(&mut self, now: Instant, trip: Duration) {
+        let Phase::Start { full, queued } = self.phase else { return };
+        let base = self.base().unwrap_or_default();
+        let is_queued = trip > base + self.target + self.packets(PACKETS);
+        let queued = if is_queued { queued + 1 } else { 0 };
+        self.phase = Phase::Start { full, queued };
+        if queued >= QUEUED_MAX {
+            self.end_start(now);
+        }
+    }
+
+    fn end_start(&mut self, now: Instant) {
+        let length = now.saturating_duration_since(self.round.since);
+        let present = per_second(self.round.delivered, length);
+        self.window = self.aim(self.rate().max(present)).min(self.window);
+        self.drain(now);
+    }
+
+    fn follow(&mut self, now: Instant, round: Round) {
+        let queue = self.queue(round);
+        let ours = self.target + self.packets(PACKETS);
+        // The queue that stays makes the rate small, and the time of packets long.
+        let ours_at_peak = self.target + time_for(PACKETS * self.packet, self.peak);
+        // One slow round is the host's; a long queue is the link's.
+        let is_shared = self.theirs() > self.target / 4;
+        let rate = match queue > 2 * ours {
+            true => self.rates[0],
+            // While their queue changes, acknowledgements come faster and slower than they should.
+            false if is_shared => self.median_rate(),
+            false => self.rate(),
+        };
+        let (aim, before) = (self.aim(rate), self.window);
+        // Where the other side has a queue, only an echo says that we have none.
+        let is_known = self.waited.is_some() || !is_shared;
+        let (growth, none) = match is_shared {
+            // A full packet takes its own time too, which is not in the base of echoes.
+            true => (before / 8, self.target / 2 + self.packets(1)),
+            false => (before / 4, self.target / 2),
+        };
+        self.window = match is_known && queue < none {
+            true => aim.max(before + growth),
+            false => aim,
+        };
+        self.waited = None;
+        let is_crowded = queue > 2 * ours_at_peak + self.base().unwrap_or_default() / 2;
+        let is_again = self.competed.is_some_and(|(at, _)| since(now, at) < PERIOD);
+        let is_reduced = is_again || before <= aim + aim / 4;
+        self.crowded = if is_crowded && is_reduced { self.crowded + 1 } else { 0 };
+        match self.competed {
+            Some((_, window)) if is_again && self.crowded >= CROWDED_AGAIN => {
+                self.begin_to_compete(now, window);
+            }
+            _ => self.look_for_others(now),
+        }
+    }
+
+    /// Decides whether a queue that stays is another sender's, or the path became longer.
+    fn look_for_others(&mut self, now: Instant) {
+        if self.crowded >= CROWDED_MAX {
+            self.crowded = 0;
+            self.rebased = Some((now, self.base));
+            self.drain(now);
+        } else if let Some((at, base)) = self.rebased
+            && since(now, at) > LOOK.max(self.packets(PERIOD_PACKETS) / 4)
+        {
+            // On a path that is only longer the rate comes back.
+            let [rate, _, before] = self.rates;
+            let is_growing = rate > before + before / 16 && since(now, at) < PERIOD;
+            if self.rate() >= self.peak / 2 {
+                self.rebased = None;
+            } else if !is_growing {
+                self.rebased = None;
+                let trip = self.base().unwrap_or_default();
+                self.base = base;
+                self.begin_to_compete(now, bytes_in(self.peak / 4, trip));
             }
         }
-        if self.crowded >= ROUNDS_MAX {
-            self.crowded = 0;
-            self.yields_until = Some(now + YIELD);
+    }
+
+    fn begin_to_compete(&mut self, now: Instant, window: u64) {
+        self.crowded = 0;
+        self.window = self.window.max(window);
+        let from = (self.window, self.rate());
+        self.phase = Phase::Compete { until: now + COMPETE, lost: false, from };
+    }
+
+    fn compete(&mut self, now: Instant, round: Round) {
+        let Phase::Compete { until, lost, from: (window, rate) } = self.phase else { return };
+        if now >= until {
+            self.competed = Some((now, self.window));
+            self.phase = Phase::Steady;
+        } else if self.window > 4 * window && self.rate() < 2 * rate {
+            // It is only our own queue that grows: the link became slower.
+            self.peak = self.rate();
+            self.drain(now);
+        } else if round.lost == 0 && !round.limited {
+            let steep = if lost { 0 } else { self.window / 4 };
+            self.window += steep.max(self.packet);
         }
     }
 
-    /// Makes the window such that the round trip comes to `aim`.
-    fn scale(&mut self, aim: Duration) {
-        let (aim, round) = (aim.as_micros().max(1), self.round.as_micros().max(1));
-        let scaled = u64::try_from(u128::from(self.window) * aim / round).unwrap_or(u64::MAX);
-        self.window = scaled.min(self.window.saturating_mul(2)).max(self.least_window());
+    fn end_period(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Steady if self.window > self.drained() => self.drain(now),
+            Phase::Drain { .. } => {}
+            // What is seen is another's queue.
+            Phase::Compete { .. } => self.begin_period(now, None),
+            _ => self.begin_period(now, self.least),
+        }
+    }
+
+    fn drain(&mut self, now: Instant) {
+        self.phase = Phase::Drain { since: now, packets: 0, least: None };
+    }
+
+    /// Ends a drain once enough was acknowledged that found the queue gone.
+    fn handle_drained(&mut self, now: Instant, sent: Instant, trip: Trip) {
+        let Phase::Drain { since, packets, least } = self.phase else { return };
+        let packets = packets + u64::from(sent >= since);
+        let least = lesser(least, trip);
+        if packets < PACKETS_DRAINED {
+            self.phase = Phase::Drain { since, packets, least };
+        } else {
+            self.phase = Phase::Steady;
+            self.handle_base(now, least);
+            self.begin_period(now, least);
+            self.round = Round::new(now, self.latest, true);
+        }
+    }
+
+    /// Whether a drain has found the path longer: if so it is looked at what the rate becomes, else
+    /// what queue there was is ours, and the link is slower.
+    fn handle_base(&mut self, now: Instant, least: Option<Trip>) {
+        let old = self.base().unwrap_or_default();
+        if least.is_some_and(|trip| trip.time > old + old / 2 + 2 * self.target) {
+            self.rebased = self.rebased.or(Some((now, self.base)));
+            self.moved = true;
+        } else if self.rebased.take().is_some() {
+            self.peak = self.rate();
+        }
+    }
+
+    fn begin_period(&mut self, now: Instant, base: Option<Trip>) {
+        self.base = base.or(self.base);
+        self.least = None;
+        self.period_since = now;
     }
 }
 
-#[cfg(test)]
-mod tests;
+fn since(now: Instant, at: Instant) -> Duration {
+    now.saturating_duration_since(at)
+}
+
+pub(super) fn bytes_in(rate: u64, time: Duration) -> u64 {
+    u64::try_from(u128::from(rate) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
+}
+
+fn per_second(bytes: u64, time: Duration) -> u64 {
+    u64::try_from(u128::from(bytes) * 1_000_000 / time.as_micros().max(1)).unwrap_or(u64::MAX)
+}
+
+fn time_for(bytes: u64, rate: u64) -> Duration {
+    Duration::from_micros(bytes.saturating_mul(1_000_000) / rate.max(1))
+}

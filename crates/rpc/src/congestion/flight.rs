@@ -1,0 +1,269 @@
+//! What is on its way, and how much more may be handed to QUIC now.
+//!
+//! QUIC gets no more than it can send at once, so that everything else waits in our queue, where
+//! what is more urgent overtakes it, and what becomes more urgent as well:
+//!
+//! ```text
+//!   scheduler ──hand──▶ unsent ──QUIC sends──▶ in flight ──acknowledged──▶
+//!                         ▲                        │
+//!                         └───────── lost ─────────┘
+//! ```
+//!
+//! QUIC does not say what of the bytes it was given has left. `unsent` is reckoned from the sizes
+//! of the packets, and each batch of acknowledgements says exactly what is in flight: a wrong
+//! guess is forgotten with the next one.
+
+use std::time::{Duration, Instant};
+
+use super::law::{Law, bytes_in};
+use super::stamps::Echo;
+
+/// What headers and the seal take of a packet, bytes: at most 13 of QUIC's, 16 of AEAD, and a
+/// stream's 19.
+const OVERHEAD: u64 = 44;
+/// What an acknowledgement takes, bytes.
+const ACK: u64 = 28;
+/// Packets more that may be in flight when they carry what somebody waits for.
+const HEADROOM: u64 = 2;
+
+/// So much may be sent at once where the pace allows it: more than timers are late.
+const BURST: Duration = Duration::from_millis(4);
+/// And at least so many packets.
+const BURST_PACKETS: u64 = 2;
+
+/// How often a stamp goes along at most, in time and in packets.
+const STAMP_PERIOD: Duration = Duration::from_millis(10);
+const STAMP_PACKETS: u64 = 8;
+
+/// Whether something can be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// So many bytes of messages, now.
+    Now(u64),
+    /// Not before then, because of the pace.
+    At(Instant),
+    /// Not before something was acknowledged.
+    Later,
+}
+
+/// One direction of one path.
+#[derive(Debug)]
+pub struct Flight {
+    law: Law,
+    in_flight: u64,
+    unsent: u64,
+    /// Bytes that are not messages' and go into the next packet.
+    aside: u64,
+    /// Bytes that may be sent at once, and as of when. What somebody waits for may overdraw it.
+    credit: i64,
+    credited: Instant,
+}
+
+impl Flight {
+    pub(super) fn new(law: Law, now: Instant) -> Flight {
+        Flight { law, in_flight: 0, unsent: 0, aside: 0, credit: 0, credited: now }
+    }
+
+    pub(super) fn law(&mut self) -> &mut Law {
+        &mut self.law
+    }
+
+    /// What QUIC itself may have in flight, bytes: never what holds it back, for that is
+    /// [`room`](Flight::room), but for what is sent again.
+    pub fn window(&self) -> u64 {
+        self.law.ceiling() + 2 * HEADROOM * self.law.packet()
+    }
+
+    /// Bytes of messages that QUIC can send `now`, in whole packets.
+    pub fn room(&mut self, now: Instant, is_awaited: bool) -> Room {
+        let taken = self.in_flight + self.unsent;
+        if is_awaited {
+            let window = self.law.ceiling() + HEADROOM * self.law.packet();
+            return self.whole(window.saturating_sub(taken));
+        }
+        // Half a packet more or less: windows of slow links are few packets.
+        let free = (self.law.window() + self.law.packet() / 2).saturating_sub(taken);
+        let Some(pace) = self.law.pace() else { return self.whole(free) };
+        self.refill(now, pace);
+        let packet = self.law.packet();
+        let credit = u64::try_from(self.credit).unwrap_or(0);
+        if free >= packet && credit < packet {
+            let missing = i64::try_from(packet).unwrap_or(i64::MAX).saturating_sub(self.credit);
+            let missing = u64::try_from(missing).unwrap_or(0);
+            return Room::At(
+                now + Duration::from_micros((missing * 1_000_000).div_ceil(pace.max(1)) + 1),
+            );
+        }
+        self.whole(free.min(credit))
+    }
+
+    fn whole(&self, free: u64) -> Room {
+        match free / self.law.packet() {
+            0 => Room::Later,
+            packets => Room::Now((packets * self.payload()).saturating_sub(self.aside).max(1)),
+        }
+    }
+
+    fn refill(&mut self, now: Instant, pace: u64) {
+        let time = now.saturating_duration_since(self.credited);
+        let most = bytes_in(pace, BURST).max(BURST_PACKETS * self.law.packet());
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let more = i64::try_from(bytes_in(pace, time)).unwrap_or(i64::MAX);
+        if more > 0 {
+            self.credit = self.credit.saturating_add(more).min(most);
+            self.credited = now;
+        }
+    }
+
+    /// Bytes of messages in a full packet.
+    pub fn payload(&self) -> u64 {
+        self.law.packet().saturating_sub(OVERHEAD).max(1)
+    }
+
+    /// Bytes a second that the path delivered when it was busy last; 0 before that.
+    pub fn rate(&self) -> u64 {
+        self.law.rate()
+    }
+
+    /// QUIC was given so many bytes of messages.
+    pub fn handle_handed(&mut self, bytes: u64) {
+        let aside = std::mem::take(&mut self.aside);
+        let bytes = self.packed(bytes + aside);
+        self.unsent += bytes;
+        self.credit = self.credit.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// How often a stamp should go along; `None` while nothing is on its way.
+    pub fn stamp_period(&self) -> Option<Duration> {
+        let packets = Duration::from_micros(
+            STAMP_PACKETS * self.law.packet() * 1_000_000 / self.law.rate().max(1),
+        );
+        (self.in_flight > 0 && self.law.rate() > 0).then_some(packets.max(STAMP_PERIOD))
+    }
+
+    /// Something was received: its acknowledgement will go along.
+    pub fn handle_acks_aside(&mut self) {
+        self.aside = self.aside.max(ACK);
+    }
+
+    /// True once after the path became longer: the stamps have to learn it anew.
+    pub fn take_moved(&mut self) -> bool {
+        self.law.take_moved()
+    }
+
+    /// So many bytes beside the messages will go along.
+    pub fn handle_aside(&mut self, bytes: u64) {
+        self.aside += bytes;
+    }
+
+    /// The other side said how long what was sent had waited.
+    pub fn handle_echo(&mut self, echo: Echo) {
+        self.law.handle_echo(echo);
+    }
+
+    /// Nothing is left to hand over.
+    pub fn handle_idle(&mut self) {
+        self.law.handle_idle();
+    }
+
+    /// Nothing happened for a while although there was no room: if nothing is on its way, what
+    /// QUIC was given is gone, with a stream that was reset.
+    pub fn handle_stall(&mut self) {
+        if self.in_flight == 0 {
+            self.unsent = 0;
+        }
+    }
+
+    pub(super) fn handle_sent(&mut self, now: Instant, bytes: u64) {
+        self.law.handle_sent(now);
+        // Bare acknowledgements are sent too, and are not in flight.
+        let ours = bytes.min(self.unsent);
+        self.unsent -= ours;
+        self.in_flight += ours;
+    }
+
+    pub(super) fn handle_ack(&mut self, now: Instant, sent: Instant, bytes: u64) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.law.handle_ack(now, sent, bytes);
+    }
+
+    pub(super) fn handle_acks_end(&mut self, in_flight: u64, is_idle: bool) {
+        self.in_flight = in_flight;
+        if is_idle {
+            self.unsent = 0;
+        }
+    }
+
+    pub(super) fn handle_loss(&mut self, now: Instant, bytes: u64, all: bool) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.unsent += bytes;
+        self.law.handle_loss(now, bytes, all);
+    }
+
+    /// Bytes of packets that carry so many bytes of messages.
+    fn packed(&self, bytes: u64) -> u64 {
+        bytes + bytes.div_ceil(self.payload()) * OVERHEAD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u16 = 1200;
+    const PAYLOAD: u64 = 1200 - OVERHEAD;
+
+    fn flight(now: Instant) -> Flight {
+        Flight::new(Law::new(now, PACKET), now)
+    }
+
+    fn bytes(room: Room) -> u64 {
+        match room {
+            Room::Now(bytes) => bytes,
+            Room::At(_) | Room::Later => 0,
+        }
+    }
+
+    #[test]
+    fn quic_is_given_what_it_can_send_and_no_more() {
+        let now = Instant::now();
+        let mut flight = flight(now);
+        assert_eq!(bytes(flight.room(now, false)), 10 * PAYLOAD);
+        flight.handle_handed(10 * PAYLOAD);
+        assert_eq!(flight.room(now, false), Room::Later);
+        assert_eq!(bytes(flight.room(now, true)), HEADROOM * PAYLOAD);
+        flight.handle_sent(now, 12_000);
+        assert_eq!(flight.room(now, false), Room::Later);
+        flight.handle_ack(now + Duration::from_millis(5), now, 2_400);
+        assert_eq!(bytes(flight.room(now + Duration::from_millis(5), false)), 2 * PAYLOAD);
+    }
+
+    #[test]
+    fn what_is_lost_waits_in_quic_to_be_sent_again() {
+        let now = Instant::now();
+        let mut flight = flight(now);
+        flight.handle_handed(10 * PAYLOAD);
+        flight.handle_sent(now, 12_000);
+        flight.handle_loss(now, 2_400, false);
+        assert_eq!(flight.room(now, false), Room::Later);
+    }
+
+    #[test]
+    fn acknowledgements_of_our_own_are_not_in_flight() {
+        let now = Instant::now();
+        let mut flight = flight(now);
+        for _ in 0..1000 {
+            flight.handle_sent(now, 40);
+        }
+        assert_eq!(bytes(flight.room(now, false)), 10 * PAYLOAD);
+    }
+
+    #[test]
+    fn what_quic_lost_with_its_stream_is_not_waited_for() {
+        let now = Instant::now();
+        let mut flight = flight(now);
+        flight.handle_handed(10 * PAYLOAD);
+        flight.handle_stall();
+        assert_eq!(bytes(flight.room(now, false)), 10 * PAYLOAD);
+    }
+}

@@ -1,0 +1,183 @@
+//! How long what is sent waits before the slowest link, apart from what comes back.
+//!
+//! A round trip is two ways, and the other one may have a queue of its own: while both sides send
+//! all they can, each would take the other's queue for its own and give way to it. So a packet
+//! now and then carries the time at which it was sent, and the other side answers how much later
+//! it arrived by its own clock. The clocks need not agree: the least difference is the way without
+//! a queue (as in LEDBAT, RFC 6817), and what a packet took longer is how long it waited.
+//!
+//! ```text
+//!   stamp (micros by my clock) ──▶ arrived − stamp = transit ──▶ transit − least = wait
+//! ```
+
+use std::time::{Duration, Instant};
+
+/// For how long the least transit counts, and then once more as the earlier one. Clocks that
+/// differ by a ten-thousandth are 3 ms apart after it.
+const LEAST_FOR: Duration = Duration::from_secs(30);
+const STAMP: u8 = 1;
+const ECHO: u8 = 2;
+
+/// A time of one side's clock in microseconds, or between two; it wraps each 71 minutes.
+type Micros = u32;
+
+/// What the other side said of a stamp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Echo {
+    /// How long the stamp waited before the slowest link.
+    pub wait: Duration,
+    /// How long it took there, and the echo back.
+    pub trip: Duration,
+}
+
+/// Both directions of one connection.
+#[derive(Debug)]
+pub struct Stamps {
+    origin: Instant,
+    stamped: Option<Instant>,
+    /// The other side's last stamp and how long it took, until that was told.
+    arrived: Option<(Micros, Micros)>,
+    /// The least transit of the present and of the previous time.
+    least: [Option<Micros>; 2],
+    least_since: Instant,
+}
+
+impl Stamps {
+    /// Without any.
+    pub fn new(now: Instant) -> Stamps {
+        Stamps { origin: now, stamped: None, arrived: None, least: [None; 2], least_since: now }
+    }
+
+    /// What to send `now`, if a stamp is wanted each `period`, or none at all.
+    pub fn next(&mut self, now: Instant, period: Option<Duration>) -> Option<Vec<u8>> {
+        let is_due = |at: Instant| period.is_some_and(|period| now >= at + period);
+        let is_due = self.stamped.map_or(period.is_some(), is_due);
+        let arrived = self.arrived.take();
+        if !is_due && arrived.is_none() {
+            return None;
+        }
+        let mut bytes = vec![0];
+        if is_due {
+            self.stamped = Some(now);
+            bytes[0] |= STAMP;
+            bytes.extend(self.micros(now).to_le_bytes());
+        }
+        if let Some((stamp, transit)) = arrived {
+            bytes[0] |= ECHO;
+            bytes.extend(stamp.to_le_bytes());
+            bytes.extend(transit.to_le_bytes());
+        }
+        Some(bytes)
+    }
+
+    /// The path became another one: what was the least says nothing any more.
+    pub fn forget(&mut self) {
+        self.least = [None; 2];
+    }
+
+    /// Takes one of the other side in that arrived `now`.
+    pub fn take(&mut self, now: Instant, bytes: &[u8]) -> Option<Echo> {
+        let (flags, mut rest) = bytes.split_first()?;
+        let mut time = || {
+            let (time, left) = rest.split_first_chunk()?;
+            rest = left;
+            Some(Micros::from_le_bytes(*time))
+        };
+        if flags & STAMP != 0 {
+            let stamp = time()?;
+            self.arrived = Some((stamp, self.micros(now).wrapping_sub(stamp)));
+        }
+        if flags & ECHO == 0 {
+            return None;
+        }
+        let (stamp, transit) = (time()?, time()?);
+        let trip = Duration::from_micros(self.micros(now).wrapping_sub(stamp).into());
+        Some(Echo { wait: self.waited(now, transit), trip })
+    }
+
+    /// How much longer than the least a transit was.
+    fn waited(&mut self, now: Instant, transit: Micros) -> Duration {
+        if now.saturating_duration_since(self.least_since) >= LEAST_FOR {
+            self.least = [None, self.least[0]];
+            self.least_since = now;
+        }
+        let [present, before] = self.least;
+        let present = present.map_or(transit, |least| lesser(least, transit));
+        self.least[0] = Some(present);
+        let least = before.map_or(present, |before| lesser(before, present));
+        Duration::from_micros(transit.wrapping_sub(least).into())
+    }
+
+    fn micros(&self, now: Instant) -> Micros {
+        let micros = now.saturating_duration_since(self.origin).as_micros();
+        Micros::try_from(micros % (1 << Micros::BITS)).unwrap_or(0)
+    }
+}
+
+/// The lesser of two differences between clocks, which may have wrapped.
+fn lesser(one: Micros, other: Micros) -> Micros {
+    if one.wrapping_sub(other) > Micros::MAX / 2 { one } else { other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Option<Duration> = Some(Duration::from_millis(10));
+
+    /// Two sides whose clocks are `apart`, and what the first learns of stamps that took so long.
+    fn waits<const N: usize>(apart: Duration, transits: [u64; N]) -> [u64; N] {
+        let start = Instant::now();
+        let (mut here, mut there) = (Stamps::new(start + apart), Stamps::new(start));
+        let mut now = start + 2 * apart;
+        transits.map(|millis| {
+            now += Duration::from_millis(20);
+            let stamp = here.next(now, PERIOD).unwrap();
+            let arrived = now + Duration::from_millis(millis);
+            assert_eq!(there.take(arrived, &stamp), None);
+            let echo = there.next(arrived, None).unwrap();
+            let back = arrived + Duration::from_millis(5);
+            let echo = here.take(back, &echo).unwrap();
+            assert_eq!(echo.trip.as_millis(), u128::from(millis) + 5);
+            u64::try_from(echo.wait.as_millis()).unwrap()
+        })
+    }
+
+    #[test]
+    fn a_wait_is_what_a_stamp_took_longer_than_the_least() {
+        assert_eq!(waits(Duration::ZERO, [9, 4, 30, 4]), [0, 0, 26, 0]);
+    }
+
+    #[test]
+    fn clocks_may_differ_and_wrap() {
+        for minutes in [1, 40, 71, 72, 500] {
+            let apart = Duration::from_secs(60 * minutes);
+            assert_eq!(waits(apart, [9, 4, 30, 4]), [0, 0, 26, 0], "{minutes}");
+        }
+    }
+
+    #[test]
+    fn a_stamp_goes_once_a_period_and_an_echo_at_once() {
+        let start = Instant::now();
+        let mut stamps = Stamps::new(start);
+        assert!(stamps.next(start, None).is_none());
+        let stamp = stamps.next(start, PERIOD).unwrap();
+        assert!(stamps.next(start + Duration::from_millis(9), PERIOD).is_none());
+        stamps.take(start + Duration::from_millis(9), &stamp);
+        let echo = stamps.next(start + Duration::from_millis(9), PERIOD).unwrap();
+        assert_eq!(echo[0], ECHO);
+        assert!(stamps.next(start + Duration::from_millis(10), PERIOD).is_some());
+    }
+
+    #[test]
+    fn nonsense_is_no_echo() {
+        let now = Instant::now();
+        let mut stamps = Stamps::new(now);
+        for bytes in [&[][..], &[3], &[1, 0, 0], &[2, 1, 2, 3, 4, 5], &[255; 40]] {
+            let before = stamps.least;
+            if stamps.take(now, bytes).is_none() {
+                assert_eq!(stamps.least, before);
+            }
+        }
+    }
+}
