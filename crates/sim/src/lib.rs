@@ -12,6 +12,7 @@
 mod check;
 mod client;
 mod model;
+pub mod path;
 mod plan;
 mod rng;
 mod server;

@@ -1,0 +1,104 @@
+//! `segue-path`: what the transport's law makes of links of many kinds, in simulated time.
+//!
+//! For each link a sender that is never idle, and small questions beside it: how long those take
+//! (milliseconds), how long the queue is, and what part of the link carries messages.
+
+use std::error::Error;
+use std::time::Duration;
+
+use clap::Parser;
+use segue_sim::path::{Control, Flow, LaneSpec, Scenario, percentile, run};
+
+/// Runs a sender and questions over simulated links, and prints a table.
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// Bytes a second
+    #[arg(long, value_delimiter = ',', default_value = "1229,8192,65536,262144,1048576,10485760")]
+    rates: Vec<u64>,
+    /// Milliseconds of a round trip
+    #[arg(long, value_delimiter = ',', default_value = "1,40,200")]
+    rtts: Vec<u64>,
+    /// Milliseconds of the queue before the link
+    #[arg(long, value_delimiter = ',', default_value = "400")]
+    queues: Vec<u64>,
+    /// Packets of a thousand that are lost by chance
+    #[arg(long, default_value_t = 0)]
+    loss: u64,
+    /// What holds the sender back
+    #[arg(long, value_parser = control, default_value = "segue")]
+    control: Control,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A full packet with its headers, bytes.
+const PACKET: u64 = 1480;
+
+fn control(name: &str) -> Result<Control, String> {
+    match name {
+        "segue" => Ok(Control::Segue),
+        "cubic" => Ok(Control::Cubic),
+        _ => Err("segue or cubic".to_owned()),
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    println!(
+        "|   KB/s |  rtt | queue | bulk |    p50 |    p99 |    max | target | wait p50 | used |"
+    );
+    println!(
+        "|-------:|-----:|------:|------|-------:|-------:|-------:|-------:|---------:|-----:|"
+    );
+    for rate in &arguments.rates {
+        for rtt in &arguments.rtts {
+            for queue in &arguments.queues {
+                for both in [false, true] {
+                    println!("{}", line(&arguments, (*rate, *rtt, *queue), both)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn line(
+    arguments: &Arguments,
+    (rate, rtt, queue): (u64, u64, u64),
+    both: bool,
+) -> Result<String, Box<dyn Error>> {
+    let lane = LaneSpec {
+        rates: vec![(Duration::ZERO, rate)],
+        delays: vec![(Duration::ZERO, Duration::from_millis(rtt) / 2)],
+        queue: (rate * queue / 1000).max(6 * PACKET),
+        loss: arguments.loss,
+        jitter: Duration::ZERO,
+    };
+    let begin = Duration::from_secs(1);
+    let flow = Flow { control: arguments.control, up: Some(begin), down: both.then_some(begin) };
+    let scenario = Scenario {
+        up: lane.clone(),
+        down: lane,
+        flows: vec![flow],
+        time: Duration::from_secs(40),
+        from: Duration::from_secs(10),
+    };
+    let outcome = run(&scenario, arguments.seed)?;
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let target = rtt as f64 + 2e3 * PACKET as f64 / rate as f64 + 20.0;
+    let used = |bytes: &[u64], way: usize| bytes[0] as f64 / outcome.capacity[way] as f64;
+    let used = match both {
+        false => used(&outcome.up, 0),
+        true => used(&outcome.up, 0).min(used(&outcome.down, 1)),
+    };
+    Ok(format!(
+        "| {:>6.1} | {rtt:>4} | {queue:>5} | {:<4} | {:>6.1} | {:>6.1} | {:>6.1} | {target:>6.1} | \
+         {:>8.1} | {used:.2} |",
+        rate as f64 / 1024.0,
+        if both { "both" } else { "up" },
+        millis(outcome.percentile(50)),
+        millis(outcome.percentile(99)),
+        millis(outcome.percentile(100)),
+        millis(percentile(&outcome.queue, 50)),
+    ))
+}

@@ -1,0 +1,139 @@
+//! What the law of the transport makes of paths of many kinds, in simulated time.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use segue_sim::path::{Control, Flow, LaneSpec, Outcome, Scenario, run};
+
+const KB: u64 = 1024;
+/// A full packet with its headers.
+const PACKET: u64 = 1480;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn lane(rate: u64, rtt: Duration) -> LaneSpec {
+    LaneSpec {
+        rates: vec![(Duration::ZERO, rate)],
+        delays: vec![(Duration::ZERO, rtt / 2)],
+        queue: rate.max(6 * PACKET),
+        loss: 0,
+        jitter: Duration::ZERO,
+    }
+}
+
+fn sends(control: Control, from: Duration) -> Flow {
+    Flow { control, up: Some(from), down: None }
+}
+
+/// A sender that is never idle, from a second on, over such a lane and back.
+fn bulk(lane: &LaneSpec, from: Duration, time: Duration) -> Outcome {
+    let flows = vec![sends(Control::Segue, ms(1000))];
+    let scenario = Scenario { up: lane.clone(), down: lane.clone(), flows, time, from };
+    run(&scenario, 1).unwrap()
+}
+
+fn used(outcome: &Outcome) -> f64 {
+    outcome.up.iter().sum::<u64>() as f64 / outcome.capacity[0] as f64
+}
+
+/// The time of so many packets on the link.
+fn packets(count: u64, rate: u64) -> Duration {
+    Duration::from_micros(count * PACKET * 1_000_000 / rate)
+}
+
+#[test]
+fn a_question_waits_for_two_packets_and_20_ms_and_the_link_is_full() {
+    for rate in [512 * KB, 1024 * KB, 10240 * KB] {
+        for rtt in [1, 40, 200].map(ms) {
+            let outcome = bulk(&lane(rate, rtt), ms(10_000), ms(40_000));
+            let limit = rtt + packets(2, rate) + ms(20);
+            let worst = outcome.percentile(99);
+            let (kb, used) = (rate / KB, used(&outcome));
+            assert!(worst <= limit, "{kb} KB/s, {rtt:?}: {worst:?}, not {limit:?}");
+            assert!(used >= 0.9, "{kb} KB/s, {rtt:?}: {used}");
+        }
+    }
+}
+
+#[test]
+fn on_a_thin_link_a_question_waits_for_few_packets() {
+    let fuller = [8, 64, 128, 256].map(|kb| (kb * KB, 0.9));
+    for (rate, least) in [(1229, 0.6), (3686, 0.85)].into_iter().chain(fuller) {
+        for rtt in [1, 40, 200].map(ms) {
+            let outcome = bulk(&lane(rate, rtt), ms(30_000), ms(120_000));
+            let limit = rtt + packets(6, rate) + ms(20);
+            let worst = outcome.percentile(99);
+            assert!(worst <= limit, "{rate} B/s, {rtt:?}: {worst:?}, not {limit:?}");
+            assert!(used(&outcome) >= least, "{rate} B/s, {rtt:?}: {}", used(&outcome));
+        }
+    }
+}
+
+#[test]
+fn halving_is_followed_within_a_second_and_doubling_within_a_few() {
+    let (fast, slow) = (1024 * KB, 512 * KB);
+    for rtt in [1, 40, 200].map(ms) {
+        let mut lane = lane(fast, rtt);
+        lane.rates = vec![(ms(12_500), fast), (ms(10_000), slow), (Duration::ZERO, fast)];
+        let outcome = bulk(&lane, ms(5_000), ms(40_000));
+        let limit = rtt + packets(2, slow) + ms(20);
+        let calm = |(at, _): &&(Duration, Duration)| *at > ms(14_000) && *at < ms(22_000);
+        let late = outcome.timed.iter().filter(calm).filter(|(_, trip)| *trip > limit).count();
+        assert!(late <= 2, "{rtt:?}: {late} questions after the halving");
+        let after = |second: usize| outcome.seconds[second][0] as f64;
+        assert!(after(27) > 0.85 * fast as f64, "{rtt:?}: {}", after(27));
+        assert!(used(&outcome) > 0.87, "{rtt:?}: {}", used(&outcome));
+    }
+}
+
+#[test]
+fn chance_loses_packets_and_not_the_rate() {
+    for loss in [10, 50] {
+        for rtt in [1, 40, 200].map(ms) {
+            let mut lane = lane(512 * KB, rtt);
+            lane.loss = loss;
+            let outcome = bulk(&lane, ms(10_000), ms(40_000));
+            let share = used(&outcome);
+            assert!(share > 0.9 - loss as f64 / 500.0, "{loss}, {rtt:?}: {share}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_becomes_longer_is_learnt() {
+    let mut lane = lane(1024 * KB, ms(2));
+    lane.delays = vec![(Duration::ZERO, ms(1)), (ms(15_000), ms(60))];
+    let outcome = bulk(&lane, ms(20_000), ms(40_000));
+    assert!(used(&outcome) > 0.85, "{}", used(&outcome));
+    assert!(outcome.percentile(95) < ms(120 + 40), "{:?}", outcome.percentile(95));
+}
+
+#[test]
+fn beside_tcp_nobody_starves() {
+    for (queue, least) in [(400, 0.1), (2000, 0.05)] {
+        let rate = 1024 * KB;
+        let mut lane = lane(rate, ms(40));
+        lane.queue = rate * queue / 1000;
+        let flows = vec![sends(Control::Segue, ms(1000)), sends(Control::Cubic, ms(5000))];
+        let (up, down) = (lane.clone(), lane);
+        let scenario = Scenario { up, down, flows, time: ms(130_000), from: ms(10_000) };
+        let outcome = run(&scenario, 1).unwrap();
+        let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
+        assert!((least..0.9).contains(&share), "queue of {queue} ms: {share}");
+    }
+}
+
+#[test]
+fn a_latecomer_gets_its_share_and_leaves_others_theirs() {
+    let lane = lane(1024 * KB, ms(40));
+    let flows = vec![sends(Control::Segue, ms(1000)), sends(Control::Segue, ms(8000))];
+    let (up, down) = (lane.clone(), lane);
+    let scenario = Scenario { up, down, flows, time: ms(130_000), from: ms(40_000) };
+    let outcome = run(&scenario, 1).unwrap();
+    let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
+    assert!((0.2..0.8).contains(&share), "{share}");
+    assert!(outcome.percentile(95) < ms(40 + 100), "{:?}", outcome.percentile(95));
+}
