@@ -66,6 +66,9 @@ macro_rules! messages {
         pub enum $name { $($(#[$vdoc])* $variant($body),)* }
 
         impl $name {
+            /// The name of each message.
+            pub const NAMES: &[&str] = &[$(stringify!($variant)),*];
+
             /// Tag and fields.
             pub fn encode(&self) -> Result<Vec<u8>, postcard::Error> {
                 match self {

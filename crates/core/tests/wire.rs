@@ -262,6 +262,32 @@ fn messages_are_encoded_as_ever() {
     assert_eq!(vectors().lines().count(), golden.lines().count());
 }
 
+/// The classes that the architecture gives a request, in its words.
+fn documented(name: &str) -> Option<&'static str> {
+    let text = include_str!("../../../ARCHITECTURE.md");
+    text.lines().find_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let names = cells.next()?;
+        names.split(", ").any(|cell| cell == name).then(|| cells.next()).flatten()
+    })
+}
+
+#[test]
+fn every_request_has_a_class_and_the_architecture_says_which() {
+    for name in Request::NAMES {
+        let words = documented(name);
+        let words = words.unwrap_or_else(|| panic!("{name} is not in ARCHITECTURE.md's table"));
+        let examples: Vec<Request> =
+            requests().into_iter().filter(|request| request.name() == *name).collect();
+        assert!(!examples.is_empty(), "there is no example of {name}");
+        for request in examples {
+            let class = request.class().name();
+            let is_said = words.split([' ', ',']).any(|word| word == class);
+            assert!(is_said, "{name} goes at {class}, not at {words}");
+        }
+    }
+}
+
 #[test]
 fn cut_messages_do_not_decode() {
     for request in requests() {
