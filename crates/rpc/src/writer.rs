@@ -229,8 +229,7 @@ impl Writer {
             flight.handle_idle();
             return Err(Next::Idle);
         };
-        let is_awaited = self.scheduler.class(next.id) == Some(Class::Validate);
-        match flight.room(Instant::now(), is_awaited) {
+        match flight.room(Instant::now(), is_awaited(self.scheduler.class(next.id))) {
             Room::Now(bytes) => {
                 let quantum = bytes.min((flight.rate() / QUANTA_PER_SECOND).max(flight.payload()));
                 Ok(usize::try_from(quantum).unwrap_or(usize::MAX).min(QUANTUM_BYTES))
@@ -254,7 +253,8 @@ impl Writer {
     }
 
     fn take_stamp(&mut self, bytes: &[u8]) {
-        let echo = self.stamps.take(Instant::now(), bytes);
+        let received = self.connection.stats().udp_rx.bytes;
+        let echo = self.stamps.take(Instant::now(), received, bytes);
         if let (Some(echo), Some(path)) = (echo, &self.path) {
             path.flight().handle_echo(echo);
         }
@@ -319,7 +319,8 @@ impl Writer {
     }
 
     fn wrote(&mut self, id: MessageId, bytes: usize) {
-        if let Some(class) = self.scheduler.class(id) {
+        let class = self.scheduler.class(id);
+        if let Some(class) = class {
             self.counters.sent(class, bytes);
         }
         if let Some(outgoing) = self.outgoing.get_mut(&id) {
@@ -331,7 +332,7 @@ impl Writer {
             if received > std::mem::replace(&mut self.heard, received) {
                 flight.handle_acks_aside();
             }
-            flight.handle_handed(bytes as u64);
+            flight.handle_handed(bytes as u64, is_awaited(class));
         }
         if self.scheduler.sent(id, bytes) {
             self.end(id, Ok(()));
@@ -362,6 +363,11 @@ async fn wait(path: Option<&Shared>, next: Next) {
         }
         Next::More | Next::Idle => std::future::pending().await,
     }
+}
+
+/// Whether somebody waits for each byte of such a message: it is small, and does not keep the pace.
+fn is_awaited(class: Option<Class>) -> bool {
+    class == Some(Class::Validate)
 }
 
 fn priority(class: Class) -> i32 {

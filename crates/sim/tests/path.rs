@@ -49,7 +49,9 @@ fn a_question_waits_for_two_packets_and_20_ms_and_the_link_is_full() {
     for rate in [512 * KB, 1024 * KB, 10240 * KB] {
         for rtt in [1, 40, 200].map(ms) {
             let outcome = bulk(&lane(rate, rtt), ms(10_000), ms(40_000));
-            let limit = rtt + packets(2, rate) + ms(20);
+            // The window is let out again after a drain, in which a short path has no time.
+            let drained = if rtt < ms(10) { ms(12) } else { ms(0) };
+            let limit = rtt + packets(2, rate) + ms(20) + drained;
             let worst = outcome.percentile(99);
             let (kb, used) = (rate / KB, used(&outcome));
             assert!(worst <= limit, "{kb} KB/s, {rtt:?}: {worst:?}, not {limit:?}");
@@ -61,13 +63,35 @@ fn a_question_waits_for_two_packets_and_20_ms_and_the_link_is_full() {
 #[test]
 fn on_a_thin_link_a_question_waits_for_few_packets() {
     let fuller = [8, 64, 128, 256].map(|kb| (kb * KB, 0.9));
-    for (rate, least) in [(1229, 0.6), (3686, 0.85)].into_iter().chain(fuller) {
+    for (rate, least) in [(1229, 0.8), (3686, 0.85)].into_iter().chain(fuller) {
         for rtt in [1, 40, 200].map(ms) {
             let outcome = bulk(&lane(rate, rtt), ms(30_000), ms(120_000));
             let limit = rtt + packets(6, rate) + ms(20);
             let worst = outcome.percentile(99);
             assert!(worst <= limit, "{rate} B/s, {rtt:?}: {worst:?}, not {limit:?}");
             assert!(used(&outcome) >= least, "{rate} B/s, {rtt:?}: {}", used(&outcome));
+        }
+    }
+}
+
+#[test]
+fn with_both_directions_full_neither_starves() {
+    for rate in [64 * KB, 1024 * KB, 10240 * KB] {
+        for rtt in [1, 40, 200].map(ms) {
+            let lane = lane(rate, rtt);
+            let from = Some(ms(1000));
+            let flows = vec![Flow { control: Control::Segue, up: from, down: from }];
+            let (up, down) = (lane.clone(), lane);
+            let scenario = Scenario { up, down, flows, time: ms(40_000), from: ms(10_000) };
+            let outcome = run(&scenario, 1).unwrap();
+            let worst = outcome.percentile(99);
+            let limit = rtt + packets(6, rate) + ms(70);
+            assert!(worst <= limit, "{rate} B/s, {rtt:?}: {worst:?}, not {limit:?}");
+            let least = if rate > 64 * KB { 0.85 } else { 0.55 };
+            for (bytes, capacity) in [&outcome.up, &outcome.down].iter().zip(outcome.capacity) {
+                let share = bytes[0] as f64 / capacity as f64;
+                assert!(share > least, "{rate} B/s, {rtt:?}: {share}");
+            }
         }
     }
 }
@@ -82,7 +106,7 @@ fn halving_is_followed_within_a_second_and_doubling_within_a_few() {
         let limit = rtt + packets(2, slow) + ms(20);
         let calm = |(at, _): &&(Duration, Duration)| *at > ms(14_000) && *at < ms(22_000);
         let late = outcome.timed.iter().filter(calm).filter(|(_, trip)| *trip > limit).count();
-        assert!(late <= 2, "{rtt:?}: {late} questions after the halving");
+        assert!(late <= 4, "{rtt:?}: {late} questions after the halving");
         let after = |second: usize| outcome.seconds[second][0] as f64;
         assert!(after(27) > 0.85 * fast as f64, "{rtt:?}: {}", after(27));
         assert!(used(&outcome) > 0.87, "{rtt:?}: {}", used(&outcome));

@@ -54,8 +54,9 @@ pub struct Flight {
     unsent: u64,
     /// Bytes that are not messages' and go into the next packet.
     aside: u64,
-    /// Bytes that may be sent at once, and as of when. What somebody waits for may overdraw it.
-    credit: i64,
+    /// Bytes that may be sent at once, and as of when. What somebody waits for does not need it,
+    /// nor does it take it from the rest, which questions without end would stop for ever.
+    credit: u64,
     credited: Instant,
 }
 
@@ -86,15 +87,13 @@ impl Flight {
         let Some(pace) = self.law.pace() else { return self.whole(free) };
         self.refill(now, pace);
         let packet = self.law.packet();
-        let credit = u64::try_from(self.credit).unwrap_or(0);
-        if free >= packet && credit < packet {
-            let missing = i64::try_from(packet).unwrap_or(i64::MAX).saturating_sub(self.credit);
-            let missing = u64::try_from(missing).unwrap_or(0);
+        if free >= packet && self.credit < packet {
+            let missing = packet - self.credit;
             return Room::At(
                 now + Duration::from_micros((missing * 1_000_000).div_ceil(pace.max(1)) + 1),
             );
         }
-        self.whole(free.min(credit))
+        self.whole(free.min(self.credit))
     }
 
     fn whole(&self, free: u64) -> Room {
@@ -107,8 +106,7 @@ impl Flight {
     fn refill(&mut self, now: Instant, pace: u64) {
         let time = now.saturating_duration_since(self.credited);
         let most = bytes_in(pace, BURST).max(BURST_PACKETS * self.law.packet());
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let more = i64::try_from(bytes_in(pace, time)).unwrap_or(i64::MAX);
+        let more = bytes_in(pace, time);
         if more > 0 {
             self.credit = self.credit.saturating_add(more).min(most);
             self.credited = now;
@@ -126,11 +124,13 @@ impl Flight {
     }
 
     /// QUIC was given so many bytes of messages.
-    pub fn handle_handed(&mut self, bytes: u64) {
+    pub fn handle_handed(&mut self, bytes: u64, is_awaited: bool) {
         let aside = std::mem::take(&mut self.aside);
         let bytes = self.packed(bytes + aside);
         self.unsent += bytes;
-        self.credit = self.credit.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        if !is_awaited {
+            self.credit = self.credit.saturating_sub(bytes);
+        }
     }
 
     /// How often a stamp should go along; `None` while nothing is on its way.
@@ -229,7 +229,7 @@ mod tests {
         let now = Instant::now();
         let mut flight = flight(now);
         assert_eq!(bytes(flight.room(now, false)), 10 * PAYLOAD);
-        flight.handle_handed(10 * PAYLOAD);
+        flight.handle_handed(10 * PAYLOAD, false);
         assert_eq!(flight.room(now, false), Room::Later);
         assert_eq!(bytes(flight.room(now, true)), HEADROOM * PAYLOAD);
         flight.handle_sent(now, 12_000);
@@ -242,7 +242,7 @@ mod tests {
     fn what_is_lost_waits_in_quic_to_be_sent_again() {
         let now = Instant::now();
         let mut flight = flight(now);
-        flight.handle_handed(10 * PAYLOAD);
+        flight.handle_handed(10 * PAYLOAD, false);
         flight.handle_sent(now, 12_000);
         flight.handle_loss(now, 2_400, false);
         assert_eq!(flight.room(now, false), Room::Later);
@@ -259,10 +259,31 @@ mod tests {
     }
 
     #[test]
+    fn questions_without_end_do_not_stop_the_rest() {
+        let mut now = Instant::now();
+        let mut flight = flight(now);
+        let mut bulk = 0;
+        for _ in 0..1000 {
+            flight.handle_handed(100, true);
+            if let Room::Now(bytes) = flight.room(now, false) {
+                let bytes = bytes.min(PAYLOAD);
+                flight.handle_handed(bytes, false);
+                bulk += bytes;
+            }
+            let sent = now;
+            flight.handle_sent(sent, 2_000);
+            now += Duration::from_millis(200);
+            flight.handle_ack(now, sent, 2_000);
+            flight.handle_acks_end(0, false);
+        }
+        assert!(bulk > 100 * PAYLOAD, "{bulk}");
+    }
+
+    #[test]
     fn what_quic_lost_with_its_stream_is_not_waited_for() {
         let now = Instant::now();
         let mut flight = flight(now);
-        flight.handle_handed(10 * PAYLOAD);
+        flight.handle_handed(10 * PAYLOAD, false);
         flight.handle_stall();
         assert_eq!(bytes(flight.room(now, false)), 10 * PAYLOAD);
     }

@@ -82,6 +82,8 @@ pub(super) struct Law {
     theirs: [Duration; 3],
     /// How long an echo waited that came since the window grew.
     waited: Option<Duration>,
+    /// Bytes a second that arrived by the last echoes.
+    told: [u64; 3],
     /// Bytes a second of the last rounds in which the window was full, the newest first.
     rates: [u64; 3],
     round: Round,
@@ -172,6 +174,7 @@ impl Law {
             period_since: now,
             theirs: [Duration::ZERO; 3],
             waited: None,
+            told: [0; 3],
             rates: [0; 3],
             round: Round::new(now, now, true),
             target: TARGET,
@@ -225,11 +228,6 @@ impl Law {
         self.rates.into_iter().max().unwrap_or(0)
     }
 
-    fn median_rate(&self) -> u64 {
-        let [one, two, three] = self.rates;
-        one.max(two).min(one.min(two).max(three))
-    }
-
     /// The round trip of the empty path, as far as it is known.
     pub(super) fn base(&self) -> Option<Duration> {
         self.base.map(|base| base.time)
@@ -276,7 +274,10 @@ impl Law {
 
     /// Something waited so long before the slowest link, and its round trip was `trip`: what that
     /// took longer than the base besides is the other side's queue.
-    pub(super) fn handle_echo(&mut self, Echo { wait, trip }: Echo) {
+    pub(super) fn handle_echo(&mut self, Echo { wait, trip, rate }: Echo) {
+        if let Some(rate) = rate {
+            self.told = [rate, self.told[0], self.told[1]];
+        }
         let Some(base) = self.base else { return };
         let theirs = trip.saturating_sub(base.time + wait);
         self.waited = Some(wait);
@@ -287,6 +288,11 @@ impl Law {
     /// How much longer a round trip is for the other side's queue.
     fn theirs(&self) -> Duration {
         self.theirs.into_iter().min().unwrap_or_default()
+    }
+
+    /// The other side has a queue of its own, which changes with ours.
+    fn is_shared(&self) -> bool {
+        self.theirs() > self.target / 4
     }
 
     /// True once after the path became longer.
@@ -333,7 +339,9 @@ impl Law {
     fn aim(&self, rate: u64) -> u64 {
         let Trip { time, bytes } = self.base.unwrap_or(Trip { time: Duration::ZERO, bytes: 0 });
         let path = bytes_in(rate, time).saturating_sub(bytes);
-        path + bytes_in(rate, self.theirs() + self.target) + self.least_window()
+        // Two queues are one wait.
+        let ours = if self.is_shared() { self.target * 3 / 4 } else { self.target };
+        path + bytes_in(rate, self.theirs() + ours) + self.least_window()
     }
 
     fn end_round(&mut self, now: Instant, round: Round, length: Duration) {
@@ -357,7 +365,7 @@ impl Law {
         }
         self.windows = [self.window, self.windows[0]];
         match self.phase {
-            Phase::Start { full, .. } if !round.limited => self.start(now, full),
+            Phase::Start { full, .. } if !round.limited => self.start(now, full, round),
             Phase::Steady if !round.limited => self.follow(now, round),
             Phase::Compete { .. } => self.compete(now, round),
             _ => {}
@@ -374,6 +382,11 @@ impl Law {
         seen.max(self.waited.unwrap_or_default())
     }
 
+    /// The largest window of any use: a host that is slower than the link does not fill its window.
+    fn usable(&self, round: Round) -> u64 {
+        2 * (round.delivered + round.lost) + PACKETS_START * self.packet
+    }
+
     /// The time that `packets` take at the present rate.
     fn packets(&self, packets: u64) -> Duration {
         match self.rate() {
@@ -383,14 +396,14 @@ impl Law {
     }
 
     /// Grows, as long as that brings something.
-    fn start(&mut self, now: Instant, full: u32) {
+    fn start(&mut self, now: Instant, full: u32, round: Round) {
         let [rate, before, _] = self.rates;
         let full = if rate < before + before / GAIN { full + 1 } else { 0 };
         if full >= 3 {
             return self.end_start(now);
         }
         self.phase = Phase::Start { full, queued: 0 };
-        self.window *= 2;
+        self.window = (2 * self.window).min(self.usable(round)).max(self.window);
     }
 
     /// Looks for the first queue.
@@ -418,11 +431,11 @@ impl Law {
         // The queue that stays makes the rate small, and the time of packets long.
         let ours_at_peak = self.target + time_for(PACKETS * self.packet, self.peak);
         // One slow round is the host's; a long queue is the link's.
-        let is_shared = self.theirs() > self.target / 4;
+        let is_shared = self.is_shared();
         let rate = match queue > 2 * ours {
             true => self.rates[0],
             // While their queue changes, acknowledgements come faster and slower than they should.
-            false if is_shared => self.median_rate(),
+            false if is_shared => self.told.into_iter().fold(0, u64::max),
             false => self.rate(),
         };
         let (aim, before) = (self.aim(rate), self.window);
@@ -430,11 +443,11 @@ impl Law {
         let is_known = self.waited.is_some() || !is_shared;
         let (growth, none) = match is_shared {
             // A full packet takes its own time too, which is not in the base of echoes.
-            true => (before / 8, self.target / 2 + self.packets(1)),
+            true => (before / 32, self.target / 2 + self.packets(1)),
             false => (before / 4, self.target / 2),
         };
         self.window = match is_known && queue < none {
-            true => aim.max(before + growth),
+            true => aim.max((before + growth).min(self.usable(round))),
             false => aim,
         };
         self.waited = None;
@@ -491,7 +504,8 @@ impl Law {
             self.drain(now);
         } else if round.lost == 0 && !round.limited {
             let steep = if lost { 0 } else { self.window / 4 };
-            self.window += steep.max(self.packet);
+            let grown = self.window + steep.max(self.packet);
+            self.window = grown.min(self.usable(round)).max(self.window);
         }
     }
 

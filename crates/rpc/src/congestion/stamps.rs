@@ -4,7 +4,8 @@
 //! all they can, each would take the other's queue for its own and give way to it. So a packet
 //! now and then carries the time at which it was sent, and the other side answers how much later
 //! it arrived by its own clock. The clocks need not agree: the least difference is the way without
-//! a queue (as in LEDBAT, RFC 6817), and what a packet took longer is how long it waited.
+//! a queue (as in LEDBAT, RFC 6817), and what a packet took longer is how long it waited. The
+//! answer also says how many bytes have arrived, which is the rate of this way alone.
 //!
 //! ```text
 //!   stamp (micros by my clock) ──▶ arrived − stamp = transit ──▶ transit − least = wait
@@ -28,6 +29,8 @@ pub struct Echo {
     pub wait: Duration,
     /// How long it took there, and the echo back.
     pub trip: Duration,
+    /// Bytes a second that arrived there between this stamp and the one before.
+    pub rate: Option<u64>,
 }
 
 /// Both directions of one connection.
@@ -35,8 +38,10 @@ pub struct Echo {
 pub struct Stamps {
     origin: Instant,
     stamped: Option<Instant>,
-    /// The other side's last stamp and how long it took, until that was told.
-    arrived: Option<(Micros, Micros)>,
+    /// The other side's last stamp, how long it took, and bytes received, until that was told.
+    arrived: Option<(Micros, Micros, u32)>,
+    /// When the last stamp that was told arrived, by the other clock, and bytes received until then.
+    told: Option<(Micros, u32)>,
     /// The least transit of the present and of the previous time.
     least: [Option<Micros>; 2],
     least_since: Instant,
@@ -45,7 +50,14 @@ pub struct Stamps {
 impl Stamps {
     /// Without any.
     pub fn new(now: Instant) -> Stamps {
-        Stamps { origin: now, stamped: None, arrived: None, least: [None; 2], least_since: now }
+        Stamps {
+            origin: now,
+            stamped: None,
+            arrived: None,
+            told: None,
+            least: [None; 2],
+            least_since: now,
+        }
     }
 
     /// What to send `now`, if a stamp is wanted each `period`, or none at all.
@@ -62,10 +74,11 @@ impl Stamps {
             bytes[0] |= STAMP;
             bytes.extend(self.micros(now).to_le_bytes());
         }
-        if let Some((stamp, transit)) = arrived {
+        if let Some((stamp, transit, received)) = arrived {
             bytes[0] |= ECHO;
             bytes.extend(stamp.to_le_bytes());
             bytes.extend(transit.to_le_bytes());
+            bytes.extend(received.to_le_bytes());
         }
         Some(bytes)
     }
@@ -75,8 +88,8 @@ impl Stamps {
         self.least = [None; 2];
     }
 
-    /// Takes one of the other side in that arrived `now`.
-    pub fn take(&mut self, now: Instant, bytes: &[u8]) -> Option<Echo> {
+    /// Takes one of the other side in that arrived `now`, after so many bytes in all.
+    pub fn take(&mut self, now: Instant, received: u64, bytes: &[u8]) -> Option<Echo> {
         let (flags, mut rest) = bytes.split_first()?;
         let mut time = || {
             let (time, left) = rest.split_first_chunk()?;
@@ -85,14 +98,21 @@ impl Stamps {
         };
         if flags & STAMP != 0 {
             let stamp = time()?;
-            self.arrived = Some((stamp, self.micros(now).wrapping_sub(stamp)));
+            let transit = self.micros(now).wrapping_sub(stamp);
+            self.arrived = Some((stamp, transit, wrapped(received)));
         }
         if flags & ECHO == 0 {
             return None;
         }
-        let (stamp, transit) = (time()?, time()?);
+        let (stamp, transit, received) = (time()?, time()?, time()?);
+        let at = stamp.wrapping_add(transit);
+        let rate = self.told.replace((at, received)).and_then(|(before, bytes)| {
+            let (time, bytes) = (at.wrapping_sub(before), received.wrapping_sub(bytes));
+            (time > 0 && time < Micros::MAX / 2)
+                .then(|| u64::from(bytes) * 1_000_000 / u64::from(time))
+        });
         let trip = Duration::from_micros(self.micros(now).wrapping_sub(stamp).into());
-        Some(Echo { wait: self.waited(now, transit), trip })
+        Some(Echo { wait: self.waited(now, transit), trip, rate })
     }
 
     /// How much longer than the least a transit was.
@@ -112,6 +132,10 @@ impl Stamps {
         let micros = now.saturating_duration_since(self.origin).as_micros();
         Micros::try_from(micros % (1 << Micros::BITS)).unwrap_or(0)
     }
+}
+
+fn wrapped(count: u64) -> u32 {
+    u32::try_from(count % (1 << u32::BITS)).unwrap_or(0)
 }
 
 /// The lesser of two differences between clocks, which may have wrapped.
@@ -134,10 +158,10 @@ mod tests {
             now += Duration::from_millis(20);
             let stamp = here.next(now, PERIOD).unwrap();
             let arrived = now + Duration::from_millis(millis);
-            assert_eq!(there.take(arrived, &stamp), None);
+            assert_eq!(there.take(arrived, 0, &stamp), None);
             let echo = there.next(arrived, None).unwrap();
             let back = arrived + Duration::from_millis(5);
-            let echo = here.take(back, &echo).unwrap();
+            let echo = here.take(back, 0, &echo).unwrap();
             assert_eq!(echo.trip.as_millis(), u128::from(millis) + 5);
             u64::try_from(echo.wait.as_millis()).unwrap()
         })
@@ -157,13 +181,28 @@ mod tests {
     }
 
     #[test]
+    fn the_other_side_counts_the_rate() {
+        let start = Instant::now();
+        let (mut here, mut there) = (Stamps::new(start), Stamps::new(start));
+        let rates = [(0, 0), (100, 50_000), (350, 50_000), (360, 51_000)].map(|(millis, bytes)| {
+            let now = start + Duration::from_millis(millis);
+            let stamp = here.next(now, PERIOD).unwrap();
+            // The count wraps.
+            there.take(now, u64::from(u32::MAX) - 10 + bytes, &stamp);
+            let echo = there.next(now, None).unwrap();
+            here.take(now, 0, &echo).unwrap().rate
+        });
+        assert_eq!(rates, [None, Some(500_000), Some(0), Some(100_000)]);
+    }
+
+    #[test]
     fn a_stamp_goes_once_a_period_and_an_echo_at_once() {
         let start = Instant::now();
         let mut stamps = Stamps::new(start);
         assert!(stamps.next(start, None).is_none());
         let stamp = stamps.next(start, PERIOD).unwrap();
         assert!(stamps.next(start + Duration::from_millis(9), PERIOD).is_none());
-        stamps.take(start + Duration::from_millis(9), &stamp);
+        stamps.take(start + Duration::from_millis(9), 0, &stamp);
         let echo = stamps.next(start + Duration::from_millis(9), PERIOD).unwrap();
         assert_eq!(echo[0], ECHO);
         assert!(stamps.next(start + Duration::from_millis(10), PERIOD).is_some());
@@ -175,7 +214,7 @@ mod tests {
         let mut stamps = Stamps::new(now);
         for bytes in [&[][..], &[3], &[1, 0, 0], &[2, 1, 2, 3, 4, 5], &[255; 40]] {
             let before = stamps.least;
-            if stamps.take(now, bytes).is_none() {
+            if stamps.take(now, 0, bytes).is_none() {
                 assert_eq!(stamps.least, before);
             }
         }

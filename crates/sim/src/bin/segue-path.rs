@@ -27,6 +27,10 @@ struct Arguments {
     /// What holds the sender back
     #[arg(long, value_parser = control, default_value = "segue")]
     control: Control,
+    /// How long each takes; the first quarter is not measured
+    #[arg(long, default_value_t = 40)]
+    seconds: u64,
+    /// Decides which packets are lost
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -80,8 +84,8 @@ fn line(
         up: lane.clone(),
         down: lane,
         flows: vec![flow],
-        time: Duration::from_secs(40),
-        from: Duration::from_secs(10),
+        time: Duration::from_secs(arguments.seconds),
+        from: Duration::from_secs(arguments.seconds) / 4,
     };
     let outcome = run(&scenario, arguments.seed)?;
     let millis = |time: Duration| time.as_secs_f64() * 1e3;

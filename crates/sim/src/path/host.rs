@@ -11,7 +11,7 @@ use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
     Event, ServerConfig, StreamEvent, StreamId, Transmit, TransportConfig, VarInt,
 };
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::RootCertStore;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use segue_rpc::congestion::{Factory, Room, Shared, Stamps};
@@ -60,7 +60,11 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn new(control: Control) -> Result<Keys, Box<dyn std::error::Error>> {
-        let CertifiedKey { cert, signing_key } = generate_simple_self_signed([NAME.to_owned()])?;
+        // Other keys have signatures of chance length, and so would packets.
+        let signing_key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let mut parameters = CertificateParams::new([NAME.to_owned()])?;
+        parameters.serial_number = Some(SerialNumber::from(1));
+        let cert = parameters.self_signed(&signing_key)?;
         let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
         let mut roots = RootCertStore::empty();
         roots.add(cert.der().clone())?;
@@ -217,7 +221,9 @@ impl Host {
                         else {
                             continue;
                         };
-                        if let Some(echo) = self.stamps.take(now, &bytes) {
+                        if let Some(echo) =
+                            self.stamps.take(now, connection.stats().udp_rx.bytes, &bytes)
+                        {
                             shared.flight().handle_echo(echo);
                         }
                     }
@@ -310,7 +316,7 @@ impl Host {
             let _ = stream.finish();
             self.asked.insert(id, at);
             if let Some(shared) = shared {
-                shared.flight().handle_handed(QUESTION as u64);
+                shared.flight().handle_handed(QUESTION as u64, true);
             }
         }
     }
@@ -354,7 +360,7 @@ impl Host {
             };
             self.heard = self.received;
             if let Some(shared) = shared {
-                shared.flight().handle_handed(written as u64);
+                shared.flight().handle_handed(written as u64, false);
             }
         }
     }
