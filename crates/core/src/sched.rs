@@ -17,10 +17,16 @@
 //! is not held. One without is passed over, so that a slow producer or a receiver that does
 //! not read delays nobody else.
 //!
+//! Other [disciplines](Discipline) are there to be measured against.
+//!
 //! Invariant: `ready` holds exactly the eligible messages, and `queued` is the sum of their
 //! and everybody else's unsent bytes, for each class.
 
+mod discipline;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use discipline::{Discipline, Modes};
 
 use crate::types::Class;
 
@@ -63,6 +69,9 @@ impl Message {
 /// Every message that one side has begun and not wholly handed over.
 #[derive(Debug)]
 pub struct Scheduler {
+    discipline: Discipline,
+    /// The least urgent class that is sent now.
+    least: Class,
     limit: usize,
     places: u64,
     messages: BTreeMap<MessageId, Message>,
@@ -73,8 +82,10 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Without messages, and never with more than `limit` of them.
-    pub fn new(limit: usize) -> Scheduler {
+    pub fn new(discipline: Discipline, limit: usize) -> Scheduler {
         Scheduler {
+            least: discipline.least(0),
+            discipline,
             limit,
             places: 0,
             messages: BTreeMap::new(),
@@ -93,6 +104,7 @@ impl Scheduler {
             return Err(Full);
         }
         let place = self.take_place();
+        let class = self.discipline.class(class);
         let message = Message { class, place, unsent: 0, held: false, closed: false };
         assert!(self.messages.insert(id, message).is_none(), "{id:?} is open already");
         Ok(())
@@ -125,13 +137,22 @@ impl Scheduler {
         self.change(id, |message| message.held = false);
     }
 
-    /// Moves what is unsent of a message to `class`, behind all that are there.
+    /// Moves what is unsent of a message to `class`, behind all that are there. One that is as
+    /// urgent already stays where it is.
     pub fn raise(&mut self, id: MessageId, class: Class) {
+        let class = self.discipline.class(class);
         let place = self.take_place();
         self.change(id, |message| {
-            message.class = class;
-            message.place = place;
+            if class < message.class {
+                message.class = class;
+                message.place = place;
+            }
         });
+    }
+
+    /// So many bytes a second can be sent, as far as is known: of interest to modes only.
+    pub fn handle_rate(&mut self, rate: u64) {
+        self.least = self.discipline.least(rate);
     }
 
     /// Forgets a message and what is unsent of it.
@@ -145,7 +166,7 @@ impl Scheduler {
     /// What should be sent next, at most `quantum` bytes of it. Changes nothing; say what was
     /// really sent with [`sent`](Scheduler::sent).
     pub fn next(&self, quantum: usize) -> Option<Quantum> {
-        let (_, _, id) = self.ready.first()?;
+        let (_, _, id) = self.ready.first().filter(|(class, ..)| *class <= self.least)?;
         let message = self.messages.get(id)?;
         let bytes = message.unsent.min(quantum);
         Some(Quantum { id: *id, bytes, last: message.closed && bytes == message.unsent })

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::close::{self, CloseCode, CloseReason};
 use crate::identity::{Identity, MountUrl, SERVER_NAME};
+use crate::options::Options;
 use crate::peer::Peer;
 use crate::tls::{self, Pin};
 use crate::{transport, version};
@@ -26,7 +27,7 @@ const AGAIN_LONGEST: Duration = Duration::from_secs(1);
 /// Addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// Which server.
+/// Which server, and how it is sent to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     /// Name or address, an IPv6 address without brackets.
@@ -35,12 +36,15 @@ pub struct Target {
     pub port: u16,
     /// Fingerprint of its authority.
     pub authority: String,
+    /// How to send to it.
+    pub options: Options,
 }
 
 impl Target {
     /// The server of `url` with the authority that was pinned for it.
     pub fn new(url: &MountUrl, authority: &str) -> Target {
-        Target { host: url.host().into(), port: url.port(), authority: authority.into() }
+        let (host, authority) = (url.host().into(), authority.into());
+        Target { host, port: url.port(), authority, options: Options::default() }
     }
 }
 
@@ -102,10 +106,10 @@ async fn race(
     let mut attempts = JoinSet::new();
     let begin = |attempts: &mut JoinSet<_>| {
         for (index, address) in (0..).zip(addresses.iter().copied()) {
-            let (authority, identity) = (target.authority.clone(), identity.cloned());
+            let (target, identity) = (target.clone(), identity.cloned());
             attempts.spawn(async move {
                 sleep(ADDRESS_STAGGER * index).await;
-                connect(address, &authority, identity.as_ref()).await
+                connect(address, &target, identity.as_ref()).await
             });
         }
     };
@@ -138,24 +142,24 @@ fn is_answer(error: &ConnectError) -> bool {
 
 async fn connect(
     address: SocketAddr,
-    authority: &str,
+    Target { authority, options, .. }: &Target,
     identity: Option<&Identity>,
 ) -> Result<Peer, ConnectError> {
     let unreachable = |words: String| ConnectError::Unreachable(format!("{address}: {words}"));
     let pin = Pin::new(authority);
     let tls = tls::client(pin.clone(), identity).map_err(|error| unreachable(error.to_string()))?;
     let mut config = ClientConfig::new(Arc::new(tls));
-    config.transport_config(Arc::new(transport::config()));
+    config.transport_config(Arc::new(transport::config(options.control)));
     let endpoint = endpoint().map_err(|error| unreachable(error.to_string()))?;
     let connecting = endpoint
         .connect_with(config, address, SERVER_NAME)
         .map_err(|error| unreachable(error.to_string()))?;
     let error = match connecting.await {
-        Ok(connection) => return Ok(Peer::new(connection)),
+        Ok(connection) => return Ok(Peer::new(connection, options)),
         Err(error) => error,
     };
     if let Some(found) = pin.other_authority() {
-        let (expected, found) = (authority.to_owned(), found.to_owned());
+        let (expected, found) = (authority.clone(), found.to_owned());
         return Err(ConnectError::WrongAuthority { expected, found });
     }
     if close::is_other_protocol(&error) {

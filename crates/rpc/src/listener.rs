@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::close::{self, CloseCode};
 use crate::identity::Authority;
+use crate::options::Options;
 use crate::peer::Peer;
 use crate::tls::{self, TlsError};
 use crate::{transport, version};
@@ -54,9 +55,13 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on `address`; port 0 takes a free one. Needs a tokio runtime.
-    pub fn bind(address: SocketAddr, authority: &Authority) -> Result<Listener, ListenError> {
+    pub fn bind(
+        address: SocketAddr,
+        authority: &Authority,
+        options: &Options,
+    ) -> Result<Listener, ListenError> {
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(authority)?));
-        server.transport_config(Arc::new(transport::listening()));
+        server.transport_config(Arc::new(transport::listening(options.control)));
         let bind = |error| ListenError::Bind { address, error };
         let socket = transport::bind(address).map_err(bind)?;
         let address = socket.local_addr().map_err(bind)?;
@@ -64,7 +69,7 @@ impl Listener {
         let endpoint = Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime));
         let endpoint = endpoint.map_err(bind)?;
         let (sender, peers) = mpsc::channel(BACKLOG);
-        tokio::spawn(shake_hands(endpoint.clone(), sender));
+        tokio::spawn(shake_hands(endpoint.clone(), options.clone(), sender));
         Ok(Listener { endpoint, address, peers: Mutex::new(peers) })
     }
 
@@ -92,7 +97,7 @@ impl Drop for Listener {
     }
 }
 
-async fn shake_hands(endpoint: Endpoint, peers: mpsc::Sender<Peer>) {
+async fn shake_hands(endpoint: Endpoint, options: Options, peers: mpsc::Sender<Peer>) {
     let hands = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     while let Some(incoming) = endpoint.accept().await {
         let Ok(hand) = hands.clone().try_acquire_owned() else {
@@ -105,21 +110,21 @@ async fn shake_hands(endpoint: Endpoint, peers: mpsc::Sender<Peer>) {
             let _ = incoming.retry();
             continue;
         }
-        let peers = peers.clone();
+        let (peers, options) = (peers.clone(), options.clone());
         tokio::spawn(async move {
-            shake_hand(incoming, &peers).await;
+            shake_hand(incoming, &options, &peers).await;
             drop(hand);
         });
     }
 }
 
-async fn shake_hand(incoming: Incoming, peers: &mpsc::Sender<Peer>) {
+async fn shake_hand(incoming: Incoming, options: &Options, peers: &mpsc::Sender<Peer>) {
     let address = incoming.remote_address();
     match timeout(HANDSHAKE, incoming).await {
         Ok(Ok(connection)) => match version::other_version(&connection) {
             Some(theirs) => refuse(&connection, theirs),
             None => {
-                let peer = Peer::new(connection.clone());
+                let peer = Peer::new(connection.clone(), options);
                 if peer.identity().is_some() {
                     let window = transport::CONNECTION_WINDOW_BYTES;
                     connection.set_receive_window(VarInt::from_u32(window));

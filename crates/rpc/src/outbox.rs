@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use quinn::{Connection, SendStream};
-use segue_core::sched::MessageId;
+use segue_core::sched::{Discipline, MessageId};
 use segue_core::types::Class;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -51,6 +51,7 @@ pub(crate) struct Opening {
 pub(crate) struct Outbox {
     pub(crate) connection: Connection,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) discipline: Discipline,
     events: mpsc::UnboundedSender<Event>,
     ids: AtomicU64,
 }
@@ -58,10 +59,14 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Also returns what the writer reads. The channel needs no bound of its own: messages
     /// are limited by streams, and their bytes by each one's space.
-    pub(crate) fn new(connection: Connection) -> (Outbox, mpsc::UnboundedReceiver<Event>) {
+    pub(crate) fn new(
+        connection: Connection,
+        discipline: Discipline,
+    ) -> (Outbox, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
         let counters = Arc::default();
-        (Outbox { connection, counters, events, ids: AtomicU64::new(0) }, receiver)
+        let ids = AtomicU64::new(0);
+        (Outbox { connection, counters, discipline, events, ids }, receiver)
     }
 
     /// Begins to send a message, with its body if that is in memory, else with what the

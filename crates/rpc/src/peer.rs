@@ -15,6 +15,7 @@ use crate::body::{Body, BodyReader};
 use crate::close::{CallError, CloseCode, CloseReason, StreamCode};
 use crate::frame::{self, Budget, Head};
 use crate::identity::PeerIdentity;
+use crate::options::Options;
 use crate::outbox::{InFlight, Outbox};
 use crate::silence::Traffic;
 use crate::stats::LinkStats;
@@ -79,9 +80,9 @@ impl Drop for Waiting {
 
 impl Peer {
     /// Takes charge of a connection whose handshake is done.
-    pub(crate) fn new(connection: Connection) -> Peer {
-        let (outbox, events) = Outbox::new(connection.clone());
-        tokio::spawn(Writer::new(connection.clone(), events, outbox.counters.clone()).run());
+    pub(crate) fn new(connection: Connection, options: &Options) -> Peer {
+        let (outbox, events) = Outbox::new(connection.clone(), options.discipline.clone());
+        tokio::spawn(Writer::new(&outbox, events).run());
         let identity = identity(&connection).map(Arc::new);
         let budget = Budget::new(identity.is_some());
         let (sender, arrivals) = mpsc::channel(STREAMS_MAX as usize);
@@ -110,8 +111,9 @@ impl Peer {
         body: Body,
     ) -> Result<Response, CallError> {
         let message = request.encode().map_err(|error| CallError::Protocol(error.to_string()))?;
-        let frame = frame::encode(class, &message)?;
         let slot = self.bulk_slot(class).await;
+        let class = self.outbox.discipline.class(class);
+        let frame = frame::encode(class, &message)?;
         let (send, mut receive) = self.outbox.connection.open_bi().await?;
         let waiting = Waiting::count(&self.waiting);
         let sending = self.outbox.start(class, send, frame, body);

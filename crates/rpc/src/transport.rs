@@ -2,13 +2,12 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{IdleTimeout, TransportConfig, VarInt};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use crate::congestion::Factory;
+use crate::options::Control;
 
 /// Calls that the other side may have under way: enough for every thread of a busy build.
 pub(crate) const STREAMS_MAX: u32 = 256;
@@ -30,7 +29,7 @@ const IDLE_MS: u32 = 20_000;
 /// 208 KiB hold 2 ms of a 100 MB/s link.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
-pub(crate) fn config() -> TransportConfig {
+pub(crate) fn config(control: Control) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS_MAX))
@@ -41,15 +40,15 @@ pub(crate) fn config() -> TransportConfig {
         .datagram_receive_buffer_size(Some(DATAGRAMS_BYTES))
         // What may be sent is decided before QUIC gets it.
         .send_window(u64::from(CONNECTION_WINDOW_BYTES))
-        .congestion_controller_factory(Arc::new(Factory))
+        .congestion_controller_factory(control.factory())
         .keep_alive_interval(Some(KEEP_ALIVE))
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_MS))));
     config
 }
 
 /// For connections from hosts, which are strangers at first.
-pub(crate) fn listening() -> TransportConfig {
-    let mut config = config();
+pub(crate) fn listening(control: Control) -> TransportConfig {
+    let mut config = config(control);
     config.receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES));
     config
 }

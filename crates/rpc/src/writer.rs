@@ -24,7 +24,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use crate::close::{CallError, CloseReason, StreamCode};
 use crate::congestion::{Room, Shared, Stamps};
-use crate::outbox::{Event, Opening};
+use crate::outbox::{Event, Opening, Outbox};
 use crate::stats::Counters;
 use crate::transport::STREAMS_MAX;
 
@@ -138,16 +138,12 @@ enum Next {
 }
 
 impl Writer {
-    pub(crate) fn new(
-        connection: Connection,
-        events: mpsc::UnboundedReceiver<Event>,
-        counters: Arc<Counters>,
-    ) -> Writer {
+    pub(crate) fn new(outbox: &Outbox, events: mpsc::UnboundedReceiver<Event>) -> Writer {
         Writer {
-            connection,
+            connection: outbox.connection.clone(),
             events,
-            counters,
-            scheduler: Scheduler::new(MESSAGES_MAX),
+            counters: outbox.counters.clone(),
+            scheduler: Scheduler::new(outbox.discipline.clone(), MESSAGES_MAX),
             outgoing: BTreeMap::new(),
             woken: Arc::default(),
             path: None,
@@ -198,6 +194,9 @@ impl Writer {
     /// Hands quanta over for as long as there are any and QUIC can send them.
     fn send_some(&mut self) -> Next {
         self.path = Shared::of(&self.connection);
+        if let Some(path) = &self.path {
+            self.scheduler.handle_rate(path.flight().rate());
+        }
         self.send_stamp();
         for _ in 0..QUANTA_MAX {
             while let Ok(event) = self.events.try_recv() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use segue_rpc::{CloseCode, ListenError, Listener};
+use segue_rpc::{CloseCode, ListenError, Listener, Options};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -61,7 +61,7 @@ pub async fn serve(
     let ServeOptions { data: path, listen } = options;
     let open = move || Data::open(DataDir::create(&path)?);
     let data = blocking(open).await?;
-    let listener = Listener::bind(listen, &data.authority)
+    let listener = Listener::bind(listen, &data.authority, &Options::default())
         .map_err(|error| ServeError::Listen { listen, words: listen_words(error) })?;
     let address = listener.local_address();
     let server = Arc::new(Server {

@@ -99,9 +99,10 @@ pub fn drive(options: &Drive) -> Result<Driven> {
         host: options.server.ip().to_string(),
         port: options.server.port(),
         authority: options.authority.clone(),
+        options: options.variant.options(),
     };
     Runtime::new().doing("start the client's threads")?.block_on(async {
-        let peer = options.variant.dial(&target, &identity, PATIENCE).await.map_err(wrong)?;
+        let peer = segue_rpc::dial(&target, Some(&identity), PATIENCE).await.map_err(wrong)?;
         measure(&peer, options).await
     })
 }

@@ -14,7 +14,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::Role;
 use segue_core::wire::{Enrol, Enrolled, Fetched, Refused, Reply, Request, Sought};
 use segue_rpc::identity::Authority;
-use segue_rpc::{Body, BodyReader, BodySender, Incoming, Peer};
+use segue_rpc::{Body, BodyReader, BodySender, Incoming, Listener, Peer};
 use tokio::runtime::Runtime;
 
 use super::variant::Variant;
@@ -53,7 +53,8 @@ pub fn serve(options: &Serve, is_ready: impl FnOnce()) -> Result<()> {
     let server = Server { authority, received: AtomicU64::new(0), since: Instant::now() };
     let server = Arc::new(server);
     Runtime::new().doing("start the server's threads")?.block_on(async {
-        let listener = options.variant.listen(options.address, &server.authority);
+        let sending = options.variant.options();
+        let listener = Listener::bind(options.address, &server.authority, &sending);
         let listener = listener.map_err(wrong)?;
         is_ready();
         while let Some(peer) = listener.accept().await {

@@ -1,26 +1,26 @@
 //! Which transport is under test: both ends are told, and make their connection by it.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use segue_rpc::identity::{Authority, Identity};
-use segue_rpc::{ConnectError, ListenError, Listener, Peer, Target};
+use segue_core::sched::Discipline;
+use segue_rpc::{Control, Options};
 
 /// A transport under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Variant {
     /// As it is.
     Segue,
+    /// Without classes, and without a law of its own.
+    CubicUniform,
 }
 
 impl Variant {
     /// Each of them, in the order of reports.
-    pub const ALL: [Variant; 1] = [Variant::Segue];
+    pub const ALL: [Variant; 2] = [Variant::Segue, Variant::CubicUniform];
 
     /// Its name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Variant::Segue => "segue",
+            Variant::CubicUniform => "cubic-uniform",
         }
     }
 
@@ -28,27 +28,16 @@ impl Variant {
     pub fn about(self) -> &'static str {
         match self {
             Variant::Segue => "Segue's transport as it is, without mount and disk",
+            Variant::CubicUniform => "the same with QUIC's Cubic, and all messages in one class",
         }
     }
 
-    pub(super) fn listen(
-        self,
-        address: SocketAddr,
-        authority: &Authority,
-    ) -> Result<Listener, ListenError> {
+    pub(super) fn options(self) -> Options {
         match self {
-            Variant::Segue => Listener::bind(address, authority),
-        }
-    }
-
-    pub(super) async fn dial(
-        self,
-        target: &Target,
-        identity: &Identity,
-        patience: Duration,
-    ) -> Result<Peer, ConnectError> {
-        match self {
-            Variant::Segue => segue_rpc::dial(target, Some(identity), patience).await,
+            Variant::Segue => Options::default(),
+            Variant::CubicUniform => {
+                Options { discipline: Discipline::Uniform, control: Control::Cubic }
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 const QUANTUM: usize = 10;
 
 fn opened(messages: &[(u64, Class, usize)]) -> Scheduler {
-    let mut scheduler = Scheduler::new(16);
+    let mut scheduler = Scheduler::new(Discipline::Priorities, 16);
     for (id, class, bytes) in messages {
         scheduler.open(MessageId(*id), *class).unwrap();
         scheduler.offer(MessageId(*id), *bytes);
@@ -43,7 +43,7 @@ fn first_in_first_out_within_a_class() {
 
 #[test]
 fn message_without_bytes_does_not_block_its_class() {
-    let mut scheduler = Scheduler::new(16);
+    let mut scheduler = Scheduler::new(Discipline::Priorities, 16);
     scheduler.open(MessageId(1), Class::Fetch).unwrap();
     scheduler.open(MessageId(2), Class::Fetch).unwrap();
     scheduler.offer(MessageId(2), 5);
@@ -71,8 +71,52 @@ fn raised_message_joins_behind_its_new_class() {
 }
 
 #[test]
+fn what_is_as_urgent_already_keeps_its_place() {
+    let mut scheduler = opened(&[(1, Class::Fetch, 20), (2, Class::Fetch, 10)]);
+    scheduler.raise(MessageId(1), Class::Fetch);
+    scheduler.raise(MessageId(1), Class::StoreData);
+    assert_eq!(drain(&mut scheduler), [1, 1, 2]);
+}
+
+#[test]
+fn under_uniform_only_the_order_of_arrival_counts() {
+    let mut scheduler = Scheduler::new(Discipline::Uniform, 16);
+    for (id, class) in [(1, Class::Prefetch), (2, Class::Validate), (3, Class::StoreData)] {
+        scheduler.open(MessageId(id), class).unwrap();
+        scheduler.offer(MessageId(id), 5);
+        scheduler.close(MessageId(id));
+    }
+    scheduler.raise(MessageId(3), Class::Validate);
+    assert_eq!(drain(&mut scheduler), [1, 2, 3]);
+}
+
+#[test]
+fn a_mode_sends_its_classes_and_no_others() {
+    let modes = Modes::new([(100, Class::Fetch), (200, Class::StoreData)], Class::Validate);
+    let mut scheduler = Scheduler::new(Discipline::Modal(modes), 16);
+    for (id, class) in [(1, Class::Prefetch), (2, Class::StoreData), (3, Class::Fetch)] {
+        scheduler.open(MessageId(id), class).unwrap();
+        scheduler.offer(MessageId(id), 5);
+        scheduler.close(MessageId(id));
+    }
+    let next = |scheduler: &mut Scheduler, rate| {
+        scheduler.handle_rate(rate);
+        scheduler.next(QUANTUM).map(|next| next.id.0)
+    };
+    assert_eq!(next(&mut scheduler, 99), None);
+    assert_eq!(next(&mut scheduler, 100), Some(3));
+    scheduler.cancel(MessageId(3));
+    assert_eq!(next(&mut scheduler, 199), None);
+    assert_eq!(next(&mut scheduler, 200), Some(2));
+    scheduler.cancel(MessageId(2));
+    assert_eq!(next(&mut scheduler, 1_000), None);
+    // Of a link of which nothing is known nothing is held back.
+    assert_eq!(next(&mut scheduler, 0), Some(1));
+}
+
+#[test]
 fn bare_end_is_sent_too() {
-    let mut scheduler = Scheduler::new(16);
+    let mut scheduler = Scheduler::new(Discipline::Priorities, 16);
     scheduler.open(MessageId(1), Class::Fetch).unwrap();
     assert_eq!(scheduler.next(QUANTUM), None);
     scheduler.close(MessageId(1));
@@ -83,7 +127,7 @@ fn bare_end_is_sent_too() {
 
 #[test]
 fn limit_is_a_value() {
-    let mut scheduler = Scheduler::new(1);
+    let mut scheduler = Scheduler::new(Discipline::Priorities, 1);
     scheduler.open(MessageId(1), Class::Fetch).unwrap();
     assert_eq!(scheduler.open(MessageId(2), Class::Validate), Err(Full));
     scheduler.cancel(MessageId(1));
@@ -141,7 +185,7 @@ fn most_urgent(listed: &[Listed]) -> Option<&Listed> {
 proptest! {
     #[test]
     fn order_rule_holds_and_no_byte_is_lost(steps in prop::collection::vec(step(), 1..200)) {
-        let mut scheduler = Scheduler::new(8);
+        let mut scheduler = Scheduler::new(Discipline::Priorities, 8);
         let mut listed: Vec<Listed> = Vec::new();
         for (now, step) in steps.into_iter().enumerate() {
             match step {
@@ -181,8 +225,10 @@ proptest! {
                 Step::Raise(index, class) => {
                     if let Some(message) = listed.get_mut(index) {
                         scheduler.raise(MessageId(message.id), class);
-                        message.class = class;
-                        message.arrived = now;
+                        if class < message.class {
+                            message.class = class;
+                            message.arrived = now;
+                        }
                     }
                 }
                 Step::Cancel(index) => {

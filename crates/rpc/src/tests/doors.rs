@@ -181,7 +181,8 @@ async fn silent_server_is_asked_again_from_another_socket() {
 #[tokio::test]
 async fn host_is_found_by_name_and_over_ipv6() {
     let world = World::new();
-    let listener = Listener::bind("[::]:0".parse().unwrap(), &world.authority).unwrap();
+    let listener =
+        Listener::bind("[::]:0".parse().unwrap(), &world.authority, &Options::default()).unwrap();
     for host in ["localhost", "127.0.0.1", "::1"] {
         let mut target = world.target(listener.local_address());
         target.host = host.into();

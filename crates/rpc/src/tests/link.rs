@@ -85,7 +85,7 @@ impl Process {
 /// The port is free once the last task of the server before is gone.
 fn listen_again(world: &World, address: SocketAddr) -> Listener {
     for _ in 0..1000 {
-        match Listener::bind(address, &world.authority) {
+        match Listener::bind(address, &world.authority, &Options::default()) {
             Ok(listener) => return listener,
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }

@@ -42,7 +42,7 @@ impl World {
     }
 
     fn listen(&self) -> Listener {
-        Listener::bind(loopback(0), &self.authority).unwrap()
+        Listener::bind(loopback(0), &self.authority, &Options::default()).unwrap()
     }
 
     fn target(&self, address: SocketAddr) -> Target {
@@ -50,6 +50,7 @@ impl World {
             host: address.ip().to_string(),
             port: address.port(),
             authority: self.authority.fingerprint().to_owned(),
+            options: Options::default(),
         }
     }
 
