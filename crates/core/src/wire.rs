@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -190,6 +190,20 @@ messages! {
 }
 
 impl Request {
+    /// Whether it is a few hundred bytes without a body, and answered by as much and without waiting
+    /// for others: many such calls share a stream.
+    pub fn is_small(&self) -> bool {
+        matches!(
+            self,
+            Request::Getattr(_)
+                | Request::Lookup(_)
+                | Request::Statfs(_)
+                | Request::Renew(_)
+                | Request::Seek(_)
+                | Request::Grant(_)
+        )
+    }
+
     /// The class at which the request and its reply travel [MFS table 1].
     pub fn class(&self) -> Class {
         match self {

@@ -115,7 +115,8 @@ pub enum BodyError {
 /// A body being received. Dropping it tells the sender to stop, and cancels the call.
 #[derive(Debug)]
 pub struct BodyReader {
-    stream: RecvStream,
+    /// None of a small call, which has no body.
+    stream: Option<RecvStream>,
     pieces: VecDeque<Bytes>,
     ended: bool,
     /// Keeps the connection open for as long as somebody reads from it.
@@ -125,9 +126,14 @@ pub struct BodyReader {
 }
 
 impl BodyReader {
-    pub(crate) fn new(stream: RecvStream, outbox: Arc<Outbox>, call: Option<Call>) -> BodyReader {
+    pub(crate) fn new(
+        stream: Option<RecvStream>,
+        outbox: Arc<Outbox>,
+        call: Option<Call>,
+    ) -> BodyReader {
         let pieces = VecDeque::new();
-        BodyReader { stream, pieces, ended: false, outbox, _call: call }
+        let ended = stream.is_none();
+        BodyReader { stream, pieces, ended, outbox, _call: call }
     }
 
     /// The next bytes, never none of them; `None` after the last.
@@ -138,24 +144,17 @@ impl BodyReader {
             if let Some(piece) = self.pieces.pop_front() {
                 return Ok(Some(piece));
             }
-            if self.ended {
+            let Some(stream) = self.stream.as_mut().filter(|_| !self.ended) else {
                 return Ok(None);
-            }
+            };
             let mut read: [Bytes; READ_PIECES] = Default::default();
-            match self.stream.read_chunks(&mut read).await.map_err(body_error)? {
+            match stream.read_chunks(&mut read).await.map_err(body_error)? {
                 None => self.ended = true,
                 Some(count) => self.pieces.extend(read.into_iter().take(count)),
             }
             let received: usize = self.pieces.iter().map(Bytes::len).sum();
             self.outbox.counters.received(received);
         }
-    }
-
-    /// True if no byte is left, as far as has arrived.
-    fn is_over(&mut self) -> bool {
-        let mut read: [Bytes; 1] = Default::default();
-        let read = pin!(self.stream.read_chunks(&mut read));
-        matches!(read.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(None)))
     }
 
     /// All bytes that are left, at most `limit` of them.
@@ -179,13 +178,21 @@ fn body_error(error: ReadError) -> BodyError {
     }
 }
 
+/// True if no byte is left, as far as has arrived.
+fn is_over(stream: &mut RecvStream) -> bool {
+    let mut read: [Bytes; 1] = Default::default();
+    let read = pin!(stream.read_chunks(&mut read));
+    matches!(read.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(None)))
+}
+
 impl Drop for BodyReader {
     fn drop(&mut self) {
+        let Some(stream) = self.stream.as_mut().filter(|_| !self.ended) else { return };
         // Most messages have no body and their stream ends with their head. To stop that would
         // cost a packet for each, and one that acknowledges it.
-        if !self.ended && !self.is_over() {
+        if !is_over(stream) {
             // The stream may be over by itself: then there is nobody left to tell.
-            let _ = self.stream.stop(StreamCode::Cancelled.to_wire());
+            let _ = stream.stop(StreamCode::Cancelled.to_wire());
         }
     }
 }

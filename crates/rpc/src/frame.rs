@@ -2,6 +2,8 @@
 //!
 //! The class is the one at which the message travels. A reply travels at its request's, so
 //! that a prefetch stays a prefetch on its way back.
+//!
+//! A stream that begins with [`LANE`] instead is one for many small calls.
 
 use bytes::Bytes;
 use quinn::{ReadExactError, RecvStream};
@@ -14,6 +16,8 @@ use std::sync::Arc;
 use crate::close::{CallError, CloseReason, StreamCode};
 
 const HEAD_BYTES: usize = 5;
+/// The head of a stream for [many small calls](crate::lane).
+pub(crate) const LANE: [u8; HEAD_BYTES] = [0, 0, 0, 0, 0xff];
 /// A message up to this long is read at once; a longer one needs a share of the budget.
 const SMALL_BYTES: usize = 64 << 10;
 /// Memory for long messages of one connection: two of the longest.
@@ -42,6 +46,13 @@ pub(crate) struct Head {
     pub(crate) message: Vec<u8>,
     /// Its share of the budget; held for as long as the message is.
     pub(crate) share: Option<OwnedSemaphorePermit>,
+}
+
+/// What a stream begins with.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Call(Head),
+    Lane,
 }
 
 /// Why there is no head.
@@ -90,10 +101,34 @@ fn decode_head([a, b, c, d, class]: [u8; HEAD_BYTES]) -> Result<(usize, Class), 
     Ok((length, class))
 }
 
-/// Reads head and message; what is left on `stream` is the body.
-pub(crate) async fn read(stream: &mut RecvStream, budget: &Budget) -> Result<Head, HeadError> {
+/// Reads what the other side opens a stream with.
+pub(crate) async fn read(stream: &mut RecvStream, budget: &Budget) -> Result<Opened, HeadError> {
+    match read_head(stream).await? {
+        LANE => Ok(Opened::Lane),
+        head => read_message(head, stream, budget).await.map(Opened::Call),
+    }
+}
+
+/// Reads a reply's head and message; what is left on `stream` is the body.
+pub(crate) async fn read_reply(
+    stream: &mut RecvStream,
+    budget: &Budget,
+) -> Result<Head, HeadError> {
+    let head = read_head(stream).await?;
+    read_message(head, stream, budget).await
+}
+
+async fn read_head(stream: &mut RecvStream) -> Result<[u8; HEAD_BYTES], HeadError> {
     let mut head = [0; HEAD_BYTES];
     stream.read_exact(&mut head).await.map_err(head_error)?;
+    Ok(head)
+}
+
+async fn read_message(
+    head: [u8; HEAD_BYTES],
+    stream: &mut RecvStream,
+    budget: &Budget,
+) -> Result<Head, HeadError> {
     let (length, class) = decode_head(head)?;
     if length > budget.message_max {
         return Err(HeadError::Malformed(format!("message of {length} bytes is too long")));

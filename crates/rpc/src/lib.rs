@@ -17,6 +17,7 @@
 //! What it does not do: it decides nothing about files, retries nothing but calls that had no
 //! answer, and sets no absolute deadline on a transfer.
 
+mod asked;
 mod backoff;
 mod body;
 mod close;
@@ -26,13 +27,16 @@ mod dial;
 mod enrol;
 mod frame;
 pub mod identity;
+mod incoming;
 mod keeper;
+mod lane;
 mod link;
 mod listener;
 mod options;
 mod outbox;
 mod peer;
 mod rate;
+mod rpc;
 mod silence;
 mod stats;
 mod tls;
@@ -44,10 +48,12 @@ pub use body::{Body, BodyError, BodyReader, BodySender, BodySource, Stopped};
 pub use close::{CallError, CloseCode, CloseReason};
 pub use dial::{ConnectError, Target, dial};
 pub use enrol::{EnrolError, GreetError, enrol, greet};
+pub use incoming::{Calls, Incoming, Responder};
 pub use link::{Greeting, Link, LinkState};
 pub use listener::{ListenError, Listener};
 pub use options::{Control, Options};
-pub use peer::{Calls, Incoming, Peer, Responder, Response};
+pub use peer::{Peer, Response};
+pub use rpc::Rpc;
 pub use stats::LinkStats;
 pub use tls::TlsError;
 

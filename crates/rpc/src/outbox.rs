@@ -16,6 +16,9 @@ use tokio::task::JoinHandle;
 
 use crate::body::{BUFFER_BYTES, Body, BodySource, Piece, Stopped};
 use crate::close::{CallError, CloseCode, StreamCode};
+use crate::frame;
+use crate::lane::Lane;
+use crate::rpc::{Rpc, UnderWay};
 use crate::stats::Counters;
 
 /// Bytes of a body that enter the queue together: several fit into its buffer, so that one is
@@ -26,6 +29,7 @@ const PIECE_BYTES: usize = BUFFER_BYTES / 4;
 #[derive(Debug)]
 pub(crate) enum Event {
     Open(Opening),
+    Raise(MessageId, Class),
     Offer(MessageId, Bytes),
     Close(MessageId),
     Abort(MessageId, StreamCode),
@@ -52,7 +56,7 @@ pub(crate) struct Outbox {
     pub(crate) connection: Connection,
     pub(crate) counters: Arc<Counters>,
     pub(crate) discipline: Discipline,
-    events: mpsc::UnboundedSender<Event>,
+    pub(crate) events: mpsc::UnboundedSender<Event>,
     ids: AtomicU64,
 }
 
@@ -69,64 +73,63 @@ impl Outbox {
         (Outbox { connection, counters, discipline, events, ids }, receiver)
     }
 
+    pub(crate) fn next_id(&self) -> MessageId {
+        MessageId(self.ids.fetch_add(1, Relaxed))
+    }
+
     /// Begins to send a message, with its body if that is in memory, else with what the
-    /// returned source will give.
+    /// returned source will give. A request says how the other side hears that it is raised.
     fn open(
         &self,
-        class: Class,
+        rpc: &Rpc,
         stream: SendStream,
-        head: Bytes,
+        message: &[u8],
         body: Body,
-    ) -> (Sending, Option<BodySource>) {
-        let id = MessageId(self.ids.fetch_add(1, Relaxed));
-        let space = Arc::new(Semaphore::new(BUFFER_BYTES));
-        let (bytes, source) = match body {
+        lane: Option<&Arc<Lane>>,
+    ) -> Result<(Sending, Option<BodySource>), CallError> {
+        let (body, source) = match body {
             Body::Empty => (Bytes::new(), None),
             Body::Bytes(bytes) => (bytes, None),
             Body::Stream(source) => (Bytes::new(), Some(source)),
         };
-        let (done, is_done) = oneshot::channel();
-        let opening = Opening {
-            id,
-            class,
-            stream,
-            bytes: [head, bytes],
-            closed: source.is_none(),
-            space: space.clone(),
-            done,
-        };
-        // A writer that is gone drops the event, and with it `done`.
-        let _ = self.events.send(Event::Open(opening));
-        (Sending { id, events: self.events.clone(), space, done: is_done }, source)
+        let request = lane.map(|lane| (stream.id().into(), Arc::downgrade(lane)));
+        rpc.begin(|class| {
+            let class = self.discipline.class(class);
+            let bytes = [frame::encode(class, message)?, body];
+            let (message, closed) = (self.next_id(), source.is_none());
+            let sending = Sending::open(message, class, (stream, closed), bytes, &self.events);
+            Ok(((sending, source), UnderWay { message, events: self.events.clone(), request }))
+        })
     }
 
-    /// Sends a message in the background, for as long as the result is kept.
+    /// Sends a request in the background, for as long as the result is kept.
     pub(crate) fn start(
         &self,
-        class: Class,
+        rpc: &Rpc,
         stream: SendStream,
-        head: Bytes,
+        message: &[u8],
         body: Body,
-    ) -> InFlight {
-        match self.open(class, stream, head, body) {
+        lane: &Arc<Lane>,
+    ) -> Result<InFlight, CallError> {
+        Ok(match self.open(rpc, stream, message, body, Some(lane))? {
             (sending, None) => InFlight::Queued { _sending: sending },
             (mut sending, Some(source)) => InFlight::Pumped(tokio::spawn(async move {
                 sending.pump(source).await;
                 // The guard stays until the last byte has left the queue.
                 let _ = sending.done().await;
             })),
-        }
+        })
     }
 
-    /// Sends a message and returns once all of it was handed to QUIC.
+    /// Sends a reply and returns once all of it was handed to QUIC.
     pub(crate) async fn send(
         &self,
-        class: Class,
+        rpc: &Rpc,
         stream: SendStream,
-        head: Bytes,
+        message: &[u8],
         body: Body,
     ) -> Result<(), CallError> {
-        let (mut sending, source) = self.open(class, stream, head, body);
+        let (mut sending, source) = self.open(rpc, stream, message, body, None)?;
         if let Some(source) = source {
             sending.pump(source).await;
         }
@@ -167,6 +170,32 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
+    fn open(
+        id: MessageId,
+        class: Class,
+        (stream, closed): (SendStream, bool),
+        bytes: [Bytes; 2],
+        events: &mpsc::UnboundedSender<Event>,
+    ) -> Sending {
+        let space = Arc::new(Semaphore::new(BUFFER_BYTES));
+        let (done, is_done) = oneshot::channel();
+        let opening = Opening { id, class, stream, bytes, closed, space: space.clone(), done };
+        // A writer that is gone drops the event, and with it `done`.
+        let _ = events.send(Event::Open(opening));
+        Sending { id, events: events.clone(), space, done: is_done }
+    }
+
+    /// A message that grows for as long as it is kept.
+    pub(crate) fn endless(
+        id: MessageId,
+        class: Class,
+        stream: SendStream,
+        head: Bytes,
+        events: &mpsc::UnboundedSender<Event>,
+    ) -> Sending {
+        Sending::open(id, class, (stream, false), [head, Bytes::new()], events)
+    }
+
     /// Moves a body into the queue as space allows, then closes the message or cuts it.
     async fn pump(&mut self, mut source: BodySource) {
         loop {
@@ -183,7 +212,8 @@ impl Sending {
         }
     }
 
-    async fn offer(&self, mut bytes: Bytes) -> Result<(), Stopped> {
+    /// Adds bytes to the queue, once there is space for them.
+    pub(crate) async fn offer(&self, mut bytes: Bytes) -> Result<(), Stopped> {
         while !bytes.is_empty() {
             let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
             let permits = u32::try_from(piece.len()).unwrap_or(u32::MAX);

@@ -1,22 +1,25 @@
 //! One connection: calls to the other side, and calls from it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use quinn::{Connection, RecvStream, SendStream};
+use quinn::Connection;
 use rustls::pki_types::CertificateDer;
 use segue_core::types::Class;
 use segue_core::wire::{Reply, Request};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::body::{Body, BodyReader};
 use crate::close::{CallError, CloseCode, CloseReason, StreamCode};
-use crate::frame::{self, Budget, Head};
+use crate::frame::{self, Budget};
 use crate::identity::PeerIdentity;
+use crate::incoming::{Calls, Incoming};
+use crate::lane::{self, Lane};
 use crate::options::Options;
 use crate::outbox::{InFlight, Outbox};
+use crate::rpc::Rpc;
 use crate::silence::Traffic;
 use crate::stats::LinkStats;
 use crate::transport::STREAMS_MAX;
@@ -35,14 +38,10 @@ pub struct Peer {
     /// Calls that have not got all of their reply.
     waiting: Arc<AtomicUsize>,
     budget: Budget,
-    arrivals: Arrivals,
+    lane: Arc<Lane>,
+    calls: Calls,
     identity: Option<Arc<PeerIdentity>>,
 }
-
-type Arrivals = Arc<Mutex<mpsc::Receiver<Arrival>>>;
-
-/// A request whose head has arrived.
-type Arrival = (Request, Head, SendStream, RecvStream);
 
 /// A reply. Dropping it, or its body before the end, cancels what is left of the call.
 #[derive(Debug)]
@@ -85,14 +84,14 @@ impl Peer {
         tokio::spawn(Writer::new(&outbox, events).run());
         let identity = identity(&connection).map(Arc::new);
         let budget = Budget::new(identity.is_some());
-        let (sender, arrivals) = mpsc::channel(STREAMS_MAX as usize);
-        tokio::spawn(receive(connection.clone(), budget.clone(), sender));
+        let outbox = Arc::new(outbox);
         Peer {
-            outbox: Arc::new(outbox),
+            lane: Arc::new(Lane::new(&outbox)),
+            calls: Calls::receive(&outbox, budget.clone()),
+            outbox,
             bulk: Arc::new(Semaphore::new(BULK_CALLS_MAX)),
             waiting: Arc::default(),
             budget,
-            arrivals: Arc::new(Mutex::new(arrivals)),
             identity,
         }
     }
@@ -102,57 +101,68 @@ impl Peer {
         self.call_at(request.class(), request, body).await
     }
 
-    /// Calls at `class`, at which the reply travels too. Returns when the reply's head is
-    /// here; dropping the future before that cancels the call.
+    /// Calls at `class`.
     pub async fn call_at(
         &self,
         class: Class,
         request: &Request,
         body: Body,
     ) -> Result<Response, CallError> {
+        self.call_as(&Rpc::new(class), request, body).await
+    }
+
+    /// Calls at the class of `rpc`, at which the reply travels too. Returns when the reply's head is
+    /// here; dropping the future before that cancels the call.
+    pub async fn call_as(
+        &self,
+        rpc: &Rpc,
+        request: &Request,
+        body: Body,
+    ) -> Result<Response, CallError> {
         let message = request.encode().map_err(|error| CallError::Protocol(error.to_string()))?;
-        let slot = self.bulk_slot(class).await;
-        let class = self.outbox.discipline.class(class);
-        let frame = frame::encode(class, &message)?;
-        let (send, mut receive) = self.outbox.connection.open_bi().await?;
         let waiting = Waiting::count(&self.waiting);
-        let sending = self.outbox.start(class, send, frame, body);
-        let head = match frame::read(&mut receive, &self.budget).await {
-            Ok(head) => head,
-            Err(error) => return Err(error.into()),
-        };
-        match Reply::decode(&head.message) {
+        let is_of_lane = self.outbox.discipline.class(rpc.class()) == lane::CLASS;
+        if is_of_lane && request.is_small() && matches!(body, Body::Empty) {
+            let answer = self.lane.call(message).await?;
+            let body = BodyReader::new(None, self.outbox.clone(), None);
+            return Ok(Response { reply: decoded(&answer)?, body });
+        }
+        let slot = self.bulk_slot(rpc).await;
+        let (send, mut receive) = self.outbox.connection.open_bi().await?;
+        let sending = self.outbox.start(rpc, send, &message, body, &self.lane)?;
+        let head = frame::read_reply(&mut receive, &self.budget).await?;
+        match decoded(&head.message) {
             Ok(reply) => {
                 let call = Call { _sending: sending, _slot: slot, _waiting: waiting };
-                Ok(self.response(reply, receive, call))
+                let body = BodyReader::new(Some(receive), self.outbox.clone(), Some(call));
+                Ok(Response { reply, body })
             }
             Err(error) => {
                 let _ = receive.stop(StreamCode::Protocol.to_wire());
-                Err(CallError::Protocol(error.to_string()))
+                Err(error)
             }
         }
     }
 
-    fn response(&self, reply: Reply, receive: RecvStream, call: Call) -> Response {
-        Response { reply, body: BodyReader::new(receive, self.outbox.clone(), Some(call)) }
-    }
-
-    async fn bulk_slot(&self, class: Class) -> Option<OwnedSemaphorePermit> {
-        if class <= Class::Fetch {
+    async fn bulk_slot(&self, rpc: &Rpc) -> Option<OwnedSemaphorePermit> {
+        if rpc.class() <= Class::Fetch {
             return None;
         }
-        // The semaphore is never closed.
-        self.bulk.clone().acquire_owned().await.ok()
+        tokio::select! {
+            // The semaphore is never closed.
+            slot = self.bulk.clone().acquire_owned() => slot.ok(),
+            () = rpc.raised_above(Class::StoreAttr) => None,
+        }
     }
 
     /// The next call from the other side; `None` when the connection is over.
     pub async fn accept(&self) -> Option<Incoming> {
-        self.calls().accept().await
+        self.calls.accept().await
     }
 
     /// The calls from the other side, for whoever is not to keep the connection open.
     pub fn calls(&self) -> Calls {
-        Calls { outbox: Arc::downgrade(&self.outbox), arrivals: self.arrivals.clone() }
+        self.calls.clone()
     }
 
     /// The connection as it is now.
@@ -204,109 +214,8 @@ impl Peer {
     }
 }
 
-/// The calls from the other side of a connection.
-#[derive(Debug)]
-pub struct Calls {
-    outbox: Weak<Outbox>,
-    arrivals: Arrivals,
-}
-
-impl Calls {
-    /// The next one; `None` when the connection is over.
-    pub async fn accept(&self) -> Option<Incoming> {
-        let (request, head, send, receive) = self.arrivals.lock().await.recv().await?;
-        let outbox = self.outbox.upgrade()?;
-        let Head { class, share, .. } = head;
-        let responder = Responder { stream: Some(send), class, outbox: outbox.clone() };
-        let body = BodyReader::new(receive, outbox, None);
-        Some(Incoming { request, class, body, responder, _share: share })
-    }
-}
-
-/// Reads the heads of calls from the other side, each on its own task: one that arrives slowly
-/// delays no other.
-async fn receive(connection: Connection, budget: Budget, arrivals: mpsc::Sender<Arrival>) {
-    while let Ok((send, receive)) = connection.accept_bi().await {
-        let (budget, arrivals) = (budget.clone(), arrivals.clone());
-        tokio::spawn(receive_head(send, receive, budget, arrivals));
-    }
-}
-
-async fn receive_head(
-    mut send: SendStream,
-    mut receive: RecvStream,
-    budget: Budget,
-    arrivals: mpsc::Sender<Arrival>,
-) {
-    let head = frame::read(&mut receive, &budget).await.map_err(CallError::from);
-    let request = head.and_then(|head| match Request::decode(&head.message) {
-        Ok(request) => Ok((request, Head { message: Vec::new(), ..head })),
-        Err(error) => Err(CallError::Protocol(error.to_string())),
-    });
-    match request {
-        Ok((request, head)) => {
-            // It fails when the connection is over.
-            let _ = arrivals.send((request, head, send, receive)).await;
-        }
-        Err(error) => {
-            tracing::debug!(%error, "a call did not arrive");
-            let code = match error {
-                CallError::Protocol(_) => StreamCode::Protocol,
-                _ => StreamCode::Cancelled,
-            };
-            let _ = send.reset(code.to_wire());
-            let _ = receive.stop(code.to_wire());
-        }
-    }
-}
-
-/// A call from the other side.
-#[derive(Debug)]
-pub struct Incoming {
-    /// What is asked.
-    pub request: Request,
-    /// At which class; the reply goes at the same.
-    pub class: Class,
-    /// The request's body. Dropped unread, the other side is told to stop sending it.
-    pub body: BodyReader,
-    /// The way to answer.
-    pub responder: Responder,
-    _share: Option<OwnedSemaphorePermit>,
-}
-
-impl Incoming {
-    /// Answers, and drops what is left of the request's body.
-    pub async fn reply(self, reply: Reply, body: Body) -> Result<(), CallError> {
-        self.responder.reply(reply, body).await
-    }
-}
-
-/// The way to answer one call. Dropping it unused tells the caller that no answer will come.
-#[derive(Debug)]
-pub struct Responder {
-    /// `None` once used.
-    stream: Option<SendStream>,
-    class: Class,
-    outbox: Arc<Outbox>,
-}
-
-impl Responder {
-    /// Answers. Returns once all of the answer was handed to QUIC, so that as many bodies are
-    /// in memory as there are answers being given; dropping the future cancels the answer.
-    pub async fn reply(mut self, reply: Reply, body: Body) -> Result<(), CallError> {
-        let message = reply.encode().map_err(|error| CallError::Protocol(error.to_string()))?;
-        let frame = frame::encode(self.class, &message)?;
-        let Some(stream) = self.stream.take() else { return Err(CallError::NoAnswer) };
-        self.outbox.send(self.class, stream, frame, body).await
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        if let Some(mut stream) = self.stream.take() {
-            let _ = stream.reset(StreamCode::NoAnswer.to_wire());
-        }
-    }
+fn decoded(message: &[u8]) -> Result<Reply, CallError> {
+    Reply::decode(message).map_err(|error| CallError::Protocol(error.to_string()))
 }
 
 fn identity(connection: &Connection) -> Option<PeerIdentity> {

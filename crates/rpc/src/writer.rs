@@ -31,6 +31,8 @@ use crate::transport::STREAMS_MAX;
 /// Most bytes handed to QUIC at once: a dozen packets, enough to keep the cost of a choice small
 /// against that of sending.
 const QUANTUM_BYTES: usize = 16 << 10;
+/// Pieces written in one go: a lane's frames are small.
+const PIECES_MAX: usize = 16;
 /// A quantum is at most what the path takes in this part of a second, and at least a packet.
 const QUANTA_PER_SECOND: u64 = 100;
 /// What QUIC was given is looked for when nothing is on its way for so long.
@@ -83,10 +85,28 @@ impl Outgoing {
         }
     }
 
+    /// At most so many bytes from the front, as pieces, and how many pieces that are.
+    fn front(&self, most: usize) -> ([Bytes; PIECES_MAX], usize) {
+        let mut pieces = <[Bytes; PIECES_MAX]>::default();
+        let (mut left, mut count) = (most, 0);
+        for (piece, bytes) in pieces.iter_mut().zip(&self.bytes) {
+            if left == 0 {
+                break;
+            }
+            *piece = bytes.slice(..bytes.len().min(left));
+            left -= piece.len();
+            count += 1;
+        }
+        (pieces, count)
+    }
+
     /// `count` bytes at the front are sent.
     fn advance(&mut self, count: usize) {
-        if let Some(front) = self.bytes.front_mut() {
-            front.advance(count);
+        let mut left = count;
+        while let Some(front) = self.bytes.front_mut().filter(|_| left > 0) {
+            let taken = front.len().min(left);
+            front.advance(taken);
+            left -= taken;
             if front.is_empty() {
                 self.bytes.pop_front();
             }
@@ -269,6 +289,7 @@ impl Writer {
                 }
             }
             Event::Close(id) => self.scheduler.close(id),
+            Event::Raise(id, class) => self.raise(id, class),
             Event::Abort(id, code) => {
                 if let Some(mut outgoing) = self.outgoing.remove(&id) {
                     self.scheduler.cancel(id);
@@ -277,6 +298,14 @@ impl Writer {
                     outgoing.end(Err(CallError::Cancelled));
                 }
             }
+        }
+    }
+
+    fn raise(&mut self, id: MessageId, class: Class) {
+        self.scheduler.raise(id, class);
+        if let (Some(class), Some(outgoing)) = (self.scheduler.class(id), self.outgoing.get(&id)) {
+            // It fails on a stream that the other side has stopped: the first write tells.
+            let _ = outgoing.stream.set_priority(priority(class));
         }
     }
 
@@ -304,12 +333,13 @@ impl Writer {
         let Some(outgoing) = self.outgoing.get_mut(&next.id) else {
             return self.scheduler.cancel(next.id);
         };
-        let Some(front) = outgoing.bytes.front() else {
+        let (mut pieces, count) = outgoing.front(next.bytes);
+        if count == 0 {
             return self.wrote(next.id, 0);
-        };
-        let mut piece = [front.slice(..front.len().min(next.bytes))];
+        }
         let mut context = Context::from_waker(&outgoing.waker);
-        let written = pin!(outgoing.stream.write_chunks(&mut piece)).poll(&mut context);
+        let pieces = pieces.get_mut(..count).unwrap_or_default();
+        let written = pin!(outgoing.stream.write_chunks(pieces)).poll(&mut context);
         match written {
             Poll::Pending => self.scheduler.hold(next.id),
             Poll::Ready(Ok(written)) => self.wrote(next.id, written.bytes),

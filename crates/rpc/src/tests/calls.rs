@@ -190,7 +190,7 @@ async fn dropped_reply_body_stops_its_sender() {
         while sender.send(pattern(100_000)).await.is_ok() {}
         replied.await.unwrap()
     });
-    let mut response = client.call(&getattr(1), Body::Empty).await.unwrap();
+    let mut response = client.call_at(Class::Fetch, &getattr(1), Body::Empty).await.unwrap();
     response.body.next().await.unwrap().unwrap();
     drop(response);
     assert_eq!(replied.await.unwrap().unwrap_err(), CallError::Cancelled);

@@ -1,7 +1,10 @@
 use std::sync::Arc;
 
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint};
+use segue_core::types::Class;
 use segue_core::wire::MESSAGE_MAX;
+
+use tokio::time::timeout;
 
 use super::*;
 use crate::close::StreamCode;
@@ -45,7 +48,7 @@ async fn head_that_makes_no_sense_ends_its_stream_only() {
         framed(0, b"\xff\xff garbage"),
         framed(0, &[10, 0]),
         framed(6, &getattr(1).encode().unwrap()),
-        framed(255, b""),
+        framed(254, b""),
     ];
     for head in heads {
         let (mut send, mut receive) = hostile.open_bi().await.unwrap();
@@ -61,6 +64,46 @@ async fn head_that_makes_no_sense_ends_its_stream_only() {
     send.finish().unwrap();
     let reply = receive.read_to_end(1000).await.unwrap();
     assert_eq!(Reply::decode(&reply[5..]).unwrap(), answer("5"));
+}
+
+#[tokio::test]
+async fn lane_that_makes_no_sense_ends_its_connection() {
+    let world = World::new();
+    let listener = world.listen();
+    let lane = framed(255, b"");
+    let frames = [
+        b"\xff\xff\xff\xff".to_vec(),
+        b"\0\0\0\0".to_vec(),
+        b"\x02\0\0\0\0\0".to_vec(),
+        b"\x05\0\0\0\x01\0\0\0\0".to_vec(),
+        b"\x01\0\0\0\x07".to_vec(),
+        b"\x0a\0\0\0\x02\0\0\0\0\0\0\0\0\x06".to_vec(),
+    ];
+    for frame in frames {
+        let hostile = raw(&world, listener.local_address()).await;
+        tokio::spawn(echo(listener.accept().await.unwrap()));
+        let (mut send, _receive) = hostile.open_bi().await.unwrap();
+        send.write_all(&[&lane[..], &frame].concat()).await.unwrap();
+        let closed = timeout(PATIENCE, hostile.closed()).await.unwrap();
+        let reason = CloseReason::from(closed);
+        assert!(
+            matches!(reason, CloseReason::Closed { code: CloseCode::Protocol, .. }),
+            "{frame:?}: {reason:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn there_is_one_lane() {
+    let world = World::new();
+    let listener = world.listen();
+    let hostile = raw(&world, listener.local_address()).await;
+    tokio::spawn(echo(listener.accept().await.unwrap()));
+    let (mut first, _answers) = hostile.open_bi().await.unwrap();
+    first.write_all(&framed(255, b"")).await.unwrap();
+    let (mut second, mut refused) = hostile.open_bi().await.unwrap();
+    second.write_all(&framed(255, b"")).await.unwrap();
+    refused.read_to_end(100).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -110,7 +153,7 @@ async fn reply_that_makes_no_sense_is_an_error() {
     for reply in [framed(0, b"\xff\xff"), vec![0xff; 10], vec![1, 0]] {
         let calling = tokio::spawn({
             let peer = peer.clone();
-            async move { peer.call(&getattr(1), Body::Empty).await.map(drop) }
+            async move { peer.call_at(Class::Fetch, &getattr(1), Body::Empty).await.map(drop) }
         });
         let (mut send, _receive) = hostile.accept_bi().await.unwrap();
         send.write_all(&reply).await.unwrap();

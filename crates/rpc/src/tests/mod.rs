@@ -3,6 +3,7 @@
 mod calls;
 mod doors;
 mod hostile;
+mod lane;
 mod link;
 mod order;
 mod relay;
@@ -89,11 +90,20 @@ async fn echo(peer: Peer) {
                 other => other.name().to_owned(),
             };
             let Incoming { mut body, responder, .. } = incoming;
+            let Ok(Some(first)) = body.next().await else {
+                let _ = responder.reply(answer(words), Body::Empty).await;
+                return;
+            };
             let (sender, reply_body) = Body::channel();
             let replied = tokio::spawn(responder.reply(answer(words), reply_body));
-            while let Ok(Some(piece)) = body.next().await {
+            let mut piece = first;
+            loop {
                 if sender.send(piece).await.is_err() {
                     return;
+                }
+                match body.next().await {
+                    Ok(Some(next)) => piece = next,
+                    _ => break,
                 }
             }
             let _ = sender.finish().await;

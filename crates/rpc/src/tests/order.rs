@@ -72,3 +72,83 @@ async fn urgent_reply_overtakes_a_bulk_reply() {
     let ahead = arrived.load(SeqCst);
     assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
 }
+
+#[tokio::test]
+async fn raised_request_overtakes() {
+    let world = World::new();
+    let listener = world.listen();
+    let relay = Relay::to(listener.local_address()).await;
+    let client = world.dial(relay.address).await;
+    let server = listener.accept().await.unwrap();
+    let rpcs = [Rpc::new(Class::StoreData), Rpc::new(Class::StoreData)];
+    let storing = rpcs.clone().map(|rpc| {
+        let client = client.clone();
+        tokio::spawn(async move { client.call_as(&rpc, &getattr(1), bulk()).await.map(drop) })
+    });
+    let (first, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let Incoming { body, responder: _unanswered, .. } = server.accept().await.unwrap();
+    tokio::spawn(count(body, first.clone(), begun.clone()));
+    begun.notified().await;
+    rpcs[1].raise(Class::Fetch);
+    let second = server.accept().await.unwrap();
+    second.body.collect(BULK).await.unwrap();
+    let ahead = first.load(SeqCst);
+    assert!(ahead < BULK / 2, "{ahead} bytes came first");
+    for storing in storing {
+        storing.abort();
+    }
+}
+
+#[tokio::test]
+async fn raised_reply_overtakes_while_it_is_sent() {
+    let world = World::new();
+    let listener = world.listen();
+    let relay = Relay::to(listener.local_address()).await;
+    let client = world.dial(relay.address).await;
+    let server = listener.accept().await.unwrap();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            tokio::spawn(incoming.reply(answer("x"), bulk()));
+        }
+    });
+    let rpcs = [Rpc::new(Class::Prefetch), Rpc::new(Class::Prefetch)];
+    let (first, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let reply = client.call_as(&rpcs[0], &getattr(1), Body::Empty).await.unwrap();
+    tokio::spawn(count(reply.body, first.clone(), begun.clone()));
+    begun.notified().await;
+    let asking = tokio::spawn({
+        let (client, rpc) = (client.clone(), rpcs[1].clone());
+        async move {
+            let reply = client.call_as(&rpc, &getattr(2), Body::Empty).await.unwrap();
+            reply.body.collect(BULK).await.unwrap()
+        }
+    });
+    // Its request may be on its way still, or its answer begun.
+    tokio::task::yield_now().await;
+    rpcs[1].raise(Class::Fetch);
+    asking.await.unwrap();
+    let ahead = first.load(SeqCst);
+    assert!(ahead < BULK / 2, "{ahead} bytes came first");
+}
+
+#[tokio::test]
+async fn cancelled_reply_leaves_its_place() {
+    let world = World::new();
+    let listener = world.listen();
+    let relay = Relay::to(listener.local_address()).await;
+    let client = world.dial(relay.address).await;
+    let server = listener.accept().await.unwrap();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            tokio::spawn(incoming.reply(answer("x"), bulk()));
+        }
+    });
+    let mut first = client.call_at(Class::Fetch, &getattr(1), Body::Empty).await.unwrap().body;
+    first.next().await.unwrap().unwrap();
+    let received = client.stats().received_bytes;
+    drop(first);
+    let second = client.call_at(Class::Fetch, &getattr(2), Body::Empty).await.unwrap();
+    second.body.collect(BULK).await.unwrap();
+    let received = client.stats().received_bytes - received;
+    assert!(received < (BULK + BULK / 2) as u64, "{received} bytes came for {BULK}");
+}

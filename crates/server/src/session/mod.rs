@@ -27,8 +27,8 @@ use segue_core::namespace::{Rights, Stop};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, ClientId, Fingerprint, VolumeId};
 use segue_core::wire::{Refused, Renewed, Reply, Request};
-use segue_rpc::{Body, CloseCode, Incoming, Peer};
-use tokio::sync::{Semaphore, mpsc};
+use segue_rpc::{Body, CloseCode, Incoming, Peer, Rpc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use crate::meta::StoreError;
@@ -90,6 +90,19 @@ impl Rooms {
         let bulk = BULK_MAX.map(|(class, places)| (class, Semaphore::new(places)));
         let small = || Semaphore::new(SMALL_MAX);
         Rooms { urgent: small(), small: small(), bulk: bulk.into() }
+    }
+
+    /// Waits for a place where `request` runs: at its class, or at the one to which it is raised.
+    async fn enter(&self, request: &Request, rpc: &Rpc) -> Option<SemaphorePermit<'_>> {
+        loop {
+            let class = rpc.class();
+            let room = self.of(request, class)?;
+            tokio::select! {
+                // The semaphores are never closed.
+                permit = room.acquire() => return permit.ok(),
+                () = rpc.raised_above(class) => {}
+            }
+        }
     }
 
     /// Where `request` runs; nowhere if it does nothing but wait.
@@ -197,14 +210,7 @@ impl Session {
 
     async fn serve(&self, incoming: Incoming) {
         let name = incoming.request.name();
-        // The semaphores are never closed.
-        let _permit = match self.rooms.of(&incoming.request, incoming.class) {
-            Some(room) => match room.acquire().await {
-                Ok(permit) => Some(permit),
-                Err(_) => return,
-            },
-            None => None,
-        };
+        let _permit = self.rooms.enter(&incoming.request, &incoming.rpc).await;
         let Incoming { request, body, responder, .. } = incoming;
         let (reply, body) = match self.answer(request, body).await {
             Ok(answer) => answer,
