@@ -13,7 +13,7 @@ use segue_bench::record::{Context, Measurement};
 use segue_bench::report::Report;
 use segue_bench::run::Plan;
 use segue_bench::store;
-use segue_bench::transport::{self, System};
+use segue_bench::transport::{self, System, speed};
 use segue_bench::workload::{self, Workload};
 
 /// The experiment that has file systems of its own.
@@ -66,6 +66,9 @@ enum Command {
     /// Its client: prints what it found, as JSON.
     #[command(hide = true)]
     TransportDrive(transport::Drive),
+    /// One end of `rpc-speed`.
+    #[command(hide = true, subcommand)]
+    Speed(speed::End),
 }
 
 #[derive(clap::Args)]
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Run(run) if run.names == [DENSE] => run_dense(&run),
         Command::Run(run) if run.names == [STORM] => run_storm(&run),
         Command::Run(run) if run.names == [transport::NAME] => run_transport(&run),
+        Command::Run(run) if run.names == [speed::NAME] => run_speed(&run),
         Command::Run(run) => run_workloads(&run),
         Command::FuseFloor { source, mountpoint, ttl } => {
             segue_bench::floor::mount(&source, &mountpoint, Duration::from_secs(ttl))
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
                 .map_err(|error| error.to_string())
         }
         Command::TransportDrive(options) => drive_transport(&options),
+        Command::Speed(end) => end.act().map_err(|error| error.to_string()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -152,6 +157,7 @@ fn list() {
     println!("  {DENSE:<12} the server's store with a file of 100 GB and one of 8 TiB, once");
     println!("  {STORM:<12} many hosts that have a directory cached which another one fills");
     println!("  {:<12} a question beside a bulk transfer, on links of any rate", transport::NAME);
+    println!("  {:<12} calls and bytes a second of the transport alone", speed::NAME);
     println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
     for variant in fuse_floor::ALL {
         let mark = if variant.usual { '*' } else { ' ' };
@@ -159,6 +165,10 @@ fn list() {
     }
     println!("systems of {}:", transport::NAME);
     for system in System::all() {
+        println!("  {:<12} {}", system.name(), system.about());
+    }
+    println!("systems of {}:", speed::NAME);
+    for system in speed::System::ALL {
         println!("  {:<12} {}", system.name(), system.about());
     }
 }
@@ -237,6 +247,20 @@ fn run_transport(run: &Run) -> Result<(), String> {
         scale: scale(run, 1.0)?,
         limit: Duration::from_secs(run.limit),
     };
+    println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run_speed(run: &Run) -> Result<(), String> {
+    let named = |name: &String| {
+        speed::System::named(name).ok_or(format!("{} has nothing called {name}", speed::NAME))
+    };
+    let systems = match run.peers.as_slice() {
+        [] => speed::System::ALL.to_vec(),
+        names => names.iter().map(named).collect::<Result<_, _>>()?,
+    };
+    let (scale, limit) = (scale(run, 1.0)?, Duration::from_secs(run.limit));
+    let plan = speed::Plan { systems, repeats: run.repeat, scale, limit };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
 }

@@ -16,6 +16,7 @@
 //!
 //! Beside it, sshfs and rclone: `ls` of a directory under an upload of their own (`listing`).
 
+mod dial;
 mod direction;
 mod drive;
 mod figures;
@@ -23,6 +24,7 @@ mod listing;
 mod pair;
 mod serve;
 mod setting;
+pub mod speed;
 mod table;
 mod variant;
 

@@ -3,25 +3,21 @@
 //! One question is in flight at a time, so a slow answer delays the next question: where answers
 //! are slow for a while, few of them are counted. The maximum shows it.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use segue_core::types::{Ino, Name, Version};
 use segue_core::wire::{Fetch, Lookup, Put, Reply, Request, Seek, Sought};
-use segue_rpc::identity::Identities;
-use segue_rpc::{Body, CallError, Peer, Target};
+use segue_rpc::{Body, CallError, Peer};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::dial::Dial;
 use super::direction::Direction;
-use super::pair::VOLUME;
 use super::serve::pour;
-use super::variant::Variant;
 use super::wrong;
 use crate::bed::{Counters, Doing, Result, Rng, counters_here};
 
@@ -29,23 +25,14 @@ use crate::bed::{Counters, Doing, Result, Rng, counters_here};
 const IDLE_CALLS: usize = 10;
 /// Between two of these.
 const IDLE_PACE: Duration = Duration::from_millis(50);
-/// When to give up on connecting: a handshake is 6 KB, and a slow link takes 1 KB a second.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// With its head, the tag, the directory and the length before it this makes 50 bytes.
 const NAME: &str = "a-name-that-is-not-there-which-is-long.rs";
 
 /// What the client's process is told.
 #[derive(Debug, clap::Args)]
 pub struct Drive {
-    /// Where the server listens.
-    pub server: SocketAddr,
-    /// Fingerprint of its authority.
-    pub authority: String,
-    /// Directory with an identity for it.
-    pub identities: PathBuf,
-    /// Which transport.
-    #[arg(long, value_enum)]
-    pub variant: Variant,
+    #[command(flatten)]
+    to: Dial,
     /// Which way the bulk goes.
     #[arg(long, value_enum)]
     pub direction: Direction,
@@ -92,19 +79,9 @@ struct Mark {
 
 /// Connects, and measures as `options` say.
 pub fn drive(options: &Drive) -> Result<Driven> {
-    let identities = Identities::at(&options.identities);
-    let identity = identities.load(&options.authority, VOLUME).map_err(wrong)?;
-    let identity = identity.ok_or_else(|| wrong("no identity for the server"))?;
-    let target = Target {
-        host: options.server.ip().to_string(),
-        port: options.server.port(),
-        authority: options.authority.clone(),
-        options: options.variant.options(),
-    };
-    Runtime::new().doing("start the client's threads")?.block_on(async {
-        let peer = segue_rpc::dial(&target, Some(&identity), PATIENCE).await.map_err(wrong)?;
-        measure(&peer, options).await
-    })
+    Runtime::new()
+        .doing("start the client's threads")?
+        .block_on(async { measure(&options.to.peer().await?, options).await })
 }
 
 async fn measure(peer: &Peer, options: &Drive) -> Result<Driven> {
@@ -141,16 +118,13 @@ async fn measure(peer: &Peer, options: &Drive) -> Result<Driven> {
 /// Sends a body without end.
 async fn upload(peer: Peer) -> std::result::Result<(), CallError> {
     let (sender, body) = Body::channel();
-    tokio::spawn(pour(sender));
-    let request = Request::Put(Put { chunks: Vec::new(), files: Vec::new() });
-    peer.call(&request, body).await.map(drop)
+    tokio::spawn(pour(sender, u64::MAX));
+    peer.call(&swallow(), body).await.map(drop)
 }
 
 /// Reads a body without end and counts it.
 async fn download(peer: Peer, count: Arc<AtomicU64>) -> std::result::Result<(), CallError> {
-    let (ino, version) = (Ino::ROOT, Version::default());
-    let request = Request::Fetch(Fetch { ino, version, offset: 0, len: u64::MAX });
-    let mut body = peer.call(&request, Body::Empty).await?.body;
+    let mut body = peer.call(&give(u64::MAX), Body::Empty).await?.body;
     while let Ok(Some(piece)) = body.next().await {
         count.fetch_add(piece.len() as u64, Relaxed);
     }
@@ -172,7 +146,19 @@ async fn ask(peer: &Peer, pace: Duration, least: Duration, calls: usize) -> Resu
     Ok(trips)
 }
 
-fn question() -> Result<Request> {
+/// A request that takes any body.
+pub(super) fn swallow() -> Request {
+    Request::Put(Put { chunks: Vec::new(), files: Vec::new() })
+}
+
+/// A request for a body of so many bytes.
+pub(super) fn give(bytes: u64) -> Request {
+    let (ino, version) = (Ino::ROOT, Version::default());
+    Request::Fetch(Fetch { ino, version, offset: 0, len: bytes })
+}
+
+/// 100 bytes with its answer.
+pub(super) fn question() -> Result<Request> {
     let name = Name::new(NAME).map_err(wrong)?;
     Ok(Request::Lookup(Lookup { parent: Ino::ROOT, name }))
 }

@@ -2,13 +2,14 @@
 //! commands `transport-serve` and `transport-drive`.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use segue_rpc::identity::{Authority, Identities, Invite, MountUrl, PORT};
 use tokio::runtime::Builder;
 
+use super::dial::Dial;
 use super::drive::Driven;
 use super::figures::Figures;
 use super::setting::Setting;
@@ -57,13 +58,8 @@ fn act(
     server: &Host,
     client: &Host,
 ) -> Result<Driven> {
-    let authority = Authority::open(&server.dir().join("authority")).map_err(wrong)?;
-    let _process = start(variant, server, &server.dir().join("authority"))?;
-    let identities = enrol(server, client, authority.fingerprint())?;
+    let (_process, mut command) = connect(variant, server, client, &["transport-drive"])?;
     client.set_link(setting.link())?;
-    let mut command = client.command(us()?);
-    command.arg("transport-drive").arg(address(server)).arg(authority.fingerprint());
-    command.arg(identities).args(["--variant", variant.name()]);
     command.args(["--direction", setting.direction.name()]);
     let pace = PACE.max(setting.packets_time(2));
     command.arg("--pace-us").arg(pace.as_micros().to_string());
@@ -74,26 +70,44 @@ fn act(
     serde_json::from_str(&said).map_err(|error| wrong(format!("{said}: {error}")))
 }
 
+/// Starts the server and lets the client in. The command `drive` of the client still has to be
+/// told what to do.
+pub(super) fn connect(
+    variant: Variant,
+    server: &Host,
+    client: &Host,
+    drive: &[&str],
+) -> Result<(Proc, Command)> {
+    let directory = server.dir().join("authority");
+    let authority = Authority::open(&directory).map_err(wrong)?;
+    let mut command = server.command(us()?);
+    command.arg("transport-serve").arg(&directory).arg(address(server));
+    command.args(["--variant", variant.name()]);
+    let process = start(server, &mut command)?;
+    let identities = enrol(server, client, authority.fingerprint())?;
+    let mut command = client.command(us()?);
+    command.args(drive);
+    Dial::tell(&mut command, variant, &address(server), authority.fingerprint(), &identities);
+    Ok((process, command))
+}
+
 /// As long as the start may take: it fills the queue once, which then has to run empty.
 fn warm(setting: &Setting) -> Duration {
     let queue = Duration::from_secs_f64(setting.queue_bytes() as f64 / setting.rate() as f64);
     (WARM + 2 * queue).max(setting.packets_time(WARM_PACKETS))
 }
 
-/// Starts the server and waits until it listens.
-fn start(variant: Variant, server: &Host, authority: &Path) -> Result<Proc> {
-    let mut command = server.command(us()?);
-    command.arg("transport-serve").arg(authority).arg(address(server));
-    command.args(["--variant", variant.name()]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut process = server.spawn(&mut command)?;
+/// Starts a server by its `command` and waits until it listens.
+pub(super) fn start(server: &Host, command: &mut Command) -> Result<Proc> {
+    let mut process = server.spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
     let mut said = String::new();
     if let Some(stdout) = process.stdout() {
-        BufReader::new(stdout).read_line(&mut said).doing("listen to transport-serve")?;
+        BufReader::new(stdout).read_line(&mut said).doing("listen to the server")?;
     }
     if said.trim() == SERVING {
         return Ok(process);
     }
-    Err(Error::Program { command: "transport-serve".into(), output: said })
+    Err(Error::Program { command: format!("{command:?}"), output: said })
 }
 
 /// Gets the client an identity, and returns where that is.
@@ -111,10 +125,12 @@ fn enrol(server: &Host, client: &Host, authority: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn us() -> Result<PathBuf> {
+/// This program.
+pub(super) fn us() -> Result<PathBuf> {
     std::env::current_exe().doing("find segue-bench")
 }
 
-fn address(server: &Host) -> String {
+/// Where the server listens.
+pub(super) fn address(server: &Host) -> String {
     format!("{}:{PORT}", server.addr())
 }

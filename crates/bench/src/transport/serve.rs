@@ -1,7 +1,7 @@
 //! The server's end: it answers, and keeps nothing.
 //!
-//! Of each request only its kind counts. The two kinds of bulk are bodies without end, which
-//! whoever called ends by going away.
+//! Of each request only its kind counts, and how much is fetched. Bulk may be bodies without end,
+//! which whoever called ends by going away.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -77,10 +77,10 @@ async fn answer(server: Arc<Server>, incoming: Incoming) {
             true => (Reply::Stored(()), Body::Empty),
             false => return,
         },
-        Request::Fetch(_) => {
+        Request::Fetch(fetch) => {
             let (sender, body) = Body::channel();
-            tokio::spawn(pour(sender));
-            (Reply::Fetched(Fetched { segments: vec![(u64::MAX, true)] }), body)
+            tokio::spawn(pour(sender, fetch.len));
+            (Reply::Fetched(Fetched { segments: vec![(fetch.len, true)] }), body)
         }
         Request::Seek(_) => (Reply::Sought(server.count()), Body::Empty),
         Request::Enrol(enrol) => (server.enrol(&enrol), Body::Empty),
@@ -126,8 +126,24 @@ pub(super) fn refused(words: &str) -> Reply {
     Reply::Refused(Refused { refusal: Refusal::NotFound, words: words.to_owned() })
 }
 
-/// Gives `body` bytes for as long as they are wanted.
-pub(super) async fn pour(body: BodySender) {
+/// Gives `body` so many bytes, as long as they are wanted.
+pub(super) async fn pour(body: BodySender, bytes: u64) {
+    for piece in pieces(bytes) {
+        if body.send(piece).await.is_err() {
+            return;
+        }
+    }
+    // It fails when nobody wants to know that this was all.
+    let _ = body.finish().await;
+}
+
+/// So many bytes, in the pieces in which they are handed over.
+pub(super) fn pieces(bytes: u64) -> impl Iterator<Item = Bytes> + Send {
     let piece = Bytes::from(vec![0; PIECE_BYTES]);
-    while body.send(piece.clone()).await.is_ok() {}
+    let mut left = bytes;
+    std::iter::from_fn(move || {
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        left -= length as u64;
+        (length > 0).then(|| piece.slice(..length))
+    })
 }

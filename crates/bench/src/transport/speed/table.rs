@@ -1,0 +1,221 @@
+//! One measurement as a line, and the table and plot of all.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::System;
+use super::drive::Spent;
+use super::load::Load;
+use crate::bed::Result;
+use crate::plot::{Bar, Panel};
+use crate::record::Context;
+use crate::report::middle;
+
+/// Calls a second that are asked for.
+const ONE_MIN: f64 = 12_000.0;
+const MANY_MIN: f64 = 60_000.0;
+/// How much faster than sshfs bulk is to be.
+const TIMES_SSHFS: f64 = 2.0;
+
+/// One system under one load.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Measurement {
+    system: &'static str,
+    load: Load,
+    repeat: u32,
+    /// Share of the standard time and length.
+    scale: f64,
+    #[serde(flatten)]
+    figures: Option<Figures>,
+    /// Why there are none.
+    error: Option<String>,
+}
+
+/// What one measurement comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Figures {
+    /// Calls a second, or MB a second.
+    rate: f64,
+    /// Processor time at the client: microseconds a call, or seconds a GB.
+    client: f64,
+    /// The same at the server.
+    server: f64,
+}
+
+impl Figures {
+    fn of(spent: Spent, load: Load) -> Figures {
+        let Spent { count, seconds, client, server } = spent;
+        let count = count.max(1) as f64;
+        // Bytes a megabyte; and bytes a gigabyte, or microseconds a second.
+        let (unit, cost) = if load.is_bulk() { (1e6, 1e9) } else { (1.0, 1e6) };
+        let each = |time: f64| time * cost / count;
+        Figures { rate: count / unit / seconds, client: each(client), server: each(server) }
+    }
+
+    /// The median of each figure for itself.
+    fn median(figures: &[Figures]) -> Option<Figures> {
+        let each = |figure: fn(&Figures) -> f64| middle(figures.iter().map(figure));
+        Some(Figures {
+            rate: each(|one| one.rate)?,
+            client: each(|one| one.client)?,
+            server: each(|one| one.server)?,
+        })
+    }
+}
+
+impl Measurement {
+    pub(super) fn new(
+        system: System,
+        load: Load,
+        repeat: u32,
+        scale: f64,
+        spent: Result<Spent>,
+    ) -> Measurement {
+        Measurement {
+            system: system.name(),
+            load,
+            repeat,
+            scale,
+            figures: spent.as_ref().ok().map(|spent| Figures::of(*spent, load)),
+            error: spent.err().map(|error| error.to_string()),
+        }
+    }
+}
+
+/// For whoever waits.
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Measurement { system, load, repeat, figures, error, .. } = self;
+        write!(f, "{system} {load} #{repeat}: ")?;
+        match (figures, error) {
+            (Some(Figures { rate, client, server }), _) => {
+                write!(f, "{rate:.0}/s, processors {client:.2} and {server:.2}")
+            }
+            (None, error) => write!(f, "failed: {}", error.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// The medians of one system under one load.
+fn median(measured: &[Measurement], system: System, load: Load) -> Option<Figures> {
+    let of = measured.iter().filter(|of| of.system == system.name() && of.load == load);
+    Figures::median(&of.filter_map(|of| of.figures).collect::<Vec<_>>())
+}
+
+/// The table of all medians.
+pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
+    let Context { date, commit, command, machine } = context;
+    let repeats = measured.iter().map(|of| of.repeat).max().unwrap_or(0);
+    let scale = measured.first().map_or(1.0, |of| of.scale);
+    let mut text = format!(
+        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
+         Medians of {repeats}, at {scale} of the standard time and length. {ABOUT}\n\n{HEADING}"
+    );
+    for load in Load::ALL {
+        for system in System::ALL {
+            if let Some(figures) = median(measured, system, load) {
+                text.push_str(&line(measured, system, load, figures));
+            }
+        }
+    }
+    for Measurement { system, load, repeat, error, .. } in measured {
+        if let Some(error) = error {
+            let error = error.replace('\n', " ");
+            text.push_str(&format!("\n* {system}, {load} #{repeat} failed: {error}\n"));
+        }
+    }
+    text
+}
+
+const ABOUT: &str = "\
+    The transport between two processes on two hosts, without disk and mount, over links that \
+    nothing slows. Calls: a question and its answer, 100 bytes together, a second, and \
+    microseconds of a processor for each. Bulk: one body of 1 GB until the last answer, MB (10^6 \
+    bytes) a second, and seconds of a processor for a GB. quinn: the QUIC library alone, as it \
+    comes. sshfs: a file on a server that keeps it in memory. Processors: by process, without \
+    what the kernel does for packets outside of any.";
+
+const HEADING: &str = "\
+    | load | system | rate | client | server | of quinn | of sshfs | target | met |\n\
+    |---|---|--:|--:|--:|--:|--:|--:|---|\n";
+
+fn line(measured: &[Measurement], system: System, load: Load, figures: Figures) -> String {
+    let Figures { rate, client, server } = figures;
+    let beside = |other: System| {
+        let other = median(measured, other, load).filter(|_| system == System::Segue);
+        other.map(|other| rate / other.rate)
+    };
+    let of_sshfs = beside(System::Sshfs);
+    let (target, is_met) = match load {
+        _ if system != System::Segue => (String::new(), None),
+        Load::One => (format!("{ONE_MIN:.0}"), Some(rate >= ONE_MIN)),
+        Load::Many => (format!("{MANY_MIN:.0}"), Some(rate >= MANY_MIN)),
+        Load::Up | Load::Down => {
+            (format!("{TIMES_SSHFS} of sshfs"), of_sshfs.map(|times| times >= TIMES_SSHFS))
+        }
+    };
+    let times = |times: Option<f64>| times.map_or(String::new(), |times| format!("{times:.2}"));
+    let is_met = is_met.map_or("", |is_met| if is_met { "yes" } else { "no" });
+    format!(
+        "| {load} | {} | {rate:.0} | {client:.2} | {server:.2} | {} | {} | {target} | {is_met} |\n",
+        system.name(),
+        times(beside(System::Quinn)),
+        times(of_sshfs),
+    )
+}
+
+/// A panel for each load.
+pub(super) fn panels(measured: &[Measurement]) -> Vec<Panel> {
+    let panel = |load: Load| {
+        let bar = |system: System| {
+            let value = median(measured, system, load)?.rate;
+            Some(Bar { label: system.name().to_owned(), value: Some(value), behind: None })
+        };
+        let axis = if load.is_bulk() { "MB a second" } else { "calls a second" };
+        let bars = System::ALL.into_iter().filter_map(bar).collect();
+        Panel { title: load.to_string(), axis, bars }
+    };
+    Load::ALL.into_iter().map(panel).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::wrong;
+
+    fn measurement(system: System, load: Load, repeat: u32, count: u64) -> Measurement {
+        let spent = Spent { count, seconds: 2.0, client: 1.0, server: 0.5 };
+        Measurement::new(system, load, repeat, 1.0, Ok(spent))
+    }
+
+    fn table(measured: &[Measurement]) -> String {
+        let word = |word: &str| word.to_owned();
+        let (date, commit) = (word("d"), word("c"));
+        markdown(&Context { date, commit, command: word("x"), machine: word("m") }, measured)
+    }
+
+    #[test]
+    fn a_row_has_medians_and_says_which_targets_are_met() {
+        let measured = [
+            measurement(System::Segue, Load::One, 1, 20_000),
+            measurement(System::Segue, Load::One, 2, 40_000),
+            measurement(System::Segue, Load::One, 3, 90_000),
+            measurement(System::Quinn, Load::One, 1, 50_000),
+            measurement(System::Segue, Load::Up, 1, 1_000_000_000),
+            measurement(System::Sshfs, Load::Up, 1, 600_000_000),
+        ];
+        let table = table(&measured);
+        let one = "| calls, 1 in flight | segue | 20000 | 25.00 | 12.50 | 0.80 |  | 12000 | yes |";
+        let up = "| up | segue | 500 | 1.00 | 0.50 |  | 1.67 | 2 of sshfs | no |";
+        assert!(table.contains(one) && table.contains(up), "{table}");
+    }
+
+    #[test]
+    fn what_failed_has_its_reason() {
+        let failed =
+            Measurement::new(System::Quinn, Load::Down, 1, 1.0, Err(wrong("it has gone away")));
+        let table = table(&[failed]);
+        assert!(table.contains("\n* quinn, down #1 failed: wrong answer: it has gone"), "{table}");
+    }
+}
