@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use segue_core::cache::MinFree;
+use segue_core::sched::{Discipline, Modes};
 
 /// When a change must have reached the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +52,10 @@ pub struct MountOptions {
     pub fsync: FsyncLevel,
     /// How long an operation waits for an unreachable server before EHOSTUNREACH.
     pub grace: Duration,
+    /// What has waited for the server for so long goes before what is younger.
+    pub due: Duration,
+    /// What decides what goes over the wire first.
+    pub priorities: Discipline,
     /// Most bytes that may wait for the server: writers are slowed from three quarters on.
     pub log_max: u64,
     /// Refuse changes.
@@ -76,6 +81,8 @@ impl Default for MountOptions {
             write_back: WriteBack::Async,
             fsync: FsyncLevel::Local,
             grace: Duration::from_secs(10),
+            due: Duration::from_secs(600),
+            priorities: Discipline::Priorities,
             log_max: 4 << 30,
             read_only: false,
             uid: None,
@@ -112,6 +119,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("cache-dir=DIR", "where cached and not yet sent data lie"),
     ("cache-min-free=5G", "left free on its disk, a size or a share; else the less of 5G and 10%"),
     ("cache-size=20G", "most that is cached; what the server lacks does not count"),
+    ("due=10min", "what waited for the server for so long goes before what is younger"),
     ("fsync=local|server", "what fsync waits for: this host's disk, or the server's"),
     ("gid=GID", "show every file as of this group"),
     ("grace=10s", "how long an operation waits for an unreachable server"),
@@ -121,12 +129,17 @@ pub const KEYS: &[(&str, &str)] = &[
         "passthrough=auto|on|off",
         "read large cached files in the kernel: if possible, or fail, or never",
     ),
+    (
+        "priorities=on|uniform|modal",
+        "what goes first: what somebody waits for; for experiments, what came first, or \
+         below 64 KB/s no write-back",
+    ),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
     ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
 ];
 
-const LATER: &[&str] = &["bwlimit", "consistency", "observe", "prefetch", "priorities"];
+const LATER: &[&str] = &["bwlimit", "consistency", "observe", "prefetch"];
 
 /// Options that mount(8) passes to every file system and that mean nothing here.
 const IGNORED: &[&str] =
@@ -146,6 +159,8 @@ impl MountOptions {
             "uid" => self.uid = Some(number(key, value)?),
             "gid" => self.gid = Some(number(key, value)?),
             "grace" => self.grace = duration(key, needed(key, value)?)?,
+            "due" => self.due = duration(key, needed(key, value)?)?,
+            "priorities" => self.priorities = priorities(key, needed(key, value)?)?,
             "log-max" => self.log_max = at_least_1m(key, needed(key, value)?)?,
             "fsync" => {
                 self.fsync = match needed(key, value)? {
@@ -195,6 +210,15 @@ fn min_free(key: &str, value: &str) -> Result<MinFree, OptionError> {
     match percent.parse() {
         Ok(percent) if percent < 100 => Ok(MinFree::Percent(percent)),
         _ => Err(invalid(key, format!("'{value}' is not a share such as 10%, or a size"))),
+    }
+}
+
+fn priorities(key: &str, value: &str) -> Result<Discipline, OptionError> {
+    match value {
+        "on" => Ok(Discipline::Priorities),
+        "uniform" => Ok(Discipline::Uniform),
+        "modal" => Ok(Discipline::Modal(Modes::default())),
+        other => Err(invalid(key, format!("'{other}' is not on, uniform or modal"))),
     }
 }
 

@@ -245,6 +245,16 @@ impl Class {
         Class::Prefetch,
     ];
 
+    /// The class of a change that has waited for too long: it rises by one, and never above
+    /// [`Class::StoreFast`].
+    pub fn when_due(self) -> Class {
+        match self {
+            Class::StoreData => Class::StoreFast,
+            Class::Prefetch => Class::StoreData,
+            other => other,
+        }
+    }
+
     /// The class's name in the command line's words and metrics.
     pub fn name(self) -> &'static str {
         match self {

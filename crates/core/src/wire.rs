@@ -220,10 +220,8 @@ impl Request {
             | Request::Visible(_)
             | Request::Break(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) | Request::Watch(_) => Class::Fetch,
-            Request::Apply(apply) if apply.chunks.is_empty() => Class::StoreAttr,
-            Request::Apply(_) | Request::Offer(_) | Request::Put(_) | Request::Stage(_) => {
-                Class::StoreData
-            }
+            Request::Apply(apply) => Apply::class(apply.chunks.len()),
+            Request::Offer(_) | Request::Put(_) | Request::Stage(_) => Class::StoreData,
         }
     }
 }
@@ -386,6 +384,13 @@ pub struct Apply {
     pub chunks: Vec<(Fingerprint, u32)>,
     /// The client needs no outcome below this seq any more.
     pub acked_below: u64,
+}
+
+impl Apply {
+    /// The class at which records travel with so many chunks: those of metadata have none.
+    pub fn class(chunks: usize) -> Class {
+        if chunks == 0 { Class::StoreAttr } else { Class::StoreData }
+    }
 }
 
 /// What became of the records.

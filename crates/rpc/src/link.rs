@@ -32,6 +32,7 @@ use crate::enrol::GreetError;
 use crate::identity::Identity;
 use crate::keeper::{Current, Keeper, Kept};
 use crate::peer::{Peer, Response};
+use crate::rpc::Rpc;
 use crate::stats::LinkStats;
 
 /// How often a call is sent again that a live server left unanswered, as one does that is about
@@ -176,12 +177,23 @@ impl Link {
         self.call_at(request.class(), request, body, patience).await
     }
 
-    /// Calls at `class`, on as many connections as it takes. Fails with
-    /// [`CallError::Offline`] when there is none for `patience`, and with
-    /// [`CallError::Refused`] at once when the server does not want this host.
+    /// Calls at `class`.
     pub async fn call_at(
         &self,
         class: Class,
+        request: &Request,
+        body: Bytes,
+        patience: Duration,
+    ) -> Result<Response, CallError> {
+        self.call_as(&Rpc::new(class), request, body, patience).await
+    }
+
+    /// Calls at the class of `rpc`, on as many connections as it takes. Fails with
+    /// [`CallError::Offline`] when there is none for `patience`, and with
+    /// [`CallError::Refused`] at once when the server does not want this host.
+    pub async fn call_as(
+        &self,
+        rpc: &Rpc,
         request: &Request,
         body: Bytes,
         patience: Duration,
@@ -191,7 +203,7 @@ impl Link {
         let mut backoff = Backoff::default();
         loop {
             let (peer, generation) = self.online(newer_than, patience).await?;
-            match peer.call_at(class, request, body.clone().into()).await {
+            match peer.call_as(rpc, request, body.clone().into()).await {
                 Err(CallError::Lost(_)) => newer_than = generation,
                 Err(CallError::NoAnswer) if unanswered < UNANSWERED_MAX => {
                     unanswered += 1;

@@ -139,8 +139,9 @@ impl Front {
             }
             Call::Read { handle, offset, size, .. } => {
                 let asked = Asked::new(request, Kind::Read);
+                let pid = request.header.pid;
                 self.answer(asked, reply, async move {
-                    outcome(mount.read(handle, offset, size).await, Answer::Data)
+                    outcome(mount.read(handle, offset, size, pid).await, Answer::Data)
                 });
             }
             Call::Write { handle, offset, data, flags, from_cache, kill_suidgid } => {

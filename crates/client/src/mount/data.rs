@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::handles::FileHandle;
 use super::notes::known;
-use super::{Mount, Shared, lock};
+use super::{Mount, Shared, idle, lock};
 use crate::options::{FsyncLevel, WriteBack};
 use crate::state::Container;
 
@@ -130,7 +130,7 @@ impl Mount {
         let known = self.core().tree.peek(ino).map(|attr| attr.size);
         let found = match ask {
             true => self.ask_attr(ino).await?,
-            false => self.getattr_to_read(ino, &mode).await?,
+            false => self.getattr_to_read(ino, &mode, caller.pid).await?,
         };
         self.tell_size(ino, known, found.size).await?;
         if mode.writable && self.core().is_closed_for_good(ino) {
@@ -191,12 +191,13 @@ impl Mount {
         lock(&self.handles).file(handle).ok_or(Refusal::Invalid)
     }
 
-    /// Bytes of an open file; fewer than asked for only at its end.
+    /// Bytes of an open file for process `pid`; fewer than asked for only at its end.
     pub(crate) async fn read(
         self: &Shared,
         handle: u64,
         offset: u64,
         len: u32,
+        pid: u32,
     ) -> Result<Vec<u8>, Refusal> {
         let ino = self.handle(handle)?.ino;
         let wanted = offset..offset.saturating_add(u64::from(len));
@@ -222,10 +223,15 @@ impl Mount {
                         return bytes.map_err(|error| self.disk_refusal("containers", &error));
                     }
                 }
-                None => match self.fetch(ino, wanted.clone()).await {
-                    Err(Refusal::NoSpace) => return self.read_uncached(ino, wanted).await,
-                    fetched => fetched?,
-                },
+                None => {
+                    let class = idle::class_of(pid);
+                    match self.fetch_at(class, ino, wanted.clone()).await {
+                        Err(Refusal::NoSpace) => {
+                            return self.read_uncached(ino, wanted, class).await;
+                        }
+                        fetched => fetched?,
+                    }
+                }
             }
         }
     }

@@ -10,7 +10,7 @@ use segue_core::client::Effect;
 use segue_core::modlog::{Change, Entry, Logged, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
-use segue_core::wire::Applied;
+use segue_core::wire::{Applied, Apply};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -102,7 +102,9 @@ impl Mount {
         let weight =
             batch.iter().map(|logged| logged.change.weight() + logged.change.bytes()).sum();
         let (asked, began) = (self.now(), Instant::now());
-        let applied = self.remote.apply(records, &chunks, acked_below).await;
+        let (class, remote, chunks) = (Apply::class(chunks.len()), &self.remote, &chunks);
+        let apply = |rpc| async move { remote.apply(&rpc, records, chunks, acked_below).await };
+        let applied = self.until_due(class, apply).await;
         self.asked_through.store(0, Ordering::Relaxed);
         let (Applied { outcomes, visible, heard, .. }, promised) = applied?;
         let (now, session) = (self.now(), promised.as_ref().map(|promised| promised.session));

@@ -9,9 +9,10 @@ use segue_core::client::Sight;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Class, Ino, Version};
 use segue_core::wire::FETCH_MAX;
+use segue_rpc::Rpc;
 
 use super::data::OpenMode;
-use super::{Mount, Shared};
+use super::{Mount, Shared, idle};
 
 /// A file up to this size is fetched when it is opened: one question, as for its attributes alone.
 const SMALL: u64 = 64 << 10;
@@ -100,6 +101,7 @@ impl Mount {
         self: &Shared,
         ino: Ino,
         mode: &OpenMode,
+        pid: u32,
     ) -> Result<Attr, Refusal> {
         let attr = self.getattr(ino).await?;
         let is_asked = !mode.truncate && !self.remote.is_silent();
@@ -114,7 +116,7 @@ impl Mount {
         if attr.size > SMALL {
             return self.ask_attr(ino).await;
         }
-        match self.fetch(ino, 0..attr.size).await {
+        match self.fetch_at(idle::class_of(pid), ino, 0..attr.size).await {
             Err(Refusal::Stale) => self.ask_attr(ino).await,
             // A read tells of anything else.
             _ => self.core().tree.peek(ino).copied().ok_or(Refusal::Stale),
@@ -123,6 +125,16 @@ impl Mount {
 
     /// Returns when all of `range` is here. Without room for it that is refused.
     pub(super) async fn fetch(self: &Shared, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
+        self.fetch_at(Class::Fetch, ino, range).await
+    }
+
+    /// The same, at the class of whoever waits.
+    pub(super) async fn fetch_at(
+        self: &Shared,
+        class: Class,
+        ino: Ino,
+        range: Range<u64>,
+    ) -> Result<(), Refusal> {
         self.cloned(ino).await?;
         let sight = self.core().sight(ino, &range).ok_or(Refusal::Stale)?;
         if !self.can_cache(sight.missing.iter().map(|gap| gap.end - gap.start).sum()).await {
@@ -144,7 +156,9 @@ impl Mount {
                 gaps.iter().for_each(|gap| file.fetch_began(gap.clone()));
                 (file.version(), gaps)
             };
-            self.fetches.want(ino, &range);
+            if class == Class::Fetch {
+                self.fetches.want(ino, &range);
+            }
             // Others are at it. However often some fetch ends meanwhile, nothing was tried here.
             if gaps.is_empty() {
                 fetched.await;
@@ -156,8 +170,7 @@ impl Mount {
                 .map(|range| Fetching { mount: Arc::clone(self), ino, range })
                 .collect();
             for gap in &fetching {
-                let fetched = self.fetch_gap(ino, version, gap.range.clone(), Class::Fetch);
-                match self.fetches.demand(fetched).await {
+                match self.fetch_demanded(class, version, gap).await {
                     Ok(()) => {}
                     Err(Refusal::Changed) => {
                         self.catch_up(ino).await?;
@@ -168,6 +181,22 @@ impl Mount {
             }
         }
         Err(Refusal::Io)
+    }
+
+    /// Fetches what somebody waits for.
+    async fn fetch_demanded(
+        &self,
+        class: Class,
+        version: Version,
+        gap: &Fetching,
+    ) -> Result<(), Refusal> {
+        let rpc = Rpc::new(class);
+        let fetched = self.fetch_gap(gap.ino, version, gap.range.clone(), &rpc);
+        match class {
+            Class::Fetch => self.fetches.demand(fetched).await,
+            // Whoever else wants it is in a hurry.
+            _ => self.fetches.unhurried(gap.ino, &gap.range, &rpc, fetched).await,
+        }
     }
 
     /// Returns when it is known whether `ino` got another file's data, if that is asked for.
@@ -200,11 +229,11 @@ impl Mount {
         ino: Ino,
         version: Version,
         gap: Range<u64>,
-        class: Class,
+        rpc: &Rpc,
     ) -> Result<(), Refusal> {
         let mut gathered = Gathered { mount: self, ino, version, at: 0, bytes: Vec::new() };
         let put = |at: u64, len: u64, bytes: Option<&[u8]>| gathered.take(at, len, bytes);
-        self.fetch_to((ino, version), gap, class, put).await?;
+        self.fetch_to((ino, version), gap, rpc, put).await?;
         gathered.put_down()?;
         self.has_cached();
         Ok(())
@@ -216,13 +245,13 @@ impl Mount {
         &self,
         (ino, version): (Ino, Version),
         gap: Range<u64>,
-        class: Class,
+        rpc: &Rpc,
         mut put: impl FnMut(u64, u64, Option<&[u8]>) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let mut at = gap.start;
         while at < gap.end {
             let part = at..gap.end.min(at + FETCH_MAX);
-            let (fetched, mut blocks) = self.remote.fetch(class, ino, version, part).await?;
+            let (fetched, mut blocks) = self.remote.fetch(rpc, ino, version, part).await?;
             let before = at;
             let mut block = bytes::Bytes::new();
             for (len, is_data) in fetched.segments {
@@ -259,10 +288,11 @@ impl Mount {
         self: &Shared,
         ino: Ino,
         wanted: Range<u64>,
+        class: Class,
     ) -> Result<Vec<u8>, Refusal> {
         for _ in 0..ATTEMPTS {
             let before = self.core().sight(ino, &wanted).ok_or(Refusal::Stale)?;
-            match self.read_past(ino, &before).await {
+            match self.read_past(ino, &before, class).await {
                 Err(Refusal::Changed) => self.catch_up(ino).await?,
                 Err(refusal) => return Err(refusal),
                 Ok(bytes) if self.core().sight(ino, &wanted).as_ref() == Some(&before) => {
@@ -275,7 +305,7 @@ impl Mount {
         Err(Refusal::Io)
     }
 
-    async fn read_past(&self, ino: Ino, sight: &Sight) -> Result<Vec<u8>, Refusal> {
+    async fn read_past(&self, ino: Ino, sight: &Sight, class: Class) -> Result<Vec<u8>, Refusal> {
         let Range { start, end } = sight.range;
         let len = usize::try_from(end - start).map_err(|_| Refusal::TooLarge)?;
         let is_nothing_here = sight.missing.first() == Some(&sight.range);
@@ -296,8 +326,12 @@ impl Mount {
                 }
                 Ok(())
             };
-            let fetched = self.fetch_to((ino, sight.version), gap.clone(), Class::Fetch, put);
-            self.fetches.demand(fetched).await?;
+            let rpc = Rpc::new(class);
+            let fetched = self.fetch_to((ino, sight.version), gap.clone(), &rpc, put);
+            match class {
+                Class::Fetch => self.fetches.demand(fetched).await?,
+                _ => fetched.await?,
+            }
         }
         Ok(bytes)
     }

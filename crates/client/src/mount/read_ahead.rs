@@ -1,19 +1,21 @@
 //! Reading ahead: what a sequential reader will want next comes at the class of what nobody
 //! waits for.
 //!
-//! A reader that catches up waits for what is on its way. While nothing else is demanded that
-//! is as fast as asking; when something is, it would go first for ever, so the part that is
-//! waited for is asked for anew, at the class of what somebody waits for, and the rest later.
-//! Only what is on the wire in that moment is sent twice.
+//! A reader that catches up waits for what is on its way. While nothing else is, that is as fast
+//! as asking; when something is, it would go first, for ever even. So what is on its way is raised, if that is little more than what is waited for. Of more, the part that is waited for is
+//! asked for anew, at the class of what somebody waits for, and the rest later: only what is on the
+//! wire in that moment is sent twice.
 
 use std::future::Future;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Ino, Version};
+use segue_rpc::Rpc;
 use tokio::sync::Notify;
 
 use super::fetch::Fetching;
@@ -23,6 +25,9 @@ use super::{Mount, Shared, lock};
 const WINDOW_UNKNOWN: u64 = 4 << 20;
 /// No window is longer: so much may be fetched that nobody wants.
 const WINDOW_MAX: u64 = 16 << 20;
+/// So much more than what is waited for is raised with it: what a slow link carries in a second is
+/// too much, and less is not worth asking again.
+const RAISED_MAX: u64 = 64 << 10;
 /// A reader may look away for so long, and finds the link busy all the same.
 const LOOKS_AWAY: Duration = Duration::from_millis(250);
 
@@ -33,13 +38,15 @@ struct Ahead {
     range: Range<u64>,
     /// What of it somebody waits for by now.
     wanted: Mutex<Option<Range<u64>>>,
+    /// Of what somebody waits for without hurry: it is raised when somebody else wants it.
+    unhurried: Option<Rpc>,
 }
 
 /// What is being fetched, and for whom.
 #[derive(Debug)]
 pub(super) struct Fetches {
     aheads: Mutex<Vec<Arc<Ahead>>>,
-    /// Fetches under way that somebody waits for.
+    /// Fetches under way that somebody waits for, in a hurry.
     demanded: AtomicUsize,
     /// Either of these has grown.
     pressing: Notify,
@@ -83,6 +90,9 @@ impl Fetches {
         for ahead in lock(&self.aheads).iter().filter(|ahead| ahead.ino == ino) {
             let part = range.start.max(ahead.range.start)..range.end.min(ahead.range.end);
             if !part.is_empty() {
+                if let Some(rpc) = &ahead.unhurried {
+                    rpc.raise(Class::Fetch);
+                }
                 let mut wanted = lock(&ahead.wanted);
                 let known = wanted.take().unwrap_or(part.clone());
                 *wanted = Some(known.start.min(part.start)..known.end.max(part.end));
@@ -99,15 +109,37 @@ impl Fetches {
         fetch.await
     }
 
-    /// Returns what of `ahead` is waited for, once other demands would go first.
+    /// Runs a fetch that somebody waits for without hurry.
+    pub(super) async fn unhurried<T>(
+        &self,
+        ino: Ino,
+        range: &Range<u64>,
+        rpc: &Rpc,
+        fetch: impl Future<Output = T>,
+    ) -> T {
+        let unhurried = Some(rpc.clone());
+        let ahead = Ahead { ino, range: range.clone(), wanted: Mutex::default(), unhurried };
+        let ahead = Arc::new(ahead);
+        self.list(&ahead);
+        let _listed = Listed(self, ahead);
+        fetch.await
+    }
+
+    fn list(&self, ahead: &Arc<Ahead>) {
+        lock(&self.aheads).push(Arc::clone(ahead));
+        self.pressing.notify_waiters();
+    }
+
+    /// Returns what of `ahead` is waited for, once something else would go first.
     async fn overtaken(&self, ahead: &Ahead) -> Range<u64> {
         loop {
             let pressing = self.pressing.notified();
             tokio::pin!(pressing);
             pressing.as_mut().enable();
-            if self.demanded.load(Ordering::Relaxed) > 0
-                && let Some(wanted) = lock(&ahead.wanted).take()
-            {
+            let is_another = |other: &Arc<Ahead>| other.ino != ahead.ino;
+            let is_pressed = self.demanded.load(Ordering::Relaxed) > 0
+                || lock(&self.aheads).iter().any(is_another);
+            if is_pressed && let Some(wanted) = lock(&ahead.wanted).take() {
                 return wanted;
             }
             pressing.await;
@@ -141,8 +173,9 @@ impl Mount {
             file.version()
         };
         let fetching = Fetching { mount: Arc::clone(self), ino, range: range.clone() };
-        let ahead = Arc::new(Ahead { ino, range, wanted: Mutex::default() });
-        lock(&self.fetches.aheads).push(Arc::clone(&ahead));
+        let ahead = Ahead { ino, range, wanted: Mutex::default(), unhurried: None };
+        let ahead = Arc::new(ahead);
+        self.fetches.list(&ahead);
         tokio::spawn(async move {
             let mount = &fetching.mount;
             let _listed = Listed(&mount.fetches, Arc::clone(&ahead));
@@ -153,15 +186,32 @@ impl Mount {
     }
 
     async fn carry_ahead(&self, ahead: &Ahead, version: Version) -> Result<(), Refusal> {
+        let Ahead { ino, range, .. } = ahead;
         loop {
-            let rest = self.fetch_missing(ahead.ino, &ahead.range, version, Class::Prefetch);
-            let wanted = tokio::select! {
-                done = rest => return done,
-                wanted = self.fetches.overtaken(ahead) => wanted,
+            let wanted = {
+                let rpc = Rpc::new(Class::Prefetch);
+                let mut rest = pin!(self.fetch_missing(*ino, range, version, &rpc));
+                let wanted = tokio::select! {
+                    done = &mut rest => return done,
+                    wanted = self.fetches.overtaken(ahead) => wanted,
+                };
+                let more = |range| self.bytes_missing(*ino, range);
+                if more(range) <= more(&wanted) + RAISED_MAX {
+                    rpc.raise(Class::Fetch);
+                    return self.fetches.demand(rest).await;
+                }
+                wanted
             };
-            let fetched = self.fetch_missing(ahead.ino, &wanted, version, Class::Fetch);
+            let rpc = Rpc::new(Class::Fetch);
+            let fetched = self.fetch_missing(*ino, &wanted, version, &rpc);
             self.fetches.demand(fetched).await?;
         }
+    }
+
+    fn bytes_missing(&self, ino: Ino, range: &Range<u64>) -> u64 {
+        let core = self.core();
+        let missing = core.files.get(&ino).map(|file| file.valid().missing(range.clone()));
+        missing.into_iter().flatten().map(|gap| gap.end - gap.start).sum()
     }
 
     /// Fetches what is not here of `range`.
@@ -170,7 +220,7 @@ impl Mount {
         ino: Ino,
         range: &Range<u64>,
         version: Version,
-        class: Class,
+        rpc: &Rpc,
     ) -> Result<(), Refusal> {
         let missing: Vec<_> = {
             let core = self.core();
@@ -178,7 +228,7 @@ impl Mount {
             file.valid().missing(range.clone()).into_iter().collect()
         };
         for gap in missing {
-            self.fetch_gap(ino, version, gap, class).await?;
+            self.fetch_gap(ino, version, gap, rpc).await?;
         }
         Ok(())
     }

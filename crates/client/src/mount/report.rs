@@ -40,7 +40,7 @@ impl Waits {
 }
 
 /// Seconds since a change was made. Of one that an earlier process left only the wall clock knows.
-fn age(logged: &Logged, at: Time, now: Time, wall: Timestamp) -> f64 {
+pub(super) fn age(logged: &Logged, at: Time, now: Time, wall: Timestamp) -> f64 {
     if at != Time::default() {
         return now.since(at).as_secs_f64();
     }

@@ -10,8 +10,8 @@ use segue_core::types::ClientId;
 use segue_core::wire::{Hello, Welcome};
 use segue_rpc::identity::{Identities, Identity, MountUrl};
 use segue_rpc::{
-    CallError, ConnectError, EnrolError, GreetError, Greeting, Incoming, Link, LinkState, Peer,
-    Target, enrol, greet,
+    CallError, ConnectError, EnrolError, GreetError, Greeting, Incoming, Link, LinkState, Options,
+    Peer, Target, enrol, greet,
 };
 use tokio::sync::mpsc;
 
@@ -47,9 +47,9 @@ pub(super) async fn session(
     let Some(invite) = plan.url.invite() else {
         let authority = known_authority(plan, &identities)?;
         let identity = load(plan, &identities, &authority)?.ok_or_else(|| not_enrolled(plan))?;
-        return open_session(plan, url, base, &Target::new(&plan.url, &authority), identity).await;
+        return open_session(plan, url, base, &target(plan, &authority), identity).await;
     };
-    let target = Target::new(&plan.url, &invite.authority);
+    let target = target(plan, &invite.authority);
     // The same line again is harmless on a host that is enrolled, also at a new address.
     if let Some(identity) = load(plan, &identities, &invite.authority)? {
         match open_session(plan, url, base, &target, identity).await {
@@ -200,6 +200,12 @@ pub(super) struct State {
     /// The server's own calls.
     pub(super) breaks: mpsc::Receiver<Incoming>,
     pub(super) at_hello: AtHello,
+}
+
+fn target(plan: &MountPlan, authority: &str) -> Target {
+    let discipline = plan.options.priorities.clone();
+    let options = Options { discipline, ..Options::default() };
+    Target { options, ..Target::new(&plan.url, authority) }
 }
 
 /// Connects, and opens the cache directory of the volume: of the one that was found there before,

@@ -16,9 +16,9 @@ use segue_core::modlog::{
 };
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
+use segue_core::types::{Class, Fingerprint, Ino};
 use segue_core::wire::OFFER_MAX;
-use segue_rpc::LinkState;
+use segue_rpc::{LinkState, Rpc};
 use tokio::task::JoinSet;
 
 use super::source::Source;
@@ -318,10 +318,10 @@ impl Mount {
             return Ok(());
         };
         let missing = match group.way {
-            Way::Sent => self.remote.stage(vec![parts], vec![ino]).await?,
+            Way::Sent => self.stage_leaf(parts, ino).await?,
             Way::Named { here: false } => Vec::new(),
             // Those that came are named each, so that they go if the record is refused.
-            Way::Named { here: true } => match self.remote.stage(vec![parts], vec![ino]).await {
+            Way::Named { here: true } => match self.stage_leaf(parts, ino).await {
                 Ok(missing) if missing.is_empty() => missing,
                 Ok(_) | Err(Refusal::Quota) => {
                     group.way = Way::Named { here: false };
@@ -341,6 +341,15 @@ impl Mount {
         Ok(())
     }
 
+    async fn stage_leaf(
+        &self,
+        parts: Vec<(Fingerprint, u32)>,
+        ino: Ino,
+    ) -> Result<Vec<Fingerprint>, Refusal> {
+        let stage = |rpc| async move { self.remote.stage(&rpc, vec![parts], vec![ino]).await };
+        self.until_due(Class::StoreData, stage).await
+    }
+
     /// Sends the group's chunks on their way, and empties it.
     pub(super) async fn send_group(self: &Shared, group: &mut Group) -> Result<(), Refusal> {
         let chunks = std::mem::take(&mut group.chunks);
@@ -351,17 +360,26 @@ impl Mount {
         }
         group.landed_but(FLYING_MAX - 1).await?;
         let mount = Shared::clone(self);
-        group.flying.spawn(async move { mount.send_chunks(chunks, files).await });
+        group.flying.spawn(async move {
+            let sender = Shared::clone(&mount);
+            let send = |rpc| async move { sender.send_chunks(&rpc, chunks, files).await };
+            mount.until_due(Class::StoreData, send).await
+        });
         Ok(())
     }
 
     /// Makes sure that the server has chunks for `files`.
-    async fn send_chunks(&self, chunks: Vec<WireChunk>, files: Vec<Ino>) -> Result<(), Refusal> {
+    async fn send_chunks(
+        &self,
+        rpc: &Rpc,
+        chunks: Vec<WireChunk>,
+        files: Vec<Ino>,
+    ) -> Result<(), Refusal> {
         let nonce = match self.remote.link().state() {
             LinkState::Online { welcome, .. } => welcome.nonce,
             _ => return Err(Refusal::Unreachable),
         };
-        let indexes = self.remote.offer(&nonce, &chunks).await?;
+        let indexes = self.remote.offer(rpc, &nonce, &chunks).await?;
         let size = |chunks: &[WireChunk]| chunks.iter().map(|(_, chunk)| chunk.len() as u64).sum();
         let all: u64 = size(&chunks);
         let wanted = indexes.iter().filter_map(|&index| chunks.get(index as usize).cloned());
@@ -370,7 +388,7 @@ impl Mount {
         let mut sent = 0;
         for chunk in wanted {
             if sum > 0 && sum + chunk.1.len() > PUT_MAX {
-                self.remote.put(&put, files.clone()).await?;
+                self.remote.put(rpc, &put, files.clone()).await?;
                 self.note_sent(size(&put));
                 sent += size(&put);
                 (put, sum) = (Vec::new(), 0);
@@ -379,7 +397,7 @@ impl Mount {
             put.push(chunk);
         }
         if !put.is_empty() {
-            self.remote.put(&put, files).await?;
+            self.remote.put(rpc, &put, files).await?;
         }
         self.note_sent(all - sent);
         Ok(())

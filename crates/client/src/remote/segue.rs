@@ -8,13 +8,13 @@ use bytes::Bytes;
 use segue_core::cache::Promised;
 use segue_core::modlog::Stamped;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Time, Version};
+use segue_core::types::{Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::wire::{
     Applied, Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply,
     Request, Seek, Sought, Space, Stage, Watch, WatchedAll, Xattrs,
 };
 use segue_rpc::codec::{BlockReader, encode_block};
-use segue_rpc::{CallError, Link, LinkState, Response};
+use segue_rpc::{CallError, Link, LinkState, Response, Rpc};
 
 use crate::clock::Clock;
 
@@ -92,15 +92,10 @@ impl Remote {
         self.is_offline() || self.link.is_silent()
     }
 
-    async fn call(
-        &self,
-        class: Class,
-        request: &Request,
-        body: Bytes,
-    ) -> Result<Response, Refusal> {
+    async fn call(&self, rpc: &Rpc, request: &Request, body: Bytes) -> Result<Response, Refusal> {
         let asked = self.clock.now();
         let response = tokio::select! {
-            response = self.link.call_at(class, request, body, self.grace) => response,
+            response = self.link.call_as(rpc, request, body, self.grace) => response,
             () = self.link.silence(), if self.refreshes => return Err(Refusal::Unreachable),
         };
         let response = response.map_err(|error| refusal(request, &error))?;
@@ -121,7 +116,11 @@ impl Remote {
     }
 
     async fn ask(&self, request: Request) -> Result<(Request, Reply), Refusal> {
-        let response = self.call(request.class(), &request, Bytes::new()).await?;
+        self.ask_as(&Rpc::new(request.class()), request).await
+    }
+
+    async fn ask_as(&self, rpc: &Rpc, request: Request) -> Result<(Request, Reply), Refusal> {
+        let response = self.call(rpc, &request, Bytes::new()).await?;
         Ok((request, response.reply))
     }
 
@@ -129,10 +128,18 @@ impl Remote {
     async fn ask_for(
         &self,
         request: Request,
+    ) -> Result<(Request, Reply, Option<Promised>), Refusal> {
+        self.ask_for_as(&Rpc::new(request.class()), request, Bytes::new()).await
+    }
+
+    async fn ask_for_as(
+        &self,
+        rpc: &Rpc,
+        request: Request,
         body: Bytes,
     ) -> Result<(Request, Reply, Option<Promised>), Refusal> {
         let session = self.link.generation();
-        let reply = self.call(request.class(), &request, body).await?.reply;
+        let reply = self.call(rpc, &request, body).await?.reply;
         // Over another connection it may have been promised to another session.
         let session = session.filter(|session| self.link.generation() == Some(*session));
         let promised = session.zip(reply.promised());
@@ -141,7 +148,7 @@ impl Remote {
     }
 
     pub(crate) async fn getattr(&self, ino: Ino) -> Result<(Node, Option<Promised>), Refusal> {
-        match self.ask_for(Request::Getattr(ino), Bytes::new()).await? {
+        match self.ask_for(Request::Getattr(ino)).await? {
             (_, Reply::Node(found), promised) => Ok((found.node, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }
@@ -153,7 +160,7 @@ impl Remote {
         name: &Name,
     ) -> Result<(Looked, Option<Promised>), Refusal> {
         let name = name.clone();
-        match self.ask_for(Request::Lookup(Lookup { parent, name }), Bytes::new()).await? {
+        match self.ask_for(Request::Lookup(Lookup { parent, name })).await? {
             (_, Reply::Looked(looked), promised) => Ok((looked, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }
@@ -166,7 +173,7 @@ impl Remote {
         limit: u32,
     ) -> Result<(Page, Option<Promised>), Refusal> {
         let request = Request::Readdir(Readdir { ino, after, since, limit });
-        match self.ask_for(request, Bytes::new()).await? {
+        match self.ask_for(request).await? {
             (_, Reply::Page(page), promised) => Ok((page, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }
@@ -220,14 +227,14 @@ impl Remote {
     /// A range of one version: its segments, and a reader of the data ones.
     pub(crate) async fn fetch(
         &self,
-        class: Class,
+        rpc: &Rpc,
         ino: Ino,
         version: Version,
         range: std::ops::Range<u64>,
     ) -> Result<(Fetched, BlockReader), Refusal> {
         let (offset, len) = (range.start, range.end - range.start);
         let request = Request::Fetch(Fetch { ino, version, offset, len });
-        let response = self.call(class, &request, Bytes::new()).await?;
+        let response = self.call(rpc, &request, Bytes::new()).await?;
         match response.reply {
             Reply::Fetched(fetched) => Ok((fetched, BlockReader::new(response.body))),
             reply => Err(unexpected(&request, &reply)),
@@ -250,22 +257,28 @@ impl Remote {
     /// Which of these chunks the server lacks.
     pub(crate) async fn offer(
         &self,
+        rpc: &Rpc,
         nonce: &[u8; 32],
         chunks: &[WireChunk],
     ) -> Result<Vec<u32>, Refusal> {
         let proof = |chunk: &Bytes| segue_core::chunk::possession_proof(nonce, chunk);
         let chunks = chunks.iter().map(|(print, chunk)| (*print, proof(chunk))).collect();
-        match self.ask(Request::Offer(Offer { chunks })).await? {
+        match self.ask_as(rpc, Request::Offer(Offer { chunks })).await? {
             (_, Reply::Wanted(wanted)) => Ok(wanted.indexes),
             (request, reply) => Err(unexpected(&request, &reply)),
         }
     }
 
     /// Gives the server chunks for `files`.
-    pub(crate) async fn put(&self, chunks: &[WireChunk], files: Vec<Ino>) -> Result<(), Refusal> {
+    pub(crate) async fn put(
+        &self,
+        rpc: &Rpc,
+        chunks: &[WireChunk],
+        files: Vec<Ino>,
+    ) -> Result<(), Refusal> {
         let (chunks, body) = pack(chunks)?;
         let request = Request::Put(Put { chunks, files });
-        let response = self.call(request.class(), &request, body).await?;
+        let response = self.call(rpc, &request, body).await?;
         match response.reply {
             Reply::Stored(()) => Ok(()),
             reply => Err(unexpected(&request, &reply)),
@@ -275,10 +288,11 @@ impl Remote {
     /// Has runs of chunks for `files` named as leaves; the chunks that are missing for that.
     pub(crate) async fn stage(
         &self,
+        rpc: &Rpc,
         leaves: Vec<Vec<(Fingerprint, u32)>>,
         files: Vec<Ino>,
     ) -> Result<Vec<Fingerprint>, Refusal> {
-        match self.ask(Request::Stage(Stage { leaves, files })).await? {
+        match self.ask_as(rpc, Request::Stage(Stage { leaves, files })).await? {
             (_, Reply::Staged(staged)) => Ok(staged.missing),
             (request, reply) => Err(unexpected(&request, &reply)),
         }
@@ -287,13 +301,14 @@ impl Remote {
     /// Has records applied, in order, and brings along chunks that they need.
     pub(crate) async fn apply(
         &self,
+        rpc: &Rpc,
         records: Vec<Stamped>,
         chunks: &[WireChunk],
         acked_below: u64,
     ) -> Result<(Applied, Option<Promised>), Refusal> {
         let (chunks, body) = pack(chunks)?;
         let request = Request::Apply(Apply { records, chunks, acked_below });
-        match self.ask_for(request, body).await? {
+        match self.ask_for_as(rpc, request, body).await? {
             (_, Reply::Applied(applied), promised) => Ok((applied, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }

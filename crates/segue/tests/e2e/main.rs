@@ -44,6 +44,7 @@ mod space;
 mod sqlite;
 mod store;
 mod tree;
+mod urgency;
 mod uring;
 mod versions;
 mod watch;

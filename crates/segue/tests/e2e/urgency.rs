@@ -1,0 +1,88 @@
+//! What goes over the wire first: whose class somebody chooses, or time.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use segue_bench::bed::{Host, Link};
+
+use crate::tree::noise;
+use crate::world::{World, arg, eventually, json, save};
+
+/// Bytes that were sent of each class, over the connection that there is.
+fn sent(host: &Host, mount: &Path) -> Vec<(String, u64)> {
+    let status = json(host, &["status", arg(mount)]);
+    let classes = status["mounts"][0]["queued"].as_array().unwrap().clone();
+    let name = |class: &serde_json::Value| class["class"].as_str().unwrap().to_owned();
+    classes.iter().map(|class| (name(class), class["sent_bytes"].as_u64().unwrap())).collect()
+}
+
+fn sent_as(host: &Host, mount: &Path, class: &str) -> u64 {
+    sent(host, mount).into_iter().find(|(name, _)| name == class).map_or(0, |(_, bytes)| bytes)
+}
+
+/// A reader of the idle I/O class leaves the link to one that is in a hurry.
+#[test]
+fn an_idle_reader_waits_for_the_others() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    save(&other.path().join("backup"), &noise(1, 16 << 20)).unwrap();
+    save(&other.path().join("page"), &noise(2, 1 << 20)).unwrap();
+    other.sync().unwrap();
+    let mount = world.mount(&world.a);
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 2);
+    world.a.set_link(Link::kb_per_s(256)).unwrap();
+    let backup = mount.path().join("backup");
+    let mut idle = Command::new("ionice")
+        .args(["-c", "3", "cat", arg(&backup)])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let cached = || {
+        json(&world.a, &["where", arg(&backup)])["files"][0]["cached_bytes"].as_u64().unwrap_or(0)
+    };
+    eventually("some of it is here", || cached() > 512 << 10);
+    let before = cached();
+    assert_eq!(fs::read(mount.path().join("page")).unwrap(), noise(2, 1 << 20));
+    let meanwhile = cached() - before;
+    // What was on its way, and what came while nothing was asked for yet.
+    assert!(meanwhile < 512 << 10, "{meanwhile} bytes came for who is idle");
+    // One in a hurry who wants the same does not wait for the idle one.
+    world.a.set_link(Link::default()).unwrap();
+    assert_eq!(fs::read(&backup).unwrap(), noise(1, 16 << 20));
+    assert!(idle.wait().unwrap().success());
+}
+
+/// What has waited for longer than `due` goes before what is younger.
+#[test]
+fn what_is_due_rises_by_a_class() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "due=1s");
+    fs::write(mount.path().join("young"), noise(1, 300 << 10)).unwrap();
+    mount.sync().unwrap();
+    assert!(sent_as(&world.a, mount.path(), "store-data") > 300 << 10);
+    assert_eq!(sent_as(&world.a, mount.path(), "store-fast"), 0);
+    world.a.link_down().unwrap();
+    fs::write(mount.path().join("old"), noise(2, 300 << 10)).unwrap();
+    sleep(Duration::from_secs(3));
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    let raised = sent_as(&world.a, mount.path(), "store-fast");
+    assert!(raised > 300 << 10, "{:?}", sent(&world.a, mount.path()));
+}
+
+/// The experiment's other orders work as a mount, and say what they are.
+#[test]
+fn uniform_has_one_class() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "priorities=uniform");
+    fs::write(mount.path().join("file"), noise(1, 300 << 10)).unwrap();
+    mount.sync().unwrap();
+    for (class, bytes) in sent(&world.a, mount.path()) {
+        assert_eq!(bytes > 0, class == "fetch", "{class}: {bytes} bytes");
+    }
+    let other = world.mount(&world.b);
+    assert_eq!(fs::read(other.path().join("file")).unwrap(), noise(1, 300 << 10));
+}
