@@ -161,3 +161,19 @@ fn a_latecomer_gets_its_share_and_leaves_others_theirs() {
     assert!((0.2..0.8).contains(&share), "{share}");
     assert!(outcome.percentile(95) < ms(40 + 100), "{:?}", outcome.percentile(95));
 }
+
+#[test]
+fn bulk_to_one_server_does_not_delay_questions_to_another_behind_the_same_link() {
+    for (rate, rtt) in [(256 * KB, ms(40)), (1024 * KB, ms(40)), (1024 * KB, ms(200))] {
+        let asks = Flow { control: Control::Segue, up: None, down: None };
+        let flows = vec![asks, sends(Control::Segue, ms(1000)), sends(Control::Segue, ms(3000))];
+        let (up, down) = (lane(rate, rtt), lane(rate, rtt));
+        let scenario = Scenario { up, down, flows, time: ms(60_000), from: ms(20_000) };
+        let outcome = run(&scenario, 1).unwrap();
+        // Each of the two others keeps a short queue of its own.
+        let limit = rtt + 2 * (packets(2, rate) + ms(20));
+        let worst = outcome.percentile(99);
+        assert!(worst <= limit, "{} KB/s, {rtt:?}: {worst:?}, not {limit:?}", rate / KB);
+        assert!(used(&outcome) >= 0.9, "{} KB/s, {rtt:?}: {}", rate / KB, used(&outcome));
+    }
+}
