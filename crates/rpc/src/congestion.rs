@@ -125,3 +125,6 @@ impl Controller for Control {
         self
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::tests::allocations::most;
+use crate::tests::mutation::mutated;
 
 /// Blocks of `bytes`, which arrive in pieces of `piece` bytes.
 fn cut_all(bytes: &[u8], piece: usize) -> Result<Vec<Bytes>, CodecError> {
@@ -96,6 +98,21 @@ proptest! {
         let cut = block.len().saturating_sub(missing);
         prop_assume!(cut > 0);
         prop_assert!(matches!(cut_all(&block[..cut], 1000), Err(CodecError::Short)));
+    }
+
+    /// A block takes its own length and what it says that it decompresses to, whatever comes.
+    #[test]
+    fn changed_blocks_take_no_more_memory_than_blocks(
+        bytes in mutated(vec![
+            encode_block(&[7; 20_000]),
+            encode_block(&b"the same words again. ".repeat(90)),
+            encode_block(&noise(300)),
+            [encode_block(b""), encode_block(b"short"), encode_block(&[1; 70])].concat(),
+        ]),
+        piece in 1..7000usize,
+    ) {
+        let (_, held) = most(|| cut_all(&bytes, piece));
+        prop_assert!(held <= 2 * BLOCK_MAX + 4 * bytes.len() + (1 << 20), "{} bytes", held);
     }
 
     #[test]

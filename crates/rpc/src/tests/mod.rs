@@ -1,14 +1,19 @@
 //! Real connections over loopback, in one process.
 
+pub(crate) mod allocations;
+mod attacks;
 mod calls;
+mod decoders;
 mod doors;
 mod hostile;
 mod lane;
 mod link;
+pub(crate) mod mutation;
 mod order;
 mod relay;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use segue_core::refusal::Refusal;
@@ -26,20 +31,29 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct World {
     authority: Authority,
     identity: Identity,
-    _directory: TempDir,
+    directory: PathBuf,
+    /// `directory`, where it goes with the world.
+    _temporary: Option<TempDir>,
 }
 
 impl World {
     fn new() -> World {
-        let directory = tempfile::tempdir().unwrap();
-        let authority = Authority::open(&directory.path().join("server")).unwrap();
-        let identities = Identities::at(directory.path().join("host"));
+        let temporary = tempfile::tempdir().unwrap();
+        let authority = Authority::open(&temporary.path().join("server")).unwrap();
+        let identities = Identities::at(temporary.path().join("host"));
         let key = KeyRequest::generate().unwrap();
         let issued = authority.sign(&key.request_der, "laptop").unwrap();
-        let identity = identities
-            .store(authority.fingerprint(), "home", &key, &issued.certificate_pem)
-            .unwrap();
-        World { authority, identity, _directory: directory }
+        identities.store(authority.fingerprint(), "home", &key, &issued.certificate_pem).unwrap();
+        let world = World::at(temporary.path());
+        World { _temporary: Some(temporary), ..world }
+    }
+
+    /// One that another process has made.
+    fn at(directory: &Path) -> World {
+        let authority = Authority::open(&directory.join("server")).unwrap();
+        let identities = Identities::at(directory.join("host"));
+        let identity = identities.load(authority.fingerprint(), "home").unwrap().unwrap();
+        World { authority, identity, directory: directory.to_owned(), _temporary: None }
     }
 
     fn listen(&self) -> Listener {
