@@ -10,6 +10,7 @@ mod collection;
 mod damage;
 mod files;
 mod harness;
+mod hostile;
 mod limits;
 mod people;
 mod promises;
