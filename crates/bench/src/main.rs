@@ -104,6 +104,8 @@ struct Run {
     scale: Option<f64>,
     #[command(flatten)]
     transport: transport::Options,
+    #[command(flatten)]
+    speed: speed::Options,
 }
 
 fn main() -> ExitCode {
@@ -260,7 +262,8 @@ fn run_speed(run: &Run) -> Result<(), String> {
         names => names.iter().map(named).collect::<Result<_, _>>()?,
     };
     let (scale, limit) = (scale(run, 1.0)?, Duration::from_secs(run.limit));
-    let plan = speed::Plan { systems, repeats: run.repeat, scale, limit };
+    let options = run.speed.clone();
+    let plan = speed::Plan { systems, options, repeats: run.repeat, scale, limit };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
 }

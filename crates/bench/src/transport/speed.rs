@@ -24,7 +24,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use self::drive::{Spent, Task};
-use self::load::Load;
+pub use self::load::Load;
 use self::table::{Measurement, markdown, panels};
 use super::variant::Variant;
 use super::{pair, within, wrong};
@@ -108,11 +108,22 @@ impl System {
     }
 }
 
+/// What only this experiment is asked.
+#[derive(Debug, Clone, PartialEq, clap::Args)]
+#[command(next_help_heading = "Of rpc-speed")]
+pub struct Options {
+    /// What is carried.
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = Load::ALL)]
+    pub loads: Vec<Load>,
+}
+
 /// What to measure.
 #[derive(Debug)]
 pub struct Plan {
     /// Who, in order.
     pub systems: Vec<System>,
+    /// What is carried.
+    pub options: Options,
     /// How often to measure each.
     pub repeats: u32,
     /// Share of the standard time and length.
@@ -127,7 +138,7 @@ impl Plan {
         let mut results = Results::create(out, NAME, context)?;
         let mut measured = Vec::new();
         for repeat in 1..=self.repeats {
-            for load in Load::ALL {
+            for &load in &self.options.loads {
                 let takes = |system: &&System| **system != System::Sshfs || load.is_bulk();
                 for &system in self.systems.iter().filter(takes) {
                     let spent = self.measure(system, load);

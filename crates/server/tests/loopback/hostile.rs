@@ -74,6 +74,17 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Hears that what was promised has changed, as every host does: one that does not is shut out.
+fn hear_breaks(client: &Client) {
+    let peer = client.peer.clone();
+    tokio::spawn(async move {
+        while let Some(incoming) = peer.accept().await {
+            // It fails when the server has gone away.
+            let _ = incoming.reply(Reply::Broken(()), Body::Empty).await;
+        }
+    });
+}
+
 /// A file of somebody else can be written and read.
 async fn goes_on(client: &mut Client, name: &str) {
     let bytes = noise(5_000, name.len() as u64);
@@ -95,6 +106,7 @@ async fn requests_that_are_almost_right_harm_nobody() {
     let before = panics();
     let server = Server::start().await;
     let mut zinc = server.client("zinc", Role::Writer).await;
+    hear_breaks(&zinc);
     let tin = server.host("tin", Role::Writer).await;
     let mut hostile = tin.client(1).await;
     let strategy = (mutation::mutated(requests(&mut hostile)), body());

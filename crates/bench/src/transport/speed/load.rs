@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What is carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Load {
+pub enum Load {
     /// Calls of 100 bytes with their answers, each after the one before.
     One,
     /// The same, with some on their way at any time.
@@ -21,15 +21,23 @@ const MANY: u32 = 64;
 
 impl Load {
     /// Each of them, in the order of reports.
-    pub(super) const ALL: [Load; 4] = [Load::One, Load::Many, Load::Up, Load::Down];
+    pub const ALL: [Load; 4] = [Load::One, Load::Many, Load::Up, Load::Down];
 
     /// Its name on the command line.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Load::One => "one",
             Load::Many => "many",
             Load::Up => "up",
             Load::Down => "down",
+        }
+    }
+
+    /// For a table.
+    pub(super) fn words(self) -> String {
+        match self {
+            Load::One | Load::Many => format!("calls, {} in flight", self.in_flight()),
+            Load::Up | Load::Down => self.name().to_owned(),
         }
     }
 
@@ -48,12 +56,9 @@ impl Load {
     }
 }
 
-/// For a table.
+/// As on the command line.
 impl std::fmt::Display for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Load::One | Load::Many => write!(f, "calls, {} in flight", self.in_flight()),
-            Load::Up | Load::Down => f.write_str(self.name()),
-        }
+        f.write_str(self.name())
     }
 }

@@ -87,7 +87,7 @@ impl Measurement {
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Measurement { system, load, repeat, figures, error, .. } = self;
-        write!(f, "{system} {load} #{repeat}: ")?;
+        write!(f, "{system} {} #{repeat}: ", load.words())?;
         match (figures, error) {
             (Some(Figures { rate, client, server }), _) => {
                 write!(f, "{rate:.0}/s, processors {client:.2} and {server:.2}")
@@ -122,6 +122,7 @@ pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
     for Measurement { system, load, repeat, error, .. } in measured {
         if let Some(error) = error {
             let error = error.replace('\n', " ");
+            let load = load.words();
             text.push_str(&format!("\n* {system}, {load} #{repeat} failed: {error}\n"));
         }
     }
@@ -158,7 +159,8 @@ fn line(measured: &[Measurement], system: System, load: Load, figures: Figures) 
     let times = |times: Option<f64>| times.map_or(String::new(), |times| format!("{times:.2}"));
     let is_met = is_met.map_or("", |is_met| if is_met { "yes" } else { "no" });
     format!(
-        "| {load} | {} | {rate:.0} | {client:.2} | {server:.2} | {} | {} | {target} | {is_met} |\n",
+        "| {} | {} | {rate:.0} | {client:.2} | {server:.2} | {} | {} | {target} | {is_met} |\n",
+        load.words(),
         system.name(),
         times(beside(System::Quinn)),
         times(of_sshfs),
@@ -174,7 +176,7 @@ pub(super) fn panels(measured: &[Measurement]) -> Vec<Panel> {
         };
         let axis = if load.is_bulk() { "MB a second" } else { "calls a second" };
         let bars = System::ALL.into_iter().filter_map(bar).collect();
-        Panel { title: load.to_string(), axis, bars }
+        Panel { title: load.words(), axis, bars }
     };
     Load::ALL.into_iter().map(panel).collect()
 }
