@@ -44,6 +44,8 @@ pub const PAGE_MAX: u32 = 4096;
 pub const BREAK_MAX: usize = 4096;
 /// Most inodes in one RESUME.
 pub const RESUME_MAX: u64 = 1 << 19;
+/// The lowest LIMIT, bytes a second: with less, what others wait for would take minutes.
+pub const LIMIT_MIN: u64 = 1 << 10;
 
 /// Why bytes are not a message.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +122,8 @@ messages! {
         16 Renew(()),
         /// Waits for changes below a directory. Reply `Watched`.
         17 Watch(Watch),
+        /// How much may be sent to this host, on this connection. Reply `Limited`.
+        18 Limit(Limit),
         /// A range of a file. Reply `Fetched`; body: the bytes of its data segments.
         20 Fetch(Fetch),
         /// Where a file's next data are. Reply `Sought`.
@@ -168,6 +172,8 @@ messages! {
         16 Renewed(Renewed),
         /// To `Watch`.
         17 Watched(WatchedAll),
+        /// To `Limit`.
+        18 Limited(()),
         /// To `Fetch`.
         20 Fetched(Fetched),
         /// To `Seek`.
@@ -215,6 +221,7 @@ impl Request {
             | Request::Statfs(_)
             | Request::Resume(_)
             | Request::Renew(_)
+            | Request::Limit(_)
             | Request::Seek(_)
             | Request::Grant(_)
             | Request::Visible(_)
@@ -291,6 +298,13 @@ pub struct Enrolled {
     pub volume: String,
     /// What the identity may do there.
     pub role: Role,
+}
+
+/// How much the other side may send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Limit {
+    /// Bytes on the wire, at least [`LIMIT_MIN`]; `None`: as much as the link takes.
+    pub bytes_per_second: Option<u64>,
 }
 
 /// Asks for a range of one data version.

@@ -30,6 +30,7 @@ pub mod identity;
 mod incoming;
 mod keeper;
 mod lane;
+mod limit;
 mod link;
 mod listener;
 mod options;

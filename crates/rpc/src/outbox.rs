@@ -33,6 +33,8 @@ pub(crate) enum Event {
     Offer(MessageId, Bytes),
     Close(MessageId),
     Abort(MessageId, StreamCode),
+    /// Most bytes a second that may be sent; `None`: as many as the path takes.
+    Limit(Option<u64>),
 }
 
 /// A new message.
@@ -75,6 +77,12 @@ impl Outbox {
 
     pub(crate) fn next_id(&self) -> MessageId {
         MessageId(self.ids.fetch_add(1, Relaxed))
+    }
+
+    /// Limits what is sent from now on.
+    pub(crate) fn limit(&self, bytes_per_second: Option<u64>) {
+        // A writer that is gone sends nothing.
+        let _ = self.events.send(Event::Limit(bytes_per_second));
     }
 
     /// Begins to send a message, with its body if that is in memory, else with what the

@@ -167,7 +167,13 @@ impl Peer {
 
     /// The connection as it is now.
     pub fn stats(&self) -> LinkStats {
-        self.outbox.counters.report(&self.outbox.connection.stats())
+        self.outbox.counters.report(&self.outbox.connection)
+    }
+
+    /// Sends at most so many bytes a second from now on, counted on the wire with all headers.
+    /// Classes keep their order.
+    pub fn limit(&self, bytes_per_second: Option<u64>) {
+        self.outbox.limit(bytes_per_second);
     }
 
     /// Takes a sample of the rates.

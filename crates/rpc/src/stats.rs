@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use segue_core::types::Class;
 
+use crate::congestion::Shared;
 use crate::rate::Meter;
 
 /// A connection at one moment.
@@ -13,6 +14,10 @@ use crate::rate::Meter;
 pub struct LinkStats {
     /// Smoothed round-trip time.
     pub rtt: Duration,
+    /// The round trip of the empty path, as far as it is known.
+    pub base_rtt: Option<Duration>,
+    /// Bytes a second that the path is taken to carry to the other side; 0 until known.
+    pub rate: u64,
     /// Bytes a second that reached the other side when it was busy last; 0 until measured.
     pub bandwidth_up: u64,
     /// The same from the other side.
@@ -27,6 +32,8 @@ pub struct LinkStats {
     pub queued: [u64; Class::ALL.len()],
     /// Bytes handed to QUIC so far, by class in the order of [`Class::ALL`].
     pub sent: [u64; Class::ALL.len()],
+    /// Messages, calls and replies, that were handed to QUIC as a whole, by class likewise.
+    pub sent_messages: [u64; Class::ALL.len()],
 }
 
 /// Counts kept by a connection's tasks, read by anybody. Each stands for itself, so no order
@@ -35,6 +42,7 @@ pub struct LinkStats {
 pub(crate) struct Counters {
     queued: [AtomicU64; Class::ALL.len()],
     sent: [AtomicU64; Class::ALL.len()],
+    messages: [AtomicU64; Class::ALL.len()],
     received: AtomicU64,
     meters: Mutex<Meters>,
 }
@@ -55,6 +63,12 @@ impl Counters {
     pub(crate) fn sent(&self, class: Class, bytes: usize) {
         if let Some(counter) = self.sent.get(class as usize) {
             counter.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+
+    pub(crate) fn sent_whole(&self, class: Class) {
+        if let Some(counter) = self.messages.get(class as usize) {
+            counter.fetch_add(1, Relaxed);
         }
     }
 
@@ -80,10 +94,16 @@ impl Counters {
         self.meters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn report(&self, connection: &quinn::ConnectionStats) -> LinkStats {
+    pub(crate) fn report(&self, connection: &quinn::Connection) -> LinkStats {
+        let path = Shared::of(connection);
+        let flight = path.as_ref().map(|path| path.flight());
+        let (rate, base_rtt) = flight.map_or((0, None), |flight| (flight.rate(), flight.base()));
+        let connection = connection.stats();
         let meters = self.meters();
         LinkStats {
             rtt: connection.path.rtt,
+            base_rtt,
+            rate,
             bandwidth_up: meters.up.rate(),
             bandwidth_down: meters.down.rate(),
             sent_bytes: connection.udp_tx.bytes,
@@ -91,6 +111,7 @@ impl Counters {
             body_bytes: self.received.load(Relaxed),
             queued: self.queued.each_ref().map(|counter| counter.load(Relaxed)),
             sent: self.sent.each_ref().map(|counter| counter.load(Relaxed)),
+            sent_messages: self.messages.each_ref().map(|counter| counter.load(Relaxed)),
         }
     }
 }

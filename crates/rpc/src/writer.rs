@@ -24,6 +24,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use crate::close::{CallError, CloseReason, StreamCode};
 use crate::congestion::{Room, Shared, Stamps};
+use crate::limit::{self, Limit, Sent};
 use crate::outbox::{Event, Opening, Outbox};
 use crate::stats::Counters;
 use crate::transport::STREAMS_MAX;
@@ -142,6 +143,8 @@ pub(crate) struct Writer {
     stamps: Stamps,
     /// Bytes received when something was sent last.
     heard: u64,
+    /// What the user allows, whatever the path does.
+    limit: Option<Limit>,
 }
 
 /// When there is something to do again.
@@ -169,6 +172,7 @@ impl Writer {
             path: None,
             stamps: Stamps::new(Instant::now()),
             heard: 0,
+            limit: None,
         }
     }
 
@@ -238,17 +242,30 @@ impl Writer {
     }
 
     /// How much of what goes next QUIC can send now, else when there is something to do.
-    fn room(&self) -> Result<usize, Next> {
+    fn room(&mut self) -> Result<usize, Next> {
         let next = self.scheduler.next(0);
         let Some(path) = &self.path else {
             return next.map(|_| QUANTUM_BYTES).ok_or(Next::Idle);
         };
+        // Asked for before the flight, under which QUIC must not be asked anything.
+        let sent = self.limit.as_ref().map(|_| sent(&self.connection)).unwrap_or_default();
         let mut flight = path.flight();
         let Some(next) = next else {
             flight.handle_idle();
             return Err(Next::Idle);
         };
-        match flight.room(Instant::now(), is_awaited(self.scheduler.class(next.id))) {
+        let (now, is_awaited) = (Instant::now(), is_awaited(self.scheduler.class(next.id)));
+        let mut room = flight.room(now, is_awaited);
+        if let Some(limit) = &mut self.limit {
+            let sizes = (flight.packet(), flight.payload());
+            let allowed = limit.room(now, (sent, flight.unsent()), sizes, is_awaited);
+            if matches!((room, allowed), (Room::Now(_), Room::At(_))) {
+                // The path could carry more.
+                flight.handle_idle();
+            }
+            room = limit::lesser(room, allowed);
+        }
+        match room {
             Room::Now(bytes) => {
                 let quantum = bytes.min((flight.rate() / QUANTA_PER_SECOND).max(flight.payload()));
                 Ok(usize::try_from(quantum).unwrap_or(usize::MAX).min(QUANTUM_BYTES))
@@ -290,6 +307,7 @@ impl Writer {
             }
             Event::Close(id) => self.scheduler.close(id),
             Event::Raise(id, class) => self.raise(id, class),
+            Event::Limit(rate) => self.set_limit(rate),
             Event::Abort(id, code) => {
                 if let Some(mut outgoing) = self.outgoing.remove(&id) {
                     self.scheduler.cancel(id);
@@ -306,6 +324,17 @@ impl Writer {
         if let (Some(class), Some(outgoing)) = (self.scheduler.class(id), self.outgoing.get(&id)) {
             // It fails on a stream that the other side has stopped: the first write tells.
             let _ = outgoing.stream.set_priority(priority(class));
+        }
+    }
+
+    fn set_limit(&mut self, rate: Option<u64>) {
+        match (&mut self.limit, rate) {
+            (Some(limit), Some(rate)) => limit.set_rate(rate),
+            (limit, None) => *limit = None,
+            (limit, Some(rate)) => {
+                let header = limit::header(self.connection.remote_address().ip());
+                *limit = Some(Limit::new(rate, header, Instant::now(), sent(&self.connection)));
+            }
         }
     }
 
@@ -364,6 +393,7 @@ impl Writer {
             flight.handle_handed(bytes as u64, is_awaited(class));
         }
         if self.scheduler.sent(id, bytes) {
+            class.into_iter().for_each(|class| self.counters.sent_whole(class));
             self.end(id, Ok(()));
         }
     }
@@ -378,6 +408,11 @@ impl Writer {
             outgoing.end(result);
         }
     }
+}
+
+fn sent(connection: &Connection) -> Sent {
+    let sent = connection.stats().udp_tx;
+    Sent { bytes: sent.bytes, packets: sent.datagrams }
 }
 
 /// Waits until there is something to do.

@@ -123,6 +123,21 @@ impl Flight {
         self.law.rate()
     }
 
+    /// The round trip of the empty path, as far as it is known.
+    pub fn base(&self) -> Option<Duration> {
+        self.law.base()
+    }
+
+    /// Bytes of packets that QUIC was given and has not sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// The size of a full packet, bytes.
+    pub(crate) fn packet(&self) -> u64 {
+        self.law.packet()
+    }
+
     /// QUIC was given so many bytes of messages.
     pub fn handle_handed(&mut self, bytes: u64, is_awaited: bool) {
         let aside = std::mem::take(&mut self.aside);

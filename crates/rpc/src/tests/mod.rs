@@ -7,6 +7,7 @@ mod decoders;
 mod doors;
 mod hostile;
 mod lane;
+mod limit;
 mod link;
 pub(crate) mod mutation;
 mod order;

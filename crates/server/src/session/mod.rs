@@ -26,7 +26,7 @@ use std::time::Duration;
 use segue_core::namespace::{Rights, Stop};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, ClientId, Fingerprint, VolumeId};
-use segue_core::wire::{Refused, Renewed, Reply, Request};
+use segue_core::wire::{LIMIT_MIN, Limit, Refused, Renewed, Reply, Request};
 use segue_rpc::{Body, CloseCode, Incoming, Peer, Rpc};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
@@ -231,6 +231,7 @@ impl Session {
             Request::Enrol(_) => {
                 return Err(refuse(Refusal::Protocol, "this host has an identity already"));
             }
+            Request::Limit(limit) => return Ok(self.limit(limit)),
             _ => {}
         }
         let bound =
@@ -255,6 +256,12 @@ impl Session {
             }
             other => self.read(bound, other).await,
         }
+    }
+
+    /// The host wants no more than that.
+    fn limit(&self, limit: Limit) -> (Reply, Body) {
+        self.peer.limit(limit.bytes_per_second.map(|bytes| bytes.max(LIMIT_MIN)));
+        (Reply::Limited(()), Body::Empty)
     }
 
     /// Waits for others, which nobody need do for a host that is gone: it would keep the server from
