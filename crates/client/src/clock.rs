@@ -5,6 +5,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use segue_core::types::Time;
 
+use crate::bandwidth::WeekTime;
+
 /// A moment, and how long it is ago.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -27,6 +29,30 @@ impl Clock {
 pub(crate) fn slept() -> Duration {
     let awake = read(ClockId::Monotonic);
     since_boot().saturating_sub(awake)
+}
+
+/// The local time by this host's zone, as it is set now.
+#[allow(unsafe_code)]
+pub(crate) fn local_time() -> WeekTime {
+    // SAFETY: all of it are numbers, and a pointer that may be null.
+    let mut time: libc::tm = unsafe { std::mem::zeroed() };
+    let seconds = clock_gettime(ClockId::Realtime).tv_sec;
+    // SAFETY: both are valid places for as long as the calls take; no thread sets the environment.
+    let known = unsafe {
+        // It looks what the zone is now, which localtime_r need not do again.
+        libc::mktime(&raw mut time);
+        !libc::localtime_r(&raw const seconds, &raw mut time).is_null()
+    };
+    let part = |number: libc::c_int| u32::try_from(number).unwrap_or(0);
+    match known {
+        true => {
+            let (hour, minute, second) = (time.tm_hour, time.tm_min, time.tm_sec);
+            // Days are counted from Sunday there.
+            let day = part(time.tm_wday) + 6;
+            WeekTime::new(day, (part(hour) * 60 + part(minute)) * 60 + part(second).min(59))
+        }
+        false => WeekTime(0),
+    }
 }
 
 fn since_boot() -> Duration {

@@ -4,6 +4,7 @@
 //! the kernel, the disk and the server. The library prints nothing, asks nothing and does not
 //! read the environment.
 
+pub mod bandwidth;
 pub mod bare;
 mod clock;
 pub mod control;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use segue_core::cache::MinFree;
 use segue_core::sched::{Discipline, Modes};
 
+use crate::bandwidth::{self, Timetable};
+
 /// When a change must have reached the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteBack {
@@ -58,6 +60,8 @@ pub struct MountOptions {
     pub priorities: Discipline,
     /// Most bytes that may wait for the server: writers are slowed from three quarters on.
     pub log_max: u64,
+    /// How much of the link may be taken, and when.
+    pub bwlimit: Timetable,
     /// Refuse changes.
     pub read_only: bool,
     /// Show every file as owned by this user.
@@ -84,6 +88,7 @@ impl Default for MountOptions {
             due: Duration::from_secs(600),
             priorities: Discipline::Priorities,
             log_max: 4 << 30,
+            bwlimit: Timetable::default(),
             read_only: false,
             uid: None,
             gid: None,
@@ -116,6 +121,10 @@ pub enum OptionError {
 /// The options of this version, with the values they take: what `help mount` lists.
 pub const KEYS: &[(&str, &str)] = &[
     ("allow-other", "users other than the one who mounts may enter"),
+    (
+        "bwlimit=UP:DOWN",
+        "most bytes a second to and from the server, or a timetable: see 'segue help bwlimit'",
+    ),
     ("cache-dir=DIR", "where cached and not yet sent data lie"),
     ("cache-min-free=5G", "left free on its disk, a size or a share; else the less of 5G and 10%"),
     ("cache-size=20G", "most that is cached; what the server lacks does not count"),
@@ -139,7 +148,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
 ];
 
-const LATER: &[&str] = &["bwlimit", "consistency", "observe", "prefetch"];
+const LATER: &[&str] = &["consistency", "observe", "prefetch"];
 
 /// Options that mount(8) passes to every file system and that mean nothing here.
 const IGNORED: &[&str] =
@@ -161,6 +170,10 @@ impl MountOptions {
             "grace" => self.grace = duration(key, needed(key, value)?)?,
             "due" => self.due = duration(key, needed(key, value)?)?,
             "priorities" => self.priorities = priorities(key, needed(key, value)?)?,
+            "bwlimit" => {
+                let timetable = needed(key, value)?.parse();
+                self.bwlimit = timetable.map_err(|error| invalid(key, format!("{error}")))?;
+            }
             "log-max" => self.log_max = at_least_1m(key, needed(key, value)?)?,
             "fsync" => {
                 self.fsync = match needed(key, value)? {
@@ -178,6 +191,26 @@ impl MountOptions {
         }
         Ok(())
     }
+}
+
+/// The options of a list as after `-o`, each `KEY[=VALUE]`. A comma inside a timetable does not end
+/// it.
+pub fn split(list: &str) -> Vec<String> {
+    let mut options: Vec<String> = Vec::new();
+    for part in list.split(',') {
+        let timetable = options
+            .last_mut()
+            .filter(|before| before.strip_prefix("bwlimit=").is_some_and(bandwidth::is_cut));
+        match timetable {
+            Some(before) => {
+                before.push(',');
+                before.push_str(part);
+            }
+            None if part.is_empty() => {}
+            None => options.push(part.into()),
+        }
+    }
+    options
 }
 
 fn write_back(key: &str, value: &str) -> Result<WriteBack, OptionError> {
@@ -271,19 +304,24 @@ pub fn duration(key: &str, text: &str) -> Result<Duration, OptionError> {
 
 /// A size with its unit: `500K`, `10M`, `4G`, `2T`; `4GB` is the same, and bytes have none.
 pub fn size(key: &str, text: &str) -> Result<u64, OptionError> {
+    let wrong = || invalid(key, format!("'{text}' is not a size such as 500K, 10M, 4G or 2T"));
+    bytes_of(text).ok_or_else(wrong)
+}
+
+/// The bytes of a size with its unit.
+pub(crate) fn bytes_of(text: &str) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
-    let wrong = || invalid(key, format!("'{text}' is not a size such as 500K, 10M, 4G or 2T"));
-    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let number: u64 = number.parse().ok()?;
     let shift = match unit.to_ascii_uppercase().as_str() {
         "" | "B" => 0,
         "K" | "KB" => 10,
         "M" | "MB" => 20,
         "G" | "GB" => 30,
         "T" | "TB" => 40,
-        _ => return Err(wrong()),
+        _ => return None,
     };
-    number.checked_mul(1 << shift).ok_or_else(wrong)
+    number.checked_mul(1 << shift)
 }
 
 #[cfg(test)]
@@ -330,5 +368,17 @@ mod tests {
         assert!(matches!(options.set("grace", Some("10")), Err(OptionError::Invalid { .. })));
         assert!(matches!(options.set("uid", Some("me")), Err(OptionError::Invalid { .. })));
         assert!(matches!(options.set("uid", None), Err(OptionError::Invalid { .. })));
+    }
+
+    #[test]
+    fn a_timetable_has_commas_of_its_own() {
+        let list = "ro,bwlimit=08:00,500K:2M 18:00,off,,uid=5,bwlimit=1M";
+        let each = ["ro", "bwlimit=08:00,500K:2M 18:00,off", "uid=5", "bwlimit=1M"];
+        assert_eq!(split(list), each);
+        let mut options = MountOptions::default();
+        options.set("bwlimit", Some("\"08:00,500K:2M 18:00,off\"")).unwrap();
+        assert_eq!(options.bwlimit.to_string(), "08:00,500K:2M 18:00,off");
+        let odd = options.set("bwlimit", Some("5X:1M")).unwrap_err().to_string();
+        assert!(odd.starts_with("mount option 'bwlimit': '5X:1M' is not UP:DOWN"), "{odd}");
     }
 }

@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Where(commands::place::Arguments),
     Log(commands::log::Arguments),
     Watch(commands::watch::Arguments),
+    Bwlimit(commands::bwlimit::Arguments),
     Recover(commands::recover::Arguments),
     Metrics(commands::metrics::Arguments),
     Completions(commands::completions::Arguments),

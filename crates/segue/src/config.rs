@@ -55,11 +55,10 @@ impl Config {
     /// list as after `-o`.
     pub(crate) fn mount_options(&self, flags: &[String]) -> Result<MountOptions, Failure> {
         let mut options = self.mount.clone();
-        let each = flags.iter().flat_map(|list| list.split(',')).filter(|text| !text.is_empty());
-        for text in each {
+        for text in flags.iter().flat_map(|list| segue_client::options::split(list)) {
             let (key, value) = match text.split_once('=') {
                 Some((key, value)) => (key, Some(value)),
-                None => (text, None),
+                None => (text.as_str(), None),
             };
             options.set(key, value).map_err(|error| Failure::usage(error.to_string()))?;
         }

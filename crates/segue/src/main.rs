@@ -21,6 +21,7 @@ mod pace;
 mod places;
 mod process;
 mod quantity;
+mod rates;
 mod signals;
 
 use std::process::ExitCode;
@@ -67,6 +68,7 @@ fn run(cli: Cli, announcer: Announcer) -> Outcome {
         Command::Sync(arguments) => commands::sync::run(&arguments, &context),
         Command::Where(arguments) => commands::place::run(&arguments, &context),
         Command::Watch(arguments) => commands::watch::run(&arguments, &context),
+        Command::Bwlimit(arguments) => commands::bwlimit::run(&arguments, &context),
         Command::Log(arguments) => commands::log::run(&arguments, &context),
         Command::Recover(arguments) => commands::recover::run(&arguments, &context),
         Command::Metrics(arguments) => commands::metrics::run(&arguments, &context),

@@ -10,6 +10,9 @@ const WINDOW: Duration = Duration::from_secs(15);
 /// Before this much has passed a rate means nothing.
 const SHORTEST: Duration = Duration::from_millis(900);
 
+/// What is said while nothing goes.
+pub(crate) const NOTHING: &str = "nothing went lately";
+
 /// What went, by when.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -51,7 +54,7 @@ impl Pace {
             (Some(time), None) | (None, Some(time)) => {
                 format!("{rate}, about {} left", quantity::age(time))
             }
-            (None, None) => "nothing went lately".to_owned(),
+            (None, None) => NOTHING.to_owned(),
         }
     }
 }

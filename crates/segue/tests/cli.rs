@@ -96,7 +96,7 @@ impl Drop for Served<'_> {
     }
 }
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "serve",
     "volume",
     "invite",
@@ -106,6 +106,7 @@ const COMMANDS: [&str; 12] = [
     "status",
     "sync",
     "where",
+    "bwlimit",
     "log",
     "metrics",
     "completions",
@@ -147,6 +148,10 @@ fn mistakes_in_usage_end_with_2_and_say_which() {
     mount("write-back=delay:30s").refused(2, "not in this version");
     mount("write-back=later").refused(2, "later");
     mount("grace=5").refused(2, "grace");
+    mount("bwlimit=5X:1M").refused(2, "'5X:1M' is not UP:DOWN in bytes a second such as 500K:2M");
+    mount("bwlimit=08:00,1M 8:00,off").refused(2, "'8:00,off'");
+    mount("bwlimit=08:00,500K:2M 18:00,off,no-such-option").refused(2, "no-such-option");
+    user.run(&["bwlimit", directory, "fast"]).refused(2, "'fast' is not UP:DOWN");
     user.run(&["mount", "http://localhost/home", directory]).refused(2, "segue://");
 }
 
@@ -156,7 +161,7 @@ fn a_path_that_does_not_exist_ends_with_3() {
     let missing = user.home.path().join("missing");
     let missing = missing.to_str().unwrap();
     user.run(&["mount", "segue://localhost/home", missing]).refused(3, "mkdir");
-    for command in ["umount", "where", "sync", "log", "status"] {
+    for command in ["umount", "where", "sync", "log", "status", "bwlimit"] {
         user.run(&[command, missing]).refused(3, "missing");
     }
     user.run(&["volume", "list"]).refused(3, "segue serve");
@@ -167,7 +172,7 @@ fn a_path_that_does_not_exist_ends_with_3() {
 fn a_path_that_is_on_no_mount_is_named() {
     let user = User::new();
     let directory = user.home.path().to_str().unwrap();
-    for command in ["umount", "where", "sync", "log", "status"] {
+    for command in ["umount", "where", "sync", "log", "status", "bwlimit"] {
         user.run(&[command, directory]).refused(1, "not on a Segue mount");
     }
 }
@@ -211,8 +216,10 @@ fn unknown_keys_of_the_configuration_are_errors() {
     user.run(&command).refused(2, "config.toml");
     user.write_config("write-back = \"async\"\n");
     user.run(&command).refused(1, "not on a Segue mount");
-    let ended = user.command(&command).env("SEGUE_GRACE", "soon").output().unwrap();
-    Ended::from(ended).refused(2, "SEGUE_GRACE");
+    for (name, value) in [("SEGUE_GRACE", "soon"), ("SEGUE_BWLIMIT", "fast")] {
+        let ended = user.command(&command).env(name, value).output().unwrap();
+        Ended::from(ended).refused(2, name);
+    }
 }
 
 #[test]

@@ -9,20 +9,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
-use axum::response::Response;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::mount::{Mount, Scope, Shared};
 use types::{
-    LogReply, Status, SyncReply, SyncRequest, UmountRequest, WatchRequest, WhereReply, WhereRequest,
+    Bandwidth, BandwidthRequest, LogReply, Status, SyncReply, SyncRequest, UmountRequest,
+    WatchRequest, WhereReply, WhereRequest,
 };
+
+/// How often the connection is told of: not so often that it costs more than it tells.
+const EVERY_MS: std::ops::RangeInclusive<u64> = 10..=3_600_000;
+
+#[derive(Deserialize)]
+struct LinkQuery {
+    /// Milliseconds.
+    every: Option<u64>,
+}
 
 /// Starts serving on `socket`.
 pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> {
@@ -35,6 +46,8 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     let routes = Router::new()
         .route("/v1/status", get(status))
+        .route("/v1/link", get(link))
+        .route("/v1/bwlimit", get(bwlimit).post(set_bwlimit))
         .route("/v1/log", get(log))
         .route("/v1/where", post(locate))
         .route("/v1/sync", post(sync))
@@ -51,6 +64,34 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
 
 async fn status(State(mount): State<Shared>) -> Json<Status> {
     Json(mount.status())
+}
+
+async fn link(
+    State(mount): State<Shared>,
+    Query(LinkQuery { every }): Query<LinkQuery>,
+) -> Result<Response, (StatusCode, String)> {
+    let Some(every) = every else { return Ok(Json(mount.link_report()).into_response()) };
+    if !EVERY_MS.contains(&every) {
+        let words = format!("every={every}: not {EVERY_MS:?} milliseconds");
+        return Err((StatusCode::BAD_REQUEST, words));
+    }
+    let (tell, told) = mpsc::channel(4);
+    tokio::spawn(mount.watch_link(Duration::from_millis(every), tell));
+    Ok(lines(told))
+}
+
+async fn bwlimit(State(mount): State<Shared>) -> Json<Bandwidth> {
+    Json(mount.bwlimit())
+}
+
+async fn set_bwlimit(
+    State(mount): State<Shared>,
+    Json(request): Json<BandwidthRequest>,
+) -> Result<Json<Bandwidth>, (StatusCode, String)> {
+    match request.bwlimit.parse() {
+        Ok(timetable) => Ok(Json(mount.set_bwlimit(timetable))),
+        Err(error) => Err((StatusCode::BAD_REQUEST, format!("bwlimit: {error}"))),
+    }
 }
 
 async fn log(State(mount): State<Shared>) -> Json<LogReply> {

@@ -50,6 +50,65 @@ pub struct Status {
     pub conflicts: u64,
     /// Records that the server refused and that are kept here.
     pub refused: u64,
+    /// More of the connection. Mounts of earlier versions say nothing here.
+    #[serde(default)]
+    pub link: LinkReport,
+    /// What of it may be taken, since when, and for how long.
+    #[serde(default, flatten)]
+    pub bandwidth: Bandwidth,
+}
+
+/// `GET /v1/link`; with `?every=MS` one a line each time that so many milliseconds have passed.
+/// Counts begin anew with each connection; what was sent in a period is the difference.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkReport {
+    /// Since 1970.
+    pub time_seconds: f64,
+    /// Grows with each connection; 0 while there is none.
+    pub connection: u64,
+    /// Bytes a second that the path is taken to carry to the server, 0 until known: what the
+    /// transport goes by.
+    pub rate_up: u64,
+    /// Bytes a second that reached the server when the link was busy last, 0 until measured.
+    pub bandwidth_up: u64,
+    /// The same from the server.
+    pub bandwidth_down: u64,
+    /// Round trip now, smoothed.
+    pub rtt_seconds: f64,
+    /// Round trip of the path without anything queued, as far as it is known.
+    pub base_rtt_seconds: f64,
+    /// `bwlimit` now, bytes a second to the server; null without one.
+    pub limit_up: Option<u64>,
+    /// The same from the server.
+    pub limit_down: Option<u64>,
+    /// UDP payload sent.
+    pub sent_bytes: u64,
+    /// UDP payload received.
+    pub received_bytes: u64,
+    /// What waits and went, by class, most urgent first.
+    pub classes: Vec<ClassBytes>,
+}
+
+/// `GET /v1/bwlimit`, and the answer to [`BandwidthRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bandwidth {
+    /// As it was set: a limit, a timetable, or `off`.
+    pub bwlimit: String,
+    /// Most bytes a second to the server now; null without limit.
+    pub limit_up: Option<u64>,
+    /// The same from the server.
+    pub limit_down: Option<u64>,
+    /// For how long that holds; null: for ever.
+    pub limit_seconds: Option<f64>,
+}
+
+/// `POST /v1/bwlimit`: other limits until the mount ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BandwidthRequest {
+    /// As the mount option.
+    pub bwlimit: String,
 }
 
 /// How who writes fares.
@@ -74,6 +133,9 @@ pub struct ClassBytes {
     pub queued_bytes: u64,
     /// Bytes sent since the connection began.
     pub sent_bytes: u64,
+    /// Calls and replies sent since then, each when all of it was.
+    #[serde(default)]
+    pub sent_messages: u64,
 }
 
 /// State of a mount.

@@ -26,6 +26,8 @@ mod handles;
 mod holes;
 mod idle;
 mod kernel;
+mod limits;
+mod link;
 mod names;
 mod notes;
 mod park;
@@ -117,6 +119,7 @@ pub(crate) struct Mount {
     ahead: Mutex<Ahead>,
     batch_size: Mutex<BatchSize>,
     unseen: Mutex<Unseen>,
+    limiter: limits::Limiter,
     waiting: bound::Waiting,
     space: space::Space,
     /// Stores that the server wants whole.

@@ -12,7 +12,9 @@ use segue_core::types::{Attr, Class, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_rpc::LinkState;
 
 use super::{Mount, Shared, lock};
-use crate::control::types::{ClassBytes, LogRecord, LogReply, State, Status, WhereFile};
+use crate::control::types::{
+    ClassBytes, LinkReport, LogRecord, LogReply, State, Status, WhereFile,
+};
 
 /// Most records that `segue log` lists.
 const LOG_MAX: usize = 10_000;
@@ -70,9 +72,7 @@ impl Mount {
             (true, true) => State::Readonly,
             (true, false) => State::Online,
         };
-        let stats = self.remote.link().stats();
-        let queued = stats.as_ref().map(|stats| (stats.queued, stats.sent)).unwrap_or_default();
-        let classes = Class::ALL.iter().zip(queued.0.into_iter().zip(queued.1));
+        let link = self.link_report();
         let log_bytes = lock(&self.log).len();
         let (cache_bytes, cache_limit_bytes) = (self.containers.bytes(), self.cache_limit());
         let writers = self.writers();
@@ -86,16 +86,10 @@ impl Mount {
             pid: std::process::id(),
             state,
             reason: self.offline_reason(),
-            bandwidth_up: stats.as_ref().map_or(0, |stats| stats.bandwidth_up),
-            bandwidth_down: stats.as_ref().map_or(0, |stats| stats.bandwidth_down),
-            rtt_seconds: stats.as_ref().map_or(0.0, |stats| stats.rtt.as_secs_f64()),
-            queued: classes
-                .map(|(class, (queued_bytes, sent_bytes))| ClassBytes {
-                    class: class.name().into(),
-                    queued_bytes,
-                    sent_bytes,
-                })
-                .collect(),
+            bandwidth_up: link.bandwidth_up,
+            bandwidth_down: link.bandwidth_down,
+            rtt_seconds: link.rtt_seconds,
+            queued: link.classes.clone(),
             log_records: core.queue.len() as u64,
             log_bytes,
             log_limit_bytes: self.options.log_max,
@@ -109,6 +103,8 @@ impl Mount {
             promises: core.tree.promises(self.now()) as u64,
             conflicts,
             refused: self.refused.load(Ordering::Relaxed),
+            link,
+            bandwidth: self.bwlimit(),
         }
     }
 
@@ -211,12 +207,8 @@ impl Mount {
     pub(crate) fn metrics(&self) -> String {
         let status = self.status();
         let mut text = String::new();
-        let mut gauge = |name: &str, help: &str, value: f64| {
-            // Writing to a string does not fail.
-            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
-        };
-        #[allow(clippy::cast_precision_loss)]
-        let number = |value: u64| value as f64;
+        let mut gauge =
+            |name: &str, help: &str, value: f64| write_gauge(&mut text, name, help, value);
         let online = if status.state == State::Offline { 0.0 } else { 1.0 };
         gauge("segue_online", "1 while the server answers", online);
         gauge("segue_log_records", "Uncommitted records", number(status.log_records));
@@ -243,12 +235,6 @@ impl Mount {
         );
         gauge("segue_conflicts", "Conflict copies that are still there", number(status.conflicts));
         gauge("segue_refused", "Records refused by the server", number(status.refused));
-        gauge("segue_link_rtt_seconds", "Round trip to the server", status.rtt_seconds);
-        gauge(
-            "segue_link_bandwidth_bytes_per_second",
-            "Bytes a second that the server got when the link was busy last",
-            number(status.bandwidth_up),
-        );
         let counters = [
             (
                 "segue_cache_evicted_bytes_total",
@@ -264,29 +250,70 @@ impl Mount {
         for (name, help, value) in counters {
             let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n");
         }
+        write_link(&mut text, &status.link);
         write_classes(&mut text, &status);
         text
     }
 }
 
+fn write_gauge(text: &mut String, name: &str, help: &str, value: f64) {
+    // Writing to a string does not fail.
+    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn number(value: u64) -> f64 {
+    value as f64
+}
+
+/// What the link is like, and what of it may be taken.
+fn write_link(text: &mut String, link: &LinkReport) {
+    let limit = |limit: Option<u64>| limit.map_or(0.0, number);
+    let gauges = [
+        ("rtt_seconds", "Round trip to the server", link.rtt_seconds),
+        ("base_rtt_seconds", "The same with nothing queued on the way", link.base_rtt_seconds),
+        (
+            "bandwidth_bytes_per_second",
+            "Bytes a second that the server got when the link was busy last",
+            number(link.bandwidth_up),
+        ),
+        (
+            "rate_bytes_per_second",
+            "Bytes a second that the link is taken to carry to the server",
+            number(link.rate_up),
+        ),
+        (
+            "limit_up_bytes_per_second",
+            "Bytes a second that may be sent (bwlimit), 0 without limit",
+            limit(link.limit_up),
+        ),
+        (
+            "limit_down_bytes_per_second",
+            "The same of what the server may send here",
+            limit(link.limit_down),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        write_gauge(text, &format!("segue_link_{name}"), help, value);
+    }
+}
+
 /// What waits and went at each class.
 fn write_classes(text: &mut String, status: &Status) {
-    let _ = write!(
-        text,
-        "# HELP segue_link_queued_bytes Bytes waiting to leave this host\n\
-         # TYPE segue_link_queued_bytes gauge\n"
-    );
-    for class in &status.queued {
-        let (name, bytes) = (&class.class, class.queued_bytes);
-        let _ = writeln!(text, "segue_link_queued_bytes{{class=\"{name}\"}} {bytes}");
-    }
-    let _ = write!(
-        text,
-        "# HELP segue_link_sent_bytes_total Bytes sent on this connection\n\
-         # TYPE segue_link_sent_bytes_total counter\n"
-    );
-    for class in &status.queued {
-        let (name, bytes) = (&class.class, class.sent_bytes);
-        let _ = writeln!(text, "segue_link_sent_bytes_total{{class=\"{name}\"}} {bytes}");
+    type Value = fn(&ClassBytes) -> u64;
+    let values: [(&str, &str, &str, Value); 3] = [
+        ("queued_bytes", "gauge", "Bytes waiting to leave this host", |class| class.queued_bytes),
+        ("sent_bytes_total", "counter", "Bytes sent on this connection", |class| class.sent_bytes),
+        ("sent_messages_total", "counter", "Calls and replies sent on it", |class| {
+            class.sent_messages
+        }),
+    ];
+    for (name, kind, help, value) in values {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "# HELP segue_link_{name} {help}\n# TYPE segue_link_{name} {kind}");
+        for class in &status.queued {
+            let (of, value) = (&class.class, value(class));
+            let _ = writeln!(text, "segue_link_{name}{{class=\"{of}\"}} {value}");
+        }
     }
 }

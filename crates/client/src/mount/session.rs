@@ -16,6 +16,7 @@ use segue_rpc::{
 use tokio::sync::mpsc;
 
 use super::MountPlan;
+use super::limits::Limiter;
 use super::promises::{self, Heard, listen};
 use super::start::PARTING;
 use super::told::AtHello;
@@ -143,6 +144,7 @@ struct HelloPlan {
     /// Where the server's own calls go.
     heard: Heard,
     at_hello: AtHello,
+    limiter: Limiter,
 }
 
 impl HelloPlan {
@@ -158,6 +160,7 @@ impl HelloPlan {
             expected: None,
             is_other: Arc::default(),
             at_hello: AtHello::default(),
+            limiter: Limiter::new(plan.options.bwlimit.clone()),
         }
     }
 
@@ -175,7 +178,9 @@ impl HelloPlan {
                     fresh_start: plan.fresh.load(Ordering::Relaxed),
                 };
                 plan.at_hello.before().await;
-                let welcome = greet(&peer, hello).await?;
+                // The limit goes first, and costs no time.
+                let ((), welcome) = tokio::join!(plan.limiter.begin(&peer), greet(&peer, hello));
+                let welcome = welcome?;
                 if plan.expected.is_some_and(|uuid| uuid != welcome.volume_uuid) {
                     plan.is_other.store(true, Ordering::Relaxed);
                     return Err(GreetError::Refused(
@@ -200,6 +205,14 @@ pub(super) struct State {
     /// The server's own calls.
     pub(super) breaks: mpsc::Receiver<Incoming>,
     pub(super) at_hello: AtHello,
+    pub(super) limiter: Limiter,
+}
+
+impl State {
+    fn new(directory: StateDirectory, hello: HelloPlan, breaks: mpsc::Receiver<Incoming>) -> State {
+        let HelloPlan { acked_below, at_hello, limiter, .. } = hello;
+        State { directory, acked_below, breaks, at_hello, limiter }
+    }
 }
 
 fn target(plan: &MountPlan, authority: &str) -> Target {
@@ -241,12 +254,10 @@ async fn open_session(
         };
         let link = Link::open(target.clone(), identity, hello.greeting());
         let welcome = Some(connected(&link, &plan.url, CONNECT_TIMEOUT).await?);
-        let state =
-            State { directory, acked_below: hello.acked_below, breaks, at_hello: hello.at_hello };
+        let state = State::new(directory, hello, breaks);
         return Ok(Session { link, welcome, uuid, state });
     }
-    let state =
-        State { directory, acked_below: hello.acked_below, breaks, at_hello: hello.at_hello };
+    let state = State::new(directory, hello, breaks);
     Ok(Session { link, welcome: Some(welcome), uuid, state })
 }
 
@@ -282,8 +293,7 @@ async fn known_session(
         Err(MountError::Offline { .. }) if directory.saved.role.is_some() => None,
         Err(error) => return Err(error),
     };
-    let state =
-        State { directory, acked_below: hello.acked_below, breaks, at_hello: hello.at_hello };
+    let state = State::new(directory, hello, breaks);
     Ok(Some(Session { link, welcome, uuid, state }))
 }
 

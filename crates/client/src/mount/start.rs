@@ -177,9 +177,8 @@ struct Assembled {
 /// Opens everything in the cache directory and puts the mount together.
 fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled, MountError> {
     let Session { link, welcome, state, .. } = session;
-    let State { directory, acked_below, breaks, at_hello } = state;
+    let State { directory, acked_below, breaks, at_hello, limiter } = state;
     let path = directory.path.clone();
-    let failed = |error: &dyn std::fmt::Display| MountError::state(&path, error.to_string());
     let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
     let (mut log, found) = LogFile::open(path.join("update.log"), incarnation, lost_power)?;
     let Parts { containers, preserved, index, conflicts, refused_dir } =
@@ -188,7 +187,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
     let first_container = u64::from(directory.saved.starts) << 32;
     let mut numbers = Numbers::new(directory);
     let granted = welcome.as_ref().map(|welcome| numbers.set_grants(&welcome.grants));
-    granted.transpose().map_err(|error| failed(&error))?;
+    granted.transpose().map_err(|error| MountError::state(&path, error))?;
     let left = Left {
         log: &mut log,
         numbers: &mut numbers,
@@ -199,7 +198,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         refused_dir: &refused_dir,
     };
     let core = recovered(left, found, first_container, welcome.as_deref())?;
-    let refused = count_refused(&refused_dir).map_err(|error| failed(&error))?;
+    let refused = count_refused(&refused_dir).map_err(|error| MountError::state(&path, error))?;
     let through = Through::default();
     let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
@@ -230,6 +229,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         ahead: Mutex::default(),
         batch_size: Mutex::default(),
         unseen: Mutex::default(),
+        limiter,
         waiting: super::bound::Waiting::default(),
         space: super::space::Space::default(),
         whole: Mutex::default(),
@@ -309,6 +309,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).keep_bounds()),
         tokio::spawn(Arc::clone(mount).keep_lease()),
         tokio::spawn(Arc::clone(mount).keep_numbers()),
+        tokio::spawn(Arc::clone(mount).keep_limits()),
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));

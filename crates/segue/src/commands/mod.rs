@@ -1,6 +1,7 @@
 //! One file for each subcommand: its arguments, its help, and what it does.
 
 pub(crate) mod backup;
+pub(crate) mod bwlimit;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod delete;

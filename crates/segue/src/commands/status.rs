@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use segue_client::control::types::{State, Status, Writers};
 use serde_json::json;
 
-use super::{Context, block_on};
+use super::{Context, block_on, bwlimit};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::http::HttpError;
 use crate::pace::Pace;
-use crate::{control, output, quantity};
+use crate::rates::Rates;
+use crate::{control, output, pace, quantity};
 
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
     /// Answer in JSON; with --watch one line each second
     #[arg(long)]
     json: bool,
-    /// Again every second, until Ctrl-C
+    /// Again every second, until Ctrl-C, with what the link did in it
     #[arg(long)]
     watch: bool,
 }
@@ -37,13 +38,14 @@ const EXAMPLES: &str = "\
 Examples:
   segue status
   segue status ~/home --watch
-  segue status --json | jq '.mounts[].unsafe_bytes'";
+  segue status --json | jq '.mounts[].unsafe_bytes'
+  segue status --json --watch | jq -c '.mounts[0].link | {time_seconds, sent_bytes}'";
 
 /// Shows the mounts once, or until Ctrl-C.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let mut paces = Paces::new();
+    let mut seen = Seen::new();
     loop {
-        let (exit, is_read) = show(arguments, context, &mut paces)?;
+        let (exit, is_read) = show(arguments, context, &mut seen)?;
         if !arguments.watch || !is_read {
             return Ok(exit);
         }
@@ -51,14 +53,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     }
 }
 
-/// How fast each mount's changes go.
-type Paces = BTreeMap<String, Pace>;
+/// How fast each mount's changes go, and what its link does.
+type Seen = BTreeMap<String, (Pace, Rates)>;
 
 /// Shows them once. The exit code, and whether anybody reads.
 fn show(
     arguments: &Arguments,
     context: &Context,
-    paces: &mut Paces,
+    seen: &mut Seen,
 ) -> Result<(Exit, bool), Failure> {
     let mut statuses = Vec::new();
     let mut exit = Exit::Done;
@@ -92,9 +94,14 @@ fn show(
         text.push_str("no volume is mounted here ('segue help mount' tells how)\n");
     }
     for status in &statuses {
-        let pace = paces.entry(status.mountpoint.clone()).or_default();
-        let pace = pace.words(Instant::now(), status.log_records, status.unsafe_bytes);
+        let now = Instant::now();
+        let (pace, rates) = seen.entry(status.mountpoint.clone()).or_default();
+        let pace = pace.words(now, status.log_records, status.unsafe_bytes);
         text.push_str(&describe(status, &pace));
+        for (number, words) in rates.lines(now, &status.link).iter().enumerate() {
+            let name = if number == 0 { "now" } else { "" };
+            text.push_str(&line(name, words));
+        }
     }
     Ok((exit, output::print_to_reader(&text)?))
 }
@@ -108,13 +115,19 @@ fn exit_of(status: &Status) -> Exit {
     }
 }
 
+/// What is called `name`, with all names in one column.
+fn line(name: &str, words: &str) -> String {
+    format!("  {name:<9}  {words}\n")
+}
+
 fn describe(status: &Status, pace: &str) -> String {
     let mut text = format!("{}\n", status.mountpoint);
-    let mut line = |name: &str, words: String| {
-        text.push_str(&format!("  {name:<9}  {words}\n"));
-    };
+    let mut line = |name: &str, words: String| text.push_str(&line(name, &words));
     line("volume", status.url.clone());
     line("link", link(status));
+    if let Some(words) = bwlimit::words(&status.bandwidth) {
+        line("bwlimit", words);
+    }
     line("to send", to_send(status, pace));
     if let Some(words) = writers(status) {
         line("writers", words);
@@ -145,13 +158,23 @@ fn link(status: &Status) -> String {
         0 => None,
         bytes => Some(format!("{}/s {way}", quantity::bytes(bytes))),
     };
-    let round_trip = format!("round trip {:.1} ms", status.rtt_seconds * 1_000.0);
+    let round_trip = round_trip(status.rtt_seconds, status.link.base_rtt_seconds);
     let up = rate(status.bandwidth_up, "up");
     let down = rate(status.bandwidth_down, "down");
     // Or the round trip of one that does not come back.
     let last = if status.reason.is_empty() { round_trip } else { format!("but {}", status.reason) };
     let parts = [Some(state.to_owned()), up, down, Some(last)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// How long an answer takes, and how long it would with nothing queued on the way.
+fn round_trip(now: f64, base: f64) -> String {
+    let millis = |seconds: f64| seconds * 1_000.0;
+    let base = match base {
+        0.0 => String::new(),
+        base => format!(" ({:.1} ms when idle)", millis(base)),
+    };
+    format!("round trip {:.1} ms{base}", millis(now))
 }
 
 /// What `log-max` means for who writes now, if anything.
@@ -178,7 +201,8 @@ fn to_send(status: &Status, pace: &str) -> String {
         .map(|class| format!("{} {}", class.class, quantity::bytes(class.queued_bytes)))
         .collect();
     let mut more = Vec::new();
-    if !pace.is_empty() {
+    // Of a large change parts are under way long before it has arrived.
+    if !pace.is_empty() && (pace != pace::NOTHING || queued.is_empty()) {
         more.push(pace.to_owned());
     }
     if !status.waits_for.is_empty() {
@@ -210,6 +234,8 @@ fn cache(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
+    use segue_client::control::types::{Bandwidth, LinkReport};
+
     use super::*;
 
     #[test]
@@ -220,6 +246,8 @@ mod tests {
             state: State::Online,
             bandwidth_up: 1 << 20,
             rtt_seconds: 0.02,
+            link: LinkReport { base_rtt_seconds: 0.0155, ..LinkReport::default() },
+            bandwidth: Bandwidth { limit_up: Some(1 << 20), ..Bandwidth::default() },
             log_records: 2,
             unsafe_bytes: 2_048,
             unsafe_oldest_seconds: 61.0,
@@ -237,7 +265,8 @@ mod tests {
         let text = describe(&status, "1.0 MB/s, about 3 s left");
         for expected in [
             "/home/a/m\n",
-            "online, 1.0 MB/s up, round trip 20.0 ms\n",
+            "online, 1.0 MB/s up, round trip 20.0 ms (15.5 ms when idle)\n",
+            "  bwlimit    at most 1.0 MB/s up\n",
             "2 changes, 2.0 KB of data, the oldest 1 min old; 1.0 MB/s, about 3 s left; waits for x\n",
             "writers    slowed: almost as much waits as may (log-max 4.0 GB)\n",
             "1 change that the server did not take",

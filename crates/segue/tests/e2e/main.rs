@@ -10,6 +10,7 @@ mod attributes;
 mod backup;
 mod big;
 mod build;
+mod bwlimit;
 mod cache;
 mod check;
 mod client_crash;

@@ -1,0 +1,68 @@
+//! What is known of the connection, for those who watch it or plot it.
+
+use std::time::Duration;
+
+use segue_core::types::Class;
+use segue_rpc::LinkStats;
+use tokio::sync::mpsc::Sender;
+
+use super::{Mount, Shared};
+use crate::control::types::{ClassBytes, LinkReport};
+
+impl Mount {
+    /// The connection now.
+    pub(crate) fn link_report(&self) -> LinkReport {
+        let link = self.remote.link();
+        let stats = link.stats();
+        let bandwidth = self.bwlimit();
+        let wall = self.wall();
+        let report = LinkReport {
+            time_seconds: wall.secs as f64 + f64::from(wall.nanos) / 1e9,
+            connection: link.generation().unwrap_or(0),
+            limit_up: bandwidth.limit_up,
+            limit_down: bandwidth.limit_down,
+            ..LinkReport::default()
+        };
+        match stats {
+            Some(stats) => LinkReport {
+                rate_up: stats.rate,
+                bandwidth_up: stats.bandwidth_up,
+                bandwidth_down: stats.bandwidth_down,
+                rtt_seconds: stats.rtt.as_secs_f64(),
+                base_rtt_seconds: stats.base_rtt.map_or(0.0, |base| base.as_secs_f64()),
+                sent_bytes: stats.sent_bytes,
+                received_bytes: stats.received_bytes,
+                classes: classes(&stats),
+                ..report
+            },
+            None => LinkReport { classes: classes(&LinkStats::default()), ..report },
+        }
+    }
+
+    /// Tells of the connection each time that `every` has passed, until nobody listens.
+    pub(crate) async fn watch_link(self: Shared, every: Duration, tell: Sender<LinkReport>) {
+        let mut times = tokio::time::interval(every);
+        times.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                _ = times.tick() => {}
+                () = tell.closed() => return,
+            }
+            if tell.send(self.link_report()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What waits and went at each class.
+pub(super) fn classes(stats: &LinkStats) -> Vec<ClassBytes> {
+    let bytes = stats.queued.into_iter().zip(stats.sent).zip(stats.sent_messages);
+    let of = |(class, ((queued_bytes, sent_bytes), sent_messages)): (&Class, _)| ClassBytes {
+        class: class.name().into(),
+        queued_bytes,
+        sent_bytes,
+        sent_messages,
+    };
+    Class::ALL.iter().zip(bytes).map(of).collect()
+}
