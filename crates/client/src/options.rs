@@ -62,6 +62,8 @@ pub struct MountOptions {
     pub log_max: u64,
     /// How much of the link may be taken, and when.
     pub bwlimit: Timetable,
+    /// Where each call to the server is noted, for experiments.
+    pub record_calls: Option<PathBuf>,
     /// Refuse changes.
     pub read_only: bool,
     /// Show every file as owned by this user.
@@ -89,6 +91,7 @@ impl Default for MountOptions {
             priorities: Discipline::Priorities,
             log_max: 4 << 30,
             bwlimit: Timetable::default(),
+            record_calls: None,
             read_only: false,
             uid: None,
             gid: None,
@@ -143,6 +146,7 @@ pub const KEYS: &[(&str, &str)] = &[
         "what goes first: what somebody waits for; for experiments, what came first, or \
          below 64 KB/s no write-back",
     ),
+    ("record-calls=FILE", "note there when each call to the server was queued, sent, answered"),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
     ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
@@ -161,6 +165,7 @@ impl MountOptions {
         match key {
             "allow-other" | "allow_other" => self.allow_other = flag(key, value)?,
             "io-uring" => self.io_uring = flag(key, value)?,
+            "record-calls" => self.record_calls = Some(PathBuf::from(needed(key, value)?)),
             "ro" => self.read_only = flag(key, value)?,
             "cache-dir" => self.cache_dir = Some(PathBuf::from(needed(key, value)?)),
             "cache-size" => self.cache_size = at_least_1m(key, needed(key, value)?)?,

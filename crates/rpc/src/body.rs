@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use crate::close::{CloseReason, StreamCode};
 use crate::outbox::Outbox;
 use crate::peer::Call;
+use crate::record::End;
 
 /// Most bytes of one body that wait in the queue: a quarter of a second at 1 MB/s, and more
 /// than a quantum of a fast link.
@@ -122,7 +123,7 @@ pub struct BodyReader {
     /// Keeps the connection open for as long as somebody reads from it.
     outbox: Arc<Outbox>,
     /// The call whose reply this is, so that both end together.
-    _call: Option<Call>,
+    call: Option<Call>,
 }
 
 impl BodyReader {
@@ -133,7 +134,7 @@ impl BodyReader {
     ) -> BodyReader {
         let pieces = VecDeque::new();
         let ended = stream.is_none();
-        BodyReader { stream, pieces, ended, outbox, _call: call }
+        BodyReader { stream, pieces, ended, outbox, call }
     }
 
     /// The next bytes, never none of them; `None` after the last.
@@ -148,8 +149,12 @@ impl BodyReader {
                 return Ok(None);
             };
             let mut read: [Bytes; READ_PIECES] = Default::default();
-            match stream.read_chunks(&mut read).await.map_err(body_error)? {
-                None => self.ended = true,
+            let chunks = stream.read_chunks(&mut read).await;
+            match chunks.inspect_err(|_| over(&mut self.call, End::Error)).map_err(body_error)? {
+                None => {
+                    self.ended = true;
+                    over(&mut self.call, End::Ok);
+                }
                 Some(count) => self.pieces.extend(read.into_iter().take(count)),
             }
             let received: usize = self.pieces.iter().map(Bytes::len).sum();
@@ -168,6 +173,10 @@ impl BodyReader {
         }
         Ok(all.freeze())
     }
+}
+
+fn over(call: &mut Option<Call>, end: End) {
+    call.iter_mut().for_each(|call| call.ended(end));
 }
 
 fn body_error(error: ReadError) -> BodyError {
@@ -190,9 +199,10 @@ impl Drop for BodyReader {
         let Some(stream) = self.stream.as_mut().filter(|_| !self.ended) else { return };
         // Most messages have no body and their stream ends with their head. To stop that would
         // cost a packet for each, and one that acknowledges it.
-        if !is_over(stream) {
-            // The stream may be over by itself: then there is nobody left to tell.
-            let _ = stream.stop(StreamCode::Cancelled.to_wire());
+        if is_over(stream) {
+            return over(&mut self.call, End::Ok);
         }
+        // The stream may be over by itself: then there is nobody left to tell.
+        let _ = stream.stop(StreamCode::Cancelled.to_wire());
     }
 }

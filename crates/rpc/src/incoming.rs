@@ -15,6 +15,7 @@ use crate::close::{CallError, CloseCode, StreamCode};
 use crate::frame::{self, Budget, Head, Opened};
 use crate::lane::{self, Answering, Frame, Frames};
 use crate::outbox::{Outbox, Sending};
+use crate::record::{End, Note, Side};
 use crate::rpc::Rpc;
 use crate::transport::STREAMS_MAX;
 
@@ -61,8 +62,13 @@ impl Calls {
     pub async fn accept(&self) -> Option<Incoming> {
         let Arrival { request, rpc, body, way, share } = self.arrivals.lock().await.recv().await?;
         let outbox = self.outbox.upgrade()?;
-        let responder = Responder { way: Some(way), rpc: rpc.clone(), outbox: outbox.clone() };
         let class = rpc.class();
+        let note = match &way {
+            Way::Stream(stream, _) => outbox.note(stream, Side::Answering, (request.name(), class)),
+            Way::Lane(_) => None,
+        };
+        let way = Some(way);
+        let responder = Responder { way, rpc: rpc.clone(), outbox: outbox.clone(), note };
         let body = BodyReader::new(body, outbox, None);
         Some(Incoming { request, class, rpc, body, responder, _share: share })
     }
@@ -185,6 +191,7 @@ pub struct Responder {
     rpc: Rpc,
     /// Keeps the connection open until there is an answer.
     outbox: Arc<Outbox>,
+    note: Option<Note>,
 }
 
 impl Responder {
@@ -193,8 +200,20 @@ impl Responder {
     pub async fn reply(mut self, reply: Reply, body: Body) -> Result<(), CallError> {
         match self.way.take() {
             Some(Way::Stream(mut stream, _listed)) => match reply.encode() {
-                Ok(message) => self.outbox.send(&self.rpc, stream, &message, body).await,
+                Ok(message) => {
+                    self.note.iter_mut().for_each(Note::reply_queued);
+                    let times = self.note.as_ref().map(Note::times);
+                    let sent = self.outbox.send(&self.rpc, stream, (&message, body), times).await;
+                    let end = match &sent {
+                        Ok(()) => End::Ok,
+                        Err(CallError::Cancelled) => End::Cancelled,
+                        Err(_) => End::Error,
+                    };
+                    self.note.iter_mut().for_each(|note| note.ended(end));
+                    sent
+                }
                 Err(error) => {
+                    self.note.iter_mut().for_each(|note| note.ended(End::Error));
                     let _ = stream.reset(StreamCode::NoAnswer.to_wire());
                     Err(CallError::Protocol(error.to_string()))
                 }
@@ -211,6 +230,7 @@ impl Responder {
 impl Drop for Responder {
     fn drop(&mut self) {
         if let Some(Way::Stream(mut stream, _)) = self.way.take() {
+            self.note.iter_mut().for_each(|note| note.ended(End::Error));
             let _ = stream.reset(StreamCode::NoAnswer.to_wire());
         }
     }

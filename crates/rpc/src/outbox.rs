@@ -4,8 +4,8 @@
 //! or aborted. Whoever sends a message holds its [`Sending`]; dropping that before the message
 //! is complete aborts it, so a cancelled future leaves nothing behind.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use quinn::{Connection, SendStream};
@@ -18,6 +18,7 @@ use crate::body::{BUFFER_BYTES, Body, BodySource, Piece, Stopped};
 use crate::close::{CallError, CloseCode, StreamCode};
 use crate::frame;
 use crate::lane::Lane;
+use crate::record::{self, Note, Recorder, Side, Times};
 use crate::rpc::{Rpc, UnderWay};
 use crate::stats::Counters;
 
@@ -37,6 +38,17 @@ pub(crate) enum Event {
     Limit(Option<u64>),
 }
 
+/// Whether more bytes follow those that open a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// None.
+    Closed,
+    /// The rest of its body.
+    Open,
+    /// Small messages, one after the other, without end.
+    Never,
+}
+
 /// A new message.
 #[derive(Debug)]
 pub(crate) struct Opening {
@@ -45,11 +57,13 @@ pub(crate) struct Opening {
     pub(crate) stream: SendStream,
     /// The head, and the body if it is in memory.
     pub(crate) bytes: [Bytes; 2],
-    /// Nothing follows.
-    pub(crate) closed: bool,
+    /// What follows.
+    pub(crate) end: Ending,
     /// Space for the rest of the body; the writer gives back what it has sent.
     pub(crate) space: Arc<Semaphore>,
     pub(crate) done: oneshot::Sender<Result<(), CallError>>,
+    /// Told when its bytes are handed over.
+    pub(crate) times: Option<Arc<Times>>,
 }
 
 /// A connection as its callers share it. The last one to let go closes it.
@@ -60,6 +74,8 @@ pub(crate) struct Outbox {
     pub(crate) discipline: Discipline,
     pub(crate) events: mpsc::UnboundedSender<Event>,
     ids: AtomicU64,
+    /// Where calls are noted, and this connection's name there.
+    recorder: OnceLock<(Recorder, u64)>,
 }
 
 impl Outbox {
@@ -71,8 +87,31 @@ impl Outbox {
     ) -> (Outbox, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
         let counters = Arc::default();
-        let ids = AtomicU64::new(0);
-        (Outbox { connection, counters, discipline, events, ids }, receiver)
+        let (ids, recorder) = Default::default();
+        (Outbox { connection, counters, discipline, events, ids, recorder }, receiver)
+    }
+
+    /// Notes calls from now on.
+    pub(crate) fn record(&self, recorder: Recorder) {
+        let name = record::name_of(&self.connection);
+        // Another one than the first is not taken.
+        let _ = self.recorder.set((recorder, name));
+    }
+
+    /// Whether calls are noted.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorder.get().is_some()
+    }
+
+    /// The note of a call that begins on `stream`, if calls are noted.
+    pub(crate) fn note(
+        &self,
+        stream: &SendStream,
+        side: Side,
+        what: (&'static str, Class),
+    ) -> Option<Note> {
+        let (recorder, name) = self.recorder.get()?;
+        Some(Note::new(recorder.clone(), *name, stream, side, what))
     }
 
     pub(crate) fn next_id(&self) -> MessageId {
@@ -91,8 +130,8 @@ impl Outbox {
         &self,
         rpc: &Rpc,
         stream: SendStream,
-        message: &[u8],
-        body: Body,
+        (message, body): (&[u8], Body),
+        times: Option<Arc<Times>>,
         lane: Option<&Arc<Lane>>,
     ) -> Result<(Sending, Option<BodySource>), CallError> {
         let (body, source) = match body {
@@ -104,8 +143,9 @@ impl Outbox {
         rpc.begin(|class| {
             let class = self.discipline.class(class);
             let bytes = [frame::encode(class, message)?, body];
-            let (message, closed) = (self.next_id(), source.is_none());
-            let sending = Sending::open(message, class, (stream, closed), bytes, &self.events);
+            let end = if source.is_none() { Ending::Closed } else { Ending::Open };
+            let message = self.next_id();
+            let sending = Sending::open(message, class, (stream, end), bytes, times, &self.events);
             Ok(((sending, source), UnderWay { message, events: self.events.clone(), request }))
         })
     }
@@ -115,11 +155,11 @@ impl Outbox {
         &self,
         rpc: &Rpc,
         stream: SendStream,
-        message: &[u8],
-        body: Body,
+        message: (&[u8], Body),
+        times: Option<Arc<Times>>,
         lane: &Arc<Lane>,
     ) -> Result<InFlight, CallError> {
-        Ok(match self.open(rpc, stream, message, body, Some(lane))? {
+        Ok(match self.open(rpc, stream, message, times, Some(lane))? {
             (sending, None) => InFlight::Queued { _sending: sending },
             (mut sending, Some(source)) => InFlight::Pumped(tokio::spawn(async move {
                 sending.pump(source).await;
@@ -134,10 +174,10 @@ impl Outbox {
         &self,
         rpc: &Rpc,
         stream: SendStream,
-        message: &[u8],
-        body: Body,
+        message: (&[u8], Body),
+        times: Option<Arc<Times>>,
     ) -> Result<(), CallError> {
-        let (mut sending, source) = self.open(rpc, stream, message, body, None)?;
+        let (mut sending, source) = self.open(rpc, stream, message, times, None)?;
         if let Some(source) = source {
             sending.pump(source).await;
         }
@@ -181,13 +221,14 @@ impl Sending {
     fn open(
         id: MessageId,
         class: Class,
-        (stream, closed): (SendStream, bool),
+        (stream, end): (SendStream, Ending),
         bytes: [Bytes; 2],
+        times: Option<Arc<Times>>,
         events: &mpsc::UnboundedSender<Event>,
     ) -> Sending {
         let space = Arc::new(Semaphore::new(BUFFER_BYTES));
         let (done, is_done) = oneshot::channel();
-        let opening = Opening { id, class, stream, bytes, closed, space: space.clone(), done };
+        let opening = Opening { id, class, stream, bytes, end, space: space.clone(), done, times };
         // A writer that is gone drops the event, and with it `done`.
         let _ = events.send(Event::Open(opening));
         Sending { id, events: events.clone(), space, done: is_done }
@@ -201,7 +242,7 @@ impl Sending {
         head: Bytes,
         events: &mpsc::UnboundedSender<Event>,
     ) -> Sending {
-        Sending::open(id, class, (stream, false), [head, Bytes::new()], events)
+        Sending::open(id, class, (stream, Ending::Never), [head, Bytes::new()], None, events)
     }
 
     /// Moves a body into the queue as space allows, then closes the message or cuts it.

@@ -19,6 +19,7 @@ use crate::incoming::{Calls, Incoming};
 use crate::lane::{self, Lane};
 use crate::options::Options;
 use crate::outbox::{InFlight, Outbox};
+use crate::record::{End, Note, Recorder, Side};
 use crate::rpc::Rpc;
 use crate::silence::Traffic;
 use crate::stats::LinkStats;
@@ -58,6 +59,14 @@ pub(crate) struct Call {
     _sending: InFlight,
     _slot: Option<OwnedSemaphorePermit>,
     _waiting: Waiting,
+    note: Option<Note>,
+}
+
+impl Call {
+    /// All of the reply is here, or all of it that will come.
+    pub(crate) fn ended(&mut self, end: End) {
+        self.note.iter_mut().for_each(|note| note.ended(end));
+    }
 }
 
 /// Counts one who waits for a reply.
@@ -122,22 +131,34 @@ impl Peer {
         let message = request.encode().map_err(|error| CallError::Protocol(error.to_string()))?;
         let waiting = Waiting::count(&self.waiting);
         let is_of_lane = self.outbox.discipline.class(rpc.class()) == lane::CLASS;
-        if is_of_lane && request.is_small() && matches!(body, Body::Empty) {
+        let is_small = request.is_small() && matches!(body, Body::Empty);
+        // Of what is noted each has a stream, whose times are its own.
+        if is_of_lane && is_small && !self.outbox.is_recorded() {
             let answer = self.lane.call(message).await?;
             let body = BodyReader::new(None, self.outbox.clone(), None);
             return Ok(Response { reply: decoded(&answer)?, body });
         }
         let slot = self.bulk_slot(rpc).await;
         let (send, mut receive) = self.outbox.connection.open_bi().await?;
-        let sending = self.outbox.start(rpc, send, &message, body, &self.lane)?;
-        let head = frame::read_reply(&mut receive, &self.budget).await?;
+        let mut note = self.outbox.note(&send, Side::Asking, (request.name(), rpc.class()));
+        let times = note.as_ref().map(Note::times);
+        let sending = self.outbox.start(rpc, send, (&message, body), times, &self.lane)?;
+        let head = match frame::read_reply(&mut receive, &self.budget).await {
+            Ok(head) => head,
+            Err(error) => {
+                note.iter_mut().for_each(|note| note.ended(End::Error));
+                return Err(error.into());
+            }
+        };
         match decoded(&head.message) {
             Ok(reply) => {
-                let call = Call { _sending: sending, _slot: slot, _waiting: waiting };
+                note.iter_mut().for_each(Note::reply_begun);
+                let call = Call { _sending: sending, _slot: slot, _waiting: waiting, note };
                 let body = BodyReader::new(Some(receive), self.outbox.clone(), Some(call));
                 Ok(Response { reply, body })
             }
             Err(error) => {
+                note.iter_mut().for_each(|note| note.ended(End::Error));
                 let _ = receive.stop(StreamCode::Protocol.to_wire());
                 Err(error)
             }
@@ -174,6 +195,11 @@ impl Peer {
     /// Classes keep their order.
     pub fn limit(&self, bytes_per_second: Option<u64>) {
         self.outbox.limit(bytes_per_second);
+    }
+
+    /// Notes each call that begins from now on, in either direction.
+    pub fn record(&self, recorder: &Recorder) {
+        self.outbox.record(recorder.clone());
     }
 
     /// Takes a sample of the rates.

@@ -66,9 +66,9 @@ impl Counters {
         }
     }
 
-    pub(crate) fn sent_whole(&self, class: Class) {
+    pub(crate) fn sent_whole(&self, class: Class, count: u64) {
         if let Some(counter) = self.messages.get(class as usize) {
-            counter.fetch_add(1, Relaxed);
+            counter.fetch_add(count, Relaxed);
         }
     }
 

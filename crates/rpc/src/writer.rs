@@ -25,7 +25,8 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use crate::close::{CallError, CloseReason, StreamCode};
 use crate::congestion::{Room, Shared, Stamps};
 use crate::limit::{self, Limit, Sent};
-use crate::outbox::{Event, Opening, Outbox};
+use crate::outbox::{Ending, Event, Opening, Outbox};
+use crate::record::Times;
 use crate::stats::Counters;
 use crate::transport::STREAMS_MAX;
 
@@ -77,6 +78,8 @@ struct Outgoing {
     unspaced: usize,
     space: Arc<Semaphore>,
     done: Option<oneshot::Sender<Result<(), CallError>>>,
+    times: Option<Arc<Times>>,
+    end: Ending,
 }
 
 impl Outgoing {
@@ -101,20 +104,23 @@ impl Outgoing {
         (pieces, count)
     }
 
-    /// `count` bytes at the front are sent.
-    fn advance(&mut self, count: usize) {
-        let mut left = count;
+    /// `count` bytes at the front are sent. Of one without end it says how many small messages
+    /// were the last of that.
+    fn advance(&mut self, count: usize) -> u64 {
+        let (mut left, mut small) = (count, 0);
         while let Some(front) = self.bytes.front_mut().filter(|_| left > 0) {
             let taken = front.len().min(left);
             front.advance(taken);
             left -= taken;
             if front.is_empty() {
                 self.bytes.pop_front();
+                small += u64::from(self.end == Ending::Never && self.unspaced == 0);
             }
         }
         let unspaced = self.unspaced.min(count);
         self.unspaced -= unspaced;
         self.space.add_permits(count - unspaced);
+        small
     }
 
     fn end(mut self, result: Result<(), CallError>) {
@@ -339,7 +345,7 @@ impl Writer {
     }
 
     fn open(&mut self, opening: Opening) {
-        let Opening { id, class, mut stream, bytes, closed, space, done } = opening;
+        let Opening { id, class, mut stream, bytes, end, space, done, times } = opening;
         if self.scheduler.open(id, class).is_err() {
             let _ = stream.reset(StreamCode::NoAnswer.to_wire());
             let _ = done.send(Err(CallError::Busy));
@@ -350,10 +356,11 @@ impl Writer {
         let unspaced = bytes.iter().map(Bytes::len).sum();
         let waker = Waker::from(Arc::new(StreamWaker { id, woken: self.woken.clone() }));
         let bytes = bytes.into_iter().filter(|bytes| !bytes.is_empty()).collect();
-        let outgoing = Outgoing { stream, waker, bytes, unspaced, space, done: Some(done) };
+        let done = Some(done);
+        let outgoing = Outgoing { stream, waker, bytes, unspaced, space, done, times, end };
         self.outgoing.insert(id, outgoing);
         self.scheduler.offer(id, unspaced);
-        if closed {
+        if end == Ending::Closed {
             self.scheduler.close(id);
         }
     }
@@ -381,9 +388,8 @@ impl Writer {
         if let Some(class) = class {
             self.counters.sent(class, bytes);
         }
-        if let Some(outgoing) = self.outgoing.get_mut(&id) {
-            outgoing.advance(bytes);
-        }
+        let small = self.outgoing.get_mut(&id).map_or(0, |outgoing| outgoing.advance(bytes));
+        class.into_iter().for_each(|class| self.counters.sent_whole(class, small));
         if let Some(path) = &self.path {
             let received = self.counters.received_bytes();
             let mut flight = path.flight();
@@ -392,8 +398,12 @@ impl Writer {
             }
             flight.handle_handed(bytes as u64, is_awaited(class));
         }
-        if self.scheduler.sent(id, bytes) {
-            class.into_iter().for_each(|class| self.counters.sent_whole(class));
+        let is_last = self.scheduler.sent(id, bytes);
+        if let Some(times) = self.outgoing.get(&id).and_then(|outgoing| outgoing.times.as_ref()) {
+            times.handed(is_last);
+        }
+        if is_last {
+            class.into_iter().for_each(|class| self.counters.sent_whole(class, 1));
             self.end(id, Ok(()));
         }
     }

@@ -64,6 +64,7 @@ impl Config {
         }
         let make_absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         options.cache_dir = options.cache_dir.map(|path| make_absolute(self.expand(path)));
+        options.record_calls = options.record_calls.map(|path| make_absolute(self.expand(path)));
         Ok(options)
     }
 

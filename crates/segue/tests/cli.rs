@@ -278,6 +278,19 @@ fn a_server_stops_when_told_and_starts_again() {
 }
 
 #[test]
+fn a_server_notes_its_calls_where_it_is_told_to() {
+    let user = User::new();
+    let notes = user.home.path().join("calls");
+    let serve = ["serve", "--detach", "--listen", "127.0.0.1:0", "--record-calls"];
+    user.run(&[&serve[..], &[notes.to_str().unwrap()]].concat()).done();
+    drop(Served(&user));
+    assert!(notes.exists());
+    let nowhere = user.home.path().join("missing/calls");
+    let nowhere = nowhere.to_str().unwrap();
+    user.run(&[&serve[..], &[nowhere]].concat()).refused(1, "missing/calls");
+}
+
+#[test]
 fn a_server_in_the_foreground_stops_cleanly_on_a_signal() {
     use std::io::{BufRead, BufReader};
     let user = User::new();

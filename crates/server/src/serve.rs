@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use segue_rpc::{CloseCode, ListenError, Listener, Options};
+use segue_rpc::{CloseCode, ListenError, Listener, Options, Recorder};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -32,6 +32,8 @@ pub struct ServeOptions {
     pub data: PathBuf,
     /// UDP address; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where each call is noted, for experiments.
+    pub record_calls: Option<PathBuf>,
 }
 
 /// A running server.
@@ -58,7 +60,10 @@ pub async fn serve(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let ServeOptions { data: path, listen } = options;
+    let ServeOptions { data: path, listen, record_calls } = options;
+    let record =
+        |path: &PathBuf| Recorder::open(path).map_err(|error| ServeError::data(path, error));
+    let recorder = record_calls.as_ref().map(record).transpose()?;
     let open = move || Data::open(DataDir::create(&path)?);
     let data = blocking(open).await?;
     let listener = Listener::bind(listen, &data.authority, &Options::default())
@@ -94,6 +99,7 @@ pub async fn serve(
         tokio::select! {
             peer = listener.accept() => match peer {
                 Some(peer) => {
+                    recorder.iter().for_each(|recorder| peer.record(recorder));
                     drop(tokio::spawn(session::run(server.clone(), peer, alive.clone())));
                 }
                 None => break,

@@ -1,7 +1,7 @@
 //! Getting through the server's door: which identity, which cache, which connection.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use segue_core::wire::{Hello, Welcome};
 use segue_rpc::identity::{Identities, Identity, MountUrl};
 use segue_rpc::{
     CallError, ConnectError, EnrolError, GreetError, Greeting, Incoming, Link, LinkState, Options,
-    Peer, Target, enrol, greet,
+    Peer, Recorder, Target, enrol, greet,
 };
 use tokio::sync::mpsc;
 
@@ -145,11 +145,20 @@ struct HelloPlan {
     heard: Heard,
     at_hello: AtHello,
     limiter: Limiter,
+    recorder: Option<Recorder>,
 }
 
 impl HelloPlan {
-    fn new(plan: &MountPlan, client: ClientId, incarnation: u32, heard: Heard) -> HelloPlan {
-        HelloPlan {
+    fn new(
+        plan: &MountPlan,
+        client: ClientId,
+        incarnation: u32,
+        heard: Heard,
+    ) -> Result<HelloPlan, MountError> {
+        let record =
+            |path: &PathBuf| Recorder::open(path).map_err(|error| MountError::state(path, error));
+        let recorder = plan.options.record_calls.as_ref().map(record).transpose()?;
+        Ok(HelloPlan {
             heard,
             volume: plan.url.volume().to_string(),
             client,
@@ -161,7 +170,8 @@ impl HelloPlan {
             is_other: Arc::default(),
             at_hello: AtHello::default(),
             limiter: Limiter::new(plan.options.bwlimit.clone()),
-        }
+            recorder,
+        })
     }
 
     fn greeting(&self) -> Greeting {
@@ -177,6 +187,7 @@ impl HelloPlan {
                     acked_below: plan.acked_below.load(Ordering::Relaxed),
                     fresh_start: plan.fresh.load(Ordering::Relaxed),
                 };
+                plan.recorder.iter().for_each(|recorder| peer.record(recorder));
                 plan.at_hello.before().await;
                 // The limit goes first, and costs no time.
                 let ((), welcome) = tokio::join!(plan.limiter.begin(&peer), greet(&peer, hello));
@@ -237,7 +248,7 @@ async fn open_session(
     }
     let new_client = ClientId(random().map_err(|error| MountError::state("/dev/urandom", error))?);
     let (heard, breaks) = promises::channel();
-    let hello = HelloPlan::new(plan, new_client, 1, heard.clone());
+    let hello = HelloPlan::new(plan, new_client, 1, heard.clone())?;
     let link = Link::open(target.clone(), identity.clone(), hello.greeting());
     let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
     let uuid = welcome.volume_uuid;
@@ -250,7 +261,7 @@ async fn open_session(
         drop(link);
         let hello = HelloPlan {
             expected: Some(uuid),
-            ..HelloPlan::new(plan, client, directory.saved.incarnation, heard)
+            ..HelloPlan::new(plan, client, directory.saved.incarnation, heard)?
         };
         let link = Link::open(target.clone(), identity, hello.greeting());
         let welcome = Some(connected(&link, &plan.url, CONNECT_TIMEOUT).await?);
@@ -278,7 +289,7 @@ async fn known_session(
     let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
     let (heard, breaks) = promises::channel();
     let hello =
-        HelloPlan { expected: Some(uuid), ..HelloPlan::new(plan, client, incarnation, heard) };
+        HelloPlan { expected: Some(uuid), ..HelloPlan::new(plan, client, incarnation, heard)? };
     let link = Link::open(target.clone(), identity, hello.greeting());
     let welcome = match connected(&link, &plan.url, KNOWN_TIMEOUT).await {
         Ok(welcome) => {

@@ -11,6 +11,7 @@ mod limit;
 mod link;
 pub(crate) mod mutation;
 mod order;
+mod record;
 mod relay;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use segue_server::{ServeOptions, serve};
@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// Address and UDP port to serve on [default: [::]:7420, every address of this host]
     #[arg(long, value_name = "ADDR:PORT", env = "SEGUE_LISTEN", hide_env_values = true)]
     listen: Option<String>,
+    /// Note there when each call came and was answered, a line of JSON each (docs/reports.md)
+    #[arg(long, value_name = "FILE", env = "SEGUE_RECORD_CALLS", hide_env_values = true)]
+    record_calls: Option<PathBuf>,
     /// Go to the background once serving
     #[arg(long, conflicts_with = "stop")]
     detach: bool,
@@ -65,12 +68,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let listen: SocketAddr = text.parse().map_err(|_| {
         Failure::usage(format!("--listen {text}: not ADDR:PORT such as 0.0.0.0:7420 or [::]:7420"))
     })?;
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let record_calls = arguments.record_calls.as_ref().map(absolute);
     if arguments.detach {
         let again = ["serve", daemon::READY_FLAG, "--listen", text, "--data"].map(OsString::from);
-        let again = again.into_iter().chain([data.into_os_string()]).collect();
+        let mut again: Vec<OsString> = again.into_iter().chain([data.into_os_string()]).collect();
+        if let Some(path) = record_calls {
+            again.extend(["--record-calls".into(), path.into_os_string()]);
+        }
         return context.launch(again, None, "serve");
     }
-    block_on_daemon(serve_until_signal(ServeOptions { data, listen }, context))?;
+    let options = ServeOptions { data, listen, record_calls };
+    block_on_daemon(serve_until_signal(options, context))?;
     Ok(Exit::Done)
 }
 

@@ -19,8 +19,8 @@ const KB: u64 = 1 << 10;
 /// What a limit lets through in that time, of frames with their own headers: a fiftieth of a second
 /// may go at once, and what somebody waits for a quarter of one before it may.
 fn most(limit: u64, time: Duration) -> u64 {
-    let seconds = time.as_secs_f64() + 0.27;
-    (limit as f64 * seconds * 1.03) as u64 + 10_000
+    let millis = u64::try_from(time.as_millis()).unwrap() + 270;
+    limit * millis / 1000 * 103 / 100 + 10_000
 }
 
 /// At least what it takes to move so many bytes at `limit`.
@@ -176,7 +176,8 @@ fn the_link_is_told_of_for_plots() {
     assert!(sent(&after, 4, "sent_messages") > sent(&before, 4, "sent_messages"), "{after}");
     assert!(after["sent_bytes"].as_u64() > Some(300_000), "{after}");
     assert!(after["rate_up"].as_u64() > Some(0) && after["base_rtt_seconds"].as_f64() > Some(0.0));
-    let line = |text: &str| text.lines().filter_map(|line| serde_json::from_str(line).ok()).last();
+    let line =
+        |text: &str| text.lines().filter_map(|line| serde_json::from_str(line).ok()).next_back();
     let now: Value = line(&get(&mount, "/v1/link", 1)).unwrap();
     assert_eq!(now["classes"][4]["class"], "store-data");
     let stream = get(&mount, "/v1/link?every=20", 5);
@@ -200,6 +201,27 @@ fn the_link_is_told_of_for_plots() {
         ["segue_link_rate_bytes_per_second", "segue_link_sent_messages_total{class=\"fetch\"}"]
     {
         assert!(metrics.contains(name), "{name} in {metrics}");
+    }
+}
+
+/// `record-calls=FILE` notes each call to the server when it is over: what it was, how it ended, and
+/// when it was queued, sent and answered.
+#[test]
+fn calls_are_noted_in_a_file() {
+    let Some(world) = World::new() else { return };
+    let notes = world.local("notes").join("calls");
+    let mut mount = world.mount_with(&world.a, &format!("record-calls={}", arg(&notes)));
+    push(&mount, "file", &noise(6, 300_000));
+    mount.umount(&[]).unwrap();
+    let text = fs::read_to_string(&notes).unwrap();
+    let calls: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| calls.iter().find(|call| call["request"] == name && call["end"] == "ok");
+    for (name, class) in [("Hello", "validate"), ("Put", "store-data")] {
+        let call = of(name).unwrap_or_else(|| panic!("no {name} in {text}"));
+        assert_eq!((&call["class"], &call["side"]), (&class.into(), &"asking".into()));
+        let names = ["queued", "sent_first", "sent_last", "reply_first", "reply_last"];
+        let times: Vec<f64> = names.iter().map(|name| call[name].as_f64().unwrap()).collect();
+        assert!(times.is_sorted(), "{call}");
     }
 }
 

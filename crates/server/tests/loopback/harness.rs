@@ -45,7 +45,7 @@ impl Server {
     pub(crate) async fn begin(&mut self) {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = oneshot::channel();
-        let options = ServeOptions { data: self.data(), listen: self.address };
+        let options = ServeOptions { data: self.data(), listen: self.address, record_calls: None };
         let task = tokio::spawn(async move {
             let stopped = async move { drop(stopped.await) };
             serve(options, |address| tell.send(address).unwrap(), stopped).await.unwrap();
