@@ -124,10 +124,7 @@ pub enum OptionError {
 /// The options of this version, with the values they take: what `help mount` lists.
 pub const KEYS: &[(&str, &str)] = &[
     ("allow-other", "users other than the one who mounts may enter"),
-    (
-        "bwlimit=UP:DOWN",
-        "most bytes a second to and from the server, or a timetable: see 'segue help bwlimit'",
-    ),
+    ("bwlimit=UP:DOWN", "most bytes a second, or a timetable: see 'segue help bwlimit'"),
     ("cache-dir=DIR", "where cached and not yet sent data lie"),
     ("cache-min-free=5G", "left free on its disk, a size or a share; else the less of 5G and 10%"),
     ("cache-size=20G", "most that is cached; what the server lacks does not count"),

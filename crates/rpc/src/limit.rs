@@ -14,8 +14,8 @@
 //!
 //! What somebody waits for goes at once and is charged: others wait for longer then. So over any
 //! second it is the limit and a quarter at most, and over any longer time ever less above it.
-//! QUIC acknowledges what it gets without asking; that is charged too, and only where it alone is
-//! more than the limit is that exceeded.
+//! QUIC acknowledges what it gets without asking; that is charged too, up to a second's worth, and
+//! only where it alone is more than the limit is that exceeded.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -133,7 +133,10 @@ impl Limit {
         let before = std::mem::replace(&mut self.counted, sent);
         let packets = sent.packets.saturating_sub(before.packets);
         let bytes = sent.bytes.saturating_sub(before.bytes) + packets * self.header;
-        self.credit -= micro(bytes);
+        // Nothing of this host's goes further ahead than that, so the rest are acknowledgements and repeats: who
+        // waits for an answer does not pay for all of them.
+        let least = -micro(self.rate.max(AHEAD_PACKETS * whole));
+        self.credit = (self.credit - micro(bytes)).max(least);
     }
 
     fn time_for(&self, bytes: MicroBytes) -> Duration {
@@ -262,6 +265,13 @@ mod tests {
         sender.now += SECOND;
         sender.sent = Sent { bytes: 250 << 10, packets: 1000 };
         assert!(matches!(sender.room(false), Room::At(at) if at > sender.now + SECOND / 4));
+        // However many they were, it goes on after a second, and questions before.
+        sender.sent = Sent { bytes: 100 << 20, packets: 1_000_000 };
+        assert!(matches!(sender.room(false), Room::At(at) if at > sender.now + SECOND / 2));
+        sender.now += SECOND;
+        assert!(matches!(sender.room(true), Room::Now(_)));
+        sender.now += SECOND / 20;
+        assert!(matches!(sender.room(false), Room::Now(_)));
     }
 
     #[test]

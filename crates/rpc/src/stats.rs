@@ -96,10 +96,14 @@ impl Counters {
 
     pub(crate) fn report(&self, connection: &quinn::Connection) -> LinkStats {
         let path = Shared::of(connection);
-        let flight = path.as_ref().map(|path| path.flight());
-        let (rate, base_rtt) = flight.map_or((0, None), |flight| (flight.rate(), flight.base()));
+        let known = path.map(|path| {
+            let flight = path.flight();
+            (flight.rate(), flight.base(), flight.is_learning())
+        });
+        let (rate, base_rtt, is_learning) = known.unwrap_or((0, None, true));
         let connection = connection.stats();
         let meters = self.meters();
+        let rate = if is_learning { rate.max(meters.up.rate()) } else { rate };
         LinkStats {
             rtt: connection.path.rtt,
             base_rtt,

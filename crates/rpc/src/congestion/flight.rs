@@ -128,6 +128,11 @@ impl Flight {
         self.law.base()
     }
 
+    /// True as long as little is known of the path: what it carried before says more of its rate.
+    pub(crate) fn is_learning(&self) -> bool {
+        self.law.is_learning()
+    }
+
     /// Bytes of packets that QUIC was given and has not sent.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent

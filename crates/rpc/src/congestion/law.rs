@@ -228,6 +228,11 @@ impl Law {
         self.rates.into_iter().max().unwrap_or(0)
     }
 
+    /// True at the start, and after a silence: the rate is that of what little went since.
+    pub(super) fn is_learning(&self) -> bool {
+        matches!(self.phase, Phase::Start { .. })
+    }
+
     /// The round trip of the empty path, as far as it is known.
     pub(super) fn base(&self) -> Option<Duration> {
         self.base.map(|base| base.time)

@@ -12,7 +12,7 @@ use segue_client::paths::socket_path;
 use serde_json::Value;
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{CLOSE, World, arg, eventually, failing_mount, json, save, segue};
+use crate::world::{CLOSE, World, arg, eventually, failing_mount, json, save, segue, sh};
 
 const KB: u64 = 1 << 10;
 
@@ -168,14 +168,18 @@ fn the_link_is_told_of_for_plots() {
     let mount = world.mount(&world.a);
     world.a.set_link(Link::kb_per_s(1024)).unwrap();
     let before = link(&world.a, &mount);
-    push(&mount, "file", &noise(5, 300_000));
+    push(&mount, "file", &noise(5, 3_000_000));
     let after = link(&world.a, &mount);
     let sent =
         |link: &Value, class: usize, what: &str| link["classes"][class][what].as_u64().unwrap();
-    assert!(sent(&after, 4, "sent_bytes") >= sent(&before, 4, "sent_bytes") + 300_000, "{after}");
+    assert!(sent(&after, 4, "sent_bytes") >= sent(&before, 4, "sent_bytes") + 3_000_000, "{after}");
     assert!(sent(&after, 4, "sent_messages") > sent(&before, 4, "sent_messages"), "{after}");
-    assert!(after["sent_bytes"].as_u64() > Some(300_000), "{after}");
+    assert!(after["sent_bytes"].as_u64() > Some(3_000_000), "{after}");
     assert!(after["rate_up"].as_u64() > Some(0) && after["base_rtt_seconds"].as_f64() > Some(0.0));
+    // After a silence the path is learnt anew; what is told of it is still what it carried.
+    std::thread::sleep(Duration::from_secs(3));
+    sh(mount.path(), "stat -f . > /dev/null");
+    assert!(link(&world.a, &mount)["rate_up"].as_u64() > Some(100_000), "{after}");
     let line =
         |text: &str| text.lines().filter_map(|line| serde_json::from_str(line).ok()).next_back();
     let now: Value = line(&get(&mount, "/v1/link", 1)).unwrap();
