@@ -103,7 +103,8 @@ impl Counters {
         let (rate, base_rtt, is_learning) = known.unwrap_or((0, None, true));
         let connection = connection.stats();
         let meters = self.meters();
-        let rate = if is_learning { rate.max(meters.up.rate()) } else { rate };
+        // Some packets tell nothing yet; what it carried before does.
+        let rate = if is_learning { meters.up.rate() } else { rate };
         LinkStats {
             rtt: connection.path.rtt,
             base_rtt,

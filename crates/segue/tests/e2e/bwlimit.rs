@@ -195,11 +195,15 @@ fn the_link_is_told_of_for_plots() {
         assert!(get(&mount, wrong, 1).starts_with("HTTP/1.1 400"), "{wrong}");
     }
 
-    let mut command = world.a.command("timeout");
-    let shown = crate::world::end(command.args(["3", &program(&world), "status", "--watch"]));
-    for words in ["(", "when idle)", "/s down\n", "CLASS", "MESSAGES/S", "store-data"] {
-        assert!(shown.out.contains(words), "{words} in {}", shown.out);
+    let shown = world.local("watch").join("out");
+    let mut command = world.a.command("segue");
+    command.args(["status", arg(mount.path()), "--watch"]);
+    let watching = world.a.spawn(command.stdout(fs::File::create(&shown).unwrap())).unwrap();
+    for words in [" when idle)", "/s down\n", "CLASS", "MESSAGES/S", "store-data"] {
+        let is_shown = || fs::read_to_string(&shown).unwrap_or_default().contains(words);
+        eventually(&format!("{words} is shown"), is_shown);
     }
+    drop(watching);
     let metrics = segue(&world.a, &["metrics", arg(mount.path())]).out;
     for name in
         ["segue_link_rate_bytes_per_second", "segue_link_sent_messages_total{class=\"fetch\"}"]
@@ -227,8 +231,4 @@ fn calls_are_noted_in_a_file() {
         let times: Vec<f64> = names.iter().map(|name| call[name].as_f64().unwrap()).collect();
         assert!(times.is_sorted(), "{call}");
     }
-}
-
-fn program(world: &World) -> String {
-    world.bed.dir().join("segue").display().to_string()
 }

@@ -7,7 +7,7 @@ use segue_core::modlog::{Base, Outcome, Record};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Role};
 use segue_core::wire::{
-    APPLY_BODY_MAX, APPLY_MAX, Apply, Fetch, OFFER_MAX, Offer, Put, Reply, Request,
+    APPLY_BODY_MAX, APPLY_MAX, Apply, Fetch, Limit, OFFER_MAX, Offer, Put, Reply, Request,
 };
 use segue_rpc::codec::encode_block;
 use segue_rpc::{Body, CallError, CloseReason, Peer, Target, dial};
@@ -170,4 +170,41 @@ async fn what_one_batch_writes_has_an_end() {
     assert_eq!(counts, [2, 2, 2, 2]);
     let copy = tin.lookup("copy-3").await.unwrap();
     assert_eq!(copy.size, 120 * 10 * 8_000);
+}
+
+/// A host may limit what is sent to it from before its hello on. Whatever it says it is sent a KiB a
+/// second, and others are served as ever.
+#[tokio::test]
+async fn a_host_is_sent_no_more_than_it_wants_and_some_in_any_case() {
+    let server = Server::start().await;
+    let mut zinc = server.client("zinc", Role::Writer).await;
+    let (small, large) = (noise(1_500, 1), noise(200_000, 2));
+    zinc.upload(&[&small, &large]).await.unwrap();
+    let mut files = Vec::new();
+    for (name, bytes) in [("small", &small), ("large", &large)] {
+        let (ino, version) = zinc.create(name).await;
+        let size = bytes.len() as u64;
+        done(&zinc.apply(store(ino, version, size, vec![chunk(0, bytes)])).await, ino);
+        files.push(ino);
+    }
+    let tin = server.host("tin", Role::Writer).await;
+    let peer = tin.dial().await;
+    let limit = |bytes_per_second| Request::Limit(Limit { bytes_per_second });
+    assert_eq!(call(&peer, &limit(Some(1))).await, Reply::Limited(()));
+    let Reply::Welcome(welcome) = call(&peer, &Request::Hello(tin.hello(7))).await else {
+        panic!("not welcome");
+    };
+    let tin = Client { next_ino: welcome.grants[0].first, welcome, peer: peer.clone(), seq: 0 };
+    assert_eq!(tin.content(files[0]).await, small);
+    {
+        let waiting = tin.content(files[1]);
+        tokio::pin!(waiting);
+        // It would take minutes.
+        tokio::select! {
+            bytes = &mut waiting => panic!("{} bytes came at once", bytes.len()),
+            () = goes_on(&mut zinc, "while") => {}
+        }
+        assert_eq!(call(&peer, &limit(None)).await, Reply::Limited(()));
+        assert_eq!(waiting.await, large);
+    }
 }
