@@ -4,8 +4,8 @@
 //! disk, no mount.
 //!
 //! ```text
-//!   drive ──PUT, its body without end──▶ serve      up      STORE-DATA
-//!         ◀──FETCH, its body without end──          down    FETCH
+//!   drive ──PUT after PUT, four at once──▶ serve    up      STORE-DATA
+//!         ◀──FETCH after FETCH, the same──          down    FETCH
 //!         ──LOOKUP, now and then──▶ ◀──             timed   VALIDATE
 //!         ── client's link: rate, round trip, queue ──
 //! ```

@@ -3,6 +3,7 @@
 //! One question is in flight at a time, so a slow answer delays the next question: where answers
 //! are slow for a while, few of them are counted. The maximum shows it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,6 +22,9 @@ use super::serve::pour;
 use super::wrong;
 use crate::bed::{Counters, Doing, Result, Rng, counters_here};
 
+/// Messages of the bulk in each direction that are under way at once: the next ones are there when
+/// one is over, however long its answer takes.
+const MESSAGES: usize = 4;
 /// Questions on the idle link.
 const IDLE_CALLS: usize = 10;
 /// Between two of these.
@@ -36,6 +40,9 @@ pub struct Drive {
     /// Which way the bulk goes.
     #[arg(long, value_enum)]
     pub direction: Direction,
+    /// Bytes of each message of the bulk.
+    #[arg(long)]
+    pub message_bytes: u64,
     /// Least microseconds between two questions.
     #[arg(long)]
     pub pace_us: u64,
@@ -88,11 +95,13 @@ async fn measure(peer: &Peer, options: &Drive) -> Result<Driven> {
     let idle_us = ask(peer, IDLE_PACE, Duration::ZERO, IDLE_CALLS).await?;
     let body = Arc::new(AtomicU64::new(0));
     let mut bulk = JoinSet::new();
-    if options.direction.is_up() {
-        bulk.spawn(upload(peer.clone()));
-    }
-    if options.direction.is_down() {
-        bulk.spawn(download(peer.clone(), body.clone()));
+    for _ in 0..MESSAGES {
+        if options.direction.is_up() {
+            bulk.spawn(upload(peer.clone(), options.message_bytes));
+        }
+        if options.direction.is_down() {
+            bulk.spawn(download(peer.clone(), options.message_bytes, body.clone()));
+        }
     }
     sleep(Duration::from_millis(options.warm_ms)).await;
     let before = mark(peer, &body).await?;
@@ -115,20 +124,29 @@ async fn measure(peer: &Peer, options: &Drive) -> Result<Driven> {
     })
 }
 
-/// Sends a body without end.
-async fn upload(peer: Peer) -> std::result::Result<(), CallError> {
-    let (sender, body) = Body::channel();
-    tokio::spawn(pour(sender, u64::MAX));
-    peer.call(&swallow(), body).await.map(drop)
+/// Sends one message after the other; returns when one fails.
+async fn upload(peer: Peer, bytes: u64) -> std::result::Result<Infallible, CallError> {
+    let request = swallow();
+    loop {
+        let (sender, body) = Body::channel();
+        tokio::spawn(pour(sender, bytes));
+        peer.call(&request, body).await?;
+    }
 }
 
-/// Reads a body without end and counts it.
-async fn download(peer: Peer, count: Arc<AtomicU64>) -> std::result::Result<(), CallError> {
-    let mut body = peer.call(&give(u64::MAX), Body::Empty).await?.body;
-    while let Ok(Some(piece)) = body.next().await {
-        count.fetch_add(piece.len() as u64, Relaxed);
+/// Reads one message after the other and counts its bytes; returns when one fails.
+async fn download(
+    peer: Peer,
+    bytes: u64,
+    count: Arc<AtomicU64>,
+) -> std::result::Result<Infallible, CallError> {
+    let request = give(bytes);
+    loop {
+        let mut body = peer.call(&request, Body::Empty).await?.body;
+        while let Some(piece) = body.next().await.map_err(|_| CallError::Cancelled)? {
+            count.fetch_add(piece.len() as u64, Relaxed);
+        }
     }
-    Ok(())
 }
 
 /// Asks for at least so long and so often: what each answer took, in microseconds.

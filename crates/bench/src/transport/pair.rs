@@ -61,6 +61,7 @@ fn act(
     let (_process, mut command) = connect(variant, server, client, &["transport-drive"])?;
     client.set_link(setting.link())?;
     command.args(["--direction", setting.direction.name()]);
+    command.arg("--message-bytes").arg(setting.message_bytes().to_string());
     let pace = PACE.max(setting.packets_time(2));
     command.arg("--pace-us").arg(pace.as_micros().to_string());
     command.arg("--warm-ms").arg(warm(&setting).as_millis().to_string());

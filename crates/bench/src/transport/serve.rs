@@ -1,7 +1,6 @@
 //! The server's end: it answers, and keeps nothing.
 //!
-//! Of each request only its kind counts, and how much is fetched. Bulk may be bodies without end,
-//! which whoever called ends by going away.
+//! Of each request only its kind counts, and how much is fetched.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -14,6 +14,11 @@ const PACKET_BYTES: u32 = 1472;
 const PACKETS: u32 = 2;
 /// What it may take beyond that.
 const MARGIN: Duration = Duration::from_millis(20);
+/// A message of the bulk takes the link so long: four fill a path of 200 ms with its queue, and one
+/// of several in a class delays no other for long.
+const MESSAGE_TIME: Duration = Duration::from_millis(250);
+/// But it has at least so many bytes, a common size of what mounts send.
+const MESSAGE_MIN_BYTES: u64 = 64 << 10;
 /// The least queue: what fewer packets find no room in is no link that anybody has.
 const QUEUE_MIN_BYTES: u64 = 6000;
 
@@ -58,6 +63,11 @@ impl Setting {
         link.with_rtt(Duration::from_millis(self.rtt_ms))
     }
 
+    /// Bytes of a message of the bulk.
+    pub(super) fn message_bytes(&self) -> u64 {
+        rounded(MESSAGE_TIME.as_secs_f64() * self.rate() as f64).max(MESSAGE_MIN_BYTES)
+    }
+
     /// What so many full packets take on the link.
     pub(super) fn packets_time(&self, packets: u32) -> Duration {
         let bytes = f64::from(packets) * f64::from(PACKET_BYTES);
@@ -89,6 +99,12 @@ mod tests {
         assert_eq!(at(1.2, 200).round(), 2615.0);
         assert_eq!(Setting::new(0.0, 1, 0.4, Direction::Up), None);
         assert_eq!(Setting::new(64.0, 1, f64::NAN, Direction::Up), None);
+    }
+
+    #[test]
+    fn messages_take_a_quarter_of_a_second_and_are_no_fragments() {
+        let bytes = |rate| Setting::new(rate, 1, 0.4, Direction::Up).unwrap().message_bytes();
+        assert_eq!([bytes(1.2), bytes(1024.0)], [64 << 10, 256 << 10]);
     }
 
     #[test]
