@@ -13,7 +13,7 @@ use segue_bench::record::{Context, Measurement};
 use segue_bench::report::Report;
 use segue_bench::run::Plan;
 use segue_bench::store;
-use segue_bench::transport::{self, System, speed};
+use segue_bench::transport::{self, System, Varying, VaryingPlan, speed};
 use segue_bench::workload::{self, Workload};
 
 /// The experiment that has file systems of its own.
@@ -73,7 +73,9 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Run {
-    /// Workloads by name.
+    /// Workloads by name, or one experiment: `segue-bench list` names them. Those whose link
+    /// changes (`mfs-fig2`, `mfs-fig7a`, `train`) take --repeat, --scale (of the trace, from its
+    /// beginning), --limit and --out.
     #[arg(required = true)]
     names: Vec<String>,
     /// A file system to measure, several times for several; all if none is named.
@@ -120,7 +122,13 @@ fn main() -> ExitCode {
         Command::Run(run) if run.names == [STORM] => run_storm(&run),
         Command::Run(run) if run.names == [transport::NAME] => run_transport(&run),
         Command::Run(run) if run.names == [speed::NAME] => run_speed(&run),
-        Command::Run(run) => run_workloads(&run),
+        Command::Run(run) => match run.names.as_slice() {
+            [name] => match Varying::named(name) {
+                Some(varying) => run_varying(varying, &run),
+                None => run_workloads(&run),
+            },
+            _ => run_workloads(&run),
+        },
         Command::FuseFloor { source, mountpoint, ttl } => {
             segue_bench::floor::mount(&source, &mountpoint, Duration::from_secs(ttl))
                 .map_err(|error| error.to_string())
@@ -160,6 +168,9 @@ fn list() {
     println!("  {STORM:<12} many hosts that have a directory cached which another one fills");
     println!("  {:<12} a question beside a bulk transfer, on links of any rate", transport::NAME);
     println!("  {:<12} calls and bytes a second of the transport alone", speed::NAME);
+    for varying in Varying::ALL {
+        println!("  {:<12} {}", varying.name(), varying.about());
+    }
     println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
     for variant in fuse_floor::ALL {
         let mark = if variant.usual { '*' } else { ' ' };
@@ -265,6 +276,18 @@ fn run_speed(run: &Run) -> Result<(), String> {
     let options = run.speed.clone();
     let plan = speed::Plan { systems, options, repeats: run.repeat, scale, limit };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run_varying(varying: Varying, run: &Run) -> Result<(), String> {
+    let name = varying.name();
+    if !run.peers.is_empty() || run.rates != [UNLIMITED] || run.rtt != 0 {
+        return Err(format!("{name} has a link of its own; leave out --peer, --rates and --rtt"));
+    }
+    let limit = Duration::from_secs(run.limit);
+    let plan = VaryingPlan { repeats: run.repeat, scale: scale(run, 1.0)?, limit };
+    let table = varying.run(&plan, &run.out, Context::now());
+    println!("{}", table.map_err(|error| error.to_string())?);
     Ok(())
 }
 

@@ -1,6 +1,8 @@
-//! The plot of a run: panels of bars, each on a logarithmic axis.
+//! The plot of a run: panels of bars, each on a logarithmic axis, or [curves](lines) over time.
 //!
 //! SVG only: a bitmap would need fonts, which are not on every machine that measures.
+
+pub(crate) mod lines;
 
 use std::error::Error;
 use std::path::Path;
@@ -12,7 +14,7 @@ const ROW_HEIGHT: u32 = 24;
 const PANEL_HEIGHT: u32 = 90;
 const LABEL_WIDTH: u32 = 240;
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Bars on one axis.
 #[derive(Debug)]

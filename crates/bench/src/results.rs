@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::bed::{Doing, Error, Result};
+use crate::plot::lines::{self, Chart};
 use crate::plot::{self, Panel};
 use crate::record::Context;
 
@@ -51,11 +52,19 @@ impl Results {
 
     /// Writes the text and the plot.
     pub(crate) fn finish(self, text: &str, panels: &[Panel]) -> Result<()> {
+        self.write(text, |path| plot::write(path, panels))
+    }
+
+    /// Writes the text and a plot of curves.
+    pub(crate) fn finish_with_curves(self, text: &str, charts: &[Chart]) -> Result<()> {
+        self.write(text, |path| lines::write(path, charts))
+    }
+
+    fn write(self, text: &str, plot: impl FnOnce(&Path) -> plot::Result<()>) -> Result<()> {
         let path = self.stem.with_extension("md");
         fs::write(&path, text).doing(format!("write {}", path.display()))?;
         let path = self.stem.with_extension("svg");
-        plot::write(&path, panels)
-            .map_err(|error| Error::Wrong(format!("plot {}: {error}", path.display())))
+        plot(&path).map_err(|error| Error::Wrong(format!("plot {}: {error}", path.display())))
     }
 }
 

@@ -10,23 +10,33 @@
 //!         ── client's link: rate, round trip, queue ──
 //! ```
 //!
-//! Each link is measured afresh: idle first, then with the bulk, once that had time to find the
+//! With bulk in both directions one PUT and one FETCH have no end. Each link is measured afresh: idle first, then with the bulk, once that had time to find the
 //! link's rate. What is asked for is that 99 of 100 questions take at most the round trip, two
 //! packets' time and 20 ms, while the bulk gets 0.90 of the link.
 //!
 //! Beside it, sshfs and rclone: `ls` of a directory under an upload of their own (`listing`).
+//!
+//! On a link that changes meanwhile: `fig2`, `fig7a` and `train`, which go through a `trace`.
 
 mod dial;
 mod direction;
 mod drive;
+mod fig2;
+mod fig7a;
 mod figures;
+mod ledger;
 mod listing;
+mod modal;
 mod pair;
+mod ride;
 mod serve;
 mod setting;
 pub mod speed;
 mod table;
+mod trace;
+mod train;
 mod variant;
+mod varying;
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,6 +49,7 @@ pub use self::serve::{Serve, serve};
 use self::setting::Setting;
 use self::table::{Measurement, markdown, panels};
 pub use self::variant::Variant;
+pub use self::varying::{Plan as VaryingPlan, Varying};
 use crate::bed::{Error, Result};
 use crate::peer::{self, Kind};
 use crate::record::Context;

@@ -97,6 +97,43 @@ fn a_question_is_timed_beside_bulk_of_the_transport() {
 }
 
 #[test]
+fn nothing_is_lost_on_a_link_that_changes() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let output = segue_bench(&["train", "--repeat", "1"], dir.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines = lines(dir.path());
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    for count in ["acknowledged", "fetched", "connections"] {
+        assert!(line[count].as_u64().is_some_and(|count| count > 0), "{line}");
+    }
+    assert_eq!(line["arrived"], line["acknowledged"], "{line}");
+    assert_eq!((&line["damaged"], &line["failed"]), (&0.into(), &0.into()), "{line}");
+    assert!(result(dir.path(), "svg").ends_with("</svg>\n"));
+}
+
+#[test]
+fn modeless_and_modal_adaptation_are_compared() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let output = segue_bench(&["mfs-fig2", "--repeat", "1"], dir.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines = lines(dir.path());
+    let names: Vec<_> = lines.iter().map(|line| line["application"].as_str().unwrap()).collect();
+    assert_eq!(names, ["modeless", "modal", "modal, even"]);
+    for line in &lines {
+        assert!(line["message_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{line}");
+    }
+    assert!(result(dir.path(), "md").contains("times what modal does"));
+}
+
+#[test]
 fn what_is_not_known_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for args in [
@@ -105,6 +142,7 @@ fn what_is_not_known_is_refused() {
         &["untar", "--rates", "x"],
         &["atp-latency", "--peer", "local"],
         &["atp-latency", "--rates", "0"],
+        &["train", "--rates", "64"],
     ] {
         assert!(!segue_bench(args, dir.path()).status.success(), "{args:?}");
     }

@@ -142,6 +142,12 @@ impl Host {
         Ok(self.inner.ns.counters()?.rx)
     }
 
+    /// Bytes of packets that its link has carried from it and to it, what was lost on the way
+    /// included and what the queue dropped not; none while its link needs no relay.
+    pub(crate) fn carried(&self) -> Option<[u64; 2]> {
+        self.inner.cable.carried()
+    }
+
     /// Notes for the reaper what sockets programs here listen on, before they are killed.
     pub(crate) fn note_sockets(&self) -> Result<()> {
         let table = self.enter(|| fs::read_to_string("/proc/thread-self/net/unix"))?;

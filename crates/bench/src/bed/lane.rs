@@ -39,6 +39,8 @@ pub(crate) struct Lane {
     flight: BTreeMap<(Duration, u64), Vec<u8>>,
     flight_bytes: u64,
     launched: u64,
+    /// Bytes that the serialiser has sent, those that were lost after it too.
+    carried: u64,
     last_due: Duration,
 }
 
@@ -56,6 +58,7 @@ impl Lane {
             flight: BTreeMap::new(),
             flight_bytes: 0,
             launched: 0,
+            carried: 0,
             last_due: Duration::ZERO,
         }
     }
@@ -94,6 +97,12 @@ impl Lane {
         self.queued_bytes += bytes;
         self.queue.push_back(packet);
         self.advance(now);
+    }
+
+    /// Bytes of packets that the link has sent by `now`.
+    pub(crate) fn carried(&mut self, now: Duration) -> u64 {
+        self.advance(now);
+        self.carried
     }
 
     /// The next packet that has arrived at the other end by `now`.
@@ -157,6 +166,7 @@ impl Lane {
     fn launch_head(&mut self) {
         let Some(packet) = self.queue.pop_front() else { return };
         self.queued_bytes -= packet.len() as u64;
+        self.carried += packet.len() as u64;
         self.head_left = self.queue.front().map_or(0.0, |next| next.len() as f64);
         if self.rng.unit() < self.link.loss {
             return;

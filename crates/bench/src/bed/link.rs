@@ -157,6 +157,11 @@ impl Cable {
         Ok(())
     }
 
+    /// Bytes that the relay has carried from the host and to it; none without a relay.
+    pub(crate) fn carried(&self) -> Option<[u64; 2]> {
+        self.lock().relay.as_ref().map(Relay::carried)
+    }
+
     /// Ends the relay's threads, which hold devices and so namespaces.
     pub(crate) fn cut(&self) {
         self.lock().relay = None;

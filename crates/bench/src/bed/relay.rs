@@ -77,6 +77,15 @@ impl Relay {
         }
     }
 
+    /// Bytes that each lane has carried, from the near end first.
+    pub(crate) fn carried(&self) -> [u64; 2] {
+        self.lanes.each_ref().map(|lane| {
+            let mut carried = 0;
+            lane.update(|lane, now| carried = lane.carried(now));
+            carried
+        })
+    }
+
     pub(crate) fn set_down(&self, down: bool) {
         for lane in &self.lanes {
             lane.update(|lane, _| lane.set_down(down));

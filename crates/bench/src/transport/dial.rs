@@ -14,7 +14,7 @@ use super::wrong;
 use crate::bed::Result;
 
 /// When to give up on connecting: a handshake is 6 KB, and a slow link takes 1 KB a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which server, and who asks.
 #[derive(Debug, clap::Args)]

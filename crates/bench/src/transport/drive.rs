@@ -24,7 +24,7 @@ use crate::bed::{Counters, Doing, Result, Rng, counters_here};
 
 /// Messages of the bulk in each direction that are under way at once: the next ones are there when
 /// one is over, however long its answer takes.
-const MESSAGES: usize = 4;
+pub(super) const MESSAGES: usize = 4;
 /// Questions on the idle link.
 const IDLE_CALLS: usize = 10;
 /// Between two of these.
@@ -125,7 +125,7 @@ async fn measure(peer: &Peer, options: &Drive) -> Result<Driven> {
 }
 
 /// Sends one message after the other; returns when one fails.
-async fn upload(peer: Peer, bytes: u64) -> std::result::Result<Infallible, CallError> {
+pub(super) async fn upload(peer: Peer, bytes: u64) -> std::result::Result<Infallible, CallError> {
     let request = swallow();
     loop {
         let (sender, body) = Body::channel();
@@ -135,7 +135,7 @@ async fn upload(peer: Peer, bytes: u64) -> std::result::Result<Infallible, CallE
 }
 
 /// Reads one message after the other and counts its bytes; returns when one fails.
-async fn download(
+pub(super) async fn download(
     peer: Peer,
     bytes: u64,
     count: Arc<AtomicU64>,
@@ -182,15 +182,16 @@ pub(super) fn question() -> Result<Request> {
 }
 
 async fn mark(peer: &Peer, body: &AtomicU64) -> Result<Mark> {
+    let server = count(peer).await?;
+    Ok(Mark { at: Instant::now(), body: body.load(Relaxed), link: counters_here()?, server })
+}
+
+/// Bytes of bodies that came to the server, and its clock.
+pub(super) async fn count(peer: &Peer) -> Result<Sought> {
     let (ino, version) = (Ino::ROOT, Version::default());
     let request = Request::Seek(Seek { ino, version, offset: 0 });
     match peer.call(&request, Body::Empty).await.map_err(wrong)?.reply {
-        Reply::Sought(server) => Ok(Mark {
-            at: Instant::now(),
-            body: body.load(Relaxed),
-            link: counters_here()?,
-            server,
-        }),
+        Reply::Sought(server) => Ok(server),
         other => Err(wrong(format!("the server counts by {}", other.name()))),
     }
 }

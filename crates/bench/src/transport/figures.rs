@@ -98,7 +98,7 @@ impl Figures {
 }
 
 /// The least of `trips` that this share of them does not exceed, in milliseconds.
-fn quantile(trips_us: &[u64], share: f64) -> Option<f64> {
+pub(super) fn quantile(trips_us: &[u64], share: f64) -> Option<f64> {
     let mut trips = trips_us.to_vec();
     trips.sort_unstable();
     // A share is at most 1, so this is at most their number.

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use segue_rpc::identity::{Authority, Identities, Invite, MountUrl, PORT};
+use segue_rpc::Target;
+use segue_rpc::identity::{Authority, Identities, Identity, Invite, MountUrl, PORT};
 use tokio::runtime::Builder;
 
 use super::dial::Dial;
@@ -79,6 +80,16 @@ pub(super) fn connect(
     client: &Host,
     drive: &[&str],
 ) -> Result<(Proc, Command)> {
+    let (process, authority, identities) = let_in(variant, server, client)?;
+    let mut command = client.command(us()?);
+    command.args(drive);
+    Dial::tell(&mut command, variant, &address(server), &authority, &identities);
+    Ok((process, command))
+}
+
+/// Starts the server, and gets the client an identity: also the authority's fingerprint, and where
+/// the identity is.
+fn let_in(variant: Variant, server: &Host, client: &Host) -> Result<(Proc, String, PathBuf)> {
     let directory = server.dir().join("authority");
     let authority = Authority::open(&directory).map_err(wrong)?;
     let mut command = server.command(us()?);
@@ -86,10 +97,27 @@ pub(super) fn connect(
     command.args(["--variant", variant.name()]);
     let process = start(server, &mut command)?;
     let identities = enrol(server, client, authority.fingerprint())?;
-    let mut command = client.command(us()?);
-    command.args(drive);
-    Dial::tell(&mut command, variant, &address(server), authority.fingerprint(), &identities);
-    Ok((process, command))
+    Ok((process, authority.fingerprint().to_owned(), identities))
+}
+
+/// A server's process, and what it takes to call it.
+#[derive(Debug)]
+pub(super) struct Door {
+    _process: Proc,
+    /// Where it is.
+    pub(super) target: Target,
+    /// Who calls.
+    pub(super) identity: Identity,
+}
+
+/// Starts a server, which `client` may call.
+pub(super) fn open(variant: Variant, server: &Host, client: &Host) -> Result<Door> {
+    let (process, authority, identities) = let_in(variant, server, client)?;
+    let identity = Identities::at(&identities).load(&authority, VOLUME).map_err(wrong)?;
+    let identity = identity.ok_or_else(|| wrong("no identity for the server"))?;
+    let (host, options) = (server.addr().to_string(), variant.options());
+    let target = Target { host, port: PORT, authority, options };
+    Ok(Door { _process: process, target, identity })
 }
 
 /// As long as the start may take: it fills the queue once, which then has to run empty.

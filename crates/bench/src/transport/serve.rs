@@ -1,21 +1,25 @@
 //! The server's end: it answers, and keeps nothing.
 //!
-//! Of each request only its kind counts, and how much is fetched.
+//! Of each request only its kind counts, and how much is fetched. It keeps no more than the names
+//! of what arrived whole ([`Ledger`]), where it is told names.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
 use segue_core::refusal::Refusal;
-use segue_core::types::Role;
-use segue_core::wire::{Enrol, Enrolled, Fetched, Refused, Reply, Request, Sought};
+use segue_core::types::{Fingerprint, Ino, Role};
+use segue_core::wire::{
+    Enrol, Enrolled, Fetch, Fetched, Put, Refused, Reply, Request, Seek, Sought, Welcome,
+};
 use segue_rpc::identity::Authority;
 use segue_rpc::{Body, BodyReader, BodySender, Incoming, Listener, Peer};
 use tokio::runtime::Runtime;
 
+use super::ledger::{Ledger, message};
 use super::variant::Variant;
 use super::wrong;
 use crate::bed::{Doing, Result};
@@ -25,6 +29,13 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// With its head, the tag and the length before it this makes 50 bytes.
 pub(super) const ANSWER: &str = "no such name, which is said in few words.";
+
+/// What is fetched from here is noise, of the number that its offset says; else it is zeros.
+pub(super) const NOISE: Ino = Ino(2);
+/// Seeking from this offset asks for the ledger's counts.
+pub(super) const TALLY: u64 = 1;
+/// Most bytes of a message that has a name.
+const NAMED_BYTES_MAX: usize = 1 << 20;
 
 /// What the server's process is told.
 #[derive(Debug, clap::Args)]
@@ -44,12 +55,14 @@ struct Server {
     /// Bytes of bodies that came.
     received: AtomicU64,
     since: Instant,
+    ledger: Mutex<Ledger>,
 }
 
 /// Serves until its process is killed; `is_ready` is called once it listens.
 pub fn serve(options: &Serve, is_ready: impl FnOnce()) -> Result<()> {
     let authority = Authority::load(&options.authority).map_err(wrong)?;
-    let server = Server { authority, received: AtomicU64::new(0), since: Instant::now() };
+    let (received, ledger) = (AtomicU64::new(0), Mutex::default());
+    let server = Server { authority, received, since: Instant::now(), ledger };
     let server = Arc::new(server);
     Runtime::new().doing("start the server's threads")?.block_on(async {
         let sending = options.variant.options();
@@ -72,24 +85,62 @@ async fn converse(server: Arc<Server>, peer: Peer) {
 async fn answer(server: Arc<Server>, incoming: Incoming) {
     let Incoming { request, body, responder, .. } = incoming;
     let (reply, reply_body) = match request {
-        Request::Put(_) => match server.swallow(body).await {
-            true => (Reply::Stored(()), Body::Empty),
-            false => return,
+        Request::Put(put) => match server.put(&put, body).await {
+            Some(reply) => (reply, Body::Empty),
+            None => return,
         },
-        Request::Fetch(fetch) => {
-            let (sender, body) = Body::channel();
-            tokio::spawn(pour(sender, fetch.len));
-            (Reply::Fetched(Fetched { segments: vec![(fetch.len, true)] }), body)
-        }
-        Request::Seek(_) => (Reply::Sought(server.count()), Body::Empty),
+        Request::Fetch(fetch) => fetched(&fetch),
+        Request::Seek(seek) => (Reply::Sought(server.count(&seek)), Body::Empty),
         Request::Enrol(enrol) => (server.enrol(&enrol), Body::Empty),
+        Request::Hello(_) => (welcome(), Body::Empty),
         _ => (refused(ANSWER), Body::Empty),
     };
     // It fails when the caller has gone away, as all do in the end.
     let _ = responder.reply(reply, reply_body).await;
 }
 
+fn fetched(fetch: &Fetch) -> (Reply, Body) {
+    let reply = Reply::Fetched(Fetched { segments: vec![(fetch.len, true)] });
+    if fetch.ino == NOISE {
+        let bytes = usize::try_from(fetch.len).unwrap_or(usize::MAX).min(NAMED_BYTES_MAX);
+        return (reply, message(fetch.offset, bytes).into());
+    }
+    let (sender, body) = Body::channel();
+    tokio::spawn(pour(sender, fetch.len));
+    (reply, body)
+}
+
+fn welcome() -> Reply {
+    Reply::Welcome(Welcome {
+        volume_uuid: [0; 16],
+        epoch: 0,
+        role: Role::Writer,
+        grants: Vec::new(),
+        nonce: [0; 32],
+        commit: 0,
+    })
+}
+
 impl Server {
+    /// Takes what was sent, against its name if it has one; none if it was cut.
+    async fn put(&self, put: &Put, body: BodyReader) -> Option<Reply> {
+        match put.chunks.first() {
+            Some((name, _)) => self.enter(*name, body).await,
+            None => self.swallow(body).await.then_some(Reply::Stored(())),
+        }
+    }
+
+    async fn enter(&self, name: Fingerprint, body: BodyReader) -> Option<Reply> {
+        let message = body.collect(NAMED_BYTES_MAX).await.ok()?;
+        self.received.fetch_add(message.len() as u64, Relaxed);
+        let is_whole = self.ledger().enter(name, &message);
+        Some(if is_whole { Reply::Stored(()) } else { refused("this is not what was named") })
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reads a body to its end; false if it was cut.
     async fn swallow(&self, mut body: BodyReader) -> bool {
         loop {
@@ -101,8 +152,12 @@ impl Server {
         }
     }
 
-    /// Bytes that came, and microseconds since the start: the two numbers of this reply.
-    fn count(&self) -> Sought {
+    /// Bytes that came, and microseconds since the start; or the ledger's two counts.
+    fn count(&self, seek: &Seek) -> Sought {
+        if seek.offset == TALLY {
+            let [start, end] = self.ledger().counts();
+            return Sought { start, end };
+        }
         let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
         Sought { start: self.received.load(Relaxed), end: micros }
     }

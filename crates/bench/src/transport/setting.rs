@@ -8,12 +8,12 @@ use super::direction::Direction;
 use crate::bed::Link;
 
 /// Bytes of a full packet on the link.
-const PACKET_BYTES: u32 = 1472;
+pub(super) const PACKET_BYTES: u32 = 1472;
 /// Packets whose time a question may take beyond the round trip: one that is just being sent,
 /// in each direction.
-const PACKETS: u32 = 2;
+pub(super) const PACKETS: u32 = 2;
 /// What it may take beyond that.
-const MARGIN: Duration = Duration::from_millis(20);
+pub(super) const MARGIN: Duration = Duration::from_millis(20);
 /// A message of the bulk takes the link so long: four fill a path of 200 ms with its queue, and one
 /// of several in a class delays no other for long.
 const MESSAGE_TIME: Duration = Duration::from_millis(250);
@@ -63,8 +63,12 @@ impl Setting {
         link.with_rtt(Duration::from_millis(self.rtt_ms))
     }
 
-    /// Bytes of a message of the bulk.
+    /// Bytes of a message of the bulk. With bulk both ways it has no end: an answer goes at its
+    /// call's class, and one to a PUT would wait for as long as there is something to fetch.
     pub(super) fn message_bytes(&self) -> u64 {
+        if self.direction == Direction::Both {
+            return u64::MAX;
+        }
         rounded(MESSAGE_TIME.as_secs_f64() * self.rate() as f64).max(MESSAGE_MIN_BYTES)
     }
 
@@ -105,6 +109,8 @@ mod tests {
     fn messages_take_a_quarter_of_a_second_and_are_no_fragments() {
         let bytes = |rate| Setting::new(rate, 1, 0.4, Direction::Up).unwrap().message_bytes();
         assert_eq!([bytes(1.2), bytes(1024.0)], [64 << 10, 256 << 10]);
+        let both = Setting::new(64.0, 1, 0.4, Direction::Both).unwrap();
+        assert_eq!(both.message_bytes(), u64::MAX);
     }
 
     #[test]

@@ -90,3 +90,12 @@ fn a_link_that_is_down_loses_what_is_on_it_and_what_comes() {
     lane.push(packet(4), SECOND);
     assert_eq!(drain(&mut lane, 10 * SECOND), [(2 * SECOND, 4)]);
 }
+
+#[test]
+fn what_was_carried_is_what_the_link_had_time_for() {
+    // A second sends one packet, the queue has room for two more, and chance loses all.
+    let link = Link { rate: Some(1_000), queue: Some(3_000), loss: 1.0, ..Link::default() };
+    let mut lane = pushed(link, 10);
+    assert_eq!([0, 1, 2, 60].map(|second| lane.carried(second * SECOND)), [0, 1000, 2000, 3000]);
+    assert_eq!(lane.poll(60 * SECOND), None);
+}

@@ -1,0 +1,281 @@
+//! One measurement as a line, the table of all, and the curves.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Application, Figures};
+use crate::bed::Result;
+use crate::plot::lines::{Chart, Curve, Look};
+use crate::record::Context;
+use crate::report::middle;
+use crate::transport::modal::{MODES, Rule};
+
+/// What modeless adaptation is to use of the link, and how much more than modal it is to send.
+const UTILIZATION: f64 = 0.97;
+const TIMES_MODAL: f64 = 1.17;
+/// Rules that the table shows.
+const RULES_SHOWN: usize = 8;
+
+/// One application once.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Measurement {
+    application: &'static str,
+    rule: Option<Rule>,
+    repeat: u32,
+    /// Share of the trace.
+    scale: f64,
+    #[serde(flatten)]
+    figures: Option<Figures>,
+    /// Why there are none.
+    error: Option<String>,
+}
+
+impl Measurement {
+    pub(super) fn new(
+        application: Application,
+        repeat: u32,
+        scale: f64,
+        figures: Result<Figures>,
+    ) -> Measurement {
+        let (name, rule) = (application.name(), application.rule());
+        let error = figures.as_ref().err().map(ToString::to_string);
+        Measurement { application: name, rule, repeat, scale, figures: figures.ok(), error }
+    }
+}
+
+/// For whoever waits.
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} #{}: ", self.application, self.repeat)?;
+        match &self.figures {
+            Some(figures) => write!(
+                f,
+                "{:.1} MB of messages, {:.1} MB on the link, {:.3} of it",
+                mb(figures.message_bytes),
+                mb(figures.link_bytes),
+                figures.utilization
+            ),
+            None => write!(f, "failed: {}", self.error.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Medians of an application's repeats.
+struct Row {
+    application: &'static str,
+    rule: Option<Rule>,
+    message_bytes: u64,
+    link_bytes: u64,
+    capacity_bytes: u64,
+    /// Least and most of the link's share.
+    shares: [f64; 2],
+    utilization: f64,
+}
+
+fn rows(measured: &[Measurement]) -> Vec<Row> {
+    let mut names: Vec<&'static str> = Vec::new();
+    for one in measured {
+        if !names.contains(&one.application) {
+            names.push(one.application);
+        }
+    }
+    names.into_iter().filter_map(|name| row(name, measured)).collect()
+}
+
+fn row(application: &'static str, measured: &[Measurement]) -> Option<Row> {
+    let of: Vec<&Measurement> =
+        measured.iter().filter(|one| one.application == application).collect();
+    let figures = || of.iter().filter_map(|one| one.figures.as_ref());
+    let share = |figures: &Figures| figures.utilization;
+    Some(Row {
+        application,
+        rule: of.first()?.rule,
+        message_bytes: middle(figures().map(|one| one.message_bytes))?,
+        link_bytes: middle(figures().map(|one| one.link_bytes))?,
+        capacity_bytes: figures().next()?.capacity_bytes,
+        shares: [
+            figures().map(share).fold(f64::INFINITY, f64::min),
+            figures().map(share).fold(0.0, f64::max),
+        ],
+        utilization: middle(figures().map(share))?,
+    })
+}
+
+/// The table, what it comes to, and the rules that were tried.
+pub(super) fn markdown(
+    context: &Context,
+    measured: &[Measurement],
+    swept: &[(Rule, f64)],
+) -> String {
+    let Context { date, commit, command, machine } = context;
+    let repeats = measured.iter().map(|of| of.repeat).max().unwrap_or(0);
+    let scale = measured.first().map_or(1.0, |of| of.scale);
+    let rows = rows(measured);
+    let mut text = format!(
+        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
+         Medians of {repeats}, over {scale} of the trace. {ABOUT}\n\n{HEADING}"
+    );
+    rows.iter().for_each(|row| text.push_str(&line(row)));
+    text.push_str(&verdict(&rows));
+    for one in measured {
+        if let Some(error) = &one.error {
+            let error = error.replace('\n', " ");
+            text.push_str(&format!("\n* {} #{} failed: {error}\n", one.application, one.repeat));
+        }
+    }
+    text.push_str(&format!("\n## Rules of the modal application\n\n{SWEEP}\n\n{SWEEP_HEADING}"));
+    for (rule, bytes) in shown(swept) {
+        let modes = modes(rule);
+        let (margin, patience, mb) = (rule.margin, rule.patience_s, bytes / f64::from(1 << 20));
+        text.push_str(&format!("| {modes} | {margin} | {patience} | {mb:.1} |\n"));
+    }
+    text
+}
+
+const ABOUT: &str = "\
+    Four classes of messages (FETCH, STORE-ATTR, STORE-DATA, PREFETCH) go up without end over a \
+    link whose rate follows `crates/bench/traces/mfs-fig2.txt`; 40 ms round trip, 128 KB of queue. \
+    Modeless: each class always has one message of 64 KB under way. Modal: in a mode, only its \
+    classes are produced, at its rate; the modes' rates and the rule are the best of the sweep \
+    below, which knows the trace. Modal, even: evenly spaced modes. Both go by the same transport. \
+    On the link: bytes that it carried up, with all headers; what the queue dropped is not in it. \
+    The paper has 48.5 MB modeless and 41.5 MB modal: 1.17 times. 1 MB = 2^20 bytes.";
+
+const HEADING: &str = "\
+    | application | modes, KB/s | messages, MB | on the link, MB | link's capacity, MB \
+    | used | least-most |\n|---|---|--:|--:|--:|--:|--:|\n";
+
+const SWEEP: &str = "\
+    What each rule would send if the link were a pipe and the bandwidth known at once, for 165 \
+    sets of modes, four margins and five patiences. The lowest mode has what the link takes when \
+    it is slowest. Margin: a mode is chosen if the bandwidth \
+    is so many times its rate. Patience: seconds without a queue after which the next mode is \
+    tried. The best ones; the best with each margin and patience; the median.";
+
+const SWEEP_HEADING: &str =
+    "| modes, KB/s | margin | patience, s | messages, MB |\n|---|--:|--:|--:|\n";
+
+/// The best rules, the best of each margin and of each patience, and the one in the middle.
+fn shown(swept: &[(Rule, f64)]) -> Vec<&(Rule, f64)> {
+    let mut shown: Vec<&(Rule, f64)> = swept.iter().take(RULES_SHOWN).collect();
+    for one in swept {
+        let is_known = shown.iter().any(|(rule, _)| rule.margin == one.0.margin)
+            && shown.iter().any(|(rule, _)| rule.patience_s == one.0.patience_s);
+        if !is_known {
+            shown.push(one);
+        }
+    }
+    shown.extend(swept.get(swept.len() / 2));
+    shown
+}
+
+fn modes(rule: &Rule) -> String {
+    rule.rates_kb.map(|rate| rate.to_string()).join(", ")
+}
+
+fn line(row: &Row) -> String {
+    let [least, most] = row.shares;
+    format!(
+        "| {} | {} | {:.1} | {:.1} | {:.1} | {:.3} | {least:.3}-{most:.3} |\n",
+        row.application,
+        row.rule.as_ref().map_or("-".into(), modes),
+        mb(row.message_bytes),
+        mb(row.link_bytes),
+        mb(row.capacity_bytes),
+        row.utilization,
+    )
+}
+
+fn verdict(rows: &[Row]) -> String {
+    let Some((modeless, modal)) = rows.split_first() else { return String::new() };
+    let reached = |is: bool| if is { "reached" } else { "missed" };
+    let mut text = format!(
+        "\n* modeless uses {:.3} of the link; asked for: {UTILIZATION}, {}.\n",
+        modeless.utilization,
+        reached(modeless.utilization >= UTILIZATION)
+    );
+    for row in modal {
+        let times = modeless.message_bytes as f64 / row.message_bytes.max(1) as f64;
+        text.push_str(&format!(
+            "* modeless sends {times:.2} times what {} does; asked for: {TIMES_MODAL}, {}.\n",
+            row.application,
+            reached(times >= TIMES_MODAL)
+        ));
+    }
+    text
+}
+
+/// A chart for each application's first success: the link, what was used, and its modes or classes.
+pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
+    let mut charts: Vec<Chart> = Vec::new();
+    for one in measured {
+        let Some(figures) = &one.figures else { continue };
+        if charts.iter().all(|chart| chart.title != one.application) {
+            charts.push(chart(one, figures));
+        }
+    }
+    charts
+}
+
+fn chart(one: &Measurement, figures: &Figures) -> Chart {
+    // As in the paper, the most urgent class is the lowest line; modes stand at their rates.
+    let most = figures.rate_kb.iter().copied().fold(0.0, f64::max);
+    let height = |mode: usize| match &one.rule {
+        Some(rule) => rule.rate(mode) / 1024.0,
+        None => most * (mode + 1) as f64 / (4 * MODES) as f64,
+    };
+    let known = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+    let modes: Vec<Option<f64>> = figures.mode.iter().map(|mode| mode.map(height)).collect();
+    let name = if one.rule.is_some() { "mode" } else { "most urgent class sent" };
+    Chart {
+        title: one.application.to_owned(),
+        axes: ["seconds", "KB/s"],
+        curves: vec![
+            Curve::steps("true bandwidth: grey", Look::Grey, &known(&figures.rate_kb)),
+            Curve::steps("used: blue", Look::Blue, &known(&figures.used_kb)),
+            Curve::steps(name, Look::Dark, &modes),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measurement(application: Application, message_bytes: u64, utilization: f64) -> Measurement {
+        let figures = Figures {
+            capacity_bytes: 100 << 20,
+            link_bytes: 97 << 20,
+            message_bytes,
+            utilization,
+            rate_kb: vec![100.0, 100.0],
+            used_kb: vec![90.0, 95.0],
+            mode: vec![Some(0), None],
+            class_kb: vec![[1.0; MODES]; 2],
+        };
+        Measurement::new(application, 1, 1.0, Ok(figures))
+    }
+
+    #[test]
+    fn the_table_says_how_many_times_modal_it_is() {
+        let rule = Rule { rates_kb: [1, 2, 3, 4], margin: 1.0, patience_s: 1 };
+        let measured = [
+            measurement(Application::Modeless, 90 << 20, 0.98),
+            measurement(Application::Modal(rule), 75 << 20, 0.83),
+        ];
+        let word = |word: &str| word.to_owned();
+        let context =
+            Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") };
+        let text = markdown(&context, &measured, &[(rule, 1048576.0)]);
+        assert!(text.contains("| modal | 1, 2, 3, 4 | 75.0 | 97.0 | 100.0 | 0.830 |"), "{text}");
+        assert!(text.contains("1.20 times what modal does; asked for: 1.17, reached"), "{text}");
+        assert!(text.contains("uses 0.980 of the link; asked for: 0.97, reached"), "{text}");
+        assert!(text.contains("| 1, 2, 3, 4 | 1 | 1 | 1.0 |"), "{text}");
+        assert_eq!(charts(&measured).len(), 2);
+    }
+}

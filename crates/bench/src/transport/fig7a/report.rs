@@ -1,0 +1,316 @@
+//! One measurement as a line, the table of its parts, and the curves.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Figures, START_SECONDS, Second};
+use crate::bed::Result;
+use crate::plot::lines::{Chart, Curve, Look};
+use crate::record::Context;
+use crate::report::middle;
+use crate::transport::direction::Direction;
+use crate::transport::variant::Variant;
+
+/// One variant and direction once.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Measurement {
+    system: &'static str,
+    direction: Direction,
+    repeat: u32,
+    /// Share of the trace.
+    scale: f64,
+    #[serde(flatten)]
+    figures: Option<Figures>,
+    /// Why there are none.
+    error: Option<String>,
+}
+
+impl Measurement {
+    pub(super) fn new(
+        variant: Variant,
+        direction: Direction,
+        repeat: u32,
+        scale: f64,
+        figures: Result<Figures>,
+    ) -> Measurement {
+        let error = figures.as_ref().err().map(ToString::to_string);
+        let system = variant.name();
+        Measurement { system, direction, repeat, scale, figures: figures.ok(), error }
+    }
+
+    fn key(&self) -> (&'static str, Direction) {
+        (self.system, self.direction)
+    }
+}
+
+/// For whoever waits.
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} #{}: ", self.system, self.direction, self.repeat)?;
+        let Some(figures) = &self.figures else {
+            return write!(f, "failed: {}", self.error.as_deref().unwrap_or_default());
+        };
+        let parts = PARTS.map(|part| Sum::of(figures, part).map_or("-".into(), |sum| sum.words()));
+        write!(f, "{}; used {:.2}", parts.join("; "), figures.utilization)
+    }
+}
+
+/// A part of the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Before,
+    /// Each second has another rate than the one before.
+    Descent,
+    /// From a second after the last step on.
+    Hold,
+}
+
+const PARTS: [Part; 3] = [Part::Before, Part::Descent, Part::Hold];
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Part::Before => "before, 512 KB/s",
+            Part::Descent => "descent",
+            Part::Hold => "after, 128 KB/s",
+        }
+    }
+
+    /// Its seconds.
+    fn of(self, seconds: &[Second]) -> Vec<Second> {
+        let first = seconds.iter().position(|second| second.is_step).unwrap_or(seconds.len());
+        let last = seconds.iter().rposition(|second| second.is_step).unwrap_or(seconds.len());
+        let is_in = |number: usize| match self {
+            Part::Before => (START_SECONDS..first).contains(&number),
+            Part::Descent => (first..=last).contains(&number),
+            Part::Hold => number > last,
+        };
+        let numbered = seconds.iter().enumerate();
+        numbered.filter(|(number, _)| is_in(*number)).map(|(_, second)| *second).collect()
+    }
+}
+
+/// What the seconds of a part come to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Sum {
+    seconds: usize,
+    calls: usize,
+    late: usize,
+    /// Seconds in which each question was in time.
+    good_seconds: usize,
+    max_ms: f64,
+    /// The most by which a question took longer than its target.
+    over_ms: f64,
+}
+
+impl Sum {
+    fn of(figures: &Figures, part: Part) -> Option<Sum> {
+        let seconds = part.of(&figures.seconds);
+        let asked: Vec<&Second> = seconds.iter().filter(|second| second.calls > 0).collect();
+        let most = |figure: &dyn Fn(&Second) -> f64| {
+            asked.iter().map(|second| figure(second)).fold(f64::NEG_INFINITY, f64::max)
+        };
+        (!asked.is_empty()).then(|| Sum {
+            seconds: seconds.len(),
+            calls: asked.iter().map(|second| second.calls).sum(),
+            late: asked.iter().map(|second| second.late).sum(),
+            good_seconds: asked.iter().filter(|second| second.late == 0).count(),
+            max_ms: most(&|second| second.max_ms.unwrap_or(0.0)),
+            over_ms: most(&|second| second.max_ms.unwrap_or(0.0) - second.target_ms),
+        })
+    }
+
+    fn words(&self) -> String {
+        let Sum { seconds, good_seconds, max_ms, .. } = self;
+        format!("{good_seconds} of {seconds} s in time, {max_ms:.0} ms at most")
+    }
+
+    /// Each figure's median for itself.
+    fn median(sums: &[Sum]) -> Option<Sum> {
+        let each = |figure: fn(&Sum) -> f64| middle(sums.iter().map(figure));
+        let count = |figure: fn(&Sum) -> usize| middle(sums.iter().map(figure));
+        Some(Sum {
+            seconds: count(|sum| sum.seconds)?,
+            calls: count(|sum| sum.calls)?,
+            late: count(|sum| sum.late)?,
+            good_seconds: count(|sum| sum.good_seconds)?,
+            max_ms: each(|sum| sum.max_ms)?,
+            over_ms: each(|sum| sum.over_ms)?,
+        })
+    }
+}
+
+const ABOUT: &str = "\
+    A LOOKUP (class VALIDATE) of 100 bytes with its answer, one in flight, every 50 ms or more, \
+    beside four messages of 64 KB under way in one direction (up: PUT, down: FETCH), while the \
+    link follows `crates/bench/traces/mfs-fig7a.txt`; 40 ms round trip, 256 KB of queue. Each \
+    question is held against the second in which it is asked: round trip, two packets of 1,472 \
+    bytes at that rate, 20 ms. Before: from the third second on. Descent: the seconds that have \
+    another rate than the one before, from their first moment on. After: from a second after the \
+    last step on. Good seconds: without a question that took longer. Over: what the slowest took \
+    beyond its target (below zero: less). Used: bytes that the link carried in the bulk's \
+    direction, with all headers, of those it could carry. 1 KB = 1024 bytes.";
+
+const HEADING: &str = "\
+    | system | bulk | part | questions | late | good seconds | max, ms | over, ms | used |\n\
+    |---|---|---|--:|--:|--:|--:|--:|--:|\n";
+
+/// The table of medians, and each second of the first success.
+pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
+    let Context { date, commit, command, machine } = context;
+    let repeats = measured.iter().map(|of| of.repeat).max().unwrap_or(0);
+    let scale = measured.first().map_or(1.0, |of| of.scale);
+    let mut text = format!(
+        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
+         Medians of {repeats}, over {scale} of the trace. {ABOUT}\n\n{HEADING}"
+    );
+    let firsts = firsts(measured);
+    for first in &firsts {
+        let figures: Vec<&Figures> = measured
+            .iter()
+            .filter(|one| one.key() == first.key())
+            .filter_map(|one| one.figures.as_ref())
+            .collect();
+        let used = middle(figures.iter().map(|one| one.utilization));
+        for part in PARTS {
+            let sums: Vec<Sum> = figures.iter().filter_map(|one| Sum::of(one, part)).collect();
+            if let Some(sum) = Sum::median(&sums) {
+                text.push_str(&line(first, part, &sum, used));
+            }
+        }
+    }
+    for one in measured {
+        if let Some(error) = &one.error {
+            let error = error.replace('\n', " ");
+            let (system, direction) = one.key();
+            text.push_str(&format!("\n* {system} {direction} failed: {error}\n"));
+        }
+    }
+    for first in firsts {
+        text.push_str(&seconds(first));
+    }
+    text
+}
+
+/// The first success of each system and direction.
+fn firsts(measured: &[Measurement]) -> Vec<&Measurement> {
+    let mut firsts: Vec<&Measurement> = Vec::new();
+    for one in measured.iter().filter(|one| one.figures.is_some()) {
+        if firsts.iter().all(|first| first.key() != one.key()) {
+            firsts.push(one);
+        }
+    }
+    firsts
+}
+
+fn line(first: &Measurement, part: Part, sum: &Sum, used: Option<f64>) -> String {
+    let (system, direction) = first.key();
+    let Sum { seconds, calls, late, good_seconds, max_ms, over_ms } = sum;
+    let late = *late as f64 / *calls as f64;
+    let used = used.unwrap_or(0.0);
+    format!(
+        "| {system} | {direction} | {} | {calls} | {late:.2} | {good_seconds} of {seconds} \
+         | {max_ms:.0} | {over_ms:.0} | {used:.2} |\n",
+        part.name()
+    )
+}
+
+/// A line for each second until the rate holds.
+fn seconds(first: &Measurement) -> String {
+    let Some(figures) = &first.figures else { return String::new() };
+    let last = figures.seconds.iter().rposition(|second| second.is_step).unwrap_or(0);
+    let (system, direction) = first.key();
+    let mut text = format!(
+        "\n## {system}, {direction}, second by second (the first run)\n\n\
+         | second | KB/s | questions | p50, ms | max, ms | target, ms | late | used |\n\
+         |--:|--:|--:|--:|--:|--:|--:|--:|\n"
+    );
+    for (number, second) in figures.seconds.iter().enumerate().take(last + 6) {
+        let Second { rate_kb, target_ms, calls, late, p50_ms, max_ms, used, .. } = second;
+        let known = |figure: &Option<f64>, digits: usize| {
+            figure.map_or("-".to_owned(), |figure| format!("{figure:.digits$}"))
+        };
+        let (p50, max, used) = (known(p50_ms, 0), known(max_ms, 0), known(used, 2));
+        text.push_str(&format!(
+            "| {number} | {rate_kb} | {calls} | {p50} | {max} | {target_ms:.0} | {late} \
+             | {used} |\n"
+        ));
+    }
+    text
+}
+
+/// Two charts for each system and direction: the questions, and the link.
+pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
+    let chart = |first: &&Measurement| {
+        let seconds = first.figures.as_ref().map_or(&[][..], |figures| &figures.seconds);
+        let of = |figure: &dyn Fn(&Second) -> Option<f64>| {
+            seconds.iter().map(figure).collect::<Vec<_>>()
+        };
+        let (system, direction) = first.key();
+        let title = format!("{system}, bulk {direction}");
+        let targets = of(&|second| Some(second.target_ms));
+        let rates = of(&|second| Some(second.rate_kb));
+        [
+            Chart {
+                title: title.clone(),
+                axes: ["seconds", "milliseconds"],
+                curves: vec![
+                    Curve::steps("target: grey", Look::Grey, &targets),
+                    Curve::steps("slowest question: blue", Look::Blue, &of(&|one| one.max_ms)),
+                ],
+            },
+            Chart {
+                title,
+                axes: ["seconds", "KB/s"],
+                curves: vec![
+                    Curve::steps("true bandwidth: grey", Look::Grey, &rates),
+                    Curve::steps(
+                        "used: blue",
+                        Look::Blue,
+                        &of(&|one| one.used.map(|used| used * one.rate_kb)),
+                    ),
+                ],
+            },
+        ]
+    };
+    firsts(measured).iter().flat_map(chart).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(rate_kb: f64, is_step: bool, late: usize, max_ms: f64) -> Second {
+        let target_ms = 70.0;
+        let (p50_ms, max_ms) = (Some(50.0), Some(max_ms));
+        Second { rate_kb, target_ms, is_step, calls: 10, late, p50_ms, max_ms, used: Some(0.9) }
+    }
+
+    fn measurement() -> Measurement {
+        let mut seconds = vec![second(512.0, false, 5, 500.0); START_SECONDS];
+        seconds.push(second(512.0, false, 0, 60.0));
+        seconds.push(second(320.0, true, 2, 110.0));
+        seconds.push(second(128.0, true, 0, 65.0));
+        seconds.push(second(128.0, false, 1, 75.0));
+        let figures = Figures { utilization: 0.93, seconds };
+        Measurement::new(Variant::Segue, Direction::Up, 1, 1.0, Ok(figures))
+    }
+
+    #[test]
+    fn a_part_says_how_late_its_questions_are() {
+        let word = |word: &str| word.to_owned();
+        let context =
+            Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") };
+        let text = markdown(&context, &[measurement()]);
+        for line in [
+            "| segue | up | before, 512 KB/s | 10 | 0.00 | 1 of 1 | 60 | -10 | 0.93 |",
+            "| segue | up | descent | 20 | 0.10 | 1 of 2 | 110 | 40 | 0.93 |",
+            "| segue | up | after, 128 KB/s | 10 | 0.10 | 0 of 1 | 75 | 5 | 0.93 |",
+            "| 3 | 320 | 10 | 50 | 110 | 70 | 2 | 0.90 |",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert_eq!(charts(&[measurement()]).len(), 2);
+    }
+}

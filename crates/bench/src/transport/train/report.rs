@@ -1,0 +1,200 @@
+//! One ride as a line, the table of all, and the curves.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Figures;
+use super::trips::Latency;
+use crate::bed::Result;
+use crate::plot::lines::{Chart, Curve, Look};
+use crate::record::Context;
+use crate::report::middle;
+
+/// One ride.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Measurement {
+    repeat: u32,
+    /// Share of the trace.
+    scale: f64,
+    #[serde(flatten)]
+    figures: Option<Figures>,
+    /// Why there are none.
+    error: Option<String>,
+}
+
+impl Measurement {
+    pub(super) fn new(repeat: u32, scale: f64, figures: Result<Figures>) -> Measurement {
+        let error = figures.as_ref().err().map(ToString::to_string);
+        Measurement { repeat, scale, figures: figures.ok(), error }
+    }
+}
+
+/// For whoever waits.
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.figures {
+            Some(figures) => write!(f, "train #{}: {}", self.repeat, delivered(figures)),
+            None => write!(
+                f,
+                "train #{} failed: {}",
+                self.repeat,
+                self.error.as_deref().unwrap_or_default()
+            ),
+        }
+    }
+}
+
+/// Acknowledged messages that the server has not.
+fn lost(figures: &Figures) -> u64 {
+    figures.acknowledged.saturating_sub(figures.arrived)
+}
+
+fn delivered(figures: &Figures) -> String {
+    let Figures { acknowledged, fetched, damaged, failed, connections, .. } = figures;
+    let [up, down] = figures.utilization;
+    format!(
+        "{acknowledged} written, {} lost, {fetched} fetched, {damaged} damaged, {failed} failed, \
+         {connections} connections, used {up:.2} up and {down:.2} down",
+        lost(figures)
+    )
+}
+
+const ABOUT: &str = "\
+    The link follows `crates/bench/traces/train.txt`: 64 to 1,280 KB/s, 20 to 300 ms round trip, \
+    3 of 100 packets lost, three tunnels in which nothing gets through; 128 KB of queue. Four PUTs \
+    and four FETCHes of 32 KB under way without end, a FETCH of 16 KB each second, a LOOKUP of 100 \
+    bytes each 100 ms, over one healing connection. Each message is noise of its own, named by \
+    its checksum. Lost: acknowledged, but not at the server. Arrived again: was there already, \
+    because its acknowledgement was lost with a connection. Cut: fetches that a lost connection \
+    interrupted, begun anew. Used: bytes that the link carried, with all headers and those lost by \
+    chance, of those that it could carry outside of tunnels. Back: from a tunnel's end to the \
+    first answer, for each tunnel.";
+
+const HEADING: &str = "\
+    | ride | written | lost | arrived again | fetched | cut | damaged | failed calls | connections \
+    | used up | used down | back after, ms |\n\
+    |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n";
+
+const LATENCY_ABOUT: &str = "\
+    Milliseconds that calls took, medians of the rides. Through a tunnel: under way in one, or \
+    begun within three seconds after it.";
+
+const LATENCY_HEADING: &str = "\
+    | call, class | calls | p50 | p99 | max | through a tunnel: calls | max |\n\
+    |---|--:|--:|--:|--:|--:|--:|\n";
+
+/// The table.
+pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
+    let Context { date, commit, command, machine } = context;
+    let scale = measured.first().map_or(1.0, |of| of.scale);
+    let mut text = format!(
+        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
+         Over {scale} of the trace. {ABOUT}\n\n{HEADING}"
+    );
+    for one in measured {
+        match &one.figures {
+            Some(figures) => text.push_str(&line(one.repeat, figures)),
+            None => text.push_str(&format!("| {} | failed |{}\n", one.repeat, " |".repeat(10))),
+        }
+    }
+    text.push_str(&format!("\n## By class\n\n{LATENCY_ABOUT}\n\n{LATENCY_HEADING}"));
+    let rides: Vec<&Figures> = measured.iter().filter_map(|one| one.figures.as_ref()).collect();
+    let kinds = rides.first().map_or(0, |figures| figures.latencies.len());
+    for kind in 0..kinds {
+        let of = rides.iter().filter_map(|figures| figures.latencies.get(kind));
+        text.push_str(&latency_line(&of.collect::<Vec<_>>()));
+    }
+    for one in measured {
+        if let Some(error) = &one.error {
+            let error = error.replace('\n', " ");
+            text.push_str(&format!("\n* ride {} failed: {error}\n", one.repeat));
+        }
+    }
+    text
+}
+
+fn line(ride: u32, figures: &Figures) -> String {
+    let Figures { acknowledged, arrived_again, fetched, cut, damaged, failed, connections, .. } =
+        figures;
+    let [up, down] = figures.utilization;
+    let back: Vec<String> = figures.returns_ms.iter().map(|ms| format!("{ms:.0}")).collect();
+    format!(
+        "| {ride} | {acknowledged} | {} | {arrived_again} | {fetched} | {cut} | {damaged} \
+         | {failed} | {connections} | {up:.2} | {down:.2} | {} |\n",
+        lost(figures),
+        back.join(", ")
+    )
+}
+
+fn latency_line(of: &[&Latency]) -> String {
+    let each = |figure: fn(&Latency) -> Option<f64>| {
+        let middle = middle(of.iter().filter_map(|one| figure(one)));
+        middle.map_or("-".to_owned(), |ms| format!("{ms:.0}"))
+    };
+    let count =
+        |figure: fn(&Latency) -> usize| middle(of.iter().map(|one| figure(one))).unwrap_or(0);
+    format!(
+        "| {} | {} | {} | {} | {} | {} | {} |\n",
+        of.first().map_or("", |one| one.kind),
+        count(|one| one.calls),
+        each(|one| one.p50_ms),
+        each(|one| one.p99_ms),
+        each(|one| one.max_ms),
+        count(|one| one.outage_calls),
+        each(|one| one.outage_max_ms),
+    )
+}
+
+/// The first ride: what was used of the link, each way.
+pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
+    let Some(figures) = measured.iter().find_map(|one| one.figures.as_ref()) else {
+        return Vec::new();
+    };
+    let known = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+    let chart = |(title, used): (&str, &Vec<f64>)| Chart {
+        title: title.to_owned(),
+        axes: ["seconds", "KB/s"],
+        curves: vec![
+            Curve::steps("true bandwidth: grey", Look::Grey, &known(&figures.rate_kb)),
+            Curve::steps("used: blue", Look::Blue, &known(used)),
+        ],
+    };
+    ["up", "down"].into_iter().zip(&figures.used_kb).map(chart).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ride_says_what_was_lost() {
+        let latency = Latency {
+            kind: "question",
+            calls: 10,
+            p50_ms: Some(60.0),
+            p99_ms: None,
+            max_ms: Some(90.4),
+            outage_calls: 1,
+            outage_max_ms: Some(9000.0),
+        };
+        let figures = Figures {
+            acknowledged: 100,
+            arrived: 98,
+            fetched: 7,
+            connections: 2,
+            utilization: [0.9, 0.8],
+            returns_ms: vec![250.0, 1200.4],
+            latencies: vec![latency],
+            ..Figures::default()
+        };
+        let measured = [Measurement::new(1, 1.0, Ok(figures))];
+        let word = |word: &str| word.to_owned();
+        let context =
+            Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") };
+        let text = markdown(&context, &measured);
+        let row = "| 1 | 100 | 2 | 0 | 7 | 0 | 0 | 0 | 2 | 0.90 | 0.80 | 250, 1200 |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("| question | 10 | 60 | - | 90 | 1 | 9000 |"), "{text}");
+    }
+}
