@@ -19,6 +19,10 @@ use crate::record::{End, Note, Side};
 use crate::rpc::Rpc;
 use crate::transport::STREAMS_MAX;
 
+/// An answer up to this long, which is a packet, goes at the top class whatever was called: it says
+/// that bulk has arrived, and the next one must not wait until nothing comes the other way.
+const SMALL_ANSWER: usize = 1 << 10;
+
 /// A call whose head has arrived.
 pub(crate) struct Arrival {
     request: Request,
@@ -195,12 +199,15 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Answers. Returns once all of the answer was handed to QUIC, so that as many bodies are
+    /// Answers, at the call's class, or at the top one if that is a packet. Returns once all of the answer was handed to QUIC, so that as many bodies are
     /// in memory as there are answers being given; dropping the future cancels the answer.
     pub async fn reply(mut self, reply: Reply, body: Body) -> Result<(), CallError> {
         match self.way.take() {
             Some(Way::Stream(mut stream, _listed)) => match reply.encode() {
                 Ok(message) => {
+                    if matches!(body, Body::Empty) && message.len() <= SMALL_ANSWER {
+                        self.rpc.raise(Class::Validate);
+                    }
                     self.note.iter_mut().for_each(Note::reply_queued);
                     let times = self.note.as_ref().map(Note::times);
                     let sent = self.outbox.send(&self.rpc, stream, (&message, body), times).await;

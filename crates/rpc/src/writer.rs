@@ -107,19 +107,21 @@ impl Outgoing {
     /// `count` bytes at the front are sent. Of one without end it says how many small messages
     /// were the last of that.
     fn advance(&mut self, count: usize) -> u64 {
-        let (mut left, mut small) = (count, 0);
+        let (mut left, mut small, mut spaced) = (count, 0, 0);
         while let Some(front) = self.bytes.front_mut().filter(|_| left > 0) {
             let taken = front.len().min(left);
             front.advance(taken);
             left -= taken;
+            let is_small = self.end == Ending::Never && self.unspaced == 0;
+            let unspaced = self.unspaced.min(taken);
+            self.unspaced -= unspaced;
+            spaced += taken - unspaced;
             if front.is_empty() {
                 self.bytes.pop_front();
-                small += u64::from(self.end == Ending::Never && self.unspaced == 0);
+                small += u64::from(is_small);
             }
         }
-        let unspaced = self.unspaced.min(count);
-        self.unspaced -= unspaced;
-        self.space.add_permits(count - unspaced);
+        self.space.add_permits(spaced);
         small
     }
 

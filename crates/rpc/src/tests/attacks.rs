@@ -86,8 +86,9 @@ fn time() -> Duration {
 }
 
 impl Attack {
-    /// Goes on for its time. Whatever fails, the other side has defended itself.
-    async fn run(self, connection: &Connection) {
+    /// Goes on for its time, and until it was `enough`. Whatever fails, the other side has defended
+    /// itself.
+    async fn run(self, connection: &Connection, enough: impl Future<Output = ()>) {
         let attack = async {
             match self {
                 Attack::ReadsNothing => read_nothing(connection).await,
@@ -99,7 +100,14 @@ impl Attack {
                 Attack::FalseAnswers => false_answers(connection).await,
             }
         };
-        let _ = timeout(time(), attack).await;
+        let end = async {
+            sleep(time()).await;
+            enough.await;
+        };
+        tokio::select! {
+            () = attack => {}
+            _ = timeout(PATIENCE, end) => {}
+        }
     }
 }
 
@@ -369,16 +377,23 @@ async fn attacked(world: &World, victim: &mut Victim, attack: Attack, connection
         while count.load(Relaxed) == 0 {
             sleep(Duration::from_millis(1)).await;
         }
-        attack.run(connection).await;
+        let (before, began) = (count.load(Relaxed), Instant::now());
+        let enough = async {
+            while count.load(Relaxed) <= before {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        attack.run(connection, enough).await;
         let during = count.load(Relaxed);
         while count.load(Relaxed) == during {
             sleep(Duration::from_millis(1)).await;
         }
         is_over.store(true, Relaxed);
-        during
+        // One that was turned away at once attacked nobody.
+        during > before || began.elapsed() < time()
     };
-    let (during, ()) = tokio::join!(attacking, others(world, victim.address, &is_over, &count));
-    assert!(during > 1, "{attack:?}: others are not answered meanwhile");
+    let (is_answered, ()) = tokio::join!(attacking, others(world, victim.address, &is_over, &count));
+    assert!(is_answered, "{attack:?}: others are not answered meanwhile");
     victim.check(attack);
 }
 

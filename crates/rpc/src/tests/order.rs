@@ -152,3 +152,26 @@ async fn cancelled_reply_leaves_its_place() {
     let received = client.stats().received_bytes - received;
     assert!(received < (BULK + BULK / 2) as u64, "{received} bytes came for {BULK}");
 }
+
+#[tokio::test]
+async fn small_answer_to_bulk_does_not_wait_for_bulk_the_other_way() {
+    let world = World::new();
+    let listener = world.listen();
+    let relay = Relay::to(listener.local_address()).await;
+    let client = world.dial(relay.address).await;
+    let server = listener.accept().await.unwrap();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            let fetches = incoming.class == Class::Fetch;
+            let body = if fetches { bulk() } else { Body::Empty };
+            tokio::spawn(incoming.reply(answer("x"), body));
+        }
+    });
+    let fetched = client.call_at(Class::Fetch, &getattr(1), Body::Empty).await.unwrap();
+    let (arrived, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    tokio::spawn(count(fetched.body, arrived.clone(), begun.clone()));
+    begun.notified().await;
+    client.call_at(Class::StoreData, &getattr(2), vec![1; 1000].into()).await.unwrap();
+    let ahead = arrived.load(SeqCst);
+    assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
+}
