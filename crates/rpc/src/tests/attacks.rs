@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -392,7 +393,8 @@ async fn attacked(world: &World, victim: &mut Victim, attack: Attack, connection
         // One that was turned away at once attacked nobody.
         during > before || began.elapsed() < time()
     };
-    let (is_answered, ()) = tokio::join!(attacking, others(world, victim.address, &is_over, &count));
+    let (is_answered, ()) =
+        tokio::join!(attacking, others(world, victim.address, &is_over, &count));
     assert!(is_answered, "{attack:?}: others are not answered meanwhile");
     victim.check(attack);
 }
