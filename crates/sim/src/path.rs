@@ -40,6 +40,29 @@ pub struct Scenario {
     pub time: Duration,
     /// From when on it is measured.
     pub from: Duration,
+    /// What else the servers have to do.
+    pub pauses: Option<Pauses>,
+}
+
+/// A host that is busy with something else now and then.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses {
+    /// How often.
+    pub each: Duration,
+    /// For how long it does nothing.
+    pub time: Duration,
+}
+
+/// What a packet takes of a host that catches up.
+const PACKET_TIME: Duration = Duration::from_micros(20);
+
+impl Pauses {
+    /// When a host does what it should do `at` that time.
+    fn end(self, start: Instant, at: Instant) -> Instant {
+        let since = at.saturating_duration_since(start).as_micros() % self.each.as_micros().max(1);
+        let left = self.time.as_micros().saturating_sub(since);
+        at + Duration::from_micros(u64::try_from(left).unwrap_or(0))
+    }
 }
 
 /// A connection that sends for ever.
@@ -106,6 +129,9 @@ struct World {
     travelling: BinaryHeap<Reverse<Travelling>>,
     sent: u64,
     from: Instant,
+    pauses: Option<Pauses>,
+    /// Until when the servers work on packets that came.
+    busy: Instant,
     outcome: Outcome,
 }
 
@@ -124,6 +150,8 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Box<dyn std::error
         travelling: BinaryHeap::new(),
         sent: 0,
         from: start + scenario.from,
+        pauses: scenario.pauses,
+        busy: start,
         outcome: Outcome::default(),
     };
     for (index, flow) in scenario.flows.iter().enumerate() {
@@ -212,13 +240,21 @@ impl World {
     fn act(&mut self) {
         for (up, hosts) in [(true, &mut self.clients), (false, &mut self.servers)] {
             let lane = &mut self.lanes[usize::from(!up)];
+            let pauses = self.pauses.filter(|_| !up);
+            if pauses.is_some_and(|pauses| pauses.end(self.start, self.now) > self.now) {
+                continue;
+            }
             for (flow, host) in hosts.iter_mut().enumerate() {
                 host.act(self.now, |packet: BytesMut| {
                     if up && self.now >= self.from {
                         self.outcome.queue.push(lane.wait(self.now));
                     }
-                    if let Some(at) = lane.send(self.now, packet.len() as u64) {
+                    if let Some(mut at) = lane.send(self.now, packet.len() as u64) {
                         self.sent += 1;
+                        if let Some(pauses) = self.pauses.filter(|_| up) {
+                            at = pauses.end(self.start, at).max(self.busy + PACKET_TIME);
+                            self.busy = at;
+                        }
                         let bytes = packet.to_vec();
                         let travelling = Travelling { at, number: self.sent, flow, up, bytes };
                         self.travelling.push(Reverse(travelling));
@@ -233,8 +269,11 @@ impl World {
     }
 
     fn next_timeout(&mut self) -> Option<Instant> {
-        let hosts = self.clients.iter_mut().chain(&mut self.servers);
-        hosts.filter_map(Host::timeout).min()
+        let (start, pauses) = (self.start, self.pauses);
+        let paused = |at| pauses.map_or(at, |pauses| pauses.end(start, at));
+        let clients = self.clients.iter_mut().filter_map(Host::timeout);
+        let servers = self.servers.iter_mut().filter_map(Host::timeout).map(paused);
+        clients.chain(servers).min()
     }
 
     fn arrive(&mut self) {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use segue_sim::path::{Control, Flow, LaneSpec, Outcome, Scenario, run};
+use segue_sim::path::{Control, Flow, LaneSpec, Outcome, Pauses, Scenario, percentile, run};
 
 const KB: u64 = 1024;
 /// A full packet with its headers.
@@ -31,7 +31,8 @@ fn sends(control: Control, from: Duration) -> Flow {
 /// A sender that is never idle, from a second on, over such a lane and back.
 fn bulk(lane: &LaneSpec, from: Duration, time: Duration) -> Outcome {
     let flows = vec![sends(Control::Segue, ms(1000))];
-    let scenario = Scenario { up: lane.clone(), down: lane.clone(), flows, time, from };
+    let scenario =
+        Scenario { up: lane.clone(), down: lane.clone(), flows, time, from, pauses: None };
     run(&scenario, 1).unwrap()
 }
 
@@ -82,7 +83,8 @@ fn with_both_directions_full_neither_starves() {
             let from = Some(ms(1000));
             let flows = vec![Flow { control: Control::Segue, up: from, down: from }];
             let (up, down) = (lane.clone(), lane);
-            let scenario = Scenario { up, down, flows, time: ms(40_000), from: ms(10_000) };
+            let scenario =
+                Scenario { up, down, flows, time: ms(40_000), from: ms(10_000), pauses: None };
             let outcome = run(&scenario, 1).unwrap();
             let worst = outcome.percentile(99);
             let limit = rtt + packets(6, rate) + ms(70);
@@ -143,7 +145,8 @@ fn beside_tcp_nobody_starves() {
         lane.queue = rate * queue / 1000;
         let flows = vec![sends(Control::Segue, ms(1000)), sends(Control::Cubic, ms(5000))];
         let (up, down) = (lane.clone(), lane);
-        let scenario = Scenario { up, down, flows, time: ms(130_000), from: ms(10_000) };
+        let scenario =
+            Scenario { up, down, flows, time: ms(130_000), from: ms(10_000), pauses: None };
         let outcome = run(&scenario, 1).unwrap();
         let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
         assert!((least..0.9).contains(&share), "queue of {queue} ms: {share}");
@@ -155,7 +158,7 @@ fn a_latecomer_gets_its_share_and_leaves_others_theirs() {
     let lane = lane(1024 * KB, ms(40));
     let flows = vec![sends(Control::Segue, ms(1000)), sends(Control::Segue, ms(8000))];
     let (up, down) = (lane.clone(), lane);
-    let scenario = Scenario { up, down, flows, time: ms(130_000), from: ms(40_000) };
+    let scenario = Scenario { up, down, flows, time: ms(130_000), from: ms(40_000), pauses: None };
     let outcome = run(&scenario, 1).unwrap();
     let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
     assert!((0.2..0.8).contains(&share), "{share}");
@@ -168,12 +171,35 @@ fn bulk_to_one_server_does_not_delay_questions_to_another_behind_the_same_link()
         let asks = Flow { control: Control::Segue, up: None, down: None };
         let flows = vec![asks, sends(Control::Segue, ms(1000)), sends(Control::Segue, ms(3000))];
         let (up, down) = (lane(rate, rtt), lane(rate, rtt));
-        let scenario = Scenario { up, down, flows, time: ms(60_000), from: ms(20_000) };
+        let scenario =
+            Scenario { up, down, flows, time: ms(60_000), from: ms(20_000), pauses: None };
         let outcome = run(&scenario, 1).unwrap();
         // Each of the two others keeps a short queue of its own.
         let limit = rtt + 2 * (packets(2, rate) + ms(20));
         let worst = outcome.percentile(99);
         assert!(worst <= limit, "{} KB/s, {rtt:?}: {worst:?}, not {limit:?}", rate / KB);
         assert!(used(&outcome) >= 0.9, "{} KB/s, {rtt:?}: {}", rate / KB, used(&outcome));
+    }
+}
+
+#[test]
+fn a_busy_host_makes_no_storm_when_both_directions_are_full() {
+    for (rate, rtt) in [(1024 * KB, 1), (1024 * KB, 40), (10240 * KB, 40), (10240 * KB, 200)] {
+        for pause in [20, 100, 300] {
+            let (lane, rtt) = (LaneSpec { queue: 2 * rate, ..lane(rate, ms(rtt)) }, ms(rtt));
+            let from = Some(ms(1000));
+            let flows = vec![Flow { control: Control::Segue, up: from, down: from }];
+            let pauses = Some(Pauses { each: ms(1700), time: ms(pause) });
+            let (up, down) = (lane.clone(), lane);
+            let (time, from) = (ms(40_000), ms(10_000));
+            let scenario = Scenario { up, down, flows, time, from, pauses };
+            let outcome = run(&scenario, 1).unwrap();
+            // A pause holds up a question, and what came meanwhile once more.
+            let limit = rtt + packets(6, rate) + ms(70) + 2 * ms(pause);
+            let (worst, queue) = (outcome.percentile(100), percentile(&outcome.queue, 100));
+            let name = format!("{} KB/s, {rtt:?}, pauses of {pause} ms", rate / KB);
+            assert!(worst <= limit, "{name}: {worst:?}, not {limit:?}");
+            assert!(queue <= ms(150), "{name}: a queue of {queue:?}");
+        }
     }
 }

@@ -451,9 +451,14 @@ impl Law {
             true => (before / 32, self.target / 2 + self.packets(1)),
             false => (before / 4, self.target / 2),
         };
-        self.window = match is_known && queue < none {
+        let window = match is_known && queue < none {
             true => aim.max((before + growth).min(self.usable(round))),
             false => aim,
+        };
+        self.window = match is_shared {
+            // What was waiting while the other side paused came to it at any rate.
+            true => window.min(before + before / 4),
+            false => window,
         };
         self.waited = None;
         let is_crowded = queue > 2 * ours_at_peak + self.base().unwrap_or_default() / 2;

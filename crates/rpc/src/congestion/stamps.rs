@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 /// For how long the least transit counts, and then once more as the earlier one. Clocks that
 /// differ by a ten-thousandth are 3 ms apart after it.
 const LEAST_FOR: Duration = Duration::from_secs(30);
+/// What came in less says more about how the other side gets its packets than about the path.
+const RATE_TIME: Micros = 5_000;
 const STAMP: u8 = 1;
 const ECHO: u8 = 2;
 
@@ -105,14 +107,22 @@ impl Stamps {
             return None;
         }
         let (stamp, transit, received) = (time()?, time()?, time()?);
-        let at = stamp.wrapping_add(transit);
-        let rate = self.told.replace((at, received)).and_then(|(before, bytes)| {
-            let (time, bytes) = (at.wrapping_sub(before), received.wrapping_sub(bytes));
-            (time > 0 && time < Micros::MAX / 2)
-                .then(|| u64::from(bytes) * 1_000_000 / u64::from(time))
-        });
+        let rate = self.rate(stamp.wrapping_add(transit), received);
         let trip = Duration::from_micros(self.micros(now).wrapping_sub(stamp).into());
         Some(Echo { wait: self.waited(now, transit), trip, rate })
+    }
+
+    /// Bytes a second that arrived since the last stamp that was told of, if it tells any.
+    fn rate(&mut self, at: Micros, received: u32) -> Option<u64> {
+        let (before, bytes) = *self.told.get_or_insert((at, received));
+        let (time, bytes) = (at.wrapping_sub(before), received.wrapping_sub(bytes));
+        if time < RATE_TIME {
+            return None;
+        }
+        self.told = Some((at, received));
+        // Else it came before the one that was told.
+        let is_later = time < Micros::MAX / 2;
+        is_later.then(|| u64::from(bytes) * 1_000_000 / u64::from(time))
     }
 
     /// How much longer than the least a transit was.

@@ -86,6 +86,7 @@ fn line(
         flows: vec![flow],
         time: Duration::from_secs(arguments.seconds),
         from: Duration::from_secs(arguments.seconds) / 4,
+        pauses: None,
     };
     let outcome = run(&scenario, arguments.seed)?;
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
