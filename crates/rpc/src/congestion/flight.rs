@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use super::law::{Law, bytes_in};
 use super::stamps::Echo;
 
-/// What headers and the seal take of a packet, bytes: at most 13 of QUIC's, 16 of AEAD, and a
-/// stream's 19.
+/// What headers and the seal take of a packet, bytes: at most 13 of QUIC's, 16 of AEAD, and 15 of a
+/// stream, one of the first 2^28.
 const OVERHEAD: u64 = 44;
 /// What an acknowledgement takes, bytes.
 const ACK: u64 = 28;

@@ -28,6 +28,9 @@
 //! Losses alone do not make the window smaller; what they take from the rate does. Where a tenth
 //! and more is lost the queue is shorter than TARGET, and TARGET is halved.
 
+mod base;
+mod others;
+
 use std::time::{Duration, Instant};
 
 use super::stamps::Echo;
@@ -49,16 +52,6 @@ const PERIOD: Duration = Duration::from_secs(10);
 const PERIOD_PACKETS: u64 = 32;
 /// A drain takes so much out of what is in flight beside the queue: others' queues as well.
 const DRAIN: Duration = Duration::from_millis(60);
-/// Packets that tell how long the path is; one alone may have waited for a timer.
-const PACKETS_DRAINED: u64 = 3;
-/// How long it takes to see whether a path became longer or is shared.
-const LOOK: Duration = Duration::from_secs(3);
-/// For how long another sender's queue is filled as well.
-const COMPETE: Duration = Duration::from_secs(20);
-/// Rounds with a queue that is not ours.
-const CROWDED_MAX: u32 = 4;
-/// The same soon after another sender had one.
-const CROWDED_AGAIN: u32 = 2;
 /// Nothing was sent for so long: the path may be another one.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Packets in a row that found a queue end the steep growth.
@@ -200,7 +193,7 @@ impl Law {
     /// Bytes that were allowed to be in flight of late: where that became less, what is too much
     /// was sent already, and what somebody waits for does not wait until it has arrived.
     pub(super) fn ceiling(&self) -> u64 {
-        self.windows.into_iter().fold(self.window, u64::max)
+        self.windows.into_iter().chain([self.window]).max().unwrap_or(0)
     }
 
     /// Bytes a second to be sent at most; `None`: all at once.
@@ -245,7 +238,7 @@ impl Law {
     /// Something was sent.
     pub(super) fn handle_sent(&mut self, now: Instant) {
         let silence = SILENCE.max(4 * (self.base().unwrap_or_default() + self.packets(PACKETS)));
-        if now.saturating_duration_since(self.last_sent) > silence {
+        if since(now, self.last_sent) > silence {
             self.restart(PACKETS_START, now);
         }
         self.last_sent = now;
@@ -258,7 +251,7 @@ impl Law {
 
     /// `bytes`, sent then, were acknowledged `now`.
     pub(super) fn handle_ack(&mut self, now: Instant, sent: Instant, bytes: u64) {
-        let trip = Trip { time: now.saturating_duration_since(sent), bytes };
+        let trip = Trip { time: since(now, sent), bytes };
         if self.base.is_none() && trip.time > SLOW {
             self.window = PACKETS * self.packet;
             self.phase = Phase::Steady;
@@ -270,7 +263,7 @@ impl Law {
         self.round.least = lesser(self.round.least, trip);
         self.handle_start(now, trip.time);
         self.handle_drained(now, sent, trip);
-        let length = now.saturating_duration_since(self.round.since);
+        let length = since(now, self.round.since);
         if sent >= self.round.since && length >= ROUND_MIN {
             let round = std::mem::replace(&mut self.round, Round::new(now, self.latest, false));
             self.end_round(now, round, length);
@@ -359,7 +352,7 @@ impl Law {
         // What chance lost had its place in the link too.
         let carried = if is_lossy { round.delivered } else { all };
         // Acknowledgements that come together were sent for what took its time.
-        let spread = self.latest.saturating_duration_since(round.sent);
+        let spread = since(self.latest, round.sent);
         let rate = per_second(carried, length.max(spread));
         if round.limited || matches!(self.phase, Phase::Drain { .. }) {
             self.rates[0] = self.rates[0].max(rate);
@@ -424,7 +417,7 @@ impl Law {
     }
 
     fn end_start(&mut self, now: Instant) {
-        let length = now.saturating_duration_since(self.round.since);
+        let length = since(now, self.round.since);
         let present = per_second(self.round.delivered, length);
         self.window = self.aim(self.rate().max(present)).min(self.window);
         self.drain(now);
@@ -433,14 +426,12 @@ impl Law {
     fn follow(&mut self, now: Instant, round: Round) {
         let queue = self.queue(round);
         let ours = self.target + self.packets(PACKETS);
-        // The queue that stays makes the rate small, and the time of packets long.
-        let ours_at_peak = self.target + time_for(PACKETS * self.packet, self.peak);
         // One slow round is the host's; a long queue is the link's.
         let is_shared = self.is_shared();
         let rate = match queue > 2 * ours {
             true => self.rates[0],
             // While their queue changes, acknowledgements come faster and slower than they should.
-            false if is_shared => self.told.into_iter().fold(0, u64::max),
+            false if is_shared => self.told.into_iter().max().unwrap_or(0),
             false => self.rate(),
         };
         let (aim, before) = (self.aim(rate), self.window);
@@ -461,109 +452,7 @@ impl Law {
             false => window,
         };
         self.waited = None;
-        let is_crowded = queue > 2 * ours_at_peak + self.base().unwrap_or_default() / 2;
-        let is_again = self.competed.is_some_and(|(at, _)| since(now, at) < PERIOD);
-        let is_reduced = is_again || before <= aim + aim / 4;
-        self.crowded = if is_crowded && is_reduced { self.crowded + 1 } else { 0 };
-        match self.competed {
-            Some((_, window)) if is_again && self.crowded >= CROWDED_AGAIN => {
-                self.begin_to_compete(now, window);
-            }
-            _ => self.look_for_others(now),
-        }
-    }
-
-    /// Decides whether a queue that stays is another sender's, or the path became longer.
-    fn look_for_others(&mut self, now: Instant) {
-        if self.crowded >= CROWDED_MAX {
-            self.crowded = 0;
-            self.rebased = Some((now, self.base));
-            self.drain(now);
-        } else if let Some((at, base)) = self.rebased
-            && since(now, at) > LOOK.max(self.packets(PERIOD_PACKETS) / 4)
-        {
-            // On a path that is only longer the rate comes back.
-            let [rate, _, before] = self.rates;
-            let is_growing = rate > before + before / 16 && since(now, at) < PERIOD;
-            if self.rate() >= self.peak / 2 {
-                self.rebased = None;
-            } else if !is_growing {
-                self.rebased = None;
-                let trip = self.base().unwrap_or_default();
-                self.base = base;
-                self.begin_to_compete(now, bytes_in(self.peak / 4, trip));
-            }
-        }
-    }
-
-    fn begin_to_compete(&mut self, now: Instant, window: u64) {
-        self.crowded = 0;
-        self.window = self.window.max(window);
-        let from = (self.window, self.rate());
-        self.phase = Phase::Compete { until: now + COMPETE, lost: false, from };
-    }
-
-    fn compete(&mut self, now: Instant, round: Round) {
-        let Phase::Compete { until, lost, from: (window, rate) } = self.phase else { return };
-        if now >= until {
-            self.competed = Some((now, self.window));
-            self.phase = Phase::Steady;
-        } else if self.window > 4 * window && self.rate() < 2 * rate {
-            // It is only our own queue that grows: the link became slower.
-            self.peak = self.rate();
-            self.drain(now);
-        } else if round.lost == 0 && !round.limited {
-            let steep = if lost { 0 } else { self.window / 4 };
-            let grown = self.window + steep.max(self.packet);
-            self.window = grown.min(self.usable(round)).max(self.window);
-        }
-    }
-
-    fn end_period(&mut self, now: Instant) {
-        match self.phase {
-            Phase::Steady if self.window > self.drained() => self.drain(now),
-            Phase::Drain { .. } => {}
-            // What is seen is another's queue.
-            Phase::Compete { .. } => self.begin_period(now, None),
-            _ => self.begin_period(now, self.least),
-        }
-    }
-
-    fn drain(&mut self, now: Instant) {
-        self.phase = Phase::Drain { since: now, packets: 0, least: None };
-    }
-
-    /// Ends a drain once enough was acknowledged that found the queue gone.
-    fn handle_drained(&mut self, now: Instant, sent: Instant, trip: Trip) {
-        let Phase::Drain { since, packets, least } = self.phase else { return };
-        let packets = packets + u64::from(sent >= since);
-        let least = lesser(least, trip);
-        if packets < PACKETS_DRAINED {
-            self.phase = Phase::Drain { since, packets, least };
-        } else {
-            self.phase = Phase::Steady;
-            self.handle_base(now, least);
-            self.begin_period(now, least);
-            self.round = Round::new(now, self.latest, true);
-        }
-    }
-
-    /// Whether a drain has found the path longer: if so it is looked at what the rate becomes, else
-    /// what queue there was is ours, and the link is slower.
-    fn handle_base(&mut self, now: Instant, least: Option<Trip>) {
-        let old = self.base().unwrap_or_default();
-        if least.is_some_and(|trip| trip.time > old + old / 2 + 2 * self.target) {
-            self.rebased = self.rebased.or(Some((now, self.base)));
-            self.moved = true;
-        } else if self.rebased.take().is_some() {
-            self.peak = self.rate();
-        }
-    }
-
-    fn begin_period(&mut self, now: Instant, base: Option<Trip>) {
-        self.base = base.or(self.base);
-        self.least = None;
-        self.period_since = now;
+        self.handle_queue(now, queue, before <= aim + aim / 4);
     }
 }
 
