@@ -63,12 +63,8 @@ impl Setting {
         link.with_rtt(Duration::from_millis(self.rtt_ms))
     }
 
-    /// Bytes of a message of the bulk. With bulk both ways it has no end: an answer goes at its
-    /// call's class, and one to a PUT would wait for as long as there is something to fetch.
+    /// Bytes of a message of the bulk.
     pub(super) fn message_bytes(&self) -> u64 {
-        if self.direction == Direction::Both {
-            return u64::MAX;
-        }
         rounded(MESSAGE_TIME.as_secs_f64() * self.rate() as f64).max(MESSAGE_MIN_BYTES)
     }
 
@@ -109,8 +105,6 @@ mod tests {
     fn messages_take_a_quarter_of_a_second_and_are_no_fragments() {
         let bytes = |rate| Setting::new(rate, 1, 0.4, Direction::Up).unwrap().message_bytes();
         assert_eq!([bytes(1.2), bytes(1024.0)], [64 << 10, 256 << 10]);
-        let both = Setting::new(64.0, 1, 0.4, Direction::Both).unwrap();
-        assert_eq!(both.message_bytes(), u64::MAX);
     }
 
     #[test]

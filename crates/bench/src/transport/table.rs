@@ -131,8 +131,7 @@ const ABOUT: &str = "\
     Milliseconds of a round trip while bulk saturates the link. segue: a LOOKUP (class VALIDATE) \
     of 100 bytes with its answer, one in flight, every 50 ms or more, two packets' time at least; \
     the bulk is PUTs (STORE-DATA), FETCHes (FETCH), or both, over the same connection: one message \
-    after the other, each a quarter of a second of the link but at least 64 KB, four under way; \
-    where both, one without end. \
+    after the other, each a quarter of a second of the link but at least 64 KB, four under way. \
     cubic-uniform: the same messages, without classes, under QUIC's own Cubic. sshfs \
     and rclone: the names and attributes of ten files, once a second, in a directory that was \
     never listed before, while a file is copied in; ≥: the copy was over before the last answer. \

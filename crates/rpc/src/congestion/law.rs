@@ -337,9 +337,7 @@ impl Law {
     fn aim(&self, rate: u64) -> u64 {
         let Trip { time, bytes } = self.base.unwrap_or(Trip { time: Duration::ZERO, bytes: 0 });
         let path = bytes_in(rate, time).saturating_sub(bytes);
-        // Two queues are one wait.
-        let ours = if self.is_shared() { self.target * 3 / 4 } else { self.target };
-        path + bytes_in(rate, self.theirs() + ours) + self.least_window()
+        path + bytes_in(rate, self.theirs() + self.target) + self.least_window()
     }
 
     fn end_round(&mut self, now: Instant, round: Round, length: Duration) {
@@ -447,8 +445,9 @@ impl Law {
             false => aim,
         };
         self.window = match is_shared {
-            // What was waiting while the other side paused came to it at any rate.
-            true => window.min(before + before / 4),
+            // What was waiting while the other side paused came to it at any rate, and nothing did
+            // meanwhile.
+            true => window.clamp(before - before / 4, before + before / 4),
             false => window,
         };
         self.waited = None;
