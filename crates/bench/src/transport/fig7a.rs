@@ -103,8 +103,7 @@ fn measure(
     let trace = trace.clone();
     within(limit, move || {
         let door = pair::open(variant, &server, &client)?;
-        client
-            .set_link(trace.moments.first().ok_or_else(|| wrong("no trace"))?.link(QUEUE_BYTES))?;
+        client.set_link(trace.first()?.link(QUEUE_BYTES))?;
         client.enter(|| {
             let runtime = Runtime::new().doing("start the client's threads")?;
             runtime.block_on(ask_along(&door, client.clone(), direction, trace))

@@ -59,6 +59,11 @@ pub(super) struct Trace {
 }
 
 impl Trace {
+    /// What the link is like when it begins.
+    pub(super) fn first(&self) -> Result<&Moment> {
+        self.moments.first().ok_or_else(|| wrong("a trace has no first second"))
+    }
+
     /// Reads a file's text.
     pub(super) fn parse(text: &str) -> Result<Trace> {
         let mut moments: Vec<Moment> = Vec::new();

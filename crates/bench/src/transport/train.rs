@@ -130,8 +130,7 @@ fn measure(trace: &Trace, seed: u64, limit: Duration) -> Result<Figures> {
     let trace = trace.clone();
     within(limit, move || {
         let door = pair::open(Variant::Segue, &server, &client)?;
-        client
-            .set_link(trace.moments.first().ok_or_else(|| wrong("no trace"))?.link(QUEUE_BYTES))?;
+        client.set_link(trace.first()?.link(QUEUE_BYTES))?;
         client.enter(|| {
             let runtime = Runtime::new().doing("start the client's threads")?;
             runtime.block_on(travel(&door, client.clone(), trace))

@@ -9,11 +9,44 @@ use super::*;
 
 const BULK: usize = 8 << 20;
 
-/// Counts a body as it arrives, and tells when it has begun.
-async fn count(mut body: BodyReader, count: Arc<AtomicUsize>, begun: Arc<Notify>) {
-    while let Ok(Some(piece)) = body.next().await {
-        count.fetch_add(piece.len(), SeqCst);
-        begun.notify_one();
+/// Both ends of a connection over a link that bulk takes a while on.
+struct Slow {
+    client: Peer,
+    server: Peer,
+    _listener: Listener,
+    _relay: Relay,
+}
+
+impl Slow {
+    async fn new(world: &World) -> Slow {
+        let listener = world.listen();
+        let relay = Relay::to(listener.local_address()).await;
+        let client = world.dial(relay.address).await;
+        let server = listener.accept().await.unwrap();
+        Slow { client, server, _listener: listener, _relay: relay }
+    }
+}
+
+/// Reads a body, and returns once it has begun: its bytes as they arrive.
+async fn begun(mut body: BodyReader) -> Arc<AtomicUsize> {
+    let (count, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (counting, beginning) = (count.clone(), begun.clone());
+    tokio::spawn(async move {
+        while let Ok(Some(piece)) = body.next().await {
+            counting.fetch_add(piece.len(), SeqCst);
+            beginning.notify_one();
+        }
+    });
+    begun.notified().await;
+    count
+}
+
+/// Answers calls of these classes with bulk, and others with none.
+async fn give_bulk(server: Peer, classes: &'static [Class]) {
+    while let Some(incoming) = server.accept().await {
+        let is_bulk = classes.contains(&incoming.class);
+        let body = if is_bulk { bulk() } else { Body::Empty };
+        tokio::spawn(incoming.reply(answer("x"), body));
     }
 }
 
@@ -24,18 +57,13 @@ fn bulk() -> Body {
 #[tokio::test]
 async fn urgent_call_overtakes_a_bulk_request() {
     let world = World::new();
-    let listener = world.listen();
-    let relay = Relay::to(listener.local_address()).await;
-    let client = world.dial(relay.address).await;
-    let server = listener.accept().await.unwrap();
+    let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
     let storing = tokio::spawn({
         let client = client.clone();
         async move { client.call_at(Class::StoreData, &getattr(1), bulk()).await.map(drop) }
     });
-    let (arrived, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let Incoming { body, responder: _unanswered, .. } = server.accept().await.unwrap();
-    tokio::spawn(count(body, arrived.clone(), begun.clone()));
-    begun.notified().await;
+    let arrived = begun(body).await;
     let asking = tokio::spawn({
         let client = client.clone();
         async move { client.call(&getattr(2), Body::Empty).await.map(drop) }
@@ -53,21 +81,10 @@ async fn urgent_call_overtakes_a_bulk_request() {
 #[tokio::test]
 async fn urgent_reply_overtakes_a_bulk_reply() {
     let world = World::new();
-    let listener = world.listen();
-    let relay = Relay::to(listener.local_address()).await;
-    let client = world.dial(relay.address).await;
-    let server = listener.accept().await.unwrap();
-    tokio::spawn(async move {
-        while let Some(incoming) = server.accept().await {
-            let prefetch = incoming.class == Class::Prefetch;
-            let body = if prefetch { bulk() } else { Body::Empty };
-            tokio::spawn(incoming.reply(answer("x"), body));
-        }
-    });
+    let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
+    tokio::spawn(give_bulk(server, &[Class::Prefetch]));
     let prefetch = client.call_at(Class::Prefetch, &getattr(1), Body::Empty).await.unwrap();
-    let (arrived, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-    tokio::spawn(count(prefetch.body, arrived.clone(), begun.clone()));
-    begun.notified().await;
+    let arrived = begun(prefetch.body).await;
     client.call(&getattr(2), Body::Empty).await.unwrap();
     let ahead = arrived.load(SeqCst);
     assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
@@ -76,19 +93,14 @@ async fn urgent_reply_overtakes_a_bulk_reply() {
 #[tokio::test]
 async fn raised_request_overtakes() {
     let world = World::new();
-    let listener = world.listen();
-    let relay = Relay::to(listener.local_address()).await;
-    let client = world.dial(relay.address).await;
-    let server = listener.accept().await.unwrap();
+    let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
     let rpcs = [Rpc::new(Class::StoreData), Rpc::new(Class::StoreData)];
     let storing = rpcs.clone().map(|rpc| {
         let client = client.clone();
         tokio::spawn(async move { client.call_as(&rpc, &getattr(1), bulk()).await.map(drop) })
     });
-    let (first, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let Incoming { body, responder: _unanswered, .. } = server.accept().await.unwrap();
-    tokio::spawn(count(body, first.clone(), begun.clone()));
-    begun.notified().await;
+    let first = begun(body).await;
     rpcs[1].raise(Class::Fetch);
     let second = server.accept().await.unwrap();
     second.body.collect(BULK).await.unwrap();
@@ -102,20 +114,11 @@ async fn raised_request_overtakes() {
 #[tokio::test]
 async fn raised_reply_overtakes_while_it_is_sent() {
     let world = World::new();
-    let listener = world.listen();
-    let relay = Relay::to(listener.local_address()).await;
-    let client = world.dial(relay.address).await;
-    let server = listener.accept().await.unwrap();
-    tokio::spawn(async move {
-        while let Some(incoming) = server.accept().await {
-            tokio::spawn(incoming.reply(answer("x"), bulk()));
-        }
-    });
+    let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
+    tokio::spawn(give_bulk(server, &[Class::Fetch, Class::Prefetch]));
     let rpcs = [Rpc::new(Class::Prefetch), Rpc::new(Class::Prefetch)];
-    let (first, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let reply = client.call_as(&rpcs[0], &getattr(1), Body::Empty).await.unwrap();
-    tokio::spawn(count(reply.body, first.clone(), begun.clone()));
-    begun.notified().await;
+    let first = begun(reply.body).await;
     let asking = tokio::spawn({
         let (client, rpc) = (client.clone(), rpcs[1].clone());
         async move {
@@ -134,15 +137,8 @@ async fn raised_reply_overtakes_while_it_is_sent() {
 #[tokio::test]
 async fn cancelled_reply_leaves_its_place() {
     let world = World::new();
-    let listener = world.listen();
-    let relay = Relay::to(listener.local_address()).await;
-    let client = world.dial(relay.address).await;
-    let server = listener.accept().await.unwrap();
-    tokio::spawn(async move {
-        while let Some(incoming) = server.accept().await {
-            tokio::spawn(incoming.reply(answer("x"), bulk()));
-        }
-    });
+    let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
+    tokio::spawn(give_bulk(server, &[Class::Fetch, Class::Prefetch]));
     let mut first = client.call_at(Class::Fetch, &getattr(1), Body::Empty).await.unwrap().body;
     first.next().await.unwrap().unwrap();
     let received = client.stats().received_bytes;
@@ -156,21 +152,10 @@ async fn cancelled_reply_leaves_its_place() {
 #[tokio::test]
 async fn small_answer_to_bulk_does_not_wait_for_bulk_the_other_way() {
     let world = World::new();
-    let listener = world.listen();
-    let relay = Relay::to(listener.local_address()).await;
-    let client = world.dial(relay.address).await;
-    let server = listener.accept().await.unwrap();
-    tokio::spawn(async move {
-        while let Some(incoming) = server.accept().await {
-            let fetches = incoming.class == Class::Fetch;
-            let body = if fetches { bulk() } else { Body::Empty };
-            tokio::spawn(incoming.reply(answer("x"), body));
-        }
-    });
+    let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
+    tokio::spawn(give_bulk(server, &[Class::Fetch]));
     let fetched = client.call_at(Class::Fetch, &getattr(1), Body::Empty).await.unwrap();
-    let (arrived, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-    tokio::spawn(count(fetched.body, arrived.clone(), begun.clone()));
-    begun.notified().await;
+    let arrived = begun(fetched.body).await;
     client.call_at(Class::StoreData, &getattr(2), vec![1; 1000].into()).await.unwrap();
     let ahead = arrived.load(SeqCst);
     assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
