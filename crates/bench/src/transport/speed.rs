@@ -110,6 +110,7 @@ impl System {
 
 /// What only this experiment is asked.
 #[derive(Debug, Clone, PartialEq, clap::Args)]
+#[group(id = "speed")]
 #[command(next_help_heading = "Of rpc-speed")]
 pub struct Options {
     /// What is carried.
