@@ -79,6 +79,8 @@ pub(super) struct Law {
     told: [u64; 3],
     /// Bytes a second of the last rounds in which the window was full, the newest first.
     rates: [u64; 3],
+    /// Some round since the start was full: only such say what the path carries.
+    is_known: bool,
     round: Round,
     /// [`TARGET`], or a part of it.
     target: Duration,
@@ -169,6 +171,7 @@ impl Law {
             waited: None,
             told: [0; 3],
             rates: [0; 3],
+            is_known: false,
             round: Round::new(now, now, true),
             target: TARGET,
             crowded: 0,
@@ -204,6 +207,8 @@ impl Law {
             _ if rate == 0 => None,
             Phase::Start { .. } => Some(per_second(2 * self.window, base)),
             Phase::Compete { .. } => None,
+            // By the rate of a sign of life each few seconds a packet would take minutes.
+            _ if !self.is_known => None,
             Phase::Steady | Phase::Drain { .. } => {
                 let trip = base + self.theirs() + self.target + self.packets(PACKETS);
                 Some(per_second(self.window + self.window / 20, trip))
@@ -319,6 +324,7 @@ impl Law {
         self.window = self.window.min(packets * self.packet);
         self.phase = Phase::Start { full: 0, queued: 0 };
         self.rates = [0; 3];
+        self.is_known = false;
         self.crowded = 0;
         self.round = Round::new(now, self.latest, true);
     }
@@ -357,6 +363,7 @@ impl Law {
             self.crowded = 0;
         } else {
             self.rates = [rate, self.rates[0], self.rates[1]];
+            self.is_known = true;
             self.peak = rate.max(self.peak - self.peak / 32);
         }
         self.windows = [self.window, self.windows[0]];
