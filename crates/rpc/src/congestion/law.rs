@@ -346,8 +346,10 @@ impl Law {
         path + bytes_in(rate, self.theirs() + self.target) + self.least_window()
     }
 
-    fn end_round(&mut self, now: Instant, round: Round, length: Duration) {
+    fn end_round(&mut self, now: Instant, mut round: Round, length: Duration) {
         let all = round.delivered + round.lost;
+        // A sign of life comes alone.
+        round.limited |= all < self.packet;
         let is_lossy = round.lost * LOSS > all && all > LOSS * self.packet;
         self.target = match is_lossy {
             true => (self.target / 2).max(TARGET / 16),
