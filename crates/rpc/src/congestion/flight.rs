@@ -300,6 +300,50 @@ mod tests {
     }
 
     #[test]
+    fn signs_of_life_are_no_rate_by_which_a_packet_waits() {
+        let mut now = Instant::now();
+        let mut flight = flight(now);
+        let trip = Duration::from_millis(1);
+        for _ in 0..20 {
+            // The other side's are acknowledged, between ours.
+            now += Duration::from_millis(1_500);
+            flight.handle_sent(now, 40);
+            now += Duration::from_millis(1_500);
+            flight.handle_handed(1, true);
+            flight.handle_sent(now, 45);
+            flight.handle_ack(now + trip, now, 45);
+            flight.handle_acks_end(0, true);
+        }
+        for _ in 0..20 {
+            match flight.room(now, false) {
+                Room::Now(_) => flight.handle_handed(PAYLOAD, false),
+                Room::At(at) => panic!("waits for {:?}", at - now),
+                Room::Later => return,
+            }
+        }
+        panic!("there is room without end");
+    }
+
+    /// Of a host that sends a little less than the link carries nothing queues up, and a window that
+    /// grew each round for that became one that fills the link for a while when it was used.
+    #[test]
+    fn a_rate_that_stays_allows_a_quarter_more_at_most() {
+        let mut now = Instant::now();
+        let mut flight = flight(now);
+        for _ in 0..100 {
+            flight.handle_handed(2 * PAYLOAD, false);
+            flight.handle_sent(now, 2_400);
+            flight.handle_ack(now + Duration::from_millis(4), now, 2_400);
+            flight.handle_acks_end(0, false);
+            now += Duration::from_millis(6);
+        }
+        // 10 ms of the rate and two packets: the round trip is what these took themselves.
+        let needed = 400 * 10 + 2_400;
+        let window = flight.law().window();
+        assert!((needed..needed + needed / 4).contains(&window), "{window}, {needed} are needed");
+    }
+
+    #[test]
     fn what_quic_lost_with_its_stream_is_not_waited_for() {
         let now = Instant::now();
         let mut flight = flight(now);

@@ -6,9 +6,10 @@
 //!
 //! `rate` is what was delivered in the last rounds, `base` the round trip of the empty path. While
 //! the link is not full, what is delivered grows with the window and so the window with itself;
-//! where no queue is seen at all it grows by a quarter besides. Once the link is full the rate is
-//! the link's, whatever the window is: the excess stands as a queue of TARGET and two packets.
-//! A link that becomes slower is followed with the next round, because the rate is.
+//! where no queue is seen at all it grows by a quarter besides, as far as it is used, or to what a
+//! rate that is a quarter higher needs. Once the link is full the rate is the link's, whatever the
+//! window is: the excess stands as a queue of TARGET and two packets. A link that becomes slower is
+//! followed with the next round, because the rate is.
 //!
 //! ```text
 //!            a queue, or no gain                 each PERIOD
@@ -144,6 +145,8 @@ struct Round {
     /// When was sent what was acknowledged last before it.
     sent: Instant,
     delivered: u64,
+    /// Bytes times the microseconds that they were in flight.
+    flown: u128,
     lost: u64,
     /// The least round trip in it.
     least: Option<Trip>,
@@ -153,7 +156,12 @@ struct Round {
 
 impl Round {
     fn new(since: Instant, sent: Instant, limited: bool) -> Round {
-        Round { since, sent, delivered: 0, lost: 0, least: None, limited }
+        Round { since, sent, delivered: 0, flown: 0, lost: 0, least: None, limited }
+    }
+
+    /// How much was in flight on average.
+    fn in_flight(&self, length: Duration) -> u64 {
+        u64::try_from(self.flown / length.as_micros().max(1)).unwrap_or(u64::MAX)
     }
 }
 
@@ -265,6 +273,7 @@ impl Law {
         self.base = lesser(self.base, trip);
         self.latest = self.latest.max(sent);
         self.round.delivered += bytes;
+        self.round.flown += u128::from(bytes) * trip.time.as_micros();
         self.round.least = lesser(self.round.least, trip);
         self.handle_start(now, trip.time);
         self.handle_drained(now, sent, trip);
@@ -371,7 +380,7 @@ impl Law {
         self.windows = [self.window, self.windows[0]];
         match self.phase {
             Phase::Start { full, .. } if !round.limited => self.start(now, full, round),
-            Phase::Steady if !round.limited => self.follow(now, round),
+            Phase::Steady if !round.limited => self.follow(now, round, length),
             Phase::Compete { .. } => self.compete(now, round),
             _ => {}
         }
@@ -430,7 +439,7 @@ impl Law {
         self.drain(now);
     }
 
-    fn follow(&mut self, now: Instant, round: Round) {
+    fn follow(&mut self, now: Instant, round: Round, length: Duration) {
         let queue = self.queue(round);
         let ours = self.target + self.packets(PACKETS);
         // One slow round is the host's; a long queue is the link's.
@@ -444,13 +453,19 @@ impl Law {
         let (aim, before) = (self.aim(rate), self.window);
         // Where the other side has a queue, only an echo says that we have none.
         let is_known = self.waited.is_some() || !is_shared;
-        let (growth, none) = match is_shared {
+        let (most, none) = match is_shared {
             // A full packet takes its own time too, which is not in the base of echoes.
-            true => (before / 32, self.target / 2 + self.packets(1)),
-            false => (before / 4, self.target / 2),
+            true => (before + before / 32, self.target / 2 + self.packets(1)),
+            // The pace may keep a window from being used, and a queue shows only some rounds after
+            // what made it.
+            false => {
+                let used = round.in_flight(length);
+                let most = self.aim(rate + rate / GAIN).max(used + used / 4);
+                (most.min(before + before / 4), self.target / 2)
+            }
         };
         let window = match is_known && queue < none {
-            true => aim.max((before + growth).min(self.usable(round))),
+            true => aim.max(most.min(self.usable(round))),
             false => aim,
         };
         self.window = match is_shared {

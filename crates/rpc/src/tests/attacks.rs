@@ -61,16 +61,7 @@ enum Attack {
     FalseAnswers,
 }
 
-const BY_HOSTS: [Attack; 6] = [
-    Attack::ReadsNothing,
-    Attack::SlowHeads,
-    Attack::Lies,
-    Attack::Datagrams,
-    Attack::Resets,
-    Attack::Garbage,
-];
-
-const BY_SERVERS: [Attack; 7] = [
+const ATTACKS: [Attack; 7] = [
     Attack::ReadsNothing,
     Attack::SlowHeads,
     Attack::Lies,
@@ -402,7 +393,8 @@ async fn attacked(world: &World, victim: &mut Victim, attack: Attack, connection
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_bears_hosts_that_do_their_worst() {
     let world = World::new();
-    for attack in BY_HOSTS {
+    // A victim that is the server calls nobody: there is nothing to answer.
+    for attack in ATTACKS.into_iter().filter(|attack| *attack != Attack::FalseAnswers) {
         let mut victim = Victim::start(&world, None);
         let hostile = raw(&world, victim.address).await;
         attacked(&world, &mut victim, attack, &hostile).await;
@@ -412,7 +404,7 @@ async fn a_server_bears_hosts_that_do_their_worst() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_bears_servers_that_do_their_worst() {
     let world = World::new();
-    for attack in BY_SERVERS {
+    for attack in ATTACKS {
         let config = ServerConfig::with_crypto(Arc::new(tls::server(&world.authority).unwrap()));
         let endpoint = Endpoint::server(config, loopback(0)).unwrap();
         let mut victim = Victim::start(&world, Some(endpoint.local_addr().unwrap()));

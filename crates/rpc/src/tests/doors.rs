@@ -3,6 +3,7 @@ use std::sync::Arc;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, ConnectionError, Endpoint, ServerConfig};
 use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS13;
 use segue_core::types::Role;
 use segue_core::wire::{Enrolled, VERSION, alpn};
@@ -23,22 +24,29 @@ async fn server_of_another_authority_is_not_believed() {
     assert_eq!(error, ConnectError::WrongAuthority { expected, found });
 }
 
-#[tokio::test]
-async fn server_that_shows_an_authority_which_did_not_sign_it_is_not_believed() {
-    let (world, other) = (World::new(), World::new());
-    // A certificate of the other authority, beside the expected authority's own.
-    let (mut chain, key) = other.authority.server_certificate().unwrap();
-    chain[1] = world.authority.certificate().clone();
+/// A server that shows this certificate and speaks these protocols.
+fn server(
+    (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+    protocols: Vec<Vec<u8>>,
+) -> Endpoint {
     let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS13])
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .unwrap();
-    config.alpn_protocols = vec![alpn(VERSION)];
+    config.alpn_protocols = protocols;
     let config = QuicServerConfig::try_from(config).unwrap();
-    let impostor =
-        Endpoint::server(ServerConfig::with_crypto(Arc::new(config)), loopback(0)).unwrap();
+    Endpoint::server(ServerConfig::with_crypto(Arc::new(config)), loopback(0)).unwrap()
+}
+
+#[tokio::test]
+async fn server_that_shows_an_authority_which_did_not_sign_it_is_not_believed() {
+    let (world, other) = (World::new(), World::new());
+    // A certificate of the other authority, beside the expected authority's own.
+    let (mut chain, key) = other.authority.server_certificate().unwrap();
+    chain[1] = world.authority.certificate().clone();
+    let impostor = server((chain, key), vec![alpn(VERSION)]);
     let target = world.target(impostor.local_addr().unwrap());
     tokio::spawn(async move { while impostor.accept().await.map(|i| i.accept()).is_some() {} });
     let error = dial(&target, None, PATIENCE).await.unwrap_err();
@@ -99,17 +107,7 @@ async fn client_of_another_version_hears_who_is_older() {
 async fn server_of_another_protocol_is_recognized() {
     let world = World::new();
     for protocols in [vec![b"segue/99".to_vec()], vec![]] {
-        let (chain, key) = world.authority.server_certificate().unwrap();
-        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_protocol_versions(&[&TLS13])
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        config.alpn_protocols = protocols;
-        let config = QuicServerConfig::try_from(config).unwrap();
-        let config = ServerConfig::with_crypto(Arc::new(config));
-        let other = Endpoint::server(config, loopback(0)).unwrap();
+        let other = server(world.authority.server_certificate().unwrap(), protocols);
         let target = world.target(other.local_addr().unwrap());
         tokio::spawn(async move {
             while let Some(incoming) = other.accept().await {
