@@ -28,7 +28,7 @@ pub(crate) fn ask(data: &Path, request: AdminRequest) -> Result<AdminReply, Fail
         None => admin::execute_offline(data, request).map_err(not_served)?,
     };
     match reply {
-        AdminReply::Failed { reason, words } => Err(Failure::new(exit_for(reason), words)),
+        AdminReply::Failed { reason, words } => Err(failed(reason, words)),
         reply => Ok(reply),
     }
 }
@@ -106,12 +106,13 @@ pub(crate) fn unexpected(data: &Path) -> Failure {
     ))
 }
 
-/// The exit code of what a server did not do.
-pub(crate) fn exit_for(reason: FailReason) -> Exit {
-    match reason {
+/// The failure for what a server did not do.
+pub(crate) fn failed(reason: FailReason, words: String) -> Failure {
+    let exit = match reason {
         FailReason::NotFound => Exit::NotFound,
         FailReason::Invalid => Exit::Usage,
         FailReason::Damaged => Exit::DataAtRisk,
         FailReason::Exists | FailReason::Io => Exit::Failed,
-    }
+    };
+    Failure::new(exit, words)
 }

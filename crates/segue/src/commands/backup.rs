@@ -7,7 +7,7 @@ use segue_server::backup::{
     BackupLine, BackupRequest, Pruned, SnapshotInfo, backup_offline, snapshots,
 };
 
-use super::work::{Line, Rate, Report};
+use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{admin, output, quantity};
@@ -57,9 +57,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let directory = std::path::absolute(&arguments.directory)
         .map_err(|error| Failure::io(arguments.directory.display(), &error))?;
     if arguments.list {
-        let found = snapshots(&directory);
         let found =
-            found.map_err(|(reason, words)| Failure::new(admin::exit_for(reason), words))?;
+            snapshots(&directory).map_err(|(reason, words)| admin::failed(reason, words))?;
         match arguments.json {
             true => output::print_json(&found)?,
             false => output::print(&table(&found.snapshots))?,
@@ -75,10 +74,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         verify: arguments.verify,
         keep: arguments.keep,
     };
-    let mut report = Report::new(arguments.json);
-    let work = ("/v1/backup", backup_offline as admin::Offline<_, _>);
-    admin::work(&data, work, &request, |line| report.line(line))?;
-    report.end(|| format!("the server on {} broke the backup off: run it again", data.display()))
+    work::run(&data, ("backup", backup_offline), &request, arguments.json)
 }
 
 impl Line for BackupLine {
@@ -112,9 +108,7 @@ impl Line for BackupLine {
                 ..
             } if chunks_damaged == chunks_mended => Some(Ok(Exit::Done)),
             BackupLine::Saved { .. } => Some(Ok(Exit::DataAtRisk)),
-            BackupLine::Failed { reason, words } => {
-                Some(Err(Failure::new(admin::exit_for(reason), words)))
-            }
+            BackupLine::Failed { reason, words } => Some(Err(admin::failed(reason, words))),
         }
     }
 }

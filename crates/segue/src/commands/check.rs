@@ -1,13 +1,10 @@
 //! `segue volume check`: is everything there, and is it what it was?
 
-use std::collections::BTreeSet;
-
 use segue_server::check::{CheckLine, CheckRequest, check_offline};
 
-use super::work::Rate;
+use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
-use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Progress;
+use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
 /// Check a volume: every name, every reference, every count, every byte
@@ -46,75 +43,37 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         quick: arguments.quick,
         rate_bytes: arguments.rate.bytes(),
     };
-    let mut report = Report::new(arguments.json);
-    admin::work(&data, ("/v1/check", check_offline), &request, |line| report.line(line))?;
-    report.progress = None;
-    if !report.is_over {
-        let words = format!("the server on {} broke the check off", data.display());
-        return Err(Failure::failed(words));
-    }
-    for remedy in &report.remedies {
-        output::note(&format!("what can be done: {remedy}"));
-    }
-    report.outcome
+    work::run(&data, ("check", check_offline), &request, arguments.json)
 }
 
-struct Report {
-    json: bool,
-    progress: Option<Progress>,
-    remedies: BTreeSet<String>,
-    outcome: Outcome,
-    /// The check said that it was at its end.
-    is_over: bool,
-}
-
-impl Report {
-    fn new(json: bool) -> Report {
-        let (remedies, outcome) = (BTreeSet::new(), Ok(Exit::Done));
-        Report { json, progress: None, remedies, outcome, is_over: false }
-    }
-
-    fn line(&mut self, line: CheckLine) {
-        if let CheckLine::Progress { volume, inodes, bytes, total_bytes } = &line {
-            let words = match total_bytes {
-                0 => format!("{volume}: {inodes} files and directories"),
-                total => {
-                    let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
-                    format!("{volume}: {done} of {all} checked")
-                }
-            };
-            self.progress.get_or_insert_with(Progress::new).show(&words);
-            return;
-        }
-        // The line on the terminal goes before others come.
-        self.progress = None;
-        let printed = match self.json {
-            true if !line_is_an_end(&line) => output::print_json(&line),
-            _ => describe(&line).map_or(Ok(()), |words| output::print(&words)),
-        };
-        match line {
-            CheckLine::Progress { .. } | CheckLine::Checked { .. } => {}
-            CheckLine::Finding { remedy, .. } => {
-                self.outcome = Ok(Exit::DataAtRisk);
-                if !self.json {
-                    self.remedies.insert(remedy);
-                }
+impl Line for CheckLine {
+    fn progress(&self) -> Option<String> {
+        let CheckLine::Progress { volume, inodes, bytes, total_bytes } = self else { return None };
+        Some(match total_bytes {
+            0 => format!("{volume}: {inodes} files and directories"),
+            total => {
+                let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
+                format!("{volume}: {done} of {all} checked")
             }
-            CheckLine::Finished => self.is_over = true,
-            CheckLine::Failed { reason, words } => {
-                self.is_over = true;
-                self.outcome = Err(Failure::new(admin::exit_for(reason), words));
-            }
-        }
-        if let Err(failure) = printed {
-            self.outcome = Err(failure);
+        })
+    }
+
+    fn words(&self) -> Option<String> {
+        describe(self)
+    }
+
+    fn remedy(&self) -> Option<&str> {
+        let CheckLine::Finding { remedy, .. } = self else { return None };
+        Some(remedy)
+    }
+
+    fn outcome(self) -> Option<Outcome> {
+        match self {
+            CheckLine::Finished => Some(Ok(Exit::Done)),
+            CheckLine::Failed { reason, words } => Some(Err(admin::failed(reason, words))),
+            _ => None,
         }
     }
-}
-
-/// True for what the exit code says, and for a failure the words on stderr.
-fn line_is_an_end(line: &CheckLine) -> bool {
-    matches!(line, CheckLine::Finished | CheckLine::Failed { .. })
 }
 
 /// A line for a person to read.
@@ -143,13 +102,17 @@ fn describe(line: &CheckLine) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::work::Report;
     use super::*;
 
-    /// A server that died between two volumes had said nothing wrong so far.
-    #[test]
-    fn only_an_end_that_was_said_is_an_end() {
+    fn end(lines: impl IntoIterator<Item = CheckLine>) -> Outcome {
         let mut report = Report::new(true);
-        report.line(CheckLine::Checked {
+        lines.into_iter().for_each(|line| report.line(line));
+        report.end(|| "broken off".to_owned())
+    }
+
+    fn checked() -> CheckLine {
+        CheckLine::Checked {
             volume: "home".into(),
             ok: true,
             findings: 0,
@@ -157,9 +120,26 @@ mod tests {
             names: 0,
             chunks: 0,
             bytes_read: 0,
-        });
-        assert!(!report.is_over);
-        report.line(CheckLine::Finished);
-        assert!(report.is_over);
+        }
+    }
+
+    /// A server that died between two volumes had said nothing wrong so far.
+    #[test]
+    fn only_an_end_that_was_said_is_an_end() {
+        assert!(end([checked()]).is_err());
+        assert!(matches!(end([checked(), CheckLine::Finished]), Ok(Exit::Done)));
+    }
+
+    /// The volumes that come after it may be clean.
+    #[test]
+    fn what_was_found_counts_at_the_end() {
+        let finding = CheckLine::Finding {
+            volume: "work".into(),
+            path: None,
+            ino: None,
+            what: "gone".into(),
+            remedy: "restore it".into(),
+        };
+        assert!(matches!(end([finding, checked(), CheckLine::Finished]), Ok(Exit::DataAtRisk)));
     }
 }

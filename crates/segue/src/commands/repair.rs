@@ -4,7 +4,7 @@ use segue_server::repair::{RepairLine, RepairRequest, repair_offline};
 
 use super::work::{Line, Report};
 use super::{Context, ServerData};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
 /// Repair a damaged volume, as far as it can be rebuilt
@@ -67,9 +67,7 @@ impl Line for RepairLine {
         match self {
             RepairLine::Finished { lost: 0, .. } => Some(Ok(Exit::Done)),
             RepairLine::Finished { .. } => Some(Ok(Exit::DataAtRisk)),
-            RepairLine::Failed { reason, words } => {
-                Some(Err(Failure::new(admin::exit_for(reason), words)))
-            }
+            RepairLine::Failed { reason, words } => Some(Err(admin::failed(reason, words))),
             _ => None,
         }
     }

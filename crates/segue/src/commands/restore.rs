@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use segue_server::restore::{RestoreLine, RestoreRequest, restore_offline};
 
-use super::work::{Line, Rate, Report};
+use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{admin, quantity};
@@ -61,10 +61,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         partial: arguments.partial,
         rate_bytes: arguments.rate.bytes(),
     };
-    let mut report = Report::new(arguments.json);
-    let work = ("/v1/restore", restore_offline as admin::Offline<_, _>);
-    admin::work(&data, work, &request, |line| report.line(line))?;
-    report.end(|| format!("the server on {} broke the restore off: run it again", data.display()))
+    work::run(&data, ("restore", restore_offline), &request, arguments.json)
 }
 
 impl Line for RestoreLine {
@@ -88,9 +85,7 @@ impl Line for RestoreLine {
             RestoreLine::Progress { .. } => None,
             RestoreLine::Done { chunks_lost: 0, .. } => Some(Ok(Exit::Done)),
             RestoreLine::Done { .. } => Some(Ok(Exit::DataAtRisk)),
-            RestoreLine::Failed { reason, words } => {
-                Some(Err(Failure::new(admin::exit_for(reason), words)))
-            }
+            RestoreLine::Failed { reason, words } => Some(Err(admin::failed(reason, words))),
         }
     }
 }
