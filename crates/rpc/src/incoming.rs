@@ -14,14 +14,10 @@ use crate::body::{Body, BodyReader};
 use crate::close::{CallError, CloseCode, StreamCode};
 use crate::frame::{self, Budget, Head, Opened};
 use crate::lane::{self, Answering, Frame, Frames};
-use crate::outbox::{Outbox, Sending};
+use crate::outbox::{Outbox, PACKET, Sending};
 use crate::record::{End, Note, Side};
 use crate::rpc::Rpc;
 use crate::transport::STREAMS_MAX;
-
-/// An answer up to this long, which is a packet, goes at the top class whatever was called: it says
-/// that bulk has arrived, and the next one must not wait until nothing comes the other way.
-const SMALL_ANSWER: usize = 1 << 10;
 
 /// A call whose head has arrived.
 pub(crate) struct Arrival {
@@ -199,13 +195,16 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Answers, at the call's class, or at the top one if that is a packet. Returns once all of the answer was handed to QUIC, so that as many bodies are
-    /// in memory as there are answers being given; dropping the future cancels the answer.
+    /// Answers, at the call's class, or at the top one if that is a packet. Returns once all of the
+    /// answer was handed to QUIC, so that as many bodies are in memory as there are answers being
+    /// given; dropping the future cancels the answer.
     pub async fn reply(mut self, reply: Reply, body: Body) -> Result<(), CallError> {
         match self.way.take() {
             Some(Way::Stream(mut stream, _listed)) => match reply.encode() {
                 Ok(message) => {
-                    if matches!(body, Body::Empty) && message.len() <= SMALL_ANSWER {
+                    // It says that bulk has arrived, and the next one must not wait until nothing
+                    // comes the other way.
+                    if matches!(body, Body::Empty) && message.len() <= PACKET {
                         self.rpc.raise(Class::Validate);
                     }
                     self.note.iter_mut().for_each(Note::reply_queued);

@@ -26,6 +26,9 @@ use crate::stats::Counters;
 /// produced while another is sent.
 const PIECE_BYTES: usize = BUFFER_BYTES / 4;
 
+/// A message up to this long is a packet.
+pub(crate) const PACKET: usize = 1 << 10;
+
 /// What the writer is told.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -126,6 +129,10 @@ impl Outbox {
 
     /// Begins to send a message, with its body if that is in memory, else with what the
     /// returned source will give. A request says how the other side hears that it is raised.
+    ///
+    /// A question ahead of time that is a packet goes at the class of one that somebody waits for, and
+    /// only its answer at its own: behind write-back it would come when it is not ahead any more, while
+    /// nothing came the other way.
     fn open(
         &self,
         rpc: &Rpc,
@@ -140,12 +147,18 @@ impl Outbox {
             Body::Stream(source) => (Bytes::new(), Some(source)),
         };
         let request = lane.map(|lane| (stream.id().into(), Arc::downgrade(lane)));
+        let is_packet = message.len() <= PACKET && body.is_empty() && source.is_none();
+        let is_question = request.is_some() && is_packet;
         rpc.begin(|class| {
-            let class = self.discipline.class(class);
+            let sent = match class {
+                Class::Prefetch if is_question => Class::Fetch,
+                class => class,
+            };
+            let (class, sent) = (self.discipline.class(class), self.discipline.class(sent));
             let bytes = [frame::encode(class, message)?, body];
             let end = if source.is_none() { Ending::Closed } else { Ending::Open };
             let message = self.next_id();
-            let sending = Sending::open(message, class, (stream, end), bytes, times, &self.events);
+            let sending = Sending::open(message, sent, (stream, end), bytes, times, &self.events);
             Ok(((sending, source), UnderWay { message, events: self.events.clone(), request }))
         })
     }

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use segue_core::types::Class;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use super::relay::Relay;
 use super::*;
@@ -54,16 +55,24 @@ fn bulk() -> Body {
     vec![0x5a; BULK].into()
 }
 
+/// Begins to store bulk, which goes on for as long as the task and the responder are kept; the bytes
+/// of it that have arrived.
+async fn store_bulk(client: &Peer, server: &Peer) -> (Arc<AtomicUsize>, (JoinSet<()>, Responder)) {
+    let mut storing = JoinSet::new();
+    let client = client.clone();
+    storing.spawn(async move {
+        // It is given up with the test.
+        client.call_at(Class::StoreData, &getattr(1), bulk()).await.ok();
+    });
+    let Incoming { body, responder, .. } = server.accept().await.unwrap();
+    (begun(body).await, (storing, responder))
+}
+
 #[tokio::test]
 async fn urgent_call_overtakes_a_bulk_request() {
     let world = World::new();
     let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
-    let storing = tokio::spawn({
-        let client = client.clone();
-        async move { client.call_at(Class::StoreData, &getattr(1), bulk()).await.map(drop) }
-    });
-    let Incoming { body, responder: _unanswered, .. } = server.accept().await.unwrap();
-    let arrived = begun(body).await;
+    let (arrived, _storing) = store_bulk(&client, &server).await;
     let asking = tokio::spawn({
         let client = client.clone();
         async move { client.call(&getattr(2), Body::Empty).await.map(drop) }
@@ -75,7 +84,25 @@ async fn urgent_call_overtakes_a_bulk_request() {
     assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
     incoming.reply(answer("2"), Body::Empty).await.unwrap();
     asking.await.unwrap().unwrap();
-    storing.abort();
+}
+
+/// Or the link would bring nothing while something goes up.
+#[tokio::test]
+async fn a_question_ahead_of_time_overtakes_a_bulk_request() {
+    let world = World::new();
+    let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
+    let (arrived, _storing) = store_bulk(&client, &server).await;
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { client.call_at(Class::Prefetch, &getattr(2), Body::Empty).await.map(drop) }
+    });
+    let incoming = server.accept().await.unwrap();
+    // What it asks for comes at its class all the same.
+    assert_eq!((incoming.request.clone(), incoming.class), (getattr(2), Class::Prefetch));
+    let ahead = arrived.load(SeqCst);
+    assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
+    incoming.reply(answer("2"), Body::Empty).await.unwrap();
+    asking.await.unwrap().unwrap();
 }
 
 #[tokio::test]
