@@ -59,7 +59,9 @@ fn a_punched_hole_takes_no_room() {
     mount.sync().unwrap();
     assert_eq!(allocated(&world), 50 * MB);
     assert!(fs::metadata(mount.path().join("file")).unwrap().blocks() * 512 <= 50 * MB);
-    eventually("the server's disk has the room back", || used(world.server.data()) < 60);
+    // Not all of the data directory: the log of the metadata keeps what it grew to, at most 16 MiB.
+    let packs = world.server.data().join("packs");
+    eventually("the server's packs have the room back", || used(&packs) < 60);
     assert!(used(world.a.home()) < 60, "{} MB", used(world.a.home()));
     let other = world.mount(&world.b);
     let copy = world.local("copy").join("file");
