@@ -4,20 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use segue_core::cache::MinFree;
+pub use segue_core::persist::Lm;
+use segue_core::persist::duration_of;
 use segue_core::sched::{Discipline, Modes};
 
 use crate::bandwidth::{self, Timetable};
-
-/// When a change must have reached the server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WriteBack {
-    /// Sent at once, in order, in the background; nothing waits.
-    Async,
-    /// close(2) of a written file waits for the commit.
-    Close,
-    /// Every change waits for the commit.
-    Sync,
-}
 
 /// What fsync(2) waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +39,8 @@ pub struct MountOptions {
     pub cache_size: u64,
     /// What such data leave of their disk to others.
     pub cache_min_free: MinFree,
-    /// When changes must have reached the server.
-    pub write_back: WriteBack,
+    /// How soon changes must be with the server where neither file nor directory says so.
+    pub write_back: Lm,
     /// What fsync waits for.
     pub fsync: FsyncLevel,
     /// How long an operation waits for an unreachable server before EHOSTUNREACH.
@@ -84,7 +75,7 @@ impl Default for MountOptions {
             cache_dir: None,
             cache_size: 20 << 30,
             cache_min_free: MinFree::Less(5 << 30, 10),
-            write_back: WriteBack::Async,
+            write_back: Lm::Async,
             fsync: FsyncLevel::Local,
             grace: Duration::from_secs(10),
             due: Duration::from_secs(600),
@@ -146,7 +137,11 @@ pub const KEYS: &[(&str, &str)] = &[
     ("record-calls=FILE", "note there when each call to the server was queued, sent, answered"),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
-    ("write-back=async|close|sync", "what waits for the server: nothing, close, every change"),
+    (
+        "write-back=async|delay:T|log:T|close|sync",
+        "how soon changes go: at once, a file's data after T, all in batches of T, or they wait; \
+         directories and files may say else: see 'segue help persist'",
+    ),
 ];
 
 const LATER: &[&str] = &["consistency", "observe", "prefetch"];
@@ -215,16 +210,8 @@ pub fn split(list: &str) -> Vec<String> {
     options
 }
 
-fn write_back(key: &str, value: &str) -> Result<WriteBack, OptionError> {
-    match value {
-        "async" => Ok(WriteBack::Async),
-        "close" => Ok(WriteBack::Close),
-        "sync" => Ok(WriteBack::Sync),
-        later if later.starts_with("log:") || later.starts_with("delay:") => {
-            Err(OptionError::NotInThisVersion(format!("{key}={value}")))
-        }
-        other => Err(invalid(key, format!("'{other}' is not async, close or sync"))),
-    }
+fn write_back(key: &str, value: &str) -> Result<Lm, OptionError> {
+    value.parse().map_err(|error| invalid(key, format!("{error}")))
 }
 
 /// Below this a mount would be slowed by its own log, and cache next to nothing.
@@ -289,19 +276,8 @@ fn number(key: &str, value: Option<&str>) -> Result<u32, OptionError> {
 
 /// A time with its unit: `500ms`, `5s`, `10min`, `1h`, `2d`.
 pub fn duration(key: &str, text: &str) -> Result<Duration, OptionError> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
     let wrong = || invalid(key, format!("'{text}' is not a time such as 500ms, 5s, 10min or 1h"));
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let millis_each = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "min" | "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(millis_each).map(Duration::from_millis).ok_or_else(wrong)
+    duration_of(text).ok_or_else(wrong)
 }
 
 /// A size with its unit: `500K`, `10M`, `4G`, `2T`; `4GB` is the same, and bytes have none.
@@ -334,7 +310,7 @@ mod tests {
     fn options_say_what_is_wrong_with_them() {
         let mut options = MountOptions::default();
         options.set("write-back", Some("async")).unwrap();
-        assert_eq!(options.write_back, WriteBack::Async);
+        assert_eq!(options.write_back, Lm::Async);
         options.set("grace", Some("500ms")).unwrap();
         assert_eq!(options.grace, Duration::from_millis(500));
         options.set("log-max", Some("1536M")).unwrap();

@@ -8,6 +8,7 @@
 
 mod admit;
 mod draft;
+mod levels;
 mod notes;
 mod places;
 mod recover;
@@ -18,8 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::cache::{ContainerId, FileData, FileNote, RangeSet, Touched, Tree};
-use crate::modlog::{Queue, Record, SetAttr};
+use crate::modlog::{After, Change, Queue, Record, SetAttr};
 use crate::namespace::mode_after_write;
+use crate::persist::Lm;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
 pub use notes::Notes;
@@ -38,6 +40,15 @@ pub struct ClientCore {
     pub queue: Queue,
     /// What quotas have left.
     pub room: Room,
+    /// How soon changes must be with the server where neither file nor directory says so.
+    pub lm: Lm,
+    /// By process session, of which those that cannot be told are one: what its syncs covered, and is
+    /// not settled.
+    covered: BTreeMap<u32, BTreeSet<u64>>,
+    /// Sessions whose next change follows everything before it, and what they do later that one.
+    covered_all: BTreeSet<u32>,
+    /// The sessions that wrote to files since they were sealed.
+    writers: BTreeMap<Ino, BTreeSet<u32>>,
     open: BTreeMap<Ino, u32>,
     /// Files that were used and whose use is not noted.
     used: BTreeSet<Ino>,
@@ -58,6 +69,8 @@ pub struct ClientCore {
     seq_reserved: u64,
 }
 
+/// More that a sync covered is not told apart.
+const COVERED_MAX: usize = 64;
 /// A file that is wholly on this host, and shorter, is copied there sooner than a server answers.
 const CLONE_MIN: u64 = 1 << 20;
 
@@ -96,6 +109,8 @@ pub enum Effect {
         /// Name of the copy.
         name: Name,
     },
+    /// Nobody can reach this file any more, and the server need not keep it.
+    Release(Ino),
     /// The change was refused: keep it for the user.
     Refused {
         /// Why.
@@ -111,6 +126,10 @@ impl ClientCore {
             files: BTreeMap::new(),
             queue: Queue::default(),
             room: Room::default(),
+            lm: Lm::default(),
+            covered: BTreeMap::new(),
+            covered_all: BTreeSet::new(),
+            writers: BTreeMap::new(),
             open: BTreeMap::new(),
             used: BTreeSet::new(),
             preserved: BTreeMap::new(),
@@ -193,6 +212,7 @@ impl ClientCore {
     /// What was written to a file that nobody can reach any more goes nowhere.
     fn drop_dirty(&mut self, ino: Ino) {
         self.room.dropped(ino);
+        self.writers.remove(&ino);
         if self.files.get_mut(&ino).is_some_and(FileData::drop_dirty) {
             self.tree.undo(&Touched { inodes: vec![ino], names: Vec::new() });
         }
@@ -252,13 +272,83 @@ impl ClientCore {
         (after != mode).then_some(go)
     }
 
-    /// The file that must be sealed before `record` is logged, if there is one: it loses a
-    /// name, perhaps the last, and nobody has it open. Stored afterwards, what was changed
-    /// would find no file and become a conflict copy of what was removed here on purpose.
-    pub fn seal_first(&self, record: &Record) -> Option<Ino> {
-        let ino = record.unnamed()?;
-        let has_dirty = self.files.get(&ino).is_some_and(FileData::has_dirty);
-        (has_dirty && !self.is_open(ino)).then_some(ino)
+    /// The files that must be sealed before `record` is logged. One that loses a name, perhaps the
+    /// last, and is not kept by the server: stored afterwards, what was changed would find no file
+    /// and become a conflict copy of what was removed here on purpose. And one that gets a name:
+    /// its contents come before that.
+    pub fn seal_first(&self, record: &Record) -> Vec<Ino> {
+        let gone = record.unnamed().filter(|_| !record.keeps_unnamed());
+        let shown = match record {
+            Record::Rename { ino, .. } | Record::Link { ino, .. } => Some(*ino),
+            _ => None,
+        };
+        let has_dirty = |ino: &Ino| self.files.get(ino).is_some_and(FileData::has_dirty);
+        gone.into_iter().chain(shown).filter(has_dirty).collect()
+    }
+
+    /// Process session `session` writes to `ino`.
+    pub fn writes(&mut self, ino: Ino, session: u32) {
+        self.writers.entry(ino).or_default().insert(session);
+    }
+
+    /// A sync of `ino` by process session `session` begins: all that the session does later comes
+    /// after what was changed of `ino` so far.
+    pub fn covers(&mut self, session: u32, ino: Ino) {
+        let last = self.queue.last_of(ino);
+        if last.is_empty() {
+            return;
+        }
+        let covered = self.covered.entry(session).or_default();
+        // What follows all of these needs no more than its own number.
+        let follows_all = |seq: &u64| match self.queue.after(*seq) {
+            Some(After::Everything) => true,
+            Some(After::These(seqs)) => covered.iter().all(|before| seqs.contains(before)),
+            Some(After::Nothing) | None => covered.is_empty(),
+        };
+        if last.iter().any(follows_all) {
+            covered.clear();
+        }
+        covered.extend(last);
+        if covered.len() > COVERED_MAX {
+            self.covers_all(session);
+        }
+    }
+
+    /// The same for everything that was changed so far.
+    pub fn covers_all(&mut self, session: u32) {
+        if !self.queue.is_empty() {
+            self.covered.remove(&session);
+            self.covered_all.insert(session);
+        }
+    }
+
+    /// What the next change follows, which is by one of these sessions.
+    fn after(&self, sessions: &BTreeSet<u32>) -> After {
+        if sessions.iter().any(|session| self.covered_all.contains(session)) {
+            return After::Everything;
+        }
+        let covered = sessions.iter().filter_map(|session| self.covered.get(session));
+        let seqs: BTreeSet<u64> = covered.flatten().copied().collect();
+        After::these(seqs)
+    }
+
+    /// The process sessions that made a change, which comes next: of data those that wrote them, not
+    /// whoever closes the file.
+    fn makers(&self, change: &Change, caller: &Caller) -> BTreeSet<u32> {
+        let writers = match change {
+            Change::Record(_) => None,
+            Change::Data(data) => self.writers.get(&data.ino).cloned(),
+        };
+        writers.unwrap_or_else(|| BTreeSet::from([caller.session]))
+    }
+
+    /// Change `seq` is made: who had to wait for everything waits for it from now on.
+    fn made(&mut self, seq: u64, change: &Change, caller: &Caller) {
+        for session in self.makers(change, caller) {
+            if self.covered_all.remove(&session) {
+                self.covered.insert(session, BTreeSet::from([seq]));
+            }
+        }
     }
 
     /// What lets the server copy as `asked`, if that is all of a file into one that is empty,

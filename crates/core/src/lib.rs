@@ -22,6 +22,7 @@ pub mod chunk;
 pub mod client;
 pub mod modlog;
 pub mod namespace;
+pub mod persist;
 pub mod promise;
 pub mod refusal;
 pub mod sched;

@@ -21,5 +21,6 @@ pub(crate) fn attr(ino: u64, kind: Kind, counter: u64) -> Attr {
         change: version,
         data_version: version,
         quota: None,
+        lm: None,
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::persist::Lm;
+
 /// Number of an inode: unique in its volume for ever.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Ino(pub u64);
@@ -144,6 +146,9 @@ pub struct Attr {
     pub data_version: Version,
     /// The directory against whose quota it counts.
     pub quota: Option<Ino>,
+    /// How soon changes of it, or of what is below it, must be with the server; `None`: as in the
+    /// directory it is in.
+    pub lm: Option<Lm>,
 }
 
 /// Longest name of a directory entry, in bytes.
@@ -283,6 +288,10 @@ pub struct Caller {
     pub process_group: u32,
     /// Program name as the kernel has it (comm).
     pub program: String,
+    /// Process session, 0 if it is not known: what a sync in it covers comes before what it does
+    /// later. Only this host needs to know.
+    #[serde(skip)]
+    pub session: u32,
 }
 
 impl Caller {

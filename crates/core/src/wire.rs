@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {

@@ -3,10 +3,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test throughout")]
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use segue_core::modlog::{
     Base, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped, Store,
 };
+use segue_core::persist::Lm;
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::types::{
@@ -46,6 +49,7 @@ fn attr() -> Attr {
         change: VERSION,
         data_version: VERSION,
         quota: Some(Ino(7)),
+        lm: Some(Lm::Delay(Duration::from_secs(30))),
     }
 }
 
@@ -56,7 +60,7 @@ fn node() -> Node {
 fn stamped(record: Record) -> Stamped {
     let groups = vec![4, 24];
     let program = "vi".to_owned();
-    let caller = Caller { uid: 1, gid: 2, groups, pid: 3, process_group: 3, program };
+    let caller = Caller { uid: 1, gid: 2, groups, pid: 3, process_group: 3, program, session: 0 };
     Stamped { seq: 9, time: TIME, caller, operation: None, record }
 }
 

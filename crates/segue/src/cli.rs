@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Status(commands::status::Arguments),
     Sync(commands::sync::Arguments),
     Where(commands::place::Arguments),
+    Persist(commands::persist::Arguments),
     Log(commands::log::Arguments),
     Watch(commands::watch::Arguments),
     Bwlimit(commands::bwlimit::Arguments),

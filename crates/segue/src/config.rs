@@ -115,7 +115,7 @@ fn plain(value: &toml::Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use segue_client::options::WriteBack;
+    use segue_client::options::Lm;
 
     use super::*;
 
@@ -136,9 +136,9 @@ mod tests {
         let file = "write-back = \"sync\"";
         let environment = [("SEGUE_WRITE_BACK", "async")];
         assert_eq!(write_back("", &[], &[]), MountOptions::default().write_back);
-        assert_eq!(write_back(file, &[], &[]), WriteBack::Sync);
-        assert_eq!(write_back(file, &environment, &[]), WriteBack::Async);
-        assert_eq!(write_back(file, &environment, &["ro,write-back=close"]), WriteBack::Close);
+        assert_eq!(write_back(file, &[], &[]), Lm::Sync);
+        assert_eq!(write_back(file, &environment, &[]), Lm::Async);
+        assert_eq!(write_back(file, &environment, &["ro,write-back=close"]), Lm::Close);
     }
 
     #[test]

@@ -51,8 +51,9 @@ pub(crate) fn resolve(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let clean: PathBuf = absolute.components().collect();
     match (clean.parent().map(Path::canonicalize), clean.file_name()) {
-        (Some(Ok(parent)), Some(name)) if name != ".." => parent.join(name),
-        _ => clean,
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        // It ends with '..', or its parent is not there.
+        _ => clean.canonicalize().unwrap_or(clean),
     }
 }
 

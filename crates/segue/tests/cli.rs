@@ -96,7 +96,7 @@ impl Drop for Served<'_> {
     }
 }
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "serve",
     "volume",
     "invite",
@@ -106,6 +106,7 @@ const COMMANDS: [&str; 13] = [
     "status",
     "sync",
     "where",
+    "persist",
     "bwlimit",
     "log",
     "metrics",
@@ -145,7 +146,7 @@ fn mistakes_in_usage_end_with_2_and_say_which() {
     let mount = |option| user.run(&["mount", "segue://localhost/home", directory, "-o", option]);
     mount("no-such-option").refused(2, "no-such-option");
     mount("prefetch=on").refused(2, "not in this version");
-    mount("write-back=delay:30s").refused(2, "not in this version");
+    mount("write-back=delay:30").refused(2, "'delay:30' is not async, delay:T, log:T");
     mount("write-back=later").refused(2, "later");
     mount("grace=5").refused(2, "grace");
     mount("bwlimit=5X:1M").refused(2, "'5X:1M' is not UP:DOWN in bytes a second such as 500K:2M");
@@ -161,7 +162,7 @@ fn a_path_that_does_not_exist_ends_with_3() {
     let missing = user.home.path().join("missing");
     let missing = missing.to_str().unwrap();
     user.run(&["mount", "segue://localhost/home", missing]).refused(3, "mkdir");
-    for command in ["umount", "where", "sync", "log", "status", "bwlimit"] {
+    for command in ["umount", "where", "persist", "sync", "log", "status", "bwlimit"] {
         user.run(&[command, missing]).refused(3, "missing");
     }
     user.run(&["volume", "list"]).refused(3, "segue serve");
@@ -172,7 +173,7 @@ fn a_path_that_does_not_exist_ends_with_3() {
 fn a_path_that_is_on_no_mount_is_named() {
     let user = User::new();
     let directory = user.home.path().to_str().unwrap();
-    for command in ["umount", "where", "sync", "log", "status", "bwlimit"] {
+    for command in ["umount", "where", "persist", "sync", "log", "status", "bwlimit"] {
         user.run(&[command, directory]).refused(1, "not on a Segue mount");
     }
 }
@@ -210,8 +211,8 @@ fn unknown_keys_of_the_configuration_are_errors() {
     let command = ["where", user.home.path().to_str().unwrap()];
     user.write_config("cache-szie = \"1G\"\n");
     user.run(&command).refused(2, "config.toml: unknown key 'cache-szie'");
-    user.write_config("write-back = \"log:1s\"\n");
-    user.run(&command).refused(2, "not in this version");
+    user.write_config("write-back = \"log:1\"\n");
+    user.run(&command).refused(2, "'log:1' is not async, delay:T");
     user.write_config("write-back = ");
     user.run(&command).refused(2, "config.toml");
     user.write_config("write-back = \"async\"\n");

@@ -24,7 +24,7 @@ use crate::data::{hex, random};
 use crate::error::{Remedy, ServeError};
 
 /// Layout of the directory that this program reads and writes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// First word of VERSION.
 const WORD: &str = "segue-data";
 /// VERSION of a directory that is being made.
@@ -250,11 +250,11 @@ mod tests {
         assert!(!dir.path().join("lock").exists());
         let path = dir.path().join("data");
         drop(made(&path));
-        for (text, number) in [("segue-data 3 something new\n", 3), ("segue-data 1\n", 1)] {
-            std::fs::write(path.join("VERSION"), text).unwrap();
+        for (number, rest) in [(FORMAT + 1, " something new"), (FORMAT - 1, "")] {
+            std::fs::write(path.join("VERSION"), format!("{WORD} {number}{rest}\n")).unwrap();
             let refused = DataDir::create(&path).unwrap_err();
             assert!(
-                matches!(refused, ServeError::Version { found, known: 2, .. } if found == number)
+                matches!(refused, ServeError::Version { found, known: FORMAT, .. } if found == number)
             );
         }
     }
@@ -278,7 +278,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         drop(made(&path));
-        for damage in [None, Some(""), Some("segue-data 2\n"), Some("segue-dat\u{e1} 2 00\n")] {
+        for damage in [None, Some(""), Some("segue-data 3\n"), Some("segue-dat\u{e1} 3 00\n")] {
             match damage {
                 None => std::fs::remove_file(path.join("VERSION")).unwrap(),
                 Some(text) => std::fs::write(path.join("VERSION"), text).unwrap(),

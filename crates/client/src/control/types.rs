@@ -210,6 +210,10 @@ pub struct WhereFile {
     pub shared: bool,
     /// Data version.
     pub version: String,
+    /// How soon changes of it must be with the server.
+    pub lm: String,
+    /// Which path below the mount point says so: `.` for that itself, empty for the mount option.
+    pub lm_from: String,
     /// Empty, or why there is no answer.
     pub error: String,
 }

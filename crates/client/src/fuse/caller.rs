@@ -28,8 +28,10 @@ fn with_status(mut caller: Caller, status: &str) -> Caller {
                 caller.groups = value.split(' ').filter_map(|group| group.parse().ok()).collect();
             }
             "NSpgid" => {
-                let own = value.split_whitespace().next();
-                caller.process_group = own.and_then(|group| group.parse().ok()).unwrap_or(0);
+                caller.process_group = first(value);
+            }
+            "NSsid" => {
+                caller.session = first(value);
                 break;
             }
             _ => {}
@@ -38,20 +40,30 @@ fn with_status(mut caller: Caller, status: &str) -> Caller {
     caller
 }
 
+/// The first of some numbers: that of our own pid namespace.
+fn first(numbers: &str) -> u32 {
+    numbers.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_status_names_program_groups_and_process_group() {
+    fn a_status_names_program_groups_process_group_and_session() {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let caller = with_status(Caller::default(), &status);
-        let own = rustix::process::getpgrp().as_raw_nonzero().get();
-        assert_eq!(i64::from(caller.process_group), i64::from(own));
+        // Numbers of /proc/PID/stat after the name: state, parent, process group, session. Both are
+        // 0 where the leader is of another pid namespace, as in a container.
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let (_, numbers) = stat.rsplit_once(')').unwrap();
+        let mut numbers = numbers.split_whitespace().skip(2).map(|number| number.parse().unwrap());
+        assert_eq!(Some(caller.process_group), numbers.next());
+        assert_eq!(Some(caller.session), numbers.next());
         assert!(!caller.program.is_empty());
-        let made = "Name:\tcp\nGroups:\t4 24 27 \nNSpgid:\t77\t3\n";
+        let made = "Name:\tcp\nGroups:\t4 24 27 \nNSpgid:\t77\t3\nNSsid:\t70\t1\n";
         let caller = with_status(Caller::default(), made);
-        assert_eq!((caller.program.as_str(), caller.process_group), ("cp", 77));
+        assert_eq!((caller.program.as_str(), caller.process_group, caller.session), ("cp", 77, 70));
         assert_eq!(caller.groups, [4, 24, 27]);
     }
 }

@@ -112,7 +112,8 @@ impl Front {
                 outcome(mount.space(node).await, |space| Answer::StatFs(stat_fs(space)))
             }),
             Call::SyncFs => {
-                self.answer(whole, reply, async move { empty(mount.sync_disk().await) })
+                let session = resolve(request).session;
+                self.answer(whole, reply, async move { empty(mount.sync_all(session).await) })
             }
             // The kernel does these by itself, or tells the caller that they are not here.
             _ => reply.send(Err(Errno::NOSYS)),
@@ -185,7 +186,7 @@ impl Front {
         let asked = Asked::new(request, Kind::Whole);
         match request.call {
             Call::OpenDir { .. } => {
-                let handle = self.mount.open_directory(ino(request.node()));
+                let handle = self.mount.open_directory(ino(request.node()), request.header.pid);
                 reply.send(Ok(Answer::Open(Open { handle, ..Open::default() })));
             }
             Call::ReadDir { handle, offset, size } => self.answer(asked, reply, async move {
@@ -198,7 +199,13 @@ impl Front {
                 self.mount.close_directory(handle);
                 reply.send(Ok(Answer::Empty));
             }
-            _ => self.answer(asked, reply, async move { empty(mount.sync_disk().await) }),
+            Call::FSyncDir { handle, .. } => {
+                let session = resolve(request).session;
+                self.answer(asked, reply, async move {
+                    empty(mount.fsync_directory(handle, session).await)
+                });
+            }
+            _ => reply.send(Err(Errno::NOSYS)),
         }
     }
 

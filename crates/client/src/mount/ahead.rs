@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
-use segue_core::modlog::{Ahead, Change, Logged, OFFER_FROM, Picked, Store};
+use segue_core::modlog::{Ahead, Change, Lane, Logged, OFFER_FROM, Picked, Store};
 use segue_core::refusal::Refusal;
 use segue_rpc::LinkState;
 
@@ -26,14 +26,31 @@ impl Mount {
         ahead
     }
 
-    /// What goes to the server next; nothing if the oldest change waits for its chunks.
-    pub(super) fn next_batch(&self) -> Vec<Logged> {
+    /// What goes to the server next in this lane; nobody else takes it meanwhile.
+    pub(super) fn next_batch(&self, lane: Lane) -> Vec<Logged> {
         let awaited = lock(&self.waiters).keys().next().copied();
-        let bytes = lock(&self.batch_size).bytes();
-        let core = self.core();
-        let mut ahead = self.ahead_now();
+        let bytes = self.lanes.of(lane).batch_bytes();
+        let mut core = self.core();
+        // Who waits for one change waits for those that it follows.
+        match awaited {
+            Some(_) => core.queue.release_all(),
+            None => core.queue.release(self.now()),
+        }
+        let ahead = self.ahead_now();
         let whole = lock(&self.whole);
-        ahead.batch(&core.queue, bytes, &whole, awaited)
+        let batch = ahead.batch(&core.queue, (lane, bytes), &whole, awaited);
+        batch.iter().for_each(|logged| core.queue.takes(logged.seq));
+        batch
+    }
+
+    /// A batch with these is over: what is not settled of it waits again.
+    pub(super) fn are_back(&self, seqs: &[u64]) {
+        let mut core = self.core();
+        let mut ahead = self.ahead_now();
+        for &seq in seqs {
+            core.queue.is_back(seq);
+            ahead.is_back(seq);
+        }
     }
 
     /// The store of change `seq`, if its chunks went ahead over this connection.
@@ -56,7 +73,7 @@ impl Mount {
     pub(super) fn note_sent(&self, bytes: u64) {
         lock(&self.ahead).note_sent(bytes);
         // Whoever waits for progress sees some.
-        self.settled.send_modify(|_| ());
+        self.settled.send_replace(());
     }
 
     /// Bytes of data that wait and that the server has already.
@@ -64,10 +81,9 @@ impl Mount {
         lock(&self.ahead).sent()
     }
 
-    /// Changes whose data are on their way, and the oldest if it is held back for these.
+    /// Changes whose data are on their way.
     pub(super) fn uploading(&self) -> BTreeSet<u64> {
-        let core = self.core();
-        self.ahead_now().uploading(&core.queue)
+        self.ahead_now().uploading().clone()
     }
 
     /// Uploads for as long as the mount lives.
@@ -78,6 +94,7 @@ impl Mount {
             let Some(picked) = self.pick() else {
                 tokio::select! {
                     () = self.to_upload.notified() => {}
+                    () = self.company_came() => {}
                     _ = link.changed() => {}
                     _ = settled.changed() => {}
                 }
@@ -91,7 +108,7 @@ impl Mount {
             };
             let failed = made.as_ref().err().copied();
             self.uploaded(&picked, made);
-            self.unblocked.notify_one();
+            self.lanes.wake();
             if let Some(refusal) = failed {
                 tracing::debug!("uploading ahead: {refusal}");
                 self.pause().await;
@@ -100,8 +117,9 @@ impl Mount {
     }
 
     fn pick(&self) -> Option<Picked> {
-        let most = lock(&self.batch_size).bytes().max(OFFER_FROM);
-        let core = self.core();
+        let most = self.lanes.of(Lane::Data).batch_bytes().max(OFFER_FROM);
+        let mut core = self.core();
+        core.queue.release(self.now());
         let mut ahead = self.ahead_now();
         ahead.pick(&core.queue, most, &lock(&self.whole))
     }
@@ -109,7 +127,7 @@ impl Mount {
     fn uploaded(&self, picked: &Picked, made: Result<Vec<(u64, Store)>, Refusal>) {
         // What is settled before this is let go of is not kept, and what is settled later goes.
         let core = self.core();
-        self.ahead_now().uploaded(picked, made, core.queue.oldest_seq());
+        self.ahead_now().uploaded(picked, made, &core.queue);
     }
 
     /// Waits until what was picked in `round` counts no more, because the connection is another.

@@ -56,6 +56,11 @@ impl Mount {
         self.waiting.is_stuck.store(false, Ordering::Relaxed);
     }
 
+    /// True if little may be added to what waits.
+    pub(super) fn is_near_bound(&self) -> bool {
+        self.bound().is_near(self.waiting_bytes())
+    }
+
     /// How writers fare.
     pub(super) fn writers(&self) -> Writers {
         let waiting = self.waiting_bytes();

@@ -13,7 +13,6 @@ use segue_core::types::{Attr, Caller, Ino, Kind, Name, SYMLINK_MAX};
 use tokio::sync::oneshot;
 
 use super::{Mount, lock};
-use crate::options::WriteBack;
 
 /// How a rename was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,14 +34,6 @@ pub(crate) struct Creation {
 }
 
 impl Mount {
-    fn waits(&self, exclusive: bool) -> bool {
-        match self.options.write_back {
-            WriteBack::Async => false,
-            WriteBack::Close => exclusive,
-            WriteBack::Sync => true,
-        }
-    }
-
     /// Logs `record`; the receiver hears its outcome if `wait`.
     pub(super) fn log_record(
         &self,
@@ -51,7 +42,7 @@ impl Mount {
         wait: bool,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
         let first = self.core().seal_first(&record);
-        if let Some(ino) = first {
+        for ino in first {
             self.seal(ino, caller.clone(), false)?;
         }
         let time = self.wall();
@@ -65,7 +56,8 @@ impl Mount {
     async fn change(&self, record: Record, caller: Caller, exclusive: bool) -> Result<(), Refusal> {
         self.check_bound_for(&record)?;
         let change = Change::Record(record.clone());
-        let told = self.log_record(record, caller, self.waits(exclusive))?;
+        let waits = self.waits(&record, exclusive);
+        let told = self.log_record(record, caller, waits)?;
         if let Change::Record(record) = &change {
             lock(&self.conflicts).changed(record);
         }
@@ -188,7 +180,7 @@ impl Mount {
             return Err(Refusal::IsDirectory);
         }
         self.getattr(parent).await?;
-        let open = self.core().is_open(attr.ino);
+        let open = self.is_open_or_kept_back(attr.ino);
         self.change(Record::Unlink { parent, name, ino: attr.ino, open }, caller, false).await
     }
 
@@ -209,7 +201,7 @@ impl Mount {
     }
 
     async fn must_be_empty(&self, directory: Ino) -> Result<(), Refusal> {
-        match self.list(directory).await?.is_empty() {
+        match self.list(directory, 0).await?.is_empty() {
             true => Ok(()),
             false => Err(Refusal::NotEmpty),
         }
@@ -245,7 +237,7 @@ impl Mount {
                 RenameMode::Replace(target.map(|target| target.ino))
             }
         };
-        let open = target.is_some_and(|target| self.core().is_open(target.ino));
+        let open = target.is_some_and(|target| self.is_open_or_kept_back(target.ino));
         let ((from_parent, from_name), (to_parent, to_name)) = (from, to);
         let ino = source.ino;
         let record = Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open };

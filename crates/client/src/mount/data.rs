@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::handles::FileHandle;
 use super::notes::known;
 use super::{Mount, Shared, idle, lock};
-use crate::options::{FsyncLevel, WriteBack};
+use crate::options::{FsyncLevel, Lm};
 use crate::state::Container;
 
 /// An opened file.
@@ -123,7 +123,7 @@ impl Mount {
         if mode.writable && read_only {
             return Err(Refusal::ReadOnly);
         }
-        let ask = self.options.write_back != WriteBack::Async
+        let ask = self.lm(ino).closes()
             && !self.core().tree.is_pending(ino)
             && !self.core().tree.is_promised(ino, self.now())
             && !self.remote.is_offline();
@@ -139,7 +139,7 @@ impl Mount {
         }
         let opened = self.add_handle(node, mode, caller.clone())?;
         let truncate = |()| match mode.truncate {
-            true => self.resize(ino, 0),
+            true => self.resize((ino, caller.session), 0),
             false => Ok(()),
         };
         let kill = |()| match mode.truncate && mode.kills_set_ids {
@@ -254,7 +254,7 @@ impl Mount {
         self.check_bound()?;
         let more = self.core().growth_by(handle.ino, &range);
         self.check_quota(more)?;
-        self.write_at(handle.ino, offset, bytes)?;
+        self.write_at((handle.ino, handle.caller.session), offset, bytes)?;
         self.changed(&handle, kills_set_ids)
     }
 
@@ -267,8 +267,10 @@ impl Mount {
         if kills_set_ids {
             self.drop_set_ids(handle.ino, &handle.caller)?;
         }
-        if handle.synchronous || self.options.write_back == WriteBack::Sync {
-            return self.seal(handle.ino, handle.caller.clone(), true);
+        if handle.synchronous || self.lm(handle.ino) == Lm::Sync {
+            let told = self.seal(handle.ino, handle.caller.clone(), true)?;
+            self.core().covers(handle.caller.session, handle.ino);
+            return Ok(told);
         }
         Ok(None)
     }
@@ -283,22 +285,18 @@ impl Mount {
     ) -> Result<Attr, Refusal> {
         self.getattr(ino).await?;
         self.load(ino)?;
-        self.resize(ino, size)?;
+        self.resize((ino, caller.session), size)?;
         if kills_set_ids {
             self.drop_set_ids(ino, &caller)?;
         }
-        let wait = match self.options.write_back {
-            WriteBack::Async => false,
-            WriteBack::Close => !open,
-            WriteBack::Sync => true,
-        };
-        if !open || wait {
-            // No close will come that could seal it.
-            let told = self.seal(ino, caller, wait)?;
-            if let Some(told) = told {
+        if self.lm(ino).waits(!open) {
+            if let Some(told) = self.seal(ino, caller, true)? {
                 self.committed(told).await?;
                 self.visible().await?;
             }
+        } else if !open {
+            // No close will come that could seal it.
+            self.seal_at_close(ino, caller)?;
         }
         self.getattr(ino).await
     }
@@ -330,14 +328,14 @@ impl Mount {
             return Ok(());
         }
         self.note_writes(&handle);
-        let wait = self.options.write_back != WriteBack::Async;
-        if let Some(told) = self.seal(handle.ino, handle.caller.clone(), wait)? {
+        let caller = handle.caller.clone();
+        if !self.lm(handle.ino).closes() {
+            return self.seal_at_close(handle.ino, caller);
+        }
+        if let Some(told) = self.seal(handle.ino, caller, true)? {
             self.committed(told).await?;
         }
-        match wait {
-            true => self.visible().await,
-            false => Ok(()),
-        }
+        self.visible().await
     }
 
     /// Waits until the server has a change. A conflict is no failure: both versions are kept.
@@ -357,13 +355,47 @@ impl Mount {
             true => None,
             false => self.seal(handle.ino, handle.caller.clone(), server)?,
         };
+        self.core().covers(handle.caller.session, handle.ino);
+        self.synced(told).await
+    }
+
+    /// fsync(2) of a directory: its names are as durable afterwards as data are by fsync of a file.
+    pub(crate) async fn fsync_directory(
+        self: &Shared,
+        handle: u64,
+        session: u32,
+    ) -> Result<(), Refusal> {
+        let ino = self.directory(handle).ok_or(Refusal::Invalid)?.ino;
+        let told = {
+            let mut core = self.core();
+            core.covers(session, ino);
+            let server = self.options.fsync == FsyncLevel::Server;
+            let last = if server { core.queue.last_of(ino) } else { Vec::new() };
+            last.into_iter().map(|seq| self.await_outcome(seq)).collect::<Vec<_>>()
+        };
+        self.synced(told).await
+    }
+
+    /// syncfs(2) by a process session.
+    pub(crate) async fn sync_all(self: &Shared, session: u32) -> Result<(), Refusal> {
+        self.seal_all();
+        self.core().covers_all(session);
+        self.sync_disk().await
+    }
+
+    /// What was changed so far is durable here, and these changes on the server if syncs are to mean
+    /// that.
+    async fn synced(
+        self: &Shared,
+        told: impl IntoIterator<Item = oneshot::Receiver<Outcome>>,
+    ) -> Result<(), Refusal> {
         self.sync_disk().await?;
-        if let Some(told) = told {
+        for told in told {
             self.committed(told).await?;
         }
-        match server {
-            true => self.visible().await,
-            false => Ok(()),
+        match self.options.fsync {
+            FsyncLevel::Server => self.visible().await,
+            FsyncLevel::Local => Ok(()),
         }
     }
 
@@ -380,7 +412,7 @@ impl Mount {
         let ino = handle.ino;
         self.note_writes(&handle);
         self.close_door(ino, handle.way);
-        if let Err(refusal) = self.seal(ino, handle.caller.clone(), false) {
+        if let Err(refusal) = self.seal_at_close(ino, handle.caller.clone()) {
             tracing::error!("#{ino}: what was written last is not queued yet: {refusal}");
         }
         let is_to_go = {

@@ -1,17 +1,18 @@
-//! The drain: sends the update log to the server, in order, a batch at a time, and carries out
+//! The drain: sends the update log to the server, a batch of each lane at a time, and carries out
 //! what the answers ask for.
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
-use segue_core::modlog::{Change, Entry, Logged, Outcome};
+use segue_core::modlog::{BatchSize, Change, Entry, Lane, Logged, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
-use segue_core::wire::{Applied, Apply};
-use tokio::sync::oneshot;
+use segue_core::wire::Applied;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::upload::Prepared;
@@ -31,6 +32,48 @@ const REWRITE_PENDING: u64 = 64 << 20;
 /// After a failure that is not the network's, wait this long.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How one lane fares.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    /// There may be something to send.
+    wakes: Notify,
+    batch_size: Mutex<BatchSize>,
+    /// Why the last batch could not be sent, if it could not.
+    hindered: Mutex<Option<Refusal>>,
+}
+
+impl Sending {
+    pub(super) fn batch_bytes(&self) -> u64 {
+        lock(&self.batch_size).bytes()
+    }
+}
+
+/// Both lanes.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    metadata: Sending,
+    data: Sending,
+}
+
+impl Lanes {
+    pub(super) fn of(&self, lane: Lane) -> &Sending {
+        match lane {
+            Lane::Metadata => &self.metadata,
+            Lane::Data => &self.data,
+        }
+    }
+
+    /// There may be something to send.
+    pub(super) fn wake(&self) {
+        Lane::ALL.into_iter().for_each(|lane| self.of(lane).wakes.notify_one());
+    }
+
+    /// Why something could not be sent, if there is such a reason.
+    pub(super) fn hindered(&self) -> Option<Refusal> {
+        Lane::ALL.into_iter().find_map(|lane| *lock(&self.of(lane).hindered))
+    }
+}
+
 /// What the server answered to a batch.
 struct Exchanged {
     /// Of as much of it as it took.
@@ -43,21 +86,27 @@ struct Exchanged {
 }
 
 impl Mount {
-    /// Sends changes for as long as the mount lives.
-    pub(super) async fn drain(self: Shared) {
+    /// Sends changes of a lane for as long as the mount lives.
+    pub(super) async fn drain(self: Shared, lane: Lane) {
+        let sending = self.lanes.of(lane);
         loop {
-            if self.core().queue.is_empty() {
-                self.logged.notified().await;
-                continue;
+            if lane == Lane::Metadata {
+                self.linger().await;
             }
-            self.linger().await;
-            let batch = self.next_batch();
+            let batch = self.next_batch(lane);
             if batch.is_empty() {
-                self.unblocked.notified().await;
+                tokio::select! {
+                    () = sending.wakes.notified() => {}
+                    () = self.company_came() => {}
+                }
                 continue;
             }
-            let sent = self.send(batch).await;
-            *lock(&self.hindered) = sent.err();
+            let seqs: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
+            let sent = self.send(lane, batch).await;
+            self.are_back(&seqs);
+            // What waited for these may go in the other one.
+            self.lanes.wake();
+            *lock(&sending.hindered) = sent.err();
             if let Err(refusal) = sent {
                 tracing::debug!("write-back: {refusal}");
                 self.pause().await;
@@ -73,7 +122,7 @@ impl Mount {
         while lock(&self.waiters).is_empty() && self.core().queue.len() < COMPANY {
             tokio::select! {
                 () = &mut end => return,
-                () = self.logged.notified() => {}
+                () = self.lanes.of(Lane::Metadata).wakes.notified() => {}
             }
         }
     }
@@ -89,30 +138,35 @@ impl Mount {
     }
 
     /// The server's outcomes of a batch, or of as much of it as it takes.
-    async fn exchange(self: &Shared, batch: &mut Vec<Logged>) -> Result<Exchanged, Refusal> {
+    async fn exchange(
+        self: &Shared,
+        lane: Lane,
+        batch: &mut Vec<Logged>,
+    ) -> Result<Exchanged, Refusal> {
         let Prepared { records, chunks, is_full } = self.prepare(batch).await?;
         let acked_below = self.acked_below.load(Ordering::Relaxed);
-        if let Some(last) = batch.last() {
-            let mut core = self.core();
-            core.room.sends(last.seq);
-            core.queue.sends(last.seq, self.now());
-            drop(core);
-            self.asked_through.store(last.seq, Ordering::Relaxed);
+        {
+            let (now, mut core) = (self.now(), self.core());
+            for logged in &*batch {
+                core.room.sends(logged.seq);
+                core.queue.sends(logged.seq, now);
+            }
         }
         let weight =
             batch.iter().map(|logged| logged.change.weight() + logged.change.bytes()).sum();
         let (asked, began) = (self.now(), Instant::now());
-        let (class, remote, chunks) = (Apply::class(chunks.len()), &self.remote, &chunks);
+        let (remote, chunks) = (&self.remote, &chunks);
         let apply = |rpc| async move { remote.apply(&rpc, records, chunks, acked_below).await };
-        let applied = self.until_due(class, apply).await;
-        self.asked_through.store(0, Ordering::Relaxed);
+        let applied = self.until_due(lane.class(), apply).await;
         let (Applied { outcomes, visible, heard, .. }, promised) = applied?;
         let (now, session) = (self.now(), promised.as_ref().map(|promised| promised.session));
         let as_of = self.core().tree.as_of(promised, [asked, now]);
         let heard = session.map(|session| (session, heard, asked));
         lock(&self.unseen).answered(visible, now);
         let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
-        lock(&self.batch_size).answered(weight, began.elapsed(), round_trip);
+        let mut batch_size = lock(&self.lanes.of(lane).batch_size);
+        batch_size.answered(weight, began.elapsed(), round_trip);
+        drop(batch_size);
         match (1..=batch.len()).contains(&outcomes.len()) {
             true => Ok(Exchanged { outcomes, as_of, heard, is_full }),
             false => Err(Refusal::Protocol),
@@ -120,9 +174,13 @@ impl Mount {
     }
 
     /// Sends a batch and settles what is final. An error means that the next attempt has to wait.
-    pub(super) async fn send(self: &Shared, mut batch: Vec<Logged>) -> Result<(), Refusal> {
+    pub(super) async fn send(
+        self: &Shared,
+        lane: Lane,
+        mut batch: Vec<Logged>,
+    ) -> Result<(), Refusal> {
         let Exchanged { outcomes, as_of, heard, is_full } = loop {
-            match self.exchange(&mut batch).await {
+            match self.exchange(lane, &mut batch).await {
                 // Less of it may fit into a message..
                 Err(Refusal::TooLarge) if batch.len() > 1 => batch.truncate(batch.len() / 2),
                 // ..and what alone does not never will.
@@ -215,9 +273,7 @@ impl Mount {
             effects.into_iter().for_each(|effect| self.carry_out(effect, logged, claimed));
         }
         self.reap(answered);
-        if let Some((last, _)) = answered.last() {
-            self.settled.send_replace(last.seq + 1);
-        }
+        self.settled.send_replace(());
         Ok(())
     }
 
@@ -244,7 +300,7 @@ impl Mount {
         claimed
     }
 
-    /// Takes the oldest changes out of the log and the core.
+    /// Takes changes out of the log and the core.
     fn take_out(
         &self,
         answered: &[(Logged, Outcome)],
@@ -302,6 +358,11 @@ impl Mount {
                 if !claimed {
                     let directory = self.core().tree.path(parent);
                     tracing::warn!("conflict: kept as {directory}/{name}");
+                }
+            }
+            Effect::Release(ino) => {
+                if let Err(refusal) = self.release_orphan(ino, logged.caller.clone()) {
+                    tracing::debug!("#{ino}: left to the server's own care: {refusal}");
                 }
             }
             Effect::Refused { .. } => self.kernel_forgets(logged),

@@ -28,8 +28,13 @@ use crate::state::Container;
 const STEP: u64 = 1 << 20;
 
 impl Mount {
-    /// Writes bytes into the container of `ino`.
-    pub(super) fn write_at(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
+    /// Writes bytes into the container of `ino`, for a process session.
+    pub(super) fn write_at(
+        &self,
+        (ino, session): (Ino, u32),
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
         let range = offset..offset.saturating_add(bytes.len() as u64);
         self.change_data(
             ino,
@@ -46,24 +51,34 @@ impl Mount {
                 true => container.write_logged(bytes, offset),
                 false => container.write(bytes, offset),
             },
-            |core, payload, time| core.draft_write(ino, offset, payload.clone(), time),
+            |core, payload, time| {
+                core.writes(ino, session);
+                core.draft_write(ino, offset, payload.clone(), time)
+            },
         )
     }
 
     /// Makes a range of `ino` zeros that need no room.
-    pub(super) fn zero_at(&self, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
+    pub(super) fn zero_at(
+        &self,
+        (ino, session): (Ino, u32),
+        range: Range<u64>,
+    ) -> Result<(), Refusal> {
         let (offset, len) = (range.start, range.end - range.start);
         self.change_data(
             ino,
             || range.clone(),
             |_, _| ((), true),
             |container, _| container.zero(offset, len),
-            |core, (), time| core.draft_write(ino, offset, Payload::Zeros { len }, time),
+            |core, (), time| {
+                core.writes(ino, session);
+                core.draft_write(ino, offset, Payload::Zeros { len }, time)
+            },
         )
     }
 
     /// Makes `ino` `size` bytes long here.
-    pub(crate) fn resize(&self, ino: Ino, size: u64) -> Result<(), Refusal> {
+    pub(crate) fn resize(&self, (ino, session): (Ino, u32), size: u64) -> Result<(), Refusal> {
         let old_size = self.core().tree.peek(ino).map_or(0, |attr| attr.size);
         // Whoever empties a file gets another container, but for those who read it past us.
         let stays = Cell::new(true);
@@ -76,7 +91,10 @@ impl Mount {
             affected,
             |_, _| ((), true),
             |container, _| if stays.get() { container.resize(size) } else { Ok(()) },
-            |core, (), time| core.draft_resize(ino, size, stays.get(), time),
+            |core, (), time| {
+                core.writes(ino, session);
+                core.draft_resize(ino, size, stays.get(), time)
+            },
         )
     }
 
@@ -157,7 +175,7 @@ impl Mount {
                 let logged = self.log_change(
                     |core| {
                         // Settled meanwhile, nobody needs them.
-                        let is_needed = core.queue.oldest_seq().is_some_and(|oldest| oldest <= seq);
+                        let is_needed = core.queue.stage(seq).is_some();
                         Ok(is_needed.then_some(Entry::Preserved { seq, range, sums }))
                     },
                     |_| (),

@@ -33,6 +33,8 @@ pub(crate) type Reading = (Names, Time);
 #[derive(Debug)]
 pub(crate) struct DirectoryHandle {
     pub(crate) ino: Ino,
+    /// Who opened it.
+    pub(crate) pid: u32,
     pub(crate) names: Mutex<Option<Reading>>,
 }
 

@@ -60,10 +60,11 @@ impl Mount {
         if !asked.zeroes {
             self.check_room(0)?;
         }
+        let by = handle.caller.session;
         if asked.zeroes && start < end {
-            self.zero_at(ino, start..end)?;
+            self.zero_at((ino, by), start..end)?;
         } else if !asked.zeroes && end > size {
-            self.resize(ino, end)?;
+            self.resize((ino, by), end)?;
         } else {
             return Ok(None);
         }

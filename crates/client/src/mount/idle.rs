@@ -5,16 +5,32 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use segue_core::types::Class;
+use segue_rpc::Rpc;
 
 /// Where control groups of version 2 are.
 const GROUPS: &str = "/sys/fs/cgroup";
+/// While a directory is listed the kernel keeps others from changing it: so long for one who is in
+/// no hurry.
+const LISTING_MAX: Duration = Duration::from_secs(1);
 
 /// The class of a fetch that process `pid` waits for; 0: one that cannot be told.
 pub(super) fn class_of(pid: u32) -> Class {
     let is_idle = pid != 0 && (is_idle_class(pid) || is_idle_group(pid));
     if is_idle { Class::Prefetch } else { Class::Fetch }
+}
+
+/// Waits for `listing`, whose calls go with `rpc`: behind what others fetch for as long as it may
+/// keep them waiting.
+pub(super) async fn list<T>(rpc: &Rpc, listing: impl Future<Output = T>) -> T {
+    tokio::pin!(listing);
+    if let Ok(listed) = tokio::time::timeout(LISTING_MAX, &mut listing).await {
+        return listed;
+    }
+    rpc.raise(Class::Fetch);
+    listing.await
 }
 
 fn is_idle_class(pid: u32) -> bool {
@@ -40,11 +56,9 @@ fn is_idle_below(root: &Path, group: &Path) -> bool {
         let path = root.join(group).join(file);
         fs::read_to_string(path).is_ok_and(|said| said.trim() == word)
     };
-    group.ancestors().any(|group| {
-        says(group, "cpu.idle", "1")
-            || says(group, "io.prio.class", "idle")
-            || says(group, "io.prio.class", "idle")
-    })
+    group
+        .ancestors()
+        .any(|group| says(group, "cpu.idle", "1") || says(group, "io.prio.class", "idle"))
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod handles;
 mod holes;
 mod idle;
 mod kernel;
+mod levels;
 mod limits;
 mod link;
 mod names;
@@ -58,7 +59,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{Ahead, BatchSize, Change, Entry, INLINE_MAX, Outcome};
+use segue_core::modlog::{Ahead, Change, Entry, INLINE_MAX, Outcome};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
@@ -74,6 +75,7 @@ pub(crate) use data::{OpenMode, Opened, Through, Written};
 pub(crate) use handles::{DirectoryHandle, Reading};
 pub(crate) use holes::{Allocation, Sight};
 pub(crate) use kernel::KernelCache;
+use levels::Unsealed;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
 
@@ -102,11 +104,7 @@ pub(crate) struct Mount {
     refused: AtomicU64,
     conflicts: Mutex<conflicts::Conflicts>,
     /// Since when files have changes that are not sealed.
-    unsealed: Mutex<BTreeMap<Ino, Time>>,
-    /// Seq of the newest change whose answer is awaited; 0: none is.
-    asked_through: AtomicU64,
-    /// Why the oldest changes could not be sent, if they could not.
-    hindered: Mutex<Option<Refusal>>,
+    unsealed: Mutex<BTreeMap<Ino, Unsealed>>,
     /// Below this every change is settled, durably. Told to the server with each batch and with
     /// each new connection: it forgets the outcomes below.
     acked_below: Arc<AtomicU64>,
@@ -117,7 +115,7 @@ pub(crate) struct Mount {
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
     /// Stores whose chunks the server has before their turn. Taken after the core.
     ahead: Mutex<Ahead>,
-    batch_size: Mutex<BatchSize>,
+    lanes: drain::Lanes,
     unseen: Mutex<Unseen>,
     limiter: limits::Limiter,
     waiting: bound::Waiting,
@@ -126,12 +124,8 @@ pub(crate) struct Mount {
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.
     quit: Notify,
-    /// Something was logged.
-    logged: Notify,
     /// There may be something to upload ahead.
     to_upload: Notify,
-    /// What could not be sent may be.
-    unblocked: Notify,
     /// It is to be asked what quotas have left.
     short_of_room: Notify,
     /// More is cached than may be.
@@ -139,8 +133,8 @@ pub(crate) struct Mount {
     /// Some fetch ended.
     fetched: Notify,
     fetches: read_ahead::Fetches,
-    /// Seq below which everything is settled, and changes with each settlement.
-    settled: watch::Sender<u64>,
+    /// Changes with each settlement.
+    settled: watch::Sender<()>,
     kernel: KernelCache,
     through: through::Through,
 }
@@ -278,7 +272,7 @@ impl Mount {
         core.admit(entry, now);
         let result = then(&mut core);
         if is_change {
-            self.logged.notify_one();
+            self.lanes.wake();
         }
         if is_large {
             self.to_upload.notify_one();
@@ -290,7 +284,7 @@ impl Mount {
         let mut unsealed = lock(&self.unsealed);
         match entry {
             Entry::Written { place, .. } | Entry::Resized { place, .. } => {
-                unsealed.entry(place.ino).or_insert(now);
+                unsealed.entry(place.ino).or_insert_with(|| Unsealed::since(now));
             }
             Entry::Change(logged) => {
                 if let Change::Data(data) = &logged.change {
@@ -309,8 +303,7 @@ impl Mount {
     fn await_outcome(&self, seq: u64) -> oneshot::Receiver<Outcome> {
         let (tell, told) = oneshot::channel();
         lock(&self.waiters).entry(seq).or_default().push(tell);
-        self.logged.notify_one();
-        self.unblocked.notify_one();
+        self.lanes.wake();
         told
     }
 

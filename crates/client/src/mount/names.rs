@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use segue_core::cache::{AsOf, Known};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind, Name, Time};
+use segue_core::types::{Attr, Class, Ino, Kind, Name, Time};
 use segue_core::wire::{Looked, PAGE_MAX, Page, Space};
+use segue_rpc::Rpc;
 
 use crate::remote::Remote;
 
-use super::{DirectoryHandle, Mount, Reading, lock};
+use super::{DirectoryHandle, Mount, Reading, idle, lock};
 
 /// Lookups are counted for so long.
 const STORM_WINDOW: Duration = Duration::from_secs(1);
@@ -125,7 +126,8 @@ impl Mount {
         if let Some(limit) = self.listing_instead(parent) {
             let asked = self.now();
             let known = self.core().tree.listed_through(parent);
-            let answer = remote.page(parent, (None, known), limit).await;
+            let rpc = Rpc::new(Class::Fetch);
+            let answer = remote.page(&rpc, parent, (None, known), limit).await;
             self.waited(parent, asked);
             // Promised or not, all names are the answer to this question.
             let is_answered = answer.is_ok_and(|(page, promised)| {
@@ -251,8 +253,8 @@ impl Mount {
         true
     }
 
-    /// Everything in `directory`, in byte order of names.
-    pub(crate) async fn list(&self, directory: Ino) -> Result<Vec<(Name, Ino)>, Refusal> {
+    /// Everything in `directory`, in byte order of names, for process `pid`; 0: for none.
+    pub(super) async fn list(&self, directory: Ino, pid: u32) -> Result<Vec<(Name, Ino)>, Refusal> {
         if self.core().is_removed(directory) {
             // It was empty when it lost its name.
             return Ok(Vec::new());
@@ -266,9 +268,10 @@ impl Mount {
         if let Some(names) = known.usable(self.remote.is_silent()) {
             return Ok(names);
         }
-        match self.ask_listing(&self.refreshing(is_known), directory).await {
-            Ok(()) => {}
-            Err(Refusal::Unreachable) => {}
+        let rpc = Rpc::new(idle::class_of(pid));
+        let remote = self.refreshing(is_known);
+        match idle::list(&rpc, self.ask_listing(&remote, &rpc, directory)).await {
+            Ok(()) | Err(Refusal::Unreachable) => {}
             Err(refusal) => return Err(refusal),
         }
         let known = self.core().tree.listing(directory, self.now());
@@ -277,13 +280,14 @@ impl Mount {
 
     /// Fetches what changed in `directory` since all its names were told, or else all pages, of one state of
     /// the directory if it holds still for long enough.
-    async fn ask_listing(&self, remote: &Remote, directory: Ino) -> Result<(), Refusal> {
+    async fn ask_listing(&self, remote: &Remote, rpc: &Rpc, directory: Ino) -> Result<(), Refusal> {
         let mut entries = Vec::new();
         for attempt in 0..OVERTAKEN_MAX {
             entries.clear();
             let asked = self.now();
             let since = self.core().tree.listed_through(directory).filter(|_| attempt == 0);
-            let (mut page, mut promised) = remote.page(directory, (None, since), PAGE_MAX).await?;
+            let first = remote.page(rpc, directory, (None, since), PAGE_MAX).await?;
+            let (mut page, mut promised) = first;
             let (change, commit, gone) = (page.directory.change, page.commit, page.gone.take());
             loop {
                 entries.append(&mut page.entries);
@@ -292,7 +296,7 @@ impl Mount {
                 if !page.more || (patient && page.directory.change != change) {
                     break;
                 }
-                let (next, more) = remote.page(directory, (after, None), PAGE_MAX).await?;
+                let (next, more) = remote.page(rpc, directory, (after, None), PAGE_MAX).await?;
                 page = next;
                 promised = promised.map(|promised| promised.and(more));
             }
@@ -352,9 +356,9 @@ impl Mount {
         self.core().tree.tell(directory, self.now());
     }
 
-    /// Opens a directory for reading.
-    pub(crate) fn open_directory(&self, ino: Ino) -> u64 {
-        lock(&self.handles).add_directory(DirectoryHandle { ino, names: Mutex::new(None) })
+    /// Opens a directory for reading, by process `pid`.
+    pub(crate) fn open_directory(&self, ino: Ino, pid: u32) -> u64 {
+        lock(&self.handles).add_directory(DirectoryHandle { ino, pid, names: Mutex::new(None) })
     }
 
     /// The open directory with that number.
@@ -373,7 +377,7 @@ impl Mount {
             Some(reading) if !anew => Ok(reading),
             _ => {
                 let since = self.now();
-                let reading = (Arc::new(self.list(directory.ino).await?), since);
+                let reading = (Arc::new(self.list(directory.ino, directory.pid).await?), since);
                 *lock(&directory.names) = Some(reading.clone());
                 Ok(reading)
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use segue_core::cache::FileData;
 use segue_core::client::ClientCore;
-use segue_core::modlog::Logged;
+use segue_core::modlog::{Logged, Queue, Stage};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Class, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_rpc::LinkState;
@@ -15,6 +15,7 @@ use super::{Mount, Shared, lock};
 use crate::control::types::{
     ClassBytes, LinkReport, LogRecord, LogReply, State, Status, WhereFile,
 };
+use crate::options::Lm;
 
 /// Most records that `segue log` lists.
 const LOG_MAX: usize = 10_000;
@@ -22,21 +23,22 @@ const LOG_MAX: usize = 10_000;
 /// Why changes wait.
 struct Waits {
     is_offline: bool,
-    asked_through: u64,
     uploading: BTreeSet<u64>,
     hindered: Option<Refusal>,
 }
 
 impl Waits {
-    /// What change `seq` waits for, behind the one `before` it.
-    fn words(&self, seq: u64, before: Option<u64>) -> String {
-        match (before, self.hindered) {
+    /// What change `seq` of `queue` waits for, which follows `before`.
+    fn words(&self, queue: &Queue, seq: u64, before: Option<u64>) -> String {
+        match (queue.stage(seq), before, self.hindered) {
             _ if self.is_offline => "the server to be reachable".into(),
-            _ if seq <= self.asked_through => "the server's answer".into(),
+            (Some(Stage::Sent), ..) => "the server's answer".into(),
+            _ if queue.is_held(seq) => "company: it goes in a batch (log:T)".into(),
             _ if self.uploading.contains(&seq) => "its data, which are being sent".into(),
-            (None, Some(refusal)) => format!("another attempt, after: {refusal}"),
-            (None, None) => "its turn, which is now".into(),
-            (Some(before), _) => format!("record {before} before it"),
+            (Some(Stage::Taken), ..) => "its turn, which is now".into(),
+            (_, Some(before), _) => format!("record {before} before it"),
+            (_, None, Some(refusal)) => format!("another attempt, after: {refusal}"),
+            (_, None, None) => "the bandwidth to be free".into(),
         }
     }
 }
@@ -96,7 +98,7 @@ impl Mount {
             writers,
             unsafe_bytes: core.unsafe_bytes(),
             unsafe_oldest_seconds: self.oldest_unsafe(&core),
-            waits_for: oldest.map_or_else(String::new, |seq| waits.words(seq, None)),
+            waits_for: oldest.map_or_else(String::new, |seq| waits.words(&core.queue, seq, None)),
             cache_bytes,
             cache_limit_bytes,
             cache_size_bytes: self.options.cache_size,
@@ -114,7 +116,8 @@ impl Mount {
         let since = lock(&self.unsealed).clone();
         let waits = self.why_changes_wait();
         let core = self.core();
-        let mut before: Option<u64> = None;
+        let last = core.queue.iter().nth(LOG_MAX).map_or(u64::MAX, |(logged, _)| logged.seq);
+        let follows = core.queue.follows(last);
         let records = core.queue.iter().take(LOG_MAX).map(|(logged, at)| LogRecord {
             seq: logged.seq,
             kind: logged.change.kind().into(),
@@ -122,7 +125,7 @@ impl Mount {
             class: logged.change.class().name().into(),
             bytes: logged.change.bytes(),
             age_seconds: age(logged, at, now, wall),
-            waits_for: waits.words(logged.seq, before.replace(logged.seq)),
+            waits_for: waits.words(&core.queue, logged.seq, follows.get(&logged.seq).copied()),
         });
         let mut records: Vec<LogRecord> = records.collect();
         let unsealed = core.unsealed().into_iter().take(LOG_MAX - records.len());
@@ -132,8 +135,12 @@ impl Mount {
             path: core.tree.path(ino),
             class: Class::StoreData.name().into(),
             bytes: core.files.get(&ino).map_or(0, FileData::dirty_bytes),
-            age_seconds: since.get(&ino).map_or(0.0, |at| now.since(*at).as_secs_f64()),
-            waits_for: "its close, or some seconds without one".into(),
+            age_seconds:
+                since.get(&ino).map_or(0.0, |unsealed| now.since(unsealed.since).as_secs_f64()),
+            waits_for: match core.lm(ino) {
+                lm @ Lm::Delay(_) => format!("its time ({lm}), fsync, or a rename"),
+                _ => "its close, or some seconds without one".into(),
+            },
         }));
         LogReply { records }
     }
@@ -142,9 +149,8 @@ impl Mount {
     fn why_changes_wait(&self) -> Waits {
         Waits {
             is_offline: self.remote.is_offline(),
-            asked_through: self.asked_through.load(Ordering::Relaxed),
             uploading: self.uploading(),
-            hindered: *lock(&self.hindered),
+            hindered: self.lanes.hindered(),
         }
     }
 
@@ -153,8 +159,8 @@ impl Mount {
         let (now, wall) = (self.now(), self.wall());
         let oldest = core.queue.iter().next().map(|(logged, at)| age(logged, at, now, wall));
         let since = lock(&self.unsealed);
-        let unsealed = core.unsealed().into_iter().filter_map(|ino| since.get(&ino).copied());
-        let unsealed = unsealed.map(|at| now.since(at).as_secs_f64());
+        let unsealed = core.unsealed().into_iter().filter_map(|ino| since.get(&ino));
+        let unsealed = unsealed.map(|unsealed| now.since(unsealed.since).as_secs_f64());
         unsealed.chain(oldest).fold(0.0, f64::max)
     }
 
@@ -190,6 +196,8 @@ impl Mount {
         };
         let is_written = core.files.get(&ino).is_some_and(FileData::is_ahead);
         let dirty = is_written || core.tree.is_pending(ino) || core.queue.newest_of(ino).is_some();
+        let from = core.tree.lm(ino).map(|(_, from)| core.tree.path(from));
+        let from = from.map(|path| if path.is_empty() { ".".into() } else { path });
         Ok(WhereFile {
             path: path.into(),
             ino: ino.0,
@@ -199,6 +207,8 @@ impl Mount {
             dirty,
             shared: false,
             version: attr.data_version.to_string(),
+            lm: core.lm(ino).to_string(),
+            lm_from: from.unwrap_or_default(),
             error: String::new(),
         })
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::client::ClientCore;
+use segue_core::modlog::Lane;
 use segue_core::refusal::Refusal;
 use segue_core::types::Role;
 use segue_core::wire::Welcome;
@@ -18,6 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::ahead::UPLOADS;
 use super::conflicts::Conflicts;
+use super::drain::Lanes;
 use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
 use super::notes::known;
@@ -197,7 +199,8 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         lost_power,
         refused_dir: &refused_dir,
     };
-    let core = recovered(left, found, first_container, welcome.as_deref())?;
+    let mut core = recovered(left, found, first_container, welcome.as_deref())?;
+    core.lm = plan.options.write_back;
     let refused = count_refused(&refused_dir).map_err(|error| MountError::state(&path, error))?;
     let through = Through::default();
     let (cache, kernel) = KernelCache::new(&through.nodes);
@@ -219,29 +222,25 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         refused: AtomicU64::new(refused),
         conflicts: Mutex::new(conflicts),
         unsealed: Mutex::default(),
-        asked_through: AtomicU64::new(0),
-        hindered: Mutex::default(),
         acked_below,
         handles: Mutex::new(Handles::default()),
         waiters: Mutex::default(),
         lookups: Mutex::default(),
         last_space: Mutex::default(),
         ahead: Mutex::default(),
-        batch_size: Mutex::default(),
+        lanes: Lanes::default(),
         unseen: Mutex::default(),
         limiter,
         waiting: super::bound::Waiting::default(),
         space: super::space::Space::default(),
         whole: Mutex::default(),
         quit: Notify::new(),
-        logged: Notify::new(),
         to_upload: Notify::new(),
-        unblocked: Notify::new(),
         short_of_room: Notify::new(),
         to_clean: Notify::new(),
         fetched: Notify::new(),
         fetches: Default::default(),
-        settled: watch::Sender::new(0),
+        settled: watch::Sender::new(()),
         kernel: cache,
         through,
     };
@@ -303,7 +302,8 @@ async fn serve(
         .spawn(run)
         .map_err(|error| io("starting a thread", error))?;
     let mut chores = vec![
-        tokio::spawn(Arc::clone(mount).drain()),
+        tokio::spawn(Arc::clone(mount).drain(Lane::Metadata)),
+        tokio::spawn(Arc::clone(mount).drain(Lane::Data)),
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),
         tokio::spawn(Arc::clone(mount).keep_bounds()),
@@ -414,9 +414,11 @@ impl Mount {
     }
 
     async fn send_pending(self: &Shared) {
+        // Whoever did so before does not any more.
+        self.core().queue.all_are_back();
         while !self.remote.is_offline() {
             let batch = self.core().queue.batch(64, 8 << 20);
-            if batch.is_empty() || self.send(batch).await.is_err() {
+            if batch.is_empty() || self.send(Lane::Data, batch).await.is_err() {
                 return;
             }
         }

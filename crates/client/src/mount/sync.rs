@@ -1,12 +1,13 @@
 //! Durability on this host, progress towards the server, and the clock-driven chores.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use segue_core::client::Scrap;
+use segue_core::modlog::{Logged, Queue};
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -31,6 +32,31 @@ pub(crate) enum Scope {
     All,
     /// These files, and everything below these directories.
     Below(Vec<String>),
+}
+
+/// Changes that somebody waits for.
+#[derive(Debug)]
+enum Target {
+    /// All up to this one.
+    Through(u64),
+    /// These.
+    These(BTreeSet<u64>),
+}
+
+impl Default for Target {
+    fn default() -> Target {
+        Target::These(BTreeSet::new())
+    }
+}
+
+impl Target {
+    /// How many of them are not settled, and how many bytes of data these have.
+    fn pending(&self, queue: &Queue) -> (u64, u64) {
+        match self {
+            Target::Through(seq) => queue.up_to(*seq),
+            Target::These(seqs) => queue.among(seqs),
+        }
+    }
 }
 
 impl Mount {
@@ -137,23 +163,8 @@ impl Mount {
             }
             self.tidy().await;
             if second.is_multiple_of(SEAL_EVERY) {
-                self.seal_all();
+                self.seal_due();
             }
-        }
-    }
-
-    /// Seals every written file, open or not.
-    pub(crate) fn seal_all(&self) {
-        self.note_maps(None);
-        let unsealed = self.core().unsealed();
-        unsealed.into_iter().for_each(|ino| self.seal_early(ino));
-    }
-
-    /// Seals a file before its writer asks for it.
-    pub(super) fn seal_early(&self, ino: Ino) {
-        let writer = lock(&self.handles).writer(ino).unwrap_or_else(super::nobody_asked);
-        if let Err(refusal) = self.seal(ino, writer, false) {
-            tracing::warn!("#{ino}: {refusal}");
         }
     }
 
@@ -201,11 +212,11 @@ impl Mount {
         Ok(())
     }
 
-    /// The seq up to which everything must be settled for `scope`, if anything is pending.
-    fn target(&self, scope: &Scope) -> Option<u64> {
+    /// The changes that must be settled for `scope`: what they follow is so before them.
+    fn target(&self, scope: &Scope) -> Target {
         let core = self.core();
         match scope {
-            Scope::All => core.queue.newest_seq(),
+            Scope::All => core.queue.newest_seq().map_or(Target::default(), Target::Through),
             Scope::Below(paths) => {
                 let below = |path: &str| {
                     paths.iter().any(|top| {
@@ -214,7 +225,11 @@ impl Mount {
                         // Where nobody knows what it is called it may be below.
                     }) || path.starts_with('#')
                 };
-                core.queue.newest_among(|ino| below(&core.tree.path(ino)))
+                let is_meant = |logged: &&Logged| {
+                    logged.change.inodes().into_iter().any(|ino| below(&core.tree.path(ino)))
+                };
+                let changes = core.queue.iter().map(|(logged, _)| logged);
+                Target::These(changes.filter(is_meant).map(|logged| logged.seq).collect())
             }
         }
     }
@@ -247,13 +262,15 @@ impl Mount {
     ) -> Result<SyncReply, Refusal> {
         self.seal_all();
         self.sync_disk().await?;
-        let target = if to_server { self.target(&scope) } else { None };
+        let target = if to_server { self.target(&scope) } else { Target::default() };
+        if to_server {
+            self.send_now();
+        }
         let began = self.now();
         let mut settled = self.settled.subscribe();
         let mut telling = None;
         loop {
-            let pending = target.map(|target| self.core().queue.up_to(target)).unwrap_or_default();
-            let (pending_records, pending_bytes) = pending;
+            let (pending_records, pending_bytes) = target.pending(&self.core().queue);
             let pending_bytes = pending_bytes.saturating_sub(self.sent_ahead());
             let offline = self.remote.is_offline();
             let is_committed = pending_records == 0;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
 use segue_core::modlog::{
     Base, Change, DataChange, INLINE_MAX, Logged, OFFER_FROM, Piece, PieceBytes, Record, Stamped,
-    Store,
+    Store, group_bytes,
 };
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
 use segue_core::refusal::Refusal;
@@ -25,8 +25,6 @@ use super::source::Source;
 use super::{Mount, Shared, lock};
 use crate::remote::WireChunk;
 
-/// Chunks are offered and sent in groups of about this many bytes.
-const GROUP: usize = 8 << 20;
 /// Groups on their way at once: one more than are cut.
 const FLYING_MAX: usize = 2;
 /// Most that one PUT carries.
@@ -288,7 +286,7 @@ impl Mount {
             if group.run == LEAF_EXTENTS_MAX {
                 self.stage(ino, pieces, group).await?;
             }
-            if group.bytes >= GROUP || group.chunks.len() >= OFFER_MAX {
+            if group.bytes >= self.group_bytes() || group.chunks.len() >= OFFER_MAX {
                 self.send_group(group).await?;
             }
         }
@@ -348,6 +346,13 @@ impl Mount {
     ) -> Result<Vec<Fingerprint>, Refusal> {
         let stage = |rpc| async move { self.remote.stage(&rpc, vec![parts], vec![ino]).await };
         self.until_due(Class::StoreData, stage).await
+    }
+
+    /// Of how many bytes a group is on this link.
+    fn group_bytes(&self) -> usize {
+        let stats = self.remote.link().stats();
+        let link = stats.map(|stats| (stats.rate, stats.base_rtt.unwrap_or_default()));
+        group_bytes(link)
     }
 
     /// Sends the group's chunks on their way, and empties it.

@@ -27,7 +27,7 @@ impl Mount {
         tokio::spawn(async move {
             match mount.visible().await {
                 // Who looks looks again when something is settled.
-                Ok(()) => mount.settled.send_modify(|_| ()),
+                Ok(()) => mount.settled.send_replace(()),
                 Err(refusal) => tracing::debug!("others may not have heard: {refusal}"),
             }
         })

@@ -1,13 +1,20 @@
-//! Extended attributes: the user's own, and `user.segue.*`, which answer where a file is.
+//! Extended attributes: the user's own, and `user.segue.*`, which answer where a file is, but for
+//! `user.segue.persist`, which says how soon it is to be with the server.
 
 use segue_core::cache::XattrMap;
 use segue_core::namespace::{XATTR_COUNT_MAX, check_xattr_shape};
+use segue_core::persist::ATTRIBUTE;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
 
 use super::Mount;
 
 const OWN: &[u8] = b"user.segue.";
+
+/// Whether anybody may set it: the answers of this host are nobody's.
+fn is_settable(name: &[u8]) -> bool {
+    name == ATTRIBUTE || name.starts_with(b"user.") && !name.starts_with(OWN)
+}
 
 impl Mount {
     async fn user_xattrs<R>(
@@ -39,7 +46,7 @@ impl Mount {
         if !name.starts_with(b"user.") {
             return Err(Refusal::NotSupported);
         }
-        if let Some(question) = name.strip_prefix(OWN) {
+        if let Some(question) = name.strip_prefix(OWN).filter(|_| name != ATTRIBUTE) {
             return self.own_xattr(ino, question).await;
         }
         self.user_xattrs(ino, |map| map.get(name).cloned()).await?.ok_or(Refusal::NoAttribute)
@@ -71,7 +78,7 @@ impl Mount {
         flags: i32,
         caller: Caller,
     ) -> Result<(), Refusal> {
-        if !name.starts_with(b"user.") || name.starts_with(OWN) {
+        if !is_settable(&name) {
             return Err(Refusal::NotSupported);
         }
         check_xattr_shape(&name, &value)?;
@@ -92,7 +99,7 @@ impl Mount {
         name: Vec<u8>,
         caller: Caller,
     ) -> Result<(), Refusal> {
-        if !name.starts_with(b"user.") || name.starts_with(OWN) {
+        if !is_settable(&name) {
             return Err(Refusal::NotSupported);
         }
         if !self.user_xattrs(ino, |map| map.contains_key(&name)).await? {

@@ -168,12 +168,13 @@ impl Remote {
 
     pub(crate) async fn page(
         &self,
+        rpc: &Rpc,
         ino: Ino,
         (after, since): (Option<Name>, Option<u64>),
         limit: u32,
     ) -> Result<(Page, Option<Promised>), Refusal> {
         let request = Request::Readdir(Readdir { ino, after, since, limit });
-        match self.ask_for(request).await? {
+        match self.ask_for_as(rpc, request, Bytes::new()).await? {
             (_, Reply::Page(page), promised) => Ok((page, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
         }

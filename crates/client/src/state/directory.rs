@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::MountError;
 
 /// Version of the directory's layout.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 4;
 
 /// An open cache directory. Its lock lasts as long as this.
 #[derive(Debug)]

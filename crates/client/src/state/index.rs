@@ -28,7 +28,7 @@ const TABLES: &str = "
     CREATE INDEX IF NOT EXISTS files_by_use ON files (used, ino);
 ";
 /// What these tables are like. An index of another layout is made anew.
-const LAYOUT: i64 = 2;
+const LAYOUT: i64 = 3;
 const NO_TABLES: &str = "
     DROP TABLE IF EXISTS position; DROP TABLE IF EXISTS nodes;
     DROP TABLE IF EXISTS names; DROP TABLE IF EXISTS files;
@@ -339,6 +339,7 @@ mod tests {
             change: version,
             data_version: version,
             quota: None,
+            lm: None,
         };
         NodeNote { attr, target: None, is_listed: false, xattrs: None, place: None }
     }

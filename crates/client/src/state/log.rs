@@ -290,7 +290,7 @@ mod tests {
     use std::path::Path;
 
     use segue_core::cache::ContainerId;
-    use segue_core::modlog::{Base, Change, Logged, Outcome, Payload, Place, Record};
+    use segue_core::modlog::{After, Base, Change, Logged, Outcome, Payload, Place, Record};
     use segue_core::types::{Caller, Ino, Timestamp, Version};
 
     use super::*;
@@ -301,6 +301,7 @@ mod tests {
             time: Timestamp { secs: 1, nanos: 2 },
             caller: Caller::default(),
             operation: None,
+            after: After::Nothing,
             change: Change::Record(Record::Release { ino: Ino(seq) }),
         })
     }

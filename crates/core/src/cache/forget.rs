@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::lifetime::TOLD;
 use super::tree::{Listing, Tree};
-use crate::types::{Ino, Name, Time};
+use crate::types::{Ino, Kind, Name, Time};
 
 /// A reply is assumed to come no later than this after it was overtaken: a connection is given up
 /// after 20 silent seconds, and questions go with it. One that was slower all the same is not taken
@@ -68,10 +68,13 @@ impl Tree {
         let fresh = |checked: Option<Time>| checked.is_some_and(|at| now.since(at) < TOLD);
         let recent = |outcome: Option<Time>| outcome.is_some_and(|at| now.since(at) < LATE);
         let (unnoted, noting) = (&self.unnoted, &self.noting);
+        // What holds for a file is said by one of the directories above it.
+        let has_levels = self.nodes.values().any(|node| node.attr.lm.is_some());
         self.nodes.retain(|ino, node| {
             let in_use = node.pending > 0 || *ino == Ino::ROOT || keep(*ino);
             let to_note = unnoted.nodes.contains(ino) || noting.nodes.contains(ino);
-            in_use || to_note || fresh(node.checked) || recent(node.outcome)
+            let may_speak = has_levels && node.attr.kind == Kind::Directory;
+            in_use || to_note || may_speak || fresh(node.checked) || recent(node.outcome)
         });
         for node in self.nodes.values_mut() {
             if matches!(node.listing, Listing::Complete(at) if !fresh(at)) {

@@ -122,10 +122,10 @@ impl Tree {
             Record::Rename { .. } => self.rename(record, time),
             Record::SetAttr { ino, set } => self.set_attr(*ino, set, time),
             Record::SetXattr { ino, name, value } => {
-                self.with_xattrs(*ino, time, |map| map.insert(name.clone(), value.clone()));
+                self.change_xattr(*ino, time, name, Some(value));
             }
             Record::RemoveXattr { ino, name } => {
-                self.with_xattrs(*ino, time, |map| map.remove(name));
+                self.change_xattr(*ino, time, name, None);
             }
             Record::Clone { ino, from, .. } => {
                 if let Some(&Attr { size, allocated, .. }) = self.peek(*from) {
@@ -384,6 +384,7 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         change: Version::default(),
         data_version: Version::default(),
         quota: None,
+        lm: None,
     };
     let listing = if kind == Kind::Directory { Listing::Own } else { Listing::Partial };
     NodeEntry {

@@ -16,8 +16,13 @@ use super::local::Unsettled;
 use super::notes::Unnoted;
 use super::promised::{Promise, Session};
 use super::xattrs::Xattrs;
+use crate::persist::Lm;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;
+
+/// Names from the root to something: a rename on the server can leave a circle of old places, and no
+/// path is this deep.
+const PATH_MAX: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct NodeEntry {
@@ -303,8 +308,7 @@ impl Tree {
     pub fn path(&self, ino: Ino) -> String {
         let mut parts = Vec::new();
         let mut at = ino;
-        // A rename on the server can leave a circle of old places; no path is this deep.
-        while at != Ino::ROOT && parts.len() < 256 {
+        while at != Ino::ROOT && parts.len() < PATH_MAX {
             match self.nodes.get(&at).and_then(|node| node.place.as_ref()) {
                 Some((parent, name)) => {
                     parts.push(name.to_string());
@@ -318,6 +322,19 @@ impl Tree {
         }
         parts.reverse();
         parts.join("/")
+    }
+
+    /// What `ino` says of how soon it is to be with the server, or the nearest directory above it that
+    /// says something; and which of them that is.
+    pub fn lm(&self, ino: Ino) -> Option<(Lm, Ino)> {
+        let mut at = ino;
+        for _ in 0..PATH_MAX {
+            if let Some(lm) = self.peek(at).and_then(|attr| attr.lm) {
+                return Some((lm, at));
+            }
+            at = self.parent(at)?;
+        }
+        None
     }
 
     /// The directory that `ino` was last seen in, if that is known itself.
@@ -334,6 +351,11 @@ impl Tree {
     /// Where `ino` was seen last.
     pub fn place(&self, ino: Ino) -> Option<(Ino, Name)> {
         self.nodes.get(&ino)?.place.clone()
+    }
+
+    /// True for a directory, and for what may be one because nothing is known of it.
+    pub fn may_be_directory(&self, ino: Ino) -> bool {
+        self.peek(ino).is_none_or(|attr| attr.kind == Kind::Directory)
     }
 
     /// True if `name` in `parent` is a directory, as far as is known.

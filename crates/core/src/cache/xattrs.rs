@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lifetime::Known;
 use super::tree::{NodeEntry, Tree};
+use crate::persist::{self, Lm};
 use crate::types::{Ino, Time, Timestamp};
 
 /// Names and values of extended attributes.
@@ -44,21 +45,27 @@ impl Tree {
         }
     }
 
-    /// Changes what is known of them.
-    pub(super) fn with_xattrs<R>(
+    /// One of them gets a value, or goes.
+    pub(super) fn change_xattr(
         &mut self,
         ino: Ino,
         time: Timestamp,
-        change: impl FnOnce(&mut XattrMap) -> R,
+        name: &[u8],
+        value: Option<&[u8]>,
     ) {
-        if let Some(node) = self.node_mut(ino) {
-            if let Some(known) = node.xattrs.as_mut() {
-                change(&mut known.map);
-                // This host's own truth until the server has it.
-                known.is_old = false;
-            }
-            node.attr.ctime = time;
+        let Some(node) = self.node_mut(ino) else { return };
+        if let Some(known) = node.xattrs.as_mut() {
+            match value {
+                Some(value) => known.map.insert(name.to_vec(), value.to_vec()),
+                None => known.map.remove(name),
+            };
+            // This host's own truth until the server has it.
+            known.is_old = false;
         }
+        if name == persist::ATTRIBUTE {
+            node.attr.lm = value.and_then(Lm::of_attribute);
+        }
+        node.attr.ctime = time;
     }
 }
 

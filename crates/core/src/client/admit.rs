@@ -15,6 +15,7 @@ impl ClientCore {
                 assert!(logged.seq == self.next_seq, "an entry is admitted before the next draft");
                 assert!(self.seqs_left() > 0, "numbers are reserved before they are used");
                 self.next_seq += 1;
+                self.made(logged.seq, &logged.change, &logged.caller);
                 match &logged.change {
                     Change::Record(record) => {
                         if let Some(growth) = self.growth_of(record) {
@@ -24,12 +25,17 @@ impl ClientCore {
                     }
                     Change::Data(data) => {
                         self.room.sealed(logged.seq, data.ino);
+                        self.writers.remove(&data.ino);
                         if let Some(file) = self.files.get_mut(&data.ino) {
                             file.seal(logged.seq);
                         }
                     }
                 }
-                self.queue.push(logged, now);
+                let (tree, seq, company) = (&self.tree, logged.seq, self.company(&logged.change));
+                self.queue.push(logged, now, |ino| tree.may_be_directory(ino));
+                if let Some(every) = company {
+                    self.queue.hold(seq, now, every);
+                }
             }
             Entry::Written { place, offset, data } => {
                 let range = offset..offset.saturating_add(data.len());

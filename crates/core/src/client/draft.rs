@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::ClientCore;
 use crate::cache::FileData;
-use crate::modlog::{Change, DataChange, Entry, Logged, Payload, Place, Record};
+use crate::modlog::{After, Change, DataChange, Entry, Logged, Payload, Place, Record};
 use crate::types::{Caller, Ino, Timestamp};
 
 impl ClientCore {
@@ -14,7 +14,8 @@ impl ClientCore {
     }
 
     fn draft(&self, change: Change, caller: Caller, time: Timestamp) -> Entry {
-        Entry::Change(Logged { seq: self.next_seq, time, caller, operation: None, change })
+        let after = self.after(&self.makers(&change, &caller));
+        Entry::Change(Logged { seq: self.next_seq, time, caller, operation: None, after, change })
     }
 
     fn place(&mut self, ino: Ino, time: Timestamp) -> Option<Place> {
@@ -86,7 +87,8 @@ impl ClientCore {
 
     /// The entry that makes a change of what an earlier life left unsealed.
     pub fn draft_leftover(&self, data: DataChange, caller: Caller) -> Entry {
-        Entry::Change(data.logged(self.next_seq, caller))
+        let logged = data.logged(self.next_seq, caller);
+        Entry::Change(Logged { after: After::Everything, ..logged })
     }
 
     /// Entries that say the same as the log so far, in less. All bytes that they speak of are

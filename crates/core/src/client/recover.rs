@@ -126,10 +126,10 @@ impl ClientCore {
             self.resume_data(&logged, files);
             self.next_seq = self.next_seq.max(logged.seq + 1);
             self.seq_reserved = self.seq_reserved.max(self.next_seq);
-            self.queue.push(logged, now);
+            let tree = &self.tree;
+            self.queue.push(logged, now, |ino| tree.may_be_directory(ino));
         }
-        // An earlier process may have sent any of them.
-        self.queue.sends(u64::MAX, Time::default());
+        self.queue.was_sent();
         for data in &left.unsealed {
             self.tree.mark(data.ino);
             self.tree.was_left(data.ino, data.size);

@@ -34,8 +34,8 @@ pub struct Room {
     unsealed: BTreeMap<Ino, Growth>,
     /// All of both.
     pending: BTreeMap<Quota, Growth>,
-    /// Changes up to this seq went out.
-    sent_through: u64,
+    /// Those of them that went out.
+    sent: BTreeSet<u64>,
 }
 
 /// What the server said.
@@ -105,7 +105,7 @@ impl Room {
     /// The server's answer.
     pub fn told(&mut self, quota: Quota, space: &Space, now: Time) {
         let (mut bytes, mut inodes) = (space.room_bytes, space.free_inodes);
-        for (_, growth) in self.queued.range(..=self.sent_through) {
+        for growth in self.sent.iter().filter_map(|seq| self.queued.get(seq)) {
             if growth.quotas().any(|other| other == quota) {
                 bytes = bytes.saturating_add(positive(growth.bytes));
                 inodes = inodes.saturating_add(positive(growth.inodes));
@@ -114,9 +114,9 @@ impl Room {
         self.known.insert(quota, Known { bytes, inodes, at: now });
     }
 
-    /// Changes up to `seq` go out.
+    /// Change `seq` goes out.
     pub fn sends(&mut self, seq: u64) {
-        self.sent_through = self.sent_through.max(seq);
+        self.sent.insert(seq);
     }
 
     /// A file grew by a write.
@@ -148,6 +148,7 @@ impl Room {
 
     /// Change `seq` is settled, and was `done` or refused.
     pub(super) fn settled(&mut self, seq: u64, done: bool) {
+        self.sent.remove(&seq);
         let Some(growth) = self.queued.remove(&seq) else { return };
         self.add(growth.negated());
         for quota in growth.quotas().filter(|_| done) {

@@ -7,13 +7,17 @@ use crate::modlog::{Change, Logged, Outcome, Record};
 use crate::types::{Attr, Ino};
 
 impl ClientCore {
-    /// The server's final answer to the oldest change. Log `Entry::Settled` with it before.
+    /// The server's final answer to change `seq`. Log `Entry::Settled` with it before.
     ///
     /// What is not promised of it is as of when the change was first sent: the server repeats what it
     /// answered then.
     pub fn settle(&mut self, seq: u64, outcome: &Outcome, as_of: &AsOf) -> Vec<Effect> {
-        let as_of = &self.queue.oldest_sent().map_or(as_of.clone(), |sent| as_of.asked_at(sent));
+        let as_of = &self.queue.sent(seq).map_or(as_of.clone(), |sent| as_of.asked_at(sent));
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
+        self.covered.retain(|_, seqs| {
+            seqs.remove(&seq);
+            !seqs.is_empty()
+        });
         let effects = self.settle_logged(&logged, outcome, as_of);
         if let Change::Data(data) = &logged.change {
             self.release_data(seq, data);
@@ -37,12 +41,13 @@ impl ClientCore {
                 let doubtful = self.drop_doubtful(ino);
                 self.settle_names(touched, attrs, as_of);
                 self.learn(attrs, as_of);
-                self.note_orphan(&logged.change, attrs);
+                let orphan = self.note_orphan(&logged.change, outcome);
+                let released = orphan.filter(|ino| self.ends_unsent(*ino)).map(Effect::Release);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
                     // It followed an earlier change of ours into that one's conflict copy.
                     return self.give_up(seq, ino, &[]).into_iter().collect();
                 }
-                doubtful.into_iter().collect()
+                doubtful.into_iter().chain(released).collect()
             }
             Outcome::Conflict { parent, name, touched: attrs, .. } => {
                 self.tree.undo(&touched);
@@ -100,13 +105,12 @@ impl ClientCore {
         }
     }
 
-    fn note_orphan(&mut self, change: &Change, attrs: &[Attr]) {
-        let Change::Record(record) = change else { return };
-        if let Some(ino) = record.unnamed()
-            && attrs.iter().any(|attr| attr.ino == ino && attr.nlink == 0)
-        {
-            self.tree.mark_orphan(ino);
-        }
+    /// The file that has lost its last name by `change`, and that the server keeps for this host.
+    fn note_orphan(&mut self, change: &Change, outcome: &Outcome) -> Option<Ino> {
+        let Change::Record(record) = change else { return None };
+        let ino = record.unnamed().filter(|ino| outcome.leaves_nameless(*ino))?;
+        self.tree.mark_orphan(ino);
+        record.keeps_unnamed().then_some(ino)
     }
 
     fn data_committed(&mut self, seq: u64, ino: Ino, attrs: &[Attr], change: &Change) {

@@ -9,8 +9,10 @@ use crate::testing::attr;
 use crate::types::{Kind, Timestamp};
 use crate::wire::Node;
 
+mod levels;
 mod passthrough;
 mod recover;
+mod syncs;
 
 fn core() -> ClientCore {
     let mut core = ClientCore::new(100, 1);
@@ -259,7 +261,7 @@ fn what_is_written_to_a_file_that_another_host_removed_is_kept() {
 }
 
 #[test]
-fn a_closed_file_is_sealed_before_a_name_of_it_goes_and_an_open_one_need_not_be() {
+fn a_file_is_sealed_before_a_name_of_it_goes_unless_the_server_keeps_it() {
     let mut core = core();
     core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
     let (parent, name) = (Ino::ROOT, Name::new("a").unwrap());
@@ -273,14 +275,13 @@ fn a_closed_file_is_sealed_before_a_name_of_it_goes_and_an_open_one_need_not_be(
         mode: RenameMode::Replace(Some(Ino(7))),
         open: false,
     };
-    assert_eq!(core.seal_first(&unlink), None);
+    assert!(core.seal_first(&unlink).is_empty());
     write(&mut core, 7, 0..10);
-    assert_eq!([&unlink, &rename].map(|record| core.seal_first(record)), [Some(Ino(7)); 2]);
-    core.opened(Ino(7));
-    assert_eq!(core.seal_first(&unlink), None);
-    core.closed(Ino(7));
+    assert_eq!([&unlink, &rename].map(|record| core.seal_first(record)), [[Ino(7)], [Ino(7)]]);
+    let kept = Record::Unlink { parent, name: Name::new("a").unwrap(), ino: Ino(7), open: true };
+    assert!(core.seal_first(&kept).is_empty());
     assert!(seal(&mut core, 7));
-    assert_eq!(core.seal_first(&unlink), None);
+    assert!(core.seal_first(&unlink).is_empty());
 }
 
 #[test]

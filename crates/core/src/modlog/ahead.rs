@@ -4,12 +4,12 @@
 //! ```text
 //!   queue:  create a | store a (5 MB) | utimes a | create b | store b (9 MB) | ..
 //!                        └─ upload ─┐                           └─ upload ─┐
-//!   drain:  [create a, store a, utimes a] ──▶ APPLY     [create b, store b] ──▶ APPLY
+//!   drain:  [create a, create b]     [store a, utimes a]               [store b]
 //! ```
 //!
-//! The drain waits for a store that is being uploaded, and holds back what was done to the same
-//! file just before, so that nobody sees it without its data. Small data go inside the records,
-//! and a little more goes along with them, without asking whether the server has it.
+//! The drain waits for a store that is being uploaded, and sends others meanwhile. Small data go
+//! inside the records, and a little more goes along with them, without asking whether the server
+//! has it.
 //!
 //! What was uploaded counts for the connection that it went over: the next one's server session
 //! has to be shown again that this host has the bytes. So with each connection begins a *round*, in
@@ -22,7 +22,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{INLINE_MAX, Logged, Queue, Store};
+use super::{Fit, INLINE_MAX, Lane, Logged, Queue, Stage, Store};
 use crate::refusal::Refusal;
 use crate::wire::APPLY_MAX;
 
@@ -102,9 +102,9 @@ impl Ahead {
         self.left.insert(seq);
     }
 
-    /// Nothing up to change `seq` has to be looked at.
-    fn pass(&mut self, seq: u64) {
-        self.next = self.next.max(seq + 1);
+    /// The batch with change `seq` is over.
+    pub fn is_back(&mut self, seq: u64) {
+        self.next = self.next.min(seq);
     }
 
     /// True as long as what was picked in `round` counts.
@@ -127,10 +127,16 @@ impl Ahead {
         }
         let (mut changes, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
         let mut through = self.next;
+        let mut first_held = None;
         for logged in queue.iter_from(self.next).take(SCAN_MAX) {
             let more = logged.change.bytes();
             let is_known = self.is_known(logged.seq) || whole.contains(&logged.seq);
-            if more > INLINE_MAX as u64 && !is_known {
+            let waits = queue.stage(logged.seq) == Some(Stage::Waits);
+            let is_held = queue.is_held(logged.seq);
+            if is_held {
+                first_held.get_or_insert(logged.seq);
+            }
+            if more > INLINE_MAX as u64 && waits && !is_known && !is_held {
                 if bytes >= OFFER_FROM && bytes + more > most {
                     break;
                 }
@@ -140,6 +146,8 @@ impl Ahead {
             looked_at += 1;
             through = logged.seq + 1;
         }
+        // Those that wait for company are looked at again.
+        let through = first_held.map_or(through, |held| through.min(held));
         if bytes < OFFER_FROM {
             // They go along with their records, unless there will be more of them.
             if looked_at == SCAN_MAX || changes.is_empty() {
@@ -152,12 +160,12 @@ impl Ahead {
         Some(Picked { round: self.round, changes })
     }
 
-    /// Takes in what became of an upload; `oldest` is the first change that still waits.
+    /// Takes in what became of an upload.
     pub fn uploaded(
         &mut self,
         picked: &Picked,
         made: Result<Vec<(u64, Store)>, Refusal>,
-        oldest: Option<u64>,
+        queue: &Queue,
     ) {
         if !self.is_in(picked.round) {
             return;
@@ -167,8 +175,8 @@ impl Ahead {
         }
         match made {
             Ok(made) => {
-                let waits = |seq| oldest.is_some_and(|oldest| oldest <= seq);
-                for (seq, store) in made.into_iter().filter(|(seq, _)| waits(*seq)) {
+                for (seq, store) in made.into_iter().filter(|(seq, _)| queue.stage(*seq).is_some())
+                {
                     self.pieces += store.pieces.len();
                     self.stores.insert(seq, store);
                 }
@@ -181,51 +189,41 @@ impl Ahead {
         }
     }
 
-    /// What goes to the server next, about `bytes` of it; nothing if the oldest change waits for its
-    /// chunks. The server wants some as a `whole`; somebody waits for change `awaited`.
+    /// What goes to the server next in this lane, about `bytes` of it. The server wants some as a
+    /// `whole`; somebody waits for change `awaited`.
     pub fn batch(
-        &mut self,
+        &self,
         queue: &Queue,
-        bytes: u64,
+        (lane, bytes): (Lane, u64),
         whole: &BTreeSet<u64>,
         awaited: Option<u64>,
     ) -> Vec<Logged> {
-        let (mut taken, mut along, mut waits_for) = (0, 0, None);
-        let mut batch = queue.batch_of(BATCH_RECORDS, bytes, |logged| {
+        let (mut taken, mut along) = (0, 0);
+        queue.batch_of(lane, BATCH_RECORDS, bytes, |logged| {
             if taken >= AWAITED_RECORDS && awaited.is_some_and(|seq| seq < logged.seq) {
-                return None;
+                return Fit::Ends;
+            }
+            if queue.is_held(logged.seq) {
+                return Fit::Skips;
             }
             let passage = match whole.contains(&logged.seq) {
                 true => Passage::Alone,
                 false => self.passage(logged.seq, logged.change.bytes()),
             };
             let weight = match passage {
-                Passage::Inside(bytes) | Passage::Ready(bytes) => Some(bytes),
-                Passage::Along(bytes) => {
+                Passage::Inside(bytes) | Passage::Ready(bytes) => bytes,
+                Passage::Along(bytes) if along + bytes < OFFER_FROM => {
                     along += bytes;
-                    (along < OFFER_FROM).then_some(bytes)
+                    bytes
                 }
                 // With it nothing else fits.
-                Passage::Alone => (taken == 0).then_some(u64::MAX / 2),
-                Passage::Ahead => {
-                    waits_for = Some(logged.change.ino());
-                    None
-                }
+                Passage::Alone if taken == 0 => u64::MAX / 2,
+                Passage::Along(_) | Passage::Alone => return Fit::Ends,
+                Passage::Ahead => return Fit::Skips,
             };
             taken += 1;
-            Some(logged.change.weight() + weight?)
-        });
-        // Nobody is to see the file without its data.
-        while let Some(last) = batch.last()
-            && waits_for == Some(last.change.ino())
-            && awaited != Some(last.seq)
-        {
-            batch.pop();
-        }
-        if let Some(last) = batch.last() {
-            self.pass(last.seq);
-        }
-        batch
+            Fit::Takes(logged.change.weight() + weight)
+        })
     }
 
     /// The store of change `seq`, if its chunks went ahead over this connection.
@@ -243,16 +241,9 @@ impl Ahead {
         self.sent
     }
 
-    /// Changes whose data are on their way, and the oldest if it is held back for these.
-    pub fn uploading(&self, queue: &Queue) -> BTreeSet<u64> {
-        let mut uploading = self.under_way.clone();
-        let ino = |seq| queue.iter_from(seq).next().map(|logged| logged.change.ino());
-        if let Some(oldest) = queue.oldest_seq()
-            && uploading.iter().any(|&seq| ino(seq) == ino(oldest))
-        {
-            uploading.insert(oldest);
-        }
-        uploading
+    /// Changes whose data are on their way.
+    pub fn uploading(&self) -> &BTreeSet<u64> {
+        &self.under_way
     }
 
     /// How a change of `bytes` of data gets to the server over this connection.

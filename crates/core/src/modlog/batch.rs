@@ -1,4 +1,4 @@
-//! How much one batch carries when nobody waits for it.
+//! How much one batch carries when nobody waits for it, and one group of the chunks before it.
 //!
 //! A large batch shares one round trip and one commit among many records; but whoever begins to
 //! wait then waits for what is under way. So a batch is as large as what gets through in
@@ -13,6 +13,25 @@ const TARGET: Duration = Duration::from_millis(400);
 const BYTES_MIN: u64 = 16 << 10;
 /// At most this: it has to fit into a message, and into memory on both sides.
 const BYTES_MAX: u64 = 4 << 20;
+
+/// Chunks are offered and sent in groups of about this many bytes at most..
+const GROUP_MAX: usize = 8 << 20;
+/// ..and at least this many.
+const GROUP_MIN: usize = 64 << 10;
+/// A group is what the link carries in such a time, or in a few round trips: behind those on their
+/// way small changes wait, of which many are made later.
+const GROUP_TIME: Duration = Duration::from_millis(250);
+/// While one group is asked about and answered the other is sent.
+const GROUP_TRIPS: u32 = 3;
+
+/// Of about how many bytes a group of chunks is on a link, if it is known, of so many bytes a second
+/// and such a round trip.
+pub fn group_bytes(link: Option<(u64, Duration)>) -> usize {
+    let Some((rate, round_trip)) = link else { return GROUP_MIN };
+    let millis = GROUP_TIME.max(GROUP_TRIPS * round_trip).as_millis();
+    let bytes = u128::from(rate) * millis / 1_000;
+    usize::try_from(bytes).unwrap_or(GROUP_MAX).clamp(GROUP_MIN, GROUP_MAX)
+}
 
 /// The size of the next batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +90,22 @@ mod tests {
         }
         assert_eq!(settled_at(1 << 40, Duration::ZERO), BYTES_MAX);
         assert_eq!(settled_at(1 << 10, Duration::ZERO), BYTES_MIN);
+    }
+
+    /// Two of them are on their way when a small change is made.
+    #[test]
+    fn behind_groups_of_chunks_nothing_waits_for_long() {
+        let rates = [8 << 10, 64 << 10, 1 << 20, 12 << 20, 1 << 40];
+        for (rate, trip) in rates.into_iter().flat_map(|rate| [0, 20, 600].map(|ms| (rate, ms))) {
+            let bytes = group_bytes(Some((rate, Duration::from_millis(trip)))) as u64;
+            let ahead = Duration::from_secs_f64(bytes as f64 / rate as f64);
+            let most = Duration::from_millis(250.max(3 * trip));
+            assert!(ahead <= most || bytes == 64 << 10, "{rate}, {trip} ms: {ahead:?}");
+            // And the link is never without: one is asked about while the other is sent.
+            let trip = Duration::from_millis(trip);
+            assert!(ahead > 2 * trip || bytes == 8 << 20, "{rate}, {trip:?}: {ahead:?}");
+        }
+        assert_eq!(group_bytes(None), 64 << 10);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, Change, DataChange, Logged, Outcome, Piece, Record, Store};
+use super::{After, Base, Change, DataChange, Logged, Outcome, Piece, Record, Store};
 use crate::cache::{ContainerId, FileData, RangeSet};
 use crate::types::{Caller, Ino, Timestamp, Version};
 
@@ -226,9 +226,17 @@ pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Leftover {
             Entry::Preserved { seq, range, .. } => {
                 left.preserved.entry(*seq).or_default().insert(range.clone());
             }
-            Entry::Settled { seq, .. } => {
-                changes.remove(seq);
+            Entry::Settled { seq, outcome } => {
+                let settled = changes.remove(seq);
                 left.preserved.remove(seq);
+                // This host removed its last name, and nobody has it open any more.
+                if let Some(ino) = settled.and_then(|logged| logged.change.unnamed())
+                    && unsealed.contains_key(&ino)
+                    && outcome.leaves_nameless(ino)
+                    && !changes.values().any(|logged| logged.change.names(ino))
+                {
+                    unsealed.remove(&ino);
+                }
             }
             Entry::Synced | Entry::Nameless(_) | Entry::Spoiled { .. } => {}
         }
@@ -268,7 +276,8 @@ impl DataChange {
 
     /// The change as logged at `seq`.
     pub fn logged(self, seq: u64, caller: Caller) -> Logged {
-        Logged { seq, time: self.mtime, caller, operation: None, change: Change::Data(self) }
+        let (time, change) = (self.mtime, Change::Data(self));
+        Logged { seq, time, caller, operation: None, after: After::Nothing, change }
     }
 }
 
@@ -290,7 +299,8 @@ mod tests {
 
     fn change(seq: u64, record: Record) -> Entry {
         let (time, caller) = (Timestamp::default(), Caller::default());
-        Entry::Change(Logged { seq, time, caller, operation: None, change: Change::Record(record) })
+        let change = Change::Record(record);
+        Entry::Change(Logged { seq, time, caller, operation: None, after: After::Nothing, change })
     }
 
     /// Another host may have given it a name that this one did not know of.

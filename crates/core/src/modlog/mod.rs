@@ -12,17 +12,20 @@
 mod ahead;
 mod batch;
 mod bound;
+mod change;
 mod entry;
+mod order;
 mod queue;
 mod record;
 mod redo;
 mod verify;
 
 pub use ahead::{Ahead, OFFER_FROM, Picked};
-pub use batch::BatchSize;
+pub use batch::{BatchSize, group_bytes};
 pub use bound::Bound;
+pub use change::{After, Change, DataChange, Logged};
 pub use entry::{Entry, Leftover, Payload, Place, SUM_BLOCK, replay};
-pub use queue::{Change, DataChange, Logged, Queue};
+pub use queue::{Fit, Lane, Queue, Stage};
 pub use record::{
     Base, INLINE_MAX, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped,
     Store,

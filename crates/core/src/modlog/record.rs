@@ -310,6 +310,11 @@ impl Record {
             _ => None,
         }
     }
+
+    /// True if the server keeps that file when this was its last name, until it is released.
+    pub fn keeps_unnamed(&self) -> bool {
+        matches!(self, Record::Unlink { open: true, .. } | Record::Rename { open: true, .. })
+    }
 }
 
 /// A record with its place in the log, its time and whose it is.
@@ -379,6 +384,11 @@ impl Outcome {
     /// True if the server keeps this outcome under the record's OpId.
     pub fn is_final(&self) -> bool {
         !matches!(self, Outcome::NeedsWhole | Outcome::Missing { .. })
+    }
+
+    /// True if `ino` has no name any more.
+    pub fn leaves_nameless(&self, ino: Ino) -> bool {
+        self.touched().iter().any(|attr| attr.ino == ino && attr.nlink == 0)
     }
 
     /// The inodes of which some of them tell.

@@ -123,6 +123,7 @@ pub(super) fn new_inode(ino: Ino, kind: Kind, at: (Ino, &Name), time: Timestamp)
         change: Default::default(),
         data_version: Default::default(),
         quota: None,
+        lm: None,
     };
     InodeRow {
         attr,

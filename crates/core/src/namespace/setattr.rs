@@ -5,6 +5,7 @@ use super::permission::{Actor, Change, WRITE, mode_after_write};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, keys};
 use crate::modlog::SetAttr;
+use crate::persist::{self, Lm};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Ino, Kind, Timestamp};
 
@@ -91,6 +92,9 @@ pub(super) fn set_xattr<T: MetaTxn>(
         None if !there => return Err(Refusal::NoAttribute.into()),
         None => tree.txn.remove(&key).map_err(Fault::Store)?,
     }
+    if name == persist::ATTRIBUTE {
+        row.attr.lm = value.and_then(Lm::of_attribute);
+    }
     row.attr.ctime = change.time;
     tree.put_inode(row)?;
     Ok(Effect::Done)
@@ -108,7 +112,8 @@ pub fn check_xattr_shape(name: &[u8], value: &[u8]) -> Result<(), Refusal> {
     if name.len() > XATTR_NAME_MAX || value.len() > XATTR_VALUE_MAX {
         return Err(Refusal::AttributeTooLarge);
     }
-    if name.contains(&0) || name == b"user." {
+    let is_no_lm = name == persist::ATTRIBUTE && Lm::of_attribute(value).is_none();
+    if name.contains(&0) || name == b"user." || is_no_lm {
         return Err(Refusal::Invalid);
     }
     Ok(())

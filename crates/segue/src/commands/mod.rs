@@ -10,6 +10,7 @@ pub(crate) mod invite;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod mount;
+pub(crate) mod persist;
 pub(crate) mod place;
 pub(crate) mod recover;
 pub(crate) mod repair;

@@ -53,7 +53,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     Ok(exit)
 }
 
-async fn ask(mount: &Mount, inside: &Path, context: &Context) -> Result<WhereFile, Failure> {
+pub(super) async fn ask(
+    mount: &Mount,
+    inside: &Path,
+    context: &Context,
+) -> Result<WhereFile, Failure> {
     let unanswered = |error: HttpError| control::unanswered(mount, &error);
     let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
     let request = WhereRequest { paths: vec![inside.to_string_lossy().into_owned()] };

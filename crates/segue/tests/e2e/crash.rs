@@ -171,6 +171,7 @@ fn the_server_is_killed_in_a_large_store() {
     fs::write(local.join("large"), noise(2, 60_000_000)).unwrap();
     let (here, there) = (mount.path().join("large"), other.path().join("large"));
     save(&here, &noise(1, 1_000_000)).unwrap();
+    mount.sync().unwrap();
     let versions = [hash_of(&noise(1, 1_000_000)), hash(&local.join("large"))];
     // A program of its own: each program that this process starts inherits its open files and
     // closes them, and closing waits for the server, which could so never be started.

@@ -27,6 +27,8 @@ mod history;
 mod holes;
 mod hosts;
 mod interrupts;
+mod lanes;
+mod levels;
 mod names;
 mod network;
 mod offline;

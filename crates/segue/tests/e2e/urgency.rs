@@ -55,6 +55,44 @@ fn an_idle_reader_waits_for_the_others() {
     assert!(idle.wait().unwrap().success());
 }
 
+/// So does one who lists directories, but not for long: the kernel has others wait for it.
+#[test]
+fn an_idle_listing_is_in_nobody_s_way_and_ends() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    for directory in ["free", "busy"] {
+        fs::create_dir(other.path().join(directory)).unwrap();
+        fs::write(other.path().join(directory).join("name"), "").unwrap();
+    }
+    save(&other.path().join("page"), &noise(2, 2 << 20)).unwrap();
+    other.sync().unwrap();
+    let notes = world.local("notes").join("calls");
+    let mut mount = world.mount_with(&world.a, &format!("record-calls={}", arg(&notes)));
+    // The names of this one are known; what is in it is not.
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 3);
+    let list = |directory: &str| {
+        let path = mount.path().join(directory);
+        let listed = Command::new("ionice").args(["-c", "3", "ls", arg(&path)]).output().unwrap();
+        assert_eq!(listed.stdout, b"name\n", "{listed:?}");
+    };
+    list("free");
+    world.a.set_link(Link::kb_per_s(128)).unwrap();
+    let page = mount.path().join("page");
+    let reader = std::thread::spawn(move || fs::read(page).unwrap());
+    eventually("it is being read", || {
+        let cached = json(&world.a, &["where", arg(&mount.path().join("page"))]);
+        cached["files"][0]["cached_bytes"].as_u64().unwrap_or(0) > 64 << 10
+    });
+    list("busy");
+    assert!(!reader.is_finished(), "the link was not busy");
+    world.a.set_link(Link::default()).unwrap();
+    assert_eq!(reader.join().unwrap(), noise(2, 2 << 20));
+    mount.umount(&[]).unwrap();
+    let text = fs::read_to_string(&notes).unwrap();
+    let listings = text.lines().filter(|line| line.contains("Readdir")).collect::<Vec<_>>();
+    assert!(listings.iter().any(|line| line.contains("prefetch")), "{listings:#?}");
+}
+
 /// What has waited for longer than `due` goes before what is younger.
 #[test]
 fn what_is_due_rises_by_a_class() {

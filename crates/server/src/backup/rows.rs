@@ -21,7 +21,7 @@ use crate::admin::FailReason;
 use crate::failed::Failed;
 
 const MAGIC: &[u8; 8] = b"SEGUEROW";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// zstd's own default.
 const LEVEL: i32 = 3;
 /// A head has a name and some numbers.

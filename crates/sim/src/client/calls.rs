@@ -1,6 +1,6 @@
 //! Calls to the server, and the application threads that wait for them.
 
-use segue_core::modlog::Logged;
+use segue_core::modlog::{Lane, Logged};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::types::Time;
@@ -21,8 +21,8 @@ pub(crate) enum Purpose {
     Hello,
     /// That what was promised before counts over it; else it begins with that commit.
     Resume(Inodes, u64),
-    /// A batch, or what is fetched for it.
-    Drain(Request, Vec<Logged>),
+    /// A batch of a lane, or what is fetched for it.
+    Drain(Lane, Request, Vec<Logged>),
     /// An application's thread.
     Thread(usize, Request),
     /// Data for which nobody waits.
@@ -60,12 +60,12 @@ impl Mount {
 
     /// True if what became of changes is not known here, and may be known to the server.
     pub(crate) fn awaits_outcomes(&self) -> bool {
-        self.unsettled || self.is_draining()
+        self.unsettled || Lane::ALL.into_iter().any(|lane| self.is_draining(lane))
     }
 
-    /// True if changes are under way.
-    pub(super) fn is_draining(&self) -> bool {
-        self.calls.values().any(|call| matches!(call, Purpose::Drain(..)))
+    /// True if changes of `lane` are under way.
+    pub(super) fn is_draining(&self, lane: Lane) -> bool {
+        self.calls.values().any(|call| matches!(call, Purpose::Drain(other, ..) if *other == lane))
     }
 
     /// Connects (again).
@@ -98,6 +98,7 @@ impl Mount {
     pub(crate) fn lose_link(&mut self) -> Vec<usize> {
         self.is_offline = true;
         self.forget_calls();
+        self.core.queue.all_are_back();
         self.outbox.clear();
         let mut waiting = Vec::new();
         for purpose in std::mem::take(&mut self.calls).into_values() {
@@ -132,7 +133,8 @@ impl Mount {
                 self.resumed(&held, commit, reply);
                 None
             }
-            Purpose::Drain(request, batch) => {
+            Purpose::Drain(_, request, batch) => {
+                batch.iter().for_each(|logged| self.core.queue.is_back(logged.seq));
                 match (reply, &request) {
                     (reply @ Reply::Applied(_), _) => {
                         let promised = self.promised(&reply);

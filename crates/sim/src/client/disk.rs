@@ -119,8 +119,8 @@ pub(crate) struct Kept {
     pub(super) seq_reserved: u64,
     pub(super) inos_reserved: u64,
     pub(super) grants: Vec<InoGrant>,
-    /// Changes up to this seq went out, as far as they were logged.
-    pub(super) sent_through: u64,
+    /// Changes that went out, as far as they were logged.
+    pub(super) sent: BTreeSet<u64>,
     /// How many bytes may be cached, if that is bounded.
     pub(super) cache_size: Option<u64>,
     /// The host goes down when the process does.
@@ -230,7 +230,7 @@ impl Kept {
             Entry::Change(Logged { seq, change, .. }) => {
                 let is_record = matches!(change, Change::Record(_));
                 let is_settled = is_record && !server.is_alone && *seq < server.settled_below;
-                is_settled || *seq > self.sent_through
+                is_settled || !self.sent.contains(seq)
             }
             _ => true,
         };

@@ -3,8 +3,8 @@
 use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
 use segue_core::modlog::{
-    Change, DataChange, Entry, INLINE_MAX, Logged, Outcome, Piece, PieceBytes, Record, Stamped,
-    Store,
+    Change, DataChange, Entry, Fit, INLINE_MAX, Lane, Logged, Outcome, Piece, PieceBytes, Record,
+    Stamped, Store,
 };
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Apply, Request};
@@ -20,12 +20,17 @@ const BATCH_BYTES: u64 = 1 << 20;
 const LOG_ENTRIES: usize = 20;
 
 impl Mount {
-    /// Sends the next batch, if there is one and none is under way.
+    /// Sends the next batch of each lane, if there is one and none is under way.
     pub(crate) fn send(&mut self) -> Result<(), Violation> {
-        if self.is_offline || self.is_draining() {
+        Lane::ALL.into_iter().try_for_each(|lane| self.send_of(lane))
+    }
+
+    fn send_of(&mut self, lane: Lane) -> Result<(), Violation> {
+        if self.is_offline || self.is_draining(lane) {
             return Ok(());
         }
-        let batch = self.core.queue.batch(BATCH_RECORDS, BATCH_BYTES);
+        let weigh = |logged: &Logged| Fit::Takes(logged.change.bytes());
+        let batch = self.core.queue.batch_of(lane, BATCH_RECORDS, BATCH_BYTES, weigh);
         if batch.is_empty() {
             return Ok(());
         }
@@ -39,10 +44,12 @@ impl Mount {
             }
             Err(request) => request,
         };
-        let newest = batch.last().map_or(0, |logged| logged.seq);
-        self.kept.sent_through = self.kept.sent_through.max(newest);
-        self.core.queue.sends(newest, self.now);
-        self.call(request.clone(), Purpose::Drain(request, batch));
+        for logged in &batch {
+            self.kept.sent.insert(logged.seq);
+            self.core.queue.takes(logged.seq);
+            self.core.queue.sends(logged.seq, self.now);
+        }
+        self.call(request.clone(), Purpose::Drain(lane, request, batch));
         Ok(())
     }
 
@@ -156,6 +163,7 @@ impl Mount {
                 Effect::Replace(_) => {}
                 Effect::Conflict { .. } => self.conflicts += 1,
                 Effect::Refused { .. } => self.refused += 1,
+                Effect::Release(ino) => drop(self.log_record(Record::Release { ino })?),
             }
         }
         if self.bug == Some(Bug::ClientDropsDirtyData) {

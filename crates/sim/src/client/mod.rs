@@ -313,10 +313,10 @@ impl Mount {
     }
 
     fn log_record(&mut self, record: Record) -> Tried<()> {
-        if let Some(ino) = self.core.seal_first(&record)
-            && let Err(refusal) = self.seal(ino)?
-        {
-            return Ok(Err(refusal));
+        for ino in self.core.seal_first(&record) {
+            if let Err(refusal) = self.seal(ino)? {
+                return Ok(Err(refusal));
+            }
         }
         let entry = self.core.draft_change(record, Caller::default(), self.wall());
         self.log_change(entry)

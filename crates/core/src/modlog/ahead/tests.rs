@@ -21,7 +21,7 @@ fn data(seq: u64, bytes: u64) -> DataChange {
 }
 
 fn push(queue: &mut Queue, seq: u64, bytes: u64) {
-    queue.push(data(seq, bytes).logged(seq, Caller::default()), Time::default());
+    queue.push(data(seq, bytes).logged(seq, Caller::default()), Time::default(), |_| false);
 }
 
 fn pick(ahead: &mut Ahead, queue: &Queue) -> Option<Picked> {
@@ -35,7 +35,7 @@ fn finish(ahead: &mut Ahead, queue: &Queue, picked: &Picked, refusal: Option<Ref
         (logged.seq, data(logged.seq, len).store(vec![hole], None))
     };
     let made = picked.changes.iter().map(store).collect();
-    ahead.uploaded(picked, refusal.map_or(Ok(made), Err), queue.oldest_seq());
+    ahead.uploaded(picked, refusal.map_or(Ok(made), Err), queue);
 }
 
 fn seqs(picked: &Picked) -> Vec<u64> {
@@ -74,24 +74,32 @@ fn what_could_not_be_sent_is_picked_again_and_nothing_else() {
     assert!(pick(&mut ahead, &queue).is_none());
 }
 
-/// A new file whose data were being sent waited for "its turn, which is now": its name goes first.
+/// The name of a new file goes before its data, and another one's data that are there.
 #[test]
-fn the_name_of_a_new_file_waits_for_its_data() {
+fn what_is_being_uploaded_holds_nothing_else_up() {
     let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
-    let set = Record::SetAttr { ino: Ino(2), set: SetAttr::default() };
-    queue.push(
-        Logged { change: Change::Record(set), ..data(1, 0).logged(1, Caller::default()) },
-        Time::default(),
-    );
+    let set = |seq| {
+        let set = Record::SetAttr { ino: Ino(seq + 1), set: SetAttr::default() };
+        Logged { change: Change::Record(set), ..data(1, 0).logged(seq, Caller::default()) }
+    };
+    queue.push(set(1), Time::default(), |_| false);
     push(&mut queue, 2, LARGE);
-    push(&mut queue, 3, LARGE);
+    queue.push(set(3), Time::default(), |_| false);
+    push(&mut queue, 5, LARGE);
+    push(&mut queue, 6, LARGE);
     ahead.follow(Some([1; 32]));
-    assert_eq!(ahead.uploading(&queue), BTreeSet::new());
-    pick(&mut ahead, &queue).unwrap();
-    assert_eq!(ahead.uploading(&queue), BTreeSet::from([1, 2, 3]));
+    let picked = pick(&mut ahead, &queue).unwrap();
+    assert_eq!(seqs(&picked), [2, 5]);
+    let batch = |ahead: &Ahead, queue: &Queue, lane| -> Vec<u64> {
+        let batch = ahead.batch(queue, (lane, 1 << 20), &BTreeSet::new(), None);
+        batch.iter().map(|logged| logged.seq).collect()
+    };
+    assert_eq!(batch(&ahead, &queue, Lane::Metadata), [1, 3]);
+    assert!(batch(&ahead, &queue, Lane::Data).is_empty());
+    finish(&mut ahead, &queue, &picked, None);
+    assert_eq!(batch(&ahead, &queue, Lane::Data), [5]);
     queue.settle(1);
-    queue.settle(2);
-    assert_eq!(ahead.uploading(&queue), BTreeSet::from([2, 3]));
+    assert_eq!(batch(&ahead, &queue, Lane::Data), [2, 5]);
 }
 
 #[derive(Clone, Debug)]
@@ -104,6 +112,9 @@ enum Step {
     /// What became of the oldest change.
     Leave,
     Settle,
+    /// A batch begins, or is over without an answer.
+    Take,
+    Back,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -116,6 +127,8 @@ fn step() -> impl Strategy<Value = Step> {
         (0..2usize, prop::sample::select(refusals.to_vec())).prop_map(|(n, r)| Step::Finish(n, r)),
         Just(Step::Leave),
         Just(Step::Settle),
+        Just(Step::Take),
+        Just(Step::Back),
     ]
 }
 
@@ -125,6 +138,7 @@ proptest! {
     #[test]
     fn nothing_is_waited_for_that_nobody_sends(steps in prop::collection::vec(step(), 0..60)) {
         let (mut ahead, mut queue, mut uploads) = (Ahead::default(), Queue::default(), Vec::new());
+        let mut batch = Vec::new();
         for (step, seq) in steps.into_iter().zip(1..) {
             let oldest = queue.iter().next().map(|(logged, _)| logged.clone());
             match (step, oldest) {
@@ -136,9 +150,16 @@ proptest! {
                 }
                 (Step::Leave, Some(oldest)) => ahead.leave(oldest.seq),
                 (Step::Settle, Some(oldest)) => {
-                    ahead.pass(oldest.seq);
                     queue.settle(oldest.seq);
                     ahead.settled(&oldest);
+                }
+                (Step::Take, _) if batch.is_empty() => {
+                    batch = ahead.batch(&queue, (Lane::Data, 1 << 20), &BTreeSet::new(), None);
+                    batch.iter().for_each(|logged| queue.takes(logged.seq));
+                }
+                (Step::Back, _) => {
+                    queue.all_are_back();
+                    batch.drain(..).for_each(|logged| ahead.is_back(logged.seq));
                 }
                 _ => {}
             }
@@ -146,6 +167,8 @@ proptest! {
         if ahead.nonce.is_none() {
             ahead.follow(Some([9; 32]));
         }
+        queue.all_are_back();
+        batch.iter().for_each(|logged| ahead.is_back(logged.seq));
         // Those that could not be sent are picked once more.
         while let Some(picked) = pick(&mut ahead, &queue) {
             uploads.push(picked);

@@ -8,6 +8,7 @@ mod collect;
 mod conflicts;
 mod listing;
 mod model;
+mod order;
 mod overlay;
 mod quotas;
 mod repair;

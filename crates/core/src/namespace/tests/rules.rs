@@ -1,6 +1,9 @@
 //! POSIX rules, one by one.
 
+use std::time::Duration;
+
 use super::*;
+use crate::persist::{self, Lm};
 
 #[test]
 fn a_directory_counts_its_subdirectories() {
@@ -239,6 +242,28 @@ fn set_id_bits_go_when_others_than_root_write() {
     let mut tin = root.user(1000, 1000, &[]);
     tin.apply(&mut txn, whole(f, base, b"y"));
     assert_eq!(attr(&mut txn, f).mode, 0o755);
+}
+
+/// An attribute of the inode says the same, so that hosts need not ask for extended ones.
+#[test]
+fn a_level_is_an_attribute_too_and_must_be_one() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let name = persist::ATTRIBUTE.to_vec();
+    let set = |value: &[u8]| {
+        let (name, value) = (name.clone(), value.to_vec());
+        Record::SetXattr { ino: f, name, value }
+    };
+    assert_eq!(tin.apply(&mut txn, set(b"sometimes")), refused(Refusal::Invalid));
+    assert_eq!(attr(&mut txn, f).lm, None);
+    tin.apply(&mut txn, set(b"log:2s"));
+    assert_eq!(attr(&mut txn, f).lm, Some(Lm::Log(Duration::from_secs(2))));
+    tin.apply(&mut txn, set(b"close"));
+    assert_eq!(attr(&mut txn, f).lm, Some(Lm::Close));
+    assert_eq!(read::xattrs(&mut txn, VOLUME, f).unwrap().values.len(), 1);
+    tin.apply(&mut txn, Record::RemoveXattr { ino: f, name });
+    assert_eq!(attr(&mut txn, f).lm, None);
 }
 
 #[test]

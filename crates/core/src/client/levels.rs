@@ -1,0 +1,63 @@
+//! How soon changes must be with the server: [`Lm`] by file, directory and mount.
+
+use std::time::Duration;
+
+use super::ClientCore;
+use crate::cache::FileData;
+use crate::modlog::{Change, Record};
+use crate::persist::Lm;
+use crate::types::{Ino, Time};
+
+impl ClientCore {
+    /// That of `ino`: its own, or that of the nearest directory above it that has one, or the mount's.
+    pub fn lm(&self, ino: Ino) -> Lm {
+        self.tree.lm(ino).map_or(self.lm, |(lm, _)| lm)
+    }
+
+    /// That of a change of names or attributes: names are the directory's.
+    pub fn lm_of(&self, record: &Record) -> Lm {
+        self.lm(match record {
+            Record::Create { parent, .. }
+            | Record::Link { parent, .. }
+            | Record::Unlink { parent, .. }
+            | Record::Rmdir { parent, .. } => *parent,
+            Record::Rename { to_parent, .. } => *to_parent,
+            _ => record.ino(),
+        })
+    }
+
+    /// True if something was written to `ino`, the oldest of it at `since`, and is kept back: also where
+    /// its last name was removed, until the server has said that this was the last.
+    pub fn is_delayed(&self, ino: Ino, since: Time, now: Time) -> bool {
+        if !self.files.get(&ino).is_some_and(FileData::has_dirty) {
+            return false;
+        }
+        let is_nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+        let is_removed = is_nameless && !self.is_open(ino) && self.queue.newest_of(ino).is_some();
+        is_removed || self.lm(ino).delay().is_some_and(|delay| now.since(since) < delay)
+    }
+
+    /// The server let go of the last name of `ino`, which it keeps until it is released: what was
+    /// written and kept back goes nowhere. True if that is to be logged.
+    pub(super) fn ends_unsent(&mut self, ino: Ino) -> bool {
+        let last = self.queue.last_of(ino);
+        let is_release = |seq: &u64| {
+            matches!(self.queue.change(*seq), Some(Change::Record(Record::Release { .. })))
+        };
+        let is_named = self.tree.peek(ino).is_some_and(|attr| attr.nlink > 0);
+        if is_named || self.is_open(ino) || last.iter().any(is_release) {
+            return false;
+        }
+        self.drop_dirty(ino);
+        true
+    }
+
+    /// How long a change, which was just made, waits for company, if it does.
+    pub(super) fn company(&self, change: &Change) -> Option<Duration> {
+        let lm = match change {
+            Change::Record(record) => self.lm_of(record),
+            Change::Data(data) => self.lm(data.ino),
+        };
+        if let Lm::Log(every) = lm { Some(every) } else { None }
+    }
+}

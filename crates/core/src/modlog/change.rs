@@ -1,0 +1,152 @@
+//! A change of the update log: what it is, and what it follows whatever it is about.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Base, INLINE_MAX, Record};
+use crate::cache::ContainerId;
+use crate::types::{Caller, Class, Ino, Timestamp};
+
+/// What a record takes in a message with its names and its caller, about.
+const RECORD_BYTES: u64 = 160;
+/// What a range takes there, as a chunk.
+const RANGE_BYTES: u64 = 48;
+
+/// Data of a file that were changed here, by reference: the bytes are in its container.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DataChange {
+    /// The file.
+    pub ino: Ino,
+    /// Where its bytes are.
+    pub container: ContainerId,
+    /// What was changed.
+    pub base: Base,
+    /// Smallest size since.
+    pub cut: Option<u64>,
+    /// Size now.
+    pub size: u64,
+    /// Ranges written since.
+    pub ranges: Vec<Range<u64>>,
+    /// Time of the last change.
+    pub mtime: Timestamp,
+}
+
+/// One change of the log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Change {
+    /// Goes to the server as it is.
+    Record(Record),
+    /// Becomes a store once its bytes are read.
+    Data(DataChange),
+}
+
+impl Change {
+    /// A word for `segue log`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Change::Record(record) => record.kind(),
+            Change::Data(_) => "store",
+        }
+    }
+
+    /// The inode it is about.
+    pub fn ino(&self) -> Ino {
+        match self {
+            Change::Record(record) => record.ino(),
+            Change::Data(data) => data.ino,
+        }
+    }
+
+    /// About how many bytes of a message it takes, without what a store refers to.
+    pub fn weight(&self) -> u64 {
+        match self {
+            Change::Record(record) => RECORD_BYTES + record.payload() as u64,
+            Change::Data(data) => RECORD_BYTES + RANGE_BYTES * data.ranges.len() as u64,
+        }
+    }
+
+    /// The inodes that it touches.
+    pub fn inodes(&self) -> Vec<Ino> {
+        match self {
+            Change::Record(record) => crate::cache::touched(record).inodes,
+            Change::Data(data) => vec![data.ino],
+        }
+    }
+
+    /// The file that has a name less afterwards.
+    pub fn unnamed(&self) -> Option<Ino> {
+        if let Change::Record(record) = self { record.unnamed() } else { None }
+    }
+
+    /// True if `ino` gets a further name.
+    pub fn names(&self, ino: Ino) -> bool {
+        matches!(self, Change::Record(Record::Link { ino: to, .. }) if *to == ino)
+    }
+
+    /// Bytes of file data.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Change::Record(_) => 0,
+            Change::Data(data) => data.ranges.iter().map(|range| range.end - range.start).sum(),
+        }
+    }
+
+    /// True for more data than go in a record.
+    pub(super) fn is_bulk(&self) -> bool {
+        self.bytes() > INLINE_MAX as u64
+    }
+
+    /// Ranges of file data.
+    pub(super) fn ranges(&self) -> usize {
+        match self {
+            Change::Record(_) => 0,
+            Change::Data(data) => data.ranges.len(),
+        }
+    }
+
+    /// The class at which it goes.
+    pub fn class(&self) -> Class {
+        match self {
+            Change::Record(_) => Class::StoreAttr,
+            Change::Data(_) => Class::StoreData,
+        }
+    }
+}
+
+/// A change with its place in the log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Logged {
+    /// Place in the log.
+    pub seq: u64,
+    /// When it was made.
+    pub time: Timestamp,
+    /// By whom.
+    pub caller: Caller,
+    /// The operation it belongs to, when operations are shipped [OPS 3].
+    pub operation: Option<u64>,
+    /// What it has to follow because of a sync between them.
+    pub after: After,
+    /// What.
+    pub change: Change,
+}
+
+/// Which earlier changes a change follows, whatever they are about.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum After {
+    /// None.
+    #[default]
+    Nothing,
+    /// These, as far as they are not settled, and so what they follow themselves.
+    These(Vec<u64>),
+    /// All: what an earlier process left, of which nobody knows what was synced before it.
+    Everything,
+}
+
+impl After {
+    /// All of these.
+    pub fn these(seqs: impl IntoIterator<Item = u64>) -> After {
+        let seqs: Vec<u64> = seqs.into_iter().collect();
+        if seqs.is_empty() { After::Nothing } else { After::These(seqs) }
+    }
+}

@@ -1,0 +1,313 @@
+//! The order rule: which change waits until the server has which earlier one.
+//!
+//! A change *uses* what it is about: alone what it changes, together with others what it only
+//! needs to be there. It follows each earlier change that uses the same, unless both use it
+//! together:
+//!
+//! ```text
+//!                                       alone                        together
+//!   create, link, unlink, rmdir,        its names and inodes         their directories
+//!     rename
+//!   a rename that moves a directory     besides: the tree's shape
+//!   data, attributes, the last close    the inode
+//!   clone                               the file                     the other one
+//! ```
+//!
+//! So a name comes before its data, contents before the rename that shows them, what was in a
+//! directory goes before the directory does, and nothing else waits: metadata go past bulk.
+//!
+//! ```text
+//!   create a ──▶ store a (2 GB) ──▶ rename a, b        these three one after the other,
+//!   mkdir d ──▶ create d/e                             these two meanwhile
+//! ```
+//!
+//! Two more keep what a program relies on whole on the server, if this host is lost. A change
+//! follows what a sync covered that its session did before ([`After`]): so databases are. And within
+//! a process group names are given and taken in order, and data come behind that: so is a git
+//! repository, whose objects are in place before the branch that names them, and which syncs few of
+//! them.
+//!
+//! Each change knows how many it waits for, and those that follow it. A change follows the last one
+//! that used something alone, or those that used it together since: so there are no more links than
+//! uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use super::{After, Change, Logged, Record, RenameMode};
+use crate::types::{Ino, Name};
+
+/// Something that changes use.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Thing {
+    Inode(Ino),
+    /// A name in a directory, by its hash: two that have the same one wait for each other.
+    Name(Ino, u64),
+    /// Which directory is below which: moved one after the other they form no cycle.
+    Shape,
+    /// The names that a process group gives and takes; 0: all groups that cannot be told, of other
+    /// pid namespaces.
+    Names(u32),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Alone,
+    Together,
+    /// It follows who uses it alone, and nobody follows it.
+    Behind,
+}
+
+/// Which changes are looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Of any kind.
+    Any,
+    /// Of names and attributes.
+    Metadata,
+    /// Of data, and what waits for nothing else.
+    Data,
+}
+
+/// Who uses a thing and is not settled.
+#[derive(Clone, Debug, Default)]
+struct Users {
+    /// The last one that uses it alone.
+    alone: Option<u64>,
+    /// Those that used it together since.
+    together: BTreeSet<u64>,
+}
+
+/// A change that is not settled.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    is_data: bool,
+    is_under_way: bool,
+    uses: Vec<(Thing, How)>,
+    /// How many it follows; one counts as often as it shares something.
+    waits: u32,
+    followers: Vec<u64>,
+}
+
+/// Which changes wait for which.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Order {
+    nodes: BTreeMap<u64, Node>,
+    users: BTreeMap<Thing, Users>,
+    /// Those that wait for none and are not under way: metadata, and data.
+    free: [BTreeSet<u64>; 2],
+}
+
+impl Order {
+    /// Takes in the newest change; `is_directory`: whether an inode is one, or may be.
+    pub(super) fn push(&mut self, logged: &Logged, is_directory: impl Fn(Ino) -> bool) {
+        let seq = logged.seq;
+        let uses = uses(logged, is_directory);
+        let before: Vec<u64> = match &logged.after {
+            After::Nothing => Vec::new(),
+            After::These(seqs) => seqs.clone(),
+            After::Everything => self.nodes.keys().copied().collect(),
+        };
+        let mut waits = 0;
+        let mut follow = |before: u64| {
+            if let Some(before) = self.nodes.get_mut(&before) {
+                before.followers.push(seq);
+                waits += 1;
+            }
+        };
+        before.into_iter().for_each(&mut follow);
+        for (thing, how) in &uses {
+            let users = self.users.entry(*thing).or_default();
+            match how {
+                How::Behind => users.alone.into_iter().for_each(&mut follow),
+                How::Together => {
+                    users.alone.into_iter().for_each(&mut follow);
+                    users.together.insert(seq);
+                }
+                How::Alone => {
+                    match users.together.is_empty() {
+                        true => users.alone.into_iter().for_each(&mut follow),
+                        false => users.together.iter().copied().for_each(&mut follow),
+                    }
+                    *users = Users { alone: Some(seq), together: BTreeSet::new() };
+                }
+            }
+        }
+        let is_data = matches!(logged.change, Change::Data(_));
+        let (is_under_way, followers) = (false, Vec::new());
+        self.nodes.insert(seq, Node { is_data, is_under_way, uses, waits, followers });
+        self.free_if_it_is(seq);
+    }
+
+    fn free_if_it_is(&mut self, seq: u64) {
+        let is_free = |node: &&Node| node.waits == 0 && !node.is_under_way;
+        if let Some(node) = self.nodes.get(&seq).filter(is_free) {
+            self.free[usize::from(node.is_data)].insert(seq);
+        }
+    }
+
+    /// Change `seq` is settled.
+    pub(super) fn settle(&mut self, seq: u64) {
+        self.takes(seq);
+        let Some(node) = self.nodes.remove(&seq) else { return };
+        for (thing, _) in node.uses {
+            let Some(users) = self.users.get_mut(&thing) else { continue };
+            users.together.remove(&seq);
+            users.alone = users.alone.filter(|alone| *alone != seq);
+            if users.alone.is_none() && users.together.is_empty() {
+                self.users.remove(&thing);
+            }
+        }
+        for follower in node.followers {
+            if let Some(node) = self.nodes.get_mut(&follower) {
+                node.waits -= 1;
+                self.free_if_it_is(follower);
+            }
+        }
+    }
+
+    /// Change `seq` is under way: nobody else is to send it.
+    pub(super) fn takes(&mut self, seq: u64) {
+        if let Some(node) = self.nodes.get_mut(&seq) {
+            node.is_under_way = true;
+            self.free[usize::from(node.is_data)].remove(&seq);
+        }
+    }
+
+    /// It is not under way any more.
+    pub(super) fn is_back(&mut self, seq: u64) {
+        if let Some(node) = self.nodes.get_mut(&seq) {
+            node.is_under_way = false;
+            self.free_if_it_is(seq);
+        }
+    }
+
+    /// Those that use `ino` and that nothing which does is behind.
+    pub(super) fn last_of(&self, ino: Ino) -> Vec<u64> {
+        match self.users.get(&Thing::Inode(ino)) {
+            Some(Users { together, .. }) if !together.is_empty() => {
+                together.iter().copied().collect()
+            }
+            Some(Users { alone, .. }) => alone.iter().copied().collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// What can go in one batch, oldest first.
+    pub(super) fn pick(&self, kind: Kind) -> Pick<'_> {
+        Pick { order: self, kind, at: 0, opened: BTreeSet::new(), waits: BTreeMap::new() }
+    }
+
+    /// The last change that each one up to `through` follows.
+    pub(super) fn follows(&self, through: u64) -> BTreeMap<u64, u64> {
+        let before = self.nodes.range(..=through);
+        let links =
+            before.flat_map(|(seq, node)| node.followers.iter().map(|after| (*after, *seq)));
+        links.filter(|(after, _)| *after <= through).collect()
+    }
+}
+
+/// Goes through what can be sent.
+#[derive(Debug)]
+pub(super) struct Pick<'a> {
+    order: &'a Order,
+    kind: Kind,
+    at: u64,
+    /// Those that follow what was taken, and nothing else.
+    opened: BTreeSet<u64>,
+    /// How many others they wait for, of those that follow something that was taken.
+    waits: BTreeMap<u64, u32>,
+}
+
+impl Pick<'_> {
+    /// The next one.
+    pub(super) fn next(&mut self) -> Option<u64> {
+        let [metadata, data] = &self.order.free;
+        let free = match self.kind {
+            Kind::Any => [Some(metadata), Some(data)],
+            Kind::Metadata => [Some(metadata), None],
+            Kind::Data => [Some(data), None],
+        };
+        let sets = free.into_iter().flatten().chain([&self.opened]);
+        let next = sets.filter_map(|set| set.range(self.at..).next()).min().copied()?;
+        self.at = next + 1;
+        Some(next)
+    }
+
+    /// The last one goes along: what follows it can, too.
+    pub(super) fn take(&mut self, seq: u64) {
+        let Some(node) = self.order.nodes.get(&seq) else { return };
+        for follower in &node.followers {
+            let Some(node) = self.order.nodes.get(follower) else { continue };
+            let left = self.waits.entry(*follower).or_insert(node.waits);
+            *left -= 1;
+            if *left == 0 && !(node.is_data && self.kind == Kind::Metadata) {
+                self.opened.insert(*follower);
+            }
+        }
+    }
+}
+
+fn name_of(parent: Ino, name: &Name) -> Thing {
+    let mut hasher = DefaultHasher::new();
+    name.as_bytes().hash(&mut hasher);
+    Thing::Name(parent, hasher.finish())
+}
+
+/// What a change uses, each once.
+fn uses(logged: &Logged, is_directory: impl Fn(Ino) -> bool) -> Vec<(Thing, How)> {
+    let names = |how| (Thing::Names(logged.caller.process_group), how);
+    let inode = |ino: &Ino| (Thing::Inode(*ino), How::Alone);
+    let needed = |ino: &Ino| (Thing::Inode(*ino), How::Together);
+    let record = match &logged.change {
+        Change::Record(record) => record,
+        Change::Data(data) => {
+            return vec![inode(&data.ino), names(How::Behind)];
+        }
+    };
+    let mut uses = match record {
+        Record::Create { parent, name, ino, .. } => {
+            vec![(name_of(*parent, name), How::Alone), inode(ino), needed(parent)]
+        }
+        Record::Link { parent, name, ino }
+        | Record::Unlink { parent, name, ino, .. }
+        | Record::Rmdir { parent, name, ino } => {
+            vec![
+                (name_of(*parent, name), How::Alone),
+                inode(ino),
+                needed(parent),
+                names(How::Alone),
+            ]
+        }
+        Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, .. } => {
+            let other = match mode {
+                RenameMode::Replace(other) => *other,
+                RenameMode::Exchange(other) => Some(*other),
+                RenameMode::NoReplace => None,
+            };
+            let moves = [Some(*ino), other].into_iter().flatten().any(is_directory);
+            let shape = (moves && from_parent != to_parent).then_some((Thing::Shape, How::Alone));
+            let ends = [(from_parent, from_name), (to_parent, to_name)];
+            let ends = ends.map(|(parent, name)| (name_of(*parent, name), How::Alone));
+            let mut uses = vec![inode(ino), needed(from_parent), needed(to_parent)];
+            uses.extend(ends);
+            uses.extend(other.as_ref().map(inode));
+            uses.extend(shape);
+            uses.push(names(How::Alone));
+            uses
+        }
+        Record::Clone { ino, from, .. } => vec![inode(ino), needed(from)],
+        Record::SetAttr { ino, .. }
+        | Record::SetXattr { ino, .. }
+        | Record::RemoveXattr { ino, .. }
+        | Record::Release { ino } => vec![inode(ino)],
+        Record::Store(store) => vec![inode(&store.ino)],
+    };
+    // Alone counts more.
+    uses.sort_by_key(|(thing, how)| (*thing, *how != How::Alone));
+    uses.dedup_by_key(|(thing, _)| *thing);
+    uses
+}
+
+#[cfg(test)]
+mod tests;
