@@ -5,9 +5,11 @@
 //! End-to-end tests use its [`bed`]; the program `segue-bench` runs its workloads.
 
 pub mod bed;
+pub mod contention;
 pub mod disk;
 pub mod floor;
 pub mod fuse_floor;
+pub mod measurement;
 pub mod mirror;
 pub mod peer;
 mod plot;
@@ -16,6 +18,7 @@ pub mod report;
 mod results;
 pub mod run;
 pub mod samples;
+pub mod small_writes;
 pub mod store;
 pub mod transport;
 pub mod workload;

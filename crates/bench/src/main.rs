@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use segue_bench::bed::Error;
+use segue_bench::contention::{self, Experiment};
 use segue_bench::fuse_floor::{self, Variant};
+use segue_bench::measurement::Effort;
 use segue_bench::mirror;
 use segue_bench::peer::{self, Kind};
 use segue_bench::record::{Context, Measurement};
 use segue_bench::report::Report;
 use segue_bench::run::Plan;
-use segue_bench::store;
-use segue_bench::transport::{self, System, Varying, VaryingPlan, speed};
+use segue_bench::transport::{self, System, Varying, speed};
 use segue_bench::workload::{self, Workload};
+use segue_bench::{small_writes, store};
 
 /// The experiment that has file systems of its own.
 const FUSE_FLOOR: &str = "fuse-floor";
@@ -26,6 +28,8 @@ const DENSE: &str = "dense";
 const DENSE_SCALE: f64 = 0.01;
 /// The one with many hosts.
 const STORM: &str = "storm";
+/// How often each is measured if nothing is said.
+const REPEATS: u32 = 3;
 /// A link as fast as the machine.
 const UNLIMITED: &str = "unlimited";
 
@@ -82,15 +86,15 @@ struct Run {
     #[arg(long = "peer")]
     peers: Vec<String>,
     /// Rates of the client's link in KB/s (1 KB = 1024 bytes), or `unlimited`. `atp-latency` takes
-    /// fractions, and has rates of its own if none is given.
+    /// fractions; it, `mfs-table2` and `mfs-fig4` have rates of their own if none is given.
     #[arg(long, value_delimiter = ',', default_value = UNLIMITED)]
     rates: Vec<String>,
     /// Milliseconds that the link adds to a round trip.
     #[arg(long, default_value_t = 0)]
     rtt: u64,
-    /// How often to measure each.
-    #[arg(long, default_value_t = 3)]
-    repeat: u32,
+    /// How often to measure each: 3 times if nothing is said, `mfs-table2` and `mfs-fig4` 10.
+    #[arg(long)]
+    repeat: Option<u32>,
     /// Where to write the results.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
@@ -108,6 +112,8 @@ struct Run {
     transport: transport::Options,
     #[command(flatten)]
     speed: speed::Options,
+    #[command(flatten)]
+    contention: contention::Options,
 }
 
 fn main() -> ExitCode {
@@ -122,10 +128,12 @@ fn main() -> ExitCode {
         Command::Run(run) if run.names == [STORM] => run_storm(&run),
         Command::Run(run) if run.names == [transport::NAME] => run_transport(&run),
         Command::Run(run) if run.names == [speed::NAME] => run_speed(&run),
+        Command::Run(run) if run.names == [small_writes::NAME] => run_small_writes(&run),
         Command::Run(run) => match run.names.as_slice() {
-            [name] => match Varying::named(name) {
-                Some(varying) => run_varying(varying, &run),
-                None => run_workloads(&run),
+            [name] => match (Varying::named(name), Experiment::named(name)) {
+                (Some(varying), _) => run_varying(varying, &run),
+                (_, Some(experiment)) => run_contention(experiment, &run),
+                _ => run_workloads(&run),
             },
             _ => run_workloads(&run),
         },
@@ -168,8 +176,12 @@ fn list() {
     println!("  {STORM:<12} many hosts that have a directory cached which another one fills");
     println!("  {:<12} a question beside a bulk transfer, on links of any rate", transport::NAME);
     println!("  {:<12} calls and bytes a second of the transport alone", speed::NAME);
+    println!("  {:<12} many small files on long and slow links", small_writes::NAME);
     for varying in Varying::ALL {
         println!("  {:<12} {}", varying.name(), varying.about());
+    }
+    for experiment in Experiment::ALL {
+        println!("  {:<12} {}", experiment.name(), experiment.about());
     }
     println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
     for variant in fuse_floor::ALL {
@@ -209,7 +221,7 @@ fn run_fuse_floor(run: &Run) -> Result<(), String> {
         [] => usual(),
         names => names.iter().map(named).collect::<Result<_, _>>()?,
     };
-    let plan = fuse_floor::Plan { variants, repeats: run.repeat, scale: scale(run, 1.0)? };
+    let plan = fuse_floor::Plan { variants, repeats: repeats(run), scale: scale(run, 1.0)? };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
 }
@@ -218,7 +230,7 @@ fn run_store(run: &Run) -> Result<(), String> {
     if !run.peers.is_empty() {
         return Err(format!("{STORE} measures what it measures; leave out --peer"));
     }
-    let plan = store::Plan { repeats: run.repeat, scale: scale(run, 1.0)? };
+    let plan = store::Plan { repeats: repeats(run), scale: scale(run, 1.0)? };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
 }
@@ -236,7 +248,7 @@ fn run_storm(run: &Run) -> Result<(), String> {
     if !run.peers.is_empty() {
         return Err(format!("{STORM} measures Segue's server alone; leave out --peer"));
     }
-    let table = store::storm::run(&run.out, Context::now(), run.repeat, scale(run, 1.0)?);
+    let table = store::storm::run(&run.out, Context::now(), repeats(run), scale(run, 1.0)?);
     println!("{}", table.map_err(|error| error.to_string())?);
     Ok(())
 }
@@ -256,9 +268,7 @@ fn run_transport(run: &Run) -> Result<(), String> {
         systems,
         rates: transport_rates(&run.rates)?,
         options: run.transport.clone(),
-        repeats: run.repeat,
-        scale: scale(run, 1.0)?,
-        limit: Duration::from_secs(run.limit),
+        effort: effort(run)?,
     };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
@@ -272,10 +282,39 @@ fn run_speed(run: &Run) -> Result<(), String> {
         [] => speed::System::ALL.to_vec(),
         names => names.iter().map(named).collect::<Result<_, _>>()?,
     };
-    let (scale, limit) = (scale(run, 1.0)?, Duration::from_secs(run.limit));
-    let options = run.speed.clone();
-    let plan = speed::Plan { systems, options, repeats: run.repeat, scale, limit };
+    let plan = speed::Plan { systems, options: run.speed.clone(), effort: effort(run)? };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run_contention(experiment: Experiment, run: &Run) -> Result<(), String> {
+    let name = experiment.name();
+    if !run.peers.is_empty() || run.rtt != 0 || run.no_drain {
+        return Err(format!("{name} has --configurations; leave out --peer, --rtt and --no-drain"));
+    }
+    let rates = match run.rates.as_slice() {
+        [word] if word == UNLIMITED => Vec::new(),
+        words => words.iter().map(|word| parse_rate(word)).collect::<Result<Vec<_>, _>>()?,
+    };
+    let slow = || format!("{name}: on an unlimited link nothing contends");
+    let plan = contention::Plan {
+        experiment,
+        rates: rates.into_iter().map(|rate| rate.ok_or_else(slow)).collect::<Result<_, _>>()?,
+        options: run.contention.clone(),
+        effort: Effort { repeats: run.repeat.unwrap_or(contention::REPEATS), ..effort(run)? },
+    };
+    println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run_small_writes(run: &Run) -> Result<(), String> {
+    let name = small_writes::NAME;
+    if run.rates != [UNLIMITED] || run.rtt != 0 || run.no_drain {
+        return Err(format!("{name} has links of its own; leave out --rates, --rtt, --no-drain"));
+    }
+    let named = if run.peers.is_empty() { Vec::new() } else { kinds(&run.peers)? };
+    let table = small_writes::run(named, &effort(run)?, &run.out, Context::now());
+    println!("{}", table.map_err(|error| error.to_string())?);
     Ok(())
 }
 
@@ -284,11 +323,14 @@ fn run_varying(varying: Varying, run: &Run) -> Result<(), String> {
     if !run.peers.is_empty() || run.rates != [UNLIMITED] || run.rtt != 0 {
         return Err(format!("{name} has a link of its own; leave out --peer, --rates and --rtt"));
     }
-    let limit = Duration::from_secs(run.limit);
-    let plan = VaryingPlan { repeats: run.repeat, scale: scale(run, 1.0)?, limit };
-    let table = varying.run(&plan, &run.out, Context::now());
+    let table = varying.run(&effort(run)?, &run.out, Context::now());
     println!("{}", table.map_err(|error| error.to_string())?);
     Ok(())
+}
+
+fn effort(run: &Run) -> Result<Effort, String> {
+    let limit = Duration::from_secs(run.limit);
+    Ok(Effort { repeats: repeats(run), scale: scale(run, 1.0)?, limit })
 }
 
 /// None of them, where none was given.
@@ -306,6 +348,10 @@ fn drive_transport(options: &transport::Drive) -> Result<(), String> {
     Ok(())
 }
 
+fn repeats(run: &Run) -> u32 {
+    run.repeat.unwrap_or(REPEATS)
+}
+
 fn scale(run: &Run, usual: f64) -> Result<f64, String> {
     let scale = run.scale.unwrap_or(usual);
     let right = scale > 0.0 && scale <= 1.0;
@@ -320,7 +366,7 @@ fn plan(run: &Run) -> Result<Plan, String> {
         kinds: kinds(&run.peers)?,
         rates,
         rtt: Duration::from_millis(run.rtt),
-        repeats: run.repeat,
+        repeats: repeats(run),
         scale: scale(run, 1.0)?,
         limit: Duration::from_secs(run.limit),
         drains: !run.no_drain,

@@ -35,6 +35,11 @@ pub trait Peer {
 
     /// Returns when the server has every change made on the client.
     fn drain(&mut self) -> Result<()>;
+
+    /// Changes that the server does not have yet, if it says so.
+    fn pending(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
 }
 
 /// A kind of file system that can be measured.
@@ -75,13 +80,13 @@ pub fn all() -> &'static [Kind] {
             name: "segue",
             about: "Segue with its default options",
             remote: true,
-            start: |stage| Ok(Box::new(segue::Segue::new(stage, &[])?)),
+            start: |stage| segue_with(stage, &[]),
         },
         Kind {
             name: "segue-async",
             about: "Segue, -o write-back=async",
             remote: true,
-            start: |stage| Ok(Box::new(segue::Segue::new(stage, &["-o", "write-back=async"])?)),
+            start: |stage| segue_with(stage, &["-o", "write-back=async"]),
         },
         Kind {
             name: "sshfs",
@@ -101,6 +106,25 @@ pub fn all() -> &'static [Kind] {
 /// The file system called `name`.
 pub fn named(name: &str) -> Option<Kind> {
     all().iter().copied().find(|kind| kind.name == name)
+}
+
+/// Segue, mounted with `options`.
+pub(crate) fn segue_with(stage: &Stage, options: &'static [&'static str]) -> Result<Box<dyn Peer>> {
+    Ok(Box::new(segue::Segue::new(stage, options)?))
+}
+
+/// Bytes from the client on its link, of the local file `archive` by zstd and ssh.
+pub(crate) fn shipped_bytes(stage: &Stage, archive: &Path) -> Result<u64> {
+    let sshd = sshd::Sshd::start(stage)?;
+    let before = stage.client.tx_bytes()?;
+    let sshd::Sshd { key, known_hosts, host, port, .. } = &sshd;
+    let mut pipe = stage.client.command("sh");
+    pipe.args(["-c", "archive=$1; shift; zstd -q -c \"$archive\" | \"$@\"", "sh"]).arg(archive);
+    pipe.args(["ssh", "-F", "/dev/null", "-p", port, "-i"]).arg(key);
+    pipe.arg("-o").arg(format!("UserKnownHostsFile={}", known_hosts.display()));
+    pipe.arg(format!("root@{host}")).arg("cat > /dev/null");
+    run(&mut pipe)?;
+    Ok(stage.client.tx_bytes()? - before)
 }
 
 /// Takes what is mounted at `point` of `host` out of its tree.

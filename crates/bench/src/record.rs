@@ -41,6 +41,8 @@ pub struct Figures {
     /// From the start, or the link's return, until the server has every change; null where
     /// nothing is written.
     pub until_server_seconds: Option<f64>,
+    /// Records that waited for the server when the user waited no more; null where nobody says.
+    pub pending_records: Option<u64>,
     /// Bytes from the client on its link in that time.
     pub sent_bytes: u64,
     /// Bytes to the client on its link in that time.
@@ -87,6 +89,19 @@ impl Context {
             command: format!("segue-bench {command}"),
             machine: machine(),
         }
+    }
+
+    /// How a report in Markdown begins.
+    pub(crate) fn heading(&self) -> String {
+        let Context { date, commit, command, machine } = self;
+        format!("# {command}\n\n{date}, commit {commit}\n{machine}\n\n")
+    }
+
+    /// One that is the same in each test.
+    #[cfg(test)]
+    pub(crate) fn of_test() -> Context {
+        let [date, commit, command, machine] = ["d", "c", "x", "m"].map(str::to_owned);
+        Context { date, commit, command, machine }
     }
 }
 

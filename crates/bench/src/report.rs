@@ -104,13 +104,14 @@ fn link(measurement: &Measurement) -> String {
 }
 
 /// The median of each figure for itself.
-fn median(figures: &[Figures]) -> Option<Figures> {
+pub(crate) fn median(figures: &[Figures]) -> Option<Figures> {
     let until = figures.iter().filter_map(|f| f.until_server_seconds);
     let restarted = figures.iter().filter_map(|f| f.restarted_seconds);
     Some(Figures {
         seconds: middle(figures.iter().map(|f| f.seconds))?,
         restarted_seconds: middle(restarted),
         until_server_seconds: middle(until),
+        pending_records: middle(figures.iter().filter_map(|f| f.pending_records)),
         sent_bytes: middle(figures.iter().map(|f| f.sent_bytes))?,
         received_bytes: middle(figures.iter().map(|f| f.received_bytes))?,
     })
@@ -144,16 +145,15 @@ fn panels(rows: &[Row]) -> Vec<Panel> {
 }
 
 fn markdown(context: &Context, rows: &[Row]) -> String {
-    let Context { date, commit, command, machine } = context;
     let mut table = format!(
-        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
-         Medians. Seconds: how long the user waits (offline: for the slowest call). Mounted \
+        "{}Medians. Seconds: how long the user waits (offline: for the slowest call). Mounted \
          anew: the same after umount and mount. On the server: from the start (offline: from \
          the link's return) until the server has every change. Bytes: the client's link, until \
          then. 1 KB = 1024 bytes.\n\n\
          | workload | link | file system | seconds | fastest-slowest | mounted anew \
          | on the server | sent KB | received KB | repeats |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n"
+         |---|---|---|---|---|---|---|---|---|---|\n",
+        context.heading()
     );
     for row in rows {
         table.push_str(&line(row));
@@ -210,22 +210,18 @@ mod tests {
                 seconds,
                 restarted_seconds: Some(3.0 * seconds),
                 until_server_seconds: Some(2.0 * seconds),
+                pending_records: None,
                 sent_bytes: 2048,
                 received_bytes: 1024,
             }),
         }
     }
 
-    fn context() -> Context {
-        let word = |word: &str| word.to_owned();
-        Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") }
-    }
-
     #[test]
     fn a_row_has_the_median_of_what_succeeded_and_the_reason_of_what_did_not() {
         let measured = [(1, Ok(3.0)), (2, Err("gone")), (3, Ok(1.0)), (4, Ok(2.0))]
             .map(|(r, f)| measurement(r, f));
-        let table = markdown(&context(), &rows(&measured));
+        let table = markdown(&Context::of_test(), &rows(&measured));
         let expected = "| untar | 64 KB/s, 40 ms | sshfs | 2.000 | 1.000-3.000 | 6.000 | 4.000 | 2 | 1 | 3 of 4 |";
         assert!(table.contains(expected), "{table}");
         assert!(table.contains("* untar, 64 KB/s, 40 ms, sshfs failed: gone"), "{table}");
@@ -234,7 +230,7 @@ mod tests {
     #[test]
     fn a_line_of_json_stands_alone() {
         for (figures, field) in [(Ok(1.5), "\"seconds\":1.5"), (Err("no"), "\"error\":\"no\"")] {
-            let line = results::line(&context(), &measurement(1, figures)).unwrap();
+            let line = results::line(&Context::of_test(), &measurement(1, figures)).unwrap();
             assert!(line.contains(field) && line.contains("\"commit\":\"c\""), "{line}");
         }
     }

@@ -4,12 +4,14 @@
 //! machine for a while disturbs all file systems alike. A file system that is missing or fails
 //! is a result, with its reason.
 
+use std::fs;
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::bed::{Bed, Error, Link, Result};
-use crate::peer::{Kind, Stage};
+use crate::bed::{Bed, Doing, Error, Link, Result};
+use crate::peer::{Kind, Peer, Stage};
 use crate::record::{Figures, Measurement};
 use crate::workload::{Place, Workload};
 
@@ -85,7 +87,7 @@ impl Plan {
         };
         let link = cell.rate.map_or_else(Link::default, Link::kb_per_s).with_rtt(self.rtt);
         let (scale, drains) = (self.scale, self.drains);
-        within(self.limit, move || act(cell, &stage, link, scale, drains))
+        within(self.limit, move || act(cell.workload, cell.kind, &stage, link, scale, drains))
     }
 }
 
@@ -108,34 +110,57 @@ pub(crate) fn within<T: Send + 'static>(
     result
 }
 
-fn act(cell: Cell, stage: &Stage, link: Link, scale: f64, drains: bool) -> Result<Figures> {
-    let mut peer = cell.kind.start(stage)?;
-    peer.seed(&mut |dir| cell.workload.seed(dir, scale))?;
+/// Changes what the host that wrote everything was promised, and waits until that is visible. The
+/// server may not have heard that the host is gone, and gives it up after 20 s; who syncs a change
+/// waits for that, and it would count.
+pub(crate) fn let_go(root: &Path, peer: &mut dyn Peer) -> Result<()> {
+    let path = root.join("begun");
+    fs::write(&path, b"").doing("change the root directory")?;
+    fs::remove_file(&path).doing("change the root directory")?;
+    peer.drain()
+}
+
+/// Measures a workload: on a link as fast as the machine until what is to be there is there.
+pub(crate) fn act(
+    workload: &dyn Workload,
+    kind: Kind,
+    stage: &Stage,
+    link: Link,
+    scale: f64,
+    drains: bool,
+) -> Result<Figures> {
+    let mut peer = kind.start(stage)?;
+    peer.seed(&mut |dir| workload.seed(dir, scale))?;
     let place = Place { host: stage.client.clone(), dir: peer.mount()?, scale };
-    cell.workload.warm(&place)?;
+    workload.warm(&place)?;
+    if drains {
+        let_go(&place.dir, peer.as_mut())?;
+    }
     // What earlier work has left to the disk must not disturb this.
     rustix::fs::sync();
     stage.client.set_link(link)?;
 
     let before = (stage.client.tx_bytes()?, stage.client.rx_bytes()?);
-    let waited = cell.workload.measure(&place)?;
+    let waited = workload.measure(&place)?;
+    let pending_records = peer.pending()?;
     let mut until_server_seconds = None;
-    if cell.workload.writes() && drains {
+    if workload.writes() && drains {
         peer.drain()?;
         until_server_seconds = Some(waited.since.elapsed().as_secs_f64());
     }
     let sent_bytes = stage.client.tx_bytes()? - before.0;
     let received_bytes = stage.client.rx_bytes()? - before.1;
     let mut restarted_seconds = None;
-    if cell.workload.is_of_caches() {
+    if workload.is_of_caches() {
         peer.umount()?;
         let place = Place { dir: peer.mount()?, ..place };
-        restarted_seconds = Some(cell.workload.measure(&place)?.seconds);
+        restarted_seconds = Some(workload.measure(&place)?.seconds);
     }
     Ok(Figures {
         seconds: waited.seconds,
         restarted_seconds,
         until_server_seconds,
+        pending_records,
         sent_bytes,
         received_bytes,
     })

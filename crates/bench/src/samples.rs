@@ -225,7 +225,6 @@ fn grouped(figure: f64) -> String {
 }
 
 fn markdown(context: &Context, style: &Style, samples: &[Sample], medians: &Medians) -> String {
-    let Context { date, commit, command, machine } = context;
     let repeats = samples.iter().map(|sample| sample.repeat).max().unwrap_or(0);
     let scale = samples.first().map_or(1.0, |sample| sample.scale);
     let ratios = match medians.systems.len() {
@@ -233,8 +232,8 @@ fn markdown(context: &Context, style: &Style, samples: &[Sample], medians: &Medi
         _ => format!("In brackets: how many times as fast as {}. ", style.base),
     };
     let mut text = format!(
-        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
-         Medians of {repeats}, at {scale} of the standard size. {ratios}{} 1 MB = 2^20 bytes.\n",
+        "{}Medians of {repeats}, at {scale} of the standard size. {ratios}{} 1 MB = 2^20 bytes.\n",
+        context.heading(),
         style.preface
     );
     for Section { heading, text: words, units } in style.sections {

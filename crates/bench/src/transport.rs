@@ -39,21 +39,21 @@ mod variant;
 mod varying;
 
 use std::path::Path;
-use std::time::Duration;
 
 pub use self::direction::Direction;
 pub use self::drive::{Drive, Driven, drive};
+use self::figures::Figures;
 use self::listing::FILE_SYSTEMS;
 pub use self::pair::SERVING;
 pub use self::serve::{Serve, serve};
 use self::setting::Setting;
-use self::table::{Measurement, markdown, panels};
+use self::table::{Asked, markdown, panels};
 pub use self::variant::Variant;
-pub use self::varying::{Plan as VaryingPlan, Varying};
+pub use self::varying::Varying;
 use crate::bed::{Error, Result};
+use crate::measurement::{Effort, Run};
 use crate::peer::{self, Kind};
 use crate::record::Context;
-use crate::results::Results;
 use crate::run::within;
 
 /// Part of the results' names, and the experiment's on the command line.
@@ -130,31 +130,25 @@ pub struct Plan {
     pub rates: Vec<f64>,
     /// What else the links are like, and what they carry.
     pub options: Options,
-    /// How often to measure each.
-    pub repeats: u32,
-    /// Share of the standard time.
-    pub scale: f64,
-    /// When to give up on one measurement.
-    pub limit: Duration,
+    /// How much.
+    pub effort: Effort,
 }
 
 impl Plan {
     /// Measures everything, writes the results into `out` and returns the table.
     pub fn run(&self, out: &Path, context: Context) -> Result<String> {
         let settings = self.settings()?;
-        let mut results = Results::create(out, NAME, context)?;
-        let mut measured = Vec::new();
-        for repeat in 1..=self.repeats {
+        let mut run = Run::create(out, NAME, context, self.effort.scale)?;
+        for repeat in 1..=self.effort.repeats {
             for &setting in &settings {
                 let takes = |system: &&System| system.takes(setting.direction);
                 for system in self.systems.iter().filter(takes) {
-                    let measurement = self.measure(*system, setting, repeat);
-                    eprintln!("{measurement}");
-                    results.add(&measurement)?;
-                    measured.push(measurement);
+                    let figures = self.measure(*system, setting);
+                    run.add(Asked::new(*system, setting), repeat, figures)?;
                 }
             }
         }
+        let Run { results, measured, .. } = run;
         let text = markdown(results.context(), &measured);
         results.finish(&text, &panels(&measured))?;
         Ok(text)
@@ -179,12 +173,12 @@ impl Plan {
         Ok(settings)
     }
 
-    fn measure(&self, system: System, setting: Setting, repeat: u32) -> Measurement {
-        let figures = match system {
-            System::Transport(variant) => pair::measure(variant, setting, self.scale, self.limit),
-            System::FileSystem(kind) => listing::measure(kind, setting, self.scale, self.limit),
-        };
-        Measurement::new(system, setting, repeat, self.scale, figures)
+    fn measure(&self, system: System, setting: Setting) -> Result<Figures> {
+        let Effort { scale, limit, .. } = self.effort;
+        match system {
+            System::Transport(variant) => pair::measure(variant, setting, scale, limit),
+            System::FileSystem(kind) => listing::measure(kind, setting, scale, limit),
+        }
     }
 }
 

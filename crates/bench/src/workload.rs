@@ -4,6 +4,7 @@
 //! the client's caches into the state that is asked about; both run on an unlimited link.
 //! `measure` runs on the link of the experiment, and is the only part that is timed.
 
+mod checkout;
 pub(crate) mod content;
 mod offline;
 mod small_files;
@@ -88,7 +89,9 @@ pub fn all() -> &'static [&'static dyn Workload] {
     &[
         &warm_read::WarmRead,
         &stat_storm::StatStorm,
-        &untar::Untar,
+        &untar::SOURCES,
+        &untar::PACKAGES,
+        &checkout::Checkout,
         &small_files::SmallFiles,
         &offline::Offline,
     ]

@@ -40,7 +40,7 @@ fn every_workload_runs_on_every_peer() {
     assert!(output.status.success(), "{said}");
 
     let lines = lines(dir.path());
-    assert_eq!(lines.len(), 5 * peers.len());
+    assert_eq!(lines.len(), 7 * peers.len());
     for line in &lines {
         assert!(line["seconds"].as_f64().is_some_and(|s| s > 0.0), "{line}");
         let writes = line["workload"] != "warm-read" && line["workload"] != "stat-storm";
@@ -134,6 +134,49 @@ fn modeless_and_modal_adaptation_are_compared() {
 }
 
 #[test]
+fn grep_and_write_contend_on_two_beds_at_once() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["mfs-fig4", "--configurations", "sshfs,local", "--rates", "4096"];
+    let args = [&args[..], &["--repeat", "2", "--beds", "2", "--limit", "60"]].concat();
+    let output = segue_bench(&args, dir.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines = lines(dir.path());
+    assert_eq!(lines.len(), 4, "{said}");
+    for line in &lines {
+        for time in ["foreground_seconds", "background_seconds", "log_empty_seconds"] {
+            assert!(line[time].as_f64().is_some_and(|seconds| seconds > 0.0), "{line}");
+        }
+        // A file of 1 MB of noise, and nobody makes that smaller.
+        let is_sent = line["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20);
+        assert_eq!(is_sent, line["system"] == "sshfs", "{line}");
+    }
+    assert!(result(dir.path(), "md").contains("| 4096 | sshfs | "));
+}
+
+#[test]
+fn every_part_of_every_test_is_a_row() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["mfs-table2", "--configurations", "sync-uniform", "--tests", "RW"];
+    let args = [&args[..], &["--rates", "1024", "--repeat", "1"]].concat();
+    assert!(segue_bench(&args, dir.path()).status.success());
+    // Segue is not found here, which is a result; the local disk needs none.
+    let table = result(dir.path(), "md");
+    for row in ["| RW | read | - | - | 0.0", "| RW | write | - | - | 0.0", "| RW | log empty | - |"]
+    {
+        assert!(table.contains(row), "{row}: {table}");
+    }
+    assert!(table.contains("* RW, sync-uniform, 1024 KB/s #1 failed: "), "{table}");
+    assert!(result(dir.path(), "svg").ends_with("</svg>\n"));
+}
+
+#[test]
 fn what_is_not_known_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for args in [
@@ -143,6 +186,10 @@ fn what_is_not_known_is_refused() {
         &["atp-latency", "--peer", "local"],
         &["atp-latency", "--rates", "0"],
         &["train", "--rates", "64"],
+        &["mfs-table2", "--peer", "sshfs"],
+        &["mfs-table2", "--tests", "WG"],
+        &["mfs-fig4", "--tests", "RW"],
+        &["mfs-fig4", "--configurations", "nfs"],
     ] {
         assert!(!segue_bench(args, dir.path()).status.success(), "{args:?}");
     }

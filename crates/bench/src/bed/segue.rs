@@ -226,7 +226,11 @@ fn is_daemon(pid: u32, point: &Path) -> bool {
 fn kill9(pid: u32) -> io::Result<()> {
     let id = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     let Some(id) = id else { return Err(io::ErrorKind::InvalidInput.into()) };
-    rustix::process::kill_process(id, rustix::process::Signal::KILL)?;
+    match rustix::process::kill_process(id, rustix::process::Signal::KILL) {
+        // It was being killed already, and has ended since it was looked up.
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => return Err(error.into()),
+    }
     let deadline = Instant::now() + START_MAX;
     while runs(pid) {
         if Instant::now() > deadline {

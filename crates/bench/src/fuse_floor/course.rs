@@ -45,7 +45,7 @@ impl Course {
                 fs::write(course.path(dir).join(name(number)), "x").doing("write a file")?;
             }
         }
-        untar::Untar.warm(&course.place())?;
+        untar::SOURCES.warm(&course.place())?;
         Ok(course)
     }
 

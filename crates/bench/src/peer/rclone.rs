@@ -1,5 +1,7 @@
 //! rclone mount over SFTP with its full cache.
 
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use super::sshd::Sshd;
 use super::{Peer, Stage, still_runs, wait_until};
 use crate::bed::segue::is_mounted;
-use crate::bed::{Error, Host, Proc, Result};
+use crate::bed::{Doing, Error, Host, Proc, Result};
 
 /// Where it answers questions about its queue, inside the client's namespace.
 const CONTROL: &str = "127.0.0.1:5572";
@@ -31,9 +33,8 @@ impl Rclone {
     }
 
     /// Files that are not on the server yet, as it says itself.
-    fn pending(&self) -> Result<u64> {
-        let url = format!("http://{CONTROL}/");
-        let said = self.client.run("rclone", &["rc", "--url", &url, "vfs/stats"])?;
+    fn queued(&self) -> Result<u64> {
+        let said = self.client.enter(|| post("/vfs/stats"))?.doing("ask rclone for its queue")?;
         let stats: serde_json::Value = serde_json::from_str(&said)
             .map_err(|error| Error::Wrong(format!("rclone vfs/stats: {error}: {said}")))?;
         let field = |name: &str| {
@@ -43,6 +44,15 @@ impl Rclone {
         };
         Ok(field("uploadsInProgress")? + field("uploadsQueued")?)
     }
+}
+
+/// What it answers; a process for each question would take a processor for itself.
+fn post(path: &str) -> io::Result<String> {
+    let mut connection = TcpStream::connect(CONTROL)?;
+    write!(connection, "POST {path} HTTP/1.0\r\nContent-Length: 0\r\n\r\n")?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer)?;
+    Ok(answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned())
 }
 
 impl Peer for Rclone {
@@ -76,6 +86,10 @@ impl Peer for Rclone {
     }
 
     fn drain(&mut self) -> Result<()> {
-        wait_until("rclone's queue", DRAIN_MAX, || Ok(self.pending()? == 0))
+        wait_until("rclone's queue", DRAIN_MAX, || Ok(self.queued()? == 0))
+    }
+
+    fn pending(&mut self) -> Result<Option<u64>> {
+        self.queued().map(Some)
     }
 }

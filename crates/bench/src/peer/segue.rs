@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{Peer, Stage};
-use crate::bed::Result;
 use crate::bed::segue::{SegueMount, SegueServer};
+use crate::bed::{Error, Result, run};
 
 const VOLUME: &str = "home";
 
@@ -46,5 +46,14 @@ impl Peer for Segue {
 
     fn drain(&mut self) -> Result<()> {
         self.mounted.as_ref().map_or(Ok(()), SegueMount::sync)
+    }
+
+    fn pending(&mut self) -> Result<Option<u64>> {
+        let Some(mounted) = &self.mounted else { return Ok(None) };
+        let mut command = self.stage.client.command("segue");
+        let said = run(command.args(["status", "--json"]).arg(mounted.path()))?;
+        let status: serde_json::Value = serde_json::from_str(&said)
+            .map_err(|error| Error::Wrong(format!("segue status: {error}: {said}")))?;
+        Ok(status.pointer("/mounts/0/log_records").and_then(serde_json::Value::as_u64))
     }
 }

@@ -25,12 +25,10 @@ use segue_core::types::Class;
 use segue_core::wire::{Put, Request};
 use segue_rpc::{Body, BodySender, CallError, Peer};
 use serde::Serialize;
-use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep_until};
 
-use self::report::Measurement;
 use super::dial::PATIENCE;
 use super::drive::count;
 use super::modal::{self, BEHIND_MAX, LOOK, LOOKS, MODES, Modal, Rule, Seen};
@@ -39,11 +37,10 @@ use super::ride::{Second, ride};
 use super::serve::pour;
 use super::trace::{Trace, utilization};
 use super::variant::Variant;
-use super::varying::Plan;
-use super::{within, wrong};
-use crate::bed::{Bed, Doing, Host, Result};
+use super::wrong;
+use crate::bed::{Bed, Host, Result};
+use crate::measurement::{Effort, Run};
 use crate::record::Context;
-use crate::results::Results;
 
 const TRACE: &str = include_str!("../../traces/mfs-fig2.txt");
 /// What may wait before the link.
@@ -112,38 +109,29 @@ struct Sender {
 }
 
 /// Measures and writes the results; the table.
-pub(super) fn run(plan: &Plan, out: &Path, context: Context) -> Result<String> {
+pub(super) fn run(effort: &Effort, out: &Path, context: Context) -> Result<String> {
     let trace = Trace::parse(TRACE)?;
     let swept = modal::sweep(&trace);
     let (best, _) = *swept.first().ok_or_else(|| wrong("no rule was tried"))?;
-    let trace = trace.scaled(plan.scale);
-    let mut results = Results::create(out, "mfs-fig2", context)?;
-    let mut measured = Vec::new();
-    for repeat in 1..=plan.repeats {
+    let trace = trace.scaled(effort.scale);
+    let mut run = Run::create(out, "mfs-fig2", context, effort.scale)?;
+    for repeat in 1..=effort.repeats {
         for application in [Application::Modeless, Application::Modal(best), Application::Even] {
-            let figures = measure(application, &trace, plan.limit);
-            let measurement = Measurement::new(application, repeat, plan.scale, figures);
-            eprintln!("{measurement}");
-            results.add(&measurement)?;
-            measured.push(measurement);
+            let figures = measure(application, &trace, effort.limit);
+            run.add(application.into(), repeat, figures)?;
         }
     }
+    let Run { results, measured, .. } = run;
     let text = report::markdown(results.context(), &measured, &swept);
     results.finish_with_curves(&text, &report::charts(&measured))?;
     Ok(text)
 }
 
 fn measure(application: Application, trace: &Trace, limit: Duration) -> Result<Figures> {
-    let bed = Bed::new()?;
-    let (server, client) = (bed.host("server")?, bed.host("client")?);
+    let link = trace.first()?.link(QUEUE_BYTES);
     let trace = trace.clone();
-    within(limit, move || {
-        let door = pair::open(Variant::Segue, &server, &client)?;
-        client.set_link(trace.first()?.link(QUEUE_BYTES))?;
-        client.enter(|| {
-            let runtime = Runtime::new().doing("start the client's threads")?;
-            runtime.block_on(send(&door, client.clone(), application, trace))
-        })?
+    pair::visit(&Bed::new()?, Variant::Segue, link, limit, async move |door, host| {
+        send(door, host, application, trace).await
     })
 }
 

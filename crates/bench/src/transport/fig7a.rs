@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use segue_rpc::{Body, CallError, Peer};
 use serde::Serialize;
-use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use self::report::Measurement;
+use self::report::Bulk;
 use super::dial::PATIENCE;
 use super::direction::Direction;
 use super::drive::{MESSAGES, download, question, upload};
@@ -25,11 +24,10 @@ use super::ride::ride;
 use super::setting::{MARGIN, PACKET_BYTES, PACKETS};
 use super::trace::{Moment, Trace, utilization};
 use super::variant::Variant;
-use super::varying::Plan;
-use super::{within, wrong};
-use crate::bed::{Bed, Doing, Host, Result, Rng};
+use super::wrong;
+use crate::bed::{Bed, Host, Result, Rng};
+use crate::measurement::{Effort, Run};
 use crate::record::Context;
-use crate::results::Results;
 
 const TRACE: &str = include_str!("../../traces/mfs-fig7a.txt");
 /// What may wait before the link: what it carries in half a second when it is fast.
@@ -72,21 +70,18 @@ pub(super) struct Figures {
 }
 
 /// Measures and writes the results; the table.
-pub(super) fn run(plan: &Plan, out: &Path, context: Context) -> Result<String> {
-    let trace = Trace::parse(TRACE)?.scaled(plan.scale);
-    let mut results = Results::create(out, "mfs-fig7a", context)?;
-    let mut measured = Vec::new();
-    for repeat in 1..=plan.repeats {
+pub(super) fn run(effort: &Effort, out: &Path, context: Context) -> Result<String> {
+    let trace = Trace::parse(TRACE)?.scaled(effort.scale);
+    let mut run = Run::create(out, "mfs-fig7a", context, effort.scale)?;
+    for repeat in 1..=effort.repeats {
         for variant in Variant::ALL {
             for direction in [Direction::Up, Direction::Down] {
-                let figures = measure(variant, direction, &trace, plan.limit);
-                let measurement = Measurement::new(variant, direction, repeat, plan.scale, figures);
-                eprintln!("{measurement}");
-                results.add(&measurement)?;
-                measured.push(measurement);
+                let figures = measure(variant, direction, &trace, effort.limit);
+                run.add(Bulk::new(variant, direction), repeat, figures)?;
             }
         }
     }
+    let Run { results, measured, .. } = run;
     let text = report::markdown(results.context(), &measured);
     results.finish_with_curves(&text, &report::charts(&measured))?;
     Ok(text)
@@ -98,16 +93,10 @@ fn measure(
     trace: &Trace,
     limit: Duration,
 ) -> Result<Figures> {
-    let bed = Bed::new()?;
-    let (server, client) = (bed.host("server")?, bed.host("client")?);
+    let link = trace.first()?.link(QUEUE_BYTES);
     let trace = trace.clone();
-    within(limit, move || {
-        let door = pair::open(variant, &server, &client)?;
-        client.set_link(trace.first()?.link(QUEUE_BYTES))?;
-        client.enter(|| {
-            let runtime = Runtime::new().doing("start the client's threads")?;
-            runtime.block_on(ask_along(&door, client.clone(), direction, trace))
-        })?
+    pair::visit(&Bed::new()?, variant, link, limit, async move |door, host| {
+        ask_along(door, host, direction, trace).await
     })
 }
 

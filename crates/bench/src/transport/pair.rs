@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use segue_rpc::Target;
 use segue_rpc::identity::{Authority, Identities, Identity, Invite, MountUrl, PORT};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 use super::dial::Dial;
 use super::drive::Driven;
@@ -16,7 +16,7 @@ use super::figures::Figures;
 use super::setting::Setting;
 use super::variant::Variant;
 use super::{within, wrong};
-use crate::bed::{Bed, Doing, Error, Host, Proc, Result, run};
+use crate::bed::{Bed, Doing, Error, Host, Link, Proc, Result, run};
 use crate::workload::scaled;
 
 /// What the identity is for: there is no such volume.
@@ -110,8 +110,28 @@ pub(super) struct Door {
     pub(super) identity: Identity,
 }
 
+/// What `work` comes to, which this process does at a client of `bed`. The link is `link` once the
+/// client has been let in.
+pub(super) fn visit<T: Send + 'static>(
+    bed: &Bed,
+    variant: Variant,
+    link: Link,
+    limit: Duration,
+    work: impl AsyncFnOnce(&Door, Host) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (server, client) = (bed.host("server")?, bed.host("client")?);
+    within(limit, move || {
+        let door = open(variant, &server, &client)?;
+        client.set_link(link)?;
+        client.enter(|| {
+            let runtime = Runtime::new().doing("start the client's threads")?;
+            runtime.block_on(work(&door, client.clone()))
+        })?
+    })
+}
+
 /// Starts a server, which `client` may call.
-pub(super) fn open(variant: Variant, server: &Host, client: &Host) -> Result<Door> {
+fn open(variant: Variant, server: &Host, client: &Host) -> Result<Door> {
     let (process, authority, identities) = let_in(variant, server, client)?;
     let identity = Identities::at(&identities).load(&authority, VOLUME).map_err(wrong)?;
     let identity = identity.ok_or_else(|| wrong("no identity for the server"))?;

@@ -25,12 +25,12 @@ use std::time::Duration;
 
 use self::drive::{Spent, Task};
 pub use self::load::Load;
-use self::table::{Measurement, markdown, panels};
+use self::table::{Figures, Loaded, markdown, panels};
 use super::variant::Variant;
 use super::{pair, within, wrong};
 use crate::bed::{Bed, Host, Proc, Result, run};
+use crate::measurement::{Effort, Run};
 use crate::record::Context;
-use crate::results::Results;
 
 /// Part of the results' names, and the experiment's on the command line.
 pub const NAME: &str = "rpc-speed";
@@ -125,31 +125,24 @@ pub struct Plan {
     pub systems: Vec<System>,
     /// What is carried.
     pub options: Options,
-    /// How often to measure each.
-    pub repeats: u32,
-    /// Share of the standard time and length.
-    pub scale: f64,
-    /// When to give up on one measurement.
-    pub limit: Duration,
+    /// How much.
+    pub effort: Effort,
 }
 
 impl Plan {
     /// Measures everything, writes the results into `out` and returns the table.
     pub fn run(&self, out: &Path, context: Context) -> Result<String> {
-        let mut results = Results::create(out, NAME, context)?;
-        let mut measured = Vec::new();
-        for repeat in 1..=self.repeats {
+        let mut run = Run::create(out, NAME, context, self.effort.scale)?;
+        for repeat in 1..=self.effort.repeats {
             for &load in &self.options.loads {
                 let takes = |system: &&System| **system != System::Sshfs || load.is_bulk();
                 for &system in self.systems.iter().filter(takes) {
-                    let spent = self.measure(system, load);
-                    let measurement = Measurement::new(system, load, repeat, self.scale, spent);
-                    eprintln!("{measurement}");
-                    results.add(&measurement)?;
-                    measured.push(measurement);
+                    let figures = self.measure(system, load).map(|spent| Figures::of(spent, load));
+                    run.add(Loaded::new(system, load), repeat, figures)?;
                 }
             }
         }
+        let Run { results, measured, .. } = run;
         let text = markdown(results.context(), &measured);
         results.finish(&text, &panels(&measured))?;
         Ok(text)
@@ -157,13 +150,14 @@ impl Plan {
 
     /// On a bed of its own.
     fn measure(&self, system: System, load: Load) -> Result<Spent> {
-        let task = Task::new(load, CALLING.mul_f64(self.scale), whole(BODY_BYTES * self.scale));
+        let Effort { scale, limit, .. } = self.effort;
+        let task = Task::new(load, CALLING.mul_f64(scale), whole(BODY_BYTES * scale));
         if system == System::Sshfs {
-            return copying::measure(task, self.limit);
+            return copying::measure(task, limit);
         }
         let bed = Bed::new()?;
         let (server, client) = (bed.host("server")?, bed.host("client")?);
-        within(self.limit, move || {
+        within(limit, move || {
             let (process, mut command) = match system {
                 System::Quinn => plain::connect(&server, &client)?,
                 _ => pair::connect(Variant::Segue, &server, &client, &[END, "drive"])?,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::System;
 use super::figures::Figures;
 use super::setting::Setting;
-use crate::bed::Result;
+use crate::measurement::{self, failures, figures_of, kinds, repeats_and_scale};
 use crate::plot::{Bar, Panel};
 use crate::record::Context;
 
@@ -16,114 +16,59 @@ const GOODPUT: f64 = 0.90;
 const GOODPUT_WISHED: f64 = 0.93;
 
 /// One system on one link.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Measurement {
+pub(super) type Measurement = measurement::Measurement<Asked, Figures>;
+
+/// Who was asked, over which link.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Asked {
     system: &'static str,
     #[serde(flatten)]
     setting: Setting,
     /// The queue as it was: some packets at least.
     queue_bytes: u64,
     target_ms: f64,
-    repeat: u32,
-    /// Share of the standard time.
-    scale: f64,
-    #[serde(flatten)]
-    figures: Option<Figures>,
-    /// Why there are none.
-    error: Option<String>,
 }
 
-impl Measurement {
-    pub(super) fn new(
-        system: System,
-        setting: Setting,
-        repeat: u32,
-        scale: f64,
-        figures: Result<Figures>,
-    ) -> Measurement {
-        Measurement {
-            system: system.name(),
-            setting,
-            queue_bytes: setting.queue_bytes(),
-            target_ms: setting.target_ms(),
-            repeat,
-            scale,
-            figures: figures.as_ref().ok().copied(),
-            error: figures.err().map(|error| error.to_string()),
-        }
+impl Asked {
+    pub(super) fn new(system: System, setting: Setting) -> Asked {
+        let (queue_bytes, target_ms) = (setting.queue_bytes(), setting.target_ms());
+        Asked { system: system.name(), setting, queue_bytes, target_ms }
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = self.setting;
+        write!(f, "{} {rate_kb_per_s} KB/s, {rtt_ms} ms, ", self.system)?;
+        write!(f, "queue {queue_seconds} s, {direction}")
     }
 }
 
 /// For whoever waits.
-impl fmt::Display for Measurement {
+impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Measurement { system, setting, repeat, figures, .. } = self;
-        write!(f, "{system} {} #{repeat}: ", link(setting))?;
-        match figures {
-            Some(Figures { p50_ms, p99_ms, max_ms, .. }) => write!(
-                f,
-                "{} / {} / {} ms, bulk {}",
-                ms(*p50_ms),
-                ms(*p99_ms),
-                ms(*max_ms),
-                figures.and_then(|figures| figures.goodput()).map_or("-".into(), share)
-            ),
-            None => write!(f, "failed: {}", self.error.as_deref().unwrap_or_default()),
-        }
+        let [p50, p99, max] = [self.p50_ms, self.p99_ms, self.max_ms].map(ms);
+        let bulk = self.goodput().map_or("-".into(), share);
+        write!(f, "{p50} / {p99} / {max} ms, bulk {bulk}")
     }
 }
 
-/// All repeats of one system on one link.
-struct Row {
-    system: &'static str,
-    setting: Setting,
-    /// Of the repeats that succeeded, each figure for itself.
-    median: Option<Figures>,
-    error: Option<String>,
-}
-
-/// Groups measurements, in the order of first appearance.
-fn rows(measured: &[Measurement]) -> Vec<Row> {
-    let mut groups: Vec<Vec<&Measurement>> = Vec::new();
-    for new in measured {
-        let is_same = |old: &&Measurement| (old.system, old.setting) == (new.system, new.setting);
-        match groups.iter_mut().find(|group| group.first().is_some_and(is_same)) {
-            Some(group) => group.push(new),
-            None => groups.push(vec![new]),
-        }
-    }
-    groups.iter().filter_map(|group| row(group)).collect()
-}
-
-fn row(group: &[&Measurement]) -> Option<Row> {
-    let first = group.first()?;
-    let figures: Vec<Figures> = group.iter().filter_map(|of| of.figures).collect();
-    let error = group.iter().find_map(|of| of.error.clone());
-    Some(Row {
-        system: first.system,
-        setting: first.setting,
-        median: Figures::median(&figures),
-        error,
-    })
+/// Each figure's median for itself, of the repeats that succeeded.
+fn median(measured: &[Measurement], asked: Asked) -> Option<Figures> {
+    Figures::median(&figures_of(measured, asked).copied().collect::<Vec<_>>())
 }
 
 /// The table of all medians.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let Context { date, commit, command, machine } = context;
-    let repeats = measured.iter().map(|of| of.repeat).max().unwrap_or(0);
-    let scale = measured.first().map_or(1.0, |of| of.scale);
-    let rows = rows(measured);
+    let (repeats, scale) = repeats_and_scale(measured);
     let mut text = format!(
-        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
-         Medians of {repeats}, at {scale} of the standard time. {ABOUT}\n\n{HEADING}"
+        "{}Medians of {repeats}, at {scale} of the standard time. {ABOUT}\n\n{HEADING}",
+        context.heading()
     );
-    rows.iter().for_each(|row| text.push_str(&line(row)));
-    for row in &rows {
-        if let Some(error) = &row.error {
-            let error = error.replace('\n', " ");
-            text.push_str(&format!("\n* {}, {} failed: {error}\n", row.system, link(&row.setting)));
-        }
+    for asked in kinds(measured) {
+        text.push_str(&line(asked, median(measured, asked)));
     }
+    text.push_str(&failures(measured));
     text
 }
 
@@ -146,18 +91,18 @@ const HEADING: &str = "\
     | late | up | down | bulk met |\n\
     |---|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|---|\n";
 
-fn line(row: &Row) -> String {
-    let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = row.setting;
+fn line(asked: Asked, median: Option<Figures>) -> String {
+    let Asked { system, setting, target_ms: target, .. } = asked;
+    let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = setting;
     let start =
-        format!("| {} | {rate_kb_per_s} | {rtt_ms} | {queue_seconds} | {direction} |", row.system);
-    let Some(figures) = row.median else {
+        format!("| {system} | {rate_kb_per_s} | {rtt_ms} | {queue_seconds} | {direction} |");
+    let Some(figures) = median else {
         return format!("{start} failed |{}\n", " |".repeat(10));
     };
     let Figures { calls, idle_ms, p50_ms, p99_ms, max_ms, late, bulk_ended, .. } = figures;
     let beside_bulk = |trip: f64| format!("{}{}", if bulk_ended { "≥ " } else { "" }, ms(trip));
     // What a file system does takes several round trips: the target is not meant for it.
     let is_call = figures.goodput().is_some();
-    let target = row.setting.target_ms();
     let of_calls = |text: String| if is_call { text } else { "-".into() };
     format!(
         "{start} {calls} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
@@ -196,16 +141,13 @@ fn ms(ms: f64) -> String {
     if ms < 100.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
 }
 
-fn link(setting: &Setting) -> String {
-    let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = setting;
-    format!("{rate_kb_per_s} KB/s, {rtt_ms} ms, queue {queue_seconds} s, {direction}")
-}
-
 /// A panel for each kind of link and bulk: the median, and lightly behind it the 99th of 100.
 pub(super) fn panels(measured: &[Measurement]) -> Vec<Panel> {
     let mut panels: Vec<Panel> = Vec::new();
-    for Row { system, setting, median, .. } in rows(measured) {
+    for asked in kinds(measured) {
+        let Asked { system, setting, .. } = asked;
         let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = setting;
+        let median = median(measured, asked);
         let title = format!("bulk {direction}, round trip {rtt_ms} ms, queue {queue_seconds} s");
         let bar = Bar {
             label: format!("{system} {rate_kb_per_s} KB/s"),
@@ -227,6 +169,7 @@ mod tests {
     use super::super::direction::Direction;
     use super::super::drive::Driven;
     use super::super::variant::Variant;
+    use super::super::wrong;
     use super::*;
 
     fn measurement(repeat: u32, trip_us: u64, up: f64) -> Measurement {
@@ -241,12 +184,8 @@ mod tests {
             received: 0.04 * rate,
         };
         let figures = Figures::of_calls(&driven, &setting);
-        Measurement::new(System::Transport(Variant::Segue), setting, repeat, 1.0, figures)
-    }
-
-    fn context() -> Context {
-        let word = |word: &str| word.to_owned();
-        Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") }
+        let asked = Asked::new(System::Transport(Variant::Segue), setting);
+        Measurement::new(asked, repeat, 1.0, figures)
     }
 
     #[test]
@@ -256,7 +195,7 @@ mod tests {
             measurement(2, 120_000, 0.92),
             measurement(3, 130_000, 0.91),
         ];
-        let table = markdown(&context(), &measured);
+        let table = markdown(&Context::of_test(), &measured);
         let row = "| segue | 64 | 40 | 0.4 | up | 2 | 42.0 | 50.0 | 120 | 120 | 105 | no";
         let expected = format!("{row} | 0.50 | 0.92 (1.00) | - (0.04) | yes |");
         assert!(table.contains(&expected), "{table}");
@@ -264,13 +203,12 @@ mod tests {
 
     #[test]
     fn what_failed_has_its_reason() {
-        let failed =
-            Measurement { figures: None, error: Some("gone".into()), ..measurement(1, 1, 1.0) };
-        let table = markdown(&context(), &[failed]);
-        assert!(
-            table.contains("\n* segue, 64 KB/s, 40 ms, queue 0.4 s, up failed: gone"),
-            "{table}"
-        );
+        let setting = Setting::new(64.0, 40, 0.4, Direction::Up).unwrap();
+        let asked = Asked::new(System::Transport(Variant::Segue), setting);
+        let failed = Measurement::new(asked, 1, 1.0, Err(wrong("gone")));
+        let table = markdown(&Context::of_test(), &[failed]);
+        let failure = "\n* segue 64 KB/s, 40 ms, queue 0.4 s, up #1 failed: wrong answer: gone\n";
+        assert!(table.contains(failure), "{table}");
         let columns = |line: &str| line.matches('|').count();
         let row = table.lines().find(|line| line.starts_with("| segue")).unwrap();
         assert_eq!(columns(row), columns(HEADING.lines().next().unwrap()), "{row}");

@@ -27,11 +27,10 @@ use segue_core::types::{Class, ClientId, Ino, Version};
 use segue_core::wire::{Fetch, Hello, Put, Reply, Request, Seek};
 use segue_rpc::{Link, Response, greet};
 use serde::Serialize;
-use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use self::report::Measurement;
+use self::report::Ride;
 use self::trips::{Latency, Trip, latency, outages, returns_ms};
 use super::drive::question;
 use super::ledger::message;
@@ -40,11 +39,10 @@ use super::ride::{Second, ride};
 use super::serve::{NOISE, TALLY};
 use super::trace::{Trace, utilization};
 use super::variant::Variant;
-use super::varying::Plan;
-use super::{within, wrong};
-use crate::bed::{Bed, Doing, Host, Result};
+use super::wrong;
+use crate::bed::{Bed, Host, Result};
+use crate::measurement::{Effort, Run};
 use crate::record::Context;
-use crate::results::Results;
 
 const TRACE: &str = include_str!("../../traces/train.txt");
 /// What may wait before the link.
@@ -107,17 +105,13 @@ struct Client {
 }
 
 /// Measures and writes the results; the table.
-pub(super) fn run(plan: &Plan, out: &Path, context: Context) -> Result<String> {
-    let trace = Trace::parse(TRACE)?.scaled(plan.scale);
-    let mut results = Results::create(out, "train", context)?;
-    let mut measured = Vec::new();
-    for repeat in 1..=plan.repeats {
-        let figures = measure(&trace, u64::from(repeat), plan.limit);
-        let measurement = Measurement::new(repeat, plan.scale, figures);
-        eprintln!("{measurement}");
-        results.add(&measurement)?;
-        measured.push(measurement);
+pub(super) fn run(effort: &Effort, out: &Path, context: Context) -> Result<String> {
+    let trace = Trace::parse(TRACE)?.scaled(effort.scale);
+    let mut run = Run::create(out, "train", context, effort.scale)?;
+    for repeat in 1..=effort.repeats {
+        run.add(Ride {}, repeat, measure(&trace, u64::from(repeat), effort.limit))?;
     }
+    let Run { results, measured, .. } = run;
     let text = report::markdown(results.context(), &measured);
     results.finish_with_curves(&text, &report::charts(&measured))?;
     Ok(text)
@@ -125,16 +119,10 @@ pub(super) fn run(plan: &Plan, out: &Path, context: Context) -> Result<String> {
 
 /// Which packets are lost follows from `seed`.
 fn measure(trace: &Trace, seed: u64, limit: Duration) -> Result<Figures> {
-    let bed = Bed::with_seed(seed)?;
-    let (server, client) = (bed.host("server")?, bed.host("client")?);
+    let link = trace.first()?.link(QUEUE_BYTES);
     let trace = trace.clone();
-    within(limit, move || {
-        let door = pair::open(Variant::Segue, &server, &client)?;
-        client.set_link(trace.first()?.link(QUEUE_BYTES))?;
-        client.enter(|| {
-            let runtime = Runtime::new().doing("start the client's threads")?;
-            runtime.block_on(travel(&door, client.clone(), trace))
-        })?
+    pair::visit(&Bed::with_seed(seed)?, Variant::Segue, link, limit, async move |door, host| {
+        travel(door, host, trace).await
     })
 }
 

@@ -1,10 +1,10 @@
 //! The experiments whose link changes under the connection.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::{fig2, fig7a, train};
 use crate::bed::Result;
+use crate::measurement::Effort;
 use crate::record::Context;
 
 /// An experiment whose link changes.
@@ -46,22 +46,11 @@ impl Varying {
     }
 
     /// Measures, writes the results into `out` and returns the table.
-    pub fn run(self, plan: &Plan, out: &Path, context: Context) -> Result<String> {
+    pub fn run(self, effort: &Effort, out: &Path, context: Context) -> Result<String> {
         match self {
-            Varying::Fig2 => fig2::run(plan, out, context),
-            Varying::Fig7a => fig7a::run(plan, out, context),
-            Varying::Train => train::run(plan, out, context),
+            Varying::Fig2 => fig2::run(effort, out, context),
+            Varying::Fig7a => fig7a::run(effort, out, context),
+            Varying::Train => train::run(effort, out, context),
         }
     }
-}
-
-/// How to measure one of them.
-#[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    /// How often.
-    pub repeats: u32,
-    /// Share of the trace, from its beginning.
-    pub scale: f64,
-    /// When to give up on one measurement.
-    pub limit: Duration,
 }

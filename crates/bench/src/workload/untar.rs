@@ -1,40 +1,60 @@
-//! `untar`: how long unpacking a source tree takes, and how long until the server has it.
+//! `untar` and `npm-tree`: how long unpacking a tree takes, and how long until the server has it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Place, Waited, Workload, content, timed};
-use crate::bed::{Doing, Result, Rng, run};
+use crate::bed::{Doing, Host, Result, Rng, run};
 
-const FILES: u32 = 2_000;
-const FILES_IN_DIRECTORY: u32 = 40;
+/// A tree to unpack.
+pub(crate) struct Untar {
+    name: &'static str,
+    about: &'static str,
+    files: u32,
+    files_in_directory: u32,
+    /// Sizes are uniform up to twice this.
+    mean_bytes: u64,
+}
 
-/// 30 MB in 2,000 files: sizes are uniform up to twice the mean.
-const MEAN_BYTES: u64 = 15 * 1024;
+/// Like the sources of a program: 30 MB.
+pub(crate) const SOURCES: Untar = Untar {
+    name: "untar",
+    about: "unpack a local tar of 2,000 files, 30 MB, three quarters of them compressible text",
+    files: 2_000,
+    files_in_directory: 40,
+    mean_bytes: 15 * 1024,
+};
 
-pub(crate) struct Untar;
+/// Like what a program in JavaScript depends on: 80 MB.
+pub(crate) const PACKAGES: Untar = Untar {
+    name: "npm-tree",
+    about: "the same with 20,000 files in 2,500 directories, 80 MB",
+    files: 20_000,
+    files_in_directory: 8,
+    mean_bytes: 4 * 1024,
+};
 
 impl Workload for Untar {
     fn name(&self) -> &'static str {
-        "untar"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "unpack a local tar of 2,000 files, 30 MB, three quarters of them compressible text"
+        self.about
     }
 
     fn warm(&self, place: &Place) -> Result<()> {
         let tree = place.host.mkdir("tree")?;
-        make_tree(&tree, place.scaled(FILES))?;
+        self.make_tree(&tree, place.scaled(self.files))?;
         let mut tar = place.host.command("tar");
         tar.args(["--sort=name", "--mtime=2024-01-01", "-C"]).arg(&tree).arg("-cf");
-        run(tar.arg(archive(place)).arg("."))?;
+        run(tar.arg(archive(&place.host)).arg("."))?;
         fs::remove_dir_all(&tree).doing("remove the tree")
     }
 
     fn measure(&self, place: &Place) -> Result<Waited> {
         let mut tar = place.host.command("tar");
-        tar.arg("-C").arg(&place.dir).arg("-xf").arg(archive(place));
+        tar.arg("-C").arg(&place.dir).arg("-xf").arg(archive(&place.host));
         timed(|| run(&mut tar).map(drop))
     }
 
@@ -43,19 +63,22 @@ impl Workload for Untar {
     }
 }
 
-fn archive(place: &Place) -> PathBuf {
-    place.host.dir().join("tree.tar")
+/// What is unpacked.
+pub(crate) fn archive(host: &Host) -> PathBuf {
+    host.dir().join("tree.tar")
 }
 
-fn make_tree(dir: &Path, files: u32) -> Result<()> {
-    let mut rng = Rng::new(2);
-    for number in 0..files {
-        let dir = dir.join(format!("d{:02}", number / FILES_IN_DIRECTORY));
-        fs::create_dir_all(&dir).doing("make a directory")?;
-        let bytes = usize::try_from(rng.below(2 * MEAN_BYTES)).unwrap_or(0);
-        let make = if number % 4 == 0 { content::noise } else { content::text };
-        fs::write(dir.join(format!("file{number:04}.c")), make(&mut rng, bytes))
-            .doing("write a file")?;
+impl Untar {
+    fn make_tree(&self, dir: &Path, files: u32) -> Result<()> {
+        let mut rng = Rng::new(2);
+        for number in 0..files {
+            let dir = dir.join(format!("d{:02}", number / self.files_in_directory));
+            fs::create_dir_all(&dir).doing("make a directory")?;
+            let bytes = usize::try_from(rng.below(2 * self.mean_bytes)).unwrap_or(0);
+            let make = if number % 4 == 0 { content::noise } else { content::text };
+            fs::write(dir.join(format!("file{number:04}.c")), make(&mut rng, bytes))
+                .doing("write a file")?;
+        }
+        Ok(())
     }
-    Ok(())
 }

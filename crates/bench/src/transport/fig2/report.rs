@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Application, Figures};
-use crate::bed::Result;
+use crate::measurement::{self, failures, figures_of, firsts, kinds, repeats_and_scale};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
 use crate::report::middle;
@@ -18,46 +18,34 @@ const TIMES_MODAL: f64 = 1.17;
 const RULES_SHOWN: usize = 8;
 
 /// One application once.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Measurement {
+pub(super) type Measurement = measurement::Measurement<Kind, Figures>;
+
+/// Of applications, as the results name it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Kind {
     application: &'static str,
     rule: Option<Rule>,
-    repeat: u32,
-    /// Share of the trace.
-    scale: f64,
-    #[serde(flatten)]
-    figures: Option<Figures>,
-    /// Why there are none.
-    error: Option<String>,
 }
 
-impl Measurement {
-    pub(super) fn new(
-        application: Application,
-        repeat: u32,
-        scale: f64,
-        figures: Result<Figures>,
-    ) -> Measurement {
-        let (name, rule) = (application.name(), application.rule());
-        let error = figures.as_ref().err().map(ToString::to_string);
-        Measurement { application: name, rule, repeat, scale, figures: figures.ok(), error }
+impl From<Application> for Kind {
+    fn from(application: Application) -> Kind {
+        Kind { application: application.name(), rule: application.rule() }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.application)
     }
 }
 
 /// For whoever waits.
-impl fmt::Display for Measurement {
+impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} #{}: ", self.application, self.repeat)?;
-        match &self.figures {
-            Some(figures) => write!(
-                f,
-                "{:.1} MB of messages, {:.1} MB on the link, {:.3} of it",
-                mb(figures.message_bytes),
-                mb(figures.link_bytes),
-                figures.utilization
-            ),
-            None => write!(f, "failed: {}", self.error.as_deref().unwrap_or_default()),
-        }
+        let Figures { message_bytes, link_bytes, utilization, .. } = self;
+        let (message_mb, link_mb) = (mb(*message_bytes), mb(*link_bytes));
+        write!(f, "{message_mb:.1} MB of messages, {link_mb:.1} MB on the link, ")?;
+        write!(f, "{utilization:.3} of it")
     }
 }
 
@@ -67,8 +55,7 @@ fn mb(bytes: u64) -> f64 {
 
 /// Medians of an application's repeats.
 struct Row {
-    application: &'static str,
-    rule: Option<Rule>,
+    kind: Kind,
     message_bytes: u64,
     link_bytes: u64,
     capacity_bytes: u64,
@@ -77,32 +64,16 @@ struct Row {
     utilization: f64,
 }
 
-fn rows(measured: &[Measurement]) -> Vec<Row> {
-    let mut names: Vec<&'static str> = Vec::new();
-    for one in measured {
-        if !names.contains(&one.application) {
-            names.push(one.application);
-        }
-    }
-    names.into_iter().filter_map(|name| row(name, measured)).collect()
-}
-
-fn row(application: &'static str, measured: &[Measurement]) -> Option<Row> {
-    let of: Vec<&Measurement> =
-        measured.iter().filter(|one| one.application == application).collect();
-    let figures = || of.iter().filter_map(|one| one.figures.as_ref());
-    let share = |figures: &Figures| figures.utilization;
+fn row(kind: Kind, measured: &[Measurement]) -> Option<Row> {
+    let figures = figures_of(measured, kind);
+    let shares = figures.clone().map(|one| one.utilization);
     Some(Row {
-        application,
-        rule: of.first()?.rule,
-        message_bytes: middle(figures().map(|one| one.message_bytes))?,
-        link_bytes: middle(figures().map(|one| one.link_bytes))?,
-        capacity_bytes: figures().next()?.capacity_bytes,
-        shares: [
-            figures().map(share).fold(f64::INFINITY, f64::min),
-            figures().map(share).fold(0.0, f64::max),
-        ],
-        utilization: middle(figures().map(share))?,
+        kind,
+        message_bytes: middle(figures.clone().map(|one| one.message_bytes))?,
+        link_bytes: middle(figures.clone().map(|one| one.link_bytes))?,
+        capacity_bytes: figures.clone().next()?.capacity_bytes,
+        shares: [shares.clone().fold(f64::INFINITY, f64::min), shares.clone().fold(0.0, f64::max)],
+        utilization: middle(shares)?,
     })
 }
 
@@ -112,22 +83,16 @@ pub(super) fn markdown(
     measured: &[Measurement],
     swept: &[(Rule, f64)],
 ) -> String {
-    let Context { date, commit, command, machine } = context;
-    let repeats = measured.iter().map(|of| of.repeat).max().unwrap_or(0);
-    let scale = measured.first().map_or(1.0, |of| of.scale);
-    let rows = rows(measured);
+    let (repeats, scale) = repeats_and_scale(measured);
+    let kinds = kinds(measured).into_iter();
+    let rows: Vec<Row> = kinds.filter_map(|kind| row(kind, measured)).collect();
     let mut text = format!(
-        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
-         Medians of {repeats}, over {scale} of the trace. {ABOUT}\n\n{HEADING}"
+        "{}Medians of {repeats}, over {scale} of the trace. {ABOUT}\n\n{HEADING}",
+        context.heading()
     );
     rows.iter().for_each(|row| text.push_str(&line(row)));
     text.push_str(&verdict(&rows));
-    for one in measured {
-        if let Some(error) = &one.error {
-            let error = error.replace('\n', " ");
-            text.push_str(&format!("\n* {} #{} failed: {error}\n", one.application, one.repeat));
-        }
-    }
+    text.push_str(&failures(measured));
     text.push_str(&format!("\n## Rules of the modal application\n\n{SWEEP}\n\n{SWEEP_HEADING}"));
     for (rule, bytes) in shown(swept) {
         let modes = modes(rule);
@@ -182,8 +147,8 @@ fn line(row: &Row) -> String {
     let [least, most] = row.shares;
     format!(
         "| {} | {} | {:.1} | {:.1} | {:.1} | {:.3} | {least:.3}-{most:.3} |\n",
-        row.application,
-        row.rule.as_ref().map_or("-".into(), modes),
+        row.kind,
+        row.kind.rule.as_ref().map_or("-".into(), modes),
         mb(row.message_bytes),
         mb(row.link_bytes),
         mb(row.capacity_bytes),
@@ -203,7 +168,7 @@ fn verdict(rows: &[Row]) -> String {
         let times = modeless.message_bytes as f64 / row.message_bytes.max(1) as f64;
         text.push_str(&format!(
             "* modeless sends {times:.2} times what {} does; asked for: {TIMES_MODAL}, {}.\n",
-            row.application,
+            row.kind,
             reached(times >= TIMES_MODAL)
         ));
     }
@@ -212,28 +177,21 @@ fn verdict(rows: &[Row]) -> String {
 
 /// A chart for each application's first success: the link, what was used, and its modes or classes.
 pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
-    let mut charts: Vec<Chart> = Vec::new();
-    for one in measured {
-        let Some(figures) = &one.figures else { continue };
-        if charts.iter().all(|chart| chart.title != one.application) {
-            charts.push(chart(one, figures));
-        }
-    }
-    charts
+    firsts(measured).into_iter().map(chart).collect()
 }
 
-fn chart(one: &Measurement, figures: &Figures) -> Chart {
+fn chart((kind, figures): (Kind, &Figures)) -> Chart {
     // As in the paper, the most urgent class is the lowest line; modes stand at their rates.
     let most = figures.rate_kb.iter().copied().fold(0.0, f64::max);
-    let height = |mode: usize| match &one.rule {
+    let height = |mode: usize| match &kind.rule {
         Some(rule) => rule.rate(mode) / 1024.0,
         None => most * (mode + 1) as f64 / (4 * MODES) as f64,
     };
     let known = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
     let modes: Vec<Option<f64>> = figures.mode.iter().map(|mode| mode.map(height)).collect();
-    let name = if one.rule.is_some() { "mode" } else { "most urgent class sent" };
+    let name = if kind.rule.is_some() { "mode" } else { "most urgent class sent" };
     Chart {
-        title: one.application.to_owned(),
+        title: kind.to_string(),
         axes: ["seconds", "KB/s"],
         curves: vec![
             Curve::steps("true bandwidth: grey", Look::Grey, &known(&figures.rate_kb)),
@@ -258,7 +216,7 @@ mod tests {
             mode: vec![Some(0), None],
             class_kb: vec![[1.0; MODES]; 2],
         };
-        Measurement::new(application, 1, 1.0, Ok(figures))
+        Measurement::new(application.into(), 1, 1.0, Ok(figures))
     }
 
     #[test]
@@ -268,10 +226,7 @@ mod tests {
             measurement(Application::Modeless, 90 << 20, 0.98),
             measurement(Application::Modal(rule), 75 << 20, 0.83),
         ];
-        let word = |word: &str| word.to_owned();
-        let context =
-            Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") };
-        let text = markdown(&context, &measured, &[(rule, 1048576.0)]);
+        let text = markdown(&Context::of_test(), &measured, &[(rule, 1048576.0)]);
         assert!(text.contains("| modal | 1, 2, 3, 4 | 75.0 | 97.0 | 100.0 | 0.830 |"), "{text}");
         assert!(text.contains("1.20 times what modal does; asked for: 1.17, reached"), "{text}");
         assert!(text.contains("uses 0.980 of the link; asked for: 0.97, reached"), "{text}");

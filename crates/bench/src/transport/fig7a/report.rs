@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Figures, START_SECONDS, Second};
-use crate::bed::Result;
+use crate::measurement::{self, failures, figures_of, firsts, kinds, repeats_and_scale};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
 use crate::report::middle;
@@ -13,46 +13,32 @@ use crate::transport::direction::Direction;
 use crate::transport::variant::Variant;
 
 /// One variant and direction once.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Measurement {
+pub(super) type Measurement = measurement::Measurement<Bulk, Figures>;
+
+/// What the questions were asked beside.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Bulk {
     system: &'static str,
     direction: Direction,
-    repeat: u32,
-    /// Share of the trace.
-    scale: f64,
-    #[serde(flatten)]
-    figures: Option<Figures>,
-    /// Why there are none.
-    error: Option<String>,
 }
 
-impl Measurement {
-    pub(super) fn new(
-        variant: Variant,
-        direction: Direction,
-        repeat: u32,
-        scale: f64,
-        figures: Result<Figures>,
-    ) -> Measurement {
-        let error = figures.as_ref().err().map(ToString::to_string);
-        let system = variant.name();
-        Measurement { system, direction, repeat, scale, figures: figures.ok(), error }
+impl Bulk {
+    pub(super) fn new(variant: Variant, direction: Direction) -> Bulk {
+        Bulk { system: variant.name(), direction }
     }
+}
 
-    fn key(&self) -> (&'static str, Direction) {
-        (self.system, self.direction)
+impl fmt::Display for Bulk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.system, self.direction)
     }
 }
 
 /// For whoever waits.
-impl fmt::Display for Measurement {
+impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} #{}: ", self.system, self.direction, self.repeat)?;
-        let Some(figures) = &self.figures else {
-            return write!(f, "failed: {}", self.error.as_deref().unwrap_or_default());
-        };
-        let parts = PARTS.map(|part| Sum::of(figures, part).map_or("-".into(), |sum| sum.words()));
-        write!(f, "{}; used {:.2}", parts.join("; "), figures.utilization)
+        let parts = PARTS.map(|part| Sum::of(self, part).map_or("-".into(), |sum| sum.words()));
+        write!(f, "{}; used {:.2}", parts.join("; "), self.utilization)
     }
 }
 
@@ -158,54 +144,30 @@ const HEADING: &str = "\
 
 /// The table of medians, and each second of the first success.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let Context { date, commit, command, machine } = context;
-    let repeats = measured.iter().map(|of| of.repeat).max().unwrap_or(0);
-    let scale = measured.first().map_or(1.0, |of| of.scale);
+    let (repeats, scale) = repeats_and_scale(measured);
     let mut text = format!(
-        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
-         Medians of {repeats}, over {scale} of the trace. {ABOUT}\n\n{HEADING}"
+        "{}Medians of {repeats}, over {scale} of the trace. {ABOUT}\n\n{HEADING}",
+        context.heading()
     );
-    let firsts = firsts(measured);
-    for first in &firsts {
-        let figures: Vec<&Figures> = measured
-            .iter()
-            .filter(|one| one.key() == first.key())
-            .filter_map(|one| one.figures.as_ref())
-            .collect();
-        let used = middle(figures.iter().map(|one| one.utilization));
+    for bulk in kinds(measured) {
+        let figures = figures_of(measured, bulk);
+        let used = middle(figures.clone().map(|one| one.utilization));
         for part in PARTS {
-            let sums: Vec<Sum> = figures.iter().filter_map(|one| Sum::of(one, part)).collect();
+            let sums: Vec<Sum> = figures.clone().filter_map(|one| Sum::of(one, part)).collect();
             if let Some(sum) = Sum::median(&sums) {
-                text.push_str(&line(first, part, &sum, used));
+                text.push_str(&line(bulk, part, &sum, used));
             }
         }
     }
-    for one in measured {
-        if let Some(error) = &one.error {
-            let error = error.replace('\n', " ");
-            let (system, direction) = one.key();
-            text.push_str(&format!("\n* {system} {direction} failed: {error}\n"));
-        }
-    }
-    for first in firsts {
-        text.push_str(&seconds(first));
+    text.push_str(&failures(measured));
+    for (bulk, figures) in firsts(measured) {
+        text.push_str(&seconds(bulk, figures));
     }
     text
 }
 
-/// The first success of each system and direction.
-fn firsts(measured: &[Measurement]) -> Vec<&Measurement> {
-    let mut firsts: Vec<&Measurement> = Vec::new();
-    for one in measured.iter().filter(|one| one.figures.is_some()) {
-        if firsts.iter().all(|first| first.key() != one.key()) {
-            firsts.push(one);
-        }
-    }
-    firsts
-}
-
-fn line(first: &Measurement, part: Part, sum: &Sum, used: Option<f64>) -> String {
-    let (system, direction) = first.key();
+fn line(bulk: Bulk, part: Part, sum: &Sum, used: Option<f64>) -> String {
+    let Bulk { system, direction } = bulk;
     let Sum { seconds, calls, late, good_seconds, max_ms, over_ms } = sum;
     let late = *late as f64 / *calls as f64;
     let used = used.unwrap_or(0.0);
@@ -217,10 +179,8 @@ fn line(first: &Measurement, part: Part, sum: &Sum, used: Option<f64>) -> String
 }
 
 /// A line for each second until the rate holds.
-fn seconds(first: &Measurement) -> String {
-    let Some(figures) = &first.figures else { return String::new() };
+fn seconds(Bulk { system, direction }: Bulk, figures: &Figures) -> String {
     let last = figures.seconds.iter().rposition(|second| second.is_step).unwrap_or(0);
-    let (system, direction) = first.key();
     let mut text = format!(
         "\n## {system}, {direction}, second by second (the first run)\n\n\
          | second | KB/s | questions | p50, ms | max, ms | target, ms | late | used |\n\
@@ -242,12 +202,10 @@ fn seconds(first: &Measurement) -> String {
 
 /// Two charts for each system and direction: the questions, and the link.
 pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
-    let chart = |first: &&Measurement| {
-        let seconds = first.figures.as_ref().map_or(&[][..], |figures| &figures.seconds);
+    let chart = |(Bulk { system, direction }, figures): (Bulk, &Figures)| {
         let of = |figure: &dyn Fn(&Second) -> Option<f64>| {
-            seconds.iter().map(figure).collect::<Vec<_>>()
+            figures.seconds.iter().map(figure).collect::<Vec<_>>()
         };
-        let (system, direction) = first.key();
         let title = format!("{system}, bulk {direction}");
         let targets = of(&|second| Some(second.target_ms));
         let rates = of(&|second| Some(second.rate_kb));
@@ -274,7 +232,7 @@ pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
             },
         ]
     };
-    firsts(measured).iter().flat_map(chart).collect()
+    firsts(measured).into_iter().flat_map(chart).collect()
 }
 
 #[cfg(test)]
@@ -294,15 +252,12 @@ mod tests {
         seconds.push(second(128.0, true, 0, 65.0));
         seconds.push(second(128.0, false, 1, 75.0));
         let figures = Figures { utilization: 0.93, seconds };
-        Measurement::new(Variant::Segue, Direction::Up, 1, 1.0, Ok(figures))
+        Measurement::new(Bulk::new(Variant::Segue, Direction::Up), 1, 1.0, Ok(figures))
     }
 
     #[test]
     fn a_part_says_how_late_its_questions_are() {
-        let word = |word: &str| word.to_owned();
-        let context =
-            Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") };
-        let text = markdown(&context, &[measurement()]);
+        let text = markdown(&Context::of_test(), &[measurement()]);
         for line in [
             "| segue | up | before, 512 KB/s | 10 | 0.00 | 1 of 1 | 60 | -10 | 0.93 |",
             "| segue | up | descent | 20 | 0.10 | 1 of 2 | 110 | 40 | 0.93 |",

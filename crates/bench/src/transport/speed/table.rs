@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::System;
 use super::drive::Spent;
 use super::load::Load;
-use crate::bed::Result;
+use crate::measurement::{self, failures, figures_of, repeats_and_scale};
 use crate::plot::{Bar, Panel};
 use crate::record::Context;
 use crate::report::middle;
@@ -19,22 +19,30 @@ const MANY_MIN: f64 = 60_000.0;
 const TIMES_SSHFS: f64 = 2.0;
 
 /// One system under one load.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Measurement {
+pub(super) type Measurement = measurement::Measurement<Loaded, Figures>;
+
+/// Who carried what.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Loaded {
     system: &'static str,
     load: Load,
-    repeat: u32,
-    /// Share of the standard time and length.
-    scale: f64,
-    #[serde(flatten)]
-    figures: Option<Figures>,
-    /// Why there are none.
-    error: Option<String>,
+}
+
+impl Loaded {
+    pub(super) fn new(system: System, load: Load) -> Loaded {
+        Loaded { system: system.name(), load }
+    }
+}
+
+impl fmt::Display for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.system, self.load.words())
+    }
 }
 
 /// What one measurement comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-struct Figures {
+pub(super) struct Figures {
     /// Calls a second, or MB a second.
     rate: f64,
     /// Processor time at the client: microseconds a call, or seconds a GB.
@@ -44,7 +52,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(spent: Spent, load: Load) -> Figures {
+    pub(super) fn of(spent: Spent, load: Load) -> Figures {
         let Spent { count, seconds, client, server } = spent;
         let count = count.max(1) as f64;
         // Bytes a megabyte; and bytes a gigabyte, or microseconds a second.
@@ -64,53 +72,26 @@ impl Figures {
     }
 }
 
-impl Measurement {
-    pub(super) fn new(
-        system: System,
-        load: Load,
-        repeat: u32,
-        scale: f64,
-        spent: Result<Spent>,
-    ) -> Measurement {
-        Measurement {
-            system: system.name(),
-            load,
-            repeat,
-            scale,
-            figures: spent.as_ref().ok().map(|spent| Figures::of(*spent, load)),
-            error: spent.err().map(|error| error.to_string()),
-        }
-    }
-}
-
 /// For whoever waits.
-impl fmt::Display for Measurement {
+impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Measurement { system, load, repeat, figures, error, .. } = self;
-        write!(f, "{system} {} #{repeat}: ", load.words())?;
-        match (figures, error) {
-            (Some(Figures { rate, client, server }), _) => {
-                write!(f, "{rate:.0}/s, processors {client:.2} and {server:.2}")
-            }
-            (None, error) => write!(f, "failed: {}", error.as_deref().unwrap_or_default()),
-        }
+        let Figures { rate, client, server } = self;
+        write!(f, "{rate:.0}/s, processors {client:.2} and {server:.2}")
     }
 }
 
 /// The medians of one system under one load.
 fn median(measured: &[Measurement], system: System, load: Load) -> Option<Figures> {
-    let of = measured.iter().filter(|of| of.system == system.name() && of.load == load);
-    Figures::median(&of.filter_map(|of| of.figures).collect::<Vec<_>>())
+    let figures = figures_of(measured, Loaded::new(system, load));
+    Figures::median(&figures.copied().collect::<Vec<_>>())
 }
 
 /// The table of all medians.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let Context { date, commit, command, machine } = context;
-    let repeats = measured.iter().map(|of| of.repeat).max().unwrap_or(0);
-    let scale = measured.first().map_or(1.0, |of| of.scale);
+    let (repeats, scale) = repeats_and_scale(measured);
     let mut text = format!(
-        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
-         Medians of {repeats}, at {scale} of the standard time and length. {ABOUT}\n\n{HEADING}"
+        "{}Medians of {repeats}, at {scale} of the standard time and length. {ABOUT}\n\n{HEADING}",
+        context.heading()
     );
     for load in Load::ALL {
         for system in System::ALL {
@@ -119,13 +100,7 @@ pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
             }
         }
     }
-    for Measurement { system, load, repeat, error, .. } in measured {
-        if let Some(error) = error {
-            let error = error.replace('\n', " ");
-            let load = load.words();
-            text.push_str(&format!("\n* {system}, {load} #{repeat} failed: {error}\n"));
-        }
-    }
+    text.push_str(&failures(measured));
     text
 }
 
@@ -188,13 +163,8 @@ mod tests {
 
     fn measurement(system: System, load: Load, repeat: u32, count: u64) -> Measurement {
         let spent = Spent { count, seconds: 2.0, client: 1.0, server: 0.5 };
-        Measurement::new(system, load, repeat, 1.0, Ok(spent))
-    }
-
-    fn table(measured: &[Measurement]) -> String {
-        let word = |word: &str| word.to_owned();
-        let (date, commit) = (word("d"), word("c"));
-        markdown(&Context { date, commit, command: word("x"), machine: word("m") }, measured)
+        let figures = Ok(Figures::of(spent, load));
+        Measurement::new(Loaded::new(system, load), repeat, 1.0, figures)
     }
 
     #[test]
@@ -207,7 +177,7 @@ mod tests {
             measurement(System::Segue, Load::Up, 1, 1_000_000_000),
             measurement(System::Sshfs, Load::Up, 1, 600_000_000),
         ];
-        let table = table(&measured);
+        let table = markdown(&Context::of_test(), &measured);
         let one = "| calls, 1 in flight | segue | 20000 | 25.00 | 12.50 | 0.80 |  | 12000 | yes |";
         let up = "| up | segue | 500 | 1.00 | 0.50 |  | 1.67 | 2 of sshfs | no |";
         assert!(table.contains(one) && table.contains(up), "{table}");
@@ -215,9 +185,9 @@ mod tests {
 
     #[test]
     fn what_failed_has_its_reason() {
-        let failed =
-            Measurement::new(System::Quinn, Load::Down, 1, 1.0, Err(wrong("it has gone away")));
-        let table = table(&[failed]);
-        assert!(table.contains("\n* quinn, down #1 failed: wrong answer: it has gone"), "{table}");
+        let down = Loaded::new(System::Quinn, Load::Down);
+        let failed = Measurement::new(down, 1, 1.0, Err(wrong("it has gone away")));
+        let table = markdown(&Context::of_test(), &[failed]);
+        assert!(table.contains("\n* quinn down #1 failed: wrong answer: it has gone"), "{table}");
     }
 }

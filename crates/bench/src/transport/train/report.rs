@@ -6,42 +6,21 @@ use serde::Serialize;
 
 use super::Figures;
 use super::trips::Latency;
-use crate::bed::Result;
+use crate::measurement::{self, failures, figures_of, repeats_and_scale};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
 use crate::report::middle;
 
 /// One ride.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Measurement {
-    repeat: u32,
-    /// Share of the trace.
-    scale: f64,
-    #[serde(flatten)]
-    figures: Option<Figures>,
-    /// Why there are none.
-    error: Option<String>,
-}
+pub(super) type Measurement = measurement::Measurement<Ride, Figures>;
 
-impl Measurement {
-    pub(super) fn new(repeat: u32, scale: f64, figures: Result<Figures>) -> Measurement {
-        let error = figures.as_ref().err().map(ToString::to_string);
-        Measurement { repeat, scale, figures: figures.ok(), error }
-    }
-}
+/// All rides are alike.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Ride {}
 
-/// For whoever waits.
-impl fmt::Display for Measurement {
+impl fmt::Display for Ride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.figures {
-            Some(figures) => write!(f, "train #{}: {}", self.repeat, delivered(figures)),
-            None => write!(
-                f,
-                "train #{} failed: {}",
-                self.repeat,
-                self.error.as_deref().unwrap_or_default()
-            ),
-        }
+        f.write_str("train")
     }
 }
 
@@ -50,14 +29,18 @@ fn lost(figures: &Figures) -> u64 {
     figures.acknowledged.saturating_sub(figures.arrived)
 }
 
-fn delivered(figures: &Figures) -> String {
-    let Figures { acknowledged, fetched, damaged, failed, connections, .. } = figures;
-    let [up, down] = figures.utilization;
-    format!(
-        "{acknowledged} written, {} lost, {fetched} fetched, {damaged} damaged, {failed} failed, \
-         {connections} connections, used {up:.2} up and {down:.2} down",
-        lost(figures)
-    )
+/// For whoever waits.
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { acknowledged, fetched, damaged, failed, connections, .. } = self;
+        let [up, down] = self.utilization;
+        write!(
+            f,
+            "{acknowledged} written, {} lost, {fetched} fetched, {damaged} damaged, \
+             {failed} failed, {connections} connections, used {up:.2} up and {down:.2} down",
+            lost(self)
+        )
+    }
 }
 
 const ABOUT: &str = "\
@@ -86,12 +69,8 @@ const LATENCY_HEADING: &str = "\
 
 /// The table.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let Context { date, commit, command, machine } = context;
-    let scale = measured.first().map_or(1.0, |of| of.scale);
-    let mut text = format!(
-        "# {command}\n\n{date}, commit {commit}\n{machine}\n\n\
-         Over {scale} of the trace. {ABOUT}\n\n{HEADING}"
-    );
+    let (_, scale) = repeats_and_scale(measured);
+    let mut text = format!("{}Over {scale} of the trace. {ABOUT}\n\n{HEADING}", context.heading());
     for one in measured {
         match &one.figures {
             Some(figures) => text.push_str(&line(one.repeat, figures)),
@@ -99,18 +78,13 @@ pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
         }
     }
     text.push_str(&format!("\n## By class\n\n{LATENCY_ABOUT}\n\n{LATENCY_HEADING}"));
-    let rides: Vec<&Figures> = measured.iter().filter_map(|one| one.figures.as_ref()).collect();
+    let rides: Vec<&Figures> = figures_of(measured, Ride {}).collect();
     let kinds = rides.first().map_or(0, |figures| figures.latencies.len());
     for kind in 0..kinds {
         let of = rides.iter().filter_map(|figures| figures.latencies.get(kind));
         text.push_str(&latency_line(&of.collect::<Vec<_>>()));
     }
-    for one in measured {
-        if let Some(error) = &one.error {
-            let error = error.replace('\n', " ");
-            text.push_str(&format!("\n* ride {} failed: {error}\n", one.repeat));
-        }
-    }
+    text.push_str(&failures(measured));
     text
 }
 
@@ -148,9 +122,7 @@ fn latency_line(of: &[&Latency]) -> String {
 
 /// The first ride: what was used of the link, each way.
 pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
-    let Some(figures) = measured.iter().find_map(|one| one.figures.as_ref()) else {
-        return Vec::new();
-    };
+    let Some(figures) = figures_of(measured, Ride {}).next() else { return Vec::new() };
     let known = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
     let chart = |(title, used): (&str, &Vec<f64>)| Chart {
         title: title.to_owned(),
@@ -166,6 +138,7 @@ pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results;
 
     #[test]
     fn a_ride_says_what_was_lost() {
@@ -188,11 +161,10 @@ mod tests {
             latencies: vec![latency],
             ..Figures::default()
         };
-        let measured = [Measurement::new(1, 1.0, Ok(figures))];
-        let word = |word: &str| word.to_owned();
-        let context =
-            Context { date: word("d"), commit: word("c"), command: word("x"), machine: word("m") };
-        let text = markdown(&context, &measured);
+        let measured = [Measurement::new(Ride {}, 1, 1.0, Ok(figures))];
+        let line = results::line(&Context::of_test(), &measured[0]).unwrap();
+        assert!(line.contains(r#""repeat":1,"scale":1.0,"acknowledged":100,"#), "{line}");
+        let text = markdown(&Context::of_test(), &measured);
         let row = "| 1 | 100 | 2 | 0 | 7 | 0 | 0 | 0 | 2 | 0.90 | 0.80 | 250, 1200 |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("| question | 10 | 60 | - | 90 | 1 | 9000 |"), "{text}");

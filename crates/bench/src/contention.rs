@@ -1,0 +1,250 @@
+//! The experiments `mfs-table2` with `mfs-fig3`, and `mfs-fig4`: what somebody waits for beside
+//! write-back [MFS 3.4].
+//!
+//! ```text
+//!   foreground   G: grep over what is cached     R: read what is not cached
+//!   background   C: compile what is not cached   W: copy files into the mount
+//!                └─ a link of 64 to 1,024 KB/s ─┘
+//! ```
+//!
+//! Who waits for a write, and whether classes count, are mount options; each test is measured with
+//! each, on a bed of its own, several beds side by side. So are the activities alone, and in a
+//! plain directory: what is asked for is a foreground that takes at most 1.1 times its time alone.
+
+mod activity;
+mod cell;
+mod fig4;
+mod measure;
+mod paper;
+mod side_by_side;
+mod spread;
+mod system;
+mod table2;
+mod tree;
+
+use std::path::Path;
+
+use self::cell::{Cell, Start, Test};
+use self::measure::measure;
+use self::side_by_side::side_by_side;
+use self::spread::Measurement;
+use self::system::{CONFIGURATIONS, System};
+use crate::bed::{Error, Result};
+use crate::measurement::{Effort, Run};
+use crate::record::Context;
+
+/// The configuration in which activities are measured alone, and what has no link.
+const ALONE: &str = "async-priorities";
+const LOCAL: &str = "local";
+
+/// How often each is measured if nothing is said: as in the paper.
+pub const REPEATS: u32 = 10;
+
+/// An experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Experiment {
+    /// Segue's configurations against each other.
+    Table2,
+    /// The same, whose curves are another figure of the paper.
+    Fig3,
+    /// Segue against others.
+    Fig4,
+}
+
+impl Experiment {
+    /// Each of them.
+    pub const ALL: [Experiment; 3] = [Experiment::Table2, Experiment::Fig3, Experiment::Fig4];
+
+    /// The one called `name`.
+    pub fn named(name: &str) -> Option<Experiment> {
+        Experiment::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Experiment::Table2 => "mfs-table2",
+            Experiment::Fig3 => "mfs-fig3",
+            Experiment::Fig4 => "mfs-fig4",
+        }
+    }
+
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Experiment::Table2 => "grep or read beside compile or write, as in table 2 of MFS",
+            Experiment::Fig3 => "another name for it: its plot is figure 3",
+            Experiment::Fig4 => "grep beside a synchronous write, and in sshfs and rclone",
+        }
+    }
+
+    fn rates(self) -> &'static [u64] {
+        match self {
+            Experiment::Table2 | Experiment::Fig3 => &[64, 128, 256, 512, 1024],
+            Experiment::Fig4 => &[32, 64, 128, 256, 512],
+        }
+    }
+
+    fn systems(self) -> Vec<&'static str> {
+        match self {
+            Experiment::Table2 | Experiment::Fig3 => {
+                CONFIGURATIONS.iter().map(|one| one.name).collect()
+            }
+            Experiment::Fig4 => vec!["sync-priorities", "sshfs", "rclone"],
+        }
+    }
+}
+
+/// What only these experiments are asked.
+#[derive(Debug, Clone, clap::Args)]
+#[group(id = "contention")]
+#[command(next_help_heading = "Of mfs-table2 and mfs-fig4")]
+pub struct Options {
+    /// Beds at once, each with a link of its own. They wait for their links; C takes a processor
+    /// for some seconds.
+    #[arg(long, default_value_t = 6)]
+    pub beds: usize,
+    /// Tests to measure: GC, GW, RC, RW; all if none is named. `mfs-fig4` has GW alone.
+    #[arg(long, value_delimiter = ',')]
+    pub tests: Vec<String>,
+    /// Configurations of Segue to measure, such as `sync-uniform` or `async-priorities`; in
+    /// `mfs-fig4` also file systems by name. All if none is named.
+    #[arg(long, value_delimiter = ',')]
+    pub configurations: Vec<String>,
+}
+
+/// What to measure.
+#[derive(Debug)]
+pub struct Plan {
+    /// Which of them.
+    pub experiment: Experiment,
+    /// Rates of the client's link in KB a second; the experiment's own if there are none.
+    pub rates: Vec<u64>,
+    /// What else is asked.
+    pub options: Options,
+    /// How much.
+    pub effort: Effort,
+}
+
+impl Plan {
+    /// Measures everything, writes the results into `out` and returns the table.
+    pub fn run(&self, out: &Path, context: Context) -> Result<String> {
+        let cells = self.cells()?;
+        let Effort { repeats, scale, limit } = self.effort;
+        let title = if self.experiment == Experiment::Fig4 { "mfs-fig4" } else { "mfs-table2" };
+        let mut run = Run::create(out, title, context, scale)?;
+        let runs = (1..=repeats).flat_map(|repeat| cells.iter().map(move |cell| (repeat, *cell)));
+        side_by_side(
+            &runs.collect::<Vec<_>>(),
+            self.options.beds.max(1),
+            |&(repeat, cell)| measure(cell, repeat, scale, limit),
+            |&(repeat, cell), figures| run.add(cell, repeat, figures),
+        )?;
+        let Run { results, measured, .. } = run;
+        let measured: Vec<Measurement> = measured;
+        if self.experiment == Experiment::Fig4 {
+            let text = fig4::markdown(results.context(), &measured);
+            results.finish(&text, &fig4::panels(&measured))?;
+            return Ok(text);
+        }
+        let text = table2::markdown(results.context(), &measured);
+        results.finish_with_curves(&text, &table2::charts(&measured))?;
+        Ok(text)
+    }
+
+    /// Once. Different tests come in turn, so that of the beds beside each other few compile at once
+    /// and most wait for their links.
+    fn cells(&self) -> Result<Vec<Cell>> {
+        let (tests, systems) = (self.tests()?, self.systems()?);
+        let own = self.experiment.rates();
+        let rates = if self.rates.is_empty() { own } else { &self.rates };
+        let rates: Vec<Option<u64>> = rates.iter().copied().map(Some).collect();
+        let mut cells = in_turn(&systems, &rates, &tests);
+        if self.experiment != Experiment::Fig4 {
+            let parts: Vec<Test> = tests.iter().flat_map(|test| test.alone()).collect();
+            cells.extend(in_turn(&[named(ALONE)?], &rates, &parts));
+            cells.extend(in_turn(&[named(LOCAL)?], &[None], &parts));
+        }
+        Ok(cells)
+    }
+
+    fn tests(&self) -> Result<Vec<Test>> {
+        let find = |name: &str| Test::named(name).ok_or_else(|| unknown("test", name));
+        match (self.experiment, self.options.tests.as_slice()) {
+            (Experiment::Fig4, []) => Ok(vec![find("GW")?]),
+            (Experiment::Fig4, _) => Err(Error::Wrong("mfs-fig4 has one test, GW".into())),
+            (_, []) => Ok(Test::ALL.to_vec()),
+            (_, names) => names.iter().map(|name| find(name)).collect(),
+        }
+    }
+
+    fn systems(&self) -> Result<Vec<System>> {
+        match self.options.configurations.as_slice() {
+            [] => self.experiment.systems().into_iter().map(named).collect(),
+            names => names.iter().map(|name| named(name)).collect(),
+        }
+    }
+}
+
+/// Each test as it can begin, at each rate, in each system.
+fn in_turn(systems: &[System], rates: &[Option<u64>], tests: &[Test]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for &system in systems {
+        for &rate in rates {
+            for &test in tests {
+                // What is not mounted anew has its promises, whatever they are.
+                let can_begin = |start: &&Start| **start == Start::Held || system.keeps_its_cache();
+                for &start in test.starts().iter().filter(can_begin) {
+                    let cell = Cell { test, start, system, rate };
+                    // An activity is part of two tests.
+                    if !cells.contains(&cell) {
+                        cells.push(cell);
+                    }
+                }
+            }
+        }
+    }
+    cells
+}
+
+fn named(name: &str) -> Result<System> {
+    System::named(name).ok_or_else(|| unknown("configuration", name))
+}
+
+fn unknown(what: &str, name: &str) -> Error {
+    Error::Wrong(format!("no {what} is called {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn plan(experiment: Experiment) -> Plan {
+        let effort = Effort { repeats: 1, scale: 1.0, limit: Duration::from_secs(1) };
+        let options = Options { beds: 1, tests: Vec::new(), configurations: Vec::new() };
+        Plan { experiment, rates: Vec::new(), options, effort }
+    }
+
+    #[test]
+    fn each_part_is_measured_alone_and_locally_once() {
+        let cells = plan(Experiment::Table2).cells().unwrap();
+        let count = |keep: &dyn Fn(&&Cell) -> bool| cells.iter().filter(keep).count();
+        // Two tests begin in two ways.
+        assert_eq!(count(&|cell| cell.test.name == "GW"), 2 * 6 * 5);
+        assert_eq!(count(&|cell| cell.test.name == "RW"), 6 * 5);
+        assert_eq!(count(&|cell| cell.test.name == "grep" && cell.rate.is_some()), 2 * 5);
+        assert_eq!(count(&|cell| cell.test.name == "write" && cell.rate.is_some()), 5);
+        assert_eq!(count(&|cell| cell.rate.is_none()), 4);
+    }
+
+    #[test]
+    fn figure_4_has_others_and_no_baseline() {
+        let cells = plan(Experiment::Fig4).cells().unwrap();
+        let of = |name| cells.iter().filter(|cell| cell.system.name() == name).count();
+        assert_eq!([of("sync-priorities"), of("sshfs"), of("rclone"), of("local")], [10, 5, 5, 0]);
+        let options = Options { tests: vec!["RW".into()], ..plan(Experiment::Fig4).options };
+        assert!(Plan { options, ..plan(Experiment::Fig4) }.cells().is_err());
+    }
+}

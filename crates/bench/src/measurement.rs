@@ -1,0 +1,191 @@
+//! What an experiment measures, repeat by repeat.
+//!
+//! A line of the results is flat: what was measured, which repeat at which scale, then the figures,
+//! or the error in their place.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bed::Result;
+use crate::record::Context;
+use crate::results::Results;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// How often each.
+    pub repeats: u32,
+    /// Share of the standard time and length; of a trace, from its beginning.
+    pub scale: f64,
+    /// When to give up on one measurement.
+    pub limit: Duration,
+}
+
+/// What was measured, once.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Measurement<W, F> {
+    #[serde(flatten)]
+    what: W,
+    pub(crate) repeat: u32,
+    scale: f64,
+    #[serde(flatten)]
+    pub(crate) figures: Option<F>,
+    /// Why there are none.
+    error: Option<String>,
+}
+
+impl<W, F> Measurement<W, F> {
+    pub(crate) fn new(what: W, repeat: u32, scale: f64, figures: Result<F>) -> Measurement<W, F> {
+        let error = figures.as_ref().err().map(ToString::to_string);
+        Measurement { what, repeat, scale, figures: figures.ok(), error }
+    }
+}
+
+/// For whoever waits.
+impl<W: fmt::Display, F: fmt::Display> fmt::Display for Measurement<W, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Measurement { what, repeat, figures, error, .. } = self;
+        match figures {
+            Some(figures) => write!(f, "{what} #{repeat}: {figures}"),
+            None => write!(f, "{what} #{repeat} failed: {}", error.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// A run: what it has measured, and the files of its results.
+pub(crate) struct Run<W, F> {
+    pub(crate) results: Results,
+    scale: f64,
+    pub(crate) measured: Vec<Measurement<W, F>>,
+}
+
+impl<W, F> Run<W, F>
+where
+    W: fmt::Display + Serialize,
+    F: fmt::Display + Serialize,
+{
+    /// Opens new files in `out`, named by date and `title`.
+    pub(crate) fn create(
+        out: &Path,
+        title: &str,
+        context: Context,
+        scale: f64,
+    ) -> Result<Run<W, F>> {
+        let results = Results::create(out, title, context)?;
+        Ok(Run { results, scale, measured: Vec::new() })
+    }
+
+    /// Takes and tells what one repeat came to, which is on disk when this returns.
+    pub(crate) fn add(&mut self, what: W, repeat: u32, figures: Result<F>) -> Result<()> {
+        let measurement = Measurement::new(what, repeat, self.scale, figures);
+        eprintln!("{measurement}");
+        self.results.add(&measurement)?;
+        self.measured.push(measurement);
+        Ok(())
+    }
+}
+
+/// How often each was measured, and at which scale.
+pub(crate) fn repeats_and_scale<W, F>(measured: &[Measurement<W, F>]) -> (u32, f64) {
+    let repeats = measured.iter().map(|one| one.repeat).max().unwrap_or(0);
+    (repeats, measured.first().map_or(1.0, |one| one.scale))
+}
+
+/// What was measured, in the order of first appearance.
+pub(crate) fn kinds<W: Copy + PartialEq, F>(measured: &[Measurement<W, F>]) -> Vec<W> {
+    let mut kinds = Vec::new();
+    for Measurement { what, .. } in measured {
+        if !kinds.contains(what) {
+            kinds.push(*what);
+        }
+    }
+    kinds
+}
+
+/// The figures of `what`, of each repeat that succeeded.
+pub(crate) fn figures_of<W: Copy + PartialEq, F>(
+    measured: &[Measurement<W, F>],
+    what: W,
+) -> impl Iterator<Item = &F> + Clone {
+    measured.iter().filter(move |one| one.what == what).filter_map(|one| one.figures.as_ref())
+}
+
+/// Of everything that succeeded, the figures of its first success.
+pub(crate) fn firsts<W: Copy + PartialEq, F>(measured: &[Measurement<W, F>]) -> Vec<(W, &F)> {
+    let first = |what| Some((what, figures_of(measured, what).next()?));
+    kinds(measured).into_iter().filter_map(first).collect()
+}
+
+/// For Markdown, a line for each failure.
+pub(crate) fn failures<W, F>(measured: &[Measurement<W, F>]) -> String
+where
+    W: fmt::Display,
+    F: fmt::Display,
+{
+    let failed = measured.iter().filter(|one| one.error.is_some());
+    failed.map(|one| format!("\n* {}\n", one.to_string().replace('\n', " "))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bed::Error;
+    use crate::results;
+
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+    struct Named {
+        system: &'static str,
+    }
+
+    impl fmt::Display for Named {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.system)
+        }
+    }
+
+    #[derive(Debug, PartialEq, Serialize)]
+    struct Rate {
+        rate: u32,
+    }
+
+    impl fmt::Display for Rate {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{} a second", self.rate)
+        }
+    }
+
+    fn measured() -> [Measurement<Named, Rate>; 3] {
+        let [slow, fast] = ["slow", "fast"].map(|system| Named { system });
+        [
+            Measurement::new(slow, 1, 0.5, Err(Error::Wrong("gone\naway".into()))),
+            Measurement::new(fast, 1, 0.5, Ok(Rate { rate: 7 })),
+            Measurement::new(slow, 2, 0.5, Ok(Rate { rate: 3 })),
+        ]
+    }
+
+    #[test]
+    fn a_line_is_flat_and_has_figures_or_an_error() {
+        let lines = measured().map(|one| results::line(&Context::of_test(), &one).unwrap());
+        let ends = [
+            r#""system":"slow","repeat":1,"scale":0.5,"error":"wrong answer: gone\naway"}"#,
+            r#""system":"fast","repeat":1,"scale":0.5,"rate":7,"error":null}"#,
+            r#""system":"slow","repeat":2,"scale":0.5,"rate":3,"error":null}"#,
+        ];
+        for (line, end) in lines.iter().zip(ends) {
+            assert!(line.ends_with(end), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_failed_once_has_its_other_figures_and_its_reason() {
+        let measured = measured();
+        let (slow, fast) = (Named { system: "slow" }, Named { system: "fast" });
+        assert_eq!(repeats_and_scale(&measured), (2, 0.5));
+        assert_eq!(firsts(&measured), [(slow, &Rate { rate: 3 }), (fast, &Rate { rate: 7 })]);
+        assert_eq!(failures(&measured), "\n* slow #1 failed: wrong answer: gone away\n");
+        assert_eq!(measured[1].to_string(), "fast #1: 7 a second");
+    }
+}
