@@ -335,7 +335,9 @@ fn a_killed_owner_leaves_nothing() {
         return;
     }
     for signal in ["-INT", "-KILL"] {
-        let mut victim = Command::new(std::env::current_exe().unwrap());
+        // What a shell starts in the background ignores SIGINT, and so would all of this.
+        let mut victim = Command::new("env");
+        victim.arg("--default-signal=INT").arg(std::env::current_exe().unwrap());
         victim.args(["--exact", "victim", "--ignored", "--nocapture", "--test-threads=1"]);
         let mut victim = victim.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
