@@ -7,6 +7,7 @@
 pub mod bed;
 pub mod contention;
 pub mod disk;
+pub mod edit_big;
 pub mod floor;
 pub mod fuse_floor;
 pub mod measurement;

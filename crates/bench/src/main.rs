@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use segue_bench::bed::Error;
 use segue_bench::contention::{self, Experiment};
+use segue_bench::edit_big;
 use segue_bench::fuse_floor::{self, Variant};
 use segue_bench::measurement::Effort;
 use segue_bench::mirror;
@@ -108,6 +109,9 @@ struct Run {
     /// has 0.01, 1 GB, if none is given.
     #[arg(long)]
     scale: Option<f64>,
+    /// Sizes of files in `edit-big`, in MB.
+    #[arg(long, value_delimiter = ',', default_value = "64,1024")]
+    megabytes: Vec<u32>,
     #[command(flatten)]
     transport: transport::Options,
     #[command(flatten)]
@@ -126,6 +130,7 @@ fn main() -> ExitCode {
         Command::Run(run) if run.names == [STORE] => run_store(&run),
         Command::Run(run) if run.names == [DENSE] => run_dense(&run),
         Command::Run(run) if run.names == [STORM] => run_storm(&run),
+        Command::Run(run) if run.names == [edit_big::NAME] => run_edit_big(&run),
         Command::Run(run) if run.names == [transport::NAME] => run_transport(&run),
         Command::Run(run) if run.names == [speed::NAME] => run_speed(&run),
         Command::Run(run) if run.names == [small_writes::NAME] => run_small_writes(&run),
@@ -174,6 +179,7 @@ fn list() {
     println!("  {STORE:<12} the server's store below any mount, beside SQLite alone");
     println!("  {DENSE:<12} the server's store with a file of 100 GB and one of 8 TiB, once");
     println!("  {STORM:<12} many hosts that have a directory cached which another one fills");
+    println!("  {:<12} what a change of 1 KB in a large file costs on the wire", edit_big::NAME);
     println!("  {:<12} a question beside a bulk transfer, on links of any rate", transport::NAME);
     println!("  {:<12} calls and bytes a second of the transport alone", speed::NAME);
     println!("  {:<12} many small files on long and slow links", small_writes::NAME);
@@ -250,6 +256,21 @@ fn run_storm(run: &Run) -> Result<(), String> {
     }
     let table = store::storm::run(&run.out, Context::now(), repeats(run), scale(run, 1.0)?);
     println!("{}", table.map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run_edit_big(run: &Run) -> Result<(), String> {
+    let named = |name: &String| {
+        edit_big::system(name).ok_or(format!("{} has nothing called {name}", edit_big::NAME))
+    };
+    let plan = edit_big::Plan {
+        systems: run.peers.iter().map(named).collect::<Result<_, _>>()?,
+        megabytes: run.megabytes.clone(),
+        repeats: repeats(run),
+        scale: scale(run, 1.0)?,
+        limit: Duration::from_secs(run.limit),
+    };
+    println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
 }
 

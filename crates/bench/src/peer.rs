@@ -2,6 +2,7 @@
 
 mod local;
 mod rclone;
+mod rsync;
 mod segue;
 mod sshd;
 mod sshfs;
@@ -102,6 +103,14 @@ pub fn all() -> &'static [Kind] {
         },
     ]
 }
+
+/// No file system: a directory that is brought to the server by rsync.
+pub(crate) const RSYNC: Kind = Kind {
+    name: "rsync",
+    about: "rsync over ssh, from a local directory",
+    remote: true,
+    start: |stage| Ok(Box::new(rsync::Rsync::new(stage)?)),
+};
 
 /// The file system called `name`.
 pub fn named(name: &str) -> Option<Kind> {

@@ -32,6 +32,9 @@ pub enum Unit {
     /// 2^20 bytes, of memory or sent.
     #[serde(rename = "MB")]
     MegabytesHeld,
+    /// 2^10 bytes on a link.
+    #[serde(rename = "KB")]
+    Kilobytes,
 }
 
 impl Unit {
@@ -43,11 +46,15 @@ impl Unit {
             Unit::Microseconds => "microseconds",
             Unit::Milliseconds => "milliseconds",
             Unit::MegabytesHeld => "MB",
+            Unit::Kilobytes => "KB",
         }
     }
 
     fn less_is_better(self) -> bool {
-        matches!(self, Unit::Microseconds | Unit::Milliseconds | Unit::MegabytesHeld)
+        matches!(
+            self,
+            Unit::Microseconds | Unit::Milliseconds | Unit::MegabytesHeld | Unit::Kilobytes
+        )
     }
 }
 

@@ -177,6 +177,25 @@ fn every_part_of_every_test_is_a_row() {
 }
 
 #[test]
+fn what_a_kilobyte_costs_is_counted() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["edit-big", "--megabytes", "64", "--repeat", "1"];
+    let args = [&args[..], &["--peer", "sshfs", "--peer", "rsync"]].concat();
+    let output = segue_bench(&args, dir.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines = lines(dir.path());
+    assert_eq!(lines.len(), 8, "{lines:?}");
+    for line in &lines {
+        assert!(line["figure"].as_f64().is_some_and(|kilobytes| kilobytes > 0.9), "{line}");
+    }
+    assert!(result(dir.path(), "md").contains("| 64 MB, 1 KB appended | KB | "));
+}
+
+#[test]
 fn what_is_not_known_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for args in [
@@ -185,6 +204,7 @@ fn what_is_not_known_is_refused() {
         &["untar", "--rates", "x"],
         &["atp-latency", "--peer", "local"],
         &["atp-latency", "--rates", "0"],
+        &["edit-big", "--peer", "rclone"],
         &["train", "--rates", "64"],
         &["mfs-table2", "--peer", "sshfs"],
         &["mfs-table2", "--tests", "WG"],

@@ -7,6 +7,7 @@
 //! [`ClientCore::settle`] takes the change out again.
 
 mod admit;
+mod alike;
 mod draft;
 mod levels;
 mod notes;
@@ -24,6 +25,7 @@ use crate::namespace::mode_after_write;
 use crate::persist::Lm;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
+pub use alike::CleanCopy;
 pub use notes::Notes;
 pub use places::{Scrap, Sight};
 pub use recover::{Needs, needs};

@@ -4,11 +4,13 @@
 //! not described here: `segue-rpc` streams them beside the message. Every request can be sent
 //! again without harm: reads change nothing, and records carry their OpId.
 
+mod delta;
 mod names;
 mod watch;
 
 use serde::{Deserialize, Serialize};
 
+pub use delta::{Brief, DICTIONARY_MAX, Delta, Leaf, LeafPart, OUTLINE_MAX, Outline, Outlined};
 pub use names::{
     Found, Looked, Lookup, Node, Page, PromisedBut, Readdir, Renewed, Resume, Resumed, Space,
     Xattrs,
@@ -20,7 +22,7 @@ use crate::refusal::Refusal;
 use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -128,6 +130,8 @@ messages! {
         20 Fetch(Fetch),
         /// Where a file's next data are. Reply `Sought`.
         21 Seek(Seek),
+        /// How a file is cut. Reply `Outlined`.
+        22 Outline(Outline),
         /// Chunks that the client has, with proof. Reply `Wanted`.
         30 Offer(Offer),
         /// Chunks that the server wanted; body: their bytes one after the other. Reply `Stored`.
@@ -178,10 +182,12 @@ messages! {
         20 Fetched(Fetched),
         /// To `Seek`.
         21 Sought(Sought),
+        /// To `Outline`.
+        22 Outlined(Outlined),
         /// To `Offer`.
         30 Wanted(Wanted),
         /// To `Put`.
-        31 Stored(()),
+        31 Stored(Stored),
         /// To `Stage`.
         32 Staged(Staged),
         /// To `Apply`.
@@ -228,7 +234,9 @@ impl Request {
             | Request::Break(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) | Request::Watch(_) => Class::Fetch,
             Request::Apply(apply) => Apply::class(apply.chunks.len()),
-            Request::Offer(_) | Request::Put(_) | Request::Stage(_) => Class::StoreData,
+            Request::Outline(_) | Request::Offer(_) | Request::Put(_) | Request::Stage(_) => {
+                Class::StoreData
+            }
         }
     }
 }
@@ -363,29 +371,40 @@ pub struct Wanted {
 }
 
 /// Chunks that follow in the body.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Put {
     /// Fingerprint and length of each.
     pub chunks: Vec<(Fingerprint, u32)>,
     /// The files that they are for, at most [`OFFER_MAX`]: what they hold is replaced.
     pub files: Vec<Ino>,
+    /// Those of them that travel as differences, ascending.
+    pub deltas: Vec<Delta>,
+}
+
+/// What became of chunks that were put.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Stored {
+    /// Places of differences that lead to nothing here: these chunks are to come whole.
+    pub lacking: Vec<u32>,
 }
 
 /// Leaves to be made, before the record that names them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Stage {
-    /// Each a run of whole chunks, one after the other: fingerprint and length.
-    pub leaves: Vec<Vec<(Fingerprint, u32)>>,
+    /// Each of whole chunks, one after the other.
+    pub leaves: Vec<Leaf>,
     /// The files that they are for, as in [`Put`].
     pub files: Vec<Ino>,
 }
 
 /// What became of the leaves.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Staged {
     /// Chunks that the server lacks, or the session has not shown to have: as long as there are
     /// any, the leaves that name them are not made.
     pub missing: Vec<Fingerprint>,
+    /// Places of leaves that are not made because their parts do not lead to what they are called.
+    pub astray: Vec<u32>,
 }
 
 /// Records to apply.

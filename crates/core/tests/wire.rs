@@ -16,9 +16,10 @@ use segue_core::types::{
     Attr, Caller, ClientId, Fingerprint, Ino, InoGrant, Kind, Name, Role, Timestamp, Version,
 };
 use segue_core::wire::{
-    Applied, Apply, Became, Break, Enrol, Enrolled, Fetch, Fetched, Found, Hello, Limit, Looked,
-    Lookup, Node, Offer, Page, Put, Readdir, Refused, Renewed, Reply, Request, Resume, Resumed,
-    Seek, Sought, Space, Stage, Staged, Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
+    Applied, Apply, Became, Break, Brief, Delta, Enrol, Enrolled, Fetch, Fetched, Found, Hello,
+    Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined, Page, Put, Readdir,
+    Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought, Space, Stage, Staged, Stored,
+    Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -144,7 +145,12 @@ fn requests() -> Vec<Request> {
         Request::Fetch(Fetch { ino: Ino(2), version: VERSION, offset: 4096, len: 65536 }),
         Request::Seek(Seek { ino: Ino(2), version: VERSION, offset: 1 << 43 }),
         Request::Offer(Offer { chunks: vec![(fingerprint, Fingerprint([0xbb; 32]))] }),
-        Request::Put(Put { chunks: vec![(fingerprint, 65536)], files: vec![Ino(300), Ino(2)] }),
+        Request::Outline(Outline { ino: Ino(2), version: VERSION, offset: 1 << 43 }),
+        Request::Put(Put {
+            chunks: vec![(fingerprint, 65536)],
+            files: vec![Ino(300), Ino(2)],
+            deltas: vec![Delta { index: 0, ino: Ino(2), version: VERSION, range: 300..70_000 }],
+        }),
         Request::Apply(Apply {
             records,
             chunks: vec![(Fingerprint([6; 32]), 70_000)],
@@ -158,7 +164,13 @@ fn requests() -> Vec<Request> {
         Request::Watch(Watch { directory: Ino::ROOT, since: Some(1 << 40) }),
         Request::Limit(Limit { bytes_per_second: Some(500 << 10) }),
         Request::Stage(Stage {
-            leaves: vec![vec![(fingerprint, 65536), (fingerprint, 9)]],
+            leaves: vec![Leaf {
+                name: Fingerprint([0xcc; 32]),
+                parts: vec![
+                    LeafPart::Chunk(fingerprint, 65536),
+                    LeafPart::Run { ino: Ino(2), version: VERSION, range: 300..1 << 30 },
+                ],
+            }],
             files: vec![Ino(300)],
         }),
     ]
@@ -173,6 +185,11 @@ fn page() -> Page {
         commit: 1 << 40,
         gone: Some(vec![name("b")]),
     }
+}
+
+fn outlined() -> Outlined {
+    let parts = vec![(65536, Some(Brief([1, 2, 3, 4]))), (1 << 29, None)];
+    Outlined { size: 1 << 30, start: 300, parts }
 }
 
 fn replies() -> Vec<Reply> {
@@ -219,7 +236,8 @@ fn replies() -> Vec<Reply> {
         Reply::Fetched(Fetched { segments: vec![(4096, true), (61440, false)] }),
         Reply::Sought(Sought { start: 4096, end: 1 << 43 }),
         Reply::Wanted(Wanted { indexes: vec![0, 200] }),
-        Reply::Stored(()),
+        Reply::Stored(Stored { lacking: vec![0, 200] }),
+        Reply::Outlined(outlined()),
         Reply::Applied(Applied { outcomes, visible: true, promised: None, heard: 1 << 41 }),
         Reply::Granted(grant),
         Reply::Visible(()),
@@ -240,7 +258,7 @@ fn replies() -> Vec<Reply> {
             others: true,
         }),
         Reply::Limited(()),
-        Reply::Staged(Staged { missing: vec![Fingerprint([0xee; 32])] }),
+        Reply::Staged(Staged { missing: vec![Fingerprint([0xee; 32])], astray: vec![0, 200] }),
     ]
 }
 

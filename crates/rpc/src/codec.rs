@@ -11,7 +11,11 @@
 //! A decoder allocates at most `raw_len` for a block, and never more than [`BLOCK_MAX`],
 //! whatever the compressed bytes claim.
 
+mod delta;
+
 use bytes::{Bytes, BytesMut};
+
+pub use delta::{difference, undifference};
 
 use crate::body::{BodyError, BodyReader};
 

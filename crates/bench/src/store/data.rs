@@ -135,7 +135,7 @@ async fn send(peer: Peer, file: Arc<File>, is_new: bool) -> Result<()> {
             body.extend_from_slice(&block_from_stored(CHUNK, &chunk.bytes));
         }
         let named = |(chunk, _): &(Chunk, _)| (chunk.fingerprint, CHUNK_BYTES);
-        let put = Put { chunks: part.iter().map(named).collect(), files: Vec::new() };
+        let put = Put { chunks: part.iter().map(named).collect(), ..Put::default() };
         ask(&peer, Request::Put(put), body.into()).await?;
     }
     Ok(())

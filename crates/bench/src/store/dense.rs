@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use segue_core::chunk::{fingerprint, possession_proof};
 use segue_core::modlog::{NewNode, Piece, PieceBytes, Record};
-use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
+use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_wanted};
 use segue_core::types::{Attr, Fingerprint, Ino};
 use segue_core::wire::{Fetch, Offer, Put, Reply, Request, Stage, Staged, Wanted};
 use segue_rpc::codec::encode_block;
@@ -219,7 +219,7 @@ async fn send(peer: Peer, nonce: [u8; 32], group: Range<u32>) -> Result<Vec<(Fin
     expect(all, || format!("not all chunks are new: {wanted:?}"))?;
     for part in made.chunks(PUT_CHUNKS) {
         let chunks = part.iter().map(|(name, ..)| (*name, CHUNK_BYTES)).collect();
-        let put = Put { chunks, files: Vec::new() };
+        let put = Put { chunks, ..Put::default() };
         let blocks: Vec<&[u8]> = part.iter().map(|(.., block)| &block[..]).collect();
         ask(&peer, Request::Put(put), blocks.concat().into()).await?;
     }
@@ -228,9 +228,10 @@ async fn send(peer: Peer, nonce: [u8; 32], group: Range<u32>) -> Result<Vec<(Fin
 
 /// Makes a leaf; its name.
 async fn stage(client: &Client, parts: Vec<(Fingerprint, u32)>) -> Result<Fingerprint> {
-    let name = leaf_name(&leaf_of(&parts)).ok_or_else(|| wrong("a leaf without a name"))?;
-    match client.ask(&Request::Stage(Stage { leaves: vec![parts], files: Vec::new() })).await? {
-        Reply::Staged(Staged { missing }) if missing.is_empty() => Ok(name),
+    let leaf = leaf_wanted(&parts).ok_or_else(|| wrong("a leaf without a name"))?;
+    let name = leaf.name;
+    match client.ask(&Request::Stage(Stage { leaves: vec![leaf], files: Vec::new() })).await? {
+        Reply::Staged(staged) if staged == Staged::default() => Ok(name),
         other => Err(wrong(format!("a leaf came to {other:?}"))),
     }
 }

@@ -166,7 +166,7 @@ async fn ask(peer: &Peer, pace: Duration, least: Duration, calls: usize) -> Resu
 
 /// A request that takes any body.
 pub(super) fn swallow() -> Request {
-    Request::Put(Put { chunks: Vec::new(), files: Vec::new() })
+    Request::Put(Put::default())
 }
 
 /// A request for a body of so many bytes.

@@ -203,7 +203,7 @@ fn sent(peer: &Peer) -> [u64; MODES] {
 }
 
 fn put() -> Request {
-    Request::Put(Put { chunks: Vec::new(), files: Vec::new() })
+    Request::Put(Put::default())
 }
 
 /// Has a message of this class under way at any time.

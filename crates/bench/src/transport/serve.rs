@@ -13,7 +13,7 @@ use bytes::Bytes;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, Ino, Role};
 use segue_core::wire::{
-    Enrol, Enrolled, Fetch, Fetched, Put, Refused, Reply, Request, Seek, Sought, Welcome,
+    Enrol, Enrolled, Fetch, Fetched, Put, Refused, Reply, Request, Seek, Sought, Stored, Welcome,
 };
 use segue_rpc::identity::Authority;
 use segue_rpc::{Body, BodyReader, BodySender, Incoming, Listener, Peer};
@@ -126,7 +126,7 @@ impl Server {
     async fn put(&self, put: &Put, body: BodyReader) -> Option<Reply> {
         match put.chunks.first() {
             Some((name, _)) => self.enter(*name, body).await,
-            None => self.swallow(body).await.then_some(Reply::Stored(())),
+            None => self.swallow(body).await.then_some(Reply::Stored(Stored::default())),
         }
     }
 
@@ -134,7 +134,11 @@ impl Server {
         let message = body.collect(NAMED_BYTES_MAX).await.ok()?;
         self.received.fetch_add(message.len() as u64, Relaxed);
         let is_whole = self.ledger().enter(name, &message);
-        Some(if is_whole { Reply::Stored(()) } else { refused("this is not what was named") })
+        Some(if is_whole {
+            Reply::Stored(Stored::default())
+        } else {
+            refused("this is not what was named")
+        })
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -219,10 +219,10 @@ impl Client {
         while self.is_going() {
             let body = message(self.next_put.fetch_add(1, Relaxed), MESSAGE_BYTES as usize);
             let chunk = (fingerprint(&body), MESSAGE_BYTES);
-            let request = Request::Put(Put { chunks: vec![chunk], files: Vec::new() });
+            let request = Request::Put(Put { chunks: vec![chunk], ..Put::default() });
             let began = self.start.elapsed();
             match self.call(BULK, &request, body).await.map(|response| response.reply) {
-                Some(Reply::Stored(())) => {
+                Some(Reply::Stored(_)) => {
                     self.acknowledged.fetch_add(1, Relaxed);
                     trips.push(Trip { began, ended: self.start.elapsed() });
                 }

@@ -81,6 +81,9 @@ impl Mount {
     pub(crate) fn resize(&self, (ino, session): (Ino, u32), size: u64) -> Result<(), Refusal> {
         let old_size = self.core().tree.peek(ino).map_or(0, |attr| attr.size);
         // Whoever empties a file gets another container, but for those who read it past us.
+        if size == 0 && old_size > 0 {
+            self.keep_basis(ino);
+        }
         let stays = Cell::new(true);
         let affected = || {
             stays.set(size > 0 || self.is_backed(ino));

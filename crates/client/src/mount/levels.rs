@@ -78,7 +78,7 @@ impl Mount {
             lock(&self.unsealed).retain(|ino, _| unsealed.contains(ino));
             unsealed
         };
-        unsealed.retain(|ino| !self.is_kept_back(*ino));
+        unsealed.retain(|ino| !self.is_kept_back(*ino) && !self.is_rewritten(*ino));
         unsealed.into_iter().for_each(|ino| self.seal_early(ino));
     }
 

@@ -13,11 +13,13 @@
 //! await.
 
 mod ahead;
+mod basis;
 mod bound;
 mod changes;
 mod clone;
 mod conflicts;
 mod data;
+mod differ;
 mod drain;
 mod due;
 mod edit;
@@ -120,6 +122,7 @@ pub(crate) struct Mount {
     limiter: limits::Limiter,
     waiting: bound::Waiting,
     space: space::Space,
+    kept: basis::Kept,
     /// Stores that the server wants whole.
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.

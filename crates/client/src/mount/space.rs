@@ -77,7 +77,10 @@ impl Mount {
     /// Refuses `more` bytes that somebody writes if there is no room for them, even without what
     /// is cached.
     pub(super) fn check_room(&self, more: u64) -> Result<(), Refusal> {
-        if self.has_room(more)? || self.clean_cache() > 0 && self.has_room(more)? {
+        if self.has_room(more)?
+            || self.drop_bases() && self.has_room(more)?
+            || self.clean_cache() > 0 && self.has_room(more)?
+        {
             return Ok(());
         }
         Err(Refusal::NoSpace)

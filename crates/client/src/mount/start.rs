@@ -233,6 +233,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         limiter,
         waiting: super::bound::Waiting::default(),
         space: super::space::Space::default(),
+        kept: super::basis::Kept::default(),
         whole: Mutex::default(),
         quit: Notify::new(),
         to_upload: Notify::new(),

@@ -180,6 +180,7 @@ impl Mount {
             if !in_doubt && let Err(error) = lock(&mount.numbers).is_clear() {
                 tracing::warn!("state.json: {error}");
             }
+            mount.let_go_of_bases();
             mount.sweep();
         };
         if let Err(error) = tokio::task::spawn_blocking(job).await {

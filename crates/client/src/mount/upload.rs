@@ -14,13 +14,14 @@ use segue_core::modlog::{
     Base, Change, DataChange, INLINE_MAX, Logged, OFFER_FROM, Piece, PieceBytes, Record, Stamped,
     Store, group_bytes,
 };
-use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
+use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_wanted};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Fingerprint, Ino};
-use segue_core::wire::OFFER_MAX;
+use segue_core::wire::{Leaf, OFFER_MAX, Staged};
 use segue_rpc::{LinkState, Rpc};
 use tokio::task::JoinSet;
 
+use super::differ::{Differ, Hints};
 use super::source::Source;
 use super::{Mount, Shared, lock};
 use crate::remote::WireChunk;
@@ -44,6 +45,10 @@ pub(super) struct Group {
     bytes: usize,
     /// How many of the last pieces are chunks without a gap between them.
     run: usize,
+    /// What the store that is being made has in common with its basis, if it has one.
+    differ: Option<Differ>,
+    /// A leaf was not made because the basis is another one by now.
+    is_astray: bool,
     /// The files that they are for.
     files: BTreeSet<Ino>,
     way: Way,
@@ -64,14 +69,24 @@ enum Way {
 }
 
 impl Group {
-    /// Adds a chunk as a piece of `ino` at `offset`.
+    /// Adds a chunk as a piece of `ino` at `offset`. What its basis has need not be sent.
     fn piece(&mut self, ino: Ino, offset: u64, chunk: Bytes) -> Result<Piece, Refusal> {
         let fingerprint = fingerprint(&chunk);
         let len = u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?;
-        self.bytes += chunk.len();
-        self.files.insert(ino);
-        self.chunks.push((fingerprint, chunk));
+        let is_found =
+            self.differ.as_mut().is_some_and(|differ| differ.finds(offset, (fingerprint, len)));
+        if !is_found {
+            self.bytes += chunk.len();
+            self.files.insert(ino);
+            self.chunks.push((fingerprint, chunk));
+        }
         Ok(Piece { offset, bytes: PieceBytes::Chunk { fingerprint, len } })
+    }
+
+    /// True if what was cut is to be sent before more is, of a file of `size` bytes.
+    fn is_due(&self, bytes: usize, size: u64) -> bool {
+        let waits = || self.differ.as_ref().is_some_and(|differ| differ.waits(size));
+        self.chunks.len() >= OFFER_MAX || self.bytes >= bytes && !waits()
     }
 
     /// Waits until the server has what was sent, but for `left` groups of it.
@@ -152,7 +167,30 @@ impl Mount {
         Ok(records)
     }
 
+    /// Makes the store of change `seq`, out of what the server has where that is known.
     pub(super) async fn store(
+        self: &Shared,
+        seq: u64,
+        data: &DataChange,
+        group: &mut Group,
+    ) -> Result<Store, Refusal> {
+        if group.way == Way::Sent {
+            group.differ = self.alike(seq, data).await.map(Differ::new);
+        }
+        let mut made = self.store_of(seq, data, group).await;
+        if group.differ.is_some() {
+            if made.is_ok() {
+                self.send_group(group).await?;
+            }
+            group.differ = None;
+        }
+        if std::mem::take(&mut group.is_astray) {
+            made = self.store_of(seq, data, group).await;
+        }
+        made
+    }
+
+    async fn store_of(
         self: &Shared,
         seq: u64,
         data: &DataChange,
@@ -260,7 +298,8 @@ impl Mount {
         pieces: &mut Vec<Piece>,
         group: &mut Group,
     ) -> Result<(), Refusal> {
-        let cutter = Cutter::for_file(size);
+        let differ = group.differ.as_ref();
+        let cutter = differ.map_or(Cutter::for_file(size), |differ| differ.basis().cutter(size));
         let mut at = range.start;
         let mut window = Bytes::new();
         group.run = 0;
@@ -276,7 +315,7 @@ impl Mount {
             };
             let chunk = window.split_to(len);
             if chunk.iter().all(|&byte| byte == 0) {
-                group.run = 0;
+                self.end_run(ino, pieces, group).await?;
                 push_hole(pieces, at..at + len as u64);
             } else {
                 group.run += 1;
@@ -286,10 +325,25 @@ impl Mount {
             if group.run == LEAF_EXTENTS_MAX {
                 self.stage(ino, pieces, group).await?;
             }
-            if group.bytes >= self.group_bytes() || group.chunks.len() >= OFFER_MAX {
+            if group.is_due(self.group_bytes(), size) {
                 self.send_group(group).await?;
             }
         }
+        self.end_run(ino, pieces, group).await
+    }
+
+    /// A gap comes next, or the end. What the server knows only by where it stands becomes a leaf.
+    async fn end_run(
+        self: &Shared,
+        ino: Ino,
+        pieces: &mut Vec<Piece>,
+        group: &mut Group,
+    ) -> Result<(), Refusal> {
+        if group.differ.as_ref().is_some_and(Differ::has_found) {
+            return self.stage(ino, pieces, group).await;
+        }
+        group.run = 0;
+        group.differ.as_mut().map(Differ::end_run);
         Ok(())
     }
 
@@ -303,24 +357,22 @@ impl Mount {
     ) -> Result<(), Refusal> {
         self.send_group(group).await?;
         group.landed().await?;
-        let run = pieces.split_off(pieces.len().saturating_sub(LEAF_EXTENTS_MAX));
+        let run = pieces.split_off(pieces.len().saturating_sub(group.run));
         group.run = 0;
-        let chunk = |piece: &Piece| match piece.bytes {
-            PieceBytes::Chunk { fingerprint, len } => Some((fingerprint, len)),
-            _ => None,
+        let leaf = match &mut group.differ {
+            Some(differ) => differ.leaf(),
+            None => leaf_wanted(&run.iter().filter_map(chunk_of).collect::<Vec<_>>()),
         };
-        let parts: Vec<_> = run.iter().filter_map(chunk).collect();
-        let Some((offset, leaf)) =
-            run.first().map(|piece| piece.offset).zip(leaf_name(&leaf_of(&parts)))
-        else {
+        let Some((offset, leaf)) = run.first().map(|piece| piece.offset).zip(leaf) else {
             return Ok(());
         };
+        let name = leaf.name;
         let missing = match group.way {
-            Way::Sent => self.stage_leaf(parts, ino).await?,
+            Way::Sent => self.stage_sent(leaf, ino, group).await?,
             Way::Named { here: false } => Vec::new(),
             // Those that came are named each, so that they go if the record is refused.
-            Way::Named { here: true } => match self.stage_leaf(parts, ino).await {
-                Ok(missing) if missing.is_empty() => missing,
+            Way::Named { here: true } => match self.stage_leaf(leaf, ino).await {
+                Ok(staged) if staged.missing.is_empty() => staged.missing,
                 Ok(_) | Err(Refusal::Quota) => {
                     group.way = Way::Named { here: false };
                     pieces.extend(run);
@@ -335,16 +387,30 @@ impl Mount {
             return Err(Refusal::Unreachable);
         }
         let len = run.iter().map(Piece::len).sum();
-        pieces.push(Piece { offset, bytes: PieceBytes::Leaf { leaf, len } });
+        pieces.push(Piece { offset, bytes: PieceBytes::Leaf { leaf: name, len } });
         Ok(())
     }
 
-    async fn stage_leaf(
-        &self,
-        parts: Vec<(Fingerprint, u32)>,
+    /// Has a leaf made of chunks that were sent, and of some that its basis has. Where that is another
+    /// one by now, the store is made anew without.
+    async fn stage_sent(
+        self: &Shared,
+        leaf: Leaf,
         ino: Ino,
+        group: &mut Group,
     ) -> Result<Vec<Fingerprint>, Refusal> {
-        let stage = |rpc| async move { self.remote.stage(&rpc, vec![parts], vec![ino]).await };
+        let is_differing = group.differ.is_some();
+        let Staged { missing, astray } = self.stage_leaf(leaf, ino).await?;
+        if is_differing && !(missing.is_empty() && astray.is_empty()) {
+            tracing::debug!("#{ino}: its basis is another one by now");
+            group.is_astray = true;
+            return Err(Refusal::Changed);
+        }
+        Ok(missing)
+    }
+
+    async fn stage_leaf(self: &Shared, leaf: Leaf, ino: Ino) -> Result<Staged, Refusal> {
+        let stage = |rpc| async move { self.remote.stage(&rpc, vec![leaf], vec![ino]).await };
         self.until_due(Class::StoreData, stage).await
     }
 
@@ -364,10 +430,11 @@ impl Mount {
             return Ok(());
         }
         group.landed_but(FLYING_MAX - 1).await?;
+        let hints = group.differ.as_mut().and_then(Differ::hints);
         let mount = Shared::clone(self);
         group.flying.spawn(async move {
             let sender = Shared::clone(&mount);
-            let send = |rpc| async move { sender.send_chunks(&rpc, chunks, files).await };
+            let send = |rpc| async move { sender.send_chunks(&rpc, chunks, files, hints).await };
             mount.until_due(Class::StoreData, send).await
         });
         Ok(())
@@ -379,7 +446,9 @@ impl Mount {
         rpc: &Rpc,
         chunks: Vec<WireChunk>,
         files: Vec<Ino>,
+        hints: Option<Hints>,
     ) -> Result<(), Refusal> {
+        let hints = hints.as_ref();
         let nonce = match self.remote.link().state() {
             LinkState::Online { welcome, .. } => welcome.nonce,
             _ => return Err(Refusal::Unreachable),
@@ -393,7 +462,7 @@ impl Mount {
         let mut sent = 0;
         for chunk in wanted {
             if sum > 0 && sum + chunk.1.len() > PUT_MAX {
-                self.remote.put(rpc, &put, files.clone()).await?;
+                self.put(rpc, &put, files.clone(), hints).await?;
                 self.note_sent(size(&put));
                 sent += size(&put);
                 (put, sum) = (Vec::new(), 0);
@@ -402,10 +471,18 @@ impl Mount {
             put.push(chunk);
         }
         if !put.is_empty() {
-            self.remote.put(rpc, &put, files).await?;
+            self.put(rpc, &put, files, hints).await?;
         }
         self.note_sent(all - sent);
         Ok(())
+    }
+}
+
+/// The chunk that a piece is.
+fn chunk_of(piece: &Piece) -> Option<(Fingerprint, u32)> {
+    match piece.bytes {
+        PieceBytes::Chunk { fingerprint, len } => Some((fingerprint, len)),
+        _ => None,
     }
 }
 

@@ -10,10 +10,11 @@ use segue_core::modlog::Stamped;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::wire::{
-    Applied, Apply, Fetch, Fetched, Looked, Lookup, Node, Offer, Page, Put, Readdir, Reply,
-    Request, Seek, Sought, Space, Stage, Watch, WatchedAll, Xattrs,
+    Applied, Apply, Delta, Fetch, Fetched, Leaf, Looked, Lookup, Node, Offer, Outline, Outlined,
+    Page, Put, Readdir, Reply, Request, Seek, Sought, Space, Stage, Staged, Watch, WatchedAll,
+    Xattrs,
 };
-use segue_rpc::codec::{BlockReader, encode_block};
+use segue_rpc::codec::{BlockReader, block_from_stored, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response, Rpc};
 
 use crate::clock::Clock;
@@ -270,31 +271,48 @@ impl Remote {
         }
     }
 
-    /// Gives the server chunks for `files`.
+    /// How one version of a file is cut, from `offset` on.
+    pub(crate) async fn outline(
+        &self,
+        rpc: &Rpc,
+        ino: Ino,
+        version: Version,
+        offset: u64,
+    ) -> Result<Outlined, Refusal> {
+        match self.ask_as(rpc, Request::Outline(Outline { ino, version, offset })).await? {
+            (_, Reply::Outlined(outlined)) => Ok(outlined),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Gives the server chunks for `files`, some of them as differences: which of these lead to
+    /// nothing there.
     pub(crate) async fn put(
         &self,
         rpc: &Rpc,
         chunks: &[WireChunk],
+        deltas: Vec<(Delta, Vec<u8>)>,
         files: Vec<Ino>,
-    ) -> Result<(), Refusal> {
-        let (chunks, body) = pack(chunks)?;
-        let request = Request::Put(Put { chunks, files });
+    ) -> Result<Vec<u32>, Refusal> {
+        let (chunks, body) = pack(chunks, &deltas)?;
+        let deltas = deltas.into_iter().map(|(delta, _)| delta).collect();
+        let request = Request::Put(Put { chunks, files, deltas });
         let response = self.call(rpc, &request, body).await?;
         match response.reply {
-            Reply::Stored(()) => Ok(()),
+            Reply::Stored(stored) => Ok(stored.lacking),
             reply => Err(unexpected(&request, &reply)),
         }
     }
 
-    /// Has runs of chunks for `files` named as leaves; the chunks that are missing for that.
+    /// Has leaves made for `files`.
     pub(crate) async fn stage(
         &self,
         rpc: &Rpc,
-        leaves: Vec<Vec<(Fingerprint, u32)>>,
+        leaves: Vec<Leaf>,
         files: Vec<Ino>,
-    ) -> Result<Vec<Fingerprint>, Refusal> {
+    ) -> Result<Staged, Refusal> {
         match self.ask_as(rpc, Request::Stage(Stage { leaves, files })).await? {
-            (_, Reply::Staged(staged)) => Ok(staged.missing),
+            (_, Reply::Staged(staged)) => Ok(staged),
             (request, reply) => Err(unexpected(&request, &reply)),
         }
     }
@@ -307,7 +325,7 @@ impl Remote {
         chunks: &[WireChunk],
         acked_below: u64,
     ) -> Result<(Applied, Option<Promised>), Refusal> {
-        let (chunks, body) = pack(chunks)?;
+        let (chunks, body) = pack(chunks, &[])?;
         let request = Request::Apply(Apply { records, chunks, acked_below });
         match self.ask_for_as(rpc, request, body).await? {
             (_, Reply::Applied(applied), promised) => Ok((applied, promised)),
@@ -325,12 +343,19 @@ impl Remote {
 }
 
 /// Chunks as they are named in a message, and as they stand in its body.
-fn pack(chunks: &[WireChunk]) -> Result<(Vec<(Fingerprint, u32)>, Bytes), Refusal> {
+fn pack(
+    chunks: &[WireChunk],
+    deltas: &[(Delta, Vec<u8>)],
+) -> Result<(Vec<(Fingerprint, u32)>, Bytes), Refusal> {
     let mut body = Vec::new();
     let mut list = Vec::with_capacity(chunks.len());
-    for (print, chunk) in chunks {
+    let mut deltas = deltas.iter().peekable();
+    for (index, (print, chunk)) in (0..).zip(chunks) {
         list.push((*print, u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?));
-        body.extend(encode_block(chunk));
+        body.extend(match deltas.next_if(|(delta, _)| delta.index == index) {
+            Some((_, bytes)) => block_from_stored(chunk.len(), bytes),
+            None => encode_block(chunk),
+        });
     }
     Ok((list, body.into()))
 }

@@ -353,6 +353,11 @@ impl Tree {
         self.nodes.get(&ino)?.place.clone()
     }
 
+    /// The names that are known in `directory`, and what they mean.
+    pub fn named_in(&self, directory: Ino) -> impl Iterator<Item = (&Name, Ino)> {
+        self.names_in(directory).filter_map(|(name, entry)| Some((name, entry.ino?)))
+    }
+
     /// True for a directory, and for what may be one because nothing is known of it.
     pub fn may_be_directory(&self, ino: Ino) -> bool {
         self.peek(ino).is_none_or(|attr| attr.kind == Kind::Directory)

@@ -36,6 +36,7 @@ pub mod keys;
 mod limits;
 mod map;
 mod outcome;
+pub mod outline;
 mod overlay;
 mod permission;
 mod quota;
@@ -69,8 +70,8 @@ pub use permission::Rights;
 pub(crate) use permission::mode_after_write;
 pub use quota::{Limits, QuotaRow, Usage, check_border, space};
 pub use refs::{
-    Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, NotStaged, arrived, leaf_name, leaf_of, lease, packs,
-    stage,
+    Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, NotStaged, arrived, leaf_name, leaf_of, leaf_wanted,
+    lease, packs, stage,
 };
 pub use rows::{
     ChunkRow, ClientRow, Extent, LeafRow, PackRow, Place, Source, Tally, VolumeRow, chunk, get_row,

@@ -167,7 +167,7 @@ pub fn xattrs<S: MetaSnapshot>(
 }
 
 /// A file, if its data are of this version.
-fn file<S: MetaSnapshot>(
+pub(super) fn file<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
     ino: Ino,

@@ -22,6 +22,7 @@ use super::rows::{self, ChunkRow, Extent, LeafRow, PackRow, Place, Source};
 use super::{Fault, MetaSnapshot, MetaTxn, Overlay, is_damage, keys, readable};
 use crate::refusal::Refusal;
 use crate::types::{Fingerprint, Ino, VolumeId};
+use crate::wire::{Leaf, LeafPart};
 
 /// How long a chunk that came is kept for the record that will name it: seven days.
 pub const LEASE_SECONDS: u64 = 7 * 86_400;
@@ -79,6 +80,12 @@ pub fn leaf_of(parts: &[(Fingerprint, u32)]) -> Vec<Extent> {
         Extent { len: u64::from(*len), source }
     };
     parts.iter().map(extent).collect()
+}
+
+/// A leaf of these chunks, as it is asked for.
+pub fn leaf_wanted(chunks: &[(Fingerprint, u32)]) -> Option<Leaf> {
+    let parts = chunks.iter().map(|(name, len)| LeafPart::Chunk(*name, *len)).collect();
+    Some(Leaf { name: leaf_name(&leaf_of(chunks))?, parts })
 }
 
 /// Why a leaf is not made.

@@ -125,3 +125,53 @@ proptest! {
         let _ = cut_all(&[header(raw_len, wire_len), bytes].concat(), 100);
     }
 }
+
+#[test]
+fn a_difference_is_as_long_as_what_differs_wherever_it_stands() {
+    let base = noise(4 << 20);
+    for at in [0, 1_000_000, (4 << 20) - 600_000] {
+        let inserted =
+            [&base[at..at + 300_000], b"new", &base[at + 300_000..at + 600_000]].concat();
+        let stored = difference(&inserted, &base).unwrap();
+        assert!(stored.len() < 200, "{} at {at}", stored.len());
+        assert_eq!(undifference(inserted.len(), &stored, &base).unwrap(), inserted);
+    }
+    assert_eq!(difference(&base[..200_000], &base[300_000..]), None, "nothing is alike");
+}
+
+/// Two bytes at the beginning of a dictionary say that it is one of zstd's own; not here.
+#[test]
+fn any_bytes_are_a_dictionary() {
+    let base = [&[0x37, 0xa4, 0x30, 0xec], &noise(100_000)[..]].concat();
+    let stored = difference(&base[..90_000], &base).unwrap();
+    assert_eq!(undifference(90_000, &stored, &base).unwrap(), &base[..90_000]);
+}
+
+#[test]
+fn a_difference_makes_no_more_than_it_is_told_to() {
+    let base = noise(100_000);
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], LEVEL).unwrap();
+    let (made, taken) = most(|| undifference(10_000, &bomb, &base));
+    assert!(made.is_err() && taken < 1 << 20, "{taken} bytes");
+    let stored = difference(&base[..50_000], &base).unwrap();
+    for len in [0, 49_999, 50_001, BLOCK_MAX, BLOCK_MAX + 1] {
+        assert!(undifference(len, &stored, &base).is_err(), "{len}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_differences_never_panic(
+        at in any::<prop::sample::Index>(),
+        bit in 0..8u32,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let base = vec![7; 30_000];
+        let mut stored = difference(&[&base[..], b"and more"].concat(), &base).unwrap();
+        let at = at.index(stored.len());
+        stored[at] ^= 1 << bit;
+        let _ = undifference(30_008, &stored, &base);
+        stored.truncate(cut.index(stored.len()));
+        prop_assert!(undifference(30_008, &stored, &base).is_err());
+    }
+}

@@ -201,7 +201,7 @@ async fn request_without_answer_ends() {
     let world = World::new();
     let (client, server, _listener) = world.pair().await;
     tokio::spawn(async move { while server.accept().await.is_some() {} });
-    let put = Request::Put(Put { chunks: Vec::new(), files: Vec::new() });
+    let put = Request::Put(Put::default());
     let error = client.call(&put, pattern(10 << 20).into()).await.unwrap_err();
     assert_eq!(error, CallError::NoAnswer);
 }

@@ -18,6 +18,7 @@ mod clone;
 mod conformance;
 mod crash;
 mod data;
+mod deltas;
 mod directories;
 mod editors;
 mod enrol;

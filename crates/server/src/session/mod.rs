@@ -10,6 +10,7 @@
 //! that hold data, so that a client which asks for everything at once waits for itself only.
 
 mod apply;
+mod delta;
 mod enrol;
 mod fetch;
 mod hello;
@@ -76,6 +77,9 @@ struct Session {
     _alive: mpsc::Sender<()>,
 }
 
+/// Differences that are undone at once, each with 16 MiB beside its request's.
+const DIFFERENCES_MAX: usize = 2;
+
 /// Places for requests that run.
 struct Rooms {
     /// For requests that somebody waits for.
@@ -83,13 +87,16 @@ struct Rooms {
     /// For other requests without file data.
     small: Semaphore,
     bulk: BTreeMap<Class, Semaphore>,
+    /// For differences, of requests that have a place.
+    differences: Semaphore,
 }
 
 impl Rooms {
     fn new() -> Rooms {
         let bulk = BULK_MAX.map(|(class, places)| (class, Semaphore::new(places)));
         let small = || Semaphore::new(SMALL_MAX);
-        Rooms { urgent: small(), small: small(), bulk: bulk.into() }
+        let differences = Semaphore::new(DIFFERENCES_MAX);
+        Rooms { urgent: small(), small: small(), bulk: bulk.into(), differences }
     }
 
     /// Waits for a place where `request` runs: at its class, or at the one to which it is raised.

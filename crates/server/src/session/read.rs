@@ -1,5 +1,6 @@
 //! Questions about metadata, each answered from one snapshot.
 
+use segue_core::namespace::outline::outline;
 use segue_core::namespace::{Stop, read, space};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Found, Reply, Request};
@@ -23,6 +24,7 @@ impl Session {
             Request::Readdir(ask) => read::page(snapshot, volume, &ask).map(Reply::Page),
             Request::Xattrs(ino) => read::xattrs(snapshot, volume, ino).map(Reply::Xattrs),
             Request::Seek(ask) => read::seek(snapshot, volume, &ask).map(Reply::Sought),
+            Request::Outline(ask) => outline(snapshot, volume, &ask).map(Reply::Outlined),
             Request::Statfs(ino) => {
                 let disk = rustix::fs::statvfs(&path).map_err(|_| Stop::from(Refusal::Io))?;
                 let total = disk.f_blocks.saturating_mul(disk.f_frsize);

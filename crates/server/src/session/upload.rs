@@ -12,11 +12,11 @@ use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
 use segue_core::namespace::{self, Place, arrivals};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, Ino, VolumeId};
-use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Wanted};
-use segue_rpc::codec::{BlockReader, decompress};
+use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Stored, Wanted};
+use segue_rpc::codec::{Block, BlockReader, decompress};
 use segue_rpc::{Body, BodyReader};
 
-use super::{Answer, Bound, Session, lost, refuse};
+use super::{Answer, Bound, Session, delta, lost, refuse};
 use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
@@ -70,11 +70,21 @@ impl Session {
                 format!("at most {OFFER_MAX} chunks are put at once"),
             ));
         }
+        delta::check(&put)?;
         let files = few_files(put.files)?;
+        let mut deltas = put.deltas.iter().peekable();
         let mut blocks = BlockReader::new(body);
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        for named in put.chunks {
-            let chunk = next_chunk(&mut blocks, named).await?;
+        let (mut batch, mut bytes, mut lacking) = (Vec::new(), 0, Vec::new());
+        for (index, named) in (0..).zip(put.chunks) {
+            let block = next_block(&mut blocks, named.1).await?;
+            let chunk = match deltas.next_if(|delta| delta.index == index) {
+                None => Some(whole(named, block)),
+                Some(delta) => self.undelta(bound, delta, (named.0, block)).await?,
+            };
+            let Some(chunk) = chunk else {
+                lacking.push(index);
+                continue;
+            };
             bytes += chunk.stored.len();
             batch.push(chunk);
             if bytes >= BATCH_BYTES {
@@ -83,7 +93,7 @@ impl Session {
             }
         }
         self.keep(bound, batch, &files).await?;
-        Ok((Reply::Stored(()), Body::Empty))
+        Ok((Reply::Stored(Stored { lacking }), Body::Empty))
     }
 
     /// Stores the chunks that records bring along; their rows are for the records' transaction.
@@ -96,7 +106,7 @@ impl Session {
         let mut blocks = BlockReader::new(body);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for named in chunks.iter().take(OFFER_MAX) {
-            let chunk = next_chunk(&mut blocks, *named).await?;
+            let chunk = whole(*named, next_block(&mut blocks, named.1).await?);
             bytes += chunk.stored.len();
             if bytes > APPLY_BODY_MAX {
                 let words = format!("records bring along at most {APPLY_BODY_MAX} bytes");
@@ -169,18 +179,20 @@ impl Session {
     }
 }
 
-/// The next chunk of a body, of the length that was named.
-async fn next_chunk(
-    blocks: &mut BlockReader,
-    (fingerprint, raw_len): (Fingerprint, u32),
-) -> Result<StoredChunk, Refused> {
+/// The next block of a body, for a chunk of the length that was named.
+async fn next_block(blocks: &mut BlockReader, raw_len: u32) -> Result<Block, Refused> {
     let block = blocks.next_stored().await;
     let block = block.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
     let block = block.ok_or_else(|| refuse(Refusal::Protocol, "fewer chunks than named"))?;
     if block.raw_len != raw_len as usize || block.raw_len > CHUNK_MAX || raw_len == 0 {
         return Err(refuse(Refusal::Protocol, "a chunk has another length than named"));
     }
-    Ok(StoredChunk { fingerprint, raw_len, stored: block.stored })
+    Ok(block)
+}
+
+/// A chunk that came whole.
+fn whole((fingerprint, raw_len): (Fingerprint, u32), block: Block) -> StoredChunk {
+    StoredChunk { fingerprint, raw_len, stored: block.stored }
 }
 
 /// A place for a chunk, and the one that it may replace.
@@ -277,7 +289,11 @@ fn proves(
 }
 
 /// A chunk that is to be here; `None` if it cannot be read.
-fn read(server: &Arc<Server>, fingerprint: &Fingerprint, place: &Place) -> Option<Bytes> {
+pub(super) fn read(
+    server: &Arc<Server>,
+    fingerprint: &Fingerprint,
+    place: &Place,
+) -> Option<Bytes> {
     match server.data.packs.read(fingerprint, place) {
         Ok((_, raw)) => Some(raw),
         Err(error) => {

@@ -55,8 +55,7 @@ async fn records_may_bring_along_the_chunks_that_they_need() {
 async fn a_chunk_that_is_not_what_it_is_called_is_refused() {
     let server = Server::start().await;
     let tin = server.client("tin", Role::Writer).await;
-    let put =
-        |bytes: &[u8], len| Put { chunks: vec![(fingerprint(bytes), len)], files: Vec::new() };
+    let put = |bytes: &[u8], len| Put { chunks: vec![(fingerprint(bytes), len)], ..Put::default() };
     for (put, blocks) in [
         (put(b"true", 5), encode_block(b"false")),
         (put(b"true", 4), encode_block(b"true.")),
@@ -165,7 +164,7 @@ async fn what_comes_is_within_the_quota() {
     assert_eq!(arrived(&server).await, 0);
     // What is for a file takes the place of what it holds.
     let new = noise(300_000, 99);
-    let put = |files| Put { chunks: vec![(fingerprint(&new), 300_000)], files };
+    let put = |files| Put { chunks: vec![(fingerprint(&new), 300_000)], files, deltas: Vec::new() };
     let refused = tin.put(put(Vec::new()), encode_block(&new)).await;
     assert_eq!(refused.unwrap_err().refusal, Refusal::Quota);
     tin.put(put(vec![ino]), encode_block(&new)).await.unwrap();

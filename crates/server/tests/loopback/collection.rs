@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use segue_core::chunk::{Cutter, fingerprint};
 use segue_core::modlog::{Outcome, Piece, PieceBytes, Record};
-use segue_core::namespace::{leaf_name, leaf_of};
+use segue_core::namespace::{leaf_name, leaf_of, leaf_wanted};
 use segue_core::types::{Fingerprint, Ino, Name, Role};
 use segue_core::wire::{Fetch, Reply, Request, Stage};
 
@@ -16,8 +16,8 @@ use crate::harness::{Client, Server, call, chunk, done, http, noise, store, whol
 const HANGS: Duration = Duration::from_secs(90);
 
 async fn stage(client: &Client, leaf: Vec<(Fingerprint, u32)>) -> Vec<Fingerprint> {
-    match call(&client.peer, &Request::Stage(Stage { leaves: vec![leaf], files: Vec::new() })).await
-    {
+    let leaves = vec![leaf_wanted(&leaf).unwrap()];
+    match call(&client.peer, &Request::Stage(Stage { leaves, files: Vec::new() })).await {
         Reply::Staged(staged) => staged.missing,
         other => panic!("{other:?}"),
     }

@@ -8,7 +8,8 @@ use segue_core::chunk::{fingerprint, possession_proof};
 use segue_core::modlog::{Base, NewNode, Outcome, Piece, PieceBytes, Record, Stamped, Store};
 use segue_core::types::{Attr, Caller, ClientId, Fingerprint, Ino, Name, Role, Timestamp, Version};
 use segue_core::wire::{
-    Applied, Apply, Fetch, Hello, Looked, Lookup, Offer, Put, Refused, Reply, Request, Welcome,
+    Applied, Apply, Fetch, Hello, Looked, Lookup, Offer, Put, Refused, Reply, Request, Stored,
+    Welcome,
 };
 use segue_rpc::codec::{BlockReader, encode_block};
 use segue_rpc::identity::{Identities, Identity, MountUrl};
@@ -205,7 +206,7 @@ impl Client {
     pub(crate) async fn upload(&self, chunks: &[&[u8]]) -> Result<(), Refused> {
         let put = Put {
             chunks: chunks.iter().map(|chunk| (fingerprint(chunk), chunk.len() as u32)).collect(),
-            files: Vec::new(),
+            ..Put::default()
         };
         let blocks: Vec<u8> = chunks.iter().flat_map(|chunk| encode_block(chunk)).collect();
         self.put(put, blocks).await
@@ -213,7 +214,7 @@ impl Client {
 
     pub(crate) async fn put(&self, put: Put, blocks: Vec<u8>) -> Result<(), Refused> {
         match self.peer.call(&Request::Put(put), blocks.into()).await.unwrap().reply {
-            Reply::Stored(()) => Ok(()),
+            Reply::Stored(Stored { lacking }) if lacking.is_empty() => Ok(()),
             Reply::Refused(refused) => Err(refused),
             other => panic!("{other:?}"),
         }

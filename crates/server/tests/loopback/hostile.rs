@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use segue_core::chunk::fingerprint;
 use segue_core::modlog::Outcome;
 use segue_core::types::{Role, Version};
-use segue_core::wire::{Apply, Put, Reply, Request};
+use segue_core::wire::{Apply, Put, Reply, Request, Stored};
 use segue_rpc::codec::{BLOCK_MAX, encode_block};
 use segue_rpc::{Body, CallError};
 use tokio::time::timeout;
@@ -146,7 +146,7 @@ async fn bodies_that_are_not_what_was_said_are_refused() {
     let bytes = noise(9_000, 3);
     let (name, long) = (fingerprint(&bytes), bytes.len() as u32);
     let whole = encode_block(&bytes);
-    let put = |chunks: Vec<_>| Request::Put(Put { chunks, files: Vec::new() });
+    let put = |chunks: Vec<_>| Request::Put(Put { chunks, ..Put::default() });
     let records = || {
         let chunks = vec![(name, long)];
         Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0 })
@@ -174,7 +174,7 @@ async fn bodies_that_are_not_what_was_said_are_refused() {
     // More than was named is nobody's.
     let more = [whole.clone(), whole].concat();
     let answer = tin.peer.call(&put(vec![(name, long)]), more.into()).await.unwrap().reply;
-    assert_eq!(answer, Reply::Stored(()));
+    assert_eq!(answer, Reply::Stored(Stored::default()));
     assert_eq!(panics(), before, "a task of the server panicked");
     goes_on(&mut tin, "after").await;
     check(&server).await;
@@ -190,14 +190,14 @@ async fn requests_that_come_again_and_again_are_done_once() {
     let records = vec![tin.stamp(creation)];
     let long = bytes.len() as u32;
     let request = Request::Apply(Apply { records, chunks: Vec::new(), acked_below: 0 });
-    let put = Request::Put(Put { chunks: vec![(fingerprint(&bytes), long)], files: Vec::new() });
+    let put = Request::Put(Put { chunks: vec![(fingerprint(&bytes), long)], ..Put::default() });
     let calling: Vec<_> = (0..100)
         .map(|_| {
             let (peer, put, body) = (tin.peer.clone(), put.clone(), encode_block(&bytes));
             let request = request.clone();
             tokio::spawn(async move {
                 let stored = peer.call(&put, body.into()).await.unwrap().reply;
-                assert_eq!(stored, Reply::Stored(()));
+                assert_eq!(stored, Reply::Stored(Stored::default()));
                 peer.call(&request, Body::Empty).await.unwrap().reply
             })
         })

@@ -91,7 +91,7 @@ async fn requests_over_a_limit_are_refused_with_words_and_nothing_else() {
     let mut tin = server.client("tin", Role::Writer).await;
     let names = || (0..=OFFER_MAX as u64).map(|n| fingerprint(&n.to_le_bytes()));
     let offer = Offer { chunks: names().map(|name| (name, name)).collect() };
-    let put = Put { chunks: names().map(|name| (name, 1)).collect(), files: Vec::new() };
+    let put = Put { chunks: names().map(|name| (name, 1)).collect(), ..Put::default() };
     let records = (0..=APPLY_MAX).map(|n| {
         let (_, creation) = tin.creation(&format!("file-{n}"));
         tin.stamp(creation)

@@ -8,6 +8,7 @@ mod checks;
 mod chunks;
 mod collection;
 mod damage;
+mod deltas;
 mod files;
 mod harness;
 mod hostile;

@@ -9,6 +9,7 @@ mod conflicts;
 mod listing;
 mod model;
 mod order;
+mod outline;
 mod overlay;
 mod quotas;
 mod repair;

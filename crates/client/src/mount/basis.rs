@@ -1,0 +1,148 @@
+//! What a store may have in common with what the server has: which version is a basis for it, and this
+//! host's copy of that, out of which a chunk that differs is told as a difference.
+//!
+//! ```text
+//!   a large file is emptied ─▶ its container is kept open ─▶ the store is made ─▶ it is settled
+//!                              (it has no name any more)                          or a minute passes
+//! ```
+//!
+//! Nobody relies on a copy that is kept: it takes room until it is let go of, and a process that dies
+//! lets go of all. Without it a chunk that differs goes whole.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use segue_core::client::CleanCopy;
+use segue_core::delta::Basis;
+use segue_core::modlog::DataChange;
+use segue_core::types::{Class, Ino, Time, Version};
+
+use super::{Mount, Shared, lock};
+use crate::state::Container;
+
+/// Stores of fewer bytes have no basis: to offer their chunks costs a kilobyte.
+const STORE_MIN: u64 = 1 << 20;
+/// Copies kept at once.
+const KEPT_MAX: usize = 16;
+/// So many other files are tried.
+const ALIKE_MAX: usize = 2;
+/// Who writes a file anew has so long until it is sealed for him. Sealed before it is whole, its
+/// first part would take from the server what the rest has in common with the basis.
+const REWRITE: Duration = Duration::from_secs(60);
+
+/// Copies of versions that were emptied here and that the server still has.
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<BTreeMap<Ino, Old>>);
+
+/// A copy of a version of a file.
+#[derive(Clone, Debug)]
+struct Old {
+    version: Version,
+    container: Arc<Container>,
+    since: Time,
+}
+
+/// A basis, and this host's copy of it.
+pub(super) struct Alike {
+    pub(super) basis: Basis,
+    pub(super) copy: Option<Arc<Container>>,
+}
+
+impl Mount {
+    /// Keeps what is here of a large file that is about to be emptied.
+    pub(super) fn keep_basis(&self, ino: Ino) {
+        // What nobody has open is known by the index only. What is not here is not missed.
+        self.load(ino).ok();
+        let copy = self.core().clean_copy(ino).filter(|copy| copy.size >= STORE_MIN);
+        let Some(CleanCopy { version, container, .. }) = copy else { return };
+        let Ok(container) = self.open_container(ino, container) else { return };
+        let mut kept = lock(&self.kept.0);
+        if kept.len() >= KEPT_MAX
+            && let Some(oldest) = kept.iter().min_by_key(|(_, old)| old.since).map(|(ino, _)| *ino)
+        {
+            kept.remove(&oldest);
+        }
+        kept.insert(ino, Old { version, container, since: self.now() });
+    }
+
+    /// Lets go of copies for which no store comes any more.
+    pub(super) fn let_go_of_bases(&self) {
+        let core = self.core();
+        lock(&self.kept.0).retain(|ino, _| core.is_ahead(*ino) || core.queue.has_data(*ino));
+    }
+
+    /// Lets go of all copies: the disk needs their room. True if there were any.
+    pub(super) fn drop_bases(&self) -> bool {
+        !std::mem::take(&mut *lock(&self.kept.0)).is_empty()
+    }
+
+    /// True if somebody is writing anew what stood in `ino`, or may be going to replace another file
+    /// with it: that is to be one change.
+    pub(super) fn is_rewritten(&self, ino: Ino) -> bool {
+        let since = lock(&self.unsealed).get(&ino).map(|unsealed| unsealed.since);
+        let is_kept = lock(&self.kept.0).contains_key(&ino);
+        since.is_some_and(|since| self.now().since(since) < REWRITE)
+            && (is_kept || self.core().may_replace(ino, STORE_MIN))
+            && !self.is_near_bound()
+            && lock(&self.handles).writer(ino).is_some()
+    }
+
+    /// What change `seq` may have in common with what the server has, if it is large.
+    pub(super) async fn alike(self: &Shared, seq: u64, data: &DataChange) -> Option<Alike> {
+        let bytes: u64 = data.ranges.iter().map(|range| range.end - range.start).sum();
+        if bytes < STORE_MIN {
+            return None;
+        }
+        let first = data.ranges.first().map_or(u64::MAX, |range| range.start);
+        let from = data.cut.unwrap_or(u64::MAX).min(first);
+        let own = self.core().stored_version(data.ino);
+        if let Some(version) = own
+            && let Some(basis) = self.outlined(Basis::new(data.ino, version), from).await
+        {
+            let kept = lock(&self.kept.0).get(&data.ino).cloned();
+            let copy = kept.filter(|old| old.version == version).map(|old| old.container);
+            tracing::debug!("#{}: on {version:?} of itself, copy: {}", data.ino, copy.is_some());
+            return Some(Alike { basis, copy });
+        }
+        let others = self.core().alike(data.ino, seq);
+        for other in others.into_iter().take(ALIKE_MAX) {
+            self.load(other).ok();
+            let (version, copy) = {
+                let core = self.core();
+                (core.stored_version(other), core.clean_copy(other))
+            };
+            let Some(version) = version else { continue };
+            // Opened before the server is asked: it may be removed meanwhile.
+            let copy = copy.filter(|copy| copy.version == version);
+            let copy = copy.and_then(|copy| self.open_container(other, copy.container).ok());
+            if let Some(basis) = self.outlined(Basis::new(other, version), 0).await {
+                tracing::debug!(
+                    "#{}: on {version:?} of #{other}, copy: {}",
+                    data.ino,
+                    copy.is_some()
+                );
+                return Some(Alike { basis, copy });
+            }
+        }
+        None
+    }
+
+    /// Asks how a basis is cut from `from` on; `None` if it is of no use.
+    async fn outlined(self: &Shared, mut basis: Basis, from: u64) -> Option<Basis> {
+        let (ino, version) = basis.of();
+        let mut next = Some(from);
+        while let Some(offset) = next {
+            let ask = |rpc| async move { self.remote.outline(&rpc, ino, version, offset).await };
+            match self.until_due(Class::StoreData, ask).await {
+                Ok(outlined) => next = basis.learn(&outlined),
+                // What is known of it so far may do.
+                Err(refusal) => {
+                    tracing::debug!("#{ino}: no outline: {refusal}");
+                    next = None;
+                }
+            }
+        }
+        (!basis.is_empty()).then_some(basis)
+    }
+}

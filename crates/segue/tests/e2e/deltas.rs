@@ -1,0 +1,177 @@
+//! A small change of a large file sends what changed. Bytes are counted on the wire, with all headers,
+//! of what no compressor makes smaller.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use segue_bench::bed::segue::SegueMount;
+use segue_bench::bed::{Host, Link};
+
+use crate::tree::{hash, hash_of, noise};
+use crate::world::{CLOSE, World, close, eventually, save};
+
+const MIB: usize = 1 << 20;
+/// What a change of a kilobyte may cost in a file of 64 MiB, both ways.
+const MOST: u64 = 8 << 10;
+/// So often a change is made that is counted.
+const TRIES: usize = 3;
+
+/// How many bytes on the wire of `host` something takes, until the server has it.
+fn cost(host: &Host, mount: &SegueMount, work: impl FnOnce(&Path)) -> u64 {
+    let count = || host.tx_bytes().unwrap() + host.rx_bytes().unwrap();
+    let before = count();
+    work(mount.path());
+    mount.sync().unwrap();
+    count() - before
+}
+
+/// A file of 64 MiB that the server has, and its bytes.
+fn large(mount: &SegueMount, seed: u64) -> Vec<u8> {
+    let bytes = noise(seed, 64 * MIB);
+    save(&mount.path().join("large"), &bytes).unwrap();
+    mount.sync().unwrap();
+    bytes
+}
+
+/// `bytes` with a kilobyte put in at `at`.
+fn inserted(bytes: &[u8], at: usize, seed: u64) -> Vec<u8> {
+    [&bytes[..at], &noise(seed, 1024), &bytes[at..]].concat()
+}
+
+/// However a program changes a kilobyte, no more than that and a few of its neighbours travel, and
+/// another host reads what was written.
+#[test]
+fn a_kilobyte_in_64_mib_costs_a_few() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let mut bytes = large(&mount, 1);
+    let check = |what: &str, cost: u64, bytes: &[u8]| {
+        eprintln!("{what}: {cost} bytes");
+        assert!(cost <= MOST, "{what} cost {cost} bytes");
+        assert_eq!(hash(&other.path().join("large")), hash_of(bytes), "{what}");
+    };
+    let overwritten = cost(&world.a, &mount, |dir| {
+        let file = File::options().write(true).open(dir.join("large")).unwrap();
+        file.write_all_at(&noise(2, 1024), 30_000_000).unwrap();
+    });
+    bytes[30_000_000..30_001_024].copy_from_slice(&noise(2, 1024));
+    check("to overwrite", overwritten, &bytes);
+    let appended = cost(&world.a, &mount, |dir| {
+        let mut file = File::options().append(true).open(dir.join("large")).unwrap();
+        file.write_all(&noise(3, 1024)).unwrap();
+    });
+    bytes.extend(noise(3, 1024));
+    check("to append", appended, &bytes);
+    // A machine under load may be so slow that the timer, or another connection, comes in between.
+    let mut least = |what: &str, edit: &dyn Fn(&Path, &[u8])| {
+        let mut costs = Vec::new();
+        while costs.iter().all(|cost| *cost > MOST) && costs.len() < TRIES {
+            bytes = inserted(&bytes, 7_000_000 * costs.len(), bytes.len() as u64);
+            costs.push(cost(&world.a, &mount, |dir| edit(dir, &bytes)));
+        }
+        check(what, costs.into_iter().min().unwrap(), &bytes);
+    };
+    least("to insert in place", &|dir, bytes| save(&dir.join("large"), bytes).unwrap());
+    least("to insert by a new file", &|dir, bytes| {
+        save(&dir.join(".large.Xb3f"), bytes).unwrap();
+        fs::rename(dir.join(".large.Xb3f"), dir.join("large")).unwrap();
+    });
+}
+
+/// A file that is emptied and written anew shows what it was until it is closed, and one that is stored
+/// while it is still written is cut as what it replaces: so it costs no more if that takes long.
+#[test]
+fn a_kilobyte_costs_a_few_however_long_the_file_is_written() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let mut bytes = large(&mount, 10);
+    for (round, name) in [(0, "large"), (1, "large.new")] {
+        bytes = inserted(&bytes, 0, 11 + round);
+        let cost = cost(&world.a, &mount, |dir| {
+            let mut file = File::create(dir.join(name)).unwrap();
+            file.write_all(&bytes[..10 * MIB]).unwrap();
+            // Written files are stored every five seconds.
+            sleep(Duration::from_secs(7));
+            file.write_all(&bytes[10 * MIB..]).unwrap();
+            close(file).unwrap();
+            fs::rename(dir.join(name), dir.join("large")).unwrap();
+        });
+        eprintln!("{name}: {cost} bytes");
+        assert!(cost <= 8 * MOST, "{name} cost {cost} bytes");
+        assert_eq!(hash(&other.path().join("large")), hash_of(&bytes), "{name}");
+    }
+}
+
+/// The file that a conflict left, if there is one.
+fn copy_beside(dir: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.into_iter().find(|path| path.to_string_lossy().contains("large.conflict-"))
+}
+
+/// Where another host changed the file meanwhile, what was told by where it stands is told anew: both
+/// are there, whole.
+#[test]
+fn nothing_is_lost_where_the_basis_is_another_one() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let bytes = large(&mount, 6);
+    let (ours, theirs) = (inserted(&bytes, 0, 7), inserted(&bytes, 40_000_000, 8));
+    world.a.link_down().unwrap();
+    save(&mount.path().join("large"), &ours).unwrap();
+    save(&other.path().join("large"), &theirs).unwrap();
+    other.sync().unwrap();
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    for dir in [mount.path(), other.path()] {
+        eventually("there are both", || copy_beside(dir).is_some());
+        assert_eq!(hash(&dir.join("large")), hash_of(&theirs), "{}", dir.display());
+        assert_eq!(hash(&copy_beside(dir).unwrap()), hash_of(&ours), "{}", dir.display());
+    }
+}
+
+/// Whoever is killed in the middle of it, the file is what it was before or what was written, and the
+/// latter once that has come.
+#[test]
+fn a_file_that_is_written_anew_survives_both_sides() {
+    let Some(mut world) = World::new() else { return };
+    let (mut mount, other) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let mut bytes = large(&mount, 9);
+    for (round, kills_server) in [(0, true), (1, false), (2, true), (3, false)] {
+        // So much is new that it is on its way for seconds.
+        let new = [&noise(20 + round, MIB)[..], &bytes, &noise(30 + round, MIB)].concat();
+        world.a.set_link(Link::kb_per_s(512)).unwrap();
+        let by_rename = round >= 2;
+        let name = if by_rename { "large.new" } else { "large" };
+        save(&mount.path().join(name), &new).unwrap();
+        if by_rename {
+            fs::rename(mount.path().join(name), mount.path().join("large")).unwrap();
+        }
+        let sent = || world.a.tx_bytes().unwrap();
+        let before = sent();
+        eventually("some of it is sent", || sent() - before > 600_000);
+        if kills_server {
+            world.server.restart().unwrap();
+        } else {
+            mount.kill9().unwrap();
+        }
+        let now = hash(&other.path().join("large"));
+        assert!(now == hash_of(&bytes) || now == hash_of(&new), "round {round}");
+        world.a.set_link(Link::default()).unwrap();
+        if !kills_server {
+            drop(mount);
+            mount = world.mount(&world.a);
+        }
+        mount.sync().unwrap();
+        for dir in [mount.path(), other.path()] {
+            assert_eq!(hash(&dir.join("large")), hash_of(&new), "round {round}");
+        }
+        bytes = new;
+    }
+    assert_eq!(copy_beside(mount.path()), None);
+    let data = world.server.data().display().to_string();
+    world.serving.run("segue", &["volume", "check", "home", "--data", &data]).unwrap();
+}
