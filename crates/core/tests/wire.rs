@@ -62,7 +62,7 @@ fn stamped(record: Record) -> Stamped {
     let groups = vec![4, 24];
     let program = "vi".to_owned();
     let caller = Caller { uid: 1, gid: 2, groups, pid: 3, process_group: 3, program, session: 0 };
-    Stamped { seq: 9, time: TIME, caller, operation: None, record }
+    Stamped { seq: 9, time: TIME, caller, operation: None, known: None, record }
 }
 
 fn records() -> Vec<Record> {

@@ -155,7 +155,7 @@ async fn connect(
         .connect_with(config, address, SERVER_NAME)
         .map_err(|error| unreachable(error.to_string()))?;
     let error = match connecting.await {
-        Ok(connection) => return Ok(Peer::new(connection, options)),
+        Ok(connection) => return Ok(Peer::dialled(connection, options, endpoint)),
         Err(error) => error,
     };
     if let Some(found) = pin.other_authority() {

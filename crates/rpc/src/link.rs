@@ -85,7 +85,7 @@ pub struct Link {
     states: watch::Receiver<LinkState>,
     silent: watch::Receiver<bool>,
     wanted: watch::Sender<usize>,
-    _task: Arc<Task>,
+    task: Arc<Task>,
 }
 
 /// Somebody waits for a connection, until this is dropped.
@@ -119,7 +119,16 @@ impl Link {
         let (wanted, waiting) = watch::channel(0);
         let Kept { current, states, silent, task } =
             Keeper::start(target, identity, greeting, waiting);
-        Link { current, states, silent, wanted, _task: Arc::new(Task(task)) }
+        Link { current, states, silent, wanted, task: Arc::new(Task(task)) }
+    }
+
+    /// Ends the connection, if there is one, and tells the server, before the process ends. No other
+    /// one is made.
+    pub async fn leave(&self) {
+        self.task.0.abort();
+        if let Some(peer) = self.peer() {
+            peer.leave().await;
+        }
     }
 
     /// The state now.

@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use quinn::Connection;
+use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
 use segue_core::types::Class;
 use segue_core::wire::{Reply, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use crate::body::{Body, BodyReader};
 use crate::close::{CallError, CloseCode, CloseReason, StreamCode};
@@ -29,6 +30,8 @@ use crate::writer::Writer;
 /// Calls that may be under way at the classes of write-back and prefetch. The other side takes
 /// [`STREAMS_MAX`] at once; the difference stays free for what somebody waits for.
 const BULK_CALLS_MAX: usize = STREAMS_MAX as usize * 3 / 4;
+/// Who leaves waits no longer than this until the other side was told.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The other side of one connection. Clones share it; when the last one, and the last message
 /// in either direction, is dropped, the connection is closed.
@@ -42,6 +45,8 @@ pub struct Peer {
     lane: Arc<Lane>,
     calls: Calls,
     identity: Option<Arc<PeerIdentity>>,
+    /// Where a connection that was made from here has its socket.
+    endpoint: Option<Endpoint>,
 }
 
 /// A reply. Dropping it, or its body before the end, cancels what is left of the call.
@@ -102,7 +107,13 @@ impl Peer {
             waiting: Arc::default(),
             budget,
             identity,
+            endpoint: None,
         }
+    }
+
+    /// The same of a connection that was made from `endpoint`, which has no other.
+    pub(crate) fn dialled(connection: Connection, options: &Options, endpoint: Endpoint) -> Peer {
+        Peer { endpoint: Some(endpoint), ..Peer::new(connection, options) }
     }
 
     /// Calls at the request's own class.
@@ -238,6 +249,15 @@ impl Peer {
     /// Ends the connection at once: what was not sent or received is lost.
     pub fn close(&self, code: CloseCode, words: &str) {
         self.outbox.connection.close(code.to_wire(), words.as_bytes());
+    }
+
+    /// Ends a connection that was made from here, and waits a moment until the other side was told: a
+    /// process that ends at once tells nobody.
+    pub(crate) async fn leave(&self) {
+        self.close(CloseCode::Done, "");
+        if let Some(endpoint) = &self.endpoint {
+            timeout(FAREWELL, endpoint.wait_idle()).await.ok();
+        }
     }
 
     /// Waits until the connection is over.

@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Where(commands::place::Arguments),
     Persist(commands::persist::Arguments),
     Log(commands::log::Arguments),
+    Conflicts(commands::conflicts::Arguments),
+    Resolve(commands::resolve::Arguments),
     Watch(commands::watch::Arguments),
     Bwlimit(commands::bwlimit::Arguments),
     Recover(commands::recover::Arguments),

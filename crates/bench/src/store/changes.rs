@@ -119,7 +119,7 @@ impl Changes {
         self.seq += 1;
         let caller = Caller { uid: 1000, gid: 1000, ..Caller::default() };
         let time = Timestamp { secs: 1_795_250_399, nanos: 123_456_789 };
-        Stamped { seq: self.seq, time, caller, operation: None, record }
+        Stamped { seq: self.seq, time, caller, operation: None, known: None, record }
     }
 }
 

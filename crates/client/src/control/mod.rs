@@ -22,8 +22,8 @@ use tokio::task::JoinHandle;
 
 use crate::mount::{Mount, Scope, Shared};
 use types::{
-    Bandwidth, BandwidthRequest, LogReply, Status, SyncReply, SyncRequest, UmountRequest,
-    WatchRequest, WhereReply, WhereRequest,
+    Bandwidth, BandwidthRequest, ConflictsReply, LogReply, ResolveReply, ResolveRequest, Status,
+    SyncReply, SyncRequest, UmountRequest, WatchRequest, WhereReply, WhereRequest,
 };
 
 /// How often the connection is told of: not so often that it costs more than it tells.
@@ -51,6 +51,8 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
         .route("/v1/log", get(log))
         .route("/v1/where", post(locate))
         .route("/v1/sync", post(sync))
+        .route("/v1/conflicts", get(conflicts))
+        .route("/v1/resolve", post(resolve))
         .route("/v1/umount", post(umount))
         .route("/v1/watch", post(watch))
         .route("/v1/metrics", get(metrics))
@@ -111,6 +113,22 @@ async fn locate(
         files.push(mount.locate(path).await);
     }
     Json(WhereReply { files })
+}
+
+async fn conflicts(State(mount): State<Shared>) -> Json<ConflictsReply> {
+    Json(ConflictsReply { conflicts: mount.conflict_list().await })
+}
+
+async fn resolve(
+    State(mount): State<Shared>,
+    Json(request): Json<ResolveRequest>,
+) -> Json<ResolveReply> {
+    let found = match request.refused.is_empty() {
+        true => Ok(mount.keep_both(&request.copy).await),
+        false => mount.drop_refused(&request.refused),
+    };
+    let error = found.as_ref().map_or_else(io::Error::to_string, |_| String::new());
+    Json(ResolveReply { found: found.is_ok_and(|found| found), error })
 }
 
 async fn sync(State(mount): State<Shared>, Json(request): Json<SyncRequest>) -> Response {

@@ -1,5 +1,7 @@
 //! What the control socket says: the JSON of the command line, field by field stable.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/status`: one element of `status --json`'s `mounts`.
@@ -251,6 +253,72 @@ pub struct SyncReply {
 pub struct UmountRequest {
     /// Unmount at once and keep the log for the next mount.
     pub now: bool,
+}
+
+/// `GET /v1/conflicts`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConflictsReply {
+    /// Copies, oldest first, then what was refused.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// What the user has to deal with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConflictKind {
+    /// Two hosts changed the same: a change of this host stands beside what it was meant for.
+    #[default]
+    Copy,
+    /// The server refused a change of this host after its call had returned.
+    Refused,
+}
+
+/// A conflict copy that a change of this host became, or a change that was refused.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conflict {
+    /// Which of both.
+    pub kind: ConflictKind,
+    /// The copy, relative to the mount point; of a refused change what it was to change.
+    pub path: String,
+    /// What a copy stands beside, as it was called then.
+    pub of: String,
+    /// A refused change by what it is kept as; empty for a copy.
+    pub id: String,
+    /// What a refused change was: create, store, rename, ..
+    pub change: String,
+    /// Why it was refused.
+    pub why: String,
+    /// Bytes of the copy, or of the refused data.
+    pub bytes: u64,
+    /// When the change was made, since 1970; 0 if that is not known.
+    pub time_seconds: f64,
+    /// The file on this host with the data that were refused, each byte where it was in the file; empty if
+    /// there are none.
+    pub data: String,
+    /// Which of its bytes were written.
+    pub ranges: Vec<Range<u64>>,
+    /// How long they made the file.
+    pub size: u64,
+}
+
+/// `POST /v1/resolve`: one of both is dealt with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResolveRequest {
+    /// A copy that stays, relative to the mount point.
+    pub copy: String,
+    /// A refused change that is dropped with its data, by its id.
+    pub refused: String,
+}
+
+/// Answer to [`ResolveRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResolveReply {
+    /// It was known, and is no more.
+    pub found: bool,
+    /// Empty, or why not.
+    pub error: String,
 }
 
 /// `POST /v1/watch`: a line of [`WatchLine`] for each change below a directory, until the caller goes.

@@ -33,6 +33,13 @@ pub(crate) struct Creation {
     pub(crate) exclusive: bool,
 }
 
+/// A change that was logged.
+pub(super) struct InLog {
+    pub(super) seq: u64,
+    /// Hears its outcome.
+    pub(super) told: Option<oneshot::Receiver<Outcome>>,
+}
+
 impl Mount {
     /// Logs `record`; the receiver hears its outcome if `wait`.
     pub(super) fn log_record(
@@ -41,16 +48,35 @@ impl Mount {
         caller: Caller,
         wait: bool,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+        let told = self.log_numbered(record, caller, wait)?;
+        Ok(told.and_then(|in_log| in_log.told))
+    }
+
+    /// The same, with the change's place in the log.
+    pub(super) fn log_numbered(
+        &self,
+        record: Record,
+        caller: Caller,
+        wait: bool,
+    ) -> Result<Option<InLog>, Refusal> {
         let first = self.core().seal_first(&record);
         for ino in first {
             self.seal(ino, caller.clone(), false)?;
         }
         let time = self.wall();
-        let told = self.log_change(
-            |core| Ok(Some(core.draft_change(record, caller, time))),
-            |core| wait.then(|| self.await_outcome(core.next_seq() - 1)),
-        )?;
-        Ok(told.flatten())
+        let apart = self.remote.is_offline() || self.remote.is_silent();
+        self.log_change(
+            |core| {
+                Ok(Some(match apart {
+                    true => core.draft_apart(record, caller, time),
+                    false => core.draft_change(record, caller, time),
+                }))
+            },
+            |core| {
+                let seq = core.next_seq() - 1;
+                InLog { seq, told: wait.then(|| self.await_outcome(seq)) }
+            },
+        )
     }
 
     async fn change(&self, record: Record, caller: Caller, exclusive: bool) -> Result<(), Refusal> {

@@ -1,31 +1,87 @@
-//! Conflict copies that this host's changes made: counted until they are removed, moved or renamed
-//! here, also over remounts. Each is a file `conflicts/SEQ.json`, on disk before the change is
-//! settled.
+//! Conflict copies that this host's changes made: known until they are removed, moved or renamed
+//! here, found to be gone, or said to be kept; also over remounts. Each is a file
+//! `conflicts/SEQ.json`, on disk before the change is settled.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use segue_core::modlog::Record;
-use segue_core::types::{Ino, Name};
+use segue_core::modlog::{Change, Logged, NewNode, Record};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Caller, Ino, Name};
 use serde::{Deserialize, Serialize};
 
+use super::{Mount, lock};
+use crate::control::types::{Conflict, ConflictKind};
 use crate::state::{replace_file, sync_directory};
 
 /// The copies that are known.
 #[derive(Debug)]
 pub(super) struct Conflicts {
     directory: PathBuf,
-    copies: BTreeMap<(Ino, Vec<u8>), u64>,
+    copies: BTreeMap<(Ino, Vec<u8>), (u64, Kept)>,
 }
 
-/// One, as it is kept.
-#[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+/// One, as it is kept. What earlier versions did not say is empty.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Kept {
     /// For a person.
     path: String,
     parent: u64,
     name: Vec<u8>,
+    /// What it stands beside, for a person.
+    #[serde(default)]
+    of: String,
+    /// When the change was made, in seconds since 1970.
+    #[serde(default)]
+    time_seconds: f64,
+    /// The directory that was made twice, if that is what it is.
+    #[serde(default)]
+    pub(super) twice: Option<Twice>,
+}
+
+/// A directory that two hosts made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Twice {
+    /// The name that both gave it, where this one stands under another one.
+    pub(super) name: Vec<u8>,
+    pub(super) ino: u64,
+    pub(super) by: Caller,
+}
+
+impl Kept {
+    /// That the change `logged` stands as `name` in `parent`; `path` tells a person of an inode.
+    fn new(logged: &Logged, (parent, name): (Ino, &Name), path: impl Fn(Ino) -> String) -> Kept {
+        let within = |parent, name: &Name| format!("{}/{name}", path(parent));
+        let of = match &logged.change {
+            Change::Record(
+                Record::Create { parent, name, .. }
+                | Record::Link { parent, name, .. }
+                | Record::Rename { to_parent: parent, to_name: name, .. },
+            ) => within(*parent, name),
+            other => path(other.ino()),
+        };
+        let twice = match &logged.change {
+            Change::Record(Record::Create { name, ino, node: NewNode::Directory, .. }) => {
+                let by = logged.caller.clone();
+                Some(Twice { name: name.as_bytes().into(), ino: ino.0, by })
+            }
+            _ => None,
+        };
+        Kept {
+            path: within(parent, name),
+            parent: parent.0,
+            name: name.as_bytes().into(),
+            of,
+            time_seconds: logged.time.secs as f64,
+            twice,
+        }
+    }
+
+    /// Where it stands, if that can be a name.
+    pub(super) fn place(&self) -> Option<(Ino, Name)> {
+        Some((Ino(self.parent), Name::new(self.name.clone()).ok()?))
+    }
 }
 
 impl Conflicts {
@@ -39,12 +95,9 @@ impl Conflicts {
             // One that cannot be read is one all the same.
             let kept =
                 std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
-            let Kept { parent, name, .. } = kept.unwrap_or(Kept {
-                path: String::new(),
-                parent: 0,
-                name: seq.to_le_bytes().into(),
-            });
-            copies.insert((Ino(parent), name), seq);
+            let unreadable = || Kept { name: seq.to_le_bytes().into(), ..Kept::default() };
+            let kept: Kept = kept.unwrap_or_else(unreadable);
+            copies.insert((Ino(kept.parent), kept.name.clone()), (seq, kept));
         }
         Ok(Conflicts { directory, copies })
     }
@@ -53,17 +106,18 @@ impl Conflicts {
         self.copies.len() as u64
     }
 
-    /// Keeps that change `seq` stands as `name` in `parent`, durably.
-    pub(super) fn keep(
-        &mut self,
-        seq: u64,
-        (parent, name): (Ino, &Name),
-        path: &str,
-    ) -> io::Result<()> {
-        let kept = Kept { path: path.into(), parent: parent.0, name: name.as_bytes().into() };
+    /// Keeps a copy that change `seq` became, durably.
+    fn keep(&mut self, seq: u64, kept: Kept) -> io::Result<()> {
         replace_file(&self.file(seq), &serde_json::to_vec_pretty(&kept)?)?;
-        self.copies.insert((parent, name.as_bytes().into()), seq);
+        self.copies.insert((Ino(kept.parent), kept.name.clone()), (seq, kept));
         Ok(())
+    }
+
+    /// All of them, oldest first.
+    pub(super) fn list(&self) -> Vec<Kept> {
+        let mut copies: Vec<_> = self.copies.values().collect();
+        copies.sort_by_key(|(seq, _)| *seq);
+        copies.into_iter().map(|(_, kept)| kept.clone()).collect()
     }
 
     /// A user who removes or moves a copy has dealt with it.
@@ -75,15 +129,20 @@ impl Conflicts {
             Record::Rename { from_parent, from_name, .. } => (from_parent, from_name),
             _ => return,
         };
+        self.forget(*parent, name.as_bytes());
+    }
+
+    /// Whoever had to has dealt with it. True if it was known.
+    pub(super) fn forget(&mut self, parent: Ino, name: &[u8]) -> bool {
         if self.copies.is_empty() {
-            return;
+            return false;
         }
-        if let Some(seq) = self.copies.remove(&(*parent, name.as_bytes().into())) {
-            let removed = std::fs::remove_file(self.file(seq));
-            if let Err(error) = removed.and_then(|()| sync_directory(&self.directory)) {
-                tracing::warn!("{}: {error}", self.directory.display());
-            }
+        let Some((seq, _)) = self.copies.remove(&(parent, name.into())) else { return false };
+        let removed = std::fs::remove_file(self.file(seq));
+        if let Err(error) = removed.and_then(|()| sync_directory(&self.directory)) {
+            tracing::warn!("{}: {error}", self.directory.display());
         }
+        true
     }
 
     fn file(&self, seq: u64) -> PathBuf {
@@ -96,6 +155,78 @@ fn seq_of(path: &Path) -> Option<u64> {
     path.file_stem().filter(|_| is_json)?.to_str()?.parse().ok()
 }
 
+impl Mount {
+    /// Keeps that a change became a conflict copy, durably.
+    pub(super) fn keep_conflict(
+        &self,
+        logged: &Logged,
+        (parent, name): (Ino, &Name),
+    ) -> Result<(), Refusal> {
+        let kept = {
+            let core = self.core();
+            Kept::new(logged, (parent, name), |ino| core.tree.path(ino))
+        };
+        let kept = lock(&self.conflicts).keep(logged.seq, kept);
+        kept.map_err(|error| self.disk_refusal("conflicts", &error))
+    }
+
+    /// Keeps that change `seq` stands at `place`, beside `of`.
+    pub(super) fn keep_copy(
+        &self,
+        seq: u64,
+        of: (Ino, &Name),
+        (parent, name): (Ino, &Name),
+    ) -> Result<(), Refusal> {
+        let path = |(parent, name): (Ino, &Name)| {
+            let directory = self.core().tree.path(parent);
+            format!("{directory}/{name}")
+        };
+        let kept = Kept {
+            path: path((parent, name)),
+            parent: parent.0,
+            name: name.as_bytes().into(),
+            of: path(of),
+            time_seconds: self.wall().secs as f64,
+            twice: None,
+        };
+        let kept = lock(&self.conflicts).keep(seq, kept);
+        kept.map_err(|error| self.disk_refusal("conflicts", &error))
+    }
+
+    /// The copies that this host's changes became and the changes that were refused. Of those that are
+    /// gone, as somebody else has dealt with them, nothing is known any more.
+    pub(crate) async fn conflict_list(&self) -> Vec<Conflict> {
+        let mut list = Vec::new();
+        let copies = lock(&self.conflicts).list();
+        for kept in copies {
+            let Some((parent, name)) = kept.place() else { continue };
+            let found = self.lookup(parent, &name).await;
+            if matches!(found, Ok(None) | Err(Refusal::Stale)) {
+                lock(&self.conflicts).forget(parent, name.as_bytes());
+                continue;
+            }
+            let attr = found.ok().flatten();
+            list.push(Conflict {
+                kind: ConflictKind::Copy,
+                path: format!("{}/{name}", self.core().tree.path(parent)),
+                of: kept.of,
+                bytes: attr.map_or(0, |attr| attr.size),
+                time_seconds: kept.time_seconds,
+                ..Conflict::default()
+            });
+        }
+        list.extend(self.refused_list());
+        list
+    }
+
+    /// The copy at `path` stays as it is, and is none any more. False if there was none.
+    pub(crate) async fn keep_both(&self, path: &str) -> bool {
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let Ok(parent) = self.find(directory).await else { return false };
+        lock(&self.conflicts).forget(parent.ino, name.as_bytes())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,13 +236,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let open = || Conflicts::open(directory.path().join("conflicts")).unwrap();
         let name = |name: &str| Name::new(name).unwrap();
-        open().keep(3, (Ino(1), &name("a.conflict-b-1")), "a.conflict-b-1").unwrap();
-        open().keep(4, (Ino(7), &name("a.conflict-b-1")), "d/a.conflict-b-1").unwrap();
-        assert_eq!(open().len(), 2);
+        let kept = |parent| Kept { parent, name: b"a.conflict-b-1".into(), ..Kept::default() };
+        open().keep(3, kept(1)).unwrap();
+        open().keep(4, kept(7)).unwrap();
+        // As an earlier version kept one, and what a disk did to another.
+        let files = directory.path().join("conflicts");
+        let earlier = br#"{"path":"/x","parent":1,"name":[120]}"#;
+        std::fs::write(files.join("5.json"), earlier).unwrap();
+        std::fs::write(files.join("6.json"), b"{").unwrap();
+        assert_eq!(open().len(), 4);
+        assert!(open().forget(Ino(1), b"x"));
         let remove = |name| Record::Unlink { parent: Ino(7), name, ino: Ino(9), open: false };
         open().changed(&remove(name("a")));
-        assert_eq!(open().len(), 2);
+        assert_eq!(open().len(), 3);
         open().changed(&remove(name("a.conflict-b-1")));
-        assert_eq!(open().len(), 1);
+        assert_eq!(open().len(), 2);
+        assert_eq!(open().list()[0].parent, 1);
     }
 }

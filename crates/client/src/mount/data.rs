@@ -330,7 +330,12 @@ impl Mount {
         self.note_writes(&handle);
         let caller = handle.caller.clone();
         if !self.lm(handle.ino).closes() {
-            return self.seal_at_close(handle.ino, caller);
+            // A shell that redirects into a file closes it once before anything is written: what is written
+            // anew is one change, and sealed when the last one closes it.
+            return match self.is_rewritten(handle.ino) {
+                true => Ok(()),
+                false => self.seal_at_close(handle.ino, caller),
+            };
         }
         if let Some(told) = self.seal(handle.ino, caller, true)? {
             self.committed(told).await?;

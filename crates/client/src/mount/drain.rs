@@ -243,8 +243,8 @@ impl Mount {
             let is_awaited = lock(&self.waiters)
                 .get(&logged.seq)
                 .is_some_and(|waiting| waiting.iter().any(|tell| !tell.is_closed()));
-            if !is_awaited {
-                self.keep_conflict(logged, outcome)?;
+            if let (false, Outcome::Conflict { parent, name, .. }) = (is_awaited, outcome) {
+                self.keep_conflict(logged, (*parent, name))?;
             }
             let Some(parking) = self.parking(logged, outcome)? else { continue };
             if !is_awaited {
@@ -266,23 +266,16 @@ impl Mount {
         }
         for ((logged, outcome), effects) in answered.iter().zip(effects) {
             let claimed = claimed.contains(&logged.seq);
-            if !claimed {
+            if let (false, Outcome::Conflict { parent, name, .. }) = (claimed, outcome) {
                 // What it fails with was said.
-                self.keep_conflict(logged, outcome).ok();
+                self.keep_conflict(logged, (*parent, name)).ok();
+                self.merges.notify_one();
             }
             effects.into_iter().for_each(|effect| self.carry_out(effect, logged, claimed));
         }
         self.reap(answered);
         self.settled.send_replace(());
         Ok(())
-    }
-
-    /// Counts a conflict copy, durably.
-    fn keep_conflict(&self, logged: &Logged, outcome: &Outcome) -> Result<(), Refusal> {
-        let Outcome::Conflict { parent, name, .. } = outcome else { return Ok(()) };
-        let path = format!("{}/{name}", self.core().tree.path(*parent));
-        let kept = lock(&self.conflicts).keep(logged.seq, (*parent, name), &path);
-        kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
 
     /// Tells outcomes to who waits for them; those that somebody took.

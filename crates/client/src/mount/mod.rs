@@ -31,6 +31,7 @@ mod kernel;
 mod levels;
 mod limits;
 mod link;
+mod merge;
 mod names;
 mod notes;
 mod park;
@@ -105,6 +106,8 @@ pub(crate) struct Mount {
     refused_dir: PathBuf,
     refused: AtomicU64,
     conflicts: Mutex<conflicts::Conflicts>,
+    /// A conflict copy is known that was not.
+    merges: Notify,
     /// Since when files have changes that are not sealed.
     unsealed: Mutex<BTreeMap<Ino, Unsealed>>,
     /// Below this every change is settled, durably. Told to the server with each batch and with

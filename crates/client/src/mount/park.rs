@@ -1,5 +1,7 @@
 //! Refused changes, kept for the user with their data: `refused/SEQ.json` and `SEQ.data`.
 //!
+//! It stays until the user says that it may go.
+//!
 //! A change is parked, durably, before it is settled. So it may be parked twice, by a process
 //! that died in between and by the next one, whose container may be empty by then: what was
 //! kept first stays.
@@ -7,14 +9,17 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use segue_core::modlog::{Change, DataChange, Logged, Outcome};
 use segue_core::refusal::Refusal;
+use serde::Deserialize;
 
 use super::Mount;
 use super::source::Source;
-use crate::state::replace_file;
+use crate::control::types::{Conflict, ConflictKind};
+use crate::state::{replace_file, sync_directory};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
@@ -72,6 +77,70 @@ impl Mount {
             std::fs::remove_file(&path).ok();
         }
         copied
+    }
+}
+
+/// What is kept of a change, as far as it can be read.
+#[derive(Default, Deserialize)]
+struct Refused {
+    path: String,
+    why: String,
+    change: Option<Logged>,
+}
+
+impl Mount {
+    /// The refused changes, in the order of what they are kept as.
+    pub(super) fn refused_list(&self) -> Vec<Conflict> {
+        let entries = std::fs::read_dir(&self.refused_dir).into_iter().flatten().flatten();
+        let is_json = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_json).collect();
+        // By number, where they are numbers.
+        files.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+        files.iter().map(|path| refused(path)).collect()
+    }
+
+    /// Drops a refused change with its data, durably; false if there is none.
+    pub(crate) fn drop_refused(&self, id: &str) -> io::Result<bool> {
+        let name = self.refused_dir.join(format!("{id}.json"));
+        if Path::new(id).file_name() != Some(id.as_ref()) || !name.exists() {
+            return Ok(false);
+        }
+        // The data first: without the other one nobody would find them.
+        match std::fs::remove_file(name.with_extension("data")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => std::fs::remove_file(&name)?,
+        }
+        self.refused.fetch_sub(1, Ordering::Relaxed);
+        sync_directory(&self.refused_dir)?;
+        Ok(true)
+    }
+}
+
+fn refused(path: &Path) -> Conflict {
+    let text = std::fs::read(path).ok();
+    let kept: Option<Refused> = text.and_then(|text| serde_json::from_slice(&text).ok());
+    let Refused { path: of, why, change } = kept.unwrap_or_else(|| Refused {
+        why: "what is kept of it cannot be read".into(),
+        ..Refused::default()
+    });
+    let data = path.with_extension("data");
+    let has_data = data.exists();
+    let (mut ranges, mut size) = (Vec::new(), 0);
+    if let Some(Change::Data(data)) = change.as_ref().map(|logged| &logged.change) {
+        (ranges, size) = (data.ranges.clone(), data.size);
+    }
+    Conflict {
+        kind: ConflictKind::Refused,
+        path: of,
+        id: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        change: change.as_ref().map_or_else(String::new, |logged| logged.change.kind().into()),
+        why,
+        bytes: ranges.iter().map(|range| range.end - range.start).sum(),
+        time_seconds: change.map_or(0.0, |logged| logged.time.secs as f64),
+        data: if has_data { data.display().to_string() } else { String::new() },
+        ranges,
+        size,
+        ..Conflict::default()
     }
 }
 

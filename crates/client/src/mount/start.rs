@@ -108,6 +108,8 @@ pub async fn mount(
     }
     hearing.abort();
     hearing.await.ok();
+    // Or it would keep the promises to this host for as long as for one that may be back.
+    mount.remote.link().leave().await;
     result
 }
 
@@ -221,6 +223,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         refused_dir,
         refused: AtomicU64::new(refused),
         conflicts: Mutex::new(conflicts),
+        merges: Notify::new(),
         unsealed: Mutex::default(),
         acked_below,
         handles: Mutex::new(Handles::default()),
@@ -311,6 +314,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).keep_lease()),
         tokio::spawn(Arc::clone(mount).keep_numbers()),
         tokio::spawn(Arc::clone(mount).keep_limits()),
+        tokio::spawn(Arc::clone(mount).merge_directories()),
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));

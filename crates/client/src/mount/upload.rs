@@ -157,6 +157,7 @@ impl Mount {
                 time: logged.time,
                 caller: logged.caller.clone(),
                 operation: logged.operation,
+                known: logged.known,
                 record,
             });
         }

@@ -302,6 +302,7 @@ mod tests {
             caller: Caller::default(),
             operation: None,
             after: After::Nothing,
+            known: None,
             change: Change::Record(Record::Release { ino: Ino(seq) }),
         })
     }

@@ -4,18 +4,59 @@ use std::ops::Range;
 
 use super::ClientCore;
 use crate::cache::FileData;
-use crate::modlog::{After, Change, DataChange, Entry, Logged, Payload, Place, Record};
-use crate::types::{Caller, Ino, Timestamp};
+use crate::modlog::{
+    After, Base, Change, DataChange, Entry, Logged, Payload, Place, Record, RenameMode,
+};
+use crate::types::{Caller, Ino, Kind, Timestamp};
 
 impl ClientCore {
     /// The entry for a change of names or attributes.
+    ///
+    /// A rename replaces only what this host knows, as a store does: others' changes of it stay.
     pub fn draft_change(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
-        self.draft(Change::Record(record), caller, time)
+        let replaced = match &record {
+            Record::Rename { mode: RenameMode::Replace(replaced), .. } => *replaced,
+            _ => None,
+        };
+        self.draft_knowing(replaced, record, caller, time)
+    }
+
+    /// The same of a change that is made while the server cannot be asked. What it removes stays, too,
+    /// if others change it meanwhile: who removes a file does not mean what he has not seen.
+    pub fn draft_apart(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
+        self.draft_knowing(record.unnamed(), record, caller, time)
+    }
+
+    fn draft_knowing(
+        &self,
+        removed: Option<Ino>,
+        record: Record,
+        caller: Caller,
+        time: Timestamp,
+    ) -> Entry {
+        let known = removed.and_then(|ino| self.known_data(ino));
+        match self.draft(Change::Record(record), caller, time) {
+            Entry::Change(logged) => Entry::Change(Logged { known, ..logged }),
+            other => other,
+        }
+    }
+
+    /// Which state the data of a file are in, as far as this host knows or has made it.
+    fn known_data(&self, ino: Ino) -> Option<Base> {
+        match self.files.get(&ino).filter(|file| file.is_ahead()) {
+            // What is shown of it is not the server's.
+            Some(file) => Some(file.base()),
+            None => {
+                let attr = self.tree.peek(ino).filter(|attr| attr.kind == Kind::File)?;
+                Some(Base::Version(attr.data_version))
+            }
+        }
     }
 
     fn draft(&self, change: Change, caller: Caller, time: Timestamp) -> Entry {
         let after = self.after(&self.makers(&change, &caller));
-        Entry::Change(Logged { seq: self.next_seq, time, caller, operation: None, after, change })
+        let seq = self.next_seq;
+        Entry::Change(Logged { seq, time, caller, operation: None, after, known: None, change })
     }
 
     fn place(&mut self, ino: Ino, time: Timestamp) -> Option<Place> {

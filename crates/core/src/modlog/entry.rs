@@ -277,7 +277,7 @@ impl DataChange {
     /// The change as logged at `seq`.
     pub fn logged(self, seq: u64, caller: Caller) -> Logged {
         let (time, change) = (self.mtime, Change::Data(self));
-        Logged { seq, time, caller, operation: None, after: After::Nothing, change }
+        Logged { seq, time, caller, operation: None, after: After::Nothing, known: None, change }
     }
 }
 
@@ -300,7 +300,15 @@ mod tests {
     fn change(seq: u64, record: Record) -> Entry {
         let (time, caller) = (Timestamp::default(), Caller::default());
         let change = Change::Record(record);
-        Entry::Change(Logged { seq, time, caller, operation: None, after: After::Nothing, change })
+        Entry::Change(Logged {
+            seq,
+            time,
+            caller,
+            operation: None,
+            after: After::Nothing,
+            known: None,
+            change,
+        })
     }
 
     /// Another host may have given it a name that this one did not know of.

@@ -48,7 +48,7 @@ pub(super) fn clone<T: MetaTxn>(
         let came = source.attr.allocated;
         tree.charge(row.attr.quota, quota::Change { inodes: 0, came, gone: 0 })?;
     }
-    row.made_by = Some(change.op);
+    row.made_by = vec![change.op];
     tree.put_inode(row)?;
     Ok(Effect::Done)
 }

@@ -91,7 +91,10 @@ fn beside<T: MetaTxn>(
 }
 
 /// `.segue-conflicts/HOST`, made if it is not there.
-fn shelter<T: MetaTxn>(tree: &mut Tree<'_, T>, change: &Change<'_>) -> Result<Ino, Stop<T::Error>> {
+pub(super) fn shelter<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+) -> Result<Ino, Stop<T::Error>> {
     let all = directory(tree, change, Ino::ROOT, SHELTER, 0o755)?;
     // Every user of the host keeps copies here, and removes only his own.
     directory(tree, change, all, &host_name(change.context.host), 0o1777)

@@ -24,7 +24,12 @@ pub(super) fn create<T: MetaTxn>(
     let Record::Create { parent, name, ino, node, mode, uid, gid } = record else {
         return Err(Refusal::Protocol.into());
     };
-    let directory = tree.directory(*parent)?;
+    // What is made in a directory that another host has removed meanwhile is kept, too.
+    let home = match tree.find(*parent)? {
+        Some(_) => *parent,
+        None => conflict::shelter(tree, change)?,
+    };
+    let directory = tree.directory(home)?;
     change.actor.may_enter(&directory.attr)?;
     check_number(tree, change, *ino)?;
     check_node(&change.actor, node)?;
@@ -34,14 +39,14 @@ pub(super) fn create<T: MetaTxn>(
     }
     let (uid, gid) = change.actor.ownership(&directory.attr, (*uid, *gid))?;
     let mode = change.actor.mode(*mode, kind == Kind::Directory, gid);
-    let taken = tree.dentry(*parent, name)?;
+    let taken = tree.dentry(home, name)?;
     let place = match taken {
-        None => name.clone(),
-        Some(_) => conflict::free_name(tree, change, *parent, name)?,
+        None if home == *parent => name.clone(),
+        _ => conflict::free_name(tree, change, home, name)?,
     };
-    let mut row = new_inode(*ino, kind, (*parent, &place), change.time);
+    let mut row = new_inode(*ino, kind, (home, &place), change.time);
     (row.attr.mode, row.attr.uid, row.attr.gid) = (mode, uid, gid);
-    row.made_by = Some(change.op);
+    row.made_by = vec![change.op];
     match node {
         NewNode::Symlink(target) => {
             row.attr.size = target.len() as u64;
@@ -51,12 +56,10 @@ pub(super) fn create<T: MetaTxn>(
         NewNode::File | NewNode::Directory | NewNode::Fifo | NewNode::Socket => {}
     }
     insert(tree, row, &place, change.time)?;
-    Ok(match taken {
-        None => Effect::Done,
-        Some(kept) => {
-            tree.mention(kept);
-            Effect::Conflict { parent: *parent, name: place, copy: *ino }
-        }
+    taken.into_iter().for_each(|kept| tree.mention(kept));
+    Ok(match place == *name {
+        true => Effect::Done,
+        false => Effect::Conflict { parent: home, name: place, copy: *ino },
     })
 }
 
@@ -130,7 +133,7 @@ pub(super) fn new_inode(ino: Ino, kind: Kind, at: (Ino, &Name), time: Timestamp)
         target: None,
         parent: at.0,
         name: at.1.as_bytes().to_vec(),
-        made_by: None,
+        made_by: Vec::new(),
         generation: 0,
     }
 }

@@ -47,6 +47,7 @@ mod rename;
 pub mod repair;
 pub mod restore;
 mod rows;
+mod same;
 mod session;
 mod setattr;
 mod store;

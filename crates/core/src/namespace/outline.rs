@@ -17,7 +17,7 @@ use std::ops::Range;
 pub type Chunks = Vec<(Fingerprint, u32)>;
 
 /// Rows of leaves that are read for one answer. Each may be 64 KiB, and stand for one byte.
-const LEAVES_MAX: usize = 256;
+pub(super) const LEAVES_MAX: usize = 256;
 
 /// How one data version of a file is cut from `ask.offset` on, as far as one answer goes.
 pub fn outline<S: MetaSnapshot>(
@@ -69,7 +69,7 @@ pub fn run<S: MetaSnapshot>(
 
 /// Tells of the extents that end beyond `from`, each with its place and none of them in a leaf,
 /// until `tell` has enough or as many leaves were read as one answer takes.
-fn walk<S: MetaSnapshot>(
+pub(super) fn walk<S: MetaSnapshot>(
     snapshot: &mut S,
     contents: Contents,
     from: u64,

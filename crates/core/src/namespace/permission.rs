@@ -6,7 +6,7 @@
 //! would, and its root is nobody unless the invite said otherwise.
 
 use super::{Context, Stop};
-use crate::modlog::Stamped;
+use crate::modlog::{Base, Stamped};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Caller, OpId, Role, Timestamp};
 
@@ -42,6 +42,8 @@ pub(super) struct Change<'a> {
     pub(super) actor: Actor<'a>,
     pub(super) time: Timestamp,
     pub(super) op: OpId,
+    /// The data of the file that it removes, as its host knew them.
+    pub(super) known: Option<Base>,
 }
 
 impl<'a> Change<'a> {
@@ -50,7 +52,8 @@ impl<'a> Change<'a> {
             return Err(Refusal::Invalid.into());
         }
         let actor = Actor::new(context.rights, &stamped.caller).ok_or(Refusal::ReadOnly)?;
-        Ok(Change { context, actor, time: stamped.time, op: context.op(stamped.seq) })
+        let (time, known) = (stamped.time, stamped.known);
+        Ok(Change { context, actor, time, op: context.op(stamped.seq), known })
     }
 }
 

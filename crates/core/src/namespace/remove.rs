@@ -3,6 +3,7 @@
 use super::outcome::Effect;
 use super::permission::Change;
 use super::rows::{self, InodeRow};
+use super::store::is_as_known;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, keys};
 use crate::refusal::Refusal;
@@ -19,6 +20,9 @@ pub(super) fn unlink<T: MetaTxn>(
     let Some(row) = meant(tree, change, at, ino)? else { return Ok(Effect::Done) };
     if row.attr.kind == Kind::Directory {
         return Err(Refusal::IsDirectory.into());
+    }
+    if !is_as_known(change, &row) {
+        return Err(Refusal::Changed.into());
     }
     tree.remove_dentry(at.0, at.1)?;
     tree.entries_changed(at.0, 0, change.time)?;

@@ -6,6 +6,7 @@ use super::permission::{Change, WRITE};
 use super::quota::check_border;
 use super::remove::drop_link;
 use super::rows::InodeRow;
+use super::store::is_as_known;
 use super::tree::Tree;
 use super::{Fault, MetaTxn, Stop};
 use crate::modlog::RenameMode;
@@ -59,17 +60,18 @@ pub(super) fn rename<T: MetaTxn>(
             move_entry(tree, change, rename, row, rename.to.1, 0)?;
             Ok(Effect::Done)
         }
-        (RenameMode::Replace(expected), Some(target)) if expected != Some(target) => {
+        (mode, Some(target)) => {
+            let replaced = named(tree, target)?;
+            let is_meant = !matches!(mode, RenameMode::Replace(meant) if meant != Some(target));
+            if is_meant && is_as_known(change, &replaced) {
+                change.actor.may_remove(&to.attr, &replaced.attr)?;
+                return replace(tree, change, rename, row, replaced);
+            }
             change.actor.may_enter(&to.attr)?;
             let name = conflict::free_name(tree, change, rename.to.0, rename.to.1)?;
             move_entry(tree, change, rename, row, &name, 0)?;
             tree.mention(target);
             Ok(Effect::Conflict { parent: rename.to.0, name, copy: rename.ino })
-        }
-        (_, Some(target)) => {
-            let replaced = named(tree, target)?;
-            change.actor.may_remove(&to.attr, &replaced.attr)?;
-            replace(tree, change, rename, row, replaced)
         }
     }
 }

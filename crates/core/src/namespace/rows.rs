@@ -54,8 +54,8 @@ pub(super) struct InodeRow {
     pub(super) parent: Ino,
     /// The name in `parent`.
     pub(super) name: Vec<u8>,
-    /// The record that made the data what they are.
-    pub(super) made_by: Option<OpId>,
+    /// The records that made the data what they are: one, and those that would have made the same.
+    pub(super) made_by: Vec<OpId>,
     /// Which of the file's contents its extents are: a replaced content may be there for a
     /// while longer, until it is collected.
     pub(super) generation: u32,

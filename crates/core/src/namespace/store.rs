@@ -2,8 +2,9 @@
 //!
 //! A store says which state of the data it was made from. If the file is in that state the
 //! pieces are spliced in; if not, somebody else wrote meanwhile, and the store becomes a file
-//! beside the original, which needs its whole content. A store whose base is an own record
-//! follows that record's result, so that writes after a conflict go on in the copy.
+//! beside the original, which needs its whole content, unless that is what the file is by now. A
+//! store whose base is an own record follows that record's result, so that writes after a
+//! conflict go on in the copy.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +12,7 @@ use super::extents::Contents;
 use super::outcome::Effect;
 use super::permission::{Change, WRITE, mode_after_write};
 use super::rows::{self, Extent, InodeRow, Source};
+use super::same::is_same;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys, quota};
 use crate::chunk::CHUNK_MAX;
@@ -21,6 +23,9 @@ use crate::types::{Ino, Kind, OpId};
 /// Most pieces of one store: each may be a row or two, and all of them are one commit. A host
 /// sends fewer, and a file of that many is one of many stores.
 const PIECES_MAX: usize = 1 << 16;
+/// Most records that are known to have made the same data. Who made them before, and has a change under
+/// way that follows, gets a conflict copy.
+const MADE_BY_MAX: usize = 8;
 /// Largest file: offsets are signed to applications.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
@@ -56,7 +61,13 @@ pub(super) fn store<T: MetaTxn>(
             write(tree, change, row, store)?;
             Effect::Done
         }
-        None => copy(tree, change, original, store)?,
+        None => match original {
+            Some(row) if row.attr.nlink > 0 && is_same(tree, &row, store)? => {
+                agree(tree, change, row)?;
+                Effect::Done
+            }
+            original => copy(tree, change, original, store)?,
+        },
     };
     if missing.is_empty() {
         return Ok(effect);
@@ -64,6 +75,19 @@ pub(super) fn store<T: MetaTxn>(
     // What would be too much need not come.
     tree.check_arrivals()??;
     Ok(Effect::NotYet(Outcome::Missing { chunks: missing }))
+}
+
+/// The store says what the file is already: it stays, and what follows the store follows it.
+fn agree<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    mut row: InodeRow,
+) -> Result<(), Fault<T::Error>> {
+    if row.made_by.len() >= MADE_BY_MAX {
+        row.made_by.remove(0);
+    }
+    row.made_by.push(change.op);
+    tree.put_inode(row)
 }
 
 /// The store becomes a file beside the original.
@@ -88,8 +112,13 @@ fn copy<T: MetaTxn>(
 pub(super) fn is_base(change: &Change<'_>, base: Base, row: &InodeRow) -> bool {
     match base {
         Base::Version(version) => row.attr.data_version == version,
-        Base::Result(seq) => row.made_by == Some(OpId { seq, ..change.op }),
+        Base::Result(seq) => row.made_by.contains(&OpId { seq, ..change.op }),
     }
+}
+
+/// True unless the data of a file that a change would remove are others than its host knew.
+pub(super) fn is_as_known(change: &Change<'_>, row: &InodeRow) -> bool {
+    row.attr.nlink > 1 || change.known.is_none_or(|known| is_base(change, known, row))
 }
 
 /// The copy that an earlier store of this client made, if this store was made from its data.
@@ -230,7 +259,7 @@ fn write<T: MetaTxn>(
     attr.mtime = store.mtime.unwrap_or(attr.mtime);
     attr.ctime = change.time;
     attr.data_version = tree.version;
-    row.made_by = Some(change.op);
+    row.made_by = vec![change.op];
     if before > gone {
         // Something old stands beside something new.
         let key = keys::ragged(contents.volume, contents.ino);

@@ -306,3 +306,27 @@ async fn last_link_dropped_closes_the_connection() {
     drop(link);
     assert!(matches!(peer.closed().await, CloseReason::Closed { code: CloseCode::Done, .. }));
 }
+
+/// A process that ends right after it left has told the server, which does not take it for one that was cut
+/// off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_is_gone_at_once() {
+    let world = World::new();
+    let listener = world.listen();
+    let (target, identity) = (world.target(listener.local_address()), world.identity.clone());
+    let process = std::thread::spawn(move || {
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(async {
+            let link = Link::open(target, identity, greeting());
+            until(&link, |state| generation(state) == 1).await;
+            link.leave().await;
+        });
+        // Nothing of it runs any more.
+        runtime.shutdown_background();
+    });
+    let peer = listener.accept().await.unwrap();
+    peer.accept().await.unwrap().reply(welcome(), Body::Empty).await.unwrap();
+    let left = peer.closed().await;
+    assert!(matches!(left, CloseReason::Closed { code: CloseCode::Done, .. }), "{left:?}");
+    process.join().unwrap();
+}

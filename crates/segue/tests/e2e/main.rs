@@ -15,6 +15,7 @@ mod cache;
 mod check;
 mod client_crash;
 mod clone;
+mod conflicts;
 mod conformance;
 mod crash;
 mod data;

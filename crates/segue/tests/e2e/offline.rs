@@ -38,6 +38,27 @@ fn umount_waits_for_the_server_or_stays() {
     assert_eq!(hash(&other.path().join("file")), hash_of(&noise(1, 300_000)));
 }
 
+/// Whoever unmounts is gone for others at once: nobody waits until the server gives him up, which takes
+/// twenty seconds.
+#[test]
+fn nobody_waits_for_a_host_that_has_left() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    for round in 0..5 {
+        let mut mount = world.mount(&world.a);
+        let directory = mount.path().join(format!("d{round}"));
+        fs::create_dir(&directory).unwrap();
+        mount.sync().unwrap();
+        mount.umount(&[]).unwrap();
+        drop(mount);
+        let there = other.path().join(format!("d{round}"));
+        eventually("the directory is there", || there.exists());
+        save(&there.join("file"), b"text").unwrap();
+        let synced = segue(&world.b, &["sync", "--timeout", "10s", arg(other.path())]);
+        assert_eq!(synced.code, Some(0), "round {round}: {synced:?}");
+    }
+}
+
 /// With nothing pending a mount can be unmounted without a network.
 #[test]
 fn umount_without_a_network_and_nothing_to_send() {

@@ -166,7 +166,8 @@ fn carry_out<T: MetaTxn>(
         proven: &|_| true,
     };
     let time = Timestamp { secs: 1_795_250_399, nanos: 0 };
-    let stamped = Stamped { seq, time, caller: Caller::default(), operation: None, record };
+    let stamped =
+        Stamped { seq, time, caller: Caller::default(), operation: None, known: None, record };
     apply(txn, &context, &stamped, &[7; 32]).map(Some)
 }
 

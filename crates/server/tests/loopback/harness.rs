@@ -173,7 +173,7 @@ impl Client {
         self.seq += 1;
         let caller = Caller { uid: 1000, gid: 1000, ..Caller::default() };
         let time = Timestamp { secs: 1_795_250_399, nanos: 0 };
-        Stamped { seq: self.seq, time, caller, operation: None, record }
+        Stamped { seq: self.seq, time, caller, operation: None, known: None, record }
     }
 
     pub(crate) async fn send(&self, records: Vec<Stamped>) -> Vec<Outcome> {

@@ -25,7 +25,8 @@ type Names = BTreeMap<Place, (Option<Ino>, Option<Ino>)>;
 pub(crate) struct FileState {
     pub(crate) content: Vec<u8>,
     pub(crate) version: Version,
-    made_by: Option<OpId>,
+    /// Those that made it, or would have made the same.
+    made_by: Vec<OpId>,
 }
 
 /// All that was committed.
@@ -95,6 +96,7 @@ impl Ledger {
         let changes = self.changes(txn, written);
         let expected = self.expected_names(&stamped.record, outcome);
         self.check_names(&changes, &expected, &stamped.record, outcome)
+            .and_then(|()| self.check_known(op, stamped, &changes))
             .and_then(|()| self.check_inodes(&changes, &stamped.record, outcome))
             .and_then(|()| self.take_data(txn, op, &stamped.record, outcome))
             .map_err(|Violation(what)| wrong(&format!("{outcome:?}: {what}")))
@@ -205,7 +207,8 @@ impl Ledger {
         outcome: &Outcome,
     ) -> Result<(), Violation> {
         // A conflict copy may need the directories for those that have no other place.
-        let shelter = matches!((record, outcome), (Record::Store(_), Outcome::Conflict { .. }));
+        let has_copy = matches!(record, Record::Store(_) | Record::Create { .. });
+        let shelter = has_copy && matches!(outcome, Outcome::Conflict { .. });
         let made_here = |(old, new): &(Option<Ino>, Option<Ino>)| {
             old.is_none() && new.is_some_and(|ino| changes.made.contains(&ino))
         };
@@ -225,6 +228,18 @@ impl Ledger {
             };
         }
         Ok(())
+    }
+
+    /// What its host had not seen of a file is there still, also where the host removed it.
+    fn check_known(&self, op: OpId, stamped: &Stamped, changes: &Changes) -> Result<(), Violation> {
+        let lost_a_name = |ino: &Ino| changes.names.values().any(|(old, _)| *old == Some(*ino));
+        let removed = stamped.record.unnamed().filter(lost_a_name);
+        let (Some(known), Some(ino)) = (stamped.known, removed) else { return Ok(()) };
+        let file = self.files.get(&ino).filter(|_| !self.is_named(ino));
+        match file.is_none_or(|file| is_base(file, op, known)) {
+            true => Ok(()),
+            false => Err(Violation(format!("#{ino} went with what its host had not seen"))),
+        }
     }
 
     fn check_inodes(
@@ -286,7 +301,7 @@ impl Ledger {
                 Outcome::Done { touched } | Outcome::Conflict { touched, .. },
             ) => {
                 let version = attr_of(touched, *ino)?.data_version;
-                let state = FileState { content: Vec::new(), version, made_by: Some(op) };
+                let state = FileState { content: Vec::new(), version, made_by: vec![op] };
                 self.files.insert(*ino, state);
                 Ok(())
             }
@@ -300,7 +315,7 @@ impl Ledger {
                 // Without a name it may be there for another client, which has it open.
                 let is_named = self.is_named(store.ino);
                 let original = self.files.get(&store.ino).filter(|_| is_named);
-                if original.is_some_and(|file| is_base(file, op, store)) {
+                if original.is_some_and(|file| is_base(file, op, store.base)) {
                     return Err(Violation("a conflict with nobody".into()));
                 }
                 self.copies.insert((op.client, store.ino), *copy);
@@ -327,7 +342,13 @@ impl Ledger {
             || self.copies.get(&(op.client, store.ino)).is_some_and(|copy| copy == ino);
         let file = self.files.get(ino).filter(|_| known);
         let file = file.ok_or_else(|| Violation(format!("stored into #{ino}")))?;
-        if !is_base(file, op, store) {
+        if !is_base(file, op, store.base) {
+            let mut same = Vec::new();
+            self.splice(store, &mut same)?;
+            if store.whole && same == file.content && *data_version == file.version {
+                self.files.entry(*ino).or_default().made_by.push(op);
+                return Ok(());
+            }
             let words = format!("#{ino} was overwritten: it was made by {:?}", file.made_by);
             return Err(Violation(words));
         }
@@ -341,10 +362,19 @@ impl Ledger {
         store: &Store,
         (ino, version): (Ino, Version),
     ) -> Result<(), Violation> {
-        let state = self.files.entry(ino).or_default();
-        (state.version, state.made_by) = (version, Some(op));
+        let mut bytes = std::mem::take(&mut self.files.entry(ino).or_default().content);
+        self.splice(store, &mut bytes)?;
+        let is_so = content(txn, self.volume, ino)? == bytes;
+        self.files.insert(ino, FileState { content: bytes, version, made_by: vec![op] });
+        match is_so {
+            true => Ok(()),
+            false => Err(Violation(format!("#{ino} has other bytes than were stored"))),
+        }
+    }
+
+    /// Makes of `bytes` what `store` makes of them.
+    fn splice(&self, store: &Store, bytes: &mut Vec<u8>) -> Result<(), Violation> {
         let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-        let bytes = &mut state.content;
         if store.whole {
             bytes.clear();
         }
@@ -362,17 +392,14 @@ impl Ledger {
                 _ => bytes[at..at + index(piece.len())].fill(0),
             }
         }
-        match content(txn, self.volume, ino)? == state.content {
-            true => Ok(()),
-            false => Err(Violation(format!("#{ino} has other bytes than were stored"))),
-        }
+        Ok(())
     }
 }
 
-fn is_base(file: &FileState, op: OpId, store: &Store) -> bool {
-    match store.base {
+fn is_base(file: &FileState, op: OpId, base: Base) -> bool {
+    match base {
         Base::Version(version) => file.version == version,
-        Base::Result(seq) => file.made_by == Some(OpId { seq, ..op }),
+        Base::Result(seq) => file.made_by.contains(&OpId { seq, ..op }),
     }
 }
 

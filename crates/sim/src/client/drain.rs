@@ -71,9 +71,9 @@ impl Mount {
                     None => Record::Store(self.store(logged.seq, data)?),
                 },
             };
-            let Logged { seq, time, operation, .. } = *logged;
+            let Logged { seq, time, operation, known, .. } = *logged;
             let caller = logged.caller.clone();
-            records.push(Stamped { seq, time, caller, operation, record });
+            records.push(Stamped { seq, time, caller, operation, known, record });
         }
         Ok(Ok(records))
     }

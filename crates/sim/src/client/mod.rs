@@ -318,7 +318,10 @@ impl Mount {
                 return Ok(Err(refusal));
             }
         }
-        let entry = self.core.draft_change(record, Caller::default(), self.wall());
+        let entry = match self.is_offline {
+            true => self.core.draft_apart(record, Caller::default(), self.wall()),
+            false => self.core.draft_change(record, Caller::default(), self.wall()),
+        };
         self.log_change(entry)
     }
 

@@ -72,7 +72,7 @@ fn order(changes: impl IntoIterator<Item = Change>) -> Order {
 fn logged(seq: u64, process_group: u32, change: Change) -> Logged {
     let caller = Caller { process_group, ..Caller::default() };
     let time = Timestamp::default();
-    Logged { seq, time, caller, operation: None, after: After::Nothing, change }
+    Logged { seq, time, caller, operation: None, after: After::Nothing, known: None, change }
 }
 
 /// All that can go in one batch without what it `skips`.

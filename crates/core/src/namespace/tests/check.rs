@@ -124,7 +124,7 @@ pub(super) fn lived_in(ops: Vec<model::Op>) -> MapTxn {
         let record = model::record(&mut tin, &mut txn, &model, &mut all, op);
         model.apply(&record);
         if let Outcome::Conflict { parent, name, copy, .. } = tin.apply(&mut txn, record) {
-            model.conflicted(parent, &name, copy);
+            model.conflicted(&mut txn, parent, &name, copy);
         }
     }
     furnish(&mut txn, &mut tin);

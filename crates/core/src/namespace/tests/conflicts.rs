@@ -66,6 +66,81 @@ fn a_rename_onto_somebody_elses_file_keeps_both() {
     assert_eq!(named(&mut txn, Ino::ROOT, "new"), None);
 }
 
+/// A rename replaces what its host knew, or has made itself, as a store does.
+#[test]
+fn a_rename_replaces_no_data_that_its_host_has_not_seen() {
+    let (mut txn, mut a, mut b) = two();
+    let f = a.file(&mut txn, Ino::ROOT, "f");
+    let old = version(&mut txn, f);
+    a.apply(&mut txn, whole(f, old, b"theirs"));
+    let now = version(&mut txn, f);
+    let mut replace = |txn: &mut MapTxn, known| {
+        let new = b.file(txn, Ino::ROOT, "new");
+        let mode = RenameMode::Replace(Some(f));
+        let record = rename((Ino::ROOT, "new"), new, (Ino::ROOT, "f"), mode);
+        (new, b.apply_knowing(txn, record, known))
+    };
+    let (new, outcome) = replace(&mut txn, old);
+    let (parent, name, copy) = copy_of(outcome);
+    assert!((parent, copy) == (Ino::ROOT, new) && name.starts_with("f.conflict-tin-"), "{name}");
+    assert_eq!(
+        (named(&mut txn, Ino::ROOT, "f"), named(&mut txn, Ino::ROOT, "new")),
+        (Some(f), None)
+    );
+    assert_eq!(content(&mut txn, f), b"theirs");
+    let (new, outcome) = replace(&mut txn, now);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    assert_eq!(named(&mut txn, Ino::ROOT, "f"), Some(new));
+}
+
+/// Who removes a file while he is apart means what he has seen of it.
+#[test]
+fn a_file_that_was_changed_meanwhile_is_not_removed() {
+    let (mut txn, mut a, mut b) = two();
+    let f = a.file(&mut txn, Ino::ROOT, "f");
+    let old = version(&mut txn, f);
+    a.apply(&mut txn, whole(f, old, b"theirs"));
+    let remove = || unlink(Ino::ROOT, "f", f, false);
+    let kept = b.apply_knowing(&mut txn, remove(), old);
+    assert_eq!(kept, refused(Refusal::Changed));
+    assert_eq!(content(&mut txn, f), b"theirs");
+    // Another name of it is no loss.
+    a.apply(&mut txn, Record::Link { ino: f, parent: Ino::ROOT, name: name_of("g") });
+    let gone = b.apply_knowing(&mut txn, unlink(Ino::ROOT, "g", f, false), old);
+    assert!(matches!(gone, Outcome::Done { .. }), "{gone:?}");
+    // What he has written himself he has seen.
+    let base = version(&mut txn, f);
+    b.apply(&mut txn, whole(f, base, b"ours"));
+    let seq = b.seq;
+    let gone = b.apply_knowing(&mut txn, remove(), Base::Result(seq));
+    assert!(matches!(gone, Outcome::Done { .. }), "{gone:?}");
+    assert_eq!(named(&mut txn, Ino::ROOT, "f"), None);
+}
+
+#[test]
+fn what_is_made_in_a_directory_that_is_gone_is_kept() {
+    let (mut txn, mut a, mut b) = two();
+    let d = a.directory(&mut txn, Ino::ROOT, "d");
+    a.apply(&mut txn, Record::Rmdir { parent: Ino::ROOT, name: name_of("d"), ino: d });
+    let (file, sub) = (b.ino(), b.ino());
+    let (shelter, name, copy) = {
+        let record = b.creation(d, "f", file, NewNode::File);
+        copy_of(b.apply(&mut txn, record))
+    };
+    assert!(copy == file && name.starts_with("f.conflict-tin-"), "{name}");
+    let all = named(&mut txn, Ino::ROOT, ".segue-conflicts").unwrap();
+    assert_eq!(named(&mut txn, all, "tin"), Some(shelter));
+    let seq = b.seq;
+    let stored = b.apply(&mut txn, whole(file, Base::Result(seq), b"ours"));
+    assert!(matches!(stored, Outcome::Done { .. }), "{stored:?}");
+    assert_eq!(content(&mut txn, file), b"ours");
+    // What is in it stays in it.
+    let record = b.creation(d, "sub", sub, NewNode::Directory);
+    copy_of(b.apply(&mut txn, record));
+    let inner = b.file(&mut txn, sub, "inner");
+    assert_eq!(named(&mut txn, sub, "inner"), Some(inner));
+}
+
 #[test]
 fn a_name_that_means_something_else_is_not_removed() {
     let (mut txn, mut a, mut b) = two();
@@ -113,6 +188,35 @@ fn pipelined_stores_do_not_conflict_with_each_other() {
         raise_floor(&mut txn, a.id, 1, a.seq + 1).unwrap();
     }
     assert_eq!(content(&mut txn, f), b"01234");
+}
+
+/// What two hosts did alike is no conflict, whatever it was made from and however it was cut; and each of
+/// them goes on from it.
+#[test]
+fn who_stores_what_is_there_already_is_in_no_conflict() {
+    let (mut txn, mut a, mut b) = two();
+    let f = a.file(&mut txn, Ino::ROOT, "f");
+    let base = version(&mut txn, f);
+    a.apply(&mut txn, splice(f, base, 0, b"sa", 2));
+    a.apply(&mut txn, splice(f, Base::Result(a.seq), 2, b"me", 4));
+    let (theirs, theirs_seq) = (version(&mut txn, f), a.seq);
+    assert_eq!(b.apply(&mut txn, splice(f, base, 0, b"same", 4)), Outcome::NeedsWhole);
+    let other = copy_of(b.apply(&mut txn, whole(f, base, b"sane"))).1;
+    assert!(other.starts_with("f.conflict-tin-"));
+    let same = b.apply(&mut txn, whole(f, base, b"same"));
+    let seq = b.seq;
+    let Outcome::Done { touched } = same else { panic!("{same:?}") };
+    assert_eq!((touched.len(), touched[0].ino), (1, f));
+    assert_eq!(version(&mut txn, f), theirs, "nobody has to fetch it again");
+    // Either goes on from what both made, and who comes second is in conflict then.
+    let both = txn.clone();
+    let went_on = b.apply(&mut txn, splice(f, Base::Result(seq), 4, b"!", 5));
+    assert!(matches!(went_on, Outcome::Done { .. }), "{went_on:?}");
+    assert_eq!(content(&mut txn, f), b"same!");
+    let mut txn = both;
+    let went_on = a.apply(&mut txn, splice(f, Base::Result(theirs_seq), 4, b"?", 5));
+    assert!(matches!(went_on, Outcome::Done { .. }), "{went_on:?}");
+    assert_eq!(content(&mut txn, f), b"same?");
 }
 
 #[test]

@@ -80,7 +80,14 @@ impl Client {
     pub(super) fn stamp(&mut self, record: Record) -> Stamped {
         self.seq += 1;
         let time = Timestamp { secs: 1_795_250_399 + self.seq as i64, nanos: 0 };
-        Stamped { seq: self.seq, time, caller: self.caller.clone(), operation: None, record }
+        Stamped {
+            seq: self.seq,
+            time,
+            caller: self.caller.clone(),
+            operation: None,
+            known: None,
+            record,
+        }
     }
 
     pub(super) fn send(&self, txn: &mut MapTxn, stamped: &Stamped) -> ApplyResult {
@@ -110,6 +117,15 @@ impl Client {
 
     pub(super) fn apply(&mut self, txn: &mut MapTxn, record: Record) -> Outcome {
         let stamped = self.stamp(record);
+        match self.send(txn, &stamped) {
+            ApplyResult::Outcome(outcome) => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The same, where it may go only if its data are what is known.
+    fn apply_knowing(&mut self, txn: &mut MapTxn, record: Record, known: Base) -> Outcome {
+        let stamped = Stamped { known: Some(known), ..self.stamp(record) };
         match self.send(txn, &stamped) {
             ApplyResult::Outcome(outcome) => outcome,
             other => panic!("{other:?}"),

@@ -1,6 +1,7 @@
 //! Random operations of one host, against a tree in memory that was written from the man pages.
 
 mod quotas;
+mod shelter;
 
 use proptest::prelude::*;
 
@@ -102,7 +103,7 @@ impl Model {
             | Record::Link { parent, ino, .. }
             | Record::Rename { to_parent: parent, ino, .. } = record
         {
-            counted.directory(*parent).unwrap().insert("its conflict's name".to_owned(), ino.0);
+            counted.counts_conflict(*parent, *ino);
         }
         let is_over = |(quota, most): (&u64, &u64)| {
             counted.within(*quota) > self.within(*quota) && counted.within(*quota) > *most
@@ -118,7 +119,8 @@ impl Model {
     fn try_apply(&mut self, record: &Record) -> Result<Expected, Expected> {
         match record {
             Record::Create { parent, name, ino, node, mode, .. } => {
-                let taken = self.directory(*parent)?.contains_key(&name.to_string());
+                let gone = !self.0.contains_key(&parent.0);
+                let taken = gone || self.directory(*parent)?.contains_key(&name.to_string());
                 let content = match node {
                     NewNode::Directory => Content::Directory(BTreeMap::new()),
                     NewNode::Symlink(_) => Content::Symlink,
@@ -306,7 +308,8 @@ impl Model {
     }
 
     /// The copy of a conflict has this name.
-    pub(super) fn conflicted(&mut self, parent: Ino, name: &Name, copy: Ino) {
+    pub(super) fn conflicted(&mut self, txn: &mut MapTxn, parent: Ino, name: &Name, copy: Ino) {
+        self.shelter(txn, parent);
         let old = self.directory(parent).unwrap().insert(name.to_string(), copy.0);
         assert_eq!(old, None, "{name} was not free");
     }
@@ -457,14 +460,14 @@ pub(super) fn record(
 }
 
 /// What an outcome is in the model, which learns the name of a conflict's copy.
-pub(super) fn came_to(model: &mut Model, outcome: &Outcome) -> Expected {
+pub(super) fn came_to(model: &mut Model, txn: &mut MapTxn, outcome: &Outcome) -> Expected {
     match outcome {
         Outcome::Done { .. } => Expected::Done,
         Outcome::Refused { refusal } => Expected::Refused(*refusal),
         Outcome::NeedsWhole => Expected::NeedsWhole,
         Outcome::Missing { .. } => panic!("{outcome:?}"),
         Outcome::Conflict { parent, name, copy, .. } => {
-            model.conflicted(*parent, name, *copy);
+            model.conflicted(txn, *parent, name, *copy);
             Expected::Conflict
         }
     }
@@ -483,7 +486,7 @@ proptest! {
             let stamped = tin.stamp(record.clone());
             let first = tin.send(&mut txn, &stamped);
             let ApplyResult::Outcome(outcome) = &first else { panic!("{first:?}") };
-            prop_assert_eq!(came_to(&mut model, outcome), expected, "{:?}", record);
+            prop_assert_eq!(came_to(&mut model, &mut txn, outcome), expected, "{:?}", record);
             let before = txn.clone();
             prop_assert_eq!(tin.send(&mut txn, &stamped), first.again());
             prop_assert_eq!(&txn, &before, "a repeat changed something");

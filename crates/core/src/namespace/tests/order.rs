@@ -152,7 +152,10 @@ impl Work {
         self.inodes.retain(|(ino, _)| read::getattr(txn, VOLUME, *ino).is_ok());
         let (seq, time, caller) = (stamped.seq, stamped.time, stamped.caller.clone());
         let after = After::Nothing;
-        self.log.push((Logged { seq, time, caller, operation: None, after, change }, stamped));
+        self.log.push((
+            Logged { seq, time, caller, operation: None, after, known: None, change },
+            stamped,
+        ));
     }
 }
 

@@ -189,7 +189,7 @@ proptest! {
             let record = record(&mut tin, &mut txn, &model, &mut all, op);
             let expected = model.apply(&record);
             let outcome = tin.apply(&mut txn, record.clone());
-            prop_assert_eq!(came_to(&mut model, &outcome), expected, "{:?}", record);
+            prop_assert_eq!(came_to(&mut model, &mut txn, &outcome), expected, "{:?}", record);
             let found: BTreeMap<_, _> = quotas(&mut txn, VOLUME).unwrap().into_iter()
                 .map(|(ino, row)| (ino.0, row.usage.inodes)).collect();
             let counted = model.1.keys().map(|quota| (*quota, model.within(*quota)));

@@ -1,0 +1,354 @@
+//! What two hosts changed at once: what is no conflict, what becomes one directory again, and how
+//! a user deals with the rest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use segue_bench::bed::Host;
+use segue_bench::bed::segue::SegueMount;
+use serde_json::Value;
+
+use crate::tree::{self, noise};
+use crate::world::{CLOSE, World, arg, eventually, json, save, segue, sh, wait_for_state};
+
+/// What `segue conflicts` lists, and its exit code.
+fn conflicts(host: &Host, mount: &SegueMount) -> (Vec<Value>, Option<i32>) {
+    let ended = segue(host, &["conflicts", "--json", arg(mount.path())]);
+    let listed: Value = serde_json::from_str(&ended.out).unwrap();
+    (listed["conflicts"].as_array().unwrap().clone(), ended.code)
+}
+
+/// What has a conflict copy's name below `dir`.
+fn copies(dir: &Path) -> Vec<PathBuf> {
+    let mut copies: Vec<PathBuf> = tree::read_contents(dir).into_keys().collect();
+    copies.retain(|path| path.to_string_lossy().contains(".conflict-"));
+    copies
+}
+
+/// Does `ours` on host a while it is cut off, and `theirs` on b meanwhile; returns when a is back and has
+/// sent everything.
+fn apart(
+    world: &World,
+    (a, b): (&SegueMount, &SegueMount),
+    ours: impl FnOnce(&Path),
+    theirs: impl FnOnce(&Path),
+) {
+    sh(a.path(), "ls -R");
+    a.sync().unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, a, "offline");
+    ours(a.path());
+    theirs(b.path());
+    b.sync().unwrap();
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, a, "online");
+    a.sync().unwrap();
+}
+
+/// Both unpack the same new release of a tree over the old one: nobody finds a conflict, and either goes on.
+#[test]
+fn what_two_hosts_do_alike_is_no_conflict() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let files = [("small", 3_000), ("middle", 300_000), ("large", 5_000_000)];
+    for (name, len) in files {
+        save(&a.path().join(name), &noise(1, len)).unwrap();
+    }
+    let release = |dir: &Path| {
+        for (name, len) in files {
+            save(&dir.join(name), &noise(2, len + 100)).unwrap();
+        }
+    };
+    apart(&world, (&a, &b), release, release);
+    assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
+    assert_eq!(copies(b.path()), Vec::<PathBuf>::new());
+    sh(a.path(), "printf ours >> large; printf more >> small");
+    a.sync().unwrap();
+    sh(b.path(), "printf theirs >> middle");
+    b.sync().unwrap();
+    eventually("both have the same", || {
+        tree::read_contents(a.path()) == tree::read_contents(b.path())
+    });
+    assert_eq!(copies(b.path()), Vec::<PathBuf>::new());
+    assert_eq!(fs::metadata(b.path().join("large")).unwrap().len(), 5_000_104);
+    assert_eq!(sh(b.path(), "tail -c 4 small"), "more");
+}
+
+/// Two hosts make a directory of one name and fill it: there is one, with what either put into it, and
+/// only what really differs has a copy beside it.
+#[test]
+fn directories_that_two_hosts_made_become_one() {
+    let Some(world) = World::new() else { return };
+    let (mut a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let script = |host: &'static str| {
+        move |dir: &Path| {
+            sh(
+                dir,
+                &format!(
+                    "mkdir -p 2026/11/{host}; cd 2026/11
+                     for i in $(seq 100); do echo {host} $i > {host}-$i; done
+                     echo {host} > both; echo x > {host}/x; ln {host}/x link-{host}; ln -s both to-{host}"
+                ),
+            );
+        }
+    };
+    let is_merged = |mount: &SegueMount| {
+        let names = sh(mount.path(), "ls; ls 2026; ls 2026/11 | grep -vc conflict");
+        names.split_whitespace().eq(["2026", "11", "207"])
+    };
+    apart(&world, (&a, &b), script("ours"), script("theirs"));
+    // A mount that dies in the middle of it goes on when it is there again.
+    a.kill9().unwrap();
+    let a = world.mount(&world.a);
+    eventually("there is one directory", || is_merged(&a));
+    a.sync().unwrap();
+    eventually("also there", || is_merged(&b));
+    for mount in [&a, &b] {
+        let within = mount.path().join("2026/11");
+        assert_eq!(
+            sh(&within, "cat both ours-7 theirs-7 ours/x theirs/x"),
+            "theirs\nours 7\ntheirs 7\nx\nx\n"
+        );
+        let copy = copies(mount.path());
+        let [copy] = &copy[..] else { panic!("{copy:?}") };
+        assert!(copy.starts_with("2026/11") && copy.to_string_lossy().contains("both.conflict-"));
+        assert_eq!(fs::read_to_string(mount.path().join(copy)).unwrap(), "ours\n");
+    }
+    // Whoever comes later has nothing of it to deal with.
+    sh(b.path(), "echo more > 2026/11/ours/more; rm 2026/11/theirs-1");
+    eventually("it is one directory for both", || a.path().join("2026/11/ours/more").exists());
+}
+
+/// A directory of another owner's mode stays beside, whatever is in it.
+#[test]
+fn directories_that_are_not_alike_stay_beside() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let ours = |dir: &Path| drop(sh(dir, "mkdir -m 700 d; echo ours > d/ours"));
+    let theirs = |dir: &Path| drop(sh(dir, "mkdir d; echo theirs > d/theirs"));
+    apart(&world, (&a, &b), ours, theirs);
+    let (listed, code) = conflicts(&world.a, &a);
+    assert_eq!((listed.len(), code), (1, Some(5)), "{listed:?}");
+    let copy = PathBuf::from(listed[0]["path"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(copy.join("ours")).unwrap(), "ours\n");
+    let refused = segue(&world.a, &["resolve", arg(&copy), "--theirs"]);
+    assert!(refused.code == Some(1) && refused.err.contains("is a directory"), "{refused:?}");
+    let kept = segue(&world.a, &["resolve", arg(&copy), "--both"]);
+    assert_eq!(kept.code, Some(0), "{kept:?}");
+    assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
+    assert!(copy.join("ours").exists());
+}
+
+/// `segue conflicts` lists the copies, and `resolve` does with each what its user says.
+#[test]
+fn a_user_says_which_side_stays() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let names = ["ours", "theirs", "both", "other"];
+    for name in names {
+        save(&a.path().join(name), b"before").unwrap();
+    }
+    let write = |text: &'static str| {
+        move |dir: &Path| {
+            names.iter().for_each(|name| save(&dir.join(name), text.as_bytes()).unwrap())
+        }
+    };
+    apart(&world, (&a, &b), write("of a"), write("of b"));
+    let (listed, code) = conflicts(&world.a, &a);
+    assert_eq!((listed.len(), code), (4, Some(5)));
+    for conflict in &listed {
+        let (path, of) = (conflict["path"].as_str().unwrap(), conflict["of"].as_str().unwrap());
+        assert!(path.starts_with(&format!("{of}.conflict-")), "{conflict}");
+        assert_eq!((&conflict["kind"], &conflict["bytes"]), (&"copy".into(), &4.into()));
+        assert!(conflict["time_seconds"].as_f64().unwrap() > 1.7e9, "{conflict}");
+    }
+    let shown = segue(&world.a, &["conflicts"]).out;
+    assert!(shown.contains("beside") && shown.contains("theirs.conflict-"), "{shown}");
+    let resolve = |name: &str, side: &str| {
+        let ended = segue(&world.a, &["resolve", arg(&a.path().join(name)), side]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    };
+    resolve("ours", "--ours");
+    resolve("theirs", "--theirs");
+    resolve("both", "--both");
+    // Another host's user deals with the last one.
+    let copy = copies(b.path()).into_iter().find(|path| {
+        path.starts_with("other.conflict-") || path.to_string_lossy().starts_with("other.conflict-")
+    });
+    let ended = segue(&world.b, &["resolve", arg(&b.path().join(copy.unwrap())), "--ours"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    a.sync().unwrap();
+    b.sync().unwrap();
+    eventually("they are gone here, too", || conflicts(&world.a, &a) == (Vec::new(), Some(0)));
+    for mount in [&a, &b] {
+        eventually("both see what was chosen", || {
+            let of = |name: &str| fs::read_to_string(mount.path().join(name)).unwrap();
+            names.map(of) == ["of a", "of b", "of b", "of a"]
+        });
+        let left = copies(mount.path());
+        assert!(
+            left.len() == 1 && left[0].to_string_lossy().starts_with("both.conflict-"),
+            "{left:?}"
+        );
+    }
+    let nothing = segue(&world.a, &["resolve", arg(&a.path().join("ours")), "--ours"]);
+    assert!(nothing.code == Some(3) && nothing.err.contains("nothing is known"), "{nothing:?}");
+}
+
+/// What the server refused after the call is listed with its data, and goes once there is room.
+#[test]
+fn what_was_refused_is_written_again_or_dropped() {
+    for _ in 0..5 {
+        let Some(world) = World::new() else { return };
+        if three_refused_files_are_dealt_with(&world) {
+            return;
+        }
+    }
+    panic!("a write was cut in two each time");
+}
+
+/// False if a file became several changes: the timer that sends what is open came in the middle.
+fn three_refused_files_are_dealt_with(world: &World) -> bool {
+    let data = arg(world.server.data());
+    let quota = |size: &str| {
+        let set = ["volume", "set", "home", "--data", data, "--quota", size];
+        let ended = segue(&world.serving, &set);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    };
+    let a = world.mount(&world.a);
+    let names = ["again", "beside", "dropped"];
+    for name in names {
+        save(&a.path().join(name), b"before").unwrap();
+    }
+    a.sync().unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &a, "offline");
+    quota("1M");
+    for (seed, name) in (1..).zip(names) {
+        save(&a.path().join(name), &noise(seed, 3_000_000)).unwrap();
+    }
+    world.a.link_up().unwrap();
+    eventually("all are refused", || {
+        let log = json(&world.a, &["log", arg(a.path())]);
+        log["records"].as_array().unwrap().is_empty()
+    });
+    let (listed, code) = conflicts(&world.a, &a);
+    assert_eq!(code, Some(5));
+    if listed.len() != 3 {
+        return false;
+    }
+    assert!(
+        listed.iter().all(|one| one["kind"] == "refused" && one["change"] == "store"),
+        "{listed:?}"
+    );
+    assert_eq!(json(&world.a, &["status", arg(a.path())])["mounts"][0]["refused"], listed.len());
+    quota("none");
+    let resolve = |name: &str, side: &str| {
+        eventually("there is room", || {
+            let ended = segue(&world.a, &["resolve", "--json", arg(&a.path().join(name)), side]);
+            ended.code == Some(0)
+        });
+    };
+    resolve("again", "--ours");
+    resolve("beside", "--both");
+    resolve("dropped", "--theirs");
+    a.sync().unwrap();
+    assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
+    let b = world.mount(&world.b);
+    assert!(fs::read(b.path().join("again")).unwrap() == noise(1, 3_000_000));
+    let beside = tree::read_contents(b.path()).into_keys();
+    let beside = beside.filter(|path| path.to_string_lossy().starts_with("beside.refused-"));
+    let beside: Vec<PathBuf> = beside.collect();
+    assert_eq!(beside.len(), 1, "{beside:?}");
+    assert!(fs::read(b.path().join(&beside[0])).unwrap() == noise(2, 3_000_000));
+    assert_eq!(fs::read(b.path().join("dropped")).unwrap().len(), 6);
+    true
+}
+
+/// Who removes or replaces a file while he is cut off, and what another host did with it meanwhile: that stays,
+/// and so does what was made in a directory which the other one removed.
+#[test]
+fn what_was_not_seen_is_not_removed() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    for name in ["edited", "replaced", "untouched"] {
+        save(&a.path().join(name), b"before").unwrap();
+    }
+    sh(a.path(), "mkdir d e; cp edited d/old");
+    let ours = |dir: &Path| {
+        sh(
+            dir,
+            "rm edited untouched
+             printf ours > new; mv new replaced
+             printf ours > d/new; mkdir -p d/sub; printf deep > d/sub/deep; printf more > e/more",
+        );
+    };
+    let theirs = |dir: &Path| {
+        sh(dir, "printf theirs > edited; printf theirs > replaced; rm -r d");
+    };
+    apart(&world, (&a, &b), ours, theirs);
+    for mount in [&a, &b] {
+        let of = |name: &str| fs::read_to_string(mount.path().join(name)).unwrap();
+        eventually("it is there again", || mount.path().join("edited").exists());
+        assert_eq!([of("edited"), of("replaced"), of("e/more")], ["theirs", "theirs", "more"]);
+        assert!(!mount.path().join("untouched").exists() && !mount.path().join("d").exists());
+        let contents = copies(mount.path()).into_iter().map(|copy| {
+            let name = copy.to_string_lossy().into_owned();
+            let text = fs::read_to_string(mount.path().join(copy)).unwrap_or_default();
+            (name.split(".conflict-").next().unwrap().to_owned(), text)
+        });
+        let mut contents: Vec<(String, String)> = contents.collect();
+        contents.sort();
+        let kept: Vec<(&str, &str)> = contents
+            .iter()
+            .map(|(name, text)| (name.rsplit('/').next().unwrap(), text.as_str()))
+            .collect();
+        assert!(
+            kept.contains(&("replaced", "ours")) && kept.contains(&("new", "ours")),
+            "{kept:?}"
+        );
+        assert_eq!(sh(mount.path(), "cat .segue-conflicts/*/sub.conflict-*/deep"), "deep");
+    }
+    let (listed, _) = conflicts(&world.a, &a);
+    let refused: Vec<&Value> = listed.iter().filter(|one| one["kind"] == "refused").collect();
+    let [refused] = refused[..] else { panic!("{listed:?}") };
+    assert!(
+        refused["path"].as_str().unwrap().ends_with("/edited") && refused["change"] == "unlink"
+    );
+    let edited = a.path().join("edited");
+    let no_data = segue(&world.a, &["resolve", arg(&edited), "--ours"]);
+    assert!(no_data.code == Some(1) && no_data.err.contains("do it again"), "{no_data:?}");
+    let dropped = segue(&world.a, &["resolve", arg(&edited), "--theirs"]);
+    assert_eq!(dropped.code, Some(0), "{dropped:?}");
+    // Now it was seen.
+    fs::remove_file(&edited).unwrap();
+    a.sync().unwrap();
+    eventually("it is gone", || !b.path().join("edited").exists());
+}
+
+/// The rules of SEMANTICS.md for names: the first change stands, data follow their file, and the second
+/// change is listed as refused.
+#[test]
+fn of_two_changes_of_a_name_the_first_stands() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    sh(a.path(), "echo 1 > mode; echo 2 > moved; echo 3 > written; mkdir p q full; echo 4 > p/file");
+    let theirs = |dir: &Path| {
+        sh(dir, "rm mode; mv moved theirs; mv written away; mv p q/p; echo 5 > full/file");
+    };
+    let ours = |dir: &Path| {
+        sh(dir, "chmod 600 mode; mv moved ours; echo more >> written; mv q p/q; rmdir full");
+    };
+    apart(&world, (&a, &b), ours, theirs);
+    for mount in [&a, &b] {
+        let shown = || sh(mount.path(), "find . | sort; cat theirs away q/p/file full/file");
+        let names = ". ./away ./full ./full/file ./q ./q/p ./q/p/file ./theirs";
+        let wanted: Vec<&str> = names.split(' ').chain(["2", "3", "more", "4", "5"]).collect();
+        eventually("both see the same", || shown().split_whitespace().eq(wanted.iter().copied()));
+    }
+    let (listed, _) = conflicts(&world.a, &a);
+    let mut refused: Vec<&str> =
+        listed.iter().map(|one| one["change"].as_str().unwrap()).collect();
+    refused.sort_unstable();
+    assert_eq!(refused, ["rename", "rename", "rmdir", "setattr"], "{listed:?}");
+}
