@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Where(commands::place::Arguments),
     Persist(commands::persist::Arguments),
     Log(commands::log::Arguments),
+    Push(commands::push::Arguments),
     Conflicts(commands::conflicts::Arguments),
     Resolve(commands::resolve::Arguments),
     Watch(commands::watch::Arguments),

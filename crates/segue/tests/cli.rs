@@ -96,7 +96,7 @@ impl Drop for Served<'_> {
     }
 }
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "serve",
     "volume",
     "invite",
@@ -109,6 +109,7 @@ const COMMANDS: [&str; 16] = [
     "persist",
     "bwlimit",
     "log",
+    "push",
     "conflicts",
     "resolve",
     "metrics",

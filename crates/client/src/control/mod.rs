@@ -22,8 +22,9 @@ use tokio::task::JoinHandle;
 
 use crate::mount::{Mount, Scope, Shared};
 use types::{
-    Bandwidth, BandwidthRequest, ConflictsReply, LogReply, ResolveReply, ResolveRequest, Status,
-    SyncReply, SyncRequest, UmountRequest, WatchRequest, WhereReply, WhereRequest,
+    Bandwidth, BandwidthRequest, ConflictsReply, LogReply, PushReply, PushRequest, ResolveReply,
+    ResolveRequest, Status, SyncReply, SyncRequest, UmountRequest, WatchRequest, WhereReply,
+    WhereRequest,
 };
 
 /// How often the connection is told of: not so often that it costs more than it tells.
@@ -51,6 +52,7 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
         .route("/v1/log", get(log))
         .route("/v1/where", post(locate))
         .route("/v1/sync", post(sync))
+        .route("/v1/push", post(push))
         .route("/v1/conflicts", get(conflicts))
         .route("/v1/resolve", post(resolve))
         .route("/v1/umount", post(umount))
@@ -113,6 +115,10 @@ async fn locate(
         files.push(mount.locate(path).await);
     }
     Json(WhereReply { files })
+}
+
+async fn push(State(mount): State<Shared>, Json(request): Json<PushRequest>) -> Json<PushReply> {
+    Json(mount.push(request.paths))
 }
 
 async fn conflicts(State(mount): State<Shared>) -> Json<ConflictsReply> {

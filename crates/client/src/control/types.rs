@@ -255,6 +255,24 @@ pub struct UmountRequest {
     pub now: bool,
 }
 
+/// `POST /v1/push`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PushRequest {
+    /// Paths relative to the mount point; "" is all of it.
+    pub paths: Vec<String>,
+}
+
+/// Answer to [`PushRequest`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushReply {
+    /// Changes that go first now, with those that they follow.
+    pub records: u64,
+    /// Bytes of data of these.
+    pub bytes: u64,
+    /// The server cannot be reached: they go first when it is back.
+    pub offline: bool,
+}
+
 /// `GET /v1/conflicts`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConflictsReply {

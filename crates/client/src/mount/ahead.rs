@@ -141,7 +141,7 @@ impl Mount {
     }
 
     async fn upload(self: &Shared, picked: &[Logged]) -> Result<Vec<(u64, Store)>, Refusal> {
-        let mut group = Group::default();
+        let mut group = Group::new(Lane::Data.class());
         let mut made = Vec::with_capacity(picked.len());
         for logged in picked {
             let Change::Data(data) = &logged.change else { continue };

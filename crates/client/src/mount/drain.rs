@@ -48,10 +48,11 @@ impl Sending {
     }
 }
 
-/// Both lanes.
+/// All lanes.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     metadata: Sending,
+    fast: Sending,
     data: Sending,
 }
 
@@ -59,6 +60,7 @@ impl Lanes {
     pub(super) fn of(&self, lane: Lane) -> &Sending {
         match lane {
             Lane::Metadata => &self.metadata,
+            Lane::Fast => &self.fast,
             Lane::Data => &self.data,
         }
     }
@@ -143,7 +145,7 @@ impl Mount {
         lane: Lane,
         batch: &mut Vec<Logged>,
     ) -> Result<Exchanged, Refusal> {
-        let Prepared { records, chunks, is_full } = self.prepare(batch).await?;
+        let Prepared { records, chunks, is_full } = self.prepare(lane.class(), batch).await?;
         let acked_below = self.acked_below.load(Ordering::Relaxed);
         {
             let (now, mut core) = (self.now(), self.core());

@@ -1,5 +1,6 @@
 //! What has waited for the server for too long goes before what is younger: with strict order
-//! between the classes nothing else bounds how long write-back waits.
+//! between the classes nothing else bounds how long write-back waits. So does what is pushed and is on
+//! its way already.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use super::Mount;
 use super::report::age;
 
 impl Mount {
-    /// Runs a call of write-back, which is raised once the oldest change is due.
+    /// Runs a call of write-back, which is raised once the oldest change is due, or what it may carry
+    /// is pushed.
     pub(super) async fn until_due<F: Future>(
         &self,
         class: Class,
@@ -19,15 +21,17 @@ impl Mount {
     ) -> F::Output {
         let rpc = Rpc::new(class);
         let mut call = pin!(call(rpc.clone()));
+        let mut pushed = self.pushed.subscribe();
         loop {
             let left = self.time_left();
-            if left.is_zero() {
+            if left.is_zero() || self.is_pushed_under_way() {
                 rpc.raise(class.when_due());
                 return call.await;
             }
             tokio::select! {
                 done = &mut call => return done,
                 () = tokio::time::sleep(left) => {}
+                _ = pushed.changed() => {}
             }
         }
     }

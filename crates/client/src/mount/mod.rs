@@ -36,6 +36,7 @@ mod names;
 mod notes;
 mod park;
 mod promises;
+mod push;
 mod read_ahead;
 mod recover;
 mod report;
@@ -54,7 +55,7 @@ mod visible;
 mod watching;
 mod xattr;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,6 +109,8 @@ pub(crate) struct Mount {
     conflicts: Mutex<conflicts::Conflicts>,
     /// A conflict copy is known that was not.
     merges: Notify,
+    /// Changes that were pushed when they were on their way already.
+    pushed: watch::Sender<BTreeSet<u64>>,
     /// Since when files have changes that are not sealed.
     unsealed: Mutex<BTreeMap<Ino, Unsealed>>,
     /// Below this every change is settled, durably. Told to the server with each batch and with

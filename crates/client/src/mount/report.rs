@@ -122,7 +122,7 @@ impl Mount {
             seq: logged.seq,
             kind: logged.change.kind().into(),
             path: core.tree.path(logged.change.ino()),
-            class: logged.change.class().name().into(),
+            class: core.queue.class_of(logged).name().into(),
             bytes: logged.change.bytes(),
             age_seconds: age(logged, at, now, wall),
             waits_for: waits.words(&core.queue, logged.seq, follows.get(&logged.seq).copied()),

@@ -224,6 +224,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         refused: AtomicU64::new(refused),
         conflicts: Mutex::new(conflicts),
         merges: Notify::new(),
+        pushed: watch::Sender::default(),
         unsealed: Mutex::default(),
         acked_below,
         handles: Mutex::new(Handles::default()),
@@ -307,6 +308,7 @@ async fn serve(
         .map_err(|error| io("starting a thread", error))?;
     let mut chores = vec![
         tokio::spawn(Arc::clone(mount).drain(Lane::Metadata)),
+        tokio::spawn(Arc::clone(mount).drain(Lane::Fast)),
         tokio::spawn(Arc::clone(mount).drain(Lane::Data)),
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),

@@ -36,7 +36,7 @@ pub(crate) enum Scope {
 
 /// Changes that somebody waits for.
 #[derive(Debug)]
-enum Target {
+pub(super) enum Target {
     /// All up to this one.
     Through(u64),
     /// These.
@@ -214,20 +214,14 @@ impl Mount {
     }
 
     /// The changes that must be settled for `scope`: what they follow is so before them.
-    fn target(&self, scope: &Scope) -> Target {
+    pub(super) fn target(&self, scope: &Scope) -> Target {
         let core = self.core();
         match scope {
             Scope::All => core.queue.newest_seq().map_or(Target::default(), Target::Through),
             Scope::Below(paths) => {
-                let below = |path: &str| {
-                    paths.iter().any(|top| {
-                        let rest = path.strip_prefix(top.as_str());
-                        top.is_empty() || rest.is_some_and(|r| r.is_empty() || r.starts_with('/'))
-                        // Where nobody knows what it is called it may be below.
-                    }) || path.starts_with('#')
-                };
                 let is_meant = |logged: &&Logged| {
-                    logged.change.inodes().into_iter().any(|ino| below(&core.tree.path(ino)))
+                    let inodes = logged.change.inodes().into_iter();
+                    inodes.map(|ino| core.tree.path(ino)).any(|path| is_below(paths, &path))
                 };
                 let changes = core.queue.iter().map(|(logged, _)| logged);
                 Target::These(changes.filter(is_meant).map(|logged| logged.seq).collect())
@@ -299,4 +293,13 @@ impl Mount {
             tokio::time::timeout(wait, settled.changed()).await.ok();
         }
     }
+}
+
+/// True if `path` is one of `tops` or below one. Where nobody knows what something is called it may be.
+pub(super) fn is_below(tops: &[String], path: &str) -> bool {
+    let is_in = |top: &String| {
+        let rest = path.strip_prefix(top.as_str());
+        top.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    path.starts_with('#') || tops.iter().any(is_in)
 }

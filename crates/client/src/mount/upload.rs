@@ -39,8 +39,9 @@ const HOLE_MIN: u64 = 64 << 10;
 const PIECES_MAX: usize = 1 << 16;
 
 /// Chunks on their way to the server.
-#[derive(Default)]
 pub(super) struct Group {
+    /// At which they go.
+    class: Class,
     chunks: Vec<WireChunk>,
     bytes: usize,
     /// How many of the last pieces are chunks without a gap between them.
@@ -69,6 +70,20 @@ enum Way {
 }
 
 impl Group {
+    pub(super) fn new(class: Class) -> Group {
+        Group {
+            class,
+            chunks: Vec::new(),
+            bytes: 0,
+            run: 0,
+            differ: None,
+            is_astray: false,
+            files: BTreeSet::new(),
+            way: Way::default(),
+            flying: JoinSet::new(),
+        }
+    }
+
     /// Adds a chunk as a piece of `ino` at `offset`. What its basis has need not be sent.
     fn piece(&mut self, ino: Ino, offset: u64, chunk: Bytes) -> Result<Piece, Refusal> {
         let fingerprint = fingerprint(&chunk);
@@ -118,10 +133,11 @@ impl Mount {
     /// the batch is cut to that.
     pub(super) async fn prepare(
         self: &Shared,
+        class: Class,
         batch: &mut Vec<Logged>,
     ) -> Result<Prepared, Refusal> {
         loop {
-            let mut group = Group::default();
+            let mut group = Group::new(class);
             match self.stamp(batch, &mut group).await {
                 Ok(records) => {
                     return Ok(Prepared { records, chunks: group.chunks, is_full: false });
@@ -131,7 +147,7 @@ impl Mount {
                 Err(refusal) => return Err(refusal),
             }
         }
-        let mut group = Group { way: Way::Named { here: true }, ..Group::default() };
+        let mut group = Group { way: Way::Named { here: true }, ..Group::new(class) };
         let records = self.stamp(batch, &mut group).await?;
         Ok(Prepared { records, chunks: Vec::new(), is_full: true })
     }
@@ -372,7 +388,7 @@ impl Mount {
             Way::Sent => self.stage_sent(leaf, ino, group).await?,
             Way::Named { here: false } => Vec::new(),
             // Those that came are named each, so that they go if the record is refused.
-            Way::Named { here: true } => match self.stage_leaf(leaf, ino).await {
+            Way::Named { here: true } => match self.stage_leaf(leaf, ino, group.class).await {
                 Ok(staged) if staged.missing.is_empty() => staged.missing,
                 Ok(_) | Err(Refusal::Quota) => {
                     group.way = Way::Named { here: false };
@@ -401,7 +417,7 @@ impl Mount {
         group: &mut Group,
     ) -> Result<Vec<Fingerprint>, Refusal> {
         let is_differing = group.differ.is_some();
-        let Staged { missing, astray } = self.stage_leaf(leaf, ino).await?;
+        let Staged { missing, astray } = self.stage_leaf(leaf, ino, group.class).await?;
         if is_differing && !(missing.is_empty() && astray.is_empty()) {
             tracing::debug!("#{ino}: its basis is another one by now");
             group.is_astray = true;
@@ -410,9 +426,14 @@ impl Mount {
         Ok(missing)
     }
 
-    async fn stage_leaf(self: &Shared, leaf: Leaf, ino: Ino) -> Result<Staged, Refusal> {
+    async fn stage_leaf(
+        self: &Shared,
+        leaf: Leaf,
+        ino: Ino,
+        class: Class,
+    ) -> Result<Staged, Refusal> {
         let stage = |rpc| async move { self.remote.stage(&rpc, vec![leaf], vec![ino]).await };
-        self.until_due(Class::StoreData, stage).await
+        self.until_due(class, stage).await
     }
 
     /// Of how many bytes a group is on this link.
@@ -432,11 +453,11 @@ impl Mount {
         }
         group.landed_but(FLYING_MAX - 1).await?;
         let hints = group.differ.as_mut().and_then(Differ::hints);
-        let mount = Shared::clone(self);
+        let (mount, class) = (Shared::clone(self), group.class);
         group.flying.spawn(async move {
             let sender = Shared::clone(&mount);
             let send = |rpc| async move { sender.send_chunks(&rpc, chunks, files, hints).await };
-            mount.until_due(Class::StoreData, send).await
+            mount.until_due(class, send).await
         });
         Ok(())
     }

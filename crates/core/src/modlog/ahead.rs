@@ -131,7 +131,8 @@ impl Ahead {
         for logged in queue.iter_from(self.next).take(SCAN_MAX) {
             let more = logged.change.bytes();
             let is_known = self.is_known(logged.seq) || whole.contains(&logged.seq);
-            let waits = queue.stage(logged.seq) == Some(Stage::Waits);
+            let waits = queue.stage(logged.seq) == Some(Stage::Waits)
+                && !queue.raised().contains(&logged.seq);
             let is_held = queue.is_held(logged.seq);
             if is_held {
                 first_held.get_or_insert(logged.seq);
@@ -206,9 +207,13 @@ impl Ahead {
             if queue.is_held(logged.seq) {
                 return Fit::Skips;
             }
-            let passage = match whole.contains(&logged.seq) {
-                true => Passage::Alone,
-                false => self.passage(logged.seq, logged.change.bytes()),
+            let passage = match self.passage(logged.seq, logged.change.bytes()) {
+                _ if whole.contains(&logged.seq) => Passage::Alone,
+                // Nobody uploads it ahead.
+                Passage::Ahead if lane == Lane::Fast && !self.under_way.contains(&logged.seq) => {
+                    Passage::Alone
+                }
+                passage => passage,
             };
             let weight = match passage {
                 Passage::Inside(bytes) | Passage::Ready(bytes) => bytes,

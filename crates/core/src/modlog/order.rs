@@ -65,8 +65,10 @@ pub(super) enum Kind {
     Any,
     /// Of names and attributes.
     Metadata,
-    /// Of data, and what waits for nothing else.
+    /// Of data, and what waits for nothing else; not what is raised.
     Data,
+    /// What is raised.
+    Raised,
 }
 
 /// Who uses a thing and is not settled.
@@ -96,6 +98,8 @@ pub(super) struct Order {
     users: BTreeMap<Thing, Users>,
     /// Those that wait for none and are not under way: metadata, and data.
     free: [BTreeSet<u64>; 2],
+    /// Those that go before others, with all that they follow.
+    raised: BTreeSet<u64>,
 }
 
 impl Order {
@@ -149,6 +153,7 @@ impl Order {
     /// Change `seq` is settled.
     pub(super) fn settle(&mut self, seq: u64) {
         self.takes(seq);
+        self.raised.remove(&seq);
         let Some(node) = self.nodes.remove(&seq) else { return };
         for (thing, _) in node.uses {
             let Some(users) = self.users.get_mut(&thing) else { continue };
@@ -180,6 +185,23 @@ impl Order {
             node.is_under_way = false;
             self.free_if_it_is(seq);
         }
+    }
+
+    /// Has these go before others, and so all that they follow.
+    pub(super) fn raise(&mut self, seqs: &BTreeSet<u64>) {
+        self.raised.extend(seqs.iter().filter(|seq| self.nodes.contains_key(seq)));
+        let Some(last) = self.raised.last().copied() else { return };
+        // Whoever follows a change is younger.
+        for (seq, node) in self.nodes.range(..last).rev() {
+            if node.followers.iter().any(|follower| self.raised.contains(follower)) {
+                self.raised.insert(*seq);
+            }
+        }
+    }
+
+    /// Those that go before others.
+    pub(super) fn raised(&self) -> &BTreeSet<u64> {
+        &self.raised
     }
 
     /// Those that use `ino` and that nothing which does is behind.
@@ -223,13 +245,19 @@ impl Pick<'_> {
     /// The next one.
     pub(super) fn next(&mut self) -> Option<u64> {
         let [metadata, data] = &self.order.free;
+        let (none, raised) = (BTreeSet::new(), &self.order.raised);
         let free = match self.kind {
-            Kind::Any => [Some(metadata), Some(data)],
-            Kind::Metadata => [Some(metadata), None],
-            Kind::Data => [Some(data), None],
+            Kind::Any | Kind::Raised => [metadata, data],
+            Kind::Metadata => [metadata, &none],
+            Kind::Data => [data, &none],
         };
-        let sets = free.into_iter().flatten().chain([&self.opened]);
-        let next = sets.filter_map(|set| set.range(self.at..).next()).min().copied()?;
+        let sets = free.into_iter().chain([&self.opened]);
+        let first = |set: &BTreeSet<u64>| match self.kind {
+            Kind::Raised => raised.range(self.at..).find(|seq| set.contains(seq)).copied(),
+            Kind::Data => set.range(self.at..).find(|seq| !raised.contains(seq)).copied(),
+            Kind::Any | Kind::Metadata => set.range(self.at..).next().copied(),
+        };
+        let next = sets.filter_map(first).min()?;
         self.at = next + 1;
         Some(next)
     }

@@ -45,23 +45,26 @@ pub enum Stage {
     Sent,
 }
 
-/// One of the two queues.
+/// One of the queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lane {
     /// Names and attributes, and small data as long as nothing else is in the other one.
     Metadata,
+    /// What a user wants first, with all that it follows.
+    Fast,
     /// File data, with what waits for these.
     Data,
 }
 
 impl Lane {
-    /// Both.
-    pub const ALL: [Lane; 2] = [Lane::Metadata, Lane::Data];
+    /// All of them.
+    pub const ALL: [Lane; 3] = [Lane::Metadata, Lane::Fast, Lane::Data];
 
     /// The class at which its batches go.
     pub fn class(self) -> Class {
         match self {
             Lane::Metadata => Class::StoreAttr,
+            Lane::Fast => Class::StoreFast,
             Lane::Data => Class::StoreData,
         }
     }
@@ -175,6 +178,7 @@ impl Queue {
         let kind = match lane {
             Lane::Metadata if self.bulk == 0 => Kind::Any,
             Lane::Metadata => Kind::Metadata,
+            Lane::Fast => Kind::Raised,
             Lane::Data if self.bulk == 0 => return Vec::new(),
             Lane::Data => Kind::Data,
         };
@@ -233,6 +237,27 @@ impl Queue {
         if let Some(item) = self.items.get_mut(&seq) {
             item.stage = Stage::Waits;
             self.order.is_back(seq);
+        }
+    }
+
+    /// Has changes go before others, with all that they follow, until they are settled.
+    pub fn raise(&mut self, seqs: &BTreeSet<u64>) {
+        self.order.raise(seqs);
+        for held in self.held.values_mut() {
+            held.retain(|seq| !self.order.raised().contains(seq));
+        }
+    }
+
+    /// Changes that go before others.
+    pub fn raised(&self) -> &BTreeSet<u64> {
+        self.order.raised()
+    }
+
+    /// At which class a change goes.
+    pub fn class_of(&self, logged: &Logged) -> Class {
+        match logged.change.class() {
+            Class::StoreData if self.raised().contains(&logged.seq) => Lane::Fast.class(),
+            class => class,
         }
     }
 

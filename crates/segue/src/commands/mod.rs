@@ -13,6 +13,7 @@ pub(crate) mod metrics;
 pub(crate) mod mount;
 pub(crate) mod persist;
 pub(crate) mod place;
+pub(crate) mod push;
 pub(crate) mod recover;
 pub(crate) mod repair;
 pub(crate) mod resolve;

@@ -332,7 +332,10 @@ fn what_was_not_seen_is_not_removed() {
 fn of_two_changes_of_a_name_the_first_stands() {
     let Some(world) = World::new() else { return };
     let (a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
-    sh(a.path(), "echo 1 > mode; echo 2 > moved; echo 3 > written; mkdir p q full; echo 4 > p/file");
+    sh(
+        a.path(),
+        "echo 1 > mode; echo 2 > moved; echo 3 > written; mkdir p q full; echo 4 > p/file",
+    );
     let theirs = |dir: &Path| {
         sh(dir, "rm mode; mv moved theirs; mv written away; mv p q/p; echo 5 > full/file");
     };
@@ -347,8 +350,7 @@ fn of_two_changes_of_a_name_the_first_stands() {
         eventually("both see the same", || shown().split_whitespace().eq(wanted.iter().copied()));
     }
     let (listed, _) = conflicts(&world.a, &a);
-    let mut refused: Vec<&str> =
-        listed.iter().map(|one| one["change"].as_str().unwrap()).collect();
+    let mut refused: Vec<&str> = listed.iter().map(|one| one["change"].as_str().unwrap()).collect();
     refused.sort_unstable();
     assert_eq!(refused, ["rename", "rename", "rmdir", "setattr"], "{listed:?}");
 }

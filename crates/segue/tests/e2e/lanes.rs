@@ -13,7 +13,7 @@ use segue_bench::bed::Link;
 use crate::git::configure;
 use crate::sqlite::sqlite;
 use crate::tree::noise;
-use crate::world::{World, arg, end, eventually, json, save, sh};
+use crate::world::{World, arg, end, eventually, json, save, segue, sh};
 
 /// More than a thin link carries in a test.
 const BULK: usize = 24 << 20;
@@ -71,6 +71,50 @@ fn metadata_go_past_bulk_and_contents_before_their_name() {
     mount.sync().unwrap();
     assert_eq!(fs::read(there.join("a/text")).unwrap(), noise(2, 64 << 10));
     assert_eq!(fs::read(there.join("bulk")).unwrap(), noise(1, BULK));
+}
+
+/// `segue push`: files that wait behind a large one go first, with what they follow, and what is on its way
+/// goes on at the same class.
+#[test]
+fn what_is_pushed_goes_first() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (here, there) = (mount.path(), other.path());
+    world.a.set_link(Link::kb_per_s(200)).unwrap();
+    write_bulk(&world, &here.join("bulk"));
+    let script = "mkdir album; cd album
+        head -c 300000 /dev/urandom > draft; mv draft text; head -c 3000000 /dev/urandom > photo";
+    let mut shell = Command::new("sh");
+    shell.args(["-euc", script]).current_dir(here).process_group(0);
+    assert!(shell.status().unwrap().success());
+    eventually("its directory is there", || there.join("album").exists());
+    let log = || json(&world.a, &["log", arg(here)])["records"].as_array().unwrap().clone();
+    let classes = |path: &str| -> Vec<String> {
+        let of = |record: &&serde_json::Value| {
+            record["kind"] == "store" && record["path"].as_str().unwrap().ends_with(path)
+        };
+        log().iter().filter(of).map(|record| record["class"].as_str().unwrap().into()).collect()
+    };
+    assert_eq!(classes("/album/photo"), ["store-data"]);
+    assert!(!there.join("album/text").exists());
+    let pushed = json(&world.a, &["push", arg(&here.join("album"))]);
+    assert!(pushed["pushed"][0]["records"].as_u64().unwrap() >= 3, "{pushed}");
+    assert!(pushed["pushed"][0]["bytes"].as_u64().unwrap() >= 3_300_000, "{pushed}");
+    let is_there = |name: &str| fs::read(there.join(name)).ok() == fs::read(here.join(name)).ok();
+    assert!(is_there("album/photo") || classes("/album/photo") == ["store-fast"]);
+    eventually("what was pushed is there", || is_there("album/text") && is_there("album/photo"));
+    assert_eq!(len(&there.join("bulk")), 0, "the bulk had to wait");
+    // What is on its way goes on.
+    let pushed = json(&world.a, &["push", arg(&here.join("bulk"))]);
+    assert!(pushed["pushed"][0]["records"].as_u64().unwrap() >= 1, "{pushed}");
+    assert_eq!(classes("/bulk"), ["store-fast"]);
+    world.a.set_link(Link::default()).unwrap();
+    mount.sync().unwrap();
+    assert!(is_there("bulk"));
+    let nothing = segue(&world.a, &["push", arg(here)]);
+    assert!(nothing.code == Some(0) && nothing.out.contains("nothing of it waits"), "{nothing:?}");
+    let missing = segue(&world.a, &["push", arg(&here.join("missing"))]);
+    assert_eq!(missing.code, Some(3), "{missing:?}");
 }
 
 /// What a program does after a sync comes after what that covered, also where it is small and

@@ -227,12 +227,14 @@ fn follows(earlier: &Logged, later: &Logged) -> bool {
 
 proptest! {
     /// A change is free when no earlier one that it would collide with is left, and goes in a
-    /// batch when all of those do, whatever was settled or skipped before.
+    /// batch when all of those do, whatever was settled or skipped before. What is raised goes by itself,
+    /// with all that it follows.
     #[test]
     fn links_say_what_looking_at_all_would(
         changes in prop::collection::vec((change(), 0..3_u32), 1..30),
         choices in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..40),
         skips in prop::collection::btree_set(1..30_u64, 0..10),
+        wanted in prop::collection::btree_set(1..30_u64, 0..3),
     ) {
         let changes: Vec<Logged> =
             (1..).zip(changes).map(|(seq, (change, group))| logged(seq, group, change)).collect();
@@ -244,11 +246,18 @@ proptest! {
             let earlier = left.range(..seq).copied();
             earlier.filter(|before| follows(change(*before), change(seq))).collect()
         };
+        order.raise(&wanted);
+        let mut raised: BTreeSet<u64> = wanted.intersection(&left).copied().collect();
+        let mut todo: Vec<u64> = raised.iter().copied().collect();
+        while let Some(seq) = todo.pop() {
+            todo.extend(before(&left, seq).into_iter().filter(|before| raised.insert(*before)));
+        }
+        prop_assert_eq!(order.raised(), &raised);
         for (choice, is_settled) in choices {
             let expected: Vec<u64> =
                 left.iter().copied().filter(|seq| before(&left, *seq).is_empty()).collect();
             prop_assert_eq!(&free(&order), &expected);
-            for kind in [Kind::Any, Kind::Metadata, Kind::Data] {
+            for kind in [Kind::Any, Kind::Metadata, Kind::Data, Kind::Raised] {
                 let mut taken: Vec<u64> = Vec::new();
                 for seq in left.iter().copied().filter(|seq| !skips.contains(seq)) {
                     let before = before(&left, seq);
@@ -256,7 +265,8 @@ proptest! {
                     let is_of = match kind {
                         Kind::Any => true,
                         Kind::Metadata => !is_data,
-                        Kind::Data => is_data || !before.is_empty(),
+                        Kind::Data => (is_data || !before.is_empty()) && !raised.contains(&seq),
+                        Kind::Raised => raised.contains(&seq),
                     };
                     if is_of && before.iter().all(|before| taken.contains(before)) {
                         taken.push(seq);
