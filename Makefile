@@ -3,6 +3,8 @@
 PREFIX ?= /usr/local
 # mount(8) looks for its helpers here only.
 HELPERS ?= /sbin
+# Where systemd looks for units and sleep hooks.
+SYSTEMD ?= /usr/lib/systemd
 # Where cargo puts what it builds.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
@@ -68,10 +70,14 @@ bench: build ## measure Segue and its peers, results in bench/results
 	@$(with_cargo) cargo build --release --locked -p segue-bench
 	@$(TARGET)/release/segue-bench run warm-read stat-storm untar small-files offline $(BENCH)
 
-install: build ## install to PREFIX (/usr/local), the mount(8) helper to HELPERS (/sbin)
+install: build ## install to PREFIX (/usr/local), mount(8)'s helper to HELPERS (/sbin), hooks to SYSTEMD
 	install -D -m 755 $(TARGET)/release/segue $(DESTDIR)$(PREFIX)/bin/segue
 	install -d $(DESTDIR)$(HELPERS)
 	ln -sfn $(PREFIX)/bin/segue $(DESTDIR)$(HELPERS)/mount.segue
+	install -D -m 755 packaging/systemd/segue.sleep $(DESTDIR)$(SYSTEMD)/system-sleep/segue
+	install -d $(DESTDIR)$(SYSTEMD)/system
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/segue-shutdown.service \
+	    > $(DESTDIR)$(SYSTEMD)/system/segue-shutdown.service
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d

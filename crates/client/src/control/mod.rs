@@ -176,9 +176,11 @@ async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>) {
         }
     }
     if last.ok {
+        let left = mount.pending();
         // The kernel may have pages to write back first, through this process.
         let unmounting = tokio::task::spawn_blocking(move || mount.unmount(now));
         let unmounted = unmounting.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        (last.pending_records, last.pending_bytes) = left;
         if let Err(error) = unmounted {
             last = SyncReply { ok: false, done: true, error: error.to_string(), ..last };
         }

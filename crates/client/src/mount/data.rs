@@ -1,6 +1,6 @@
 //! File data: open, read, write, truncate, close.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use segue_core::cache::{ContainerId, FileData, Nodes, Way};
 use segue_core::modlog::Outcome;
@@ -182,7 +182,8 @@ impl Mount {
         let way = door.way;
         let keep_pages = way == Way::Cached
             && self.core().files.get_mut(&ino).is_some_and(FileData::shown_to_kernel);
-        let file = FileHandle { ino, writable, way, synchronous, caller };
+        let refused = Mutex::default();
+        let file = FileHandle { ino, writable, way, synchronous, caller, refused };
         let handle = lock(&self.handles).add_file(file);
         Ok(Opened { handle, keep_pages, writable, way, backing: door.backing })
     }
@@ -332,15 +333,16 @@ impl Mount {
         if !self.lm(handle.ino).closes() {
             // A shell that redirects into a file closes it once before anything is written: what is written
             // anew is one change, and sealed when the last one closes it.
-            return match self.is_rewritten(handle.ino) {
-                true => Ok(()),
-                false => self.seal_at_close(handle.ino, caller),
-            };
+            if !self.is_rewritten(handle.ino) {
+                self.seal_at_close(handle.ino, caller)?;
+            }
+            return handle.hears();
         }
         if let Some(told) = self.seal(handle.ino, caller, true)? {
             self.committed(told).await?;
         }
-        self.visible().await
+        self.visible().await?;
+        handle.hears()
     }
 
     /// Waits until the server has a change. A conflict is no failure: both versions are kept.
@@ -361,7 +363,8 @@ impl Mount {
             false => self.seal(handle.ino, handle.caller.clone(), server)?,
         };
         self.core().covers(handle.caller.session, handle.ino);
-        self.synced(told).await
+        self.synced(told).await?;
+        handle.told()
     }
 
     /// fsync(2) of a directory: its names are as durable afterwards as data are by fsync of a file.

@@ -273,6 +273,11 @@ impl Mount {
                 self.keep_conflict(logged, (*parent, name)).ok();
                 self.merges.notify_one();
             }
+            if let (false, Outcome::Refused { refusal }, Change::Data(data)) =
+                (claimed, outcome, &logged.change)
+            {
+                lock(&self.handles).refused(data.ino, *refusal);
+            }
             effects.into_iter().for_each(|effect| self.carry_out(effect, logged, claimed));
         }
         self.reap(answered);

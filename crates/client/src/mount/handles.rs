@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::cache::Way;
+use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino, Name, Time};
+
+use super::lock;
 
 /// Longer than the kernel takes to look a name up and open the file again.
 const ANEW: Duration = Duration::from_secs(10);
@@ -21,6 +24,21 @@ pub(crate) struct FileHandle {
     pub(crate) synchronous: bool,
     /// Who opened it; a write has no caller of its own.
     pub(crate) caller: Caller,
+    /// Why the server refused what was written to the file since, until that was told.
+    pub(crate) refused: Mutex<Option<Refusal>>,
+}
+
+impl FileHandle {
+    /// Fails if the server has refused what was written to the file while this was open: an fsync is told,
+    /// and then nobody else.
+    pub(crate) fn told(&self) -> Result<(), Refusal> {
+        lock(&self.refused).take().map_or(Ok(()), Err)
+    }
+
+    /// The same of a close, which may be that of a child that never asks for the answer: others hear it, too.
+    pub(crate) fn hears(&self) -> Result<(), Refusal> {
+        lock(&self.refused).map_or(Ok(()), Err)
+    }
 }
 
 /// What a directory lists.
@@ -76,6 +94,12 @@ impl Handles {
         writers.next().map(|file| file.caller.clone())
     }
 
+    /// The server has refused what was written to `ino`, and nobody waited for it.
+    pub(crate) fn refused(&self, ino: Ino, refusal: Refusal) {
+        let writers = self.files.values().filter(|file| file.ino == ino && file.writable);
+        writers.for_each(|file| *lock(&file.refused) = Some(refusal));
+    }
+
     pub(crate) fn remove_file(&mut self, handle: u64) -> Option<Arc<FileHandle>> {
         self.files.remove(&handle)
     }
@@ -112,8 +136,16 @@ mod tests {
             way: Way::Cached,
             synchronous: false,
             caller,
+            refused: Mutex::default(),
         };
-        handles.add_file(writer);
+        let open = handles.add_file(writer);
         assert!(!handles.opens_anew(Ino(8), Time::default()), "it changes here");
+        handles.refused(Ino(9), Refusal::Quota);
+        let open = handles.file(open).unwrap();
+        assert_eq!(open.told(), Ok(()));
+        handles.refused(Ino(8), Refusal::Quota);
+        assert_eq!([open.hears(), open.hears()], [Err(Refusal::Quota); 2]);
+        assert_eq!([open.told(), open.told()], [Err(Refusal::Quota), Ok(())]);
+        assert_eq!(open.hears(), Ok(()));
     }
 }

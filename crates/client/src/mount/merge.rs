@@ -16,7 +16,7 @@ use super::changes::InLog;
 use super::conflicts::Kept;
 use super::{Mount, Shared, lock};
 
-/// What could not be merged just now, as the server cannot be reached, is tried again after this.
+/// What could not be merged just now is tried again after this.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Deepest tree that is merged: deeper ones stay as they are.
 const DEPTH_MAX: usize = 200;
@@ -36,7 +36,8 @@ impl Mount {
                 }
                 match self.merge(&kept).await {
                     Ok(()) => {}
-                    Err(Refusal::Unreachable) => left = true,
+                    // Or something was made in it meanwhile.
+                    Err(Refusal::Unreachable | Refusal::NotEmpty) => left = true,
                     Err(refusal) => {
                         tracing::warn!("a directory that was made twice stays so: {refusal}");
                         given_up.insert(twice.ino);

@@ -66,6 +66,13 @@ impl Mount {
         }
     }
 
+    /// How many changes the server does not have, and how many bytes of data these have.
+    pub(crate) fn pending(&self) -> (u64, u64) {
+        self.seal_all();
+        let core = self.core();
+        (core.queue.len() as u64, core.queue.bytes())
+    }
+
     /// How the mount is.
     pub(crate) fn status(&self) -> Status {
         let online = !self.remote.is_offline();

@@ -56,13 +56,12 @@ pub(super) async fn ask(mount: &Mount, context: &Context) -> Result<Vec<Conflict
     let unanswered = |error| control::unanswered(mount, &error);
     let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
     let reply: ConflictsReply = connection.get("/v1/conflicts").await.map_err(unanswered)?;
-    let absolute = |path: String| match path.starts_with('#') || path.is_empty() {
-        true => path,
-        false => mount.mountpoint.join(path.trim_start_matches('/')).display().to_string(),
-    };
+    let absolute =
+        |path: &str| mount.mountpoint.join(path.trim_start_matches('/')).display().to_string();
     let conflicts = reply.conflicts.into_iter().map(|conflict| Conflict {
-        path: absolute(conflict.path.clone()),
-        of: absolute(conflict.of.clone()),
+        // What has no name any more is called by its number, or by what it is kept as.
+        path: absolute(if conflict.path.is_empty() { &conflict.id } else { &conflict.path }),
+        of: absolute(&conflict.of),
         ..conflict
     });
     Ok(conflicts.collect())

@@ -179,6 +179,14 @@ fn refused(
         }
     };
     if let Some(into) = into {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with('#') || name == conflict.id {
+            return Err(Failure::failed(format!(
+                "{}: what it is called is not known here any more: take what you need from {}, and then \
+                 use --theirs",
+                conflict.path, conflict.data
+            )));
+        }
         if conflict.data.is_empty() {
             return Err(Failure::failed(format!(
                 "{}: what was refused is no data, but a {}: do it again, and then use --theirs",
@@ -227,6 +235,29 @@ fn tell(mount: &Mount, context: &Context, request: &ResolveRequest) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_names_a_copy_what_it_stands_beside_or_what_was_refused() {
+        let copy = |path: &str| Conflict {
+            path: format!("/m/{path}"),
+            of: "/m/a".into(),
+            ..Conflict::default()
+        };
+        let refused = Conflict {
+            kind: ConflictKind::Refused,
+            path: "/m/#7".into(),
+            id: "9".into(),
+            ..Conflict::default()
+        };
+        let known = || vec![copy("a.conflict-x-1"), copy("a.conflict-x-2"), refused.clone()];
+        let found =
+            |path: &str, side| meant(Path::new(path), known(), side).map(|found| found.len());
+        assert_eq!(found("/m/a.conflict-x-2", Side::Ours).ok(), Some(1));
+        assert_eq!(found("/m/a", Side::Theirs).ok(), Some(2));
+        assert_eq!(found("/m/a", Side::Ours).unwrap_err().exit, Exit::Conflict);
+        assert_eq!(found("/m/#7", Side::Theirs).ok(), Some(1));
+        assert_eq!(found("/m/b", Side::Both).unwrap_err().exit, Exit::NotFound);
+    }
 
     #[test]
     fn a_copy_of_another_host_is_known_by_its_name() {

@@ -1,7 +1,7 @@
 //! `segue umount`: everything to the server, then away.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use segue_client::control::types::{SyncReply, UmountRequest};
 
@@ -24,66 +24,131 @@ const NOW_LIMIT: Duration = Duration::from_secs(5);
 /// Without a network, and with changes that are not on the server, nothing happens and the
 /// exit code is 4. --now unmounts at once, as umount(8) and fusermount3 -u do: changes stay
 /// on this host's disk and are sent after the next mount. A process that hangs is ended after
-/// some seconds.
+/// some seconds. --timeout waits as long as it says, or until the server cannot be reached, and then
+/// unmounts as --now does; the exit code is 6 if changes are left.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Arguments {
     /// The directory where the volume is mounted
-    mountpoint: PathBuf,
+    #[arg(group = "which")]
+    mountpoint: Option<PathBuf>,
+    /// All mounts of this user; root: of all users
+    #[arg(long, group = "which")]
+    all: bool,
     /// First wait until everything is on the server (the default)
     #[arg(long, conflicts_with = "now")]
     wait: bool,
     /// Unmount at once; unsent changes are kept for the next mount
     #[arg(long)]
     now: bool,
+    /// Wait no longer than this, and unmount then all the same
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, conflicts_with_all = ["now", "wait"])]
+    timeout: Option<Duration>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   segue umount ~/home
-  segue umount --now ~/home      no time, or no network";
+  segue umount --now ~/home             no time, or no network
+  segue umount --all --timeout 60s      before the host goes down";
 
-/// Unmounts.
+/// Unmounts one after the other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let mount = control::at(&mounts::list()?, &arguments.mountpoint)?;
-    let mountpoint = mount.mountpoint.display();
-    let request = UmountRequest { now: arguments.now };
-    let answer = block_on(async {
-        match control::connect(&context.places, &mount).await {
-            Ok(connection) => {
-                let (pid, asking) = (connection.pid, ask(connection, &request, &mount));
-                if !arguments.now {
-                    return asking.await.map(Some);
+    let mounts = match &arguments.mountpoint {
+        Some(mountpoint) => vec![control::at(&mounts::list()?, mountpoint)?],
+        None => control::chosen(None)?,
+    };
+    let started = Instant::now();
+    let (mut exit, mut failed) = (Exit::Done, None);
+    for mount in mounts {
+        let unmounted = match arguments.timeout {
+            // Who asks for it at once knows what that means.
+            None => unmount(&mount, arguments.now, context).map(|_| Exit::Done),
+            Some(limit) => within(&mount, limit.saturating_sub(started.elapsed()), context),
+        };
+        match unmounted {
+            Ok(code) => exit = exit.max(code),
+            // The others are to go all the same.
+            Err(failure) => {
+                if let Some(earlier) = failed.replace(failure) {
+                    output::note(&earlier.to_string());
                 }
-                let answered = tokio::time::timeout(NOW_LIMIT, asking).await;
-                answered.unwrap_or(Ok((pid, None))).map(Some)
             }
-            Err(HttpError::NobodyThere) => Ok(None),
-            // Its process hangs for so long that it does not even take calls any more.
-            Err(HttpError::Broken(_)) if arguments.now => Ok(None),
-            Err(error) => Err(control::unanswered(&mount, &error)),
         }
-    })?;
-    let Some((pid, last)) = answer else { return clear(&mount, arguments.now) };
+    }
+    failed.map_or(Ok(exit), Err)
+}
+
+/// Unmounts after everything has reached the server, or after `limit` all the same.
+fn within(mount: &Mount, limit: Duration, context: &Context) -> Outcome {
+    let waited = block_on(async {
+        let waiting = answer(mount, false, context);
+        tokio::time::timeout(limit, waiting).await.unwrap_or(Ok(None))
+    });
+    match waited {
+        Ok(Some((pid, Some(last)))) if last.ok => finish(mount, false, (pid, Some(last))),
+        _ => unmount(mount, true, context),
+    }
+}
+
+/// Unmounts; with `now` whatever has not reached the server.
+fn unmount(mount: &Mount, now: bool, context: &Context) -> Outcome {
+    match block_on(answer(mount, now, context))? {
+        Some(answered) => finish(mount, now, answered),
+        None => clear(mount, now),
+    }
+}
+
+/// What the mount's process answers, and its id; `None` if there is none.
+async fn answer(
+    mount: &Mount,
+    now: bool,
+    context: &Context,
+) -> Result<Option<(i32, Option<SyncReply>)>, Failure> {
+    match control::connect(&context.places, mount).await {
+        Ok(connection) => {
+            let request = UmountRequest { now };
+            let (pid, asking) = (connection.pid, ask(connection, &request, mount));
+            if !now {
+                return asking.await.map(Some);
+            }
+            let answered = tokio::time::timeout(NOW_LIMIT, asking).await;
+            answered.unwrap_or(Ok((pid, None))).map(Some)
+        }
+        Err(HttpError::NobodyThere) => Ok(None),
+        // Its process hangs for so long that it does not even take calls any more.
+        Err(HttpError::Broken(_)) if now => Ok(None),
+        Err(error) => Err(control::unanswered(mount, &error)),
+    }
+}
+
+/// Waits until the process has ended, and says what it has kept.
+fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Outcome {
+    let mountpoint = mount.mountpoint.display();
+    let mut exit = Exit::Done;
     match last {
-        Some(reply) if !reply.ok => return Err(refused(&mount, &reply)),
-        Some(reply) if reply.pending_records > 0 => output::note(&format!(
-            "{mountpoint}: {} not on the server yet, kept here for the next mount",
-            to_go(&reply)
-        )),
+        Some(reply) if !reply.ok => return Err(refused(mount, &reply)),
+        Some(reply) if reply.pending_records > 0 => {
+            exit = Exit::NotYetSafe;
+            output::note(&format!(
+                "{mountpoint}: {} not on the server yet, kept here for the next mount",
+                to_go(&reply)
+            ));
+        }
         _ => {}
     }
-    let limit = if arguments.now { NOW_LIMIT } else { END_LIMIT };
+    let limit = if now { NOW_LIMIT } else { END_LIMIT };
     if !process::wait_for_end(pid, limit) {
-        if arguments.now {
-            return end(&mount, pid);
+        if now {
+            return end(mount, pid);
         }
         let words = format!("{mountpoint}: unmounted, but its process does not end");
         return Err(Failure::failed(words));
     }
-    match mounts::list()?.contains(&mount) {
+    match mounts::list()?.contains(mount) {
         true => Err(Failure::failed(format!("{mountpoint}: still mounted"))),
-        false => Ok(Exit::Done),
+        false => Ok(exit),
     }
 }
 

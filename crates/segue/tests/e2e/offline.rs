@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use segue_bench::bed::Link;
+
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, end, eventually, json, save, segue, sh, wait_for_state};
 
@@ -36,6 +38,76 @@ fn umount_waits_for_the_server_or_stays() {
     assert!(!mount.is_mounted());
     let other = world.mount(&world.b);
     assert_eq!(hash(&other.path().join("file")), hash_of(&noise(1, 300_000)));
+}
+
+/// Before a host goes down: `umount --timeout` waits for the server no longer than it is told, says what is
+/// left, and leaves nothing mounted.
+#[test]
+fn umount_waits_no_longer_than_it_is_told() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    save(&mount.path().join("first"), b"text").unwrap();
+    let going_down = |point: &Path| segue(&world.a, &["umount", arg(point), "--timeout", "2s"]);
+    let ended = going_down(mount.path());
+    assert!(ended.code == Some(0) && !mount.is_mounted(), "{ended:?}");
+    drop(mount);
+    let mount = world.mount(&world.a);
+    world.a.set_link(Link::kb_per_s(16)).unwrap();
+    save(&mount.path().join("much"), &noise(1, 4 << 20)).unwrap();
+    let ended = going_down(mount.path());
+    assert!(ended.code == Some(6) && !mount.is_mounted(), "{ended:?}");
+    assert!(ended.err.contains("kept here for the next mount"), "{ended:?}");
+    drop(mount);
+    world.a.set_link(Link::default()).unwrap();
+    let mount = world.mount(&world.a);
+    // Without a network nobody waits.
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    save(&mount.path().join("more"), b"text").unwrap();
+    let ended = segue(&world.a, &["umount", arg(mount.path()), "--timeout", "10m"]);
+    assert!(ended.code == Some(6) && !mount.is_mounted(), "{ended:?}");
+    drop(mount);
+    world.a.link_up().unwrap();
+    let mount = world.mount(&world.a);
+    mount.sync().unwrap();
+    let other = world.mount(&world.b);
+    assert_eq!(hash(&other.path().join("much")), hash_of(&noise(1, 4 << 20)));
+    assert_eq!(fs::read(other.path().join("more")).unwrap(), b"text");
+}
+
+/// What `make install` gives systemd: the hook before a sleep ends well without a network, and what the unit
+/// runs when the host goes down is a command.
+#[test]
+fn a_host_may_sleep_and_go_down() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let packaged = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    sh(mount.path(), "ls");
+    world.a.link_down().unwrap();
+    save(&mount.path().join("file"), &noise(1, 3 << 20)).unwrap();
+    // It would wait for the mounts of other tests, too.
+    let hook = fs::read_to_string(packaged.join("segue.sleep")).unwrap();
+    let sync = format!("{} sync {}", env!("CARGO_BIN_EXE_segue"), arg(mount.path()));
+    let hook = hook.replace("segue sync", &sync);
+    for when in ["pre", "post"] {
+        let mut sleeps = world.a.command("sh");
+        let ended = end(sleeps.args(["-c", &hook, "segue.sleep", when, "suspend"]));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let unit = fs::read_to_string(packaged.join("segue-shutdown.service")).unwrap();
+    let stop = unit.lines().find_map(|line| line.strip_prefix("ExecStop=")).unwrap();
+    let (program, arguments) = stop.split_once(' ').unwrap();
+    assert!(program.ends_with("/segue"), "{stop}");
+    // All mounts are also those of other tests.
+    let mut arguments: Vec<&str> = arguments.split(' ').collect();
+    for argument in &mut arguments {
+        if *argument == "--all" {
+            *argument = arg(mount.path());
+        }
+    }
+    let ended = segue(&world.a, &arguments);
+    assert!(ended.code == Some(6) && unit.contains("SuccessExitStatus=6"), "{ended:?}");
+    assert!(!mount.is_mounted());
 }
 
 /// Whoever unmounts is gone for others at once: nobody waits until the server gives him up, which takes

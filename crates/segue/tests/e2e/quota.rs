@@ -10,7 +10,7 @@ use crate::tree::noise;
 use segue_bench::bed::segue::SegueMount;
 
 use crate::world::{
-    CLOSE, Ended, World, arg, end, errno, eventually, json, save, segue, sh, wait_for_state,
+    CLOSE, Ended, World, arg, close, end, errno, eventually, json, save, segue, sh, wait_for_state,
 };
 
 const MB: usize = 1 << 20;
@@ -100,6 +100,34 @@ fn one_refused_file_is_kept(world: &World) -> bool {
     assert_eq!(lens, [2 * MB as u64, 0, 3 * MB as u64]);
     check_clean(world);
     true
+}
+
+/// What was refused before anybody waited for it is told to each who had the file open to write: by close, or
+/// once by fsync.
+#[test]
+fn a_late_refusal_is_told_once() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let path = mount.path().join("file");
+    save(&path, b"text").unwrap();
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    assert_eq!(set(&world, &["--quota", "1M"]).code, Some(0));
+    let open = || File::options().write(true).open(&path).unwrap();
+    let (mut first, second) = (open(), open());
+    first.write_all(&noise(1, 3 * MB)).unwrap();
+    world.a.link_up().unwrap();
+    eventually("it is refused", || refused(&world, &mount) > 0);
+    eventually("nothing waits", || {
+        let log = json(&world.a, &["log", arg(mount.path())]);
+        log["records"].as_array().unwrap().is_empty()
+    });
+    assert_eq!(errno(first.sync_all()), Some(EDQUOT));
+    first.sync_all().unwrap();
+    close(first).unwrap();
+    assert_eq!(errno(close(second)), Some(EDQUOT));
+    close(open()).unwrap();
 }
 
 /// What replaces a file needs no room beside it, and what is removed makes room for what comes

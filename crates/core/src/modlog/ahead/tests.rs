@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cache::ContainerId;
 use crate::modlog::{Base, Change, DataChange, Piece, PieceBytes, Record, SetAttr};
-use crate::types::{Caller, Ino, Time, Timestamp, Version};
+use crate::types::{Caller, Class, Ino, Time, Timestamp, Version};
 
 /// More than goes along with a record.
 const LARGE: u64 = 300_000;
@@ -100,6 +100,38 @@ fn what_is_being_uploaded_holds_nothing_else_up() {
     assert_eq!(batch(&ahead, &queue, Lane::Data), [5]);
     queue.settle(1);
     assert_eq!(batch(&ahead, &queue, Lane::Data), [2, 5]);
+}
+
+/// What is raised is no business of those that upload ahead, unless they have it already.
+#[test]
+fn what_is_raised_goes_by_itself() {
+    let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
+    (1..=4).for_each(|seq| push(&mut queue, seq, LARGE));
+    ahead.follow(Some([1; 32]));
+    queue.raise(&BTreeSet::from([3]));
+    let batch = |ahead: &Ahead, queue: &Queue, lane| -> Vec<u64> {
+        let batch = ahead.batch(queue, (lane, 1 << 20), &BTreeSet::new(), None);
+        batch.iter().map(|logged| logged.seq).collect()
+    };
+    let picked = pick(&mut ahead, &queue).unwrap();
+    assert_eq!(seqs(&picked), [1, 2]);
+    assert_eq!(batch(&ahead, &queue, Lane::Fast), [3]);
+    assert!(batch(&ahead, &queue, Lane::Data).is_empty());
+    let class = |queue: &Queue, seq| {
+        let mut all = queue.iter().map(|(logged, _)| logged);
+        queue.class_of(all.find(|logged| logged.seq == seq).unwrap())
+    };
+    assert_eq!([3, 4].map(|seq| class(&queue, seq)), [Class::StoreFast, Class::StoreData]);
+    queue.raise(&BTreeSet::from([1]));
+    assert_eq!(batch(&ahead, &queue, Lane::Fast), [3], "the other one is on its way");
+    finish(&mut ahead, &queue, &picked, None);
+    assert_eq!(batch(&ahead, &queue, Lane::Fast), [1]);
+    queue.takes(1);
+    assert_eq!(batch(&ahead, &queue, Lane::Fast), [3]);
+    queue.settle(3);
+    assert_eq!(queue.raised().iter().copied().collect::<Vec<_>>(), [1]);
+    let next = pick(&mut ahead, &queue);
+    assert!(next.is_none_or(|next| seqs(&next) == [4]));
 }
 
 #[derive(Clone, Debug)]
