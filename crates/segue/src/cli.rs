@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Persist(commands::persist::Arguments),
     Log(commands::log::Arguments),
     Push(commands::push::Arguments),
+    Why(commands::why::Arguments),
     Conflicts(commands::conflicts::Arguments),
     Resolve(commands::resolve::Arguments),
     Watch(commands::watch::Arguments),

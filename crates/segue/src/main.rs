@@ -67,6 +67,7 @@ fn run(cli: Cli, announcer: Announcer) -> Outcome {
         Command::Status(arguments) => commands::status::run(&arguments, &context),
         Command::Sync(arguments) => commands::sync::run(&arguments, &context),
         Command::Where(arguments) => commands::place::run(&arguments, &context),
+        Command::Why(arguments) => commands::why::run(&arguments, &context),
         Command::Push(arguments) => commands::push::run(&arguments, &context),
         Command::Conflicts(arguments) => commands::conflicts::run(&arguments, &context),
         Command::Resolve(arguments) => commands::resolve::run(&arguments, &context),

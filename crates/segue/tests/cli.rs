@@ -96,7 +96,7 @@ impl Drop for Served<'_> {
     }
 }
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "serve",
     "volume",
     "invite",
@@ -110,6 +110,7 @@ const COMMANDS: [&str; 17] = [
     "bwlimit",
     "log",
     "push",
+    "why",
     "conflicts",
     "resolve",
     "metrics",

@@ -24,7 +24,7 @@ use crate::mount::{Mount, Scope, Shared};
 use types::{
     Bandwidth, BandwidthRequest, ConflictsReply, LogReply, PushReply, PushRequest, ResolveReply,
     ResolveRequest, Status, SyncReply, SyncRequest, UmountRequest, WatchRequest, WhereReply,
-    WhereRequest,
+    WhereRequest, WhyReply, WhyRequest,
 };
 
 /// How often the connection is told of: not so often that it costs more than it tells.
@@ -52,6 +52,7 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
         .route("/v1/log", get(log))
         .route("/v1/where", post(locate))
         .route("/v1/sync", post(sync))
+        .route("/v1/why", post(why))
         .route("/v1/push", post(push))
         .route("/v1/conflicts", get(conflicts))
         .route("/v1/resolve", post(resolve))
@@ -115,6 +116,10 @@ async fn locate(
         files.push(mount.locate(path).await);
     }
     Json(WhereReply { files })
+}
+
+async fn why(State(mount): State<Shared>, Json(request): Json<WhyRequest>) -> Json<WhyReply> {
+    Json(mount.why(&request.path).await)
 }
 
 async fn push(State(mount): State<Shared>, Json(request): Json<PushRequest>) -> Json<PushReply> {

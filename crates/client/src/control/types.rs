@@ -255,6 +255,46 @@ pub struct UmountRequest {
     pub now: bool,
 }
 
+/// `POST /v1/why`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhyRequest {
+    /// Relative to the mount point.
+    pub path: String,
+}
+
+/// Answer to [`WhyRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhyReply {
+    /// Newest first. What was answered at once is not among them.
+    pub operations: Vec<WhyOperation>,
+    /// Empty, or why there is no answer.
+    pub error: String,
+}
+
+/// An operation that had to wait.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhyOperation {
+    /// As the kernel asks: open, read, lookup, ..
+    pub operation: String,
+    /// Who asked; 0 if that was the kernel itself.
+    pub pid: u32,
+    /// Since it ended.
+    pub age_seconds: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// In the order in which the waits ended; several may have gone on at once.
+    pub waited_for: Vec<WaitedFor>,
+}
+
+/// Something that an operation waited for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WaitedFor {
+    /// In words.
+    pub what: String,
+    /// How long.
+    pub seconds: f64,
+}
+
 /// `POST /v1/push`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PushRequest {

@@ -11,6 +11,7 @@ mod convert;
 mod directory;
 mod files;
 mod names;
+mod operation;
 mod signals;
 mod waiting;
 

@@ -9,14 +9,16 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use segue_fuse::{Answer, Errno, Outcome, Reply, Request};
 use tokio::sync::oneshot;
 
 use super::Front;
+use super::operation::operation_of;
 use super::signals::{self, Fate};
 use crate::mount::Shared;
+use crate::mount::why::{Operation, Steps};
 
 /// How often a caller is looked at of whose signals, or of whose further signals, the kernel
 /// does not tell.
@@ -28,6 +30,7 @@ pub(super) struct Asked {
     unique: u64,
     pid: u32,
     kind: Kind,
+    operation: Operation,
 }
 
 /// What a signal does to a call.
@@ -46,7 +49,8 @@ pub(super) enum Kind {
 
 impl Asked {
     pub(super) fn new(request: &Request<'_>, kind: Kind) -> Asked {
-        Asked { unique: request.unique(), pid: request.header.pid, kind }
+        let (unique, pid) = (request.unique(), request.header.pid);
+        Asked { unique, pid, kind, operation: operation_of(request) }
     }
 }
 
@@ -81,12 +85,13 @@ impl Front {
         };
         let waiting = self.interrupts.wait(asked.unique, tell);
         let mount = Shared::clone(&self.mount);
+        let (began, steps) = (Instant::now(), Steps::default());
         self.runtime.spawn(async move {
             let _waiting = waiting;
             let mut reply = Some(reply);
             let answered = poll_fn(|context| {
                 let _answering = mount.kernel_hears();
-                let outcome = ready!(work.as_mut().poll(context));
+                let outcome = ready!(steps.within(|| work.as_mut().poll(context)));
                 if let Some(reply) = reply.take() {
                     reply.send(outcome);
                 }
@@ -94,10 +99,14 @@ impl Front {
             });
             tokio::select! {
                 biased;
-                () = answered => return,
+                () = answered => {
+                    mount.ended(asked.operation, began.elapsed(), steps);
+                    return;
+                }
                 () = given_up(&mount, asked, told) => {}
             }
             reply.into_iter().for_each(|reply| reply.send(Err(Errno::INTR)));
+            mount.ended(asked.operation, began.elapsed(), steps);
             // Nobody will close what is opened now.
             if let Ok(Answer::Open(open) | Answer::Created(_, open)) = work.await {
                 mount.close(open.handle);

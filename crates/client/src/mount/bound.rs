@@ -15,6 +15,7 @@ use segue_core::modlog::{Bound, Logged, Record};
 use segue_core::refusal::Refusal;
 use segue_core::types::Time;
 
+use super::why::waits;
 use super::{Mount, lock};
 use crate::control::types::Writers;
 
@@ -98,13 +99,16 @@ impl Mount {
         }
         self.tell_slowed(waiting);
         if self.bound().is_met(waiting) {
-            return self.wait_for_room().await;
+            let room = || "room in the update log (log-max)".to_owned();
+            return waits(room, self.wait_for_room()).await;
         }
         let rate = match self.remote.is_offline() {
             true => 0,
             false => self.remote.link().stats().map_or(0, |stats| stats.bandwidth_up),
         };
-        tokio::time::sleep(self.bound().delay(waiting, bytes, rate)).await;
+        let delay = self.bound().delay(waiting, bytes, rate);
+        let pace = || "the link, as the update log is nearly full (log-max)".to_owned();
+        waits(pace, tokio::time::sleep(delay)).await;
     }
 
     async fn wait_for_room(&self) {

@@ -12,10 +12,11 @@ use segue_core::modlog::{BatchSize, Change, Entry, Lane, Logged, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
 use segue_core::wire::Applied;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use super::upload::Prepared;
+use super::why::waits;
 use super::{Mount, Shared, lock};
 
 /// So many changes are company enough.
@@ -54,6 +55,8 @@ pub(super) struct Lanes {
     metadata: Sending,
     fast: Sending,
     data: Sending,
+    /// Changes that were pushed when they were on their way already.
+    pub(super) pushed: watch::Sender<BTreeSet<u64>>,
 }
 
 impl Lanes {
@@ -428,6 +431,14 @@ impl Mount {
 
     /// Waits for an outcome, but for an unreachable server no longer than `grace`.
     pub(crate) async fn outcome(
+        &self,
+        told: oneshot::Receiver<Outcome>,
+    ) -> Result<Outcome, Refusal> {
+        let verdict = || "the server to have the change".to_owned();
+        waits(verdict, self.outcome_inner(told)).await
+    }
+
+    async fn outcome_inner(
         &self,
         mut told: oneshot::Receiver<Outcome>,
     ) -> Result<Outcome, Refusal> {

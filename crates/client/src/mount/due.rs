@@ -21,7 +21,7 @@ impl Mount {
     ) -> F::Output {
         let rpc = Rpc::new(class);
         let mut call = pin!(call(rpc.clone()));
-        let mut pushed = self.pushed.subscribe();
+        let mut pushed = self.lanes.pushed.subscribe();
         loop {
             let left = self.time_left();
             if left.is_zero() || self.is_pushed_under_way() {

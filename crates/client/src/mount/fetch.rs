@@ -12,6 +12,7 @@ use segue_core::wire::FETCH_MAX;
 use segue_rpc::Rpc;
 
 use super::data::OpenMode;
+use super::why::waits;
 use super::{Mount, Shared, idle};
 
 /// A file up to this size is fetched when it is opened: one question, as for its attributes alone.
@@ -161,7 +162,7 @@ impl Mount {
             }
             // Others are at it. However often some fetch ends meanwhile, nothing was tried here.
             if gaps.is_empty() {
-                fetched.await;
+                waits(|| "data that were on their way".to_owned(), fetched).await;
                 continue;
             }
             attempts += 1;
@@ -170,7 +171,8 @@ impl Mount {
                 .map(|range| Fetching { mount: Arc::clone(self), ino, range })
                 .collect();
             for gap in &fetching {
-                match self.fetch_demanded(class, version, gap).await {
+                let data = || format!("{} bytes of data", gap.range.end - gap.range.start);
+                match waits(data, self.fetch_demanded(class, version, gap)).await {
                     Ok(()) => {}
                     Err(Refusal::Changed) => {
                         self.catch_up(ino).await?;

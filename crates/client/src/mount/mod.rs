@@ -53,9 +53,10 @@ mod upload;
 mod verify;
 mod visible;
 mod watching;
+pub(crate) mod why;
 mod xattr;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,10 +108,9 @@ pub(crate) struct Mount {
     refused_dir: PathBuf,
     refused: AtomicU64,
     conflicts: Mutex<conflicts::Conflicts>,
+    slows: why::Slows,
     /// A conflict copy is known that was not.
     merges: Notify,
-    /// Changes that were pushed when they were on their way already.
-    pushed: watch::Sender<BTreeSet<u64>>,
     /// Since when files have changes that are not sealed.
     unsealed: Mutex<BTreeMap<Ino, Unsealed>>,
     /// Below this every change is settled, durably. Told to the server with each batch and with

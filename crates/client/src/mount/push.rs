@@ -40,7 +40,7 @@ impl Mount {
             };
             let under_way: Vec<u64> =
                 core.queue.raised().difference(&others).filter(is_under_way).copied().collect();
-            self.pushed.send_modify(|pushed| pushed.extend(under_way));
+            self.lanes.pushed.send_modify(|pushed| pushed.extend(under_way));
             let now = core.queue.raised().difference(&others).chain(&seqs).copied().collect();
             core.queue.among(&now)
         };
@@ -50,14 +50,14 @@ impl Mount {
 
     /// True while something is on its way that was pushed when it was so already.
     pub(super) fn is_pushed_under_way(&self) -> bool {
-        if self.pushed.borrow().is_empty() {
+        if self.lanes.pushed.borrow().is_empty() {
             return false;
         }
         let core = self.core();
-        self.pushed.send_if_modified(|pushed| {
+        self.lanes.pushed.send_if_modified(|pushed| {
             pushed.retain(|seq| core.queue.stage(*seq).is_some());
             false
         });
-        !self.pushed.borrow().is_empty()
+        !self.lanes.pushed.borrow().is_empty()
     }
 }

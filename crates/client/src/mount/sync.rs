@@ -11,6 +11,7 @@ use segue_core::refusal::Refusal;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::why::waits;
 use super::{Mount, Shared, lock, wall_millis};
 use crate::control::types::SyncReply;
 
@@ -64,8 +65,8 @@ impl Mount {
     /// file lacks would cut the log off for all of them after a loss of power.
     pub(crate) async fn sync_disk(self: &Shared) -> Result<(), Refusal> {
         let mount = Shared::clone(self);
-        let job = move || mount.sync_disk_now();
-        tokio::task::spawn_blocking(job).await.map_err(|_| Refusal::Io)?
+        let synced = tokio::task::spawn_blocking(move || mount.sync_disk_now());
+        waits(|| "this host's disk".to_owned(), synced).await.map_err(|_| Refusal::Io)?
     }
 
     pub(super) fn sync_disk_now(&self) -> Result<(), Refusal> {

@@ -3,6 +3,7 @@
 
 use segue_core::refusal::Refusal;
 
+use super::why::waits;
 use super::{Mount, Shared, lock};
 
 impl Mount {
@@ -16,7 +17,8 @@ impl Mount {
     pub(super) async fn visible(&self) -> Result<(), Refusal> {
         let pending = lock(&self.unseen).pending(self.now());
         let Some(answer) = pending else { return Ok(()) };
-        self.remote.visible().await?;
+        let heard = || "other hosts to have heard of it".to_owned();
+        waits(heard, self.remote.visible()).await?;
         lock(&self.unseen).seen(answer);
         Ok(())
     }

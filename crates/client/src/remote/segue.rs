@@ -18,6 +18,7 @@ use segue_rpc::codec::{BlockReader, block_from_stored, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response, Rpc};
 
 use crate::clock::Clock;
+use crate::mount::why::waits;
 
 /// A chunk on its way to the server.
 pub(crate) type WireChunk = (Fingerprint, Bytes);
@@ -95,10 +96,14 @@ impl Remote {
 
     async fn call(&self, rpc: &Rpc, request: &Request, body: Bytes) -> Result<Response, Refusal> {
         let asked = self.clock.now();
-        let response = tokio::select! {
-            response = self.link.call_as(rpc, request, body, self.grace) => response,
-            () = self.link.silence(), if self.refreshes => return Err(Refusal::Unreachable),
+        let answer = async {
+            tokio::select! {
+                response = self.link.call_as(rpc, request, body, self.grace) => Some(response),
+                () = self.link.silence(), if self.refreshes => None,
+            }
         };
+        let response = waits(|| format!("the server's answer to {}", request.name()), answer).await;
+        let response = response.ok_or(Refusal::Unreachable)?;
         let response = response.map_err(|error| refusal(request, &error))?;
         self.answered(asked);
         match response.reply {

@@ -24,6 +24,7 @@ pub(crate) mod sync;
 pub(crate) mod umount;
 pub(crate) mod volume;
 pub(crate) mod watch;
+pub(crate) mod why;
 mod work;
 
 use std::ffi::OsString;

@@ -373,3 +373,42 @@ fn written_here_removed_there() {
         });
     }
 }
+
+/// `segue why` says what the last operations on a file waited for.
+#[test]
+fn a_slow_operation_can_be_explained() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    fs::create_dir(mount.path().join("d")).unwrap();
+    save(&mount.path().join("d/large"), &noise(1, 2 << 20)).unwrap();
+    mount.sync().unwrap();
+    world.b.set_link(Link::kb_per_s(512)).unwrap();
+    let large = other.path().join("d/large");
+    assert_eq!(hash(&large), hash_of(&noise(1, 2 << 20)));
+    let why = |path: &Path| json(&world.b, &["why", arg(path)]);
+    let said = why(&large);
+    assert_eq!(
+        (&said["where"]["cached_bytes"], &said["where"]["dirty"]),
+        (&(2 << 20).into(), &false.into())
+    );
+    let operations = said["operations"].as_array().unwrap();
+    let waited = |one: &Value| -> String {
+        one["waited_for"].as_array().unwrap().iter().map(|step| step["what"].to_string()).collect()
+    };
+    let read = operations.iter().find(|one| waited(one).contains("bytes of data")).unwrap();
+    assert!(read["seconds"].as_f64().unwrap() > 0.0 && read["pid"].as_u64().unwrap() > 0, "{read}");
+    // A change that waits for the server says so.
+    let synchronous = segue(&world.b, &["persist", arg(&other.path().join("d")), "--lm", "sync"]);
+    assert_eq!(synchronous.code, Some(0), "{synchronous:?}");
+    fs::rename(&large, other.path().join("d/moved")).unwrap();
+    let renamed = why(&other.path().join("d/moved"))["operations"].to_string();
+    assert!(!renamed.contains("rename"), "it is about the name that was: {renamed}");
+    fs::rename(other.path().join("d/moved"), &large).unwrap();
+    let renamed = why(&large)["operations"].to_string();
+    assert!(renamed.contains("the server to have the change"), "{renamed}");
+    fs::rename(&large, other.path().join("d/moved")).unwrap();
+    let shown = segue(&world.b, &["why", arg(&other.path().join("d/moved"))]);
+    assert!(shown.code == Some(0) && shown.out.contains("on the server"), "{shown:?}");
+    let missing = segue(&world.b, &["why", arg(&other.path().join("missing"))]);
+    assert_eq!(missing.code, Some(3), "{missing:?}");
+}

@@ -103,31 +103,44 @@ fn one_refused_file_is_kept(world: &World) -> bool {
 }
 
 /// What was refused before anybody waited for it is told to each who had the file open to write: by close, or
-/// once by fsync.
+/// once by an fsync that is to mean the server.
 #[test]
 fn a_late_refusal_is_told_once() {
     let Some(world) = World::new() else { return };
-    let mount = world.mount(&world.a);
-    let path = mount.path().join("file");
-    save(&path, b"text").unwrap();
-    mount.sync().unwrap();
-    world.a.link_down().unwrap();
-    wait_for_state(&world.a, &mount, "offline");
-    assert_eq!(set(&world, &["--quota", "1M"]).code, Some(0));
-    let open = || File::options().write(true).open(&path).unwrap();
-    let (mut first, second) = (open(), open());
-    first.write_all(&noise(1, 3 * MB)).unwrap();
-    world.a.link_up().unwrap();
-    eventually("it is refused", || refused(&world, &mount) > 0);
-    eventually("nothing waits", || {
-        let log = json(&world.a, &["log", arg(mount.path())]);
-        log["records"].as_array().unwrap().is_empty()
-    });
-    assert_eq!(errno(first.sync_all()), Some(EDQUOT));
-    first.sync_all().unwrap();
-    close(first).unwrap();
-    assert_eq!(errno(close(second)), Some(EDQUOT));
-    close(open()).unwrap();
+    for (quota, fsync) in [("1M", "server"), ("2M", "local")] {
+        assert_eq!(set(&world, &["--quota", "none"]).code, Some(0));
+        let mut mount = world.mount_with(&world.a, &format!("fsync={fsync}"));
+        let path = mount.path().join(fsync);
+        eventually("there is room", || save(&path, b"text").is_ok());
+        mount.sync().unwrap();
+        let before = refused(&world, &mount);
+        world.a.link_down().unwrap();
+        wait_for_state(&world.a, &mount, "offline");
+        assert_eq!(set(&world, &["--quota", quota]).code, Some(0));
+        let open = || File::options().write(true).open(&path).unwrap();
+        let (mut first, second) = (open(), open());
+        first.write_all(&noise(1, 3 * MB)).unwrap();
+        world.a.link_up().unwrap();
+        eventually("it is refused", || refused(&world, &mount) > before);
+        eventually("nothing waits", || {
+            let log = json(&world.a, &["log", arg(mount.path())]);
+            log["records"].as_array().unwrap().is_empty()
+        });
+        match fsync {
+            "server" => {
+                assert_eq!(errno(first.sync_all()), Some(EDQUOT));
+                first.sync_all().unwrap();
+                close(first).unwrap();
+            }
+            _ => {
+                first.sync_all().unwrap();
+                assert_eq!(errno(close(first)), Some(EDQUOT));
+            }
+        }
+        assert_eq!(errno(close(second)), Some(EDQUOT));
+        close(open()).unwrap();
+        mount.umount(&[]).unwrap();
+    }
 }
 
 /// What replaces a file needs no room beside it, and what is removed makes room for what comes

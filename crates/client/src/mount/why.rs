@@ -1,0 +1,164 @@
+//! Why operations took as long as they did: those that had to wait, with what they waited for.
+//!
+//! What is answered at once costs nothing here. What had to wait went on as a task, and whatever in
+//! it takes time says so to that task.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
+
+use super::{Mount, lock, wall_millis};
+use crate::control::types::{WaitedFor, WhyOperation, WhyReply};
+
+/// Operations that are remembered.
+const REMEMBERED: usize = 4096;
+/// Steps of one: a long read may have more.
+const STEPS_MAX: usize = 64;
+/// Shorter waits are nobody's question.
+const SHORT: Duration = Duration::from_millis(1);
+
+tokio::task_local! {
+    static STEPS: Steps;
+}
+
+/// What one operation waited for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Steps(Arc<Mutex<Vec<WaitedFor>>>);
+
+impl Steps {
+    /// Does `poll`, whose waits are this operation's.
+    pub(crate) fn within<R>(&self, poll: impl FnOnce() -> R) -> R {
+        STEPS.sync_scope(self.clone(), poll)
+    }
+}
+
+/// What an operation is, as the kernel asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation {
+    pub(crate) name: &'static str,
+    /// What it is about, or the directory of the name that it is about.
+    pub(crate) ino: Ino,
+    /// Hash of that name.
+    pub(crate) child: Option<u64>,
+    /// Who asked, 0 for the kernel.
+    pub(crate) pid: u32,
+}
+
+#[derive(Debug)]
+struct Slow {
+    operation: Operation,
+    ended_millis: u64,
+    took: Duration,
+    steps: Steps,
+}
+
+/// The last of them.
+#[derive(Debug, Default)]
+pub(super) struct Slows(Mutex<VecDeque<Slow>>);
+
+/// Waits for `work`, and says what for.
+pub(crate) async fn waits<T>(
+    for_what: impl FnOnce() -> String,
+    work: impl Future<Output = T>,
+) -> T {
+    let began = Instant::now();
+    let done = work.await;
+    let took = began.elapsed();
+    if took >= SHORT {
+        STEPS
+            .try_with(|Steps(steps)| {
+                let mut steps = lock(steps);
+                if steps.len() < STEPS_MAX {
+                    let (what, seconds) = (for_what(), took.as_secs_f64());
+                    steps.push(WaitedFor { what, seconds });
+                }
+            })
+            // Nobody waits for a chore.
+            .ok();
+    }
+    done
+}
+
+impl Mount {
+    /// An operation that had to wait has ended.
+    pub(crate) fn ended(&self, operation: Operation, took: Duration, steps: Steps) {
+        if took < SHORT {
+            return;
+        }
+        let mut slows = lock(&self.slows.0);
+        if slows.len() >= REMEMBERED {
+            slows.pop_front();
+        }
+        slows.push_back(Slow { operation, ended_millis: wall_millis(), took, steps });
+    }
+
+    /// The last operations on `path` that had to wait, newest first.
+    pub(crate) async fn why(&self, path: &str) -> WhyReply {
+        match self.why_inner(path).await {
+            Ok(operations) => WhyReply { operations, error: String::new() },
+            Err(refusal) => WhyReply { error: refusal.to_string(), ..WhyReply::default() },
+        }
+    }
+
+    async fn why_inner(&self, path: &str) -> Result<Vec<WhyOperation>, Refusal> {
+        let ino = self.find(path).await?.ino;
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = self.find(directory).await?.ino;
+        let child = (parent, Some(hash(name.as_bytes())));
+        let now = wall_millis();
+        let is_about = |slow: &&Slow| {
+            let Operation { ino: of, child: name, .. } = slow.operation;
+            (of, name) == child || (of == ino && (name.is_none() || path.is_empty()))
+        };
+        let slows = lock(&self.slows.0);
+        let shown = slows.iter().rev().filter(is_about).map(|slow| WhyOperation {
+            operation: slow.operation.name.into(),
+            pid: slow.operation.pid,
+            age_seconds: Duration::from_millis(now.saturating_sub(slow.ended_millis)).as_secs_f64(),
+            seconds: slow.took.as_secs_f64(),
+            waited_for: lock(&slow.steps.0).clone(),
+        });
+        Ok(shown.collect())
+    }
+}
+
+/// Of a name: an operation is known by it.
+pub(crate) fn hash(name: &[u8]) -> u64 {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Waits are those of the operation within which they are polled, and of nobody elsewhere.
+    #[tokio::test]
+    async fn waits_are_told_to_the_operation_that_has_them() {
+        let wait =
+            |what: &'static str| waits(move || what.to_owned(), tokio::time::sleep(2 * SHORT));
+        let steps = Steps::default();
+        let mut work = pin!(async {
+            wait("one").await;
+            waits(|| "none".to_owned(), async {}).await;
+            wait("two").await;
+        });
+        std::future::poll_fn(|context| steps.within(|| work.as_mut().poll(context))).await;
+        wait("other").await;
+        let told: Vec<String> = lock(&steps.0).iter().map(|step| step.what.clone()).collect();
+        assert_eq!(told, ["one", "two"]);
+        assert!(lock(&steps.0).iter().all(|step| step.seconds >= SHORT.as_secs_f64()));
+        let mut nothing = pin!(waits(String::new, async {}));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(nothing.as_mut().poll(&mut context), Poll::Ready(()));
+    }
+}
