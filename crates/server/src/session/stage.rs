@@ -89,7 +89,7 @@ impl Session {
     /// Those of `led` of which each chunk that was told by where it stands can be read, and the
     /// places of the others.
     async fn whole(&self, led: Vec<Led>) -> Result<(Vec<Led>, Vec<u32>), Refused> {
-        // The semaphore is never closed. A few bytes may ask for 64 MiB to be read.
+        // The semaphore is never closed. A few bytes may ask for gigabytes: all chunks of 16 leaves.
         let _place = self.rooms.differences.acquire().await;
         let server = self.server.clone();
         let work = move || {
