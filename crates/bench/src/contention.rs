@@ -16,9 +16,7 @@ mod cell;
 mod fig4;
 mod measure;
 mod paper;
-mod side_by_side;
-mod spread;
-mod system;
+mod part;
 mod table2;
 mod tree;
 
@@ -26,12 +24,12 @@ use std::path::Path;
 
 use self::cell::{Cell, Start, Test};
 use self::measure::measure;
-use self::side_by_side::side_by_side;
-use self::spread::Measurement;
-use self::system::{CONFIGURATIONS, System};
+use self::part::Measurement;
 use crate::bed::{Error, Result};
 use crate::measurement::{Effort, Run};
+use crate::peer::system::{CONFIGURATIONS, System};
 use crate::record::Context;
+use crate::side_by_side::{Options, side_by_side};
 
 /// The configuration in which activities are measured alone, and what has no link.
 const ALONE: &str = "async-priorities";
@@ -95,24 +93,6 @@ impl Experiment {
     }
 }
 
-/// What only these experiments are asked.
-#[derive(Debug, Clone, clap::Args)]
-#[group(id = "contention")]
-#[command(next_help_heading = "Of mfs-table2 and mfs-fig4")]
-pub struct Options {
-    /// Beds at once, each with a link of its own. They wait for their links; C takes a processor
-    /// for some seconds.
-    #[arg(long, default_value_t = 6)]
-    pub beds: usize,
-    /// Tests to measure: GC, GW, RC, RW; all if none is named. `mfs-fig4` has GW alone.
-    #[arg(long, value_delimiter = ',')]
-    pub tests: Vec<String>,
-    /// Configurations of Segue to measure, such as `sync-uniform` or `async-priorities`; in
-    /// `mfs-fig4` also file systems by name. All if none is named.
-    #[arg(long, value_delimiter = ',')]
-    pub configurations: Vec<String>,
-}
-
 /// What to measure.
 #[derive(Debug)]
 pub struct Plan {
@@ -162,14 +142,15 @@ impl Plan {
         let mut cells = in_turn(&systems, &rates, &tests);
         if self.experiment != Experiment::Fig4 {
             let parts: Vec<Test> = tests.iter().flat_map(|test| test.alone()).collect();
-            cells.extend(in_turn(&[named(ALONE)?], &rates, &parts));
-            cells.extend(in_turn(&[named(LOCAL)?], &[None], &parts));
+            cells.extend(in_turn(&[System::known(ALONE)?], &rates, &parts));
+            cells.extend(in_turn(&[System::known(LOCAL)?], &[None], &parts));
         }
         Ok(cells)
     }
 
     fn tests(&self) -> Result<Vec<Test>> {
-        let find = |name: &str| Test::named(name).ok_or_else(|| unknown("test", name));
+        let unknown = |name: &str| Error::Wrong(format!("no test is called {name}"));
+        let find = |name: &str| Test::named(name).ok_or_else(|| unknown(name));
         match (self.experiment, self.options.tests.as_slice()) {
             (Experiment::Fig4, []) => Ok(vec![find("GW")?]),
             (Experiment::Fig4, _) => Err(Error::Wrong("mfs-fig4 has one test, GW".into())),
@@ -179,10 +160,7 @@ impl Plan {
     }
 
     fn systems(&self) -> Result<Vec<System>> {
-        match self.options.configurations.as_slice() {
-            [] => self.experiment.systems().into_iter().map(named).collect(),
-            names => names.iter().map(|name| named(name)).collect(),
-        }
+        System::chosen(&self.options.configurations, &self.experiment.systems())
     }
 }
 
@@ -205,14 +183,6 @@ fn in_turn(systems: &[System], rates: &[Option<u64>], tests: &[Test]) -> Vec<Cel
         }
     }
     cells
-}
-
-fn named(name: &str) -> Result<System> {
-    System::named(name).ok_or_else(|| unknown("configuration", name))
-}
-
-fn unknown(what: &str, name: &str) -> Error {
-    Error::Wrong(format!("no {what} is called {name}"))
 }
 
 #[cfg(test)]

@@ -112,11 +112,7 @@ impl Plan {
         (kind, size, repeat): (Kind, &'static Size, u32),
     ) -> Result<()> {
         let bed = Bed::new()?;
-        let stage = Stage {
-            server: bed.host("server")?,
-            client: bed.host("client")?,
-            seeder: bed.host("seeder")?,
-        };
+        let stage = Stage::on(&bed)?;
         // Never out of range: scales above 1 are refused on the command line.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let bytes = (f64::from(size.megabytes) * f64::from(1 << 20) * self.scale) as usize;

@@ -13,8 +13,10 @@ use segue_bench::measurement::Effort;
 use segue_bench::mirror;
 use segue_bench::peer::{self, Kind};
 use segue_bench::record::{Context, Measurement};
+use segue_bench::replay;
 use segue_bench::report::Report;
 use segue_bench::run::Plan;
+use segue_bench::side_by_side;
 use segue_bench::transport::{self, System, Varying, speed};
 use segue_bench::workload::{self, Workload};
 use segue_bench::{small_writes, store};
@@ -29,6 +31,8 @@ const DENSE: &str = "dense";
 const DENSE_SCALE: f64 = 0.01;
 /// The one with many hosts.
 const STORM: &str = "storm";
+/// Seconds after which one measurement counts as failed, if nothing is said.
+const LIMIT: u64 = 1800;
 /// How often each is measured if nothing is said.
 const REPEATS: u32 = 3;
 /// A link as fast as the machine.
@@ -87,7 +91,8 @@ struct Run {
     #[arg(long = "peer")]
     peers: Vec<String>,
     /// Rates of the client's link in KB/s (1 KB = 1024 bytes), or `unlimited`. `atp-latency` takes
-    /// fractions; it, `mfs-table2` and `mfs-fig4` have rates of their own if none is given.
+    /// fractions; it, `mfs-table2`, `mfs-fig4` and `mfs-fig5` have rates of their own if none is
+    /// given.
     #[arg(long, value_delimiter = ',', default_value = UNLIMITED)]
     rates: Vec<String>,
     /// Milliseconds that the link adds to a round trip.
@@ -99,9 +104,10 @@ struct Run {
     /// Where to write the results.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Seconds after which one measurement counts as failed.
-    #[arg(long, default_value_t = 1800)]
-    limit: u64,
+    /// Seconds after which one measurement counts as failed: 1800 if nothing is said, in `mfs-fig5`
+    /// 3600.
+    #[arg(long)]
+    limit: Option<u64>,
     /// Does not wait until the server has everything: at 64 KB/s that takes long.
     #[arg(long)]
     no_drain: bool,
@@ -117,7 +123,7 @@ struct Run {
     #[command(flatten)]
     speed: speed::Options,
     #[command(flatten)]
-    contention: contention::Options,
+    side_by_side: side_by_side::Options,
 }
 
 fn main() -> ExitCode {
@@ -135,11 +141,7 @@ fn main() -> ExitCode {
         Command::Run(run) if run.names == [speed::NAME] => run_speed(&run),
         Command::Run(run) if run.names == [small_writes::NAME] => run_small_writes(&run),
         Command::Run(run) => match run.names.as_slice() {
-            [name] => match (Varying::named(name), Experiment::named(name)) {
-                (Some(varying), _) => run_varying(varying, &run),
-                (_, Some(experiment)) => run_contention(experiment, &run),
-                _ => run_workloads(&run),
-            },
+            [name] => run_named(name, &run),
             _ => run_workloads(&run),
         },
         Command::FuseFloor { source, mountpoint, ttl } => {
@@ -165,6 +167,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// What has more than one experiment, or a workload.
+fn run_named(name: &str, run: &Run) -> Result<(), String> {
+    if let Some(varying) = Varying::named(name) {
+        return run_varying(varying, run);
+    }
+    if let Some(experiment) = Experiment::named(name) {
+        return run_contention(experiment, run);
+    }
+    match replay::Experiment::named(name) {
+        Some(replay::Experiment::Table3) => run_traces(run),
+        Some(replay::Experiment::Fig5) => run_replay(run),
+        None => run_workloads(run),
+    }
+}
+
 fn list() {
     println!("workloads:");
     for workload in workload::all() {
@@ -187,6 +204,9 @@ fn list() {
         println!("  {:<12} {}", varying.name(), varying.about());
     }
     for experiment in Experiment::ALL {
+        println!("  {:<12} {}", experiment.name(), experiment.about());
+    }
+    for experiment in replay::Experiment::ALL {
         println!("  {:<12} {}", experiment.name(), experiment.about());
     }
     println!("file systems of {FUSE_FLOOR} (*: measured when none is named):");
@@ -268,7 +288,7 @@ fn run_edit_big(run: &Run) -> Result<(), String> {
         megabytes: run.megabytes.clone(),
         repeats: repeats(run),
         scale: scale(run, 1.0)?,
-        limit: Duration::from_secs(run.limit),
+        limit: limit(run, LIMIT),
     };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
@@ -309,23 +329,47 @@ fn run_speed(run: &Run) -> Result<(), String> {
 }
 
 fn run_contention(experiment: Experiment, run: &Run) -> Result<(), String> {
-    let name = experiment.name();
-    if !run.peers.is_empty() || run.rtt != 0 || run.no_drain {
-        return Err(format!("{name} has --configurations; leave out --peer, --rtt and --no-drain"));
-    }
-    let rates = match run.rates.as_slice() {
-        [word] if word == UNLIMITED => Vec::new(),
-        words => words.iter().map(|word| parse_rate(word)).collect::<Result<Vec<_>, _>>()?,
-    };
-    let slow = || format!("{name}: on an unlimited link nothing contends");
     let plan = contention::Plan {
         experiment,
-        rates: rates.into_iter().map(|rate| rate.ok_or_else(slow)).collect::<Result<_, _>>()?,
-        options: run.contention.clone(),
+        rates: contended_rates(experiment.name(), run)?,
+        options: run.side_by_side.clone(),
         effort: Effort { repeats: run.repeat.unwrap_or(contention::REPEATS), ..effort(run)? },
     };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
     Ok(())
+}
+
+fn run_replay(run: &Run) -> Result<(), String> {
+    let plan = replay::Plan {
+        rates: contended_rates(replay::Experiment::Fig5.name(), run)?,
+        options: run.side_by_side.clone(),
+        effort: Effort { limit: limit(run, replay::LIMIT), ..effort(run)? },
+    };
+    println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run_traces(run: &Run) -> Result<(), String> {
+    let name = replay::Experiment::Table3.name();
+    if !run.peers.is_empty() || run.rates != [UNLIMITED] || run.rtt != 0 || run.repeat.is_some() {
+        return Err(format!("{name} plays nothing; it takes --scale and --out"));
+    }
+    let table = replay::table3(&run.out, Context::now(), scale(run, 1.0)?);
+    println!("{}", table.map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+/// Those of an experiment whose activities contend for the link; none of them, where none was given.
+fn contended_rates(name: &str, run: &Run) -> Result<Vec<u64>, String> {
+    if !run.peers.is_empty() || run.rtt != 0 || run.no_drain {
+        return Err(format!("{name} has --configurations; leave out --peer, --rtt and --no-drain"));
+    }
+    let rates = match run.rates.as_slice() {
+        [word] if word == UNLIMITED => return Ok(Vec::new()),
+        words => words.iter().map(|word| parse_rate(word)).collect::<Result<Vec<_>, _>>()?,
+    };
+    let slow = || format!("{name}: on an unlimited link nothing contends");
+    rates.into_iter().map(|rate| rate.ok_or_else(slow)).collect()
 }
 
 fn run_small_writes(run: &Run) -> Result<(), String> {
@@ -350,8 +394,7 @@ fn run_varying(varying: Varying, run: &Run) -> Result<(), String> {
 }
 
 fn effort(run: &Run) -> Result<Effort, String> {
-    let limit = Duration::from_secs(run.limit);
-    Ok(Effort { repeats: repeats(run), scale: scale(run, 1.0)?, limit })
+    Ok(Effort { repeats: repeats(run), scale: scale(run, 1.0)?, limit: limit(run, LIMIT) })
 }
 
 /// None of them, where none was given.
@@ -373,6 +416,10 @@ fn repeats(run: &Run) -> u32 {
     run.repeat.unwrap_or(REPEATS)
 }
 
+fn limit(run: &Run, usual: u64) -> Duration {
+    Duration::from_secs(run.limit.unwrap_or(usual))
+}
+
 fn scale(run: &Run, usual: f64) -> Result<f64, String> {
     let scale = run.scale.unwrap_or(usual);
     let right = scale > 0.0 && scale <= 1.0;
@@ -389,7 +436,7 @@ fn plan(run: &Run) -> Result<Plan, String> {
         rtt: Duration::from_millis(run.rtt),
         repeats: repeats(run),
         scale: scale(run, 1.0)?,
-        limit: Duration::from_secs(run.limit),
+        limit: limit(run, LIMIT),
         drains: !run.no_drain,
     })
 }

@@ -18,7 +18,7 @@ use crate::results::Results;
 pub struct Effort {
     /// How often each.
     pub repeats: u32,
-    /// Share of the standard time and length; of a trace, from its beginning.
+    /// Share of the standard time and length; of a link's trace, from its beginning.
     pub scale: f64,
     /// When to give up on one measurement.
     pub limit: Duration,

@@ -6,11 +6,12 @@ mod rsync;
 mod segue;
 mod sshd;
 mod sshfs;
+pub(crate) mod system;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::bed::{Doing, Error, Host, Proc, Result, run};
+use crate::bed::{Bed, Doing, Error, Host, Proc, Result, run};
 
 /// The hosts of one measurement.
 #[derive(Debug, Clone)]
@@ -21,6 +22,14 @@ pub struct Stage {
     pub client: Host,
     /// Another client, on an unlimited link, to write what must be there before.
     pub seeder: Host,
+}
+
+impl Stage {
+    /// New hosts on `bed`.
+    pub(crate) fn on(bed: &Bed) -> Result<Stage> {
+        let [server, client, seeder] = ["server", "client", "seeder"].map(|name| bed.host(name));
+        Ok(Stage { server: server?, client: client?, seeder: seeder? })
+    }
 }
 
 /// A running file system under test. It ends with its bed.

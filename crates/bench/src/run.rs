@@ -80,11 +80,7 @@ impl Plan {
     /// Measures one cell on a fresh bed, for at most the limit.
     fn measure(&self, cell: Cell) -> Result<Figures> {
         let bed = Bed::new()?;
-        let stage = Stage {
-            server: bed.host("server")?,
-            client: bed.host("client")?,
-            seeder: bed.host("seeder")?,
-        };
+        let stage = Stage::on(&bed)?;
         let link = cell.rate.map_or_else(Link::default, Link::kb_per_s).with_rtt(self.rtt);
         let (scale, drains) = (self.scale, self.drains);
         within(self.limit, move || act(cell.workload, cell.kind, &stage, link, scale, drains))

@@ -104,11 +104,7 @@ fn measure(
     effort: &Effort,
 ) -> Result<Written> {
     let bed = Bed::new()?;
-    let stage = Stage {
-        server: bed.host("server")?,
-        client: bed.host("client")?,
-        seeder: bed.host("seeder")?,
-    };
+    let stage = Stage::on(&bed)?;
     let slow = |rtt| Link::kb_per_s(RATE).with_rtt(Duration::from_millis(rtt));
     let link = rtt_ms.map_or_else(Link::default, slow);
     let scale = effort.scale;

@@ -177,6 +177,43 @@ fn every_part_of_every_test_is_a_row() {
 }
 
 #[test]
+fn each_trace_is_played_on_two_beds_at_once() {
+    if Bed::for_test().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["mfs-fig5", "--configurations", "sshfs,local", "--rates", "4096"];
+    let args = [&args[..], &["--repeat", "1", "--beds", "2", "--limit", "60"]].concat();
+    let output = segue_bench(&args, dir.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines = lines(dir.path());
+    assert_eq!(lines.len(), 6, "{said}");
+    for line in &lines {
+        for time in ["last_read_seconds", "last_write_seconds", "write_returned_seconds"] {
+            assert!(line[time].as_f64().is_some_and(|seconds| seconds > 0.0), "{line}");
+        }
+        // At least 35 KB of noise are written, and 110 KB read.
+        let has_moved = |bytes: &str, least| line[bytes].as_u64().unwrap() > least;
+        let is_moved = has_moved("sent_bytes", 35_000) && has_moved("received_bytes", 110_000);
+        assert_eq!(is_moved, line["system"] == "sshfs", "{line}");
+    }
+    let table = result(dir.path(), "md");
+    assert!(table.contains("| mostly-writes | last read | "), "{table}");
+    assert!(result(dir.path(), "svg").ends_with("</svg>\n"));
+}
+
+#[test]
+fn the_traces_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(segue_bench(&["mfs-table3"], dir.path()).status.success());
+    assert_eq!(lines(dir.path()).len(), 3);
+    let table = result(dir.path(), "md");
+    assert!(table.contains("| unique files | 2952 | 29 | 276 | 2 | 3312 | 33 |"), "{table}");
+    assert!(result(dir.path(), "svg").ends_with("</svg>\n"));
+}
+
+#[test]
 fn what_a_kilobyte_costs_is_counted() {
     if Bed::for_test().is_none() {
         return;
@@ -210,6 +247,9 @@ fn what_is_not_known_is_refused() {
         &["mfs-table2", "--tests", "WG"],
         &["mfs-fig4", "--tests", "RW"],
         &["mfs-fig4", "--configurations", "nfs"],
+        &["mfs-fig5", "--tests", "GW"],
+        &["mfs-fig5", "--rates", "unlimited,64"],
+        &["mfs-table3", "--rates", "64"],
     ] {
         assert!(!segue_bench(args, dir.path()).status.success(), "{args:?}");
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::activity::Activity;
-use super::system::System;
+use crate::peer::system::System;
 
 /// What somebody waits for, and what goes on beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

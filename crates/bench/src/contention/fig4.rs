@@ -1,10 +1,11 @@
 //! The table and the bars of `mfs-fig4`.
 
 use super::cell::Cell;
-use super::spread::{Measurement, Part, Spread, shown};
+use super::part::{Measurement, Part};
 use crate::measurement::{failures, kinds, repeats_and_scale};
 use crate::plot::{Bar, Panel};
 use crate::record::Context;
+use crate::spread::shown;
 
 const ABOUT: &str = "\
     The test GW of `mfs-table2`: three greps through 256 files of 8 KB that have been read, and \
@@ -24,7 +25,7 @@ pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
         context.heading()
     );
     for cell in sorted(measured) {
-        let parts = Part::ALL.map(|part| shown(Spread::of(measured, cell, part)));
+        let parts = Part::ALL.map(|part| shown(part.spread(measured, cell)));
         let runs = crate::measurement::figures_of(measured, cell).count();
         let rate = shown(cell.rate);
         text += &format!("| {rate} | {} | {} | {runs} |\n", label(cell), parts.join(" | "));
@@ -60,7 +61,7 @@ fn panel(measured: &[Measurement], cells: &[Cell], part: Part) -> Panel {
     });
     let bar = |&cell: &Cell| Bar {
         label: label(cell),
-        value: Spread::of(measured, cell, part).map(|spread| spread.mean),
+        value: part.spread(measured, cell).map(|spread| spread.mean),
         behind: None,
     };
     Panel { title, axis: "seconds", bars: cells.iter().map(bar).collect() }

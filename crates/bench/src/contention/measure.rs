@@ -55,11 +55,7 @@ impl fmt::Display for Figures {
 /// Measures a cell; `run` is the number that its data come from.
 pub(super) fn measure(cell: Cell, run: u32, scale: f64, limit: Duration) -> Result<Figures> {
     let bed = Bed::new()?;
-    let stage = Stage {
-        server: bed.host("server")?,
-        client: bed.host("client")?,
-        seeder: bed.host("seeder")?,
-    };
+    let stage = Stage::on(&bed)?;
     within(limit, move || visit(cell, &stage, run, scale))
 }
 

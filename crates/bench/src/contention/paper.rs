@@ -1,7 +1,8 @@
 //! [MFS table 2]: seconds at 1,024 KB/s, means and deviations of ten runs.
 
-use super::spread::{Part, Spread};
-use super::system::CONFIGURATIONS;
+use super::part::Part;
+use crate::peer::system::CONFIGURATIONS;
+use crate::spread::Spread;
 
 /// The rate that the table is of.
 pub(super) const RATE: u64 = 1024;
@@ -62,7 +63,7 @@ pub(super) fn spread(test: &str, part: Part, configuration: &str) -> Option<Spre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contention::spread::times;
+    use crate::spread::times;
 
     #[test]
     fn priorities_and_write_back_do_in_the_paper_what_it_says() {

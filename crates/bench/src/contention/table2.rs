@@ -2,12 +2,13 @@
 
 use super::cell::{Cell, Start, Test};
 use super::paper;
-use super::spread::{Measurement, Part, Spread, shown, times};
-use super::system::System;
+use super::part::{Measurement, Part};
 use super::{ALONE, LOCAL};
 use crate::measurement::{failures, kinds, repeats_and_scale};
+use crate::peer::system::{CONFIGURATIONS, System};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
+use crate::spread::{Spread, shown, times};
 
 /// What the foreground may take beside the background, of its time alone; and the background, of
 /// its time on the local disk.
@@ -39,7 +40,7 @@ impl<'a> Told<'a> {
         rates.sort_unstable();
         rates.dedup();
         let named = |name: &&str| paired().any(|cell| cell.system.name() == *name);
-        let systems = super::system::CONFIGURATIONS.iter().map(|one| one.name).filter(named);
+        let systems = CONFIGURATIONS.iter().map(|one| one.name).filter(named);
         let systems = systems.filter_map(System::named).collect();
         let begun = |&(test, start): &(Test, Start)| {
             paired().any(|cell| cell.test == test && cell.start == start)
@@ -50,7 +51,7 @@ impl<'a> Told<'a> {
     }
 
     fn spread(&self, cell: Cell, part: Part) -> Option<Spread> {
-        Spread::of(self.measured, cell, part)
+        part.spread(self.measured, cell)
     }
 
     /// A part of a test by itself.
@@ -211,12 +212,7 @@ pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
                 let point = |&rate: &u64| Some((rate as f64, times(base, spread(system, rate))?));
                 Curve { name, look, pieces: vec![told.rates.iter().filter_map(point).collect()] }
             };
-            let first = Cell {
-                test,
-                start,
-                system: System::Segue(super::system::CONFIGURATIONS[0]),
-                rate: None,
-            };
+            let first = Cell { test, start, system: System::Segue(CONFIGURATIONS[0]), rate: None };
             charts.push(Chart {
                 title: format!("{} ({})", test.name, part.activity(first)),
                 axes: ["KB/s", "times as fast"],

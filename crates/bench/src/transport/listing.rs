@@ -51,11 +51,7 @@ pub(super) fn measure(
     limit: Duration,
 ) -> Result<Figures> {
     let bed = Bed::new()?;
-    let stage = Stage {
-        server: bed.host("server")?,
-        client: bed.host("client")?,
-        seeder: bed.host("seeder")?,
-    };
+    let stage = Stage::on(&bed)?;
     let time = Duration::from_millis(scaled(MEASURE_MS, scale).into());
     within(limit, move || act(kind, setting, time, &stage))
 }

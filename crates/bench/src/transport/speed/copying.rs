@@ -22,11 +22,7 @@ const FILE: &str = "bulk";
 /// Measures it on a bed of its own.
 pub(super) fn measure(task: Task, limit: Duration) -> Result<Spent> {
     let bed = Bed::new()?;
-    let stage = Stage {
-        server: bed.host("server")?,
-        client: bed.host("client")?,
-        seeder: bed.host("seeder")?,
-    };
+    let stage = Stage::on(&bed)?;
     within(limit, move || act(task, &stage))
 }
 

@@ -9,10 +9,29 @@ use std::thread;
 
 use crate::bed::Result;
 
+/// What experiments with several beds are asked.
+#[derive(Debug, Clone, clap::Args)]
+#[group(id = "side_by_side")]
+#[command(next_help_heading = "Of mfs-table2, mfs-fig4 and mfs-fig5")]
+pub struct Options {
+    /// Beds at once, each with a link of its own. They wait for their links; C takes a processor
+    /// for some seconds.
+    #[arg(long, default_value_t = 6)]
+    pub beds: usize,
+    /// Tests to measure: GC, GW, RC, RW; of `mfs-fig5` traces: mostly-reads, mostly-writes,
+    /// heavy-load. All if none is named; `mfs-fig4` has GW alone.
+    #[arg(long, value_delimiter = ',')]
+    pub tests: Vec<String>,
+    /// Configurations of Segue to measure, such as `sync-uniform` or `async-priorities`; in
+    /// `mfs-fig4` and `mfs-fig5` also file systems by name. All if none is named.
+    #[arg(long, value_delimiter = ',')]
+    pub configurations: Vec<String>,
+}
+
 /// Has `work` done for each of `items`, `at_once` of them at a time, and hands `sink` what came of
 /// it, in the order in which it is done. An error of `sink` is the end, once what is under way is
 /// done.
-pub(super) fn side_by_side<'a, I: Sync, T: Send>(
+pub(crate) fn side_by_side<'a, I: Sync, T: Send>(
     items: &'a [I],
     at_once: usize,
     work: impl Fn(&I) -> T + Sync,
