@@ -20,4 +20,5 @@ pub use error::MountError;
 pub use mount::{MountPlan, Ready, mount};
 pub use options::MountOptions;
 pub use paths::Paths;
+pub use segue_core::namespace::original_name;
 pub use segue_rpc::identity::MountUrl;

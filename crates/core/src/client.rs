@@ -8,8 +8,10 @@
 
 mod admit;
 mod alike;
+mod cancel;
 mod draft;
 mod levels;
+mod merge;
 mod notes;
 mod places;
 mod recover;
@@ -26,6 +28,7 @@ use crate::persist::Lm;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
 pub use alike::CleanCopy;
+pub use merge::may_become_one;
 pub use notes::Notes;
 pub use places::{Scrap, Sight};
 pub use recover::{Needs, needs};

@@ -12,6 +12,7 @@ use segue_client::MountOptions;
 use segue_client::options::OptionError;
 
 use crate::exit::Failure;
+use crate::glob;
 use crate::logging::LogFormat;
 use crate::places::Places;
 
@@ -28,8 +29,18 @@ pub(crate) struct Config {
     pub(crate) log: Option<String>,
     /// How they are written.
     pub(crate) log_format: Option<LogFormat>,
+    merge: Vec<MergeRule>,
     mount: MountOptions,
     home: PathBuf,
+}
+
+/// Which program merges what: `[[merge]]` in the file.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MergeRule {
+    /// Of the file's name, without its directory.
+    pattern: String,
+    program: String,
 }
 
 impl Config {
@@ -68,9 +79,20 @@ impl Config {
         Ok(options)
     }
 
+    /// The program that merges files called `name`: the first rule that fits says so.
+    pub(crate) fn merge_program(&self, name: &str) -> Option<&str> {
+        let rule = self.merge.iter().find(|rule| glob::matches(&rule.pattern, name))?;
+        Some(&rule.program)
+    }
+
     fn read_file(&mut self, text: &str) -> Result<(), String> {
         let table: toml::Table = text.parse().map_err(|error| format!("not TOML: {error}"))?;
         for (key, value) in &table {
+            if key == "merge" {
+                let rules = value.clone().try_into();
+                self.merge = rules.map_err(|error| format!("[[merge]]: {}", error.message()))?;
+                continue;
+            }
             let value = plain(value).ok_or(format!("'{key}' is not a plain value"))?;
             match key.as_str() {
                 "data" => self.data = Some(self.expand(PathBuf::from(value))),
@@ -146,9 +168,23 @@ mod tests {
         assert_eq!(config("cache-szie = 1", &[]).unwrap_err(), "unknown key 'cache-szie'");
         assert!(config("uid = \"me\"", &[]).is_err());
         assert!(config("ro = [1]", &[]).is_err());
+        assert!(config("merge = 1", &[]).is_err());
+        assert!(config("[[merge]]\npattern = \"*\"\n", &[]).is_err());
+        assert!(config("[[merge]]\npattern = \"*\"\nprogram = \"x\"\nbase = 1\n", &[]).is_err());
         assert!(config("log-format = \"xml\"", &[]).is_err());
         assert!(config("", &[("SEGUE_GRACE", "soon")]).is_err());
         assert!(config("", &[("SEGUE_SOMETHING_ELSE", "1")]).is_ok());
+    }
+
+    #[test]
+    fn the_first_merge_program_that_fits_is_taken() {
+        let rule = |pattern, program| {
+            format!("[[merge]]\npattern = \"{pattern}\"\nprogram = \"{program}\"\n")
+        };
+        let file = ["grace = \"5s\"\n".into(), rule("*.txt", "one"), rule("n*", "two")].concat();
+        let config = config(&file, &[]).unwrap();
+        let programs = ["notes.txt", "notes", "other"].map(|name| config.merge_program(name));
+        assert_eq!(programs, [Some("one"), Some("two"), None]);
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::exit::{Exit, Failure};
 use crate::http::{self, Connection, HttpError};
 use crate::mounts::{self, Mount};
@@ -18,6 +21,32 @@ pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection
         }
     }
     Err(last)
+}
+
+/// The same, or the words for who cannot be asked.
+pub(crate) async fn reach(places: &Places, mount: &Mount) -> Result<Connection, Failure> {
+    connect(places, mount).await.map_err(|error| unanswered(mount, &error))
+}
+
+/// What the process that serves `mount` answers to `GET path`.
+pub(crate) async fn get<T: DeserializeOwned>(
+    places: &Places,
+    mount: &Mount,
+    path: &str,
+) -> Result<T, Failure> {
+    let connection = reach(places, mount).await?;
+    connection.get(path).await.map_err(|error| unanswered(mount, &error))
+}
+
+/// What it answers to `POST path` with `request`.
+pub(crate) async fn post<T: DeserializeOwned>(
+    places: &Places,
+    mount: &Mount,
+    path: &str,
+    request: &impl Serialize,
+) -> Result<T, Failure> {
+    let connection = reach(places, mount).await?;
+    connection.post(path, request).await.map_err(|error| unanswered(mount, &error))
 }
 
 /// The words for a mount whose process did not answer.

@@ -13,6 +13,7 @@ mod config;
 mod control;
 mod daemon;
 mod exit;
+mod glob;
 mod http;
 mod logging;
 mod mounts;

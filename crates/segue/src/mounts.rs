@@ -27,6 +27,13 @@ pub(crate) struct Mount {
     pub(crate) owner: u32,
 }
 
+impl Mount {
+    /// A path below the mountpoint, as its process says it, as this host does.
+    pub(crate) fn absolute(&self, inside: &str) -> String {
+        self.mountpoint.join(inside.trim_start_matches('/')).display().to_string()
+    }
+}
+
 /// Every Segue mount that this process can see, oldest first.
 pub(crate) fn list() -> Result<Vec<Mount>, Failure> {
     let path = "/proc/self/mountinfo";

@@ -39,6 +39,12 @@ pub struct Summary {
     pub records: u64,
     /// Whose change stands beside the server's.
     pub conflicts: u64,
+    /// Records that were not sent because they cancelled out.
+    pub cancelled: u64,
+    /// Stores that became part of one that waited.
+    pub amended: u64,
+    /// Stores of files that were removed before their turn.
+    pub taken_back: u64,
     /// Records that the server refused.
     pub refused: u64,
     /// Messages that never arrived.
@@ -74,6 +80,9 @@ impl Summary {
         self.operations += other.operations;
         self.records += other.records;
         self.conflicts += other.conflicts;
+        self.cancelled += other.cancelled;
+        self.amended += other.amended;
+        self.taken_back += other.taken_back;
         self.refused += other.refused;
         self.lost += other.lost;
         self.duplicated += other.duplicated;

@@ -134,9 +134,11 @@ async fn resolve(
     State(mount): State<Shared>,
     Json(request): Json<ResolveRequest>,
 ) -> Json<ResolveReply> {
-    let found = match request.refused.is_empty() {
-        true => Ok(mount.keep_both(&request.copy).await),
-        false => mount.drop_refused(&request.refused),
+    let ResolveRequest { copy, refused, unreadable } = request;
+    let found = match (refused.is_empty(), unreadable.is_empty()) {
+        (false, _) => mount.drop_refused(&refused),
+        (_, false) => mount.drop_unreadable(&unreadable),
+        _ => Ok(mount.keep_both(&copy).await),
     };
     let error = found.as_ref().map_or_else(io::Error::to_string, |_| String::new());
     Json(ResolveReply { found: found.is_ok_and(|found| found), error })

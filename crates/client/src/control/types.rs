@@ -337,15 +337,16 @@ pub enum ConflictKind {
 pub struct Conflict {
     /// Which of both.
     pub kind: ConflictKind,
-    /// The copy, relative to the mount point; of a refused change what it was to change.
+    /// The copy, relative to the mount point; of a refused change what it was to change. Empty if that is
+    /// not known.
     pub path: String,
     /// What a copy stands beside, as it was called then.
     pub of: String,
-    /// A refused change by what it is kept as; empty for a copy.
+    /// A refused change by what it is kept as, or a copy of which nothing else is known; empty for others.
     pub id: String,
     /// What a refused change was: create, store, rename, ..
     pub change: String,
-    /// Why it was refused.
+    /// Why it was refused, or why no more is known of it.
     pub why: String,
     /// Bytes of the copy, or of the refused data.
     pub bytes: u64,
@@ -358,9 +359,11 @@ pub struct Conflict {
     pub ranges: Vec<Range<u64>>,
     /// How long they made the file.
     pub size: u64,
+    /// The file on this host that tells of a copy, if it cannot be read.
+    pub note: String,
 }
 
-/// `POST /v1/resolve`: one of both is dealt with.
+/// `POST /v1/resolve`: one of them is dealt with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResolveRequest {
@@ -368,6 +371,8 @@ pub struct ResolveRequest {
     pub copy: String,
     /// A refused change that is dropped with its data, by its id.
     pub refused: String,
+    /// A copy of which only its id is known, and which its user has dealt with.
+    pub unreadable: String,
 }
 
 /// Answer to [`ResolveRequest`].

@@ -87,8 +87,15 @@ impl Mount {
         if let Change::Record(record) = &change {
             lock(&self.conflicts).changed(record);
         }
+        let Some(told) = told else {
+            if let Change::Record(Record::Unlink { ino, .. } | Record::Rmdir { ino, .. }) = &change
+            {
+                self.cancel_out(*ino);
+            }
+            self.slow_down(change.weight()).await;
+            return Ok(());
+        };
         self.slow_down(change.weight()).await;
-        let Some(told) = told else { return Ok(()) };
         match self.outcome(told).await {
             Ok(Outcome::Refused { refusal }) => Err(refusal),
             Ok(Outcome::Conflict { parent, name, copy, .. }) => {
@@ -206,7 +213,7 @@ impl Mount {
             return Err(Refusal::IsDirectory);
         }
         self.getattr(parent).await?;
-        let open = self.is_open_or_kept_back(attr.ino);
+        let open = self.is_kept_unnamed(attr.ino)?;
         self.change(Record::Unlink { parent, name, ino: attr.ino, open }, caller, false).await
     }
 
@@ -263,7 +270,10 @@ impl Mount {
                 RenameMode::Replace(target.map(|target| target.ino))
             }
         };
-        let open = target.is_some_and(|target| self.is_open_or_kept_back(target.ino));
+        let open = match mode {
+            RenameMode::Replace(Some(replaced)) => self.is_kept_unnamed(replaced)?,
+            _ => false,
+        };
         let ((from_parent, from_name), (to_parent, to_name)) = (from, to);
         let ino = source.ino;
         let record = Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open };
@@ -309,6 +319,8 @@ impl Mount {
 
     /// The last handle of a file without names is closed.
     pub(super) fn release_orphan(&self, ino: Ino, caller: Caller) -> Result<(), Refusal> {
-        self.log_record(Record::Release { ino }, caller, false).map(drop)
+        self.log_record(Record::Release { ino }, caller, false)?;
+        self.cancel_out(ino);
+        Ok(())
     }
 }

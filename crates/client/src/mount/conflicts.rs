@@ -2,7 +2,7 @@
 //! here, found to be gone, or said to be kept; also over remounts. Each is a file
 //! `conflicts/SEQ.json`, on disk before the change is settled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino, Name};
 use serde::{Deserialize, Serialize};
 
+use super::park::UNREADABLE;
 use super::{Mount, lock};
 use crate::control::types::{Conflict, ConflictKind};
 use crate::state::{replace_file, sync_directory};
@@ -20,6 +21,8 @@ use crate::state::{replace_file, sync_directory};
 pub(super) struct Conflicts {
     directory: PathBuf,
     copies: BTreeMap<(Ino, Vec<u8>), (u64, Kept)>,
+    /// Copies of which nothing is known but that there are some: what is kept of them is damaged.
+    unreadable: BTreeSet<u64>,
 }
 
 /// One, as it is kept. What earlier versions did not say is empty.
@@ -88,22 +91,25 @@ impl Conflicts {
     /// Those kept in `directory`, which is made.
     pub(super) fn open(directory: PathBuf) -> io::Result<Conflicts> {
         std::fs::create_dir_all(&directory)?;
-        let mut copies = BTreeMap::new();
+        let (mut copies, mut unreadable) = (BTreeMap::new(), BTreeSet::new());
         for entry in std::fs::read_dir(&directory)? {
             let path = entry?.path();
             let Some(seq) = seq_of(&path) else { continue };
-            // One that cannot be read is one all the same.
-            let kept =
-                std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
-            let unreadable = || Kept { name: seq.to_le_bytes().into(), ..Kept::default() };
-            let kept: Kept = kept.unwrap_or_else(unreadable);
-            copies.insert((Ino(kept.parent), kept.name.clone()), (seq, kept));
+            match read(&path) {
+                Some(kept) => {
+                    copies.insert((Ino(kept.parent), kept.name.clone()), (seq, kept));
+                }
+                // It is one all the same.
+                None => {
+                    unreadable.insert(seq);
+                }
+            }
         }
-        Ok(Conflicts { directory, copies })
+        Ok(Conflicts { directory, copies, unreadable })
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.copies.len() as u64
+        (self.copies.len() + self.unreadable.len()) as u64
     }
 
     /// Keeps a copy that change `seq` became, durably.
@@ -118,6 +124,30 @@ impl Conflicts {
         let mut copies: Vec<_> = self.copies.values().collect();
         copies.sort_by_key(|(seq, _)| *seq);
         copies.into_iter().map(|(_, kept)| kept.clone()).collect()
+    }
+
+    /// Those of which nothing is known, oldest first.
+    fn unreadable(&self) -> Vec<Conflict> {
+        let conflict = |seq: &u64| Conflict {
+            id: seq.to_string(),
+            why: UNREADABLE.into(),
+            note: self.file(*seq).display().to_string(),
+            ..Conflict::default()
+        };
+        self.unreadable.iter().map(conflict).collect()
+    }
+
+    /// Whoever had to has dealt with the copy of which `id` is all that is known. False if there is none.
+    fn forget_unreadable(&mut self, id: &str) -> io::Result<bool> {
+        let Some(seq) = id.parse().ok().filter(|seq| self.unreadable.contains(seq)) else {
+            return Ok(false);
+        };
+        match std::fs::remove_file(self.file(seq)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => sync_directory(&self.directory)?,
+        }
+        self.unreadable.remove(&seq);
+        Ok(true)
     }
 
     /// A user who removes or moves a copy has dealt with it.
@@ -148,6 +178,12 @@ impl Conflicts {
     fn file(&self, seq: u64) -> PathBuf {
         self.directory.join(format!("{seq}.json"))
     }
+}
+
+/// What is kept in a file, if that tells of a copy.
+fn read(path: &Path) -> Option<Kept> {
+    let kept: Kept = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    kept.place().map(|_| kept)
 }
 
 fn seq_of(path: &Path) -> Option<u64> {
@@ -193,7 +229,7 @@ impl Mount {
         kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
 
-    /// The copies that this host's changes became and the changes that were refused. Of those that are
+    /// The copies that this host's changes became, those of which only that is known, and the changes that were refused. Of those that are
     /// gone, as somebody else has dealt with them, nothing is known any more.
     pub(crate) async fn conflict_list(&self) -> Vec<Conflict> {
         let mut list = Vec::new();
@@ -215,6 +251,7 @@ impl Mount {
                 ..Conflict::default()
             });
         }
+        list.extend(lock(&self.conflicts).unreadable());
         list.extend(self.refused_list());
         list
     }
@@ -224,6 +261,11 @@ impl Mount {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         let Ok(parent) = self.find(directory).await else { return false };
         lock(&self.conflicts).forget(parent.ino, name.as_bytes())
+    }
+
+    /// The same of a copy of which only `id` is known, durably.
+    pub(crate) fn drop_unreadable(&self, id: &str) -> io::Result<bool> {
+        lock(&self.conflicts).forget_unreadable(id)
     }
 }
 
@@ -244,13 +286,23 @@ mod tests {
         let earlier = br#"{"path":"/x","parent":1,"name":[120]}"#;
         std::fs::write(files.join("5.json"), earlier).unwrap();
         std::fs::write(files.join("6.json"), b"{").unwrap();
-        assert_eq!(open().len(), 4);
+        let nameless = br#"{"path":"/y","parent":1,"name":[47]}"#;
+        std::fs::write(files.join("7.json"), nameless).unwrap();
+        assert_eq!((open().len(), open().list().len()), (5, 3));
+        let listed = open().unreadable();
+        let notes: Vec<&str> = listed.iter().map(|conflict| conflict.note.as_str()).collect();
+        assert_eq!(notes, ["6.json", "7.json"].map(|name| files.join(name).display().to_string()));
+        for (id, is_one) in [("6", true), ("6", false), ("7", true), ("5", false), ("../7", false)]
+        {
+            assert_eq!(open().forget_unreadable(id).unwrap(), is_one, "{id}");
+        }
+        assert!(open().unreadable().is_empty());
         assert!(open().forget(Ino(1), b"x"));
         let remove = |name| Record::Unlink { parent: Ino(7), name, ino: Ino(9), open: false };
         open().changed(&remove(name("a")));
-        assert_eq!(open().len(), 3);
-        open().changed(&remove(name("a.conflict-b-1")));
         assert_eq!(open().len(), 2);
+        open().changed(&remove(name("a.conflict-b-1")));
+        assert_eq!(open().len(), 1);
         assert_eq!(open().list()[0].parent, 1);
     }
 }

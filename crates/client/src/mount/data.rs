@@ -310,7 +310,8 @@ impl Mount {
         caller: Caller,
         wait: bool,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
-        if self.core().files.get(&ino).is_some_and(FileData::has_dirty) {
+        let has_dirty = self.core().files.get(&ino).is_some_and(FileData::has_dirty);
+        if has_dirty && (wait || !self.amend(ino, &caller)?) {
             self.log_change(|core| Ok(core.draft_seal(ino, caller)), |_| ())?;
         }
         if !wait {

@@ -55,8 +55,8 @@ pub(super) struct Lanes {
     metadata: Sending,
     fast: Sending,
     data: Sending,
-    /// Changes that were pushed when they were on their way already.
-    pub(super) pushed: watch::Sender<BTreeSet<u64>>,
+    /// Wakes the calls that carry something when a user pushes: it may be what they carry.
+    pub(super) pushed: watch::Sender<()>,
 }
 
 impl Lanes {
@@ -124,7 +124,10 @@ impl Mount {
     async fn linger(&self) {
         let end = tokio::time::sleep(LINGER);
         tokio::pin!(end);
-        while lock(&self.waiters).is_empty() && self.core().queue.len() < COMPANY {
+        // Each lock by itself: others take the core's first.
+        let is_awaited = || !lock(&self.waiters).is_empty();
+        let is_long = || self.core().queue.len() >= COMPANY;
+        while !is_awaited() && !is_long() {
             tokio::select! {
                 () = &mut end => return,
                 () = self.lanes.of(Lane::Metadata).wakes.notified() => {}
@@ -150,6 +153,10 @@ impl Mount {
     ) -> Result<Exchanged, Refusal> {
         let Prepared { records, chunks, is_full } = self.prepare(lane.class(), batch).await?;
         let acked_below = self.acked_below.load(Ordering::Relaxed);
+        if self.remote.is_offline() {
+            // It was not sent, and may still be cancelled.
+            return Err(Refusal::Unreachable);
+        }
         {
             let (now, mut core) = (self.now(), self.core());
             for logged in &*batch {
@@ -396,7 +403,7 @@ impl Mount {
         gone.into_iter().for_each(|ino| self.reap_one(ino));
     }
 
-    fn reap_one(&self, ino: Ino) {
+    pub(super) fn reap_one(&self, ino: Ino) {
         let mut core = self.core();
         if core.is_gone(ino) {
             core.forget_file(ino, self.now());

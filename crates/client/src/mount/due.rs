@@ -24,7 +24,7 @@ impl Mount {
         let mut pushed = self.lanes.pushed.subscribe();
         loop {
             let left = self.time_left();
-            if left.is_zero() || self.is_pushed_under_way() {
+            if left.is_zero() || self.core().queue.is_raised_late() {
                 rpc.raise(class.when_due());
                 return call.await;
             }

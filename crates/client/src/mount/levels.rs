@@ -20,6 +20,11 @@ impl Unsealed {
     pub(super) fn since(since: Time) -> Unsealed {
         Unsealed { since, by: None }
     }
+
+    /// What `by` closed, and is as if it had not been.
+    pub(super) fn again(since: Time, by: Caller) -> Unsealed {
+        Unsealed { since, by: Some(by) }
+    }
 }
 
 impl Mount {
@@ -47,7 +52,7 @@ impl Mount {
 
     /// True if what was written to `ino` has time.
     fn is_kept_back(&self, ino: Ino) -> bool {
-        if self.is_near_bound() {
+        if self.is_near_bound() && !self.core().awaits_verdict(ino) {
             return false;
         }
         let since = lock(&self.unsealed).get(&ino).map(|unsealed| unsealed.since);
@@ -55,17 +60,22 @@ impl Mount {
     }
 
     /// True if the server is to keep `ino` when it loses its last name, until this host knows whether it
-    /// was the last: what is kept back then goes nowhere.
-    pub(super) fn is_open_or_kept_back(&self, ino: Ino) -> bool {
+    /// was the last: what is kept back, or was on its way and need not go, then goes nowhere.
+    pub(super) fn is_kept_unnamed(&self, ino: Ino) -> Result<bool, Refusal> {
         let is_open = self.core().is_open(ino);
-        is_open || self.is_kept_back(ino)
+        Ok(is_open || self.is_kept_back(ino) || self.take_back(ino)?)
     }
 
-    /// Seals every written file, open or not.
-    pub(crate) fn seal_all(&self) {
+    /// Seals every written file, open or not. Those that may be gone once the server has spoken are left,
+    /// and returned.
+    pub(crate) fn seal_all(&self) -> Vec<Ino> {
         self.note_maps(None);
-        let unsealed = self.core().unsealed();
+        let (left, unsealed) = {
+            let core = self.core();
+            core.unsealed().into_iter().partition::<Vec<Ino>, _>(|ino| core.awaits_verdict(*ino))
+        };
         unsealed.into_iter().for_each(|ino| self.seal_early(ino));
+        left
     }
 
     /// The same of those that have no more time.

@@ -8,9 +8,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use segue_core::client::may_become_one;
 use segue_core::modlog::{Outcome, Record, RenameMode};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino, Kind, Name};
+use segue_core::types::{Caller, Ino, Name};
 
 use super::changes::InLog;
 use super::conflicts::Kept;
@@ -60,7 +61,7 @@ impl Mount {
         let copy = self.lookup(parent, &name).await?.filter(|copy| copy.ino.0 == twice.ino);
         let into = self.lookup(parent, &wanted).await?;
         let (Some(copy), Some(into)) = (copy, into) else { return Ok(()) };
-        if !are_alike(&copy, &into) {
+        if !may_become_one(&copy, &into) {
             return Err(Refusal::NotPermitted);
         }
         let by = Caller { pid: 0, process_group: 0, session: 0, ..twice.by.clone() };
@@ -84,7 +85,7 @@ impl Mount {
             let there = self.lookup(into, &name).await?;
             let ours = self.getattr(ino).await?;
             match there {
-                Some(there) if are_alike(&ours, &there) => {
+                Some(there) if may_become_one(&ours, &there) => {
                     let depth = depth.checked_sub(1).ok_or(Refusal::TooLarge)?;
                     Box::pin(self.merge_into(ino, there.ino, by, depth)).await?;
                     self.rmdir(from, name.clone(), by.clone()).await?;
@@ -121,10 +122,4 @@ impl Mount {
         }
         Ok(())
     }
-}
-
-/// True if two directories can stand for each other.
-fn are_alike(one: &Attr, other: &Attr) -> bool {
-    let of = |attr: &Attr| (attr.kind, attr.mode, attr.uid, attr.gid, attr.quota, attr.lm);
-    one.kind == Kind::Directory && one.ino != other.ino && of(one) == of(other)
 }

@@ -15,6 +15,7 @@
 mod ahead;
 mod basis;
 mod bound;
+mod cancel;
 mod changes;
 mod clone;
 mod conflicts;
@@ -300,7 +301,10 @@ impl Mount {
                     unsealed.remove(&data.ino);
                 }
             }
+            Entry::Amended { data, .. } => drop(unsealed.remove(&data.ino)),
             Entry::Settled { .. }
+            | Entry::Unsealed { .. }
+            | Entry::Cancelled { .. }
             | Entry::Preserved { .. }
             | Entry::Synced
             | Entry::Nameless(_)

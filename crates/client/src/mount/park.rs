@@ -21,6 +21,8 @@ use super::source::Source;
 use crate::control::types::{Conflict, ConflictKind};
 use crate::state::{replace_file, sync_directory};
 
+/// Of what is kept in a damaged file.
+pub(super) const UNREADABLE: &str = "what is kept of it cannot be read";
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
 
@@ -119,10 +121,8 @@ impl Mount {
 fn refused(path: &Path) -> Conflict {
     let text = std::fs::read(path).ok();
     let kept: Option<Refused> = text.and_then(|text| serde_json::from_slice(&text).ok());
-    let Refused { path: of, why, change } = kept.unwrap_or_else(|| Refused {
-        why: "what is kept of it cannot be read".into(),
-        ..Refused::default()
-    });
+    let Refused { path: of, why, change } =
+        kept.unwrap_or_else(|| Refused { why: UNREADABLE.into(), ..Refused::default() });
     let data = path.with_extension("data");
     let has_data = data.exists();
     let (mut ranges, mut size) = (Vec::new(), 0);

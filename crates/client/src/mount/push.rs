@@ -1,9 +1,7 @@
 //! What a user wants at the server first: it goes in a lane of its own, with what it has to follow, at a
 //! class before other data.
 
-use segue_core::modlog::Stage;
-
-use super::sync::{Scope, Target, is_below};
+use super::sync::is_below;
 use super::{Mount, lock};
 use crate::control::types::PushReply;
 
@@ -19,45 +17,15 @@ impl Mount {
             unsealed
         };
         unsealed.into_iter().for_each(|ino| self.seal_early(ino));
-        let target = self.target(&Scope::Below(paths));
+        let seqs = self.below(&paths);
         let (records, bytes) = {
             let mut core = self.core();
-            let seqs = match target {
-                Target::These(seqs) => seqs,
-                Target::Through(last) => core
-                    .queue
-                    .iter()
-                    .map(|(logged, _)| logged.seq)
-                    .filter(|seq| *seq <= last)
-                    .collect(),
-            };
-            let others = core.queue.raised().clone();
-            core.queue.raise(&seqs);
-            let ahead = lock(&self.ahead);
-            let is_under_way = |seq: &&u64| {
-                let waits = core.queue.stage(**seq) == Some(Stage::Waits);
-                !waits || ahead.uploading().contains(*seq)
-            };
-            let under_way: Vec<u64> =
-                core.queue.raised().difference(&others).filter(is_under_way).copied().collect();
-            self.lanes.pushed.send_modify(|pushed| pushed.extend(under_way));
-            let now = core.queue.raised().difference(&others).chain(&seqs).copied().collect();
-            core.queue.among(&now)
+            let new = core.queue.raise(&seqs, lock(&self.ahead).uploading());
+            core.queue.among(&new.union(&seqs).copied().collect())
         };
+        // Calls of what is on its way already.
+        self.lanes.pushed.send_replace(());
         self.send_now();
         PushReply { records, bytes, offline: self.remote.is_offline() }
-    }
-
-    /// True while something is on its way that was pushed when it was so already.
-    pub(super) fn is_pushed_under_way(&self) -> bool {
-        if self.lanes.pushed.borrow().is_empty() {
-            return false;
-        }
-        let core = self.core();
-        self.lanes.pushed.send_if_modified(|pushed| {
-            pushed.retain(|seq| core.queue.stage(*seq).is_some());
-            false
-        });
-        !self.lanes.pushed.borrow().is_empty()
     }
 }

@@ -103,6 +103,8 @@ pub async fn mount(
     let result = serve(&plan, &mount, (kernel, at_hello), ready, stop).await;
     mount.seal_all();
     mount.send_last_changes().await;
+    // The next process would not know whose it is.
+    mount.seal_all().into_iter().for_each(|ino| mount.seal_early(ino));
     if let Err(refusal) = mount.end().await {
         tracing::error!("the last changes may not survive a crash of this host: {refusal}");
     }

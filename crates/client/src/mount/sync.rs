@@ -37,7 +37,7 @@ pub(crate) enum Scope {
 
 /// Changes that somebody waits for.
 #[derive(Debug)]
-pub(super) enum Target {
+enum Target {
     /// All up to this one.
     Through(u64),
     /// These.
@@ -215,19 +215,22 @@ impl Mount {
     }
 
     /// The changes that must be settled for `scope`: what they follow is so before them.
-    pub(super) fn target(&self, scope: &Scope) -> Target {
-        let core = self.core();
+    fn target(&self, scope: &Scope) -> Target {
         match scope {
-            Scope::All => core.queue.newest_seq().map_or(Target::default(), Target::Through),
-            Scope::Below(paths) => {
-                let is_meant = |logged: &&Logged| {
-                    let inodes = logged.change.inodes().into_iter();
-                    inodes.map(|ino| core.tree.path(ino)).any(|path| is_below(paths, &path))
-                };
-                let changes = core.queue.iter().map(|(logged, _)| logged);
-                Target::These(changes.filter(is_meant).map(|logged| logged.seq).collect())
-            }
+            Scope::All => self.core().queue.newest_seq().map_or(Target::default(), Target::Through),
+            Scope::Below(paths) => Target::These(self.below(paths)),
         }
+    }
+
+    /// The changes that touch these files, or what is below these directories.
+    pub(super) fn below(&self, paths: &[String]) -> BTreeSet<u64> {
+        let core = self.core();
+        let is_meant = |logged: &&Logged| {
+            let inodes = logged.change.inodes().into_iter();
+            inodes.map(|ino| core.tree.path(ino)).any(|path| is_below(paths, &path))
+        };
+        let changes = core.queue.iter().map(|(logged, _)| logged);
+        changes.filter(is_meant).map(|logged| logged.seq).collect()
     }
 
     /// Tells progress until everything of `scope` is on the server's disk (or on this host's,
@@ -256,9 +259,9 @@ impl Mount {
         fail_offline: bool,
         tell: &mpsc::Sender<SyncReply>,
     ) -> Result<SyncReply, Refusal> {
-        self.seal_all();
+        let mut left = self.seal_all();
         self.sync_disk().await?;
-        let target = if to_server { self.target(&scope) } else { Target::default() };
+        let mut target = if to_server { self.target(&scope) } else { Target::default() };
         if to_server {
             self.send_now();
         }
@@ -270,6 +273,12 @@ impl Mount {
             let pending_bytes = pending_bytes.saturating_sub(self.sent_ahead());
             let offline = self.remote.is_offline();
             let is_committed = pending_records == 0;
+            if is_committed && to_server && !left.is_empty() {
+                // What the server knows a further name of goes after all.
+                std::mem::take(&mut left).into_iter().for_each(|ino| self.seal_early(ino));
+                target = self.target(&scope);
+                continue;
+            }
             let ok = is_committed && !(to_server && self.is_unseen());
             let mut reply =
                 SyncReply { ok, pending_records, pending_bytes, offline, ..SyncReply::default() };

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
+use segue_core::types::{Ino, Time};
 
-use super::{Mount, lock, wall_millis};
+use super::{Mount, lock};
 use crate::control::types::{WaitedFor, WhyOperation, WhyReply};
 
 /// Operations that are remembered.
@@ -51,7 +51,7 @@ pub(crate) struct Operation {
 #[derive(Debug)]
 struct Slow {
     operation: Operation,
-    ended_millis: u64,
+    ended: Time,
     took: Duration,
     steps: Steps,
 }
@@ -93,7 +93,7 @@ impl Mount {
         if slows.len() >= REMEMBERED {
             slows.pop_front();
         }
-        slows.push_back(Slow { operation, ended_millis: wall_millis(), took, steps });
+        slows.push_back(Slow { operation, ended: self.now(), took, steps });
     }
 
     /// The last operations on `path` that had to wait, newest first.
@@ -109,7 +109,7 @@ impl Mount {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         let parent = self.find(directory).await?.ino;
         let child = (parent, Some(hash(name.as_bytes())));
-        let now = wall_millis();
+        let now = self.now();
         let is_about = |slow: &&Slow| {
             let Operation { ino: of, child: name, .. } = slow.operation;
             (of, name) == child || (of == ino && (name.is_none() || path.is_empty()))
@@ -118,7 +118,7 @@ impl Mount {
         let shown = slows.iter().rev().filter(is_about).map(|slow| WhyOperation {
             operation: slow.operation.name.into(),
             pid: slow.operation.pid,
-            age_seconds: Duration::from_millis(now.saturating_sub(slow.ended_millis)).as_secs_f64(),
+            age_seconds: now.since(slow.ended).as_secs_f64(),
             seconds: slow.took.as_secs_f64(),
             waited_for: lock(&slow.steps.0).clone(),
         });

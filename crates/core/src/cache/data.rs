@@ -23,7 +23,7 @@ use crate::types::Version;
 
 /// So many ranges are one change at the most: it is sent as one message and committed in one
 /// transaction, and each range is a chunk at least.
-const RANGES_MAX: usize = 8192;
+pub(crate) const RANGES_MAX: usize = 8192;
 /// Ranges of more than this together are cut into so many chunks that they count, unless they
 /// are so few that leaves hold most of these.
 const SCATTERED_MAX: u64 = 1 << 30;

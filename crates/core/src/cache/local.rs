@@ -311,9 +311,43 @@ impl Tree {
         touched.inodes.iter().for_each(|&ino| self.expire(ino));
     }
 
+    /// A change that touched these was taken back before anybody else could hear of it: names are as
+    /// they were before.
+    pub(crate) fn cancel(&mut self, touched: &Touched) {
+        self.unmark_inodes(touched);
+        for key in &touched.names {
+            let Some(entry) = self.names.get_mut(key) else { continue };
+            entry.pending = entry.pending.saturating_sub(1);
+            entry.checked = None;
+            let (pending, ino) = (entry.pending, entry.ino);
+            let is_partial =
+                self.nodes.get(&key.0).is_none_or(|node| node.listing == Listing::Partial);
+            // Where not all names are known this one is known to be none.
+            if pending == 0 && (ino.is_some() || !is_partial) {
+                self.drop_name(key.clone());
+            }
+        }
+    }
+
     /// One change less of these is unsettled; names with none are known since `checked`, which depends
     /// on their directory.
     fn unmark(&mut self, touched: &Touched, checked: impl Fn(Ino) -> Option<Time>) {
+        self.unmark_inodes(touched);
+        for key in &touched.names {
+            let Some(entry) = self.names.get_mut(key) else { continue };
+            entry.pending = entry.pending.saturating_sub(1);
+            if entry.pending == 0 {
+                let checked = checked(key.0);
+                entry.checked = checked;
+                if checked.is_none() {
+                    self.drop_name(key.clone());
+                }
+                self.doubt_listing(key.0, checked);
+            }
+        }
+    }
+
+    fn unmark_inodes(&mut self, touched: &Touched) {
         for ino in &touched.inodes {
             if let Some(node) = self.nodes.get_mut(ino) {
                 node.pending = node.pending.saturating_sub(1);
@@ -326,18 +360,6 @@ impl Tree {
                 if unsettled.pending == 0 {
                     self.unknown.remove(ino);
                 }
-            }
-        }
-        for key in &touched.names {
-            let Some(entry) = self.names.get_mut(key) else { continue };
-            entry.pending = entry.pending.saturating_sub(1);
-            if entry.pending == 0 {
-                let checked = checked(key.0);
-                entry.checked = checked;
-                if checked.is_none() {
-                    self.drop_name(key.clone());
-                }
-                self.doubt_listing(key.0, checked);
             }
         }
     }

@@ -18,6 +18,7 @@ mod tree;
 mod xattrs;
 
 pub use as_of::{AsOf, Promised, When};
+pub(crate) use data::RANGES_MAX;
 pub use data::{ContainerId, FileData, FileNote, Unsealed};
 pub use evict::{Bounds, Candidate, Disk, MinFree, choose};
 pub use lifetime::Known;

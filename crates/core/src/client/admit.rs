@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{ClientCore, Growth};
-use crate::cache::FileData;
-use crate::modlog::{Change, Entry, NewNode, Place, Record};
+use crate::cache::{FileData, Touched};
+use crate::modlog::{Change, DataChange, Entry, NewNode, Place, Record};
 use crate::types::{Ino, Kind, Time, Timestamp};
 
 impl ClientCore {
@@ -50,6 +50,7 @@ impl ClientCore {
             Entry::Preserved { seq, range, .. } => {
                 self.preserved.entry(seq).or_default().insert(range);
             }
+            Entry::Amended { seq, time, data } => self.amend(seq, time, &data),
             Entry::Nameless(entry) => self.admit(*entry, now),
             Entry::Spoiled { ino, container, range } => {
                 let file = self.files.get_mut(&ino);
@@ -57,7 +58,28 @@ impl ClientCore {
                     file.spoiled(range);
                 }
             }
-            Entry::Settled { .. } | Entry::Synced => {}
+            Entry::Settled { .. }
+            | Entry::Unsealed { .. }
+            | Entry::Cancelled { .. }
+            | Entry::Synced => {}
+        }
+    }
+
+    fn amend(&mut self, seq: u64, time: Timestamp, data: &DataChange) {
+        self.room.sealed(seq, data.ino);
+        self.writers.remove(&data.ino);
+        if let Some(file) = self.files.get_mut(&data.ino) {
+            file.seal(seq);
+        }
+        // The change that it is part of stands for it.
+        self.tree.cancel(&Touched { inodes: vec![data.ino], names: Vec::new() });
+        let before = self.queue.amend(seq, time, data);
+        self.queue.is_back(seq);
+        if let Some(preserved) = self.preserved.get_mut(&seq) {
+            data.overwrites(preserved);
+        }
+        if let Some(before) = before.filter(|before| before.container != data.container) {
+            self.abandon(data.ino, before.container);
         }
     }
 

@@ -108,13 +108,20 @@ impl ClientCore {
     /// The change is of the moment that this host shows as the file's last: so the times stay
     /// as they are when it is settled.
     pub fn draft_seal(&self, ino: Ino, caller: Caller) -> Option<Entry> {
+        let time = self.tree.peek(ino)?.ctime;
+        let change = Change::Data(self.unsealed_data(ino)?);
+        Some(self.draft(change, caller, time))
+    }
+
+    /// What was written to `ino` since the last seal and is to be stored.
+    pub(super) fn unsealed_data(&self, ino: Ino) -> Option<DataChange> {
         let attr = self.tree.peek(ino)?;
         if self.is_nameless(ino) {
             return None;
         }
         let file = self.files.get(&ino)?;
         let unsealed = file.unsealed()?;
-        let change = Change::Data(DataChange {
+        Some(DataChange {
             ino,
             container: file.container(),
             base: unsealed.base,
@@ -122,8 +129,29 @@ impl ClientCore {
             size: attr.size,
             ranges: unsealed.ranges,
             mtime: attr.mtime,
-        });
-        Some(self.draft(change, caller, attr.ctime))
+        })
+    }
+
+    /// The change with data of `ino` that waits, and the entry that makes what was written since part of it,
+    /// if that can be: nothing that has to go between them, nobody else's, and nothing
+    /// that a map may write meanwhile. The change is taken until the entry is admitted, or [sent after
+    /// all](ClientCore::send_after_all) as it was.
+    pub fn take_to_amend(&mut self, ino: Ino, caller: &Caller) -> Option<(u64, Entry)> {
+        let data = self.unsealed_data(ino)?;
+        let time = self.tree.peek(ino)?.ctime;
+        let is_mapped = self.files.get(&ino).is_some_and(FileData::is_mapped);
+        let makers = self.writers.get(&ino).cloned();
+        let after = self.after(&makers.unwrap_or_else(|| [caller.session].into()));
+        let seq = self.queue.to_amend(ino, caller, &after)?;
+        let fits = match self.queue.change(seq) {
+            Some(Change::Data(before)) => before.with(&data).is_some(),
+            _ => false,
+        };
+        if is_mapped || !fits || data.base != Base::Result(seq) {
+            return None;
+        }
+        self.queue.takes(seq);
+        Some((seq, Entry::Amended { seq, time, data }))
     }
 
     /// The entry that makes a change of what an earlier life left unsealed.
@@ -137,7 +165,7 @@ impl ClientCore {
     pub fn log_entries(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
         for (logged, _) in self.queue.iter() {
-            entries.push(Entry::Change(logged.clone()));
+            entries.push(Entry::Change(self.without_cancelled(logged)));
             let preserved = self.preserved.get(&logged.seq).into_iter().flat_map(|set| set.iter());
             let seq = logged.seq;
             entries.extend(preserved.map(|range| Entry::Preserved {
@@ -152,6 +180,17 @@ impl ClientCore {
             }
         }
         entries
+    }
+
+    /// What was cancelled is in no log that is written anew: who follows it follows all there is.
+    fn without_cancelled(&self, logged: &Logged) -> Logged {
+        let after = match &logged.after {
+            After::These(seqs) if seqs.iter().any(|seq| self.queue.is_cancelled(*seq)) => {
+                After::Everything
+            }
+            after => after.clone(),
+        };
+        Logged { after, ..logged.clone() }
     }
 
     fn log_unsealed(&self, ino: Ino, file: &FileData, entries: &mut Vec<Entry>) {

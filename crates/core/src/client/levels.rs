@@ -32,9 +32,15 @@ impl ClientCore {
         if !self.files.get(&ino).is_some_and(FileData::has_dirty) {
             return false;
         }
+        self.awaits_verdict(ino)
+            || self.lm(ino).delay().is_some_and(|delay| now.since(since) < delay)
+    }
+
+    /// True if the last name of `ino`, which nobody has open, was removed here, and the server has still to
+    /// say whether it was the last.
+    pub fn awaits_verdict(&self, ino: Ino) -> bool {
         let is_nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
-        let is_removed = is_nameless && !self.is_open(ino) && self.queue.newest_of(ino).is_some();
-        is_removed || self.lm(ino).delay().is_some_and(|delay| now.since(since) < delay)
+        is_nameless && !self.is_open(ino) && self.queue.newest_of(ino).is_some()
     }
 
     /// The server let go of the last name of `ino`, which it keeps until it is released: what was

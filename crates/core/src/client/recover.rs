@@ -21,7 +21,7 @@ pub struct Needs {
     pub names: BTreeSet<(Ino, Name)>,
 }
 
-fn touched_by(change: &Change) -> Touched {
+pub(super) fn touched_by(change: &Change) -> Touched {
     match change {
         Change::Record(record) => touched(record),
         Change::Data(data) => Touched { inodes: vec![data.ino], names: Vec::new() },
@@ -111,6 +111,7 @@ impl ClientCore {
                 self.drop_dirty(ino);
             }
         }
+        self.queue.was_sent();
         self.tree.expire_all();
         self.next_seq = first;
         self.seq_reserved = self.seq_reserved.max(self.next_seq);
@@ -129,7 +130,6 @@ impl ClientCore {
             let tree = &self.tree;
             self.queue.push(logged, now, |ino| tree.may_be_directory(ino));
         }
-        self.queue.was_sent();
         for data in &left.unsealed {
             self.tree.mark(data.ino);
             self.tree.was_left(data.ino, data.size);
@@ -201,6 +201,8 @@ impl ClientCore {
             Entry::Settled { seq, outcome } => {
                 drop(self.settle(seq, &outcome, &self.tree.as_of(None, [now; 2])))
             }
+            Entry::Unsealed { seq } => drop(self.unseal(seq)),
+            Entry::Cancelled { ino, seqs } => drop(self.cancel(ino, &seqs)),
             Entry::Change(logged) => {
                 self.next_seq = logged.seq;
                 self.seq_reserved = self.seq_reserved.max(logged.seq + 1);

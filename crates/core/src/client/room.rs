@@ -129,7 +129,17 @@ impl Room {
     /// What was written to a file is change `seq` now.
     pub(super) fn sealed(&mut self, seq: u64, ino: Ino) {
         if let Some(growth) = self.unsealed.remove(&ino) {
-            self.queued.insert(seq, growth);
+            let fresh = Growth { quota: growth.quota, ..Growth::default() };
+            self.queued.entry(seq).or_insert(fresh).plus(growth);
+        }
+    }
+
+    /// What was change `seq` is written and not sealed.
+    pub(super) fn unsealed(&mut self, seq: u64, ino: Ino) {
+        self.sent.remove(&seq);
+        if let Some(growth) = self.queued.remove(&seq) {
+            let fresh = Growth { quota: growth.quota, ..Growth::default() };
+            self.unsealed.entry(ino).or_insert(fresh).plus(growth);
         }
     }
 

@@ -18,6 +18,7 @@ impl ClientCore {
             seqs.remove(&seq);
             !seqs.is_empty()
         });
+        self.forget_ended();
         let effects = self.settle_logged(&logged, outcome, as_of);
         if let Change::Data(data) = &logged.change {
             self.release_data(seq, data);

@@ -9,6 +9,7 @@ use crate::testing::attr;
 use crate::types::{Kind, Timestamp};
 use crate::wire::Node;
 
+mod cancel;
 mod levels;
 mod passthrough;
 mod recover;

@@ -113,7 +113,7 @@ impl Ahead {
     }
 
     /// It was picked in this round, or is not to be.
-    fn is_known(&self, seq: u64) -> bool {
+    pub fn is_known(&self, seq: u64) -> bool {
         let is_picked = self.under_way.contains(&seq) || self.stores.contains_key(&seq);
         is_picked || self.left.contains(&seq)
     }
@@ -259,6 +259,14 @@ impl Ahead {
             None if self.left.contains(&seq) => Passage::Alone,
             None if self.under_way.contains(&seq) || bytes >= OFFER_FROM => Passage::Ahead,
             None => Passage::Along(bytes),
+        }
+    }
+
+    /// It is not sent: if it was on its way, that ends, and what went with it is looked at again.
+    pub fn cancelled(&mut self, logged: &Logged) {
+        match self.under_way.contains(&logged.seq) {
+            true => self.begin_anew(),
+            false => self.settled(logged),
         }
     }
 

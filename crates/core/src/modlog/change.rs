@@ -1,11 +1,12 @@
 //! A change of the update log: what it is, and what it follows whatever it is about.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, INLINE_MAX, Record};
-use crate::cache::ContainerId;
+use super::{Base, INLINE_MAX, Piece, Record, Store};
+use crate::cache::{ContainerId, RANGES_MAX, RangeSet};
 use crate::types::{Caller, Class, Ino, Timestamp};
 
 /// What a record takes in a message with its names and its caller, about.
@@ -30,6 +31,54 @@ pub struct DataChange {
     pub ranges: Vec<Range<u64>>,
     /// Time of the last change.
     pub mtime: Timestamp,
+}
+
+impl DataChange {
+    /// The store that brings this change as `pieces`, which are everything that is not zeros
+    /// behind `cut` if that is 0, as in a store that the server wants whole.
+    pub fn store(&self, pieces: Vec<Piece>, cut: Option<u64>) -> Store {
+        let covered: u64 = pieces.iter().map(Piece::len).sum();
+        Store {
+            ino: self.ino,
+            base: self.base,
+            cut,
+            size: self.size,
+            pieces,
+            mtime: Some(self.mtime),
+            whole: cut == Some(0) || covered == self.size,
+        }
+    }
+
+    /// The change as logged at `seq`.
+    pub fn logged(self, seq: u64, caller: Caller) -> Logged {
+        let (time, change) = (self.mtime, Change::Data(self));
+        Logged { seq, time, caller, operation: None, after: After::Nothing, known: None, change }
+    }
+
+    /// Both in one, `later` being made on this one. `None` if that would be too many ranges for one change,
+    /// or the bytes of this one that stay are not where those of `later` are.
+    pub fn with(&self, later: &DataChange) -> Option<DataChange> {
+        let mut ranges: RangeSet = self.ranges.iter().cloned().collect();
+        if let Some(cut) = later.cut {
+            ranges.remove(cut..u64::MAX);
+        }
+        if !ranges.is_empty() && self.container != later.container {
+            return None;
+        }
+        later.ranges.iter().cloned().for_each(|range| ranges.insert(range));
+        let cut = self.cut.into_iter().chain(later.cut).min();
+        let both =
+            DataChange { ranges: ranges.iter().collect(), base: self.base, cut, ..later.clone() };
+        (ranges.len() <= RANGES_MAX).then_some(both)
+    }
+
+    /// Takes what it changes out of `bytes`.
+    pub fn overwrites(&self, bytes: &mut RangeSet) {
+        self.ranges.iter().cloned().for_each(|range| bytes.remove(range));
+        if let Some(cut) = self.cut {
+            bytes.remove(cut..u64::MAX);
+        }
+    }
 }
 
 /// One change of the log.
@@ -134,6 +183,16 @@ pub struct Logged {
     pub change: Change,
 }
 
+impl Logged {
+    /// Makes `later`, which was written at `time`, part of it; its data before, if it can be.
+    pub(crate) fn amend(&mut self, time: Timestamp, later: &DataChange) -> Option<DataChange> {
+        let Change::Data(data) = &mut self.change else { return None };
+        let both = data.with(later)?;
+        self.time = time;
+        Some(std::mem::replace(data, both))
+    }
+}
+
 /// Which earlier changes a change follows, whatever they are about.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum After {
@@ -151,5 +210,12 @@ impl After {
     pub fn these(seqs: impl IntoIterator<Item = u64>) -> After {
         let seqs: Vec<u64> = seqs.into_iter().collect();
         if seqs.is_empty() { After::Nothing } else { After::These(seqs) }
+    }
+
+    /// What was to be followed by way of one of these is not known any more: everything is.
+    pub(crate) fn forget(&mut self, cancelled: &BTreeSet<u64>) {
+        if matches!(self, After::These(seqs) if seqs.iter().any(|seq| cancelled.contains(seq))) {
+            *self = After::Everything;
+        }
     }
 }

@@ -1,13 +1,12 @@
-//! What stands in the log file, and what a log file that was left behind means.
+//! What stands in the log file.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{After, Base, Change, DataChange, Logged, Outcome, Piece, Record, Store};
-use crate::cache::{ContainerId, FileData, RangeSet};
-use crate::types::{Caller, Ino, Timestamp, Version};
+use super::{Base, Change, DataChange, Logged, Outcome, Record};
+use crate::cache::ContainerId;
+use crate::types::{Ino, Timestamp};
 
 /// One entry of the log file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -61,6 +60,28 @@ pub enum Entry {
         container: ContainerId,
         /// What stands there.
         range: Range<u64>,
+    },
+    /// What was written since to the file of a change that waits is part of that.
+    Amended {
+        /// The change's seq.
+        seq: u64,
+        /// When the file was changed last.
+        time: Timestamp,
+        /// What was written, as if it were a change by itself.
+        data: DataChange,
+    },
+    /// A change of data is not sent: they count as written and not sealed again.
+    Unsealed {
+        /// Its seq.
+        seq: u64,
+    },
+    /// These, which made an inode and removed its last name, were not sent and will not be; nor will earlier
+    /// times of its directories.
+    Cancelled {
+        /// The inode.
+        ino: Ino,
+        /// Their seqs, ascending.
+        seqs: Vec<u64>,
     },
 }
 
@@ -137,6 +158,7 @@ impl Entry {
     pub fn file(&self) -> Option<Ino> {
         match self {
             Entry::Spoiled { ino, .. } => Some(*ino),
+            Entry::Amended { data, .. } => Some(data.ino),
             entry => entry.place().map(|place| place.ino),
         }
     }
@@ -152,7 +174,7 @@ impl Entry {
 
     /// The file whose data that are not stored yet go nowhere, if this entry means that.
     /// `Release` is logged at the last close, behind the seal of whatever must be stored.
-    fn abandoned(&self) -> Option<Ino> {
+    pub(super) fn abandoned(&self) -> Option<Ino> {
         match self {
             Entry::Nameless(entry) => entry.place().map(|place| place.ino),
             Entry::Change(Logged { change: Change::Record(Record::Release { ino }), .. }) => {
@@ -160,200 +182,5 @@ impl Entry {
             }
             _ => None,
         }
-    }
-}
-
-/// What an earlier life of the client left undone.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Leftover {
-    /// Changes that are not settled, in order.
-    pub changes: Vec<Logged>,
-    /// Files that were written and not stored, to be stored after `changes`.
-    pub unsealed: Vec<DataChange>,
-    /// Which bytes of `changes` are in files of their own.
-    pub preserved: BTreeMap<u64, RangeSet>,
-    /// The highest seq seen.
-    pub newest_seq: u64,
-}
-
-struct Written {
-    data: FileData,
-    base: Base,
-    size: u64,
-    time: Timestamp,
-}
-
-impl Written {
-    fn on(place: &Place) -> Written {
-        Written {
-            data: FileData::new(Version::default(), place.container),
-            base: place.base,
-            size: place.old_size,
-            time: Timestamp::default(),
-        }
-    }
-}
-
-/// What the entries of a log file leave to be done.
-pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Leftover {
-    let mut left = Leftover::default();
-    let mut changes: BTreeMap<u64, Logged> = BTreeMap::new();
-    let mut unsealed: BTreeMap<Ino, Written> = BTreeMap::new();
-    for entry in entries {
-        entry.abandoned().and_then(|ino| unsealed.remove(&ino));
-        match entry {
-            Entry::Change(logged) => {
-                left.newest_seq = left.newest_seq.max(logged.seq);
-                if let Change::Data(data) = &logged.change {
-                    unsealed.remove(&data.ino);
-                }
-                changes.insert(logged.seq, logged.clone());
-            }
-            Entry::Written { place, offset, data } => {
-                let file = unsealed.entry(place.ino).or_insert_with(|| Written::on(place));
-                let range = *offset..offset.saturating_add(data.len());
-                file.size = file.size.max(range.end);
-                file.data.write(range, place.old_size);
-                file.time = place.time;
-            }
-            Entry::Resized { place, size } => {
-                let file = unsealed.entry(place.ino).or_insert_with(|| Written::on(place));
-                file.data.truncate(*size, place.old_size);
-                file.data.moves_to(place.container);
-                file.size = *size;
-                file.time = place.time;
-            }
-            Entry::Preserved { seq, range, .. } => {
-                left.preserved.entry(*seq).or_default().insert(range.clone());
-            }
-            Entry::Settled { seq, outcome } => {
-                let settled = changes.remove(seq);
-                left.preserved.remove(seq);
-                // This host removed its last name, and nobody has it open any more.
-                if let Some(ino) = settled.and_then(|logged| logged.change.unnamed())
-                    && unsealed.contains_key(&ino)
-                    && outcome.leaves_nameless(ino)
-                    && !changes.values().any(|logged| logged.change.names(ino))
-                {
-                    unsealed.remove(&ino);
-                }
-            }
-            Entry::Synced | Entry::Nameless(_) | Entry::Spoiled { .. } => {}
-        }
-    }
-    let data_change = |(ino, file): (Ino, Written)| {
-        let unsealed = file.data.unsealed()?;
-        Some(DataChange {
-            ino,
-            container: file.data.container(),
-            base: file.base,
-            cut: unsealed.cut,
-            size: file.size,
-            ranges: unsealed.ranges,
-            mtime: file.time,
-        })
-    };
-    left.unsealed = unsealed.into_iter().filter_map(data_change).collect();
-    left.changes = changes.into_values().collect();
-    left
-}
-
-impl DataChange {
-    /// The store that brings this change as `pieces`, which are everything that is not zeros
-    /// behind `cut` if that is 0, as in a store that the server wants whole.
-    pub fn store(&self, pieces: Vec<Piece>, cut: Option<u64>) -> Store {
-        let covered: u64 = pieces.iter().map(Piece::len).sum();
-        Store {
-            ino: self.ino,
-            base: self.base,
-            cut,
-            size: self.size,
-            pieces,
-            mtime: Some(self.mtime),
-            whole: cut == Some(0) || covered == self.size,
-        }
-    }
-
-    /// The change as logged at `seq`.
-    pub fn logged(self, seq: u64, caller: Caller) -> Logged {
-        let (time, change) = (self.mtime, Change::Data(self));
-        Logged { seq, time, caller, operation: None, after: After::Nothing, known: None, change }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BASE: Base = Base::Version(Version { epoch: 1, counter: 4 });
-    const TIME: Timestamp = Timestamp { secs: 5, nanos: 0 };
-
-    fn place(ino: u64, old_size: u64) -> Place {
-        Place { ino: Ino(ino), container: ContainerId(7), base: BASE, old_size, time: TIME }
-    }
-
-    fn written(ino: u64, range: Range<u64>, old_size: u64) -> Entry {
-        let data = Payload::Durable { len: range.end - range.start };
-        Entry::Written { place: place(ino, old_size), offset: range.start, data }
-    }
-
-    fn change(seq: u64, record: Record) -> Entry {
-        let (time, caller) = (Timestamp::default(), Caller::default());
-        let change = Change::Record(record);
-        Entry::Change(Logged {
-            seq,
-            time,
-            caller,
-            operation: None,
-            after: After::Nothing,
-            known: None,
-            change,
-        })
-    }
-
-    /// Another host may have given it a name that this one did not know of.
-    #[test]
-    fn what_was_written_to_a_file_that_lost_its_last_known_name_is_stored() {
-        let (parent, name) = (Ino::ROOT, crate::types::Name::new("f").unwrap());
-        let unlink = change(1, Record::Unlink { parent, name, ino: Ino(9), open: true });
-        let leftover = replay(&[written(9, 0..5, 0), unlink]);
-        assert_eq!((leftover.changes.len(), leftover.unsealed.len()), (1, 1));
-    }
-
-    #[test]
-    fn what_was_written_to_a_file_without_any_name_is_not_stored() {
-        let nameless = Entry::Nameless(Box::new(written(9, 0..5, 0)));
-        let entries = [written(9, 0..5, 0), nameless.clone(), nameless];
-        assert!(replay(&entries).unsealed.is_empty());
-        let release = change(1, Record::Release { ino: Ino(9) });
-        let leftover = replay(&[written(8, 0..5, 0), written(9, 0..5, 0), release]);
-        assert_eq!(leftover.unsealed.iter().map(|data| data.ino).collect::<Vec<_>>(), [Ino(8)]);
-    }
-
-    #[test]
-    fn what_was_written_and_not_stored_is_stored_after_the_rest() {
-        let first = DataChange {
-            ino: Ino(9),
-            container: ContainerId(7),
-            base: BASE,
-            cut: None,
-            size: 10,
-            ranges: vec![0..10],
-            mtime: TIME,
-        };
-        let (done, preserved) = (Outcome::Done { touched: Vec::new() }, vec![1]);
-        let leftover = replay(&[
-            written(9, 0..10, 0),
-            Entry::Change(first.logged(3, Caller::default())),
-            Entry::Preserved { seq: 3, range: 0..4, sums: preserved },
-            Entry::Settled { seq: 3, outcome: Box::new(done) },
-            written(9, 10..20, 10),
-            Entry::Resized { place: place(9, 20), size: 15 },
-        ]);
-        assert!(leftover.changes.is_empty() && leftover.preserved.is_empty());
-        assert_eq!(leftover.newest_seq, 3);
-        let [left] = leftover.unsealed.as_slice() else { panic!("one file") };
-        assert_eq!(left.ranges, [10..15]);
-        assert_eq!((left.cut, left.size, left.container), (Some(15), 15, ContainerId(7)));
     }
 }

@@ -14,6 +14,7 @@ mod batch;
 mod bound;
 mod change;
 mod entry;
+mod leftover;
 mod order;
 mod queue;
 mod record;
@@ -24,7 +25,8 @@ pub use ahead::{Ahead, OFFER_FROM, Picked};
 pub use batch::{BatchSize, group_bytes};
 pub use bound::Bound;
 pub use change::{After, Change, DataChange, Logged};
-pub use entry::{Entry, Leftover, Payload, Place, SUM_BLOCK, replay};
+pub use entry::{Entry, Payload, Place, SUM_BLOCK};
+pub use leftover::{Leftover, replay};
 pub use queue::{Fit, Lane, Queue, Stage};
 pub use record::{
     Base, INLINE_MAX, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped,

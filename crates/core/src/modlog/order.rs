@@ -30,6 +30,9 @@
 //! Each change knows how many it waits for, and those that follow it. A change follows the last one
 //! that used something alone, or those that used it together since: so there are no more links than
 //! uses.
+//!
+//! Changes that cancel out keep their places until those that they follow are settled: so what follows
+//! them follows these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -85,6 +88,8 @@ struct Users {
 struct Node {
     is_data: bool,
     is_under_way: bool,
+    /// It will not be sent.
+    is_cancelled: bool,
     uses: Vec<(Thing, How)>,
     /// How many it follows; one counts as often as it shares something.
     waits: u32,
@@ -100,7 +105,13 @@ pub(super) struct Order {
     free: [BTreeSet<u64>; 2],
     /// Those that go before others, with all that they follow.
     raised: BTreeSet<u64>,
+    /// Those that were cancelled, and whose places are gone now.
+    ended: Vec<u64>,
 }
+
+/// So many changes are looked at to find out whether something has to go between others; and so many that
+/// were cancelled, as those of all files of a directory.
+const BETWEEN_MAX: [usize; 2] = [256, 1 << 14];
 
 impl Order {
     /// Takes in the newest change; `is_directory`: whether an inode is one, or may be.
@@ -138,13 +149,12 @@ impl Order {
             }
         }
         let is_data = matches!(logged.change, Change::Data(_));
-        let (is_under_way, followers) = (false, Vec::new());
-        self.nodes.insert(seq, Node { is_data, is_under_way, uses, waits, followers });
+        self.nodes.insert(seq, Node { is_data, uses, waits, ..Node::default() });
         self.free_if_it_is(seq);
     }
 
     fn free_if_it_is(&mut self, seq: u64) {
-        let is_free = |node: &&Node| node.waits == 0 && !node.is_under_way;
+        let is_free = |node: &&Node| node.waits == 0 && !node.is_under_way && !node.is_cancelled;
         if let Some(node) = self.nodes.get(&seq).filter(is_free) {
             self.free[usize::from(node.is_data)].insert(seq);
         }
@@ -152,23 +162,105 @@ impl Order {
 
     /// Change `seq` is settled.
     pub(super) fn settle(&mut self, seq: u64) {
+        let mut settled = vec![seq];
+        while let Some(seq) = settled.pop() {
+            self.takes(seq);
+            self.raised.remove(&seq);
+            let Some(node) = self.nodes.remove(&seq) else { continue };
+            if node.is_cancelled {
+                self.ended.push(seq);
+            }
+            for (thing, _) in node.uses {
+                let Some(users) = self.users.get_mut(&thing) else { continue };
+                users.together.remove(&seq);
+                users.alone = users.alone.filter(|alone| *alone != seq);
+                if users.alone.is_none() && users.together.is_empty() {
+                    self.users.remove(&thing);
+                }
+            }
+            for follower in node.followers {
+                let Some(node) = self.nodes.get_mut(&follower) else { continue };
+                node.waits -= 1;
+                match node.waits == 0 && node.is_cancelled {
+                    true => settled.push(follower),
+                    false => self.free_if_it_is(follower),
+                }
+            }
+        }
+    }
+
+    /// Change `seq` will not be sent.
+    pub(super) fn cancel(&mut self, seq: u64) {
         self.takes(seq);
         self.raised.remove(&seq);
-        let Some(node) = self.nodes.remove(&seq) else { return };
-        for (thing, _) in node.uses {
-            let Some(users) = self.users.get_mut(&thing) else { continue };
-            users.together.remove(&seq);
-            users.alone = users.alone.filter(|alone| *alone != seq);
-            if users.alone.is_none() && users.together.is_empty() {
-                self.users.remove(&thing);
+        let Some(node) = self.nodes.get_mut(&seq) else { return };
+        node.is_cancelled = true;
+        if node.waits == 0 {
+            self.settle(seq);
+        }
+    }
+
+    /// True if a later change of the data of `ino`, by this process group and following `after`, follows
+    /// nothing that change `seq`, which is the last one of `ino`, does not follow.
+    pub(super) fn is_last_word(&self, seq: u64, (ino, group): (Ino, u32), after: &[u64]) -> bool {
+        let Some(node) = self.nodes.get(&seq) else { return false };
+        let is_before = |other: u64| {
+            other == seq
+                || self.nodes.get(&other).is_none_or(|other| other.followers.contains(&seq))
+        };
+        let names = Thing::Names(group);
+        let named = self.users.get(&names).and_then(|users| users.alone);
+        let follows_names = node.uses.iter().any(|(thing, _)| *thing == names);
+        self.last_of(ino) == [seq]
+            && after.iter().all(|other| is_before(*other))
+            && named.is_none_or(|named| named < seq && follows_names)
+    }
+
+    /// True if something follows change `seq`.
+    pub(super) fn is_followed(&self, seq: u64) -> bool {
+        self.nodes.get(&seq).is_some_and(|node| !node.followers.is_empty())
+    }
+
+    /// True if all that follows change `seq` is one of these, or is not sent.
+    pub(super) fn is_followed_by_none_but(&self, seq: u64, these: &BTreeSet<u64>) -> bool {
+        let is_one = |other: &u64| these.contains(other) || self.is_cancelled(*other);
+        self.nodes.get(&seq).is_some_and(|node| node.followers.iter().all(is_one))
+    }
+
+    /// True if change `seq` was cancelled and still has its place.
+    pub(super) fn is_cancelled(&self, seq: u64) -> bool {
+        self.nodes.get(&seq).is_some_and(|node| node.is_cancelled)
+    }
+
+    /// Cancelled changes that have no place any more, since the last call.
+    pub(super) fn take_ended(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// True if something that will be sent follows one of these and is followed by another one, or there
+    /// may be such a thing: then they cannot be done all at one moment.
+    pub(super) fn has_between(&self, these: &BTreeSet<u64>) -> bool {
+        let Some(last) = these.last() else { return false };
+        // With each whether something that will be sent is on the way to it.
+        let mut ahead: Vec<(u64, bool)> = these.iter().map(|seq| (*seq, false)).collect();
+        let mut seen = [BTreeSet::new(), BTreeSet::new()];
+        while let Some((seq, is_behind)) = ahead.pop() {
+            let Some(node) = self.nodes.get(&seq) else { continue };
+            let is_behind = is_behind || !node.is_cancelled && !these.contains(&seq);
+            for follower in node.followers.iter().filter(|follower| *follower <= last) {
+                let (seen, most) = match is_behind {
+                    true => (&mut seen[0], BETWEEN_MAX[0]),
+                    false => (&mut seen[1], BETWEEN_MAX[1]),
+                };
+                if is_behind && these.contains(follower) || seen.len() > most {
+                    return true;
+                }
+                if !these.contains(follower) && seen.insert(*follower) {
+                    ahead.push((*follower, is_behind));
+                }
             }
         }
-        for follower in node.followers {
-            if let Some(node) = self.nodes.get_mut(&follower) {
-                node.waits -= 1;
-                self.free_if_it_is(follower);
-            }
-        }
+        false
     }
 
     /// Change `seq` is under way: nobody else is to send it.
@@ -225,7 +317,8 @@ impl Order {
         let before = self.nodes.range(..=through);
         let links =
             before.flat_map(|(seq, node)| node.followers.iter().map(|after| (*after, *seq)));
-        links.filter(|(after, _)| *after <= through).collect()
+        let is_sent = |seq: &u64| !self.is_cancelled(*seq);
+        links.filter(|(after, seq)| *after <= through && is_sent(after) && is_sent(seq)).collect()
     }
 }
 
@@ -264,13 +357,19 @@ impl Pick<'_> {
 
     /// The last one goes along: what follows it can, too.
     pub(super) fn take(&mut self, seq: u64) {
-        let Some(node) = self.order.nodes.get(&seq) else { return };
-        for follower in &node.followers {
-            let Some(node) = self.order.nodes.get(follower) else { continue };
-            let left = self.waits.entry(*follower).or_insert(node.waits);
-            *left -= 1;
-            if *left == 0 && !(node.is_data && self.kind == Kind::Metadata) {
-                self.opened.insert(*follower);
+        let mut taken = vec![seq];
+        while let Some(node) = taken.pop().and_then(|seq| self.order.nodes.get(&seq)) {
+            for follower in &node.followers {
+                let Some(node) = self.order.nodes.get(follower) else { continue };
+                let left = self.waits.entry(*follower).or_insert(node.waits);
+                *left -= 1;
+                match *left {
+                    0 if node.is_cancelled => taken.push(*follower),
+                    0 if !(node.is_data && self.kind == Kind::Metadata) => {
+                        self.opened.insert(*follower);
+                    }
+                    _ => {}
+                }
             }
         }
     }

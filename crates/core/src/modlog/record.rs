@@ -42,6 +42,14 @@ pub struct SetAttr {
     pub times_now: bool,
 }
 
+impl SetAttr {
+    /// True if it says when something was changed, and nothing else: who may change it may say so.
+    pub(super) fn is_only_when(&self) -> bool {
+        let when = SetAttr { mtime: self.mtime, times_now: true, ..SetAttr::default() };
+        self.mtime.is_some() && *self == when
+    }
+}
+
 /// How a rename treats an existing target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RenameMode {

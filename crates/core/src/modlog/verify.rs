@@ -19,7 +19,12 @@ pub fn lacking<E>(
 ) -> Result<Vec<usize>, E> {
     let live = live(entries);
     let is_settled = |seq: u64| {
-        entries.iter().any(|entry| matches!(entry, Entry::Settled { seq: it, .. } if *it == seq))
+        entries.iter().any(|entry| match entry {
+            Entry::Settled { seq: it, .. } => *it == seq,
+            Entry::Unsealed { seq: it } => *it == seq,
+            Entry::Cancelled { seqs, .. } => seqs.contains(&seq),
+            _ => false,
+        })
     };
     let mut later: BTreeMap<(Ino, ContainerId), RangeSet> = BTreeMap::new();
     let mut found = Vec::new();
@@ -76,7 +81,23 @@ fn live(entries: &[Entry]) -> BTreeSet<usize> {
                     sealed.insert(logged.seq, unsealed.remove(&data.ino).unwrap_or_default());
                 }
             }
+            Entry::Unsealed { seq } => {
+                let again = sealed.remove(seq).unwrap_or_default();
+                if let Some(place) = again.first().and_then(|index| entries[*index].place()) {
+                    let later = unsealed.entry(place.ino).or_default();
+                    later.splice(0..0, again);
+                }
+            }
+            Entry::Amended { seq, data, .. } => {
+                let all = sealed.entry(*seq).or_default();
+                let is_there = |index: &usize| {
+                    entries[*index].place().map(|at| at.container) == Some(data.container)
+                };
+                all.retain(is_there);
+                all.extend(unsealed.remove(&data.ino).unwrap_or_default());
+            }
             Entry::Settled { seq, .. } => drop(sealed.remove(seq)),
+            Entry::Cancelled { seqs, .. } => sealed.retain(|seq, _| !seqs.contains(seq)),
             _ => {}
         }
     }

@@ -29,6 +29,7 @@ pub mod check;
 mod clone;
 pub mod collect;
 mod conflict;
+mod copy_name;
 mod create;
 pub mod dump;
 mod extents;
@@ -59,7 +60,7 @@ pub mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use conflict::utc;
+pub use copy_name::{original_name, utc};
 pub use extents::Contents;
 pub use limits::{
     COUNTED_MAX, LimitError, QUOTAS_MAX, find_directory, limit_directory, limit_volume, quota_of,

@@ -6,9 +6,11 @@ use segue_client::bandwidth::Timetable;
 use segue_client::control::types::{Bandwidth, BandwidthRequest};
 
 use super::{Context, block_on};
-use crate::exit::{Exit, Failure, Outcome};
-use crate::http::HttpError;
+use crate::exit::{Exit, Outcome};
 use crate::{control, mounts, output, quantity};
+
+/// Where the mount's process is asked.
+const PATH: &str = "/v1/bwlimit";
 
 /// Show or set how much of its link a mount may take
 ///
@@ -43,19 +45,13 @@ In ~/.config/segue/config.toml: bwlimit = \"08:00,500K:2M 18:00,off\"";
 /// Sets it if asked to, and shows what holds.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let (mount, _) = control::holding(&mounts::list()?, &arguments.mountpoint)?;
-    let unanswered = |error: HttpError| control::unanswered(&mount, &error);
-    let bandwidth: Result<Bandwidth, Failure> = block_on(async {
-        let connection = control::connect(&context.places, &mount).await.map_err(unanswered)?;
-        let answer = match &arguments.limit {
-            None => connection.get("/v1/bwlimit").await,
-            Some(limit) => {
-                let request = BandwidthRequest { bwlimit: limit.to_string() };
-                connection.post("/v1/bwlimit", &request).await
-            }
-        };
-        answer.map_err(unanswered)
-    });
-    let bandwidth = bandwidth?;
+    let bandwidth: Bandwidth = match &arguments.limit {
+        None => block_on(control::get(&context.places, &mount, PATH))?,
+        Some(limit) => {
+            let request = BandwidthRequest { bwlimit: limit.to_string() };
+            block_on(control::post(&context.places, &mount, PATH, &request))?
+        }
+    };
     match arguments.json {
         true => output::print_json(&bandwidth)?,
         false => {

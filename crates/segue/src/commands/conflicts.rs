@@ -53,18 +53,26 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 
 /// What `mount` knows of, with absolute paths.
 pub(super) async fn ask(mount: &Mount, context: &Context) -> Result<Vec<Conflict>, Failure> {
-    let unanswered = |error| control::unanswered(mount, &error);
-    let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
-    let reply: ConflictsReply = connection.get("/v1/conflicts").await.map_err(unanswered)?;
-    let absolute =
-        |path: &str| mount.mountpoint.join(path.trim_start_matches('/')).display().to_string();
-    let conflicts = reply.conflicts.into_iter().map(|conflict| Conflict {
+    let reply: ConflictsReply = control::get(&context.places, mount, "/v1/conflicts").await?;
+    Ok(reply.conflicts.into_iter().map(|conflict| shown(conflict, mount)).collect())
+}
+
+fn shown(conflict: Conflict, mount: &Mount) -> Conflict {
+    if !conflict.note.is_empty() {
+        let (mountpoint, note) = (mount.mountpoint.display(), &conflict.note);
+        let why = format!(
+            "{}: find {mountpoint} -name '*.conflict-*' shows which copies there are; 'segue resolve {note} \
+             --both' forgets this",
+            conflict.why
+        );
+        return Conflict { path: note.clone(), why, ..conflict };
+    }
+    Conflict {
         // What has no name any more is called by its number, or by what it is kept as.
-        path: absolute(if conflict.path.is_empty() { &conflict.id } else { &conflict.path }),
-        of: absolute(&conflict.of),
+        path: mount.absolute(if conflict.path.is_empty() { &conflict.id } else { &conflict.path }),
+        of: mount.absolute(&conflict.of),
         ..conflict
-    });
-    Ok(conflicts.collect())
+    }
 }
 
 fn describe(conflicts: &[Conflict]) -> String {
@@ -72,6 +80,7 @@ fn describe(conflicts: &[Conflict]) -> String {
     let row = |conflict: &Conflict| {
         let made = Duration::try_from_secs_f64(conflict.time_seconds).unwrap_or_default();
         let (kind, why) = match conflict.kind {
+            ConflictKind::Copy if !conflict.note.is_empty() => ("copy", conflict.why.clone()),
             ConflictKind::Copy => ("copy", format!("beside {}", conflict.of)),
             ConflictKind::Refused => ("refused", format!("{}: {}", conflict.change, conflict.why)),
         };

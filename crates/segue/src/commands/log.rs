@@ -46,19 +46,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 async fn ask(mount: &Mount, context: &Context) -> Result<Vec<LogRecord>, Failure> {
-    let unanswered = |error| control::unanswered(mount, &error);
-    let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
-    let reply: LogReply = connection.get("/v1/log").await.map_err(unanswered)?;
-    Ok(reply.records.into_iter().map(|record| absolute(record, mount)).collect())
-}
-
-/// Paths come relative to the mount; an inode without a known name comes as `#INO`.
-fn absolute(record: LogRecord, mount: &Mount) -> LogRecord {
-    if record.path.starts_with('#') {
-        return record;
+    let reply: LogReply = control::get(&context.places, mount, "/v1/log").await?;
+    let mut records = reply.records;
+    // An inode without a known name comes as `#INO`.
+    for record in records.iter_mut().filter(|record| !record.path.starts_with('#')) {
+        record.path = mount.absolute(&record.path);
     }
-    let path = mount.mountpoint.join(record.path.trim_start_matches('/'));
-    LogRecord { path: path.display().to_string(), ..record }
+    Ok(records)
 }
 
 fn describe(records: &[LogRecord]) -> String {

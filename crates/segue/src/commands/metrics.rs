@@ -49,10 +49,10 @@ fn of_mount(arguments: &Arguments, context: &Context) -> Result<String, Failure>
         };
         return Err(Failure::usage(words));
     };
-    let unanswered = |error: HttpError| control::unanswered(mount, &error);
     block_on(async {
-        let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
-        connection.get_text("/v1/metrics").await.map_err(unanswered)
+        let connection = control::reach(&context.places, mount).await?;
+        let answer = connection.get_text("/v1/metrics").await;
+        answer.map_err(|error| control::unanswered(mount, &error))
     })
 }
 

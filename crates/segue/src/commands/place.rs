@@ -58,11 +58,10 @@ pub(super) async fn ask(
     inside: &Path,
     context: &Context,
 ) -> Result<WhereFile, Failure> {
-    let unanswered = |error: HttpError| control::unanswered(mount, &error);
-    let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
     let request = WhereRequest { paths: vec![inside.to_string_lossy().into_owned()] };
-    let reply: WhereReply = connection.post("/v1/where", &request).await.map_err(unanswered)?;
-    let broken = || unanswered(HttpError::Broken("it answered nothing".to_owned()));
+    let reply: WhereReply = control::post(&context.places, mount, "/v1/where", &request).await?;
+    let nothing = || HttpError::Broken("it answered nothing".to_owned());
+    let broken = || control::unanswered(mount, &nothing());
     reply.files.into_iter().next().ok_or_else(broken)
 }
 

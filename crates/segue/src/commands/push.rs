@@ -38,11 +38,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         path.symlink_metadata().map_err(|error| Failure::io(path.display(), &error))?;
         let (mount, inside) = control::holding(&all, path)?;
         let request = PushRequest { paths: vec![inside.to_string_lossy().into_owned()] };
-        let unanswered = |error| control::unanswered(&mount, &error);
-        let reply: PushReply = block_on(async {
-            let connection = control::connect(&context.places, &mount).await.map_err(unanswered)?;
-            connection.post("/v1/push", &request).await.map_err(unanswered)
-        })?;
+        let asking = control::post(&context.places, &mount, "/v1/push", &request);
+        let reply: PushReply = block_on(asking)?;
         if !arguments.json {
             output::print(&format!("{}: {}\n", path.display(), words(&reply)))?;
         }

@@ -1,12 +1,17 @@
 //! `segue resolve`: which side of a conflict stays.
 
+mod merge;
+
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use segue_client::control::types::{Conflict, ConflictKind, ResolveReply, ResolveRequest};
-use serde_json::json;
+use segue_client::original_name;
+use serde_json::{Value, json};
 
 use super::{Context, block_on, conflicts};
 use crate::exit::{Exit, Failure, Outcome};
@@ -19,15 +24,19 @@ const STEP: u64 = 1 << 20;
 /// Say which side of a conflict stays
 ///
 /// PATH is a conflict copy, or the file that it stands beside, or what a refused change was to
-/// change. Ours is what this host did: the copy, or the refused change; theirs is what has the name.
+/// change; where it cannot be read any more which copy there is, it is the file that 'segue conflicts'
+/// shows. Ours is what this host did: the copy, or the refused change; theirs is what has the name.
 /// The files change like by any command, so other hosts see it, and it works offline.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("side").required(true))]
 pub(crate) struct Arguments {
-    /// Files on a Segue mount
-    #[arg(value_name = "PATH", required = true)]
+    /// What 'segue conflicts' lists, or the files beside
+    #[arg(value_name = "PATH", required_unless_present = "all")]
     paths: Vec<PathBuf>,
+    /// All conflict copies of this user's mounts that --merge has a program for
+    #[arg(long, requires = "merge", conflicts_with = "paths")]
+    all: bool,
     /// The copy takes the name, whose file is removed; refused data are written again
     #[arg(long, group = "side")]
     ours: bool,
@@ -37,6 +46,10 @@ pub(crate) struct Arguments {
     /// Both stay under their names; refused data become a file beside, as NAME.refused-NUMBER
     #[arg(long, group = "side")]
     both: bool,
+    /// What a shell command makes of both takes the name; without PROGRAM the command that the
+    /// configuration has for such names
+    #[arg(long, group = "side", value_name = "PROGRAM", num_args = 0..=1)]
+    merge: Option<Option<String>>,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -47,43 +60,150 @@ Examples:
   segue conflicts
   segue resolve ~/home/notes.txt --theirs
   segue resolve ~/home/notes.txt.conflict-tin-20261123-101500 --ours
-  segue resolve ~/home/report.odt --both";
+  segue resolve ~/home/report.odt --both
+  segue resolve ~/home/todo --merge 'git merge-file --union %A %O %B'
+  segue resolve --all --merge
+
+Programs of --merge:
+  They are called as git calls its merge drivers: %A is a file with ours, in which they leave what they
+  make, %B one with theirs, %O an empty one, because nobody keeps what both were made from, and %P the
+  path. If one ends with 0 what it made takes the name, and the copy goes; else both stay, and the exit
+  code is 5. In ~/.config/segue/config.toml, the first that fits counts:
+
+  [[merge]]
+  pattern = \"*.bib\"
+  program = \"sort -u %A %B -o %A\"";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Side {
     Ours,
     Theirs,
     Both,
+    Merged,
 }
 
 /// Resolves one after the other, as far as it goes.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let side = match (arguments.ours, arguments.theirs) {
-        (true, _) => Side::Ours,
-        (_, true) => Side::Theirs,
+    let side = match (arguments.ours, arguments.theirs, &arguments.merge) {
+        (true, ..) => Side::Ours,
+        (_, true, _) => Side::Theirs,
+        (_, _, Some(_)) => Side::Merged,
         _ => Side::Both,
     };
-    let all = mounts::list()?;
-    let mut resolved = Vec::new();
-    for path in &arguments.paths {
-        let (mount, inside) = control::holding(&all, path)?;
-        let path = mount.mountpoint.join(inside);
-        let known = block_on(conflicts::ask(&mount, context))?;
-        for conflict in meant(&path, known, side)? {
-            let did = match conflict.kind {
-                ConflictKind::Copy => copy(&mount, context, &conflict, side)?,
-                ConflictKind::Refused => refused(&mount, context, &conflict, side)?,
-            };
-            if !arguments.json {
-                output::print(&format!("{}: {did}\n", conflict.path))?;
+    let mut resolving = Resolving { arguments, context, side, resolved: Vec::new() };
+    let exit = match arguments.all {
+        true => resolving.all()?,
+        false => resolving.paths()?,
+    };
+    if arguments.json {
+        output::print_json(&json!({ "resolved": resolving.resolved }))?;
+    }
+    Ok(exit)
+}
+
+/// What is asked for, and what is done of it.
+struct Resolving<'a> {
+    arguments: &'a Arguments,
+    context: &'a Context,
+    side: Side,
+    resolved: Vec<Value>,
+}
+
+impl Resolving<'_> {
+    fn paths(&mut self) -> Outcome {
+        let all = mounts::list()?;
+        for path in &self.arguments.paths {
+            let (mount, path, known) = holding(&all, path, self.context)?;
+            for conflict in meant(&path, known, self.side)? {
+                self.resolve(&mount, &conflict)?;
             }
-            resolved.push(json!({ "path": conflict.path, "kind": conflict.kind, "did": did }));
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Merges whatever there is a program for, as far as that goes.
+    fn all(&mut self) -> Outcome {
+        let mut exit = Exit::Done;
+        for mount in control::chosen(None)? {
+            for conflict in block_on(conflicts::ask(&mount, self.context))? {
+                let is_copy = conflict.kind == ConflictKind::Copy && conflict.note.is_empty();
+                if !is_copy || self.program(&conflict).is_none() {
+                    continue;
+                }
+                // The others are to be merged all the same.
+                if let Err(failure) = self.resolve(&mount, &conflict) {
+                    output::note(&failure.to_string());
+                    exit = exit.max(failure.exit);
+                }
+            }
+        }
+        Ok(exit)
+    }
+
+    fn resolve(&mut self, mount: &Mount, conflict: &Conflict) -> Result<(), Failure> {
+        let (context, side) = (self.context, self.side);
+        let did = match conflict.kind {
+            ConflictKind::Copy if !conflict.note.is_empty() => {
+                unreadable(mount, context, conflict, side)?
+            }
+            ConflictKind::Copy if side == Side::Merged => self.merge(conflict)?,
+            ConflictKind::Copy => copy(mount, context, conflict, side)?,
+            ConflictKind::Refused => refused(mount, context, conflict, side)?,
+        };
+        if !self.arguments.json {
+            output::print(&format!("{}: {did}\n", conflict.path))?;
+        }
+        let done = json!({ "path": conflict.path, "kind": conflict.kind, "did": did });
+        self.resolved.push(done);
+        Ok(())
+    }
+
+    /// The program that merges a copy with what has the name.
+    fn program(&self, conflict: &Conflict) -> Option<&str> {
+        let name = Path::new(&conflict.of).file_name()?.to_str()?;
+        let given = self.arguments.merge.as_ref()?.as_deref();
+        given.or_else(|| self.context.config.merge_program(name))
+    }
+
+    fn merge(&self, conflict: &Conflict) -> Result<&'static str, Failure> {
+        let program = self.program(conflict).ok_or_else(|| {
+            Failure::failed(format!(
+                "{}: no [[merge]] in {} is for its name ('segue help resolve' tells how)",
+                conflict.of,
+                self.context.places.config_file.display()
+            ))
+        })?;
+        let files = (Path::new(&conflict.path), Path::new(&conflict.of));
+        merge::merge(program, files, self.arguments.json)?;
+        Ok("merged with what has the name")
+    }
+}
+
+/// The mount that `path` is on, or of which it is a note, and the conflicts that this knows.
+fn holding(
+    all: &[Mount],
+    path: &Path,
+    context: &Context,
+) -> Result<(Mount, PathBuf, Vec<Conflict>), Failure> {
+    let not_on_one = match control::holding(all, path) {
+        Ok((mount, inside)) => {
+            let known = block_on(conflicts::ask(&mount, context))?;
+            let path = mount.mountpoint.join(inside);
+            return Ok((mount, path, known));
+        }
+        Err(failure) => failure,
+    };
+    let file = mounts::resolve(path);
+    for mount in control::chosen(None)? {
+        // Who does not answer cannot forget it either.
+        let Ok(known) = block_on(conflicts::ask(&mount, context)) else { continue };
+        let mut notes = known.iter().map(|conflict| Path::new(&conflict.note));
+        if let Some(note) = notes.find(|note| mounts::resolve(note) == file) {
+            let note = note.to_owned();
+            return Ok((mount, note, known));
         }
     }
-    if arguments.json {
-        output::print_json(&json!({ "resolved": resolved }))?;
-    }
-    Ok(Exit::Done)
+    Err(not_on_one)
 }
 
 /// The conflicts that `path` names.
@@ -120,11 +240,9 @@ fn meant(path: &Path, known: Vec<Conflict>, side: Side) -> Result<Vec<Conflict>,
 
 /// What the conflict copy `copy` stands beside, by its name.
 fn made_from(copy: &Path) -> Option<PathBuf> {
-    let (name, rest) = copy.file_name()?.to_str()?.rsplit_once(".conflict-")?;
-    let is_time = |part: &str| part.len() >= 6 && part.bytes().all(|byte| byte.is_ascii_digit());
-    let is_so =
-        !name.is_empty() && rest.split('-').skip(1).filter(|part| is_time(part)).count() >= 2;
-    is_so.then(|| copy.with_file_name(name))
+    // Conflicts have paths that are text.
+    let name = original_name(copy.file_name()?.to_str()?.as_bytes())?;
+    Some(copy.with_file_name(OsStr::from_bytes(name)))
 }
 
 /// Deals with a copy; what was done.
@@ -161,6 +279,29 @@ fn copy(
     }
 }
 
+/// Deals with a copy of which only that is known; what was done.
+fn unreadable(
+    mount: &Mount,
+    context: &Context,
+    conflict: &Conflict,
+    side: Side,
+) -> Result<&'static str, Failure> {
+    if side != Side::Both {
+        return Err(Failure::failed(format!(
+            "{}: it cannot be read which copy it tells of: look for that with find {} -name \
+             '*.conflict-*', resolve it by its name, and then use --both",
+            conflict.path,
+            mount.mountpoint.display()
+        )));
+    }
+    tell(
+        mount,
+        context,
+        &ResolveRequest { unreadable: conflict.id.clone(), ..Default::default() },
+    )?;
+    Ok("is forgotten, whatever copy it told of stays")
+}
+
 /// Deals with a refused change; what was done.
 fn refused(
     mount: &Mount,
@@ -170,6 +311,13 @@ fn refused(
 ) -> Result<&'static str, Failure> {
     let path = Path::new(&conflict.path);
     let (into, did) = match side {
+        Side::Merged => {
+            return Err(Failure::failed(format!(
+                "{}: --merge is for conflict copies, and this is a refused change: refused data become \
+                 a file beside with --both",
+                conflict.path
+            )));
+        }
         Side::Theirs => (None, "the refused change is dropped"),
         Side::Ours => (Some(path.to_owned()), "the refused data are written again"),
         Side::Both => {
@@ -181,10 +329,13 @@ fn refused(
     if let Some(into) = into {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with('#') || name == conflict.id {
+            let way = match conflict.data.as_str() {
+                "" => "no data are kept of it, so".to_owned(),
+                data => format!("take what you need from {data}, and then"),
+            };
             return Err(Failure::failed(format!(
-                "{}: what it is called is not known here any more: take what you need from {}, and then \
-                 use --theirs",
-                conflict.path, conflict.data
+                "{}: what it is called is not known here any more: {way} use --theirs",
+                conflict.path
             )));
         }
         if conflict.data.is_empty() {
@@ -221,11 +372,8 @@ fn write(conflict: &Conflict, into: &Path, is_new: bool) -> io::Result<()> {
 
 /// Has the mount forget a conflict.
 fn tell(mount: &Mount, context: &Context, request: &ResolveRequest) -> Result<(), Failure> {
-    let unanswered = |error| control::unanswered(mount, &error);
-    let reply: ResolveReply = block_on(async {
-        let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
-        connection.post("/v1/resolve", request).await.map_err(unanswered)
-    })?;
+    let asking = control::post(&context.places, mount, "/v1/resolve", request);
+    let reply: ResolveReply = block_on(asking)?;
     match reply.error.is_empty() {
         true => Ok(()),
         false => Err(Failure::failed(reply.error)),
@@ -264,11 +412,6 @@ mod tests {
         let of = |name: &str| made_from(&Path::new("/m/d").join(name));
         let notes = Some(PathBuf::from("/m/d/notes.txt"));
         assert_eq!(of("notes.txt.conflict-tin-20261123-101500"), notes);
-        assert_eq!(of("notes.txt.conflict-my-old-host-20261123-101500-2"), notes);
-        for other in
-            ["notes.txt", "notes.conflict-tin", ".conflict-tin-20261123-101500", "a.conflict-x-1-2"]
-        {
-            assert_eq!(of(other), None, "{other}");
-        }
+        assert_eq!(of("notes.txt"), None);
     }
 }

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::{Context, block_on, bwlimit};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::http::HttpError;
 use crate::pace::Pace;
 use crate::rates::Rates;
 use crate::{control, output, pace, quantity};
@@ -66,16 +65,11 @@ fn show(
     let mut exit = Exit::Done;
     let mounts = control::chosen(arguments.mountpoint.as_deref())?;
     for mount in &mounts {
-        let answer: Result<Status, HttpError> = block_on(async {
-            Ok(match control::connect(&context.places, mount).await {
-                Ok(connection) => connection.get("/v1/status").await,
-                Err(error) => Err(error),
-            })
-        })?;
+        let answer: Result<Status, Failure> =
+            block_on(control::get(&context.places, mount, "/v1/status"));
         match answer {
             Ok(status) => statuses.push(status),
-            Err(error) => {
-                let failure: Failure = control::unanswered(mount, &error);
+            Err(failure) => {
                 output::note(&failure.to_string());
                 exit = failure.exit;
             }

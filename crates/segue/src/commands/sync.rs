@@ -125,7 +125,7 @@ async fn sync_one(
         progress.show(&to_go(&reply, &mut pace));
         last = reply;
     };
-    let connection = control::connect(&context.places, mount).await.map_err(unanswered)?;
+    let connection = control::reach(&context.places, mount).await?;
     let asking = connection.post_lines("/v1/sync", &request, on_line);
     match timeout {
         None => asking.await.map_err(unanswered)?,

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let unanswered = |error: HttpError| control::unanswered(&mount, &error);
     let (mut ended, mut printed, mut is_read) = (None, Ok(()), true);
     block_on(async {
-        let connection = control::connect(&context.places, &mount).await.map_err(unanswered)?;
+        let connection = control::reach(&context.places, &mount).await?;
         let on_line = |line: WatchLine| match line.event {
             WatchEvent::Ended => ended = Some(line.reason),
             _ if printed.is_ok() => printed = output::print_json(&line),

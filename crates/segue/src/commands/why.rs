@@ -38,11 +38,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let (mount, inside) = control::holding(&mounts::list()?, &arguments.path)?;
     // First: to ask where it is may take a question.
     let request = WhyRequest { path: inside.to_string_lossy().into_owned() };
-    let unanswered = |error| control::unanswered(&mount, &error);
-    let reply: WhyReply = block_on(async {
-        let connection = control::connect(&context.places, &mount).await.map_err(unanswered)?;
-        connection.post("/v1/why", &request).await.map_err(unanswered)
-    })?;
+    let asking = control::post(&context.places, &mount, "/v1/why", &request);
+    let reply: WhyReply = block_on(asking)?;
     let shown = arguments.path.display();
     if !reply.error.is_empty() {
         return Err(Failure::new(Exit::NotFound, format!("{shown}: {}", reply.error)));

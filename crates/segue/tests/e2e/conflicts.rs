@@ -173,6 +173,8 @@ fn a_user_says_which_side_stays() {
     resolve("ours", "--ours");
     resolve("theirs", "--theirs");
     resolve("both", "--both");
+    // Or a file that is listed there goes before it is looked at.
+    a.sync().unwrap();
     // Another host's user deals with the last one.
     let copy = copies(b.path()).into_iter().find(|path| {
         path.starts_with("other.conflict-") || path.to_string_lossy().starts_with("other.conflict-")
@@ -195,6 +197,117 @@ fn a_user_says_which_side_stays() {
     }
     let nothing = segue(&world.a, &["resolve", arg(&a.path().join("ours")), "--ours"]);
     assert!(nothing.code == Some(3) && nothing.err.contains("nothing is known"), "{nothing:?}");
+}
+
+/// Programs merge copies with what has the name: one that is given, and those that are configured. What one makes
+/// stays with the file's mode; where it fails both stay.
+#[test]
+fn a_program_merges_both_sides() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let names = ["todo", "refs.bib", "other"];
+    for name in names {
+        save(&a.path().join(name), b"1\n").unwrap();
+    }
+    sh(a.path(), "chmod 640 todo");
+    let add = |line: &'static str| {
+        move |dir: &Path| {
+            names.iter().for_each(|name| drop(sh(dir, &format!("echo {line} >> {name}"))))
+        }
+    };
+    apart(&world, (&a, &b), add("ours"), add("theirs"));
+    assert_eq!(conflicts(&world.a, &a).0.len(), 3);
+    let todo = a.path().join("todo");
+    let resolve = |args: &[&str]| segue(&world.a, &[&["resolve"], args].concat());
+    let by = |program: &str| resolve(&[arg(&todo), "--merge", program]);
+    let no_place = by("true");
+    assert!(no_place.code == Some(2) && no_place.err.contains("without %A"), "{no_place:?}");
+    // With no base all that differs is in conflict.
+    let failed = by("git merge-file -q %A %O %B");
+    assert!(failed.code == Some(5) && failed.err.contains("both stay"), "{failed:?}");
+    let changed = by(&format!("echo later >> {}; cat %B >> %A", todo.display()));
+    assert!(changed.code == Some(5) && changed.err.contains("changed meanwhile"), "{changed:?}");
+    assert_eq!(fs::read_to_string(&todo).unwrap(), "1\ntheirs\nlater\n");
+    let merged = by("git merge-file --union %A %O %B");
+    assert_eq!(merged.code, Some(0), "{merged:?}");
+    let unknown = resolve(&[arg(&a.path().join("refs.bib")), "--merge"]);
+    assert!(unknown.code == Some(1) && unknown.err.contains("config.toml"), "{unknown:?}");
+    let config = world.a.home().join(".config/segue");
+    fs::create_dir_all(&config).unwrap();
+    let rules = [("*.txt", "false %A"), ("*.bib", "sort -u %A %B -o %A")];
+    let rules = rules.map(|(pattern, program)| {
+        format!("[[merge]]\npattern = '{pattern}'\nprogram = '{program}'\n")
+    });
+    fs::write(config.join("config.toml"), rules.concat()).unwrap();
+    let all = json(&world.a, &["resolve", "--all", "--merge"]);
+    let resolved = all["resolved"].as_array().unwrap();
+    assert_eq!(resolved.len(), 1, "{all}");
+    assert!(resolved[0]["path"].as_str().unwrap().contains("refs.bib.conflict-"), "{all}");
+    let (listed, _) = conflicts(&world.a, &a);
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0]["of"], arg(&a.path().join("other")));
+    a.sync().unwrap();
+    for mount in [&a, &b] {
+        let is_merged = || {
+            let script = "stat -c %a todo; sort todo; cat refs.bib";
+            sh(mount.path(), script)
+                .split_whitespace()
+                .eq(["640", "1", "later", "ours", "theirs", "1", "ours", "theirs"])
+        };
+        eventually("both see what was made", is_merged);
+        let copies = copies(mount.path());
+        assert!(
+            copies.len() == 1 && copies[0].to_string_lossy().starts_with("other."),
+            "{copies:?}"
+        );
+    }
+}
+
+/// A disk damages what tells of a copy: it is listed all the same, with what to do, until its user says that it
+/// is dealt with.
+#[test]
+fn a_copy_of_which_only_a_damaged_file_tells_is_listed() {
+    let Some(world) = World::new() else { return };
+    let cache = world.local("cache");
+    let options = format!("cache-dir={}", arg(&cache));
+    let mut a = world.mount_with(&world.a, &options);
+    let b = world.mount_with(&world.b, CLOSE);
+    save(&a.path().join("notes"), b"before").unwrap();
+    let write =
+        |text: &'static str| move |dir: &Path| save(&dir.join("notes"), text.as_bytes()).unwrap();
+    apart(&world, (&a, &b), write("of a"), write("of b"));
+    assert_eq!(conflicts(&world.a, &a).0.len(), 1);
+    a.umount(&[]).unwrap();
+    drop(a);
+    let note = PathBuf::from(sh(&cache, "ls -d $PWD/*/conflicts/*.json").trim());
+    fs::write(&note, "{").unwrap();
+    let a = world.mount_with(&world.a, &options);
+    let count = || json(&world.a, &["status", arg(a.path())])["mounts"][0]["conflicts"].clone();
+    assert_eq!(count(), 1);
+    let (listed, code) = conflicts(&world.a, &a);
+    assert_eq!((listed.len(), code), (1, Some(5)));
+    assert_eq!((&listed[0]["kind"], &listed[0]["path"]), (&"copy".into(), &arg(&note).into()));
+    let why = listed[0]["why"].as_str().unwrap();
+    let find = format!("find {} -name '*.conflict-*'", a.path().display());
+    let forget = format!("segue resolve {} --both", note.display());
+    assert!(
+        why.contains("cannot be read") && why.contains(&find) && why.contains(&forget),
+        "{why}"
+    );
+    assert!(segue(&world.a, &["conflicts", arg(a.path())]).out.contains(why));
+    // Its user does as he is told.
+    let unknown = segue(&world.a, &["resolve", arg(&note), "--theirs"]);
+    assert!(unknown.code == Some(1) && unknown.err.contains(&find), "{unknown:?}");
+    let copy = PathBuf::from(sh(a.path(), &find).trim());
+    for (path, side) in [(&copy, "--ours"), (&note, "--both")] {
+        let ended = segue(&world.a, &["resolve", arg(path), side]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    assert_eq!(fs::read_to_string(a.path().join("notes")).unwrap(), "of a");
+    assert_eq!((conflicts(&world.a, &a), count()), ((Vec::new(), Some(0)), 0.into()));
+    assert!(!note.exists());
+    let again = segue(&world.a, &["resolve", arg(&note), "--both"]);
+    assert_eq!(again.code, Some(3), "{again:?}");
 }
 
 /// What the server refused after the call is listed with its data, and goes once there is room.

@@ -24,7 +24,7 @@ fn set_level(host: &Host, path: &Path, lm: &str) {
 }
 
 /// Bytes of file data and of what else goes with them that `host` has sent.
-fn data_sent(host: &Host, mountpoint: &Path) -> u64 {
+pub(crate) fn data_sent(host: &Host, mountpoint: &Path) -> u64 {
     let status = json(host, &["status", arg(mountpoint)]);
     let classes = status["mounts"][0]["link"]["classes"].as_array().unwrap();
     let of = |class: &&Value| class["class"] == "store-data";

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use segue_core::chunk::CHUNK_MAX;
 use segue_core::namespace::outline::{Chunks, run};
 use segue_core::namespace::{
     self, LEAF_EXTENTS_MAX, NotStaged, Place, Stop, is_damage, leaf_name, leaf_of,
@@ -19,6 +20,10 @@ use super::upload::{few_files, full, read};
 use super::{Answer, Bound, Session, lost, refuse};
 use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
+
+/// So many bytes that are told by where they stand are read for one request: what one leaf can have, which
+/// is what hosts ask for. What is beyond comes by its names.
+const READ_MAX: u64 = (LEAF_EXTENTS_MAX * CHUNK_MAX) as u64;
 
 /// Leaves to be made.
 struct Leaves {
@@ -35,6 +40,8 @@ struct Led {
     chunks: Chunks,
     /// Where those are that were told by where they stand.
     places: Vec<(Fingerprint, Place)>,
+    /// How long these are together.
+    bytes: u64,
     /// Its chunks that are shown to be possessed, or stand in a file that may be read.
     proven: BTreeSet<Fingerprint>,
 }
@@ -89,18 +96,38 @@ impl Session {
     /// Those of `led` of which each chunk that was told by where it stands can be read, and the
     /// places of the others.
     async fn whole(&self, led: Vec<Led>) -> Result<(Vec<Led>, Vec<u32>), Refused> {
-        // The semaphore is never closed. A few bytes may ask for gigabytes: all chunks of 16 leaves.
+        let (told, mut led): (Vec<Led>, Vec<Led>) =
+            led.into_iter().partition(|leaf| !leaf.places.is_empty());
+        if told.is_empty() {
+            return Ok((led, Vec::new()));
+        }
+        let (told, mut astray) = up_to(told, READ_MAX);
+        // The semaphore is never closed.
         let _place = self.rooms.differences.acquire().await;
         let server = self.server.clone();
         let work = move || {
             let is_whole = |leaf: &Led| {
                 leaf.places.iter().all(|(name, place)| read(&server, name, place).is_some())
             };
-            let (whole, damaged): (Vec<Led>, Vec<Led>) = led.into_iter().partition(is_whole);
-            (whole, damaged.iter().map(|leaf| leaf.index).collect())
+            told.into_iter().partition(is_whole)
         };
-        tokio::task::spawn_blocking(work).await.map_err(lost)
+        let (whole, damaged): (Vec<Led>, Vec<Led>) =
+            tokio::task::spawn_blocking(work).await.map_err(lost)?;
+        led.extend(whole);
+        astray.extend(damaged.iter().map(|leaf| leaf.index));
+        Ok((led, astray))
     }
+}
+
+/// As many of the first as have `most` bytes together, and the places of the others.
+fn up_to(led: Vec<Led>, most: u64) -> (Vec<Led>, Vec<u32>) {
+    let mut sum = 0_u64;
+    let fits = |leaf: &Led| {
+        sum = sum.saturating_add(leaf.bytes);
+        sum <= most
+    };
+    let (fit, beyond): (Vec<Led>, Vec<Led>) = led.into_iter().partition(fits);
+    (fit, beyond.iter().map(|leaf| leaf.index).collect())
 }
 
 impl Leaves {
@@ -123,6 +150,7 @@ impl Leaves {
         (index, leaf): (u32, &Leaf),
     ) -> Result<Option<Led>, MetaFault> {
         let (mut chunks, mut proven, mut stand) = (Chunks::new(), BTreeSet::new(), Vec::new());
+        let mut bytes = 0;
         for part in &leaf.parts {
             match part {
                 LeafPart::Chunk(name, len) => {
@@ -135,6 +163,7 @@ impl Leaves {
                     let found = run(snapshot, self.volume, (*ino, *version), range);
                     let Some(found) = readable(found)?.flatten() else { return Ok(None) };
                     stand.extend(found.iter().map(|(name, _)| *name));
+                    bytes += found.iter().map(|(_, len)| u64::from(*len)).sum::<u64>();
                     chunks.extend(found);
                 }
             }
@@ -152,7 +181,7 @@ impl Leaves {
             proven.insert(name);
             places.push((name, row.place));
         }
-        Ok(Some(Led { index, chunks, places, proven }))
+        Ok(Some(Led { index, chunks, places, bytes, proven }))
     }
 }
 
@@ -163,5 +192,29 @@ fn readable<T>(read: Result<T, Stop<rusqlite::Error>>) -> Result<Option<T>, Meta
         Err(Stop::Refused(_)) => Ok(None),
         Err(Stop::Fault(fault)) if is_damage::<Kv<'_>>(&fault) => Ok(None),
         Err(Stop::Fault(fault)) => Err(fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_the_bound_comes_by_its_names() {
+        let leaf = |(index, bytes)| Led {
+            index,
+            chunks: Chunks::new(),
+            places: Vec::new(),
+            bytes,
+            proven: BTreeSet::new(),
+        };
+        let leaves = |sizes: [u64; 3]| (0..).zip(sizes).map(leaf).collect::<Vec<Led>>();
+        let kept = |sizes, most| {
+            let (fit, beyond) = up_to(leaves(sizes), most);
+            (fit.iter().map(|leaf| leaf.index).collect::<Vec<u32>>(), beyond)
+        };
+        assert_eq!(kept([4, 5, 1], 10), (vec![0, 1, 2], vec![]));
+        assert_eq!(kept([4, 7, 1], 10), (vec![0], vec![1, 2]));
+        assert_eq!(kept([11, u64::MAX, 0], 10), (vec![], vec![0, 1, 2]));
     }
 }

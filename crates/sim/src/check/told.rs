@@ -28,6 +28,8 @@ pub(crate) struct Told {
     past: Vec<(u64, Promises)>,
     /// Changes that were settled: sent again after a power loss, they change nothing.
     settled: BTreeSet<u64>,
+    /// Changes that need not be sent, though a power loss may bring them back.
+    unsent: BTreeSet<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -42,6 +44,8 @@ struct Promises {
     nameless: BTreeSet<Ino>,
     /// Changes that were logged.
     seqs: BTreeSet<u64>,
+    /// Stores, as they were logged.
+    sealed: BTreeMap<u64, DataChange>,
     /// What changes were of when they were logged, of which file.
     stores: BTreeMap<u64, (Ino, Rc<BTreeMap<u64, u8>>)>,
 }
@@ -98,7 +102,7 @@ impl Told {
 
     /// Changes that were logged.
     pub(crate) fn seqs(&self) -> impl Iterator<Item = u64> + '_ {
-        self.now.seqs.iter().copied()
+        self.now.seqs.difference(&self.unsent).copied()
     }
 
     /// An application was told that `bytes` stand at `offset`.
@@ -130,9 +134,34 @@ impl Told {
         if let Entry::Settled { seq, .. } = entry {
             self.settled.insert(*seq);
             self.now.stores.remove(seq);
+            self.now.sealed.remove(seq);
+        }
+        if let Entry::Unsealed { seq } = entry {
+            self.unsealed_again(*seq);
+        }
+        if let Entry::Cancelled { ino, seqs } = entry {
+            self.unsent.extend(seqs);
+            self.now.stores.retain(|seq, _| !seqs.contains(seq));
+            self.now.sealed.retain(|seq, _| !seqs.contains(seq));
+            self.now.unsealed.remove(ino);
         }
         if let (Entry::Nameless(_), Some(place)) = (entry, entry.place()) {
             self.now.nameless.insert(place.ino);
+        }
+        if let Entry::Amended { seq, data, .. } = entry {
+            let before = self.now.stores.remove(seq);
+            let first = self.now.sealed.remove(seq);
+            self.sealed(*seq, data)?;
+            if let Some(both) = first.and_then(|first| first.with(data)) {
+                self.now.sealed.insert(*seq, both);
+            }
+            if let (Some((_, before)), Some((_, store))) = (before, self.now.stores.get_mut(seq)) {
+                let (cut, store) = (data.cut.unwrap_or(u64::MAX), Rc::make_mut(store));
+                for (at, byte) in before.range(..cut) {
+                    store.entry(*at).or_insert(*byte);
+                }
+            }
+            return Ok(());
         }
         let Some(logged) = entry.change() else { return Ok(()) };
         if !self.now.seqs.insert(logged.seq) {
@@ -161,7 +190,23 @@ impl Told {
         let store: BTreeMap<u64, u8> =
             ranges.iter().filter_map(|at| Some((*at, *truth.get(at)?))).collect();
         self.now.stores.insert(seq, (data.ino, Rc::new(store)));
+        self.now.sealed.insert(seq, data.clone());
         Ok(())
+    }
+
+    fn unsealed_again(&mut self, seq: u64) {
+        self.unsent.insert(seq);
+        self.now.stores.remove(&seq);
+        let Some(data) = self.now.sealed.remove(&seq) else { return };
+        let mut dirty: BTreeSet<u64> = data.ranges.iter().cloned().flatten().collect();
+        let file = self
+            .now
+            .unsealed
+            .entry(data.ino)
+            .or_insert_with(|| Unsealed { size: data.size, ..Unsealed::default() });
+        dirty.split_off(&file.cut.unwrap_or(u64::MAX));
+        file.dirty.append(&mut dirty);
+        file.cut = file.cut.into_iter().chain(data.cut).min();
     }
 
     /// `store` is what goes to the server for `data`, change `seq`.

@@ -196,12 +196,21 @@ impl Mount {
     }
 
     pub(super) fn seal(&mut self, ino: Ino) -> Tried<()> {
-        if self.core.files.get(&ino).is_some_and(FileData::has_dirty)
-            && let Some(entry) = self.core.draft_seal(ino, Caller::default())
-        {
-            return self.log_change(entry);
+        if !self.core.files.get(&ino).is_some_and(FileData::has_dirty) {
+            return Ok(Ok(()));
         }
-        Ok(Ok(()))
+        if let Some((seq, entry)) = self.core.take_to_amend(ino, &Caller::default()) {
+            let logged = self.log_change(entry)?;
+            self.amended += u64::from(logged.is_ok());
+            if logged.is_err() {
+                self.core.send_after_all(&[seq]);
+            }
+            return Ok(logged);
+        }
+        match self.core.draft_seal(ino, Caller::default()) {
+            Some(entry) => self.log_change(entry),
+            None => Ok(Ok(())),
+        }
     }
 
     pub(super) fn open(&mut self, ino: Ino) {

@@ -192,7 +192,7 @@ impl Mount {
         self.acked_below = self.core.acked_below();
     }
 
-    fn reap(&mut self, logged: &Logged) {
+    pub(super) fn reap(&mut self, logged: &Logged) {
         let Change::Record(record) = &logged.change else { return };
         for ino in touched(record).inodes {
             let gone = self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use segue_core::client::{ClientCore, needs};
-use segue_core::modlog::{Change, Entry, Logged, Record, left_of};
+use segue_core::modlog::{Change, Entry, Logged, Record, RenameMode, left_of};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, ClientId, Ino, Time, Timestamp};
 use segue_core::wire::{Reply, Request};
@@ -103,6 +103,12 @@ pub(crate) struct Mount {
     baseless: BTreeSet<u64>,
     bug: Option<Bug>,
     pub(crate) conflicts: u64,
+    /// Changes that cancelled out.
+    pub(crate) cancelled: u64,
+    /// Stores that became part of one that waited.
+    pub(crate) amended: u64,
+    /// Stores of files that were removed before their turn.
+    pub(crate) taken_back: u64,
     pub(crate) refused: u64,
     said_hello: bool,
     pub(crate) session: Session,
@@ -202,6 +208,9 @@ impl Mount {
             baseless: BTreeSet::new(),
             bug,
             conflicts: 0,
+            cancelled: 0,
+            amended: 0,
+            taken_back: 0,
             refused: 0,
             said_hello: false,
             session: Session::start(next_call),
@@ -292,7 +301,7 @@ impl Mount {
             return Ok(());
         }
         let is_seal = matches!(&entry, Entry::Change(Logged { change: Change::Data(_), .. }));
-        let is_end = is_seal || matches!(entry, Entry::Settled { .. });
+        let is_end = is_seal || matches!(entry, Entry::Settled { .. } | Entry::Amended { .. });
         self.kept.append(entry);
         // A seal that follows a write, and what the server says, change nothing that is seen.
         if !is_end {
@@ -310,24 +319,73 @@ impl Mount {
         self.core.admit(entry, self.now);
         // As if its user had asked for it, without a draw that would make every run another one.
         let newest = self.core.queue.newest_seq().filter(|seq| seq.is_multiple_of(RAISED_EVERY));
-        self.core.queue.raise(&newest.into_iter().collect());
+        self.core.queue.raise(&newest.into_iter().collect(), &BTreeSet::new());
         if self.core.seqs_left() == 0 {
             self.reserve_seqs();
         }
         Ok(Ok(()))
     }
 
-    fn log_record(&mut self, record: Record) -> Tried<()> {
+    fn log_record(&mut self, mut record: Record) -> Tried<()> {
+        if let Err(refusal) = self.take_back(&mut record)? {
+            return Ok(Err(refusal));
+        }
         for ino in self.core.seal_first(&record) {
             if let Err(refusal) = self.seal(ino)? {
                 return Ok(Err(refusal));
             }
         }
         let entry = match self.is_offline {
-            true => self.core.draft_apart(record, Caller::default(), self.wall()),
-            false => self.core.draft_change(record, Caller::default(), self.wall()),
+            true => self.core.draft_apart(record.clone(), Caller::default(), self.wall()),
+            false => self.core.draft_change(record.clone(), Caller::default(), self.wall()),
         };
-        self.log_change(entry)
+        let logged = self.log_change(entry)?;
+        if let (
+            Ok(()),
+            Record::Unlink { ino, .. } | Record::Rmdir { ino, .. } | Record::Release { ino },
+        ) = (&logged, &record)
+        {
+            self.cancel_out(*ino)?;
+        }
+        Ok(logged)
+    }
+
+    /// What was stored of a file that is about to lose its last name, and waits, is unsealed again.
+    fn take_back(&mut self, record: &mut Record) -> Tried<()> {
+        let (ino, open) = match record {
+            Record::Unlink { ino, open, .. } => (*ino, open),
+            Record::Rename { mode: RenameMode::Replace(Some(ino)), open, .. } => (*ino, open),
+            _ => return Ok(Ok(())),
+        };
+        while let Some(seq) = self.core.take_to_unseal(ino) {
+            if let Err(refusal) = self.failing.writes() {
+                self.core.send_after_all(&[seq]);
+                return Ok(Err(refusal));
+            }
+            self.append(Entry::Unsealed { seq })?;
+            self.core.unseal(seq);
+            self.taken_back += 1;
+            *open = true;
+        }
+        Ok(Ok(()))
+    }
+
+    /// `ino` may have lost its last name: what the server has not heard of cancels out.
+    fn cancel_out(&mut self, ino: Ino) -> Result<(), Violation> {
+        let Some(seqs) = self.core.take_to_cancel(ino) else { return Ok(()) };
+        if self.failing.writes().is_err() {
+            self.core.send_after_all(&seqs);
+            return Ok(());
+        }
+        self.append(Entry::Cancelled { ino, seqs: seqs.clone() })?;
+        let cancelled = self.core.cancel(ino, &seqs);
+        self.cancelled += cancelled.len() as u64;
+        let times = self.core.times_of_cancelled(&cancelled);
+        cancelled.iter().for_each(|logged| self.reap(logged));
+        for record in times {
+            self.log_record(record)?.ok();
+        }
+        Ok(())
     }
 
     fn wall(&self) -> Timestamp {

@@ -122,6 +122,9 @@ impl World {
                 }
                 self.summary.client_crashes += 1;
                 self.summary.conflicts += mount.conflicts;
+                self.summary.cancelled += mount.cancelled;
+                self.summary.amended += mount.amended;
+                self.summary.taken_back += mount.taken_back;
                 self.summary.refused += mount.refused;
                 self.summary.disk_errors += mount.failing.count;
                 let server = AtServer {

@@ -455,6 +455,9 @@ impl World {
             mount.is_offline = false;
             mount.follow();
             self.summary.conflicts += mount.conflicts;
+            self.summary.cancelled += mount.cancelled;
+            self.summary.amended += mount.amended;
+            self.summary.taken_back += mount.taken_back;
             self.summary.refused += mount.refused;
             view::check(mount, &mut self.server, &reached)?;
             bounded::check(mount, &self.server)?;

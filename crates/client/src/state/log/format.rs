@@ -52,9 +52,13 @@ pub(super) fn header(incarnation: u32, begins: Position) -> Vec<u8> {
 fn seq_of(entry: &Entry) -> u64 {
     match entry {
         Entry::Change(logged) => logged.seq,
-        Entry::Settled { seq, .. } | Entry::Preserved { seq, .. } => *seq,
+        Entry::Settled { seq, .. }
+        | Entry::Amended { seq, .. }
+        | Entry::Unsealed { seq }
+        | Entry::Preserved { seq, .. } => *seq,
         Entry::Written { .. }
         | Entry::Resized { .. }
+        | Entry::Cancelled { .. }
         | Entry::Synced
         | Entry::Nameless(_)
         | Entry::Spoiled { .. } => 0,

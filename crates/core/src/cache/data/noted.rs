@@ -86,6 +86,19 @@ impl FileData {
         self.dirty_changes = true;
     }
 
+    /// Change `seq` is not sent: its `data`, with what was written since, are unsealed again; `before` is the
+    /// change that they were made on, if it is not settled.
+    pub fn unsealed_again(&mut self, seq: u64, data: &DataChange, before: Option<u64>) {
+        self.left_unsealed(data);
+        if self.sealed == Some(seq) {
+            self.sealed = before;
+        }
+        if self.sealed.is_none() {
+            self.sealed_ranges.clear();
+        }
+        self.is_noted = false;
+    }
+
     /// The host went down while the file was ahead of the server.
     pub fn doubted(&mut self) {
         self.is_doubtful = true;

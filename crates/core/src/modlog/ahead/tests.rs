@@ -108,7 +108,7 @@ fn what_is_raised_goes_by_itself() {
     let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
     (1..=4).for_each(|seq| push(&mut queue, seq, LARGE));
     ahead.follow(Some([1; 32]));
-    queue.raise(&BTreeSet::from([3]));
+    queue.raise(&BTreeSet::from([3]), ahead.uploading());
     let batch = |ahead: &Ahead, queue: &Queue, lane| -> Vec<u64> {
         let batch = ahead.batch(queue, (lane, 1 << 20), &BTreeSet::new(), None);
         batch.iter().map(|logged| logged.seq).collect()
@@ -122,7 +122,8 @@ fn what_is_raised_goes_by_itself() {
         queue.class_of(all.find(|logged| logged.seq == seq).unwrap())
     };
     assert_eq!([3, 4].map(|seq| class(&queue, seq)), [Class::StoreFast, Class::StoreData]);
-    queue.raise(&BTreeSet::from([1]));
+    queue.raise(&BTreeSet::from([1]), ahead.uploading());
+    assert!(queue.is_raised_late());
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [3], "the other one is on its way");
     finish(&mut ahead, &queue, &picked, None);
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [1]);

@@ -228,13 +228,14 @@ fn follows(earlier: &Logged, later: &Logged) -> bool {
 proptest! {
     /// A change is free when no earlier one that it would collide with is left, and goes in a
     /// batch when all of those do, whatever was settled or skipped before. What is raised goes by itself,
-    /// with all that it follows.
+    /// with all that it follows. What was cancelled is never free, and passes on what it follows.
     #[test]
     fn links_say_what_looking_at_all_would(
         changes in prop::collection::vec((change(), 0..3_u32), 1..30),
         choices in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..40),
         skips in prop::collection::btree_set(1..30_u64, 0..10),
         wanted in prop::collection::btree_set(1..30_u64, 0..3),
+        cancelled in prop::collection::btree_set(1..30_u64, 0..8),
     ) {
         let changes: Vec<Logged> =
             (1..).zip(changes).map(|(seq, (change, group))| logged(seq, group, change)).collect();
@@ -253,13 +254,25 @@ proptest! {
             todo.extend(before(&left, seq).into_iter().filter(|before| raised.insert(*before)));
         }
         prop_assert_eq!(order.raised(), &raised);
+        let cancelled: BTreeSet<u64> = cancelled.intersection(&left).copied().collect();
+        cancelled.iter().for_each(|seq| order.cancel(*seq));
+        let end_cancelled = |left: &mut BTreeSet<u64>| {
+            // What it follows is older: one pass is enough.
+            for seq in &cancelled {
+                if before(left, *seq).is_empty() {
+                    left.remove(seq);
+                }
+            }
+        };
+        end_cancelled(&mut left);
         for (choice, is_settled) in choices {
-            let expected: Vec<u64> =
-                left.iter().copied().filter(|seq| before(&left, *seq).is_empty()).collect();
+            let is_sent = |seq: &u64| !cancelled.contains(seq);
+            let is_free = |seq: &u64| is_sent(seq) && before(&left, *seq).is_empty();
+            let expected: Vec<u64> = left.iter().copied().filter(is_free).collect();
             prop_assert_eq!(&free(&order), &expected);
             for kind in [Kind::Any, Kind::Metadata, Kind::Data, Kind::Raised] {
                 let mut taken: Vec<u64> = Vec::new();
-                for seq in left.iter().copied().filter(|seq| !skips.contains(seq)) {
+                for seq in left.iter().copied().filter(|seq| !skips.contains(seq) || !is_sent(seq)) {
                     let before = before(&left, seq);
                     let is_data = matches!(change(seq).change, Change::Data(_));
                     let is_of = match kind {
@@ -268,10 +281,13 @@ proptest! {
                         Kind::Data => (is_data || !before.is_empty()) && !raised.contains(&seq),
                         Kind::Raised => raised.contains(&seq),
                     };
-                    if is_of && before.iter().all(|before| taken.contains(before)) {
+                    if (is_of || !is_sent(&seq))
+                        && before.iter().all(|before| taken.contains(before))
+                    {
                         taken.push(seq);
                     }
                 }
+                taken.retain(is_sent);
                 let skips: Vec<u64> = skips.iter().copied().collect();
                 prop_assert_eq!(batch(&order, kind, &skips), taken);
             }
@@ -280,6 +296,7 @@ proptest! {
             if is_settled {
                 order.settle(seq);
                 left.remove(&seq);
+                end_cancelled(&mut left);
             } else {
                 order.is_back(seq);
             }

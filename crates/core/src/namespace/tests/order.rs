@@ -214,7 +214,7 @@ proptest! {
         for (number, records, cut, fate) in steps.into_iter().chain(last) {
             let lane = Lane::ALL[number];
             if fate == 3 && let Some((logged, _)) = work.log.get(cut * records) {
-                queue.raise(&BTreeSet::from([logged.seq]));
+                queue.raise(&BTreeSet::from([logged.seq]), &BTreeSet::new());
             }
             let batch = queue.batch_of(lane, records, 1 << 20, |_| Fit::Takes(1));
             batch.iter().for_each(|logged| queue.takes(logged.seq));

@@ -1,0 +1,130 @@
+//! What is not sent because of what came later: data that were written anew, stores of files that are
+//! removed, and changes that cancel out.
+
+use segue_core::cache::touched;
+use segue_core::modlog::{Change, Entry};
+use segue_core::refusal::Refusal;
+use segue_core::types::{Caller, Ino};
+
+use super::levels::Unsealed;
+use super::{Mount, lock};
+
+impl Mount {
+    /// Makes what was written to `ino` part of the change with its data that waits, if that can be.
+    pub(super) fn amend(&self, ino: Ino, caller: &Caller) -> Result<bool, Refusal> {
+        let mut log = lock(&self.log);
+        let (seq, entry) = {
+            let mut core = self.core();
+            let Some((seq, entry)) = core.take_to_amend(ino, caller) else { return Ok(false) };
+            // What is on its way as it was stays so.
+            if self.is_wanted(seq) || lock(&self.ahead).is_known(seq) {
+                core.send_after_all(&[seq]);
+                return Ok(false);
+            }
+            (seq, entry)
+        };
+        if let Err(error) = log.append(&entry) {
+            return Err(self.taken_for_nothing(&[seq], &error));
+        }
+        let (now, mut core) = (self.now(), self.core());
+        self.note_unsealed(&entry, now);
+        core.admit(entry, now);
+        lock(&self.ahead).is_back(seq);
+        drop(core);
+        self.lanes.wake();
+        self.to_upload.notify_one();
+        Ok(true)
+    }
+
+    /// `ino` is about to lose its last name: what was stored of it and waits is as if it had never been
+    /// closed, and goes nowhere once the server has said that there is no other name. True if something
+    /// was taken back.
+    pub(super) fn take_back(&self, ino: Ino) -> Result<bool, Refusal> {
+        let mut is_taken_back = false;
+        // A file may be stored in parts.
+        while self.take_back_newest(ino)? {
+            is_taken_back = true;
+        }
+        Ok(is_taken_back)
+    }
+
+    fn take_back_newest(&self, ino: Ino) -> Result<bool, Refusal> {
+        let mut log = lock(&self.log);
+        let seq = {
+            let mut core = self.core();
+            let Some(seq) = core.take_to_unseal(ino) else { return Ok(false) };
+            if self.is_wanted(seq) {
+                core.send_after_all(&[seq]);
+                return Ok(false);
+            }
+            seq
+        };
+        if let Err(error) = log.append(&Entry::Unsealed { seq }) {
+            return Err(self.taken_for_nothing(&[seq], &error));
+        }
+        let mut core = self.core();
+        let Some(logged) = core.unseal(seq) else { return Ok(false) };
+        lock(&self.ahead).cancelled(&logged);
+        let unsealed = Unsealed::again(self.now(), logged.caller);
+        lock(&self.unsealed).entry(ino).or_insert(unsealed);
+        Ok(true)
+    }
+
+    /// `ino` may have lost its last name just now: if the server has heard of none of its changes, none is
+    /// sent.
+    pub(super) fn cancel_out(&self, ino: Ino) {
+        let mut log = lock(&self.log);
+        let seqs = {
+            let mut core = self.core();
+            let Some(seqs) = core.take_to_cancel(ino) else { return };
+            if seqs.iter().any(|seq| self.is_wanted(*seq)) {
+                return core.send_after_all(&seqs);
+            }
+            seqs
+        };
+        if let Err(error) = log.append(&Entry::Cancelled { ino, seqs: seqs.clone() }) {
+            // It is sent.
+            self.taken_for_nothing(&seqs, &error);
+            return;
+        }
+        let (cancelled, times) = {
+            let mut core = self.core();
+            let cancelled = core.cancel(ino, &seqs);
+            let times = core.times_of_cancelled(&cancelled);
+            (cancelled, times)
+        };
+        drop(log);
+        {
+            let mut ahead = lock(&self.ahead);
+            cancelled.iter().for_each(|logged| ahead.cancelled(logged));
+        }
+        self.no_longer_waiting(cancelled.iter());
+        for logged in &cancelled {
+            let Change::Record(record) = &logged.change else { continue };
+            // The kernel was told of directories as they were with it.
+            let others = touched(record).inodes.into_iter().filter(|other| *other != ino);
+            others.for_each(|other| self.kernel.forget_attributes(other));
+        }
+        self.reap_one(ino);
+        let by = cancelled.last().map(|logged| logged.caller.clone()).unwrap_or_default();
+        for record in times {
+            if let Err(refusal) = self.log_record(record, by.clone(), false) {
+                tracing::debug!("a directory's time is lost: {refusal}");
+            }
+        }
+        self.settled.send_replace(());
+        self.lanes.wake();
+    }
+
+    /// True if somebody waits for change `seq` as it is.
+    fn is_wanted(&self, seq: u64) -> bool {
+        lock(&self.whole).contains(&seq) || lock(&self.waiters).contains_key(&seq)
+    }
+
+    /// What was to become of these could not be logged, and did not happen.
+    fn taken_for_nothing(&self, seqs: &[u64], error: &std::io::Error) -> Refusal {
+        self.core().send_after_all(seqs);
+        self.lanes.wake();
+        self.disk_refusal("update.log", error)
+    }
+}

@@ -1,0 +1,165 @@
+//! What is not sent because of what came later.
+//!
+//! A store that waits is taken back when its file is about to lose its last name: its data are kept until the
+//! server has said whether that was the last one.
+//!
+//! Data that were written after those of a change that waits become part of it, if nothing has to go
+//! between them: so what is saved again and again is sent once.
+//!
+//! What was made and removed before the server heard of it cancels out:
+//!
+//! ```text
+//!   create a ──▶ store a ──▶ unlink a            none of these is sent,
+//!   create j ──▶ store j ──▶ store db ──▶ unlink j     all of these are: a sync lies between
+//! ```
+//!
+//! That is as if all were done at one moment. So nothing may have to go between them: a change that
+//! follows one of them and is followed by another one, by a sync or for what it is about.
+
+use std::collections::BTreeSet;
+
+use super::{Item, Queue, Stage};
+use crate::modlog::{After, Change, DataChange, Logged, Record, RenameMode};
+use crate::types::{Caller, Ino, Timestamp};
+
+/// More changes of one inode are sent.
+const CANCELLED_MAX: usize = 256;
+
+/// So many changes of a directory are looked at for an earlier time of it.
+const LOOKED_AT: usize = 64;
+
+/// What a change does for an inode to be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Names {
+    Made,
+    More,
+    Same,
+    Less,
+    /// Something else is about it, too.
+    Others,
+}
+
+fn names(change: &Change) -> Names {
+    let Change::Record(record) = change else { return Names::Same };
+    match record {
+        Record::Create { .. } => Names::Made,
+        Record::Link { .. } => Names::More,
+        Record::Unlink { .. } | Record::Rmdir { .. } => Names::Less,
+        Record::Rename { mode: RenameMode::NoReplace | RenameMode::Replace(None), .. }
+        | Record::SetAttr { .. }
+        | Record::SetXattr { .. }
+        | Record::RemoveXattr { .. }
+        | Record::Clone { .. }
+        | Record::Release { .. } => Names::Same,
+        Record::Rename { .. } | Record::Store(_) => Names::Others,
+    }
+}
+
+impl Queue {
+    /// All changes of `ino`, if they make it and remove its last name, and it can be as if they had
+    /// never been made.
+    pub fn cancel_out(&self, ino: Ino) -> Option<BTreeSet<u64>> {
+        let changes = &self.waiting.get(&ino)?.changes;
+        if changes.len() > CANCELLED_MAX {
+            return None;
+        }
+        let mut left = 0;
+        for seq in changes {
+            let Item { logged, stage, sent, .. } = self.items.get(seq)?;
+            let may_be_there = *stage != Stage::Waits || sent.is_some();
+            if may_be_there || logged.change.ino() != ino {
+                return None;
+            }
+            match (names(&logged.change), Some(seq) == changes.first()) {
+                (Names::Made, true) | (Names::More, false) => left += 1,
+                (Names::Less, false) => left -= 1,
+                (Names::Same, false) => {}
+                _ => return None,
+            }
+        }
+        if left != 0 {
+            return None;
+        }
+        let mut all = changes.clone();
+        all.extend(self.earlier_times(changes));
+        (!self.order.has_between(&all)).then_some(all)
+    }
+
+    /// Times that directories got when earlier changes of what is in them were cancelled, as these are now.
+    fn earlier_times(&self, these: &BTreeSet<u64>) -> Vec<u64> {
+        let changes = these.iter().filter_map(|seq| self.items.get(seq));
+        let Some(last) = changes.clone().next_back() else { return Vec::new() };
+        let directories: BTreeSet<Ino> = changes
+            .flat_map(|item| item.logged.change.inodes())
+            .filter(|ino| *ino != last.logged.change.ino())
+            .collect();
+        let is_time = |seq: &u64| {
+            self.items.get(seq).is_some_and(|Item { logged, stage, sent, .. }| {
+                let Change::Record(Record::SetAttr { set, .. }) = &logged.change else {
+                    return false;
+                };
+                let is_by = logged.caller.uid == last.logged.caller.uid;
+                set.is_only_when() && is_by && *stage == Stage::Waits && sent.is_none()
+            }) && self.order.is_followed_by_none_but(*seq, these)
+        };
+        let newest = |ino: Ino| {
+            let changes = &self.waiting.get(&ino)?.changes;
+            changes.iter().rev().take(LOOKED_AT).find(|seq| is_time(seq)).copied()
+        };
+        directories.into_iter().filter_map(newest).collect()
+    }
+
+    /// The change that waits with the newest data of `ino`, if nothing follows it.
+    pub fn to_unseal(&self, ino: Ino) -> Option<u64> {
+        let seq = self.newest_of(ino)?;
+        let Item { logged, stage, sent, .. } = self.items.get(&seq)?;
+        let is_data = matches!(&logged.change, Change::Data(data) if data.ino == ino);
+        let waits = *stage == Stage::Waits && sent.is_none();
+        (is_data && waits && !self.order.is_followed(seq)).then_some(seq)
+    }
+
+    /// The change that waits with data of `ino`, if what was written later to it by `caller`, which follows
+    /// `after`, can be part of it.
+    pub fn to_amend(&self, ino: Ino, caller: &Caller, after: &After) -> Option<u64> {
+        let seq = self.newest_of(ino)?;
+        let Item { logged, stage, sent, .. } = self.items.get(&seq)?;
+        let seqs: &[u64] = match after {
+            After::Nothing => &[],
+            After::These(seqs) => seqs,
+            After::Everything => return None,
+        };
+        let same = |of: fn(&Caller) -> (u32, u32, &[u32])| of(&logged.caller) == of(caller);
+        let is_data = matches!(&logged.change, Change::Data(data) if data.ino == ino);
+        let waits = *stage == Stage::Waits && sent.is_none();
+        let is_free = is_data && waits && same(|caller| (caller.uid, caller.gid, &caller.groups));
+        let whose = (ino, caller.process_group);
+        (is_free && self.order.is_last_word(seq, whose, seqs)).then_some(seq)
+    }
+
+    /// `later`, which was written at `time`, becomes part of change `seq`; its data before.
+    pub fn amend(&mut self, seq: u64, time: Timestamp, later: &DataChange) -> Option<DataChange> {
+        let logged = &mut self.items.get_mut(&seq)?.logged;
+        let before = Change::Data(logged.amend(time, later)?);
+        self.bytes = self.bytes - before.bytes() + logged.change.bytes();
+        self.bulk =
+            self.bulk - usize::from(before.is_bulk()) + usize::from(logged.change.is_bulk());
+        if let Change::Data(before) = before { Some(before) } else { None }
+    }
+
+    /// Takes out change `seq`, which is not sent. What follows it follows what it followed.
+    pub fn cancel(&mut self, seq: u64) -> Option<Logged> {
+        let logged = self.take_out(seq)?;
+        self.order.cancel(seq);
+        Some(logged)
+    }
+
+    /// True if change `seq` was cancelled, and something that it followed is not settled.
+    pub fn is_cancelled(&self, seq: u64) -> bool {
+        self.order.is_cancelled(seq)
+    }
+
+    /// Cancelled changes that followed something, all of which was settled since the last call.
+    pub fn take_ended(&mut self) -> Vec<u64> {
+        self.order.take_ended()
+    }
+}

@@ -1,0 +1,128 @@
+//! What need not be sent any more: what was undone, removed or written anew before its turn came.
+
+use std::fs;
+
+use segue_bench::bed::Link;
+
+use crate::levels::data_sent;
+use crate::tree::noise;
+use crate::world::{World, arg, eventually, json, save, segue, sh, wait_for_state};
+
+/// How many changes wait, and how many bytes the server lacks.
+fn waiting(world: &World, point: &std::path::Path) -> (u64, u64) {
+    let status = json(&world.a, &["status", arg(point)]);
+    let number = |key: &str| status["mounts"][0][key].as_u64().unwrap();
+    (number("log_records"), number("unsafe_bytes"))
+}
+
+/// A build without a network, and `make clean`: nothing is left to be sent, also for a mount that comes
+/// after a kill.
+#[test]
+fn what_is_made_and_removed_offline_is_not_sent() {
+    let Some(world) = World::new() else { return };
+    let (mut mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let here = mount.path().join("src");
+    fs::create_dir(&here).unwrap();
+    sh(
+        &here,
+        "printf 'int main(void) { return 0; }' > main.c
+         printf 'program: out/main.o\\n\\tcc -g -o $@ $^\\nout/main.o: main.c\\n\\tmkdir -p out\\n' > Makefile
+         printf '\\tcc -g -save-temps=obj -c -o $@ $^\\nclean:\\n\\trm -rf out program\\n' >> Makefile
+         ls -la",
+    );
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    sh(&here, "make && ./program && ln program again && mv again more && ls out");
+    let (records, bytes) = waiting(&world, mount.path());
+    assert!(records > 5 && bytes > 10_000, "{records} {bytes}");
+    sh(&here, "make clean && rm more && ls -la && test ! -e out");
+    // But for when the directory was changed.
+    assert_eq!(waiting(&world, mount.path()), (1, 0));
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 2);
+    mount.kill9().unwrap();
+    let mount = world.mount(&world.a);
+    assert_eq!(waiting(&world, mount.path()), (1, 0));
+    sh(&here, "test ! -e program && make && ./program");
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    mount.sync().unwrap();
+    sh(&other.path().join("src"), "./program && rm program && make && ./program");
+    let data = arg(world.server.data());
+    let check = segue(&world.serving, &["volume", "check", "home", "--data", data]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+}
+
+/// What is saved again and again without a network is sent once, as it was last.
+#[test]
+fn what_is_saved_again_and_again_is_sent_once() {
+    let Some(world) = World::new() else { return };
+    let (mut mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (here, there) = (mount.path().join("report"), other.path().join("report"));
+    save(&here, &noise(1, 300_000)).unwrap();
+    save(&mount.path().join("journal"), b"first\n").unwrap();
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    for round in 0..10 {
+        // One after the other as programs do: anew, and at the end.
+        sh(mount.path(), "head -c 300000 /dev/urandom > report");
+        sh(mount.path(), &format!("echo line {round} >> journal"));
+    }
+    let (records, bytes) = waiting(&world, mount.path());
+    assert!(records == 2 && (300_000..310_000).contains(&bytes), "{records} {bytes}");
+    let (last, lines) = (fs::read(&here).unwrap(), fs::read(mount.path().join("journal")).unwrap());
+    mount.kill9().unwrap();
+    let mount = world.mount(&world.a);
+    assert!(fs::read(&here).unwrap() == last);
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    mount.sync().unwrap();
+    eventually("it is there", || fs::read(&there).unwrap() == last);
+    assert_eq!(fs::read(other.path().join("journal")).unwrap(), lines);
+    assert!(lines.ends_with(b"line 8\nline 9\n"));
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    assert_eq!(status["mounts"][0]["conflicts"], 0, "{status}");
+}
+
+/// Who removes a file ends its upload.
+#[test]
+fn a_removed_file_is_not_uploaded_to_the_end() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    sh(mount.path(), "ls");
+    world.a.set_link(Link::kb_per_s(256)).unwrap();
+    sh(mount.path(), "head -c 30000000 /dev/urandom > video && head -c 100000 /dev/urandom > note");
+    eventually("its name is there", || other.path().join("video").exists());
+    eventually("it is on its way", || data_sent(&world.a, mount.path()) > 200_000);
+    sh(mount.path(), "rm video");
+    mount.sync().unwrap();
+    assert!(data_sent(&world.a, mount.path()) < 15_000_000, "it was sent all the same");
+    assert_eq!(waiting(&world, mount.path()), (0, 0));
+    eventually("it is gone", || !other.path().join("video").exists());
+    assert!(fs::read(other.path().join("note")).unwrap().len() == 100_000);
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    assert_eq!(status["mounts"][0]["refused"], 0, "{status}");
+}
+
+/// It goes all the same where another host has given the file a further name.
+#[test]
+fn what_has_another_name_elsewhere_is_sent() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    sh(mount.path(), "echo first > file");
+    mount.sync().unwrap();
+    eventually("it is there", || other.path().join("file").exists());
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    sh(mount.path(), "head -c 300000 /dev/urandom > file");
+    let written = fs::read(mount.path().join("file")).unwrap();
+    sh(other.path(), "ln file further");
+    other.sync().unwrap();
+    sh(mount.path(), "rm file");
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    mount.sync().unwrap();
+    eventually("it is whole", || fs::read(other.path().join("further")).unwrap() == written);
+    assert!(!other.path().join("file").exists());
+}
