@@ -16,6 +16,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig, VarInt};
 use segue_core::wire::MESSAGE_MAX;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::hostile::{framed, raw};
@@ -189,6 +190,8 @@ async fn datagrams(connection: &Connection) {
         if connection.send_datagram_wait(bytes.into()).await.is_err() {
             return;
         }
+        // While QUIC takes them faster than they are made nothing waits, and nobody else had a turn.
+        yield_now().await;
     }
 }
 
@@ -207,6 +210,7 @@ async fn resets(connection: &Connection) {
         if end & 2 == 0 {
             let _ = receive.stop(code);
         }
+        yield_now().await;
         if end == 5 && held.len() < 100 {
             held.push((send, receive));
         }
