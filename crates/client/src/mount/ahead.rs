@@ -8,7 +8,7 @@ use segue_core::modlog::{Ahead, Change, Lane, Logged, OFFER_FROM, Picked, Store}
 use segue_core::refusal::Refusal;
 use segue_rpc::LinkState;
 
-use super::upload::Group;
+use super::group::Group;
 use super::{Mount, Shared, lock};
 
 /// Uploads side by side: one is cut and offered while the other is sent.

@@ -25,6 +25,7 @@ mod drain;
 mod due;
 mod edit;
 mod fetch;
+mod group;
 mod handles;
 mod holes;
 mod idle;

@@ -5,11 +5,10 @@
 //! Where a quota lets no more in, the records before go first, which may make room. The oldest
 //! one then goes without its chunks: so the server says whether it is refused, once and for all.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::Bytes;
-use segue_core::chunk::{Cutter, fingerprint};
+use segue_core::chunk::Cutter;
 use segue_core::modlog::{
     Base, Change, DataChange, INLINE_MAX, Logged, OFFER_FROM, Piece, PieceBytes, Record, Stamped,
     Store, group_bytes,
@@ -17,17 +16,15 @@ use segue_core::modlog::{
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_wanted};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Class, Fingerprint, Ino};
-use segue_core::wire::{Leaf, OFFER_MAX, Staged};
+use segue_core::wire::{Leaf, Staged};
 use segue_rpc::{LinkState, Rpc};
-use tokio::task::JoinSet;
 
 use super::differ::{Differ, Hints};
+use super::group::{FLYING_MAX, Group, Way};
 use super::source::Source;
 use super::{Mount, Shared, lock};
 use crate::remote::WireChunk;
 
-/// Groups on their way at once: one more than are cut.
-const FLYING_MAX: usize = 2;
 /// Most that one PUT carries.
 const PUT_MAX: usize = 4 << 20;
 /// A hole that is shorter stays in the chunk around it, in bytes: two chunks and a gap between
@@ -37,87 +34,6 @@ const HOLE_MIN: u64 = 64 << 10;
 /// Most pieces of one store: half of what a session of the server remembers to have got, and of
 /// what fits into a message.
 const PIECES_MAX: usize = 1 << 16;
-
-/// Chunks on their way to the server.
-pub(super) struct Group {
-    /// At which they go.
-    class: Class,
-    chunks: Vec<WireChunk>,
-    bytes: usize,
-    /// How many of the last pieces are chunks without a gap between them.
-    run: usize,
-    /// What the store that is being made has in common with its basis, if it has one.
-    differ: Option<Differ>,
-    /// A leaf was not made because the basis is another one by now.
-    is_astray: bool,
-    /// The files that they are for.
-    files: BTreeSet<Ino>,
-    way: Way,
-    flying: JoinSet<Result<(), Refusal>>,
-}
-
-/// What becomes of chunks.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Way {
-    /// The server gets those that it lacks.
-    #[default]
-    Sent,
-    /// It takes no more, and hears what they are called.
-    Named {
-        /// It may have those that come next.
-        here: bool,
-    },
-}
-
-impl Group {
-    pub(super) fn new(class: Class) -> Group {
-        Group {
-            class,
-            chunks: Vec::new(),
-            bytes: 0,
-            run: 0,
-            differ: None,
-            is_astray: false,
-            files: BTreeSet::new(),
-            way: Way::default(),
-            flying: JoinSet::new(),
-        }
-    }
-
-    /// Adds a chunk as a piece of `ino` at `offset`. What its basis has need not be sent.
-    fn piece(&mut self, ino: Ino, offset: u64, chunk: Bytes) -> Result<Piece, Refusal> {
-        let fingerprint = fingerprint(&chunk);
-        let len = u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?;
-        let is_found =
-            self.differ.as_mut().is_some_and(|differ| differ.finds(offset, (fingerprint, len)));
-        if !is_found {
-            self.bytes += chunk.len();
-            self.files.insert(ino);
-            self.chunks.push((fingerprint, chunk));
-        }
-        Ok(Piece { offset, bytes: PieceBytes::Chunk { fingerprint, len } })
-    }
-
-    /// True if what was cut is to be sent before more is, of a file of `size` bytes.
-    fn is_due(&self, bytes: usize, size: u64) -> bool {
-        let waits = || self.differ.as_ref().is_some_and(|differ| differ.waits(size));
-        self.chunks.len() >= OFFER_MAX || self.bytes >= bytes && !waits()
-    }
-
-    /// Waits until the server has what was sent, but for `left` groups of it.
-    async fn landed_but(&mut self, left: usize) -> Result<(), Refusal> {
-        while self.flying.len() > left {
-            let Some(landed) = self.flying.join_next().await else { break };
-            landed.map_err(|_| Refusal::Io)??;
-        }
-        Ok(())
-    }
-
-    /// Waits until the server has everything that was sent.
-    pub(super) async fn landed(&mut self) -> Result<(), Refusal> {
-        self.landed_but(0).await
-    }
-}
 
 /// The first records of a batch, as they are sent.
 pub(super) struct Prepared {
