@@ -55,10 +55,7 @@ impl ClientCore {
     /// taken until they are [cancelled](ClientCore::cancel), or [sent after
     /// all](ClientCore::send_after_all). Log `Entry::Cancelled` with them before.
     pub fn take_to_cancel(&mut self, ino: Ino) -> Option<Vec<u64>> {
-        let is_nameless = match self.tree.peek(ino) {
-            Some(attr) => attr.nlink == 0,
-            None => false,
-        };
+        let is_nameless = self.tree.peek(ino)?.nlink == 0;
         if !is_nameless || self.is_open(ino) {
             return None;
         }

@@ -216,7 +216,7 @@ impl Order {
             && named.is_none_or(|named| named < seq && follows_names)
     }
 
-    /// True if something follows change `seq`.
+    /// True if something follows change `seq`, also what was cancelled: what follows that is behind it, too.
     pub(super) fn is_followed(&self, seq: u64) -> bool {
         self.nodes.get(&seq).is_some_and(|node| !node.followers.is_empty())
     }

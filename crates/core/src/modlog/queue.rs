@@ -36,6 +36,13 @@ struct Item {
     sent: Option<Time>,
 }
 
+impl Item {
+    /// True if the server cannot have heard of it, and nobody is about to tell it.
+    fn is_unsent(&self) -> bool {
+        self.stage == Stage::Waits && self.sent.is_none()
+    }
+}
+
 /// How far a change is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {

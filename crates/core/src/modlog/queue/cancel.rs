@@ -18,7 +18,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Item, Queue, Stage};
+use super::Queue;
 use crate::modlog::{After, Change, DataChange, Logged, Record, RenameMode};
 use crate::types::{Caller, Ino, Timestamp};
 
@@ -65,12 +65,11 @@ impl Queue {
         }
         let mut left = 0;
         for seq in changes {
-            let Item { logged, stage, sent, .. } = self.items.get(seq)?;
-            let may_be_there = *stage != Stage::Waits || sent.is_some();
-            if may_be_there || logged.change.ino() != ino {
+            let item = self.items.get(seq)?;
+            if !item.is_unsent() || item.logged.change.ino() != ino {
                 return None;
             }
-            match (names(&logged.change), Some(seq) == changes.first()) {
+            match (names(&item.logged.change), Some(seq) == changes.first()) {
                 (Names::Made, true) | (Names::More, false) => left += 1,
                 (Names::Less, false) => left -= 1,
                 (Names::Same, false) => {}
@@ -94,12 +93,12 @@ impl Queue {
             .filter(|ino| *ino != last.logged.change.ino())
             .collect();
         let is_time = |seq: &u64| {
-            self.items.get(seq).is_some_and(|Item { logged, stage, sent, .. }| {
-                let Change::Record(Record::SetAttr { set, .. }) = &logged.change else {
+            self.items.get(seq).is_some_and(|item| {
+                let Change::Record(Record::SetAttr { set, .. }) = &item.logged.change else {
                     return false;
                 };
-                let is_by = logged.caller.uid == last.logged.caller.uid;
-                set.is_only_when() && is_by && *stage == Stage::Waits && sent.is_none()
+                let is_by = item.logged.caller.uid == last.logged.caller.uid;
+                set.is_only_when() && is_by && item.is_unsent()
             }) && self.order.is_followed_by_none_but(*seq, these)
         };
         let newest = |ino: Ino| {
@@ -112,17 +111,17 @@ impl Queue {
     /// The change that waits with the newest data of `ino`, if nothing follows it.
     pub fn to_unseal(&self, ino: Ino) -> Option<u64> {
         let seq = self.newest_of(ino)?;
-        let Item { logged, stage, sent, .. } = self.items.get(&seq)?;
-        let is_data = matches!(&logged.change, Change::Data(data) if data.ino == ino);
-        let waits = *stage == Stage::Waits && sent.is_none();
-        (is_data && waits && !self.order.is_followed(seq)).then_some(seq)
+        let item = self.items.get(&seq)?;
+        let is_data = matches!(&item.logged.change, Change::Data(data) if data.ino == ino);
+        (is_data && item.is_unsent() && !self.order.is_followed(seq)).then_some(seq)
     }
 
     /// The change that waits with data of `ino`, if what was written later to it by `caller`, which follows
     /// `after`, can be part of it.
     pub fn to_amend(&self, ino: Ino, caller: &Caller, after: &After) -> Option<u64> {
         let seq = self.newest_of(ino)?;
-        let Item { logged, stage, sent, .. } = self.items.get(&seq)?;
+        let item = self.items.get(&seq)?;
+        let logged = &item.logged;
         let seqs: &[u64] = match after {
             After::Nothing => &[],
             After::These(seqs) => seqs,
@@ -130,8 +129,8 @@ impl Queue {
         };
         let same = |of: fn(&Caller) -> (u32, u32, &[u32])| of(&logged.caller) == of(caller);
         let is_data = matches!(&logged.change, Change::Data(data) if data.ino == ino);
-        let waits = *stage == Stage::Waits && sent.is_none();
-        let is_free = is_data && waits && same(|caller| (caller.uid, caller.gid, &caller.groups));
+        let is_free =
+            is_data && item.is_unsent() && same(|caller| (caller.uid, caller.gid, &caller.groups));
         let whose = (ino, caller.process_group);
         (is_free && self.order.is_last_word(seq, whose, seqs)).then_some(seq)
     }
