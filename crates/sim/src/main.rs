@@ -107,8 +107,9 @@ fn tell_least(seed: u64, options: Options, failure: Failure) {
 
 fn words(total: &Summary) -> String {
     format!(
-        "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} stores in one, {} taken back, {} conflicts, {} refused; faults: {} \
-         messages lost, {} duplicated, {} partitions, {} client crashes, {} server crashes, \
+        "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} stores in one, \
+         {} taken back, {} conflicts, {} refused; faults: {} messages lost, {} duplicated, \
+         {} partitions, {} client crashes, {} server crashes, \
          {} broken recoveries, {} sleeps, {} clocks set, {} full disks, {} disk errors; {} breaks \
          heard, {} sessions resumed",
         total.virtual_time.as_secs_f64() / 3600.0,
