@@ -29,7 +29,7 @@ use crate::bed::{Error, Result};
 use crate::measurement::{Effort, Run};
 use crate::peer::system::{CONFIGURATIONS, System};
 use crate::record::Context;
-use crate::side_by_side::{Options, side_by_side};
+use crate::side_by_side::Options;
 
 /// The configuration in which activities are measured alone, and what has no link.
 const ALONE: &str = "async-priorities";
@@ -110,16 +110,9 @@ impl Plan {
     /// Measures everything, writes the results into `out` and returns the table.
     pub fn run(&self, out: &Path, context: Context) -> Result<String> {
         let cells = self.cells()?;
-        let Effort { repeats, scale, limit } = self.effort;
         let title = if self.experiment == Experiment::Fig4 { "mfs-fig4" } else { "mfs-table2" };
-        let mut run = Run::create(out, title, context, scale)?;
-        let runs = (1..=repeats).flat_map(|repeat| cells.iter().map(move |cell| (repeat, *cell)));
-        side_by_side(
-            &runs.collect::<Vec<_>>(),
-            self.options.beds.max(1),
-            |&(repeat, cell)| measure(cell, repeat, scale, limit),
-            |&(repeat, cell), figures| run.add(cell, repeat, figures),
-        )?;
+        let mut run = Run::create(out, title, context, self.effort.scale)?;
+        run.measure_all(&cells, self.effort, self.options.beds, measure)?;
         let Run { results, measured, .. } = run;
         let measured: Vec<Measurement> = measured;
         if self.experiment == Experiment::Fig4 {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::bed::Result;
 use crate::record::Context;
 use crate::results::Results;
+use crate::side_by_side::side_by_side;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +86,28 @@ where
         self.results.add(&measurement)?;
         self.measured.push(measurement);
         Ok(())
+    }
+
+    /// Measures all of these, repeat by repeat, in so many beds at once.
+    pub(crate) fn measure_all(
+        &mut self,
+        all: &[W],
+        effort: Effort,
+        beds: usize,
+        measure: impl Fn(W, u32, Effort) -> Result<F> + Sync,
+    ) -> Result<()>
+    where
+        W: Copy + Sync,
+        F: Send,
+    {
+        let runs =
+            (1..=effort.repeats).flat_map(|repeat| all.iter().map(move |one| (repeat, *one)));
+        side_by_side(
+            &runs.collect::<Vec<_>>(),
+            beds.max(1),
+            |&(repeat, one)| measure(one, repeat, effort),
+            |&(repeat, one), figures| self.add(one, repeat, figures),
+        )
     }
 }
 

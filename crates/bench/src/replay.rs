@@ -26,7 +26,7 @@ use crate::bed::{Error, Result};
 use crate::measurement::{Effort, Run};
 use crate::peer::system::System;
 use crate::record::Context;
-use crate::side_by_side::{Options, side_by_side};
+use crate::side_by_side::Options;
 
 /// KB a second, where none are given.
 const RATES: [u64; 2] = [64, 512];
@@ -93,15 +93,8 @@ impl Plan {
     /// Measures everything, writes the results into `out` and returns the tables.
     pub fn run(&self, out: &Path, context: Context) -> Result<String> {
         let cells = self.cells()?;
-        let Effort { repeats, scale, limit } = self.effort;
-        let mut run = Run::create(out, Experiment::Fig5.name(), context, scale)?;
-        let runs = (1..=repeats).flat_map(|repeat| cells.iter().map(move |cell| (repeat, *cell)));
-        side_by_side(
-            &runs.collect::<Vec<_>>(),
-            self.options.beds.max(1),
-            |&(repeat, cell)| measure(cell, repeat, scale, limit),
-            |&(repeat, cell), figures| run.add(cell, repeat, figures),
-        )?;
+        let mut run = Run::create(out, Experiment::Fig5.name(), context, self.effort.scale)?;
+        run.measure_all(&cells, self.effort, self.options.beds, measure)?;
         let Run { results, measured, .. } = run;
         let measured: Vec<Measurement> = measured;
         let text = fig5::markdown(results.context(), &measured);

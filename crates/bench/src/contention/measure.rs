@@ -14,13 +14,14 @@
 use std::fmt;
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 
 use super::activity::Activity;
 use super::cell::{Cell, Start, Test};
 use crate::bed::{Bed, Error, Link, Result};
+use crate::measurement::Effort;
 use crate::peer::{Peer, Stage};
 use crate::run::{let_go, within};
 use crate::workload::Place;
@@ -53,7 +54,8 @@ impl fmt::Display for Figures {
 }
 
 /// Measures a cell; `run` is the number that its data come from.
-pub(super) fn measure(cell: Cell, run: u32, scale: f64, limit: Duration) -> Result<Figures> {
+pub(super) fn measure(cell: Cell, run: u32, effort: Effort) -> Result<Figures> {
+    let Effort { scale, limit, .. } = effort;
     let bed = Bed::new()?;
     let stage = Stage::on(&bed)?;
     within(limit, move || visit(cell, &stage, run, scale))

@@ -2,14 +2,13 @@
 //! mounted on its link with nothing cached, and plays the trace.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde::Serialize;
 
 use super::load::Load;
 use super::play::Play;
 use crate::bed::{Bed, Link, Result};
-use crate::measurement;
+use crate::measurement::{self, Effort};
 use crate::peer::Stage;
 use crate::peer::system::System;
 use crate::run::{let_go, within};
@@ -75,7 +74,8 @@ impl fmt::Display for Figures {
 pub(super) type Measurement = measurement::Measurement<Cell, Figures>;
 
 /// Measures a cell; `run` is the number that its data come from.
-pub(super) fn measure(cell: Cell, run: u32, scale: f64, limit: Duration) -> Result<Figures> {
+pub(super) fn measure(cell: Cell, run: u32, effort: Effort) -> Result<Figures> {
+    let Effort { scale, limit, .. } = effort;
     let bed = Bed::new()?;
     let stage = Stage::on(&bed)?;
     within(limit, move || visit(cell, &stage, run, scale))
