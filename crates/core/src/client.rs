@@ -28,7 +28,7 @@ use crate::persist::Lm;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
 pub use alike::CleanCopy;
-pub use merge::may_become_one;
+pub use merge::{may_be_same, may_become_one};
 pub use notes::Notes;
 pub use places::{Scrap, Sight};
 pub use recover::{Needs, needs};

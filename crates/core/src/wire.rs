@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -132,6 +132,8 @@ messages! {
         21 Seek(Seek),
         /// How a file is cut. Reply `Outlined`.
         22 Outline(Outline),
+        /// Whether the data of two files are the same. Reply `Compared`.
+        23 Compare(Compare),
         /// Chunks that the client has, with proof. Reply `Wanted`.
         30 Offer(Offer),
         /// Chunks that the server wanted; body: their bytes one after the other. Reply `Stored`.
@@ -184,6 +186,8 @@ messages! {
         21 Sought(Sought),
         /// To `Outline`.
         22 Outlined(Outlined),
+        /// To `Compare`. False also where it cannot be told.
+        23 Compared(bool),
         /// To `Offer`.
         30 Wanted(Wanted),
         /// To `Put`.
@@ -234,9 +238,11 @@ impl Request {
             | Request::Break(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) | Request::Watch(_) => Class::Fetch,
             Request::Apply(apply) => Apply::class(apply.chunks.len()),
-            Request::Outline(_) | Request::Offer(_) | Request::Put(_) | Request::Stage(_) => {
-                Class::StoreData
-            }
+            Request::Outline(_)
+            | Request::Compare(_)
+            | Request::Offer(_)
+            | Request::Put(_)
+            | Request::Stage(_) => Class::StoreData,
         }
     }
 }
@@ -354,6 +360,16 @@ pub struct Sought {
     pub start: u64,
     /// Where it ends; `start` if there is none.
     pub end: u64,
+}
+
+/// Asks whether two files have the same bytes, each in one data version; another one on the server is
+/// refused with `Changed`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Compare {
+    /// The one.
+    pub one: (Ino, Version),
+    /// The other.
+    pub other: (Ino, Version),
 }
 
 /// Chunks the client has.

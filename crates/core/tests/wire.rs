@@ -16,10 +16,10 @@ use segue_core::types::{
     Attr, Caller, ClientId, Fingerprint, Ino, InoGrant, Kind, Name, Role, Timestamp, Version,
 };
 use segue_core::wire::{
-    Applied, Apply, Became, Break, Brief, Delta, Enrol, Enrolled, Fetch, Fetched, Found, Hello,
-    Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined, Page, Put, Readdir,
-    Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought, Space, Stage, Staged, Stored,
-    Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
+    Applied, Apply, Became, Break, Brief, Compare, Delta, Enrol, Enrolled, Fetch, Fetched, Found,
+    Hello, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined, Page, Put,
+    Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought, Space, Stage, Staged,
+    Stored, Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -146,6 +146,7 @@ fn requests() -> Vec<Request> {
         Request::Seek(Seek { ino: Ino(2), version: VERSION, offset: 1 << 43 }),
         Request::Offer(Offer { chunks: vec![(fingerprint, Fingerprint([0xbb; 32]))] }),
         Request::Outline(Outline { ino: Ino(2), version: VERSION, offset: 1 << 43 }),
+        Request::Compare(Compare { one: (Ino(2), VERSION), other: (Ino(300), VERSION) }),
         Request::Put(Put {
             chunks: vec![(fingerprint, 65536)],
             files: vec![Ino(300), Ino(2)],
@@ -238,6 +239,7 @@ fn replies() -> Vec<Reply> {
         Reply::Wanted(Wanted { indexes: vec![0, 200] }),
         Reply::Stored(Stored { lacking: vec![0, 200] }),
         Reply::Outlined(outlined()),
+        Reply::Compared(true),
         Reply::Applied(Applied { outcomes, visible: true, promised: None, heard: 1 << 41 }),
         Reply::Granted(grant),
         Reply::Visible(()),

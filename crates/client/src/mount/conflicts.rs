@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use segue_core::modlog::{Change, Logged, NewNode, Record};
+use segue_core::modlog::{Change, Logged, Record};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino, Name};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub(super) struct Conflicts {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Kept {
     /// For a person.
-    path: String,
+    pub(super) path: String,
     parent: u64,
     name: Vec<u8>,
     /// What it stands beside, for a person.
@@ -38,18 +38,24 @@ pub(super) struct Kept {
     /// When the change was made, in seconds since 1970.
     #[serde(default)]
     time_seconds: f64,
-    /// The directory that was made twice, if that is what it is.
+    /// What was made twice, if that is what it is.
     #[serde(default)]
     pub(super) twice: Option<Twice>,
 }
 
-/// A directory that two hosts made.
+/// What two hosts made under one name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Twice {
     /// The name that both gave it, where this one stands under another one.
     pub(super) name: Vec<u8>,
     pub(super) ino: u64,
     pub(super) by: Caller,
+}
+
+impl Twice {
+    fn new(name: &Name, ino: Ino, by: &Caller) -> Twice {
+        Twice { name: name.as_bytes().into(), ino: ino.0, by: by.clone() }
+    }
 }
 
 impl Kept {
@@ -65,9 +71,8 @@ impl Kept {
             other => path(other.ino()),
         };
         let twice = match &logged.change {
-            Change::Record(Record::Create { name, ino, node: NewNode::Directory, .. }) => {
-                let by = logged.caller.clone();
-                Some(Twice { name: name.as_bytes().into(), ino: ino.0, by })
+            Change::Record(Record::Create { name, ino, .. }) => {
+                Some(Twice::new(name, *ino, &logged.caller))
             }
             _ => None,
         };
@@ -206,10 +211,10 @@ impl Mount {
         kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
 
-    /// Keeps that change `seq` stands at `place`, beside `of`.
+    /// Keeps that `ino`, which change `seq` of `by` was to give the place `of`, stands at another one.
     pub(super) fn keep_copy(
         &self,
-        seq: u64,
+        (seq, ino, by): (u64, Ino, &Caller),
         of: (Ino, &Name),
         (parent, name): (Ino, &Name),
     ) -> Result<(), Refusal> {
@@ -223,7 +228,7 @@ impl Mount {
             name: name.as_bytes().into(),
             of: path(of),
             time_seconds: self.wall().secs as f64,
-            twice: None,
+            twice: Some(Twice::new(of.1, ino, by)),
         };
         let kept = lock(&self.conflicts).keep(seq, kept);
         kept.map_err(|error| self.disk_refusal("conflicts", &error))

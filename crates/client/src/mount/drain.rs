@@ -281,7 +281,7 @@ impl Mount {
             if let (false, Outcome::Conflict { parent, name, .. }) = (claimed, outcome) {
                 // What it fails with was said.
                 self.keep_conflict(logged, (*parent, name)).ok();
-                self.merges.notify_one();
+                self.merges.new.notify_one();
             }
             if let (false, Outcome::Refused { refusal }, Change::Data(data)) =
                 (claimed, outcome, &logged.change)

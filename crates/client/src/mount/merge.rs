@@ -1,32 +1,49 @@
-//! Directories that two hosts made under one name become one.
+//! What two hosts made under one name becomes one: directories, and files that are the same.
 //!
 //! The server keeps both, the one that came second as a conflict copy. The host that made this one
-//! moves what is in it into the other one, by changes like those of a user, and removes it. Nothing
-//! is replaced: for what has the same name there the server finds another name, as ever. What may
-//! not be moved stays, and the copy with it.
+//! moves what is in a directory into the other one, by changes like those of a user, and removes it.
+//! Nothing is replaced: for what has the same name there the server finds another name, as ever. What
+//! may not be moved stays, and the copy with it. A file goes once [it is the same](super::same) as the other
+//! one, which it may become later: a host gives names before data.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use segue_core::client::may_become_one;
 use segue_core::modlog::{Outcome, Record, RenameMode};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino, Name};
+use segue_core::types::{Attr, Caller, Ino, Kind, Name, Version};
+use tokio::sync::Notify;
 
 use super::changes::InLog;
 use super::conflicts::Kept;
+use super::same::Are;
 use super::{Mount, Shared, lock};
 
-/// What could not be merged just now is tried again after this.
+/// What could not be merged just now is tried again after this, and after twice as long each time that
+/// nothing comes of it.
 const AGAIN: Duration = Duration::from_secs(5);
+/// But no later than this.
+const AGAIN_MAX: Duration = Duration::from_secs(5 * 60);
 /// Deepest tree that is merged: deeper ones stay as they are.
 const DEPTH_MAX: usize = 200;
 
+/// What was made twice, as the process knows it.
+#[derive(Default)]
+pub(super) struct Merges {
+    /// A conflict copy is known that was not.
+    pub(super) new: Notify,
+    /// Copies that the server has called other than what they stand beside, each in one version.
+    pub(super) different: Mutex<BTreeMap<Ino, [(Ino, Version); 2]>>,
+}
+
 impl Mount {
     /// Merges for as long as the mount lives.
-    pub(super) async fn merge_directories(self: Shared) {
+    pub(super) async fn merge_what_was_made_twice(self: Shared) {
         // As far as this process tried: the next one may be luckier.
         let mut given_up = BTreeSet::new();
+        let mut pause = AGAIN;
         loop {
             let mut left = false;
             let kept = lock(&self.conflicts).list();
@@ -36,40 +53,65 @@ impl Mount {
                     continue;
                 }
                 match self.merge(&kept).await {
-                    Ok(()) => {}
+                    Ok(true) => pause = AGAIN,
                     // Or something was made in it meanwhile.
-                    Err(Refusal::Unreachable | Refusal::NotEmpty) => left = true,
+                    Ok(false) | Err(Refusal::Unreachable | Refusal::NotEmpty) => left = true,
                     Err(refusal) => {
-                        tracing::warn!("a directory that was made twice stays so: {refusal}");
+                        tracing::warn!("what was made twice stays so: {}: {refusal}", kept.path);
                         given_up.insert(twice.ino);
                     }
                 }
             }
             tokio::select! {
-                () = self.merges.notified() => {}
-                () = tokio::time::sleep(AGAIN), if left => {}
+                () = self.merges.new.notified() => pause = AGAIN,
+                () = tokio::time::sleep(pause), if left => pause = (2 * pause).min(AGAIN_MAX),
             }
         }
     }
 
-    /// Merges what `kept` tells of with what has the name.
-    async fn merge(&self, kept: &Kept) -> Result<(), Refusal> {
+    /// Merges what `kept` tells of with what has the name; false if it may be possible later.
+    async fn merge(&self, kept: &Kept) -> Result<bool, Refusal> {
         let (Some((parent, name)), Some(twice)) = (kept.place(), &kept.twice) else {
-            return Ok(());
+            return Ok(true);
         };
         let wanted = Name::new(twice.name.clone())?;
         let copy = self.lookup(parent, &name).await?.filter(|copy| copy.ino.0 == twice.ino);
         let into = self.lookup(parent, &wanted).await?;
-        let (Some(copy), Some(into)) = (copy, into) else { return Ok(()) };
+        let (Some(copy), Some(into)) = (copy, into) else { return Ok(false) };
+        let by = Caller { pid: 0, process_group: 0, session: 0, ..twice.by.clone() };
+        if copy.kind != Kind::Directory {
+            return self.merge_file((parent, &name), &copy, &into, &by).await;
+        }
         if !may_become_one(&copy, &into) {
             return Err(Refusal::NotPermitted);
         }
-        let by = Caller { pid: 0, process_group: 0, session: 0, ..twice.by.clone() };
         self.merge_into(copy.ino, into.ino, &by, DEPTH_MAX).await?;
         self.rmdir(parent, name.clone(), by).await?;
         self.kernel.forget_name(parent, name);
         self.kernel.forget_data(parent);
-        Ok(())
+        Ok(true)
+    }
+
+    async fn merge_file(
+        &self,
+        (parent, name): (Ino, &Name),
+        copy: &Attr,
+        other: &Attr,
+        by: &Caller,
+    ) -> Result<bool, Refusal> {
+        if self.are_same(copy, other).await? != Are::Same {
+            return Ok(false);
+        }
+        let Some(told) = self.remove_same((parent, name), copy, by)? else { return Ok(false) };
+        // However long that takes: what becomes of it is not the user's to deal with.
+        match told.await.map_err(|_| Refusal::Unreachable)? {
+            Outcome::Refused { .. } => Ok(false),
+            _ => {
+                lock(&self.conflicts).forget(parent, name.as_bytes());
+                self.kernel.forget_data(parent);
+                Ok(true)
+            }
+        }
     }
 
     /// Moves all that is in `from` into another directory.
@@ -80,15 +122,32 @@ impl Mount {
         by: &Caller,
         depth: usize,
     ) -> Result<(), Refusal> {
-        let mut under_way = Vec::new();
+        let (mut under_way, mut removed) = (Vec::new(), Vec::new());
+        let mut is_left = false;
         for (name, ino) in self.list(from, 0).await? {
             let there = self.lookup(into, &name).await?;
             let ours = self.getattr(ino).await?;
-            match there {
-                Some(there) if may_become_one(&ours, &there) => {
+            let are = match &there {
+                Some(there) => self.are_same(&ours, there).await?,
+                None => Are::Different,
+            };
+            match (there, are) {
+                (Some(there), _) if may_become_one(&ours, &there) => {
                     let depth = depth.checked_sub(1).ok_or(Refusal::TooLarge)?;
-                    Box::pin(self.merge_into(ino, there.ino, by, depth)).await?;
-                    self.rmdir(from, name.clone(), by.clone()).await?;
+                    let merged = match Box::pin(self.merge_into(ino, there.ino, by, depth)).await {
+                        Ok(()) => self.rmdir(from, name.clone(), by.clone()).await,
+                        refused => refused,
+                    };
+                    match merged {
+                        Err(Refusal::NotEmpty) => is_left = true,
+                        merged => merged?,
+                    }
+                }
+                (_, Are::Unsettled) => is_left = true,
+                (_, Are::Same) => {
+                    let told = self.remove_same((from, &name), &ours, by)?;
+                    is_left |= told.is_none();
+                    removed.extend(told);
                 }
                 _ => {
                     let moved = Record::Rename {
@@ -101,7 +160,7 @@ impl Mount {
                         open: false,
                     };
                     let logged = self.log_numbered(moved, by.clone(), true)?;
-                    under_way.extend(logged.map(|in_log| (in_log, name.clone())));
+                    under_way.extend(logged.map(|in_log| (in_log, ino, name.clone())));
                 }
             }
             self.kernel.forget_name(from, name.clone());
@@ -110,16 +169,21 @@ impl Mount {
         self.kernel.forget_data(from);
         self.kernel.forget_data(into);
         // Whoever waits is told of a refusal, which is not kept for the user then.
-        for (InLog { seq, told }, name) in under_way {
+        for (InLog { seq, told }, ino, name) in under_way {
             let Some(told) = told else { continue };
             match self.outcome(told).await? {
                 Outcome::Refused { refusal } => return Err(refusal),
                 Outcome::Conflict { parent, name: copy, .. } => {
-                    self.keep_copy(seq, (into, &name), (parent, &copy))?;
+                    self.keep_copy((seq, ino, by), (into, &name), (parent, &copy))?;
+                    self.merges.new.notify_one();
                 }
                 _ => {}
             }
         }
-        Ok(())
+        for told in removed {
+            let outcome = told.await.map_err(|_| Refusal::Unreachable)?;
+            is_left |= matches!(outcome, Outcome::Refused { .. });
+        }
+        if is_left { Err(Refusal::NotEmpty) } else { Ok(()) }
     }
 }

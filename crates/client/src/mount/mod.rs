@@ -43,6 +43,7 @@ mod read_ahead;
 mod recover;
 mod report;
 mod room;
+mod same;
 mod session;
 mod set_ids;
 mod source;
@@ -111,8 +112,7 @@ pub(crate) struct Mount {
     refused: AtomicU64,
     conflicts: Mutex<conflicts::Conflicts>,
     slows: why::Slows,
-    /// A conflict copy is known that was not.
-    merges: Notify,
+    merges: merge::Merges,
     /// Since when files have changes that are not sealed.
     unsealed: Mutex<BTreeMap<Ino, Unsealed>>,
     /// Below this every change is settled, durably. Told to the server with each batch and with

@@ -226,7 +226,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         refused: AtomicU64::new(refused),
         conflicts: Mutex::new(conflicts),
         slows: Default::default(),
-        merges: Notify::new(),
+        merges: Default::default(),
         unsealed: Mutex::default(),
         acked_below,
         handles: Mutex::new(Handles::default()),
@@ -318,7 +318,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).keep_lease()),
         tokio::spawn(Arc::clone(mount).keep_numbers()),
         tokio::spawn(Arc::clone(mount).keep_limits()),
-        tokio::spawn(Arc::clone(mount).merge_directories()),
+        tokio::spawn(Arc::clone(mount).merge_what_was_made_twice()),
         control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));

@@ -17,7 +17,8 @@ fn is_settable(name: &[u8]) -> bool {
 }
 
 impl Mount {
-    async fn user_xattrs<R>(
+    /// What `look` makes of the user's attributes of `ino`.
+    pub(super) async fn user_xattrs<R>(
         &self,
         ino: Ino,
         look: impl FnOnce(&XattrMap) -> R,

@@ -10,9 +10,9 @@ use segue_core::modlog::Stamped;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::wire::{
-    Applied, Apply, Delta, Fetch, Fetched, Leaf, Looked, Lookup, Node, Offer, Outline, Outlined,
-    Page, Put, Readdir, Reply, Request, Seek, Sought, Space, Stage, Staged, Watch, WatchedAll,
-    Xattrs,
+    Applied, Apply, Compare, Delta, Fetch, Fetched, Leaf, Looked, Lookup, Node, Offer, Outline,
+    Outlined, Page, Put, Readdir, Reply, Request, Seek, Sought, Space, Stage, Staged, Watch,
+    WatchedAll, Xattrs,
 };
 use segue_rpc::codec::{BlockReader, block_from_stored, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response, Rpc};
@@ -286,6 +286,18 @@ impl Remote {
     ) -> Result<Outlined, Refusal> {
         match self.ask_as(rpc, Request::Outline(Outline { ino, version, offset })).await? {
             (_, Reply::Outlined(outlined)) => Ok(outlined),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Whether two files have the same bytes, each in one version.
+    pub(crate) async fn compare(
+        &self,
+        one: (Ino, Version),
+        other: (Ino, Version),
+    ) -> Result<bool, Refusal> {
+        match self.ask(Request::Compare(Compare { one, other })).await? {
+            (_, Reply::Compared(are_same)) => Ok(are_same),
             (request, reply) => Err(unexpected(&request, &reply)),
         }
     }

@@ -48,7 +48,7 @@ mod rename;
 pub mod repair;
 pub mod restore;
 mod rows;
-mod same;
+pub mod same;
 mod session;
 mod setattr;
 mod store;

@@ -1,20 +1,25 @@
-//! Whether a store of all of a file's data says what the file's data are already: then two hosts
-//! did the same, and there is no conflict.
+//! Whether a store of all of a file's data says what the file's data are already, or two files have the
+//! same data: then two hosts did the same, and there is no conflict.
 
 use bytes::Bytes;
 
 use super::extents::{self, Contents};
 use super::outline::{LEAVES_MAX, walk};
+use super::read::file;
 use super::rows::{self, InodeRow, Source};
 use super::tree::Tree;
-use super::{Fault, MetaTxn};
+use super::{Fault, LEAF_EXTENTS_MAX, MetaSnapshot, MetaTxn, Stop};
 use crate::chunk::fingerprint;
 use crate::modlog::{PieceBytes, Store};
-use crate::types::Fingerprint;
+use crate::types::{Fingerprint, VolumeId};
+use crate::wire::Compare;
 
 /// Bytes in rows that are hashed as one, whatever rows they are in: more are not, which costs no more
 /// than a conflict copy.
 const INLINE_MAX: usize = 1 << 20;
+
+/// Most runs of a file that is compared with another one: what as many leaves have as are read.
+const RUNS_MAX: usize = LEAVES_MAX * LEAF_EXTENTS_MAX;
 
 /// A run of bytes, by what they are.
 #[derive(PartialEq, Eq)]
@@ -49,14 +54,42 @@ pub(super) fn is_same<T: MetaTxn>(
         return Ok(false);
     }
     let Some(ours) = of_store(tree, store)? else { return Ok(false) };
-    let mut theirs = Runs::default();
-    let mut fits = true;
-    let contents = Contents::of(tree.volume, row);
-    walk(&mut tree.txn, contents, 0, |at, extent| {
-        fits = theirs.add(at, extent.len, &extent.source);
-        fits && theirs.runs.len() <= ours.len()
+    Ok(of_file(&mut tree.txn, tree.volume, row, ours.len())? == Some(ours))
+}
+
+/// Whether two files have the same bytes, each in the version meant. False also where that cannot be told,
+/// as with a store.
+pub fn compare<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ask: &Compare,
+) -> Result<bool, Stop<S::Error>> {
+    let one = file(snapshot, volume, ask.one.0, ask.one.1)?;
+    let other = file(snapshot, volume, ask.other.0, ask.other.1)?;
+    let len = |row: &InodeRow| (row.attr.size, row.attr.allocated);
+    if len(&one) != len(&other) {
+        return Ok(false);
+    }
+    let Some(runs) = of_file(snapshot, volume, &one, RUNS_MAX)? else { return Ok(false) };
+    Ok(of_file(snapshot, volume, &other, runs.len())? == Some(runs))
+}
+
+/// What a file is; `None` if that cannot be told, or takes more runs than this.
+fn of_file<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    row: &InodeRow,
+    most: usize,
+) -> Result<Option<Vec<Run>>, Fault<S::Error>> {
+    let (mut runs, mut fits) = (Runs::default(), true);
+    walk(snapshot, Contents::of(volume, row), 0, |at, extent| {
+        fits = runs.add(at, extent.len, &extent.source) && runs.runs.len() <= most;
+        fits
     })?;
-    Ok(fits && theirs.end() == ours)
+    let runs = runs.end();
+    // A walk ends early at what has very many leaves.
+    let is_all = runs.iter().map(|run| run.len).sum::<u64>() == row.attr.allocated;
+    Ok((fits && is_all).then_some(runs))
 }
 
 /// What a store would make of an empty file; `None` if that cannot be told.

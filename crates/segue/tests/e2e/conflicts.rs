@@ -20,9 +20,9 @@ fn conflicts(host: &Host, mount: &SegueMount) -> (Vec<Value>, Option<i32>) {
 
 /// What has a conflict copy's name below `dir`.
 fn copies(dir: &Path) -> Vec<PathBuf> {
-    let mut copies: Vec<PathBuf> = tree::read_contents(dir).into_keys().collect();
-    copies.retain(|path| path.to_string_lossy().contains(".conflict-"));
-    copies
+    // Some may go while it looks.
+    let found = sh(dir, "find . -name '*.conflict-*' -printf '%P\\n' 2> /dev/null | sort");
+    found.lines().map(PathBuf::from).collect()
 }
 
 /// Does `ours` on host a while it is cut off, and `theirs` on b meanwhile; returns when a is back and has
@@ -119,6 +119,59 @@ fn directories_that_two_hosts_made_become_one() {
     // Whoever comes later has nothing of it to deal with.
     sh(b.path(), "echo more > 2026/11/ours/more; rm 2026/11/theirs-1");
     eventually("it is one directory for both", || a.path().join("2026/11/ours/more").exists());
+}
+
+/// Two hosts unpack one release where there was nothing: it is there once, and what differs has a copy beside.
+#[test]
+fn files_that_two_hosts_made_alike_become_one() {
+    let Some(world) = World::new() else { return };
+    let (mut a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let release = world.local("release");
+    for dir in ["", "docs", "docs/deep"] {
+        let dir = release.join(dir);
+        fs::create_dir_all(&dir).unwrap();
+        for (name, len) in
+            [("empty", 0), ("small", 3_000), ("middle", 300_000), ("large", 5_000_000)]
+        {
+            fs::write(dir.join(name), noise(len as u64, len)).unwrap();
+        }
+    }
+    sh(
+        &release,
+        "ln -s small docs/link; cp /bin/true run; touch tagged bytes mode; echo 1 > bytes",
+    );
+    // Times differ, as where each host builds the release by itself.
+    let unpack = |differ: &'static str| {
+        let release = release.display().to_string();
+        move |dir: &Path| drop(sh(dir, &format!("cp -r {release}/. .; {differ}")))
+    };
+    let ours = unpack("echo 2 > bytes; chmod 600 mode; setfattr -n user.tag -v 1 tagged");
+    apart(&world, (&a, &b), ours, unpack("true"));
+    a.kill9().unwrap();
+    let a = world.mount(&world.a);
+    let beside = |mount: &SegueMount| {
+        let named = copies(mount.path()).into_iter();
+        let named = named.map(|copy| copy.to_string_lossy().split('.').next().unwrap().to_string());
+        named.collect::<Vec<_>>()
+    };
+    for mount in [&a, &b] {
+        eventually("only what differs stands beside", || {
+            beside(mount) == ["bytes", "mode", "tagged"]
+        });
+        let mut there = tree::read_contents(mount.path());
+        there.retain(|path, _| !path.to_string_lossy().contains(".conflict-"));
+        assert!(there == tree::read_contents(&release), "{:?}", there.keys());
+    }
+    assert_eq!(
+        sh(b.path(), "cat bytes.*; stat -c %a mode.*; getfattr --only-values tagged.*"),
+        "2\n600\n1"
+    );
+    let (listed, code) = conflicts(&world.a, &a);
+    assert_eq!((listed.len(), code), (3, Some(5)), "{listed:?}");
+    // A copy that becomes the same later goes, too.
+    sh(a.path(), "cp bytes bytes.conflict-*; chmod 644 mode.*");
+    eventually("the tagged one is left", || beside(&a) == ["tagged"]);
+    assert_eq!(conflicts(&world.a, &a).0.len(), 1);
 }
 
 /// A directory of another owner's mode stays beside, whatever is in it.

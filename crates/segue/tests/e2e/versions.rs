@@ -101,8 +101,12 @@ fn a_server_of_another_version_is_not_mounted() {
     mount.umount(&[]).unwrap();
     let (url, invite) = (world.server.url("home"), world.server.invite(&[]).unwrap());
     let cases: [(&[&str], &str, &[&str]); 2] = [
-        (&["segue/10", "segue/9"], "this host is older: upgrade", &["this host is older: upgrade"]),
-        (&["segue/10"], "", &["version 9", "'segue --version'", "upgrade the older"]),
+        (
+            &["segue/11", "segue/10"],
+            "this host is older: upgrade",
+            &["this host is older: upgrade"],
+        ),
+        (&["segue/11"], "", &["version 10", "'segue --version'", "upgrade the older"]),
     ];
     for (protocols, words, told) in cases {
         world.server.kill9().unwrap();
@@ -127,11 +131,11 @@ fn a_server_of_another_version_is_not_mounted() {
 #[test]
 fn a_host_of_another_version_is_refused() {
     let Some(world) = World::new() else { return };
-    let closed = end_of_client(&world, &world.a, "segue/10");
+    let closed = end_of_client(&world, &world.a, "segue/11");
     let ConnectionError::ApplicationClosed(close) = &closed else { panic!("{closed:?}") };
     assert_eq!(close.error_code, OTHER_VERSION.into());
     let words = String::from_utf8_lossy(&close.reason).into_owned();
-    for word in ["version 9", "this host version 10", "the server is older: upgrade"] {
+    for word in ["version 10", "this host version 11", "the server is older: upgrade"] {
         assert!(words.contains(word), "{word:?} is not in {words:?}");
     }
     let from = world.a.addr().to_string();

@@ -1,6 +1,7 @@
 //! Questions about metadata, each answered from one snapshot.
 
 use segue_core::namespace::outline::outline;
+use segue_core::namespace::same::compare;
 use segue_core::namespace::{Stop, read, space};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Found, Reply, Request};
@@ -24,6 +25,7 @@ impl Session {
             Request::Readdir(ask) => read::page(snapshot, volume, &ask).map(Reply::Page),
             Request::Xattrs(ino) => read::xattrs(snapshot, volume, ino).map(Reply::Xattrs),
             Request::Seek(ask) => read::seek(snapshot, volume, &ask).map(Reply::Sought),
+            Request::Compare(ask) => compare(snapshot, volume, &ask).map(Reply::Compared),
             Request::Outline(ask) => outline(snapshot, volume, &ask).map(Reply::Outlined),
             Request::Statfs(ino) => {
                 let disk = rustix::fs::statvfs(&path).map_err(|_| Stop::from(Refusal::Io))?;

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::super::outline::{outline, run};
+use super::super::same::compare;
 use super::*;
 use crate::delta::Basis;
-use crate::wire::{LeafPart, OUTLINE_MAX, Outline, Outlined};
+use crate::wire::{Compare, LeafPart, OUTLINE_MAX, Outline, Outlined};
 
 /// A piece of a file: `None` is a hole, the others are whole chunks, some of them in a leaf.
 type Part = Option<u8>;
@@ -25,6 +26,10 @@ fn len_of(part: &Part) -> u64 {
 /// Stores a file of `parts`, of which the runs without holes are leaves where `in_leaves`.
 fn filed(txn: &mut MapTxn, tin: &mut Client, parts: &[Part], in_leaves: bool) -> Attr {
     let ino = tin.file(txn, Ino::ROOT, "f");
+    fill(txn, tin, ino, parts, in_leaves)
+}
+
+fn fill(txn: &mut MapTxn, tin: &mut Client, ino: Ino, parts: &[Part], in_leaves: bool) -> Attr {
     let (mut at, mut pieces) = (0, Vec::new());
     for run in parts.chunk_by(|one, next| one.is_some() && next.is_some()) {
         let chunks: Vec<_> = run.iter().flatten().map(|seed| named(*seed)).collect();
@@ -154,5 +159,26 @@ proptest! {
             prop_assert_eq!(len, to - from);
         }
         prop_assert!(outlined(&mut txn, &file, range.0).parts.len() <= OUTLINE_MAX);
+    }
+
+    /// Two files are the same if their bytes are, however they were stored.
+    #[test]
+    fn files_are_compared_by_what_they_are(
+        one in parts(),
+        two in parts(),
+        alike in any::<bool>(),
+        in_leaves in any::<[bool; 2]>(),
+    ) {
+        let two = if alike { one.clone() } else { two };
+        let mut txn = store();
+        let mut tin = Client::new(&mut txn, 1, OWNER);
+        let f = filed(&mut txn, &mut tin, &one, in_leaves[0]);
+        let g = tin.file(&mut txn, Ino::ROOT, "g");
+        let g = fill(&mut txn, &mut tin, g, &two, in_leaves[1]);
+        let mut ask = Compare { one: (f.ino, f.data_version), other: (g.ino, g.data_version) };
+        prop_assert_eq!(compare(&mut txn, VOLUME, &ask).unwrap(), one == two);
+        ask.other.1.counter += 1;
+        let refused = compare(&mut txn, VOLUME, &ask);
+        prop_assert!(matches!(refused, Err(Stop::Refused(Refusal::Changed))));
     }
 }
