@@ -22,8 +22,9 @@ use segue_bench::disk::{Disk, Fate, Image};
 
 use crate::cache::put_after_power_loss;
 use crate::crash::is_long;
+use crate::remount::cache_directory;
 use crate::tree::noise;
-use crate::world::{World, arg, eventually};
+use crate::world::{World, arg, eventually, json, segue};
 
 /// A page: of a write that begins inside of one the kernel sends that page by itself.
 const BLOCK: usize = 4096;
@@ -285,10 +286,10 @@ fn rounds() -> u64 {
 }
 
 /// A mount at `point` is killed while it takes in what an earlier one left, or just after.
-fn die_starting(world: &World, point: &Path, rng: &mut Rng) {
+fn die_starting(world: &World, point: &Path, options: &str, rng: &mut Rng) {
     let mut command = world.a.command("segue");
     command.args(["mount", &world.url(&world.a), arg(point), "--foreground"]);
-    command.args(["-o", "write-back=async"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(["-o", options]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = world.a.spawn(&mut command).unwrap();
     sleep(Duration::from_millis(rng.below(100)));
     process.kill9().unwrap();
@@ -297,15 +298,33 @@ fn die_starting(world: &World, point: &Path, rng: &mut Rng) {
     }
 }
 
+/// What `segue recover` finds in a cache directory whose mount was killed: files of which all is there.
+fn recovered(world: &World, base: &Path, round: u64) -> BTreeMap<PathBuf, Vec<u8>> {
+    let (cache, to) = (cache_directory(base), world.local(&format!("recovered-{round}")));
+    let listed = json(&world.a, &["recover", arg(&cache)]);
+    assert!(listed["damage"].is_null(), "round {round}: {listed}");
+    let ended = segue(&world.a, &["recover", arg(&cache), "--to", arg(&to)]);
+    assert_eq!(ended.code, Some(0), "round {round}: {ended:?}");
+    let whole = listed["files"].as_array().unwrap().iter();
+    let whole = whole.filter(|file| file["here_bytes"] == file["size"]);
+    whole
+        .map(|file| PathBuf::from(file["path"].as_str().unwrap()))
+        .map(|path| (path.clone(), fs::read(to.join(path)).unwrap()))
+        .collect()
+}
+
 /// Again and again the mount is killed in the middle of writes that wait for a slow link. What
 /// is mounted then, perhaps by the second or third process that tries, is what the files were after the last call that returned, or after the one
-/// that did not; in the end so is what another host reads.
+/// that did not; in the end so is what another host reads. `segue recover`
+/// finds the same in what each leaves.
 #[test]
 fn a_killed_client_has_every_write_and_no_half() {
     let Some(world) = World::new() else { return };
     world.a.set_link(Link::kb_per_s(4096).with_rtt(Duration::from_millis(4))).unwrap();
     let (mut history, mut rng) = (History::default(), Rng::new(5));
-    let mut mount = world.mount_with(&world.a, "write-back=async");
+    let base = world.local("cache");
+    let options = format!("write-back=async,cache-dir={}", base.display());
+    let (mut mount, mut compared) = (world.mount_with(&world.a, &options), 0);
     let dir = mount.path().join("dir");
     fs::create_dir(&dir).unwrap();
     for round in 0..rounds() {
@@ -316,11 +335,18 @@ fn a_killed_client_has_every_write_and_no_half() {
         let done = writer.failed(round, &mut history);
         let point = mount.path().to_owned();
         drop(mount);
-        (0..rng.below(3)).for_each(|_| die_starting(&world, &point, &mut rng));
-        mount = world.mount_with(&world.a, "write-back=async");
+        let recovered = recovered(&world, &base, round);
+        (0..rng.below(3)).for_each(|_| die_starting(&world, &point, &options, &mut rng));
+        mount = world.mount_with(&world.a, &options);
         let kept = history.find(&dir, before + done, &format!("round {round}"));
         history.0.truncate(kept);
+        for (path, bytes) in &recovered {
+            let there = fs::read(mount.path().join(path)).unwrap();
+            assert!(there == *bytes, "round {round}: {}", path.display());
+        }
+        compared += recovered.len();
     }
+    assert!(compared > 0, "nothing was left to recover");
     mount.umount(&[]).unwrap();
     let mount = world.mount(&world.b);
     history.find(&mount.path().join("dir"), history.0.len(), "on another host");

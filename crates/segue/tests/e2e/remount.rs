@@ -37,7 +37,7 @@ fn contents(top: &Path) -> BTreeMap<PathBuf, String> {
 }
 
 /// The only cache directory below `base`.
-fn cache_directory(base: &Path) -> PathBuf {
+pub(crate) fn cache_directory(base: &Path) -> PathBuf {
     let mut found = fs::read_dir(base).unwrap().map(|entry| entry.unwrap().path());
     found.find(|path| path.join("update.log").exists()).unwrap()
 }
