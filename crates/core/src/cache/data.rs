@@ -107,7 +107,7 @@ impl FileData {
             above: None,
             fetching: RangeSet::default(),
             next_sequential: 0,
-            window: fetch::WINDOW_MIN,
+            window: fetch::WINDOW_FIRST,
             in_kernel: false,
             is_noted: false,
             is_doubtful: false,

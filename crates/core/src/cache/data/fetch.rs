@@ -5,8 +5,12 @@ use std::ops::Range;
 use super::FileData;
 use crate::types::Version;
 
-/// Read-ahead grows from this.
-pub(super) const WINDOW_MIN: u64 = 256 << 10;
+/// Read-ahead grows from this, where the link brings as much in a moment.
+pub(super) const WINDOW_FIRST: u64 = 256 << 10;
+/// However slow the link is.
+const WINDOW_MIN: u64 = 16 << 10;
+/// Reads so far out of order are sequential.
+const APART: u64 = 256 << 10;
 
 impl FileData {
     /// What a reader of `range` still needs and nobody is fetching.
@@ -60,7 +64,8 @@ impl FileData {
     }
 
     /// What to fetch ahead of a read of `range`, if reading is sequential. The window doubles
-    /// while it lasts, up to `window_max` bytes.
+    /// while it lasts, up to `window_max` bytes, and is never longer: of most files only the beginning is
+    /// read, and what nobody wants takes seconds of a slow link.
     pub fn read_ahead(
         &mut self,
         range: Range<u64>,
@@ -68,22 +73,24 @@ impl FileData {
         window_max: u64,
     ) -> Option<Range<u64>> {
         // Kernels issue the reads of one stream a little out of order.
-        let sequential = range.start <= self.next_sequential + WINDOW_MIN
-            && range.end + WINDOW_MIN >= self.next_sequential;
+        let sequential = range.start <= self.next_sequential + APART
+            && range.end + APART >= self.next_sequential;
         self.next_sequential = self.next_sequential.max(range.end);
         if !sequential {
             self.next_sequential = range.end;
-            self.window = WINDOW_MIN;
+            self.window = WINDOW_FIRST;
             return None;
         }
-        let ahead = range.end.min(size)..range.end.saturating_add(self.window).min(size);
+        let window_max = window_max.max(WINDOW_MIN);
+        let window = self.window.min(window_max);
+        let ahead = range.end.min(size)..range.end.saturating_add(window).min(size);
         // While a quarter of a window is on its way or here, that is enough.
-        let quarter = ahead.start..(ahead.start + self.window / 4).min(size);
+        let quarter = ahead.start..(ahead.start + window / 4).min(size);
         if self.to_fetch(quarter, size).is_empty() {
             return None;
         }
         let wanted = self.to_fetch(ahead, size).into_iter().next()?;
-        self.window = (self.window * 2).min(window_max.max(WINDOW_MIN));
+        self.window = (window * 2).min(window_max);
         Some(wanted)
     }
 }
@@ -135,18 +142,37 @@ mod tests {
     fn sequential_reads_are_fetched_ahead_and_random_ones_are_not() {
         let mut data = FileData::new(version(1), ContainerId(1));
         let size = 64 << 20;
-        let max = 4 * WINDOW_MIN;
+        let max = 4 * WINDOW_FIRST;
         let first = data.read_ahead(0..4096, size, max).unwrap();
-        assert_eq!(first, 4096..4096 + WINDOW_MIN);
+        assert_eq!(first, 4096..4096 + WINDOW_FIRST);
         data.fetch_began(first.clone());
         assert_eq!(data.read_ahead(4096..8192, size, max), None);
         let mut read = first;
-        for window in [2, 4, 4].map(|times| times * WINDOW_MIN) {
+        for window in [2, 4, 4].map(|times| times * WINDOW_FIRST) {
             let next = data.read_ahead(read, size, max).unwrap();
             assert_eq!(next.end - next.start, window);
             data.fetch_began(next.clone());
             read = next;
         }
         assert_eq!(data.read_ahead(32 << 20..(32 << 20) + 4096, size, max), None);
+    }
+    /// The head of a file took seconds of a link of 64 KB/s from everybody else.
+    #[test]
+    fn no_more_is_fetched_ahead_than_a_slow_link_brings() {
+        let size = 64 << 20;
+        let ahead = |read: Range<u64>, window_max| {
+            let mut data = FileData::new(version(1), ContainerId(1));
+            let ahead = data.read_ahead(read, size, window_max).unwrap();
+            ahead.end - ahead.start
+        };
+        assert_eq!(ahead(0..4096, 20_000), 20_000);
+        assert_eq!(ahead(0..4096, 100), WINDOW_MIN);
+        assert_eq!(ahead(0..131_072, 20_000), 20_000);
+        // A link that became slower.
+        let mut data = FileData::new(version(1), ContainerId(1));
+        let first = data.read_ahead(0..4096, size, 4 << 20).unwrap();
+        data.fetch_began(first.clone());
+        let next = data.read_ahead(first, size, 20_000).unwrap();
+        assert_eq!(next.end - next.start, 20_000);
     }
 }
