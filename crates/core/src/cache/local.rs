@@ -287,6 +287,11 @@ impl Tree {
                 continue;
             };
             node.outcome = Some(as_of.came());
+            if attr.change < node.attr.change {
+                // Of two lanes, one's outcome comes after a later one of the other.
+                node.checked = None;
+                continue;
+            }
             if node.listing == Listing::Own {
                 node.listing = Listing::Complete(Some(as_of.of(attr.ino)));
             }

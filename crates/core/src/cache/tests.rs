@@ -89,6 +89,24 @@ fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
     assert_eq!(tree.name(Ino::ROOT, &name("d"), at(0)), Known::Fresh(None));
 }
 
+/// Two batches were under way: the later one's outcome came first, and the earlier one's was believed
+/// (seed 2994).
+#[test]
+fn an_outcome_that_was_overtaken_by_a_later_one_is_not_believed() {
+    let mut tree = tree();
+    let known = |counter, size| Attr {
+        size,
+        change: Version { epoch: 1, counter },
+        ..attr(5, Kind::File, counter)
+    };
+    tree.install_node(Node { attr: known(1, 1), target: None }, at(0));
+    let as_of = tree.as_of(None, [at(0); 2]);
+    tree.learn(&[known(3, 30)], |_| false, &as_of);
+    assert!(matches!(tree.attr(Ino(5), at(0)), Known::Fresh(attr) if attr.size == 30));
+    tree.learn(&[known(2, 20)], |_| false, &as_of);
+    assert!(matches!(tree.attr(Ino(5), at(0)), Known::Stale(attr) if attr.size == 30));
+}
+
 #[test]
 fn a_name_is_not_promised_for_longer_than_it_was_checked() {
     let mut tree = tree();
