@@ -34,9 +34,19 @@ impl Mount {
         Ok(())
     }
 
-    /// Removes what nobody needs any more.
+    /// Removes what nobody needs any more, once the log says so durably: a loss of power would bring back
+    /// changes whose data are gone. A full disk needs the room more.
     pub(super) fn sweep(&self) {
         let scrap = self.core().take_scrap();
+        if scrap.is_empty() {
+            return;
+        }
+        if let Err(error) = self.try_sync_disk()
+            && error.kind() != std::io::ErrorKind::StorageFull
+        {
+            tracing::warn!("what nobody needs stays on the disk: {error}");
+            return self.core().keep_scrap();
+        }
         scrap.into_iter().for_each(|scrap| self.remove(scrap));
     }
 

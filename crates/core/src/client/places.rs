@@ -99,6 +99,11 @@ impl ClientCore {
         self.going.clone()
     }
 
+    /// What was taken last is there still.
+    pub fn keep_scrap(&mut self) {
+        self.scrap.append(&mut self.going);
+    }
+
     /// True if `container` is being removed, or about to be: the index may not know yet.
     pub(super) fn is_going(&self, ino: Ino, container: ContainerId) -> bool {
         let scrap = Scrap::Container(ino, container);
