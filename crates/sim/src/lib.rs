@@ -41,6 +41,8 @@ pub struct Summary {
     pub conflicts: u64,
     /// Records that were not sent because they cancelled out.
     pub cancelled: u64,
+    /// Those of files that others were renamed over.
+    pub superseded: u64,
     /// Stores that became part of one that waited.
     pub amended: u64,
     /// Stores of files that were removed before their turn.
@@ -81,6 +83,7 @@ impl Summary {
         self.records += other.records;
         self.conflicts += other.conflicts;
         self.cancelled += other.cancelled;
+        self.superseded += other.superseded;
         self.amended += other.amended;
         self.taken_back += other.taken_back;
         self.refused += other.refused;

@@ -107,8 +107,8 @@ fn tell_least(seed: u64, options: Options, failure: Failure) {
 
 fn words(total: &Summary) -> String {
     format!(
-        "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} stores in one, \
-         {} taken back, {} conflicts, {} refused; faults: {} messages lost, {} duplicated, \
+        "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} superseded, \
+         {} stores in one, {} taken back, {} conflicts, {} refused; faults: {} messages lost, {} duplicated, \
          {} partitions, {} client crashes, {} server crashes, \
          {} broken recoveries, {} sleeps, {} clocks set, {} full disks, {} disk errors; {} breaks \
          heard, {} sessions resumed",
@@ -116,6 +116,7 @@ fn words(total: &Summary) -> String {
         total.operations,
         total.records,
         total.cancelled,
+        total.superseded,
         total.amended,
         total.taken_back,
         total.conflicts,

@@ -1,8 +1,8 @@
 //! What is not sent because of what came later: data that were written anew, stores of files that are
-//! removed, and changes that cancel out.
+//! removed, changes that cancel out, and files that another one was renamed over.
 
 use segue_core::cache::touched;
-use segue_core::modlog::{Change, Entry};
+use segue_core::modlog::{Change, Entry, Logged};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Caller, Ino};
 
@@ -94,18 +94,7 @@ impl Mount {
             (cancelled, times)
         };
         drop(log);
-        {
-            let mut ahead = lock(&self.ahead);
-            cancelled.iter().for_each(|logged| ahead.cancelled(logged));
-        }
-        self.no_longer_waiting(cancelled.iter());
-        for logged in &cancelled {
-            let Change::Record(record) = &logged.change else { continue };
-            // The kernel was told of directories as they were with it.
-            let others = touched(record).inodes.into_iter().filter(|other| *other != ino);
-            others.for_each(|other| self.kernel.forget_attributes(other));
-        }
-        self.reap_one(ino);
+        self.are_cancelled(ino, &cancelled);
         let by = cancelled.last().map(|logged| logged.caller.clone()).unwrap_or_default();
         for record in times {
             if let Err(refusal) = self.log_record(record, by.clone(), false) {
@@ -114,6 +103,43 @@ impl Mount {
         }
         self.settled.send_replace(());
         self.lanes.wake();
+    }
+
+    /// Change `by` may be a rename over a file of which the server has not heard: then nothing of that is sent.
+    pub(super) fn supersede(&self, by: u64) {
+        let mut log = lock(&self.log);
+        let Some((ino, seqs, amended)) = self.core().take_superseded(by) else { return };
+        let all: Vec<u64> = seqs.iter().copied().chain([by]).collect();
+        if all.iter().any(|seq| self.is_wanted(*seq)) {
+            return self.core().send_after_all(&all);
+        }
+        let entry = Entry::Superseded { ino, seqs: seqs.clone(), by: Box::new(amended.clone()) };
+        if let Err(error) = log.append(&entry) {
+            // All of it is sent.
+            self.taken_for_nothing(&all, &error);
+            return;
+        }
+        let cancelled = self.core().supersede(ino, &seqs, &amended);
+        drop(log);
+        self.are_cancelled(ino, &cancelled);
+        self.settled.send_replace(());
+        self.lanes.wake();
+    }
+
+    /// These changes of `ino`, which has no name any more, will not be.
+    fn are_cancelled(&self, ino: Ino, cancelled: &[Logged]) {
+        {
+            let mut ahead = lock(&self.ahead);
+            cancelled.iter().for_each(|logged| ahead.cancelled(logged));
+        }
+        self.no_longer_waiting(cancelled.iter());
+        for logged in cancelled {
+            let Change::Record(record) = &logged.change else { continue };
+            // The kernel was told of directories as they were with it.
+            let others = touched(record).inodes.into_iter().filter(|other| *other != ino);
+            others.for_each(|other| self.kernel.forget_attributes(other));
+        }
+        self.reap_one(ino);
     }
 
     /// True if somebody waits for change `seq` as it is.

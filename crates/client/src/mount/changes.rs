@@ -83,14 +83,19 @@ impl Mount {
         self.check_bound_for(&record)?;
         let change = Change::Record(record.clone());
         let waits = self.waits(&record, exclusive);
-        let told = self.log_record(record, caller, waits)?;
+        let Some(InLog { seq, told }) = self.log_numbered(record, caller, waits)? else {
+            return Ok(());
+        };
         if let Change::Record(record) = &change {
             lock(&self.conflicts).changed(record);
         }
         let Some(told) = told else {
-            if let Change::Record(Record::Unlink { ino, .. } | Record::Rmdir { ino, .. }) = &change
-            {
-                self.cancel_out(*ino);
+            match &change {
+                Change::Record(Record::Unlink { ino, .. } | Record::Rmdir { ino, .. }) => {
+                    self.cancel_out(*ino);
+                }
+                Change::Record(Record::Rename { .. }) => self.supersede(seq),
+                _ => {}
             }
             self.slow_down(change.weight()).await;
             return Ok(());

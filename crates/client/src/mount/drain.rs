@@ -152,6 +152,10 @@ impl Mount {
         batch: &mut Vec<Logged>,
     ) -> Result<Exchanged, Refusal> {
         let Prepared { records, chunks, is_full } = self.prepare(lane.class(), batch).await?;
+        let is_rewritten = |logged: &Logged| self.core().queue.is_rewritten(logged.seq);
+        if !self.remote.is_offline() && batch.iter().any(is_rewritten) {
+            self.sync_disk().await?;
+        }
         let acked_below = self.acked_below.load(Ordering::Relaxed);
         if self.remote.is_offline() {
             // It was not sent, and may still be cancelled.

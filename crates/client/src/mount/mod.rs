@@ -306,6 +306,7 @@ impl Mount {
             Entry::Settled { .. }
             | Entry::Unsealed { .. }
             | Entry::Cancelled { .. }
+            | Entry::Superseded { .. }
             | Entry::Preserved { .. }
             | Entry::Synced
             | Entry::Nameless(_)

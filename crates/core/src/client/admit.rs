@@ -61,6 +61,7 @@ impl ClientCore {
             Entry::Settled { .. }
             | Entry::Unsealed { .. }
             | Entry::Cancelled { .. }
+            | Entry::Superseded { .. }
             | Entry::Synced => {}
         }
     }

@@ -64,6 +64,41 @@ impl ClientCore {
         Some(seqs)
     }
 
+    /// The changes that made the file which change `by` renamed another one over, and what that change is without
+    /// them, if they can go without the server. All are taken until they are
+    /// [superseded](ClientCore::supersede), or [sent after all](ClientCore::send_after_all) with `by`. Log
+    /// `Entry::Superseded` before.
+    pub fn take_superseded(&mut self, by: u64) -> Option<(Ino, Vec<u64>, Logged)> {
+        let ino = self.queue.change(by)?.unnamed()?;
+        let is_nameless = self.tree.peek(ino)?.nlink == 0;
+        if !is_nameless || self.is_open(ino) {
+            return None;
+        }
+        let (seqs, amended) = self.queue.superseded(by)?;
+        seqs.iter().chain([&by]).for_each(|seq| self.queue.takes(*seq));
+        Some((ino, seqs.into_iter().collect(), amended))
+    }
+
+    /// These, all changes of `ino`, are as if they had never been made, and a later rename is `by`. Returns them.
+    pub fn supersede(&mut self, ino: Ino, seqs: &[u64], by: &Logged) -> Vec<Logged> {
+        let replacing = |seq: &&u64| self.queue.change(**seq).and_then(Change::unnamed).is_some();
+        let earlier = seqs.iter().find(replacing).copied();
+        self.room.superseded(earlier, by.seq);
+        if let Some(before) = self.queue.supersede(by) {
+            self.tree.mark_all(&touched_by(&by.change));
+            self.tree.cancel(&touched_by(&before.change));
+        }
+        // What follows what a sync covered follows what stands for it.
+        for covered in self.covered.values_mut() {
+            if seqs.iter().any(|seq| covered.contains(seq)) {
+                covered.insert(by.seq);
+            }
+        }
+        let cancelled = self.cancel(ino, seqs);
+        self.queue.is_back(by.seq);
+        cancelled
+    }
+
     /// What was taken to be cancelled waits again.
     pub fn send_after_all(&mut self, seqs: &[u64]) {
         seqs.iter().for_each(|seq| self.queue.is_back(*seq));

@@ -203,6 +203,7 @@ impl ClientCore {
             }
             Entry::Unsealed { seq } => drop(self.unseal(seq)),
             Entry::Cancelled { ino, seqs } => drop(self.cancel(ino, &seqs)),
+            Entry::Superseded { ino, seqs, by } => drop(self.supersede(ino, &seqs, &by)),
             Entry::Change(logged) => {
                 self.next_seq = logged.seq;
                 self.seq_reserved = self.seq_reserved.max(logged.seq + 1);

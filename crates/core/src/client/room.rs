@@ -168,6 +168,14 @@ impl Room {
         }
     }
 
+    /// Change `by` is what change `earlier` was, if there was one.
+    pub(super) fn superseded(&mut self, earlier: Option<u64>, by: u64) {
+        self.settled(by, false);
+        if let Some(growth) = earlier.and_then(|seq| self.queued.get(&seq)) {
+            self.changed(by, *growth);
+        }
+    }
+
     fn add(&mut self, growth: Growth) {
         for quota in growth.quotas() {
             let all = self.pending.entry(quota).or_default();

@@ -13,6 +13,7 @@ mod cancel;
 mod levels;
 mod passthrough;
 mod recover;
+mod superseded;
 mod syncs;
 
 fn core() -> ClientCore {

@@ -83,6 +83,15 @@ pub enum Entry {
         /// Their seqs, ascending.
         seqs: Vec<u64>,
     },
+    /// These, which made a file, were not sent and will not be, because another one was renamed over it.
+    Superseded {
+        /// The file.
+        ino: Ino,
+        /// Their seqs, ascending.
+        seqs: Vec<u64>,
+        /// That rename as it is without them: it replaces what they replaced.
+        by: Box<Logged>,
+    },
 }
 
 /// Which data are changed, and how they were before.

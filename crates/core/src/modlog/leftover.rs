@@ -111,6 +111,13 @@ impl Replay {
                 self.unsealed.remove(ino);
                 seqs.iter().for_each(|seq| self.cancelled(*seq));
             }
+            Entry::Superseded { ino, seqs, by } => {
+                self.unsealed.remove(ino);
+                seqs.iter().for_each(|seq| self.cancelled(*seq));
+                if let Some(logged) = self.changes.get_mut(&by.seq) {
+                    *logged = Logged::clone(by);
+                }
+            }
             Entry::Synced | Entry::Nameless(_) | Entry::Spoiled { .. } => {}
         }
     }

@@ -263,6 +263,40 @@ impl Order {
         false
     }
 
+    /// True if all that follows one of `these` is one of them, of `others` or not sent, or is behind change
+    /// `last`: so whatever has to come after them comes after that.
+    pub(super) fn leads_only_to(
+        &self,
+        these: &BTreeSet<u64>,
+        others: &BTreeSet<u64>,
+        last: u64,
+    ) -> bool {
+        let mut seen = these.clone();
+        let mut ahead: Vec<u64> = these.iter().copied().collect();
+        while let Some(node) = ahead.pop().map(|seq| self.nodes.get(&seq)) {
+            let followers = node.into_iter().flat_map(|node| &node.followers);
+            for follower in followers.filter(|follower| **follower != last) {
+                let is_known = others.contains(follower) || self.is_cancelled(*follower);
+                if seen.insert(*follower) {
+                    if !is_known || seen.len() > BETWEEN_MAX[0] {
+                        return false;
+                    }
+                    ahead.push(*follower);
+                }
+            }
+        }
+        true
+    }
+
+    /// Change `seq` is the last one of `ino` now, instead of one that it follows.
+    pub(super) fn takes_over(&mut self, seq: u64, ino: Ino) {
+        let thing = Thing::Inode(ino);
+        self.users.insert(thing, Users { alone: Some(seq), together: BTreeSet::new() });
+        if let Some(node) = self.nodes.get_mut(&seq) {
+            node.uses.push((thing, How::Alone));
+        }
+    }
+
     /// Change `seq` is under way: nobody else is to send it.
     pub(super) fn takes(&mut self, seq: u64) {
         if let Some(node) = self.nodes.get_mut(&seq) {

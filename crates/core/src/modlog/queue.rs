@@ -34,6 +34,8 @@ struct Item {
     stage: Stage,
     /// When it was first sent: its outcome may be as old as that.
     sent: Option<Time>,
+    /// It is not what it was logged as: a later entry of the log says so.
+    is_rewritten: bool,
 }
 
 impl Item {
@@ -130,7 +132,7 @@ impl Queue {
         self.bytes += logged.change.bytes();
         self.bulk += usize::from(logged.change.is_bulk());
         self.order.push(&logged, is_directory);
-        let item = Item { at: now, stage: Stage::Waits, sent: None, logged };
+        let item = Item { at: now, stage: Stage::Waits, sent: None, is_rewritten: false, logged };
         self.items.insert(item.logged.seq, item);
     }
 
@@ -302,6 +304,12 @@ impl Queue {
     /// When change `seq` was first sent.
     pub fn sent(&self, seq: u64) -> Option<Time> {
         self.items.get(&seq)?.sent
+    }
+
+    /// True if change `seq` is not what it was logged as. The disk has to be synced before it is sent: after a
+    /// loss of power it would be sent again as it was.
+    pub fn is_rewritten(&self, seq: u64) -> bool {
+        self.items.get(&seq).is_some_and(|item| item.is_rewritten)
     }
 
     /// How far change `seq` is; `None` if it is settled.

@@ -22,7 +22,7 @@ pub fn lacking<E>(
         entries.iter().any(|entry| match entry {
             Entry::Settled { seq: it, .. } => *it == seq,
             Entry::Unsealed { seq: it } => *it == seq,
-            Entry::Cancelled { seqs, .. } => seqs.contains(&seq),
+            Entry::Cancelled { seqs, .. } | Entry::Superseded { seqs, .. } => seqs.contains(&seq),
             _ => false,
         })
     };
@@ -97,7 +97,9 @@ fn live(entries: &[Entry]) -> BTreeSet<usize> {
                 all.extend(unsealed.remove(&data.ino).unwrap_or_default());
             }
             Entry::Settled { seq, .. } => drop(sealed.remove(seq)),
-            Entry::Cancelled { seqs, .. } => sealed.retain(|seq, _| !seqs.contains(seq)),
+            Entry::Cancelled { seqs, .. } | Entry::Superseded { seqs, .. } => {
+                sealed.retain(|seq, _| !seqs.contains(seq));
+            }
             _ => {}
         }
     }

@@ -85,6 +85,51 @@ fn what_is_saved_again_and_again_is_sent_once() {
     assert_eq!(status["mounts"][0]["conflicts"], 0, "{status}");
 }
 
+/// Programs that save by a rename, with fsync and without: the last state is sent, and what it replaces is what the
+/// first one replaced, also where another host has changed that meanwhile.
+#[test]
+fn what_is_saved_by_renames_is_sent_once() {
+    let Some(world) = World::new() else { return };
+    let (mut mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (here, there) = (mount.path().to_owned(), other.path().to_owned());
+    sh(&here, "head -c 300000 /dev/urandom > report; echo first | tee notes both");
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    sh(
+        &here,
+        "save() { dd bs=300000 count=1 iflag=fullblock status=none of=.new ${2-} && mv .new $1; }
+         for i in $(seq 10); do save report < /dev/urandom; done
+         for i in $(seq 10); do save new conv=fsync < /dev/urandom; done
+         for i in $(seq 10); do sed -i \"s/\\$/ $i/\" notes; done
+         for i in $(seq 10); do sed -i \"1i $i\" both; done",
+    );
+    let (records, bytes) = waiting(&world, &here);
+    // sed sets mode and owner, too.
+    assert!(records == 16 && (600_000..601_000).contains(&bytes), "{records} {bytes}");
+    sh(&there, "echo theirs >> both");
+    other.sync().unwrap();
+    let expected = ["report", "new"].map(|name| fs::read(here.join(name)).unwrap());
+    mount.kill9().unwrap();
+    let mount = world.mount(&world.a);
+    assert_eq!(waiting(&world, &here), (records, bytes));
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    mount.sync().unwrap();
+    for top in [&here, &there] {
+        eventually("both have the last", || {
+            ["report", "new"].map(|name| fs::read(top.join(name)).unwrap_or_default()) == expected
+        });
+        let text = sh(top, "cat notes both both.conflict-*");
+        let ours = "10\n9\n8\n7\n6\n5\n4\n3\n2\n1\nfirst\n";
+        assert_eq!(text, format!("first 1 2 3 4 5 6 7 8 9 10\nfirst\ntheirs\n{ours}"));
+        assert_eq!(fs::read_dir(top).unwrap().count(), 5);
+    }
+    let data = arg(world.server.data());
+    let check = segue(&world.serving, &["volume", "check", "home", "--data", data]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+}
+
 /// Who removes a file ends its upload.
 #[test]
 fn a_removed_file_is_not_uploaded_to_the_end() {

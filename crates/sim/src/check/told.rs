@@ -139,7 +139,7 @@ impl Told {
         if let Entry::Unsealed { seq } = entry {
             self.unsealed_again(*seq);
         }
-        if let Entry::Cancelled { ino, seqs } = entry {
+        if let Entry::Cancelled { ino, seqs } | Entry::Superseded { ino, seqs, .. } = entry {
             self.unsent.extend(seqs);
             self.now.stores.retain(|seq, _| !seqs.contains(seq));
             self.now.sealed.retain(|seq, _| !seqs.contains(seq));

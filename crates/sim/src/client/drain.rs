@@ -37,6 +37,9 @@ impl Mount {
         if self.failing.reads().is_err() {
             return Ok(());
         }
+        if batch.iter().any(|logged| self.core.queue.is_rewritten(logged.seq)) {
+            self.sync_disk();
+        }
         let request = match self.stamp(&batch)? {
             Ok(mut records) => {
                 let chunks = self.chunks.cut_out(&mut records);

@@ -105,6 +105,8 @@ pub(crate) struct Mount {
     pub(crate) conflicts: u64,
     /// Changes that cancelled out.
     pub(crate) cancelled: u64,
+    /// Changes that a later rename superseded.
+    pub(crate) superseded: u64,
     /// Stores that became part of one that waited.
     pub(crate) amended: u64,
     /// Stores of files that were removed before their turn.
@@ -209,6 +211,7 @@ impl Mount {
             bug,
             conflicts: 0,
             cancelled: 0,
+            superseded: 0,
             amended: 0,
             taken_back: 0,
             refused: 0,
@@ -347,6 +350,9 @@ impl Mount {
         {
             self.cancel_out(*ino)?;
         }
+        if let (Ok(()), Record::Rename { .. }) = (&logged, &record) {
+            self.supersede()?;
+        }
         Ok(logged)
     }
 
@@ -373,6 +379,7 @@ impl Mount {
     /// `ino` may have lost its last name: what the server has not heard of cancels out.
     fn cancel_out(&mut self, ino: Ino) -> Result<(), Violation> {
         let Some(seqs) = self.core.take_to_cancel(ino) else { return Ok(()) };
+        let changed_at = self.changed_at;
         if self.failing.writes().is_err() {
             self.core.send_after_all(&seqs);
             return Ok(());
@@ -385,6 +392,27 @@ impl Mount {
         for record in times {
             self.log_record(record)?.ok();
         }
+        // All of it is as it was seen before.
+        self.changed_at = changed_at;
+        Ok(())
+    }
+
+    /// The newest change may be a rename over a file of which the server has not heard.
+    fn supersede(&mut self) -> Result<(), Violation> {
+        let by = self.core.next_seq() - 1;
+        let Some((ino, seqs, amended)) = self.core.take_superseded(by) else { return Ok(()) };
+        if self.failing.writes().is_err() {
+            self.core.send_after_all(&seqs);
+            self.core.send_after_all(&[by]);
+            return Ok(());
+        }
+        let entry = Entry::Superseded { ino, seqs: seqs.clone(), by: Box::new(amended.clone()) };
+        let changed_at = self.changed_at;
+        self.append(entry)?;
+        self.changed_at = changed_at;
+        let superseded = self.core.supersede(ino, &seqs, &amended);
+        self.superseded += superseded.len() as u64;
+        superseded.iter().for_each(|logged| self.reap(logged));
         Ok(())
     }
 

@@ -456,6 +456,7 @@ impl World {
             mount.follow();
             self.summary.conflicts += mount.conflicts;
             self.summary.cancelled += mount.cancelled;
+            self.summary.superseded += mount.superseded;
             self.summary.amended += mount.amended;
             self.summary.taken_back += mount.taken_back;
             self.summary.refused += mount.refused;

@@ -59,6 +59,7 @@ fn seq_of(entry: &Entry) -> u64 {
         Entry::Written { .. }
         | Entry::Resized { .. }
         | Entry::Cancelled { .. }
+        | Entry::Superseded { .. }
         | Entry::Synced
         | Entry::Nameless(_)
         | Entry::Spoiled { .. } => 0,

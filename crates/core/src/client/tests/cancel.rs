@@ -184,7 +184,10 @@ fn what_is_saved_again_is_one_change() {
     log.push(preserved.clone());
     core.admit(preserved, Time::default());
     write(&mut core, &mut log, 60..120);
+    assert!(!core.queue.is_rewritten(2));
     assert!(amend(&mut core, &mut log));
+    // After a loss of power it would be sent again as it was.
+    assert!(core.queue.is_rewritten(2));
     assert_eq!(stored(&core, 2).ranges, [0..120]);
     assert_eq!(core.preserved(2).iter().collect::<Vec<_>>(), [50..60]);
     let cut = core.draft_resize(Ino(5), 40, false, Timestamp::default()).unwrap();

@@ -15,11 +15,23 @@
 //!
 //! That is as if all were done at one moment. So nothing may have to go between them: a change that
 //! follows one of them and is followed by another one, by a sync or for what it is about.
+//!
+//! What was made and replaced by a rename before the server heard of it is superseded, as where an editor saves by
+//! a rename again and again:
+//!
+//! ```text
+//!   create a ──▶ store a ──▶ rename a, f      these three are not sent,
+//!   create b ──▶ store b ──▶ rename b, f      the last one replaces what the earlier rename did
+//! ```
+//!
+//! That is as if all were done at the moment of the later rename. So whatever follows one of them must be
+//! behind that.
 
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
 
-use super::Queue;
-use crate::modlog::{After, Change, DataChange, Logged, Record, RenameMode};
+use super::{Item, Queue};
+use crate::modlog::{After, Change, DataChange, Logged, NewNode, Record, RenameMode};
 use crate::types::{Caller, Ino, Timestamp};
 
 /// More changes of one inode are sent.
@@ -55,7 +67,90 @@ fn names(change: &Change) -> Names {
     }
 }
 
+fn is_rename(change: &Change) -> bool {
+    matches!(change, Change::Record(Record::Rename { .. }))
+}
+
+/// True if one who may do the one may do the other, and names are given in order between them.
+fn are_by_one(one: &Caller, other: &Caller) -> bool {
+    let of = |caller: &Caller| (caller.uid, caller.gid, caller.process_group);
+    of(one) == of(other) && one.groups == other.groups
+}
+
 impl Queue {
+    /// All changes of the file that change `by` renamed another one over, and what that change is without them, if
+    /// they made the file and it can be as if they had never been made.
+    pub fn superseded(&self, by: u64) -> Option<(BTreeSet<u64>, Logged)> {
+        let mut amended = self.items.get(&by).filter(|item| item.is_unsent())?.logged.clone();
+        let caller = amended.caller.clone();
+        let Change::Record(Record::Rename { ino, from_parent, to_parent, mode, open, .. }) =
+            &mut amended.change
+        else {
+            return None;
+        };
+        let RenameMode::Replace(Some(old)) = *mode else { return None };
+        let mut seqs = self.waiting.get(&old)?.changes.clone();
+        let is_last = seqs.pop_last() == Some(by);
+        let others = &self.waiting.get(ino)?.changes;
+        if !is_last || seqs.len() > CANCELLED_MAX || !self.order.leads_only_to(&seqs, others, by) {
+            return None;
+        }
+        let first = *seqs.first()?;
+        let within = |parent: &Ino| parent == from_parent || parent == to_parent;
+        let mut replaced = (None, false, None);
+        for seq in &seqs {
+            let Item { logged, .. } = self.items.get(seq).filter(|item| item.is_unsent())?;
+            if logged.change.ino() != old || !are_by_one(&logged.caller, &caller) {
+                return None;
+            }
+            match &logged.change {
+                Change::Record(Record::Create { parent, node, .. })
+                    if *seq == first && *node != NewNode::Directory && within(parent) => {}
+                Change::Record(Record::Rename { from_parent, to_parent, mode, open, .. })
+                    if *seq != first
+                        && replaced.0.is_none()
+                        && within(from_parent)
+                        && within(to_parent) =>
+                {
+                    let over = match mode {
+                        RenameMode::Replace(over) => *over,
+                        RenameMode::NoReplace => None,
+                        RenameMode::Exchange(_) => return None,
+                    };
+                    replaced = (over, *open, logged.known);
+                }
+                change if *seq != first && !is_rename(change) && names(change) == Names::Same => {}
+                _ => return None,
+            }
+        }
+        (*mode, *open, amended.known) = (RenameMode::Replace(replaced.0), replaced.1, replaced.2);
+        Some((seqs, amended))
+    }
+
+    /// Change `by.seq`, which waits, is `by` now: what it replaces was replaced by a change that is cancelled
+    /// next. Returns what it was.
+    pub fn supersede(&mut self, by: &Logged) -> Option<Logged> {
+        let item = self.items.get_mut(&by.seq)?;
+        item.is_rewritten = true;
+        let before = std::mem::replace(&mut item.logged, by.clone());
+        let (new, old) = (by.change.inodes(), before.change.inodes());
+        for ino in old.iter().filter(|ino| !new.contains(ino)) {
+            if let Entry::Occupied(mut waiting) = self.waiting.entry(*ino) {
+                waiting.get_mut().changes.remove(&by.seq);
+                if waiting.get().changes.is_empty() {
+                    waiting.remove();
+                }
+            }
+        }
+        for ino in new {
+            self.waiting.entry(ino).or_default().changes.insert(by.seq);
+        }
+        if let Some(replaced) = by.change.unnamed() {
+            self.order.takes_over(by.seq, replaced);
+        }
+        Some(before)
+    }
+
     /// All changes of `ino`, if they make it and remove its last name, and it can be as if they had
     /// never been made.
     pub fn cancel_out(&self, ino: Ino) -> Option<BTreeSet<u64>> {
@@ -137,8 +232,9 @@ impl Queue {
 
     /// `later`, which was written at `time`, becomes part of change `seq`; its data before.
     pub fn amend(&mut self, seq: u64, time: Timestamp, later: &DataChange) -> Option<DataChange> {
-        let logged = &mut self.items.get_mut(&seq)?.logged;
+        let Item { logged, is_rewritten, .. } = self.items.get_mut(&seq)?;
         let before = Change::Data(logged.amend(time, later)?);
+        *is_rewritten = true;
         self.bytes = self.bytes - before.bytes() + logged.change.bytes();
         self.bulk =
             self.bulk - usize::from(before.is_bulk()) + usize::from(logged.change.is_bulk());
