@@ -8,13 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use segue_core::cache::FileNote;
+use segue_core::cache::{FileNote, RangeSet};
 use segue_core::client::{ClientCore, needs};
-use segue_core::modlog::{Change, Entry, NewNode, Record, Redo, redo};
+use segue_core::modlog::{Change, Entry, NewNode, Record, Redo, lacking, redo};
 use segue_core::types::{Ino, Name, Time};
 use serde::Serialize;
 
 use crate::error::MountError;
+use crate::mount::verify::has;
 use crate::state::{Index, LogFile, ReadContainer, holder, read_container};
 
 /// Bytes copied at a time.
@@ -75,7 +76,9 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
         }
         _ => 0,
     };
-    let entries = found.entries;
+    let mut entries = found.entries;
+    leave_out_lacking(directory, &mut entries, found.durable.max(noted))
+        .map_err(|error| MountError::state(directory, error))?;
     let mut core = ClientCore::new(usize::MAX, 1);
     let mut files = BTreeMap::new();
     if let Some(index) = &index {
@@ -88,6 +91,34 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
         core.admit(entry, Time::default());
     }
     Ok(Uncommitted { directory: directory.into(), core, entries, index, damage })
+}
+
+/// Takes out what was written and is not in its container, from entry `first` on: a process that was killed had
+/// begun its last change, and a loss of power takes any part of what was not synced.
+fn leave_out_lacking(directory: &Path, entries: &mut Vec<Entry>, first: usize) -> io::Result<()> {
+    let is_there = |key, range, sums: &[u32], later: &RangeSet| {
+        let ReadContainer::There(container) = read_container(directory, key)? else {
+            return Ok(false);
+        };
+        has(range, sums, later, |at, len| {
+            let mut bytes = vec![0; len];
+            match container.read_exact_at(&mut bytes, at) {
+                Ok(()) => Ok(bytes),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Vec::new()),
+                Err(error) => Err(error),
+            }
+        })
+    };
+    loop {
+        // What stands elsewhere is not looked at: none of it is extracted.
+        let lacking = lacking(entries, first, is_there, |_, _, _| Ok::<_, io::Error>(true))?;
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        for index in lacking.into_iter().rev() {
+            entries.remove(index);
+        }
+    }
 }
 
 fn load(

@@ -53,7 +53,7 @@ mod sync;
 mod through;
 mod told;
 mod upload;
-mod verify;
+pub(crate) mod verify;
 mod visible;
 mod watching;
 pub(crate) mod why;

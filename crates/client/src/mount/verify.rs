@@ -50,11 +50,22 @@ fn is_there(
         return Ok(false);
     }
     let container = containers.open(key)?;
+    has(range, expected, later, |at, len| container.read(at, len))
+}
+
+/// Whether a container that is `read` so has in `range` what the checksums are of, but for what was written
+/// later.
+pub(crate) fn has(
+    range: Range<u64>,
+    expected: &[u32],
+    later: &RangeSet,
+    read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>,
+) -> std::io::Result<bool> {
     let mut at = range.start;
     for sum in expected {
         let end = ((at / SUM_BLOCK + 1) * SUM_BLOCK).min(range.end);
         if !later.overlaps(at..end) {
-            let bytes = container.read(at, usize::try_from(end - at).unwrap_or(0))?;
+            let bytes = read(at, usize::try_from(end - at).unwrap_or(0))?;
             if sums(at, &bytes) != [*sum] {
                 return Ok(false);
             }

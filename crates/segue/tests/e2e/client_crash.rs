@@ -342,7 +342,9 @@ fn a_killed_client_has_every_write_and_no_half() {
         history.0.truncate(kept);
         for (path, bytes) in &recovered {
             let there = fs::read(mount.path().join(path)).unwrap();
-            assert!(there == *bytes, "round {round}: {}", path.display());
+            let differs = there.iter().zip(bytes).position(|(one, other)| one != other);
+            let lens = (there.len(), bytes.len());
+            assert!(there == *bytes, "round {round}: {}, {lens:?}, {differs:?}", path.display());
         }
         compared += recovered.len();
     }
