@@ -252,8 +252,13 @@ impl ClientCore {
 
     /// True if nobody can reach `ino` any more, so that what is here of it may go.
     pub fn is_gone(&self, ino: Ino) -> bool {
+        self.is_out_of_reach(ino) && !self.is_held(ino) && !self.tree.is_pending(ino)
+    }
+
+    /// True if it has no name, as far as this host knows, and nobody has it open.
+    fn is_out_of_reach(&self, ino: Ino) -> bool {
         let nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
-        nameless && !self.is_open(ino) && !self.is_held(ino) && !self.tree.is_pending(ino)
+        nameless && !self.is_open(ino)
     }
 
     /// The data state of `ino`, made on first use from its attributes.

@@ -34,6 +34,8 @@ pub enum Bug {
     ClientTrustsDoubtful,
     /// A client doubts after a loss of power, and its next process does not.
     ClientForgetsDoubt,
+    /// A client sends what is not what it was logged as, before its disk says so durably.
+    ClientSendsRewritten,
     /// A client logs large writes as checksums, also where they are over what only it has.
     ClientSumsWhatOnlyItHas,
     /// A client takes a write that was torn out of its log, and does not note what it spoiled.
@@ -114,6 +116,7 @@ impl Bug {
                 | Bug::ClientBelievesNotedData
                 | Bug::ClientTrustsDoubtful
                 | Bug::ClientForgetsDoubt
+                | Bug::ClientSendsRewritten
         )
     }
 }

@@ -182,6 +182,16 @@ fn a_client_that_forgets_its_doubt_is_found() {
     assert!(failure.what.contains("reads"), "{}", failure.what);
 }
 
+/// It lost power before its disk said durably that the change which it had just sent was another one
+/// than at first: one seed of thousands.
+#[test]
+fn a_client_that_sends_what_its_log_may_lose_is_found() {
+    let bug = Some(Bug::ClientSendsRewritten);
+    let failure = run(2834, Options { bug, ..Options::default() }.swarm(2834)).unwrap_err();
+    assert!(failure.what.contains("NotPermitted"), "{}", failure.what);
+    ends_well(2834, Options::default().swarm(2834));
+}
+
 #[test]
 fn a_client_that_logs_sums_of_what_is_written_over_its_own_is_found() {
     is_found(Bug::ClientSumsWhatOnlyItHas, 400, ", sent");

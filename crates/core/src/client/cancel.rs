@@ -55,8 +55,7 @@ impl ClientCore {
     /// taken until they are [cancelled](ClientCore::cancel), or [sent after
     /// all](ClientCore::send_after_all). Log `Entry::Cancelled` with them before.
     pub fn take_to_cancel(&mut self, ino: Ino) -> Option<Vec<u64>> {
-        let is_nameless = self.tree.peek(ino)?.nlink == 0;
-        if !is_nameless || self.is_open(ino) {
+        if !self.is_out_of_reach(ino) {
             return None;
         }
         let seqs: Vec<u64> = self.queue.cancel_out(ino)?.into_iter().collect();
@@ -70,8 +69,7 @@ impl ClientCore {
     /// `Entry::Superseded` before.
     pub fn take_superseded(&mut self, by: u64) -> Option<(Ino, Vec<u64>, Logged)> {
         let ino = self.queue.change(by)?.unnamed()?;
-        let is_nameless = self.tree.peek(ino)?.nlink == 0;
-        if !is_nameless || self.is_open(ino) {
+        if !self.is_out_of_reach(ino) {
             return None;
         }
         let (seqs, amended) = self.queue.superseded(by)?;

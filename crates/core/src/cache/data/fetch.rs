@@ -156,6 +156,7 @@ mod tests {
         }
         assert_eq!(data.read_ahead(32 << 20..(32 << 20) + 4096, size, max), None);
     }
+
     /// The head of a file took seconds of a link of 64 KB/s from everybody else.
     #[test]
     fn no_more_is_fetched_ahead_than_a_slow_link_brings() {

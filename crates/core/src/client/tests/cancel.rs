@@ -213,7 +213,11 @@ fn what_is_saved_again_is_one_change() {
     assert!(amend(&mut core, &mut Vec::new()));
     let anew = stored(&core, 2);
     assert_eq!((anew.ranges, anew.cut, anew.container), (vec![0..7], Some(0), place));
-    assert!(core.take_scrap().contains(&Scrap::Container(Ino(5), both.container)));
+    let scrap = core.take_scrap();
+    assert!(scrap.contains(&Scrap::Container(Ino(5), both.container)));
+    // What could not be removed is scrap again.
+    core.keep_scrap();
+    assert_eq!(core.take_scrap(), scrap);
     settle(&mut core, 1, &Outcome::Done { touched: vec![attr(5, Kind::File, 2)] });
     settle(&mut core, 2, &Outcome::Done { touched: vec![attr(5, Kind::File, 3)] });
     assert!(!core.is_ahead(Ino(5)) && !core.tree.is_pending(Ino(5)) && core.queue.is_empty());
