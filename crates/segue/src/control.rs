@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::exit::{Exit, Failure};
 use crate::http::{self, Connection, HttpError};
 use crate::mounts::{self, Mount};
+use crate::output;
 use crate::places::{self, Places};
 
 /// Connects to the process that serves `mount`.
@@ -63,6 +64,25 @@ pub(crate) fn unanswered(mount: &Mount, error: &HttpError) -> Failure {
         }
         error => Failure::failed(format!("{mountpoint}: {error}")),
     }
+}
+
+/// What each of `mounts` answers to `ask`. Of those that do not answer it is told, and the exit code is
+/// theirs: one whose process has ended does not keep others from being asked.
+pub(crate) fn each<T>(
+    mounts: &[Mount],
+    mut ask: impl FnMut(&Mount) -> Result<T, Failure>,
+) -> (Vec<T>, Exit) {
+    let (mut answers, mut exit) = (Vec::new(), Exit::Done);
+    for mount in mounts {
+        match ask(mount) {
+            Ok(answer) => answers.push(answer),
+            Err(failure) => {
+                output::note(&failure.to_string());
+                exit = exit.max(failure.exit);
+            }
+        }
+    }
+    (answers, exit)
 }
 
 /// The mounts that a command is about: the one at or above `path`, or all of this user's.

@@ -37,10 +37,12 @@ Examples:
 
 /// Asks each mount.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let mut conflicts = Vec::new();
-    for mount in control::chosen(arguments.mountpoint.as_deref())? {
-        conflicts.extend(block_on(ask(&mount, context))?);
+    let mounts = control::chosen(arguments.mountpoint.as_deref())?;
+    let (answers, exit) = control::each(&mounts, |mount| block_on(ask(mount, context)));
+    if answers.is_empty() && exit != Exit::Done {
+        return Ok(exit);
     }
+    let conflicts = answers.concat();
     if arguments.json {
         output::print_json(&json!({ "conflicts": conflicts }))?;
     } else if conflicts.is_empty() {
@@ -48,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     } else {
         output::print(&describe(&conflicts))?;
     }
-    Ok(if conflicts.is_empty() { Exit::Done } else { Exit::Conflict })
+    Ok(if conflicts.is_empty() { exit } else { exit.max(Exit::Conflict) })
 }
 
 /// What `mount` knows of, with absolute paths.

@@ -31,10 +31,12 @@ Examples:
 
 /// Asks each mount.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let mut records = Vec::new();
-    for mount in control::chosen(arguments.mountpoint.as_deref())? {
-        records.extend(block_on(ask(&mount, context))?);
+    let mounts = control::chosen(arguments.mountpoint.as_deref())?;
+    let (answers, exit) = control::each(&mounts, |mount| block_on(ask(mount, context)));
+    if answers.is_empty() && exit != Exit::Done {
+        return Ok(exit);
     }
+    let records = answers.concat();
     if arguments.json {
         output::print_json(&json!({ "records": records }))?;
     } else if records.is_empty() {
@@ -42,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     } else {
         output::print(&describe(&records))?;
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 async fn ask(mount: &Mount, context: &Context) -> Result<Vec<LogRecord>, Failure> {

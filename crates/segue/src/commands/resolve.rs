@@ -31,11 +31,11 @@ const STEP: u64 = 1 << 20;
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("side").required(true))]
 pub(crate) struct Arguments {
-    /// What 'segue conflicts' lists, or the files beside
+    /// What 'segue conflicts' lists, or the files beside; with --all where to look
     #[arg(value_name = "PATH", required_unless_present = "all")]
     paths: Vec<PathBuf>,
-    /// All conflict copies of this user's mounts that --merge has a program for
-    #[arg(long, requires = "merge", conflicts_with = "paths")]
+    /// All conflict copies below PATH, or of this user's mounts, that --merge has a program for
+    #[arg(long, requires = "merge")]
     all: bool,
     /// The copy takes the name, whose file is removed; refused data are written again
     #[arg(long, group = "side")]
@@ -63,6 +63,7 @@ Examples:
   segue resolve ~/home/report.odt --both
   segue resolve ~/home/todo --merge 'git merge-file --union %A %O %B'
   segue resolve --all --merge
+  segue resolve ~/home/papers --all --merge
 
 Programs of --merge:
   They are called as git calls its merge drivers: %A is a file with ours, in which they leave what they
@@ -123,21 +124,43 @@ impl Resolving<'_> {
 
     /// Merges whatever there is a program for, as far as that goes.
     fn all(&mut self) -> Outcome {
-        let mut exit = Exit::Done;
-        for mount in control::chosen(None)? {
-            for conflict in block_on(conflicts::ask(&mount, self.context))? {
+        let below = self.below()?;
+        let mut mounts = control::chosen(None)?;
+        if let Some(below) = &below {
+            mounts.retain(|mount| below.iter().any(|(holding, _)| holding == mount));
+        }
+        let context = self.context;
+        let ask = |mount: &Mount| Ok((mount.clone(), block_on(conflicts::ask(mount, context))?));
+        let (answers, mut exit) = control::each(&mounts, ask);
+        for (mount, conflicts) in &answers {
+            for conflict in conflicts {
                 let is_copy = conflict.kind == ConflictKind::Copy && conflict.note.is_empty();
-                if !is_copy || self.program(&conflict).is_none() {
+                let is_meant = below.as_ref().is_none_or(|below| {
+                    below.iter().any(|(_, path)| Path::new(&conflict.path).starts_with(path))
+                });
+                if !is_copy || !is_meant || self.program(conflict).is_none() {
                     continue;
                 }
                 // The others are to be merged all the same.
-                if let Err(failure) = self.resolve(&mount, &conflict) {
+                if let Err(failure) = self.resolve(mount, conflict) {
                     output::note(&failure.to_string());
                     exit = exit.max(failure.exit);
                 }
             }
         }
         Ok(exit)
+    }
+
+    /// Where to look for copies, if that was said.
+    fn below(&self) -> Result<Option<Vec<(Mount, PathBuf)>>, Failure> {
+        let all = mounts::list()?;
+        let place = |path: &PathBuf| {
+            let (mount, inside) = control::holding(&all, path)?;
+            let path = mount.mountpoint.join(inside);
+            Ok((mount, path))
+        };
+        let places: Result<Vec<_>, Failure> = self.arguments.paths.iter().map(place).collect();
+        Ok(Some(places?).filter(|places| !places.is_empty()))
     }
 
     fn resolve(&mut self, mount: &Mount, conflict: &Conflict) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Context, block_on, bwlimit};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mounts::Mount;
 use crate::pace::Pace;
 use crate::rates::Rates;
 use crate::{control, output, pace, quantity};
@@ -61,21 +62,10 @@ fn show(
     context: &Context,
     seen: &mut Seen,
 ) -> Result<(Exit, bool), Failure> {
-    let mut statuses = Vec::new();
-    let mut exit = Exit::Done;
     let mounts = control::chosen(arguments.mountpoint.as_deref())?;
-    for mount in &mounts {
-        let answer: Result<Status, Failure> =
-            block_on(control::get(&context.places, mount, "/v1/status"));
-        match answer {
-            Ok(status) => statuses.push(status),
-            Err(failure) => {
-                output::note(&failure.to_string());
-                exit = failure.exit;
-            }
-        }
-    }
-    exit = statuses.iter().map(exit_of).fold(exit, Exit::max);
+    let ask = |mount: &Mount| block_on(control::get(&context.places, mount, "/v1/status"));
+    let (statuses, exit): (Vec<Status>, Exit) = control::each(&mounts, ask);
+    let exit = statuses.iter().map(exit_of).fold(exit, Exit::max);
     if arguments.json {
         let line = output::json_line(&json!({ "mounts": statuses }))?;
         return Ok((exit, output::print_to_reader(&line)?));

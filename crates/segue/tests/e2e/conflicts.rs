@@ -217,7 +217,7 @@ fn a_user_says_which_side_stays() {
         assert_eq!((&conflict["kind"], &conflict["bytes"]), (&"copy".into(), &4.into()));
         assert!(conflict["time_seconds"].as_f64().unwrap() > 1.7e9, "{conflict}");
     }
-    let shown = segue(&world.a, &["conflicts"]).out;
+    let shown = segue(&world.a, &["conflicts", arg(a.path())]).out;
     assert!(shown.contains("beside") && shown.contains("theirs.conflict-"), "{shown}");
     let resolve = |name: &str, side: &str| {
         let ended = segue(&world.a, &["resolve", arg(&a.path().join(name)), side]);
@@ -292,7 +292,10 @@ fn a_program_merges_both_sides() {
         format!("[[merge]]\npattern = '{pattern}'\nprogram = '{program}'\n")
     });
     fs::write(config.join("config.toml"), rules.concat()).unwrap();
-    let all = json(&world.a, &["resolve", "--all", "--merge"]);
+    // Not of other tests' mounts, which are this user's, too.
+    let none = json(&world.a, &["resolve", arg(&todo), "--all", "--merge"]);
+    assert_eq!(none["resolved"], Value::Array(Vec::new()), "{none}");
+    let all = json(&world.a, &["resolve", arg(a.path()), "--all", "--merge"]);
     let resolved = all["resolved"].as_array().unwrap();
     assert_eq!(resolved.len(), 1, "{all}");
     assert!(resolved[0]["path"].as_str().unwrap().contains("refs.bib.conflict-"), "{all}");

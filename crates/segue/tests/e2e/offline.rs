@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use segue_bench::bed::Link;
@@ -212,6 +213,30 @@ fn sync_ends_when_it_is_true() {
 fn has_all(value: &Value, keys: &[&str]) {
     for key in keys {
         assert!(value.get(key).is_some(), "no {key} in {value}");
+    }
+}
+
+/// A process that has ended does not hide what waits in another mount of the same user: he is told of both.
+#[test]
+fn a_dead_mount_hides_no_other() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount(&world.b));
+    sh(a.path(), "ls");
+    world.a.link_down().unwrap();
+    save(&a.path().join("waits"), b"here only").unwrap();
+    let pid = Pid::from_raw(b.pid().unwrap().cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    eventually("nobody answers", || fs::metadata(b.path()).is_err());
+    let ended = segue(&world.a, &["log"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.out.contains(arg(&a.path().join("waits"))), "{ended:?}");
+    let of_b = format!("{}: its process has ended", b.path().display());
+    assert!(ended.err.contains(&of_b), "{ended:?}");
+    // Of it alone nothing is said that nobody knows.
+    for command in ["log", "conflicts"] {
+        let ended = segue(&world.b, &[command, "--json", arg(b.path())]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{ended:?}");
+        assert!(ended.err.contains(&of_b), "{ended:?}");
     }
 }
 
