@@ -80,13 +80,19 @@ pub fn run(kinds: Vec<Kind>, effort: &Effort, out: &Path, context: Context) -> R
     let usual = || FILE_SYSTEMS.into_iter().filter_map(peer::named).collect();
     let kinds: Vec<Kind> = if kinds.is_empty() { usual() } else { kinds };
     let mut run = Run::create(out, NAME, context, effort.scale)?;
+    // With all their files until the end: ext4 looks for places for new ones among those that were
+    // removed in the last minutes, so who comes later would wait for what others left.
+    let mut beds = Vec::new();
     for repeat in 1..=effort.repeats {
         for workload in WORKLOADS.into_iter().filter_map(workload::named) {
             for rtt_ms in ROUND_TRIPS {
                 // The link does not matter to a local file system: once is enough.
                 for kind in kinds.iter().filter(|kind| kind.remote || rtt_ms.is_none()) {
                     let cell = Cell { workload: workload.name(), system: kind.name, rtt_ms };
-                    run.add(cell, repeat, measure(workload, *kind, rtt_ms, effort))?;
+                    let bed = Bed::new()?;
+                    let measured = measure(&bed, workload, *kind, rtt_ms, effort);
+                    beds.push(bed);
+                    run.add(cell, repeat, measured)?;
                 }
             }
         }
@@ -98,13 +104,13 @@ pub fn run(kinds: Vec<Kind>, effort: &Effort, out: &Path, context: Context) -> R
 }
 
 fn measure(
+    bed: &Bed,
     workload: &'static dyn Workload,
     kind: Kind,
     rtt_ms: Option<u64>,
     effort: &Effort,
 ) -> Result<Written> {
-    let bed = Bed::new()?;
-    let stage = Stage::on(&bed)?;
+    let stage = Stage::on(bed)?;
     let slow = |rtt| Link::kb_per_s(RATE).with_rtt(Duration::from_millis(rtt));
     let link = rtt_ms.map_or_else(Link::default, slow);
     let scale = effort.scale;

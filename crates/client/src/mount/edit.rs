@@ -5,8 +5,8 @@
 //!   what is on its way there is preserved ─▶ log ─▶ container ─▶ core
 //! ```
 //!
-//! The log has small data themselves, and those that are written over what the server lacks; of
-//! others it has checksums: so the next process knows whether a change that was cut off there is
+//! The log has small data themselves, those of small new files, and those that are written over what the
+//! server lacks; of others it has checksums: so the next process knows whether a change that was cut off there is
 //! whole. One that is not was never done: what it spoiled is fetched anew. Where the disk refuses the
 //! bytes the log says so instead of the change.
 
@@ -42,7 +42,8 @@ impl Mount {
             |container, is_only_here| {
                 // A map may write over it, in a container that is watched, and then no sum is right.
                 let all = is_only_here || container.is_watched();
-                let payload = payload(offset, bytes, all);
+                // Writing them twice, in a row, costs less than making a file while somebody waits.
+                let payload = payload(offset, bytes, all || container.takes(offset, bytes.len()));
                 // What the log has itself can be written again.
                 let is_logged = matches!(payload, Payload::Inline(_));
                 (payload, is_logged)
@@ -205,11 +206,11 @@ impl Mount {
     }
 }
 
-/// Bytes as the log has them. A process that dies in the middle of writing them leaves some of them
-/// in the container: where that may be all that there is of what stood there, the log has the
-/// whole, so that they are written again.
-fn payload(offset: u64, bytes: &[u8], is_only_here: bool) -> Payload {
-    match bytes.len() < INLINE_MAX || is_only_here {
+/// Bytes as the log has them: those that are small, and `whole`. A process that dies in the middle of
+/// writing them leaves some of them in the container: where that may be all that there is of what stood
+/// there, the log has the whole, so that they are written again.
+fn payload(offset: u64, bytes: &[u8], whole: bool) -> Payload {
+    match bytes.len() < INLINE_MAX || whole {
         true => Payload::Inline(bytes.to_vec()),
         false => Payload::Summed { len: bytes.len() as u64, sums: sums(offset, bytes) },
     }
@@ -240,9 +241,8 @@ mod tests {
     }
     #[test]
     fn the_log_has_what_is_small_or_written_over_what_is_nowhere_else() {
-        let is_inline = |len, is_only_here| {
-            matches!(payload(0, &vec![1; len], is_only_here), Payload::Inline(_))
-        };
+        let is_inline =
+            |len, whole| matches!(payload(0, &vec![1; len], whole), Payload::Inline(_));
         assert!(is_inline(INLINE_MAX - 1, false) && !is_inline(INLINE_MAX, false));
         assert!(is_inline(1 << 20, true));
     }

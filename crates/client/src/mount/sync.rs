@@ -117,6 +117,8 @@ impl Mount {
     /// is locked no more of them come.
     pub(super) fn rewrite_log(&self) -> io::Result<()> {
         let _noting = lock(&self.noting);
+        // Most of it before anybody waits for the log; what fails does so again below.
+        self.containers.put_down().ok();
         let mut log = lock(&self.log);
         let (notes, entries, settled) = {
             let mut core = self.core();

@@ -55,6 +55,11 @@ impl Container {
         self.change(|file| file.write_all_at(bytes, offset))
     }
 
+    /// True if `len` bytes at `offset` could stay in memory, if the log had them.
+    pub(crate) fn takes(&self, offset: u64, len: usize) -> bool {
+        self.held.takes(offset, len)
+    }
+
     /// The same of bytes that the log has: they may stay in memory until they are
     /// [put down](super::Containers::put_down).
     pub(crate) fn write_logged(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

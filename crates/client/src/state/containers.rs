@@ -3,13 +3,14 @@
 //! A file whose cached bytes all go gets a container of another number (`core::client::places`);
 //! the old one is removed when nobody needs it.
 //!
-//! Little that is new is in memory only (`young`), in no more containers than [`YOUNG_MAX`].
+//! Little that is new is in memory only (`young`), in no more containers than [`YOUNG_MAX`]: files
+//! for them are made once a second by whoever notes what is here, not by who writes.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::syncfs;
@@ -18,12 +19,12 @@ use segue_core::types::Ino;
 
 use super::container::{Container, add, take};
 use super::directory::sync_directory;
-use super::young::{Bytes, room};
+use super::young::{Bytes, Totals, room};
 
 /// Open files kept for reuse.
 const OPEN_MAX: usize = 512;
-/// Containers in memory only: each has at most 8 KiB, so all of them 8 MiB.
-const YOUNG_MAX: usize = 1024;
+/// Containers in memory only: more than a program makes in a second.
+const YOUNG_MAX: usize = 8192;
 /// Of more files than this their disk is synced at first: one by one takes longer.
 const SYNC_MAX: usize = 32;
 
@@ -37,8 +38,7 @@ type Table = HashMap<Key, Arc<Container>>;
 pub(crate) struct Containers {
     root: PathBuf,
     open: Mutex<Table>,
-    /// How many of their files are open.
-    files: Arc<AtomicUsize>,
+    totals: Arc<Totals>,
     /// What was written and not synced, and whether the log has all of it.
     unsynced: Mutex<HashMap<Key, bool>>,
     /// Held from the beginning of a sync to its end: until then nobody knows what the disk has.
@@ -57,8 +57,8 @@ impl Containers {
         }
         sync_directory(&root)?;
         let counted = Mutex::new(Some(HashSet::new()));
-        let (open, files, unsynced, syncing, bytes) = Default::default();
-        Ok(Containers { root, open, files, unsynced, syncing, bytes, counted })
+        let (open, totals, unsynced, syncing, bytes) = Default::default();
+        Ok(Containers { root, open, totals, unsynced, syncing, bytes, counted })
     }
 
     fn path(&self, key: Key) -> PathBuf {
@@ -67,6 +67,11 @@ impl Containers {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many of their files are open.
+    fn files(&self) -> usize {
+        self.totals.files.load(Ordering::Relaxed)
     }
 
     fn unsynced(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
@@ -81,9 +86,9 @@ impl Containers {
         if let Some(container) = known {
             return Ok(container);
         }
-        let held = Bytes::open(self.path(key), &self.files)?;
+        let held = Bytes::open(self.path(key), &self.totals)?;
         // Of all that are open some were removed: so there may be a few more of the others.
-        let young = table.len().saturating_sub(self.files.load(Ordering::Relaxed));
+        let young = table.len().saturating_sub(self.files());
         if young >= YOUNG_MAX {
             held.file()?;
         }
@@ -97,7 +102,7 @@ impl Containers {
 
     /// Closes files that nobody uses, if too many are open. What is in memory only stays.
     fn close_idle(&self, table: &mut Table) {
-        if self.files.load(Ordering::Relaxed) >= OPEN_MAX {
+        if self.files() >= OPEN_MAX {
             table.retain(|_, open| Arc::strong_count(open) > 1 || open.is_young());
         }
     }
@@ -382,16 +387,17 @@ mod tests {
     fn neither_memory_nor_descriptors_are_taken_by_any_number_of_them() {
         let dir = tempfile::tempdir().unwrap();
         let containers = Containers::at(dir.path().into()).unwrap();
-        let open = || containers.files.load(Ordering::Relaxed);
-        for ino in 0..1500 {
+        let open = || containers.files();
+        let all = YOUNG_MAX + 600;
+        for ino in 0..all as u64 {
             let container = containers.open((Ino(ino), ContainerId(1))).unwrap();
             container.write_logged(&ino.to_le_bytes(), 0).unwrap();
         }
-        assert_eq!(files(&containers), 1500 - YOUNG_MAX);
+        assert_eq!(files(&containers), 600);
         containers.put_down().unwrap();
-        assert_eq!(files(&containers), 1500);
+        assert_eq!(files(&containers), all);
         assert!(open() <= OPEN_MAX && containers.table().len() == open());
-        for ino in 0..1500 {
+        for ino in 0..all as u64 {
             let container = containers.open((Ino(ino), ContainerId(1))).unwrap();
             assert_eq!(container.read(0, 8).unwrap(), ino.to_le_bytes());
         }

@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use segue_core::modlog::INLINE_MAX;
+/// A longer file has its bytes on disk at once: the log would have all of them a second time.
+pub(super) const FEW_MAX: usize = 64 << 10;
+/// In all containers together no more bytes are in memory only: what a disk takes in a moment.
+const ALL_MAX: usize = 64 << 20;
 
 /// Bytes of one container.
 #[derive(Debug)]
@@ -24,8 +27,24 @@ pub(super) struct Bytes {
     path: PathBuf,
     file: OnceLock<File>,
     young: Mutex<Young>,
-    /// How many such files are open.
-    files: Arc<AtomicUsize>,
+    all: Arc<Totals>,
+}
+
+/// What all of them have together.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    /// Files that are open.
+    pub(super) files: AtomicUsize,
+    /// Bytes that are in memory only.
+    young: AtomicUsize,
+}
+
+impl Totals {
+    /// So many became so many.
+    fn changes(&self, before: usize, now: usize) {
+        self.young.fetch_add(now, Ordering::Relaxed);
+        self.young.fetch_sub(before, Ordering::Relaxed);
+    }
 }
 
 /// What is not in a file.
@@ -38,14 +57,10 @@ struct Young {
 }
 
 impl Bytes {
-    /// Those of the file at `path`, if there is one. It is counted in `files`.
-    pub(super) fn open(path: PathBuf, files: &Arc<AtomicUsize>) -> io::Result<Bytes> {
-        let bytes = Bytes {
-            path,
-            file: OnceLock::new(),
-            young: Mutex::default(),
-            files: Arc::clone(files),
-        };
+    /// Those of the file at `path`, if there is one. They are counted in `all`.
+    pub(super) fn open(path: PathBuf, all: &Arc<Totals>) -> io::Result<Bytes> {
+        let (file, young) = Default::default();
+        let bytes = Bytes { path, file, young, all: Arc::clone(all) };
         match File::options().read(true).write(true).open(&bytes.path) {
             Ok(file) => drop(bytes.has_file(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -56,7 +71,7 @@ impl Bytes {
 
     fn has_file(&self, file: File) -> &File {
         self.file.get_or_init(|| {
-            self.files.fetch_add(1, Ordering::Relaxed);
+            self.all.files.fetch_add(1, Ordering::Relaxed);
             file
         })
     }
@@ -85,19 +100,32 @@ impl Bytes {
             fs::remove_file(&self.path)?;
         }
         written?;
+        self.all.changes(young.bytes.len(), 0);
         young.bytes = Vec::new();
         Ok(self.has_file(file))
     }
 
+    /// True if `len` bytes at `offset` could be written into memory.
+    pub(super) fn takes(&self, offset: u64, len: usize) -> bool {
+        self.young(|young| self.has_room(young, offset, len).is_some()).unwrap_or(false)
+    }
+
+    /// From where to where they would stand in memory, if there is room.
+    fn has_room(&self, young: &[u8], offset: u64, len: usize) -> Option<(usize, usize)> {
+        let at = usize::try_from(offset).ok().filter(|at| *at <= young.len())?;
+        let end = at.checked_add(len).filter(|end| *end <= FEW_MAX)?;
+        let more = end.saturating_sub(young.len());
+        let all = self.all.young.load(Ordering::Relaxed) + more;
+        (all <= ALL_MAX).then_some((at, end))
+    }
+
     /// Writes into memory, if they still can be there.
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> bool {
-        let at = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = at.saturating_add(bytes.len());
         let write = |young: &mut Vec<u8>| {
-            if at > young.len() || end > INLINE_MAX {
-                return false;
-            }
-            young.resize(young.len().max(end), 0);
+            let Some((at, end)) = self.has_room(young, offset, bytes.len()) else { return false };
+            let before = young.len();
+            young.resize(before.max(end), 0);
+            self.all.changes(before, young.len());
             young.get_mut(at..end).map(|place| place.copy_from_slice(bytes)).is_some()
         };
         self.young(write).unwrap_or(false)
@@ -122,7 +150,12 @@ impl Bytes {
     /// Cuts off what is behind `size`; false if there is a file.
     pub(super) fn cut(&self, size: u64) -> bool {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        self.young(|young| young.truncate(size)).is_some()
+        let cut = |young: &mut Vec<u8>| {
+            let before = young.len();
+            young.truncate(size);
+            self.all.changes(before, young.len());
+        };
+        self.young(cut).is_some()
     }
 
     /// The room that they take, where they are.
@@ -156,8 +189,9 @@ impl Bytes {
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        if !self.is_young() {
-            self.files.fetch_sub(1, Ordering::Relaxed);
+        match self.young(|young| young.len()) {
+            None => drop(self.all.files.fetch_sub(1, Ordering::Relaxed)),
+            Some(len) => self.all.changes(len, 0),
         }
     }
 }
@@ -196,8 +230,35 @@ mod tests {
     fn holes_and_many_bytes_are_for_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let bytes = at(&dir.path().join("container"));
-        assert!(!bytes.write(&[7], 1) && !bytes.write(&[7; INLINE_MAX + 1], 0));
-        assert!(bytes.write(&[7; INLINE_MAX], 0) && !bytes.write(&[7], INLINE_MAX as u64));
+        let writes = |len, at, can| {
+            assert_eq!((bytes.takes(at, len), bytes.write(&vec![7; len], at)), (can, can));
+        };
+        writes(1, 1, false);
+        writes(FEW_MAX + 1, 0, false);
+        writes(FEW_MAX, 0, true);
+        writes(1, FEW_MAX as u64, false);
+        bytes.file().unwrap();
+        writes(1, 0, false);
+    }
+
+    /// Of a machine's memory no more than a bound is taken, however many containers there are.
+    #[test]
+    fn all_together_have_no_more_than_is_allowed_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = Arc::default();
+        let open = |number: usize| Bytes::open(dir.path().join(number.to_string()), &all).unwrap();
+        let full = |held: &[Bytes]| held.iter().filter(|bytes| bytes.is_young()).count() * FEW_MAX;
+        let held: Vec<Bytes> = (0..ALL_MAX / FEW_MAX).map(open).collect();
+        held.iter().for_each(|bytes| assert!(bytes.write(&[7; FEW_MAX], 0)));
+        let one_more = open(held.len());
+        let is_full = || !one_more.takes(0, 1);
+        assert!(is_full() && !one_more.write(&[7], 0) && one_more.write(&[], 0));
+        assert!(held[0].write(&[8; FEW_MAX], 0), "it takes no more");
+        held[0].file().unwrap();
+        assert!(!is_full() && all.young.load(Ordering::Relaxed) == full(&held));
+        assert!(held[1].cut(7) && one_more.write(&[7; FEW_MAX], 0) && held[2].let_go());
+        drop((one_more, held));
+        assert_eq!(all.young.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -214,13 +275,14 @@ mod tests {
     #[test]
     fn open_files_are_counted_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let (path, files) = (dir.path().join("container"), Arc::default());
-        let bytes = Bytes::open(path.clone(), &files).unwrap();
-        assert_eq!(files.load(Ordering::Relaxed), 0);
+        let (path, all) = (dir.path().join("container"), Arc::<Totals>::default());
+        let files = || all.files.load(Ordering::Relaxed);
+        let bytes = Bytes::open(path.clone(), &all).unwrap();
+        assert_eq!(files(), 0);
         bytes.file().unwrap();
-        let again = Bytes::open(path, &files).unwrap();
-        assert_eq!(files.load(Ordering::Relaxed), 2);
+        let again = Bytes::open(path, &all).unwrap();
+        assert_eq!(files(), 2);
         drop((bytes, again));
-        assert_eq!(files.load(Ordering::Relaxed), 0);
+        assert_eq!(files(), 0);
     }
 }

@@ -113,8 +113,8 @@ pub struct Place {
 /// in the container after a loss of power.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Payload {
-    /// Less than [`INLINE_MAX`](super::INLINE_MAX), or written over what is nowhere else: the bytes
-    /// themselves.
+    /// Less than [`INLINE_MAX`](super::INLINE_MAX), of a small new file, or written over what is nowhere
+    /// else: the bytes themselves.
     Inline(#[serde(with = "super::record::bytes_as_slice")] Vec<u8>),
     /// A checksum (CRC-32C) of each block of [`SUM_BLOCK`] bytes of the file, as far as it was
     /// written.
