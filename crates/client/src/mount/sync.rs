@@ -118,7 +118,10 @@ impl Mount {
     pub(super) fn rewrite_log(&self) -> io::Result<()> {
         let _noting = lock(&self.noting);
         // Most of it before anybody waits for the log; what fails does so again below.
-        self.containers.put_down().ok();
+        let is_settled = self.core().queue.is_empty();
+        let early =
+            if is_settled { self.containers.put_down() } else { self.containers.sync_all() };
+        early.ok();
         let mut log = lock(&self.log);
         let (notes, entries, settled) = {
             let mut core = self.core();
