@@ -1,5 +1,9 @@
 //! The head of a message on its stream: length u32 LE, class u8, then the encoded message.
 //!
+//! Where the class has [`PACKED`] added what follows is the message's length before it was compressed,
+//! u32 LE, and one zstd frame. Records, listings and outlines are messages: a batch of changes with small
+//! files in it, or a long directory, is a third of what it would be.
+//!
 //! The class is the one at which the message travels. A reply travels at its request's, so
 //! that a prefetch stays a prefetch on its way back.
 //!
@@ -14,8 +18,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use std::sync::Arc;
 
 use crate::close::{CallError, CloseReason, StreamCode};
+use crate::codec::{self, BLOCK_MAX};
 
 const HEAD_BYTES: usize = 5;
+/// In the place of the class: the message is compressed.
+const PACKED: u8 = 0x80;
+/// Shorter messages fit into a packet as they are.
+const PACK_FROM: usize = 1024;
+/// The length of a compressed message stands in so many bytes.
+const RAW_LEN_BYTES: usize = 4;
 /// The head of a stream for [many small calls](crate::lane).
 pub(crate) const LANE: [u8; HEAD_BYTES] = [0, 0, 0, 0, 0xff];
 /// A message up to this long is read at once; a longer one needs a share of the budget.
@@ -36,6 +47,13 @@ impl Budget {
     pub(crate) fn new(is_known: bool) -> Budget {
         let message_max = if is_known { MESSAGE_MAX } else { SMALL_BYTES };
         Budget { long: Arc::new(Semaphore::new(BUDGET_BYTES)), message_max }
+    }
+
+    /// Waits until so many bytes may be held; few need no share.
+    async fn share(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let permits = u32::try_from(bytes).ok().filter(|_| bytes > SMALL_BYTES)?;
+        // The budget is never closed, and has what two of the longest need.
+        self.long.clone().acquire_many_owned(permits).await.ok()
     }
 }
 
@@ -81,24 +99,48 @@ impl From<HeadError> for CallError {
 
 /// Head and message, ready to send.
 pub(crate) fn encode(class: Class, message: &[u8]) -> Result<Bytes, CallError> {
-    let length = u32::try_from(message.len()).ok().filter(|_| message.len() <= MESSAGE_MAX);
-    let length = length.ok_or(CallError::TooLarge)?;
-    let mut frame = Vec::with_capacity(HEAD_BYTES + message.len());
-    frame.extend_from_slice(&length.to_le_bytes());
-    frame.push(class as u8);
-    frame.extend_from_slice(message);
-    Ok(frame.into())
+    let raw_len = u32::try_from(message.len()).ok().filter(|_| message.len() <= MESSAGE_MAX);
+    let raw_len = raw_len.ok_or(CallError::TooLarge)?.to_le_bytes();
+    Ok(match packed(message) {
+        Some(packed) => {
+            head(RAW_LEN_BYTES + packed.len(), class as u8 | PACKED, [&raw_len, &packed])
+        }
+        None => head(message.len(), class as u8, [message, &[]]),
+    })
 }
 
-/// Length and class that five bytes announce.
-fn decode_head([a, b, c, d, class]: [u8; HEAD_BYTES]) -> Result<(usize, Class), HeadError> {
+/// A message compressed, where that is worth its while.
+fn packed(message: &[u8]) -> Option<Vec<u8>> {
+    let is_tried = (PACK_FROM..=BLOCK_MAX).contains(&message.len());
+    is_tried.then(|| codec::compress(message)).flatten()
+}
+
+fn head(length: usize, class: u8, parts: [&[u8]; 2]) -> Bytes {
+    let announced = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+    [&announced, &[class][..], parts[0], parts[1]].concat().into()
+}
+
+/// What five bytes announce.
+#[derive(PartialEq, Eq, Debug)]
+struct Announced {
+    length: usize,
+    class: Class,
+    is_packed: bool,
+}
+
+fn decode_head([a, b, c, d, class]: [u8; HEAD_BYTES]) -> Result<Announced, HeadError> {
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
     if length > MESSAGE_MAX {
-        return Err(HeadError::Malformed(format!("message of {length} bytes is too long")));
+        return Err(too_long(length));
     }
-    let class = Class::ALL.get(usize::from(class)).copied();
+    let is_packed = class & PACKED != 0;
+    let class = Class::ALL.get(usize::from(class & !PACKED)).copied();
     let class = class.ok_or_else(|| HeadError::Malformed("unknown class".into()))?;
-    Ok((length, class))
+    Ok(Announced { length, class, is_packed })
+}
+
+fn too_long(length: usize) -> HeadError {
+    HeadError::Malformed(format!("message of {length} bytes is too long"))
 }
 
 /// Reads what the other side opens a stream with.
@@ -129,19 +171,38 @@ async fn read_message(
     stream: &mut RecvStream,
     budget: &Budget,
 ) -> Result<Head, HeadError> {
-    let (length, class) = decode_head(head)?;
+    let Announced { length, class, is_packed } = decode_head(head)?;
     if length > budget.message_max {
-        return Err(HeadError::Malformed(format!("message of {length} bytes is too long")));
+        return Err(too_long(length));
     }
-    let mut share = None;
-    if length > SMALL_BYTES {
-        let permits = u32::try_from(length).unwrap_or(u32::MAX);
-        // The budget is never closed.
-        share = budget.long.clone().acquire_many_owned(permits).await.ok();
+    if !is_packed {
+        let share = budget.share(length).await;
+        let mut message = vec![0; length];
+        stream.read_exact(&mut message).await.map_err(head_error)?;
+        return Ok(Head { class, message, share });
     }
-    let mut message = vec![0; length];
-    stream.read_exact(&mut message).await.map_err(head_error)?;
-    Ok(Head { class, message, share })
+    let no_shorter = || HeadError::Malformed("a compressed message is no shorter".into());
+    // Nobody waits for bytes that were not announced.
+    let stored_len = length.checked_sub(RAW_LEN_BYTES).ok_or_else(no_shorter)?;
+    let mut raw_len = [0; RAW_LEN_BYTES];
+    stream.read_exact(&mut raw_len).await.map_err(head_error)?;
+    let raw_len = u32::from_le_bytes(raw_len) as usize;
+    if raw_len > budget.message_max {
+        return Err(too_long(raw_len));
+    }
+    if stored_len >= raw_len {
+        return Err(no_shorter());
+    }
+    // For as long as both are there, in one piece: who waits for more holds nothing.
+    let share = budget.share(stored_len + raw_len).await;
+    let mut stored = vec![0; stored_len];
+    stream.read_exact(&mut stored).await.map_err(head_error)?;
+    Ok(Head { class, message: unpacked(raw_len, stored)?, share })
+}
+
+fn unpacked(raw_len: usize, stored: Vec<u8>) -> Result<Vec<u8>, HeadError> {
+    let message = codec::decompress(raw_len, stored.into());
+    message.map(Vec::from).map_err(|error| HeadError::Malformed(error.to_string()))
 }
 
 fn head_error(error: ReadExactError) -> HeadError {
@@ -165,8 +226,34 @@ mod tests {
     fn head_roundtrip() {
         let frame = encode(Class::StoreFast, b"abc").unwrap();
         assert_eq!(&frame[..], b"\x03\0\0\0\x03abc");
-        let (length, class) = decode_head(frame[..5].try_into().unwrap()).unwrap();
-        assert_eq!((length, class), (3, Class::StoreFast));
+        let announced = decode_head(frame[..5].try_into().unwrap()).unwrap();
+        let class = Class::StoreFast;
+        assert_eq!(announced, Announced { length: 3, class, is_packed: false });
+    }
+
+    #[test]
+    fn long_messages_that_compress_are_shorter_on_the_wire() {
+        let text: Vec<u8> = b"name of a file, ".repeat(1000);
+        let noise: Vec<u8> = (0..4000_u32)
+            .flat_map(|n| blake3::hash(&n.to_le_bytes()).as_bytes()[..4].to_vec())
+            .collect();
+        for (message, is_packed) in [(&text, true), (&text[..500].to_vec(), false), (&noise, false)]
+        {
+            let frame = encode(Class::Fetch, message).unwrap();
+            let announced = decode_head(frame[..5].try_into().unwrap()).unwrap();
+            assert_eq!((announced.class, announced.is_packed), (Class::Fetch, is_packed));
+            assert_eq!(announced.length, frame.len() - 5);
+            if !is_packed {
+                assert_eq!(&frame[5..], &message[..]);
+                continue;
+            }
+            assert!(frame.len() * 10 < message.len());
+            let raw_len = u32::from_le_bytes(frame[5..9].try_into().unwrap()) as usize;
+            assert_eq!(&unpacked(raw_len, frame[9..].to_vec()).unwrap(), message);
+            for lie in [raw_len - 1, raw_len + 1, BLOCK_MAX + 1] {
+                unpacked(lie, frame[9..].to_vec()).unwrap_err();
+            }
+        }
     }
 
     #[test]

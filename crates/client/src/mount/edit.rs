@@ -241,8 +241,7 @@ mod tests {
     }
     #[test]
     fn the_log_has_what_is_small_or_written_over_what_is_nowhere_else() {
-        let is_inline =
-            |len, whole| matches!(payload(0, &vec![1; len], whole), Payload::Inline(_));
+        let is_inline = |len, whole| matches!(payload(0, &vec![1; len], whole), Payload::Inline(_));
         assert!(is_inline(INLINE_MAX - 1, false) && !is_inline(INLINE_MAX, false));
         assert!(is_inline(1 << 20, true));
     }

@@ -19,7 +19,7 @@ use segue_core::wire::MESSAGE_MAX;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use super::hostile::{framed, raw};
+use super::hostile::{framed, packed, raw};
 use super::mutation::mutated;
 use super::*;
 use crate::tls;
@@ -149,7 +149,7 @@ async fn lies(connection: &Connection) {
     let question = question();
     for round in 0.. {
         let Ok((mut send, receive)) = connection.open_bi().await else { return };
-        let (bytes, is_whole) = match round % 6 {
+        let (bytes, is_whole) = match round % 8 {
             // The longest message there is, of which nothing comes, and almost all of it.
             0 => (announced(MESSAGE_MAX, 0), false),
             1 => ([announced(MESSAGE_MAX, 2), vec![1; BODY]].concat(), false),
@@ -159,6 +159,9 @@ async fn lies(connection: &Connection) {
             3 => ([question.clone(), vec![9; BODY]].concat(), true),
             // Shorter than said.
             4 => (question[..question.len() - 1].to_vec(), true),
+            // The longest that is compressed, of which a little comes, and zeros that are no message.
+            5 => (packed(u32::try_from(MESSAGE_MAX).unwrap(), 1 << 20), false),
+            6 => (packed(4 << 20, 4 << 20), true),
             _ => (announced(u32::MAX as usize, 0), false),
         };
         let _ = timeout(Duration::from_millis(20), send.write_all(&bytes)).await;
@@ -219,7 +222,7 @@ async fn resets(connection: &Connection) {
 
 async fn garbage(connection: &Connection) {
     let mut runner = TestRunner::deterministic();
-    let examples = vec![question(), framed(2, &[0; 400]), framed(5, &[12; 30])];
+    let examples = vec![question(), framed(2, &[0; 400]), framed(5, &[12; 30]), packed(4000, 4000)];
     let strategy = mutated(examples);
     while let Ok((mut send, mut receive)) = connection.open_bi().await {
         let bytes = strategy.new_tree(&mut runner).unwrap().current();

@@ -34,6 +34,12 @@ pub(super) fn framed(class: u8, message: &[u8]) -> Vec<u8> {
     [&length.to_le_bytes()[..], &[class], message].concat()
 }
 
+/// `actual` zeros that are announced to be `announced`.
+pub(super) fn packed(announced: u32, actual: usize) -> Vec<u8> {
+    let stored = zstd::bulk::compress(&vec![0; actual], 3).unwrap();
+    framed(0x80, &[&announced.to_le_bytes()[..], &stored].concat())
+}
+
 #[tokio::test]
 async fn head_that_makes_no_sense_ends_its_stream_only() {
     let world = World::new();
@@ -49,6 +55,13 @@ async fn head_that_makes_no_sense_ends_its_stream_only() {
         framed(0, &[10, 0]),
         framed(6, &getattr(1).encode().unwrap()),
         framed(254, b""),
+        // Compressed: no length, one that is not shorter, too long, no frame, another length, and a bomb.
+        framed(0x80, b"\x09\0"),
+        framed(0x80, b"\x02\0\0\0ab"),
+        framed(0x80, &[&over.to_le_bytes()[..], b"ab"].concat()),
+        framed(0x80, b"\xff\0\0\0 garbage"),
+        packed(1001, 1000),
+        packed(1 << 20, 64 << 20),
     ];
     for head in heads {
         let (mut send, mut receive) = hostile.open_bi().await.unwrap();
@@ -169,6 +182,9 @@ async fn a_stranger_sends_no_long_messages() {
     let listener = world.listen();
     let stranger = knock(&world, listener.local_address(), None).await.unwrap();
     tokio::spawn(echo(listener.accept().await.unwrap()));
+    let (mut send, mut receive) = stranger.open_bi().await.unwrap();
+    send.write_all(&packed((64 << 10) + 1, (64 << 10) + 1)).await.unwrap();
+    receive.read_to_end(100).await.unwrap_err();
     for (length, is_taken) in [(64_u32 << 10, true), ((64 << 10) + 1, false)] {
         let (mut send, mut receive) = stranger.open_bi().await.unwrap();
         send.write_all(&[&length.to_le_bytes()[..], &[0]].concat()).await.unwrap();

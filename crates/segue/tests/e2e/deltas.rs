@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use segue_bench::bed::segue::SegueMount;
 use segue_bench::bed::{Host, Link};
 
+use crate::build;
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{CLOSE, World, eventually, save, sh};
 
@@ -173,4 +174,23 @@ fn a_file_that_is_written_anew_survives_both_sides() {
     assert_eq!(copy_beside(mount.path()), None);
     let data = world.server.data().display().to_string();
     world.serving.run("segue", &["volume", "check", "home", "--data", &data]).unwrap();
+}
+
+/// Small files go together in one message, which is compressed as a whole: before, each went as it is.
+#[test]
+fn small_files_take_less_of_the_link_than_their_bytes() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    sh(mount.path(), "ls");
+    let parts = format!(
+        "cat {}/lib/*/*.[ch] | head -c 2000000 | split -b 4000 -a 4 - part-",
+        build::c_sources().display()
+    );
+    let sent = cost(&world.a, &mount, |dir| drop(sh(dir, &parts)));
+    eprintln!("500 files of 4,000 bytes: {sent} bytes");
+    assert!(sent < 1_000_000, "{sent}");
+    let whole = |mount: &SegueMount| sh(mount.path(), "cat part-* | md5sum; ls | wc -l");
+    let ours = whole(&mount);
+    assert!(ours.trim_end().ends_with("500"), "{ours}");
+    eventually("another host has the same", || whole(&other) == ours);
 }
