@@ -220,7 +220,7 @@ impl Mount {
         if let Some((session, commit, asked)) = heard {
             self.core().tree.heard_through(session, commit, asked);
         }
-        self.tidy_log();
+        self.tidy_log().await;
         for (logged, outcome) in answered {
             if let (Outcome::Refused { .. }, Change::Data(data)) = (outcome, &logged.change) {
                 // Its size here is still that of what was refused.
@@ -422,7 +422,8 @@ impl Mount {
         }
     }
 
-    pub(super) fn tidy_log(&self) {
+    /// Writes the log anew where that is worth its while, on a thread that may wait for the disk.
+    pub(super) async fn tidy_log(self: &Shared) {
         let is_long = |bytes| lock(&self.log).is_worth_rewriting(bytes);
         // What is dead in it counts against the bound as well.
         let most = self.options.log_max / 8;
@@ -433,10 +434,14 @@ impl Mount {
             let core = self.core();
             core.queue.is_empty() && !core.has_unsealed()
         };
-        if (settled || is_long(REWRITE_PENDING.min(most)))
-            && let Err(error) = self.rewrite_log()
-        {
-            tracing::warn!("update.log: {error}");
+        if !settled && !is_long(REWRITE_PENDING.min(most)) {
+            return;
+        }
+        let mount = Shared::clone(self);
+        match tokio::task::spawn_blocking(move || mount.rewrite_log()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("update.log: {error}"),
+            Err(error) => tracing::error!("{error}"),
         }
     }
 

@@ -161,7 +161,7 @@ impl Mount {
             self.measure_waiting();
             self.note_maps(None);
             self.follow_link();
-            self.tidy_log();
+            self.tidy_log().await;
             if lock(&self.log).needs_sync()
                 && let Err(refusal) = self.sync_disk().await
             {
