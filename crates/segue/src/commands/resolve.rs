@@ -98,6 +98,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     };
     if arguments.json {
         output::print_json(&json!({ "resolved": resolving.resolved }))?;
+    } else if arguments.all && exit == Exit::Done && resolving.resolved.is_empty() {
+        output::print("no copies that there is a program for ('segue conflicts' lists all)\n")?;
     }
     Ok(exit)
 }

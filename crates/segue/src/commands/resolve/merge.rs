@@ -2,14 +2,16 @@
 //!
 //! The program is called as git calls its merge drivers, so that those serve here, too: it leaves
 //! what it makes in `%A` and ends with 0 if that is right. It works on copies outside of the mount.
-//! What it made takes the name by a rename and then the copy goes: at any moment there is what
-//! there was, or what was made.
+//! What it made takes the name by a rename, with the owner, mode and extended attributes of what had
+//! it, and then the copy goes: at any moment there is what there was, or what was made.
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, lgetxattr_query, llistxattr, llistxattr_query};
 
 use crate::exit::{Exit, Failure};
 
@@ -24,6 +26,13 @@ pub(super) fn merge(
     is_quiet: bool,
 ) -> Result<(), Failure> {
     let before = [file(copy)?, file(of)?];
+    if before[1].nlink() > 1 {
+        // A rename would part them.
+        return Err(Failure::failed(format!(
+            "{}: has other names, which would keep what it was: merge it by hand, in its place",
+            of.display()
+        )));
+    }
     let place = Scratch::new()?;
     let [ours, theirs, base] = ["ours", "theirs", "base"].map(|name| place.file(name, of));
     for (from, to) in [(copy, &ours), (of, &theirs)] {
@@ -75,7 +84,7 @@ fn copied(from: &Path, to: &Path) -> io::Result<u64> {
     io::copy(&mut File::open(from)?, &mut File::create(to)?)
 }
 
-/// Has a file with the contents of `merged` take the place of `of`, its owner and mode.
+/// Has a file with the contents of `merged` take the place of `of`, its owner, mode and extended attributes.
 fn take_name(merged: &Path, of: &Path, about: &Metadata) -> io::Result<()> {
     let beside = of.with_file_name(format!(".segue-merge-{}", std::process::id()));
     let mut from = File::open(merged)?;
@@ -86,6 +95,7 @@ fn take_name(merged: &Path, of: &Path, about: &Metadata) -> io::Result<()> {
         if (made.uid(), made.gid()) != (about.uid(), about.gid()) {
             fchown(&file, Some(about.uid()), Some(about.gid()))?;
         }
+        carry_attributes(of, &file)?;
         file.set_permissions(about.permissions())?;
         file.sync_all()?;
         fs::rename(&beside, of)
@@ -95,6 +105,21 @@ fn take_name(merged: &Path, of: &Path, about: &Metadata) -> io::Result<()> {
         fs::remove_file(&beside).ok();
     }
     done
+}
+
+/// Gives `to` the extended attributes of `from` that are a user's to give: his own, and who may what.
+fn carry_attributes(from: &Path, to: &File) -> io::Result<()> {
+    let mut names = vec![0; llistxattr_query(from)?];
+    let len = llistxattr(from, &mut names[..])?;
+    names.truncate(len);
+    let is_users = |name: &&[u8]| name.starts_with(b"user.") || name == b"system.posix_acl_access";
+    for name in names.split(|byte| *byte == 0).filter(is_users) {
+        let mut value = vec![0; lgetxattr_query(from, name)?];
+        let len = lgetxattr(from, name, &mut value[..])?;
+        value.truncate(len);
+        fsetxattr(to, name, &value, XattrFlags::empty())?;
+    }
+    Ok(())
 }
 
 /// The shell command for `program`: `%A`, `%B`, `%O` and `%P` stand for these, `%%` for a `%`.
@@ -201,7 +226,17 @@ mod tests {
             assert!(text(&of).unwrap().starts_with("theirs\n"));
         }
         write();
+        for (name, value) in [("user.tag", &b"draft"[..]), ("user.empty", b"")] {
+            rustix::fs::setxattr(&of, name, value, XattrFlags::empty()).unwrap();
+        }
+        let other = dir.path().join("other");
+        fs::hard_link(&of, &other).unwrap();
+        assert!(by("true %A").unwrap_err().to_string().contains("has other names"));
+        fs::remove_file(&other).unwrap();
         by("case %A in *.txt) test ! -s %O && cat %B >> %A ;; *) exit 1 ;; esac").unwrap();
+        let mut value = [0; 10];
+        assert_eq!(lgetxattr(&of, "user.tag", &mut value).unwrap(), 5);
+        assert_eq!((&value[..5], lgetxattr_query(&of, "user.empty").unwrap()), (&b"draft"[..], 0));
         assert_eq!((text(&of).as_deref(), text(&copy)), (Some("ours\ntheirs\n"), None));
         assert_eq!(of.metadata().unwrap().mode() & 0o7777, 0o640);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
