@@ -127,6 +127,14 @@ impl Bed {
         Ok(host)
     }
 
+    /// Ends whatever runs on its hosts. Their files stay for as long as the bed does.
+    pub fn end_all(&mut self) -> Result<()> {
+        for host in lock(&self.hosts).iter() {
+            host.cut();
+        }
+        self.reaper.end_all()
+    }
+
     /// The bed's own directory, which goes with it.
     pub fn dir(&self) -> &Path {
         &self.dir

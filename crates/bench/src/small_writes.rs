@@ -80,8 +80,8 @@ pub fn run(kinds: Vec<Kind>, effort: &Effort, out: &Path, context: Context) -> R
     let usual = || FILE_SYSTEMS.into_iter().filter_map(peer::named).collect();
     let kinds: Vec<Kind> = if kinds.is_empty() { usual() } else { kinds };
     let mut run = Run::create(out, NAME, context, effort.scale)?;
-    // With all their files until the end: ext4 looks for places for new ones among those that were
-    // removed in the last minutes, so who comes later would wait for what others left.
+    // With all their files until the end, though nothing runs there: ext4 looks for places for new ones
+    // among those that were removed in the last minutes, so who comes later would wait for what others left.
     let mut beds = Vec::new();
     for repeat in 1..=effort.repeats {
         for workload in WORKLOADS.into_iter().filter_map(workload::named) {
@@ -89,8 +89,9 @@ pub fn run(kinds: Vec<Kind>, effort: &Effort, out: &Path, context: Context) -> R
                 // The link does not matter to a local file system: once is enough.
                 for kind in kinds.iter().filter(|kind| kind.remote || rtt_ms.is_none()) {
                     let cell = Cell { workload: workload.name(), system: kind.name, rtt_ms };
-                    let bed = Bed::new()?;
+                    let mut bed = Bed::new()?;
                     let measured = measure(&bed, workload, *kind, rtt_ms, effort);
+                    bed.end_all()?;
                     beds.push(bed);
                     run.add(cell, repeat, measured)?;
                 }

@@ -297,6 +297,20 @@ fn a_dropped_bed_leaves_nothing() {
 }
 
 #[test]
+fn an_ended_bed_has_its_files_and_nothing_that_runs() {
+    let Some(mut bed) = Bed::for_test() else { return };
+    let traces = Traces::make(&bed);
+    let file = bed.dir().join("file");
+    fs::write(&file, "x").unwrap();
+    bed.end_all().unwrap();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(file.exists() && !traces.pids.iter().any(|pid| runs(pid)));
+    assert!(!mounts.contains(&format!("{}/", traces.bed.display())), "{mounts}");
+    drop(bed);
+    assert_eq!(traces.left(), Vec::<String>::new());
+}
+
+#[test]
 fn a_panicking_test_leaves_nothing() {
     if Bed::for_test().is_none() {
         return;

@@ -6,6 +6,7 @@
 //! directory, removes the sockets that it listened on, deletes the namespaces and removes the
 //! directory. There is no other clean-up.
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -26,8 +27,19 @@ impl Reaper {
         command.args(["-c", SCRIPT, "segue-bed-reaper", prefix]).arg(dir);
         // Its own process group: Ctrl-C must end the owner, not the clean-up.
         command.process_group(0).current_dir("/");
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         Ok(Reaper { shell: command.spawn().doing("start the bed's reaper")? })
+    }
+
+    /// Ends and unmounts everything now; the files stay until [`Reaper::finish`].
+    pub(crate) fn end_all(&mut self) -> Result<()> {
+        let (Some(stdin), Some(stdout)) = (&mut self.shell.stdin, &mut self.shell.stdout) else {
+            return Ok(());
+        };
+        stdin.write_all(b"end\n").doing("tell the bed's reaper")?;
+        let mut ended = String::new();
+        BufReader::new(stdout).read_line(&mut ended).doing("hear from the bed's reaper")?;
+        Ok(())
     }
 
     /// Lets the clean-up run and waits for its end.

@@ -36,19 +36,26 @@ sockets() {
     cat "$dir/sockets" 2>/dev/null
 }
 
-# End of file: the owner let go or died.
-while read -r _; do :; done
+end_all() {
+    orphans="$orphans $(sockets)"
+    tries=0
+    while [ "$tries" -lt 100 ]; do
+        running=$(pids)
+        [ -n "$running" ] && kill -9 $running 2>/dev/null
+        unmount_all
+        [ -z "$running" ] && [ -z "$(mounts)" ] && break
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+}
 
-orphans=$(sockets)
-tries=0
-while [ "$tries" -lt 100 ]; do
-    running=$(pids)
-    [ -n "$running" ] && kill -9 $running 2>/dev/null
-    unmount_all
-    [ -z "$running" ] && [ -z "$(mounts)" ] && break
-    tries=$((tries + 1))
-    sleep 0.05
+# A line: what runs ends now, and the files stay. End of file: the owner let go or died.
+orphans=
+while read -r _; do
+    end_all
+    echo ended
 done
+end_all
 
 for socket in $orphans; do [ -S "$socket" ] && rm -f "$socket"; done
 for ns in $(namespaces); do ip netns delete "$ns" 2>/dev/null; done
