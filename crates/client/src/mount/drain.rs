@@ -424,25 +424,30 @@ impl Mount {
 
     /// Writes the log anew where that is worth its while, on a thread that may wait for the disk.
     pub(super) async fn tidy_log(self: &Shared) {
+        if !self.is_log_long() {
+            return;
+        }
+        let mount = Shared::clone(self);
+        let job = move || mount.rewrite_log_if(|| mount.is_log_long());
+        match tokio::task::spawn_blocking(job).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("update.log: {error}"),
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+
+    fn is_log_long(&self) -> bool {
         let is_long = |bytes| lock(&self.log).is_worth_rewriting(bytes);
         // What is dead in it counts against the bound as well.
         let most = self.options.log_max / 8;
         if !is_long(REWRITE_SETTLED.min(most)) {
-            return;
+            return false;
         }
         let settled = {
             let core = self.core();
             core.queue.is_empty() && !core.has_unsealed()
         };
-        if !settled && !is_long(REWRITE_PENDING.min(most)) {
-            return;
-        }
-        let mount = Shared::clone(self);
-        match tokio::task::spawn_blocking(move || mount.rewrite_log()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("update.log: {error}"),
-            Err(error) => tracing::error!("{error}"),
-        }
+        settled || is_long(REWRITE_PENDING.min(most))
     }
 
     /// Waits for an outcome, but for an unreachable server no longer than `grace`.

@@ -116,12 +116,22 @@ impl Mount {
     /// durable: also those that only the log had so far, for the new one has none itself. While it
     /// is locked no more of them come.
     pub(super) fn rewrite_log(&self) -> io::Result<()> {
+        self.rewrite_log_if(|| true)
+    }
+
+    /// The same if it `is_wanted` once nobody else is at it: who came first may have done it.
+    pub(super) fn rewrite_log_if(&self, is_wanted: impl FnOnce() -> bool) -> io::Result<()> {
         let _noting = lock(&self.noting);
-        // Most of it before anybody waits for the log; what fails does so again below.
+        if !is_wanted() {
+            return Ok(());
+        }
+        // Most of it before anybody waits for the log. A sync that failed is not tried again: it
+        // might succeed without the bytes.
         let is_settled = self.core().queue.is_empty();
-        let early =
-            if is_settled { self.containers.put_down() } else { self.containers.sync_all() };
-        early.ok();
+        match is_settled {
+            true => self.containers.put_down()?,
+            false => self.containers.sync_all()?,
+        }
         let mut log = lock(&self.log);
         let (notes, entries, settled) = {
             let mut core = self.core();
