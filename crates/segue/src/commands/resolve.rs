@@ -126,20 +126,18 @@ impl Resolving<'_> {
 
     /// Merges whatever there is a program for, as far as that goes.
     fn all(&mut self) -> Outcome {
-        let below = self.below()?;
-        let mut mounts = control::chosen(None)?;
-        if let Some(below) = &below {
-            mounts.retain(|mount| below.iter().any(|(holding, _)| holding == mount));
-        }
+        let places = self.places()?;
+        let mut mounts = mounts::list()?;
+        mounts.retain(|mount| places.iter().any(|(holding, _)| holding == mount));
         let context = self.context;
         let ask = |mount: &Mount| Ok((mount.clone(), block_on(conflicts::ask(mount, context))?));
         let (answers, mut exit) = control::each(&mounts, ask);
         for (mount, conflicts) in &answers {
             for conflict in conflicts {
                 let is_copy = conflict.kind == ConflictKind::Copy && conflict.note.is_empty();
-                let is_meant = below.as_ref().is_none_or(|below| {
-                    below.iter().any(|(_, path)| Path::new(&conflict.path).starts_with(path))
-                });
+                let is_below =
+                    |(_, path): &(_, PathBuf)| Path::new(&conflict.path).starts_with(path);
+                let is_meant = places.iter().any(is_below);
                 if !is_copy || !is_meant || self.program(conflict).is_none() {
                     continue;
                 }
@@ -153,16 +151,19 @@ impl Resolving<'_> {
         Ok(exit)
     }
 
-    /// Where to look for copies, if that was said.
-    fn below(&self) -> Result<Option<Vec<(Mount, PathBuf)>>, Failure> {
+    /// Where to look for copies, each with its mount: all of this user's mounts if nothing was said.
+    fn places(&self) -> Result<Vec<(Mount, PathBuf)>, Failure> {
+        if self.arguments.paths.is_empty() {
+            let whole = |mount: Mount| (mount.clone(), mount.mountpoint);
+            return Ok(control::chosen(None)?.into_iter().map(whole).collect());
+        }
         let all = mounts::list()?;
         let place = |path: &PathBuf| {
             let (mount, inside) = control::holding(&all, path)?;
             let path = mount.mountpoint.join(inside);
             Ok((mount, path))
         };
-        let places: Result<Vec<_>, Failure> = self.arguments.paths.iter().map(place).collect();
-        Ok(Some(places?).filter(|places| !places.is_empty()))
+        self.arguments.paths.iter().map(place).collect()
     }
 
     fn resolve(&mut self, mount: &Mount, conflict: &Conflict) -> Result<(), Failure> {
