@@ -8,6 +8,7 @@ use std::time::Duration;
 use segue_bench::bed::Link;
 use serde_json::Value;
 
+use crate::remount::cache_directory;
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, errno, eventually, json, save, segue, sh, wait_for_state};
 
@@ -135,4 +136,30 @@ fn what_is_not_safe_is_said() {
     assert_eq!(of(&world, &point, "unsafe_bytes"), 0);
     assert_eq!(of(&world, &point, "waits_for"), "");
     assert_eq!(of(&world, &point, "unsafe_oldest_seconds"), 0.0);
+}
+
+/// A small new file has its bytes in the log, and no file on the disk of its own before the second is over: so
+/// who writes many does not wait for the disk. What only the log has is there after a kill.
+#[test]
+fn a_small_new_file_is_in_the_log() {
+    let Some(world) = World::new() else { return };
+    let base = world.local("cache");
+    let options = format!("cache-dir={}", arg(&base));
+    let mut mount = world.mount_with(&world.a, &options);
+    sh(mount.path(), "ls");
+    world.a.link_down().unwrap();
+    let log = cache_directory(&base).join("update.log");
+    let grows = |name: &str, len: usize| {
+        let before = fs::metadata(&log).unwrap().len();
+        save(&mount.path().join(name), &noise(len as u64, len)).unwrap();
+        fs::metadata(&log).unwrap().len() - before
+    };
+    assert!(grows("small", 60_000) > 60_000);
+    assert!(grows("large", 600_000) < 60_000, "its checksums");
+    mount.kill9().unwrap();
+    world.a.link_up().unwrap();
+    let mount = world.mount_with(&world.a, &options);
+    for (name, len) in [("small", 60_000), ("large", 600_000)] {
+        assert!(fs::read(mount.path().join(name)).unwrap() == noise(len as u64, len), "{name}");
+    }
 }
