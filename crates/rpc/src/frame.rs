@@ -2,7 +2,7 @@
 //!
 //! Where the class has [`PACKED`] added what follows is the message's length before it was compressed,
 //! u32 LE, and one zstd frame. Records, listings and outlines are messages: a batch of changes with small
-//! files in it, or a long directory, is a third of what it would be.
+//! files in it, or a long directory, is less than half of what it would be.
 //!
 //! The class is the one at which the message travels. A reply travels at its request's, so
 //! that a prefetch stays a prefetch on its way back.

@@ -49,7 +49,7 @@ impl Workload for Untar {
         let mut tar = place.host.command("tar");
         tar.args(["--sort=name", "--mtime=2024-01-01", "-C"]).arg(&tree).arg("-cf");
         // The tree stays: ext4 looks for places for new files among those that were removed in the last
-        // minutes, which costs whoever makes files more than all the rest.
+        // minutes, which took a third of the time of the thread that made them.
         run(tar.arg(archive(&place.host)).arg(".")).map(drop)
     }
 
