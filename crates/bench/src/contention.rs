@@ -20,11 +20,10 @@ mod part;
 mod table2;
 mod tree;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use self::cell::{Cell, Start, Test};
-use self::measure::measure;
-use self::part::Measurement;
+use self::measure::{Figures, measure};
 use crate::bed::{Error, Result};
 use crate::measurement::{Effort, Run};
 use crate::peer::system::{CONFIGURATIONS, System};
@@ -76,6 +75,29 @@ impl Experiment {
         }
     }
 
+    /// Makes one table of what several runs of it have measured, each of some rates or tests, and
+    /// returns it.
+    pub fn join(self, files: &[PathBuf], out: &Path, context: Context) -> Result<String> {
+        self.finish(Run::join(files, out, self.title(), context)?)
+    }
+
+    fn finish(self, run: Run<Cell, Figures>) -> Result<String> {
+        let Run { results, measured, .. } = run;
+        if self == Experiment::Fig4 {
+            let text = fig4::markdown(results.context(), &measured) + &results.joined();
+            results.finish(&text, &fig4::panels(&measured))?;
+            return Ok(text);
+        }
+        let text = table2::markdown(results.context(), &measured) + &results.joined();
+        results.finish_with_curves(&text, &table2::charts(&measured))?;
+        Ok(text)
+    }
+
+    /// What its files are named by.
+    fn title(self) -> &'static str {
+        if self == Experiment::Fig4 { "mfs-fig4" } else { "mfs-table2" }
+    }
+
     fn rates(self) -> &'static [u64] {
         match self {
             Experiment::Table2 | Experiment::Fig3 => &[64, 128, 256, 512, 1024],
@@ -110,19 +132,9 @@ impl Plan {
     /// Measures everything, writes the results into `out` and returns the table.
     pub fn run(&self, out: &Path, context: Context) -> Result<String> {
         let cells = self.cells()?;
-        let title = if self.experiment == Experiment::Fig4 { "mfs-fig4" } else { "mfs-table2" };
-        let mut run = Run::create(out, title, context, self.effort.scale)?;
+        let mut run = Run::create(out, self.experiment.title(), context, self.effort.scale)?;
         run.measure_all(&cells, self.effort, self.options.beds, measure)?;
-        let Run { results, measured, .. } = run;
-        let measured: Vec<Measurement> = measured;
-        if self.experiment == Experiment::Fig4 {
-            let text = fig4::markdown(results.context(), &measured);
-            results.finish(&text, &fig4::panels(&measured))?;
-            return Ok(text);
-        }
-        let text = table2::markdown(results.context(), &measured);
-        results.finish_with_curves(&text, &table2::charts(&measured))?;
-        Ok(text)
+        self.experiment.finish(run)
     }
 
     /// Once. Different tests come in turn, so that of the beds beside each other few compile at once
@@ -209,5 +221,68 @@ mod tests {
         assert_eq!([of("sync-priorities"), of("sshfs"), of("rclone"), of("local")], [10, 5, 5, 0]);
         let options = Options { tests: vec!["RW".into()], ..plan(Experiment::Fig4).options };
         assert!(Plan { options, ..plan(Experiment::Fig4) }.cells().is_err());
+    }
+
+    /// Puts what a test took at some rate, twice, into a file of its own.
+    fn measured(dir: &Path, date: &str, rate: u64, scale: f64) -> PathBuf {
+        let commit = format!("c{date}");
+        let context = Context { date: date.into(), commit, ..Context::of_test() };
+        let mut run = Run::create(dir, "part", context, scale).unwrap();
+        let system = System::known(ALONE).unwrap();
+        let cell = Cell { test: Test::ALL[3], start: Start::Held, system, rate: Some(rate) };
+        let alone = Cell { test: cell.test.alone().next().unwrap(), ..cell };
+        let figures = |seconds| Figures { foreground_seconds: Some(seconds), ..Figures::default() };
+        run.add(cell, 1, Ok(figures(12.0))).unwrap();
+        run.add(cell, 2, Err(Error::Wrong("gone".into()))).unwrap();
+        run.add(alone, 1, Ok(figures(10.0))).unwrap();
+        dir.join(format!("{date}-part.jsonl"))
+    }
+
+    #[test]
+    fn runs_of_several_rates_make_one_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts =
+            [("1", 64), ("2", 512)].map(|(date, rate)| measured(dir.path(), date, rate, 1.0));
+        let join = |parts: &[PathBuf]| {
+            let context = Context { date: "3".into(), ..Context::of_test() };
+            Experiment::Table2.join(parts, dir.path(), context)
+        };
+        let text = join(&parts).unwrap();
+        for row in [
+            "## 64 KB/s",
+            "## 512 KB/s",
+            "| RW | read | 12.0 (0.0) | 10.0 (0.0) | - |",
+            "| RW | 512 | **1.20** |",
+            "RW, async-priorities, 64 KB/s #2 failed: wrong answer: gone",
+            "3, commit c1, c2\n",
+            "* 1, commit c1: `x`\n* 2, commit c2: `x`\n",
+        ] {
+            assert!(text.contains(row), "{row}: {text}");
+        }
+        // Joined again they say the same.
+        let lines = |path: &Path| std::fs::read_to_string(path).unwrap();
+        let all = dir.path().join("3-mfs-table2.jsonl");
+        assert_eq!(lines(&all), lines(&parts[0]) + &lines(&parts[1]));
+        std::fs::rename(&all, dir.path().join("all.jsonl")).unwrap();
+        assert_eq!(join(&[dir.path().join("all.jsonl")]).unwrap(), text);
+    }
+
+    #[test]
+    fn what_does_not_compare_is_not_joined() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = measured(dir.path(), "1", 64, 1.0);
+        let refused = |parts: &[PathBuf]| {
+            let to = dir.path().join("joined");
+            let refused = Experiment::Table2.join(parts, &to, Context::of_test());
+            assert!(!to.exists());
+            refused.unwrap_err().to_string()
+        };
+        let half = measured(dir.path(), "2", 64, 0.5);
+        assert!(
+            refused(&[whole.clone(), half]).contains("the run of 2, at 0.5 of the standard size")
+        );
+        assert!(refused(&[]).contains("no line"));
+        std::fs::write(dir.path().join("odd"), "{}\n").unwrap();
+        assert!(refused(&[whole, dir.path().join("odd")]).contains("odd, line 1: missing field"));
     }
 }

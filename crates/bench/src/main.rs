@@ -1,6 +1,6 @@
 //! `segue-bench`: runs workloads on Segue and on other file systems, side by side.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -52,6 +52,17 @@ enum Command {
     List,
     /// Runs workloads; `all` runs every one.
     Run(Run),
+    /// Makes one table of several runs of `mfs-table2` or `mfs-fig4`, each of some rates or tests.
+    Join {
+        /// The experiment.
+        name: String,
+        /// The files of lines (.jsonl) that the runs have written.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Where to write the table, with all lines.
+        #[arg(long, default_value = "bench/results")]
+        out: PathBuf,
+    },
     /// Mirrors SOURCE at MOUNTPOINT and does nothing else.
     #[command(hide = true)]
     FuseFloor {
@@ -144,6 +155,7 @@ fn main() -> ExitCode {
             [name] => run_named(name, &run),
             _ => run_workloads(&run),
         },
+        Command::Join { name, files, out } => join(&name, &files, &out),
         Command::FuseFloor { source, mountpoint, ttl } => {
             segue_bench::floor::mount(&source, &mountpoint, Duration::from_secs(ttl))
                 .map_err(|error| error.to_string())
@@ -336,6 +348,14 @@ fn run_contention(experiment: Experiment, run: &Run) -> Result<(), String> {
         effort: Effort { repeats: run.repeat.unwrap_or(contention::REPEATS), ..effort(run)? },
     };
     println!("{}", plan.run(&run.out, Context::now()).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn join(name: &str, files: &[PathBuf], out: &Path) -> Result<(), String> {
+    let experiment = Experiment::named(name);
+    let experiment = experiment.ok_or(format!("runs of {name} are not joined: it takes one"))?;
+    let table = experiment.join(files, out, Context::now());
+    println!("{}", table.map_err(|error| error.to_string())?);
     Ok(())
 }
 

@@ -4,14 +4,15 @@
 //! or the error in their place.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::bed::Result;
+use crate::bed::{Error, Result};
 use crate::record::Context;
-use crate::results::Results;
+use crate::results::{self, Results};
 use crate::side_by_side::side_by_side;
 
 /// How much is measured.
@@ -26,7 +27,7 @@ pub struct Effort {
 }
 
 /// What was measured, once.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Measurement<W, F> {
     #[serde(flatten)]
     what: W,
@@ -77,6 +78,50 @@ where
     ) -> Result<Run<W, F>> {
         let results = Results::create(out, title, context)?;
         Ok(Run { results, scale, measured: Vec::new() })
+    }
+
+    /// Puts what earlier runs have measured, each into a file of lines, into new files. Where the machine or
+    /// the scale was another one times do not compare, and nothing is joined.
+    pub(crate) fn join(
+        files: &[PathBuf],
+        out: &Path,
+        title: &str,
+        context: Context,
+    ) -> Result<Run<W, F>>
+    where
+        W: DeserializeOwned,
+        F: DeserializeOwned,
+    {
+        let mut parts = Vec::new();
+        for file in files {
+            parts.extend(results::read::<Measurement<W, F>>(file)?);
+        }
+        let Some((Context { machine, .. }, Measurement { scale, .. })) = parts.first() else {
+            return Err(Error::Wrong("there is no line in these files".into()));
+        };
+        let (machine, scale) = (machine.clone(), *scale);
+        let is_other = |(context, one): &&(Context, Measurement<W, F>)| {
+            context.machine != machine || one.scale != scale
+        };
+        if let Some((other, one)) = parts.iter().find(is_other) {
+            let (date, at) = (&other.date, one.scale);
+            return Err(Error::Wrong(format!(
+                "the run of {date}, at {at} of the standard size on {}, does not compare with one \
+                 at {scale} on {machine}",
+                other.machine
+            )));
+        }
+        let mut commits: Vec<&str> = parts.iter().map(|(one, _)| one.commit.as_str()).collect();
+        commits.sort_unstable();
+        commits.dedup();
+        let commit = commits.join(", ");
+        let results = Results::create(out, title, Context { machine, commit, ..context })?;
+        let mut run = Run { results, scale, measured: Vec::new() };
+        for (context, measurement) in parts {
+            run.results.add_of(context, &measurement)?;
+            run.measured.push(measurement);
+        }
+        Ok(run)
     }
 
     /// Takes and tells what one repeat came to, which is on disk when this returns.

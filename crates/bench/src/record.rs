@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -65,7 +65,7 @@ fn figures_or_error<S: Serializer>(
 }
 
 /// Where, when and of what a run is.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Context {
     /// When it began, in UTC.
     pub date: String,

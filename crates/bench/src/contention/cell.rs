@@ -1,8 +1,10 @@
 //! What is measured: a test of some file system over one link.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::Serialize;
+use serde::de::Error;
+use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
 use crate::peer::system::System;
@@ -45,6 +47,12 @@ impl Test {
         [foreground, background].into_iter().filter_map(named)
     }
 
+    /// The one called `name`, or the activity.
+    fn or_part_named(name: &str) -> Option<Test> {
+        let part = || Test::ALL.into_iter().flat_map(Test::alone).find(|part| part.name == name);
+        Test::named(name).or_else(part)
+    }
+
     pub(super) fn activities(self) -> impl Iterator<Item = Activity> {
         self.foreground.into_iter().chain(self.background)
     }
@@ -60,7 +68,7 @@ impl Test {
 }
 
 /// What the server has promised of the files that are cached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Start {
     /// To tell of changes: nobody has to ask.
@@ -80,19 +88,33 @@ pub(super) struct Cell {
 }
 
 /// As the results name it.
-#[derive(Serialize)]
-struct Named {
-    test: &'static str,
+#[derive(Serialize, Deserialize)]
+struct Named<'a> {
+    test: Cow<'a, str>,
     promises: Start,
-    system: &'static str,
+    system: Cow<'a, str>,
     rate_kb_per_s: Option<u64>,
 }
 
 impl Serialize for Cell {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Cell { test, start, system, rate } = *self;
-        let (test, system) = (test.name, system.name());
+        let (test, system) = (test.name.into(), system.name().into());
         Named { test, promises: start, system, rate_kb_per_s: rate }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cell {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Cell, D::Error> {
+        let Named { test, promises: start, system, rate_kb_per_s: rate } =
+            Named::deserialize(from)?;
+        let unknown = |what: &str| D::Error::custom(format!("nothing is called {what}"));
+        Ok(Cell {
+            test: Test::or_part_named(&test).ok_or_else(|| unknown(&test))?,
+            start,
+            system: System::named(&system).ok_or_else(|| unknown(&system))?,
+            rate,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
 use super::cell::{Cell, Start, Test};
@@ -27,7 +27,7 @@ use crate::run::{let_go, within};
 use crate::workload::Place;
 
 /// What was measured.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Figures {
     pub(super) foreground_seconds: Option<f64>,
     pub(super) background_seconds: Option<f64>,
