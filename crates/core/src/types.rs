@@ -260,6 +260,15 @@ impl Class {
         }
     }
 
+    /// The class of an answer of more than a packet. Write-back waits for it before it goes on, so it
+    /// takes its turn among what is fetched: below that it would wait for as long as anything is.
+    pub fn of_answer(self) -> Class {
+        match self {
+            Class::StoreAttr | Class::StoreFast | Class::StoreData => Class::Fetch,
+            other => other,
+        }
+    }
+
     /// The class's name in the command line's words and metrics.
     pub fn name(self) -> &'static str {
         match self {

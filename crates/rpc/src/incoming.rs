@@ -167,7 +167,7 @@ pub struct Incoming {
     pub request: Request,
     /// At which class it came.
     pub class: Class,
-    /// The class now, at which the reply goes.
+    /// The class now. A reply goes no lower.
     pub rpc: Rpc,
     /// The request's body. Dropped unread, the other side is told to stop sending it.
     pub body: BodyReader,
@@ -195,8 +195,8 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Answers, at the call's class, or at the top one if that is a packet. Returns once all of the
-    /// answer was handed to QUIC, so that as many bodies are in memory as there are answers being
+    /// Answers, at the class of such an answer, or at the top one if it is a packet. Returns once all
+    /// of it was handed to QUIC, so that as many bodies are in memory as there are answers being
     /// given; dropping the future cancels the answer.
     pub async fn reply(mut self, reply: Reply, body: Body) -> Result<(), CallError> {
         match self.way.take() {
@@ -204,9 +204,9 @@ impl Responder {
                 Ok(message) => {
                     // It says that bulk has arrived, and the next one must not wait until nothing
                     // comes the other way.
-                    if matches!(body, Body::Empty) && message.len() <= PACKET {
-                        self.rpc.raise(Class::Validate);
-                    }
+                    let is_packet = matches!(body, Body::Empty) && message.len() <= PACKET;
+                    let of_answer = self.rpc.class().of_answer();
+                    self.rpc.raise(if is_packet { Class::Validate } else { of_answer });
                     self.note.iter_mut().for_each(Note::reply_queued);
                     let times = self.note.as_ref().map(Note::times);
                     let sent = self.outbox.send(&self.rpc, stream, (&message, body), times).await;

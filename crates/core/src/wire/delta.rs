@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{Fingerprint, Ino, Version};
 
-/// Most parts of one answer to OUTLINE: 300 KB.
-pub const OUTLINE_MAX: usize = 1 << 15;
+/// Most parts of one answer to OUTLINE: 36 KB, half a second of a slow link.
+pub const OUTLINE_MAX: usize = 1 << 12;
 /// Longest dictionary of one chunk, in bytes.
 pub const DICTIONARY_MAX: u64 = 4 << 20;
 

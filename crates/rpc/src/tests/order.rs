@@ -187,3 +187,39 @@ async fn small_answer_to_bulk_does_not_wait_for_bulk_the_other_way() {
     let ahead = arrived.load(SeqCst);
     assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
 }
+
+/// A batch of records is answered with more than a packet, and the next one waits for that. Write-back
+/// stood still for as long as others read.
+#[tokio::test]
+async fn an_answer_to_a_store_comes_while_others_fetch_without_end() {
+    const FETCHES: usize = 200;
+    let world = World::new();
+    let Slow { client, server, _listener, _relay } = Slow::new(&world).await;
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            let (words, body) = match incoming.class {
+                Class::Fetch => ("x".to_owned(), vec![0x5a; 64 << 10].into()),
+                _ => ("y".repeat(4 << 10), Body::Empty),
+            };
+            tokio::spawn(incoming.reply(answer(words), body));
+        }
+    });
+    let fetched = Arc::new(AtomicUsize::new(0));
+    let mut fetching = JoinSet::new();
+    // One is always on its way while another begins.
+    for _ in 0..4 {
+        let (client, fetched) = (client.clone(), fetched.clone());
+        fetching.spawn(async move {
+            while fetched.fetch_add(1, SeqCst) < FETCHES {
+                let reply = client.call_at(Class::Fetch, &getattr(1), Body::Empty).await.unwrap();
+                reply.body.collect(BULK).await.unwrap();
+            }
+        });
+    }
+    while fetched.load(SeqCst) < 8 {
+        tokio::task::yield_now().await;
+    }
+    client.call_at(Class::StoreAttr, &getattr(2), Body::Empty).await.unwrap();
+    let ahead = fetched.load(SeqCst);
+    assert!(ahead < FETCHES / 2, "{ahead} fetches came first");
+}

@@ -12,7 +12,7 @@ use segue_bench::bed::Link;
 
 use crate::git::configure;
 use crate::sqlite::sqlite;
-use crate::tree::noise;
+use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, end, eventually, json, save, segue, sh};
 
 /// More than a thin link carries in a test.
@@ -115,6 +115,33 @@ fn what_is_pushed_goes_first() {
     assert!(nothing.code == Some(0) && nothing.out.contains("nothing of it waits"), "{nothing:?}");
     let missing = segue(&world.a, &["push", arg(&here.join("missing"))]);
     assert_eq!(missing.code, Some(3), "{missing:?}");
+}
+
+/// Records are answered with more than a packet. With some who read without end the link down has no
+/// moment for what is less urgent, and the next records waited for that.
+#[test]
+fn write_back_goes_on_while_others_read_without_end() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    for n in 0..6 {
+        save(&other.path().join(format!("large-{n}")), &noise(n, 4 << 20)).unwrap();
+    }
+    other.sync().unwrap();
+    let mount = world.mount(&world.a);
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 6);
+    world.a.set_link(Link::kb_per_s(512)).unwrap();
+    let paths = (0..6).map(|n| mount.path().join(format!("large-{n}")));
+    let reading: Vec<_> = paths.map(|path| std::thread::spawn(move || hash(&path))).collect();
+    sh(mount.path(), "mkdir many; cd many; for n in $(seq 400); do echo $n > file-$n; done");
+    let pending =
+        || json(&world.a, &["status", arg(mount.path())])["mounts"][0]["log_records"].as_u64();
+    eventually("the log is empty", || pending() == Some(0));
+    assert!(reading.iter().all(|reader| !reader.is_finished()), "only when nobody read any more");
+    assert_eq!(fs::read_dir(other.path().join("many")).unwrap().count(), 400);
+    world.a.set_link(Link::default()).unwrap();
+    for (n, reader) in (0..6).zip(reading) {
+        assert_eq!(reader.join().unwrap(), hash_of(&noise(n, 4 << 20)));
+    }
 }
 
 /// What a program does after a sync comes after what that covered, also where it is small and
