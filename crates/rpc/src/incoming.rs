@@ -195,18 +195,20 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Answers, at the class of such an answer, or at the top one if it is a packet. Returns once all
-    /// of it was handed to QUIC, so that as many bodies are in memory as there are answers being
-    /// given; dropping the future cancels the answer.
+    /// Answers at the call's class, without a body at that of such an answer, or at the top one if it
+    /// is a packet. Returns once all of it was handed to QUIC, so that as many bodies are in memory as
+    /// there are answers being given; dropping the future cancels the answer.
     pub async fn reply(mut self, reply: Reply, body: Body) -> Result<(), CallError> {
         match self.way.take() {
             Some(Way::Stream(mut stream, _listed)) => match reply.encode() {
                 Ok(message) => {
                     // It says that bulk has arrived, and the next one must not wait until nothing
                     // comes the other way.
-                    let is_packet = matches!(body, Body::Empty) && message.len() <= PACKET;
-                    let of_answer = self.rpc.class().of_answer();
-                    self.rpc.raise(if is_packet { Class::Validate } else { of_answer });
+                    if matches!(body, Body::Empty) {
+                        let is_packet = message.len() <= PACKET;
+                        let of_more = self.rpc.class().of_answer();
+                        self.rpc.raise(if is_packet { Class::Validate } else { of_more });
+                    }
                     self.note.iter_mut().for_each(Note::reply_queued);
                     let times = self.note.as_ref().map(Note::times);
                     let sent = self.outbox.send(&self.rpc, stream, (&message, body), times).await;

@@ -27,9 +27,11 @@ use crate::stats::LinkStats;
 use crate::transport::STREAMS_MAX;
 use crate::writer::Writer;
 
-/// Calls that may be under way at the classes of write-back and prefetch. The other side takes
-/// [`STREAMS_MAX`] at once; the difference stays free for what somebody waits for.
-const BULK_CALLS_MAX: usize = STREAMS_MAX as usize * 3 / 4;
+/// Calls that may be under way at the classes of write-back. The other side takes [`STREAMS_MAX`] at
+/// once; what these and prefetch leave is free for what somebody waits for.
+const WRITE_BACK_MAX: usize = STREAMS_MAX as usize / 2;
+/// The same at prefetch, which may wait for as long as others read: so not in places of write-back.
+const PREFETCH_MAX: usize = STREAMS_MAX as usize / 4;
 /// Who leaves waits no longer than this until the other side was told.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -38,7 +40,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Peer {
     outbox: Arc<Outbox>,
-    bulk: Arc<Semaphore>,
+    write_back: Arc<Semaphore>,
+    prefetch: Arc<Semaphore>,
     /// Calls that have not got all of their reply.
     waiting: Arc<AtomicUsize>,
     budget: Budget,
@@ -103,7 +106,8 @@ impl Peer {
             lane: Arc::new(Lane::new(&outbox)),
             calls: Calls::receive(&outbox, budget.clone()),
             outbox,
-            bulk: Arc::new(Semaphore::new(BULK_CALLS_MAX)),
+            write_back: Arc::new(Semaphore::new(WRITE_BACK_MAX)),
+            prefetch: Arc::new(Semaphore::new(PREFETCH_MAX)),
             waiting: Arc::default(),
             budget,
             identity,
@@ -149,7 +153,7 @@ impl Peer {
             let body = BodyReader::new(None, self.outbox.clone(), None);
             return Ok(Response { reply: decoded(&answer)?, body });
         }
-        let slot = self.bulk_slot(rpc).await;
+        let slot = self.slot(rpc).await;
         let (send, mut receive) = self.outbox.connection.open_bi().await?;
         let mut note = self.outbox.note(&send, Side::Asking, (request.name(), rpc.class()));
         let times = note.as_ref().map(Note::times);
@@ -176,14 +180,20 @@ impl Peer {
         }
     }
 
-    async fn bulk_slot(&self, rpc: &Rpc) -> Option<OwnedSemaphorePermit> {
-        if rpc.class() <= Class::Fetch {
-            return None;
-        }
-        tokio::select! {
-            // The semaphore is never closed.
-            slot = self.bulk.clone().acquire_owned() => slot.ok(),
-            () = rpc.raised_above(Class::StoreAttr) => None,
+    /// A place among the calls of its class, where these are bounded.
+    async fn slot(&self, rpc: &Rpc) -> Option<OwnedSemaphorePermit> {
+        loop {
+            let class = rpc.class();
+            let slots = match class {
+                Class::Validate | Class::Fetch => return None,
+                Class::StoreAttr | Class::StoreFast | Class::StoreData => &self.write_back,
+                Class::Prefetch => &self.prefetch,
+            };
+            tokio::select! {
+                // The semaphores are never closed.
+                slot = slots.clone().acquire_owned() => return slot.ok(),
+                () = rpc.raised_above(class) => {}
+            }
         }
     }
 

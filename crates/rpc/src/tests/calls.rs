@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use segue_core::types::Class;
 use segue_core::wire::{Offer, Put};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::hostile::{framed, raw};
@@ -230,6 +231,41 @@ async fn reader_that_stops_delays_nobody_else() {
     let response = timeout(PATIENCE, calling).await.unwrap().unwrap();
     assert_eq!(response.body.collect(1 << 20).await.unwrap().len(), 1 << 20);
     stalled.iter().for_each(|call| call.abort());
+}
+
+/// What is read ahead is answered when nobody waits for anything, and held the places of write-back
+/// until then.
+#[tokio::test]
+async fn prefetch_that_is_not_answered_delays_no_write_back() {
+    let world = World::new();
+    let (client, server, _listener) = world.pair().await;
+    let mut ahead = JoinSet::new();
+    for number in 0..300 {
+        let client = client.clone();
+        ahead.spawn(async move {
+            client.call_at(Class::Prefetch, &getattr(number), Body::Empty).await.map(drop)
+        });
+    }
+    let mut unanswered = vec![server.accept().await.unwrap()];
+    tokio::task::yield_now().await;
+    for class in [Class::StoreAttr, Class::StoreFast, Class::StoreData] {
+        let request = getattr(1000 + class as u64);
+        let calling = tokio::spawn({
+            let (client, request) = (client.clone(), request.clone());
+            async move { client.call_at(class, &request, Body::Empty).await.map(drop) }
+        });
+        loop {
+            let incoming = timeout(PATIENCE, server.accept()).await.unwrap().unwrap();
+            if incoming.request == request {
+                incoming.reply(answer("x"), Body::Empty).await.unwrap();
+                break;
+            }
+            unanswered.push(incoming);
+        }
+        calling.await.unwrap().unwrap();
+    }
+    // Nor does it take the places of what somebody waits for.
+    assert!(unanswered.len() <= 64, "{}", unanswered.len());
 }
 
 #[tokio::test]
