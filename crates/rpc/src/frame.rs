@@ -5,7 +5,7 @@
 //! files in it, or a long directory, is less than half of what it would be.
 //!
 //! The class is the one at which the message travels. A reply travels at its request's, so
-//! that a prefetch stays a prefetch on its way back.
+//! that a prefetch stays a prefetch on its way back, unless it has no body (`incoming`).
 //!
 //! A stream that begins with [`LANE`] instead is one for many small calls.
 
