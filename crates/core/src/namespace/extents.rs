@@ -10,14 +10,16 @@
 
 use super::overlay::Overlay;
 use super::refs;
-use super::rows::{self, Extent, InodeRow, Source};
+use super::rows::{self, Extent, InodeRow, LeafRow, Source};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys, readable};
 use crate::modlog::INLINE_MAX;
-use crate::types::{Ino, VolumeId};
+use crate::types::{Fingerprint, Ino, VolumeId};
 
 /// Rows read at a time.
 const SLICE: usize = 64;
+/// Places of bytes from which on a range is answered in part: those of 4 MiB in pieces of 512 bytes.
+pub(super) const PARTS_MAX: usize = 8192;
 
 /// Whose extents: those of one generation of a file's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,28 +130,43 @@ fn page<S: MetaSnapshot>(
     Ok((rows, more))
 }
 
-/// What `from..to` holds, ascending and clipped to it: places of bytes, none of them a leaf.
+/// What `from..to` holds, ascending and clipped to it: places of bytes, none of them a leaf. Up to
+/// where that is told: it is the end of the range, unless there are very many.
 pub(super) fn resolved<S: MetaSnapshot>(
     snapshot: &mut S,
     contents: Contents,
     from: u64,
     to: u64,
-) -> Result<Vec<(u64, Extent)>, Fault<S::Error>> {
-    let mut found = Vec::new();
-    for (start, extent) in overlapping(snapshot, contents, from, to)? {
-        let (first, last) = (start.max(from), start.saturating_add(extent.len).min(to));
-        let part = extent.part(first - start, last - first);
-        match part.source {
-            Source::Leaf { leaf, start } => {
-                let row = rows::leaf(snapshot, contents.volume, &leaf)?;
-                let row = row.ok_or(Fault::Damaged("a leaf is missing"))?;
-                let parts = within(&row.extents, start, part.len);
-                found.extend(parts.into_iter().map(|(at, extent)| (first + at, extent)));
+) -> Result<(Placed, u64), Fault<S::Error>> {
+    let (mut found, mut at, mut limit) = (Vec::new(), from, SLICE);
+    // Many rows may be parts of one leaf.
+    let mut last: Option<(Fingerprint, LeafRow)> = None;
+    loop {
+        let (page, more) = page(snapshot, contents, (at, to), &mut limit)?;
+        for (start, extent) in page {
+            if found.len() >= PARTS_MAX {
+                return Ok((found, at));
             }
-            _ => found.push((first, part)),
+            let (first, end) = (start.max(from), start.saturating_add(extent.len).min(to));
+            let part = extent.part(first - start, end - first);
+            at = end;
+            let Source::Leaf { leaf, start } = part.source else {
+                found.push((first, part));
+                continue;
+            };
+            let row = match last.take().filter(|(name, _)| *name == leaf) {
+                Some((_, row)) => row,
+                None => rows::leaf(snapshot, contents.volume, &leaf)?
+                    .ok_or(Fault::Damaged("a leaf is missing"))?,
+            };
+            let parts = within(&row.extents, start, part.len);
+            found.extend(parts.into_iter().map(|(at, extent)| (first + at, extent)));
+            last = Some((leaf, row));
+        }
+        if !more {
+            return Ok((found, to));
         }
     }
-    Ok(found)
 }
 
 /// The parts of a leaf's extents that are its bytes from `start` on, `len` of them, each with
@@ -169,17 +186,22 @@ pub(super) fn within(extents: &[Extent], start: u64, len: u64) -> Vec<(u64, Exte
     found
 }
 
-/// Makes `from..to` a hole; returns how many bytes went.
+/// Makes `from..to` a hole; returns how many bytes went, and of how many rows. `None` if these are more
+/// than `most`, and then the hole is not whole.
 pub(super) fn clear<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     contents: Contents,
-    from: u64,
-    to: u64,
-) -> Result<u64, Fault<T::Error>> {
-    let (mut gone, mut at, mut limit) = (0, from, SLICE);
+    (from, to): (u64, u64),
+    most: usize,
+) -> Result<Option<(u64, usize)>, Fault<T::Error>> {
+    let (mut gone, mut count, mut at, mut limit) = (0, 0, from, SLICE);
     loop {
         // Some at a time, because each may bring its bytes along.
         let (page, more) = page(&mut tree.txn, contents, (at, to), &mut limit)?;
+        count += page.len();
+        if count > most {
+            return Ok(None);
+        }
         for (start, extent) in page {
             let end = start + extent.len;
             gone += end.min(to) - start.max(from);
@@ -196,7 +218,7 @@ pub(super) fn clear<T: MetaTxn>(
             at = end;
         }
         if !more {
-            return Ok(gone);
+            return Ok(Some((gone, count)));
         }
     }
 }

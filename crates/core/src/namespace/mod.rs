@@ -33,6 +33,7 @@ mod copy_name;
 mod create;
 pub mod dump;
 mod extents;
+mod further;
 pub mod keys;
 mod limits;
 mod map;

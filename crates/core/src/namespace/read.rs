@@ -112,13 +112,16 @@ pub fn page<S: MetaSnapshot>(
         let name = key.get(prefix.len()..).and_then(|name| Name::new(name).ok());
         let name = name.ok_or(super::Fault::Damaged("a directory entry's key"))?;
         let node = getattr(snapshot, volume, rows::decode(&value, "a directory entry")?)?;
-        bytes +=
-            name.as_bytes().len() + node.target.as_ref().map_or(0, Vec::len) + size_of::<Attr>();
+        bytes += bytes_of(&name, &node);
         entries.push((name, node));
     }
     let more = entries.len() < total;
     let commit = changes::head(snapshot, 0)?.last;
     Ok(Page { directory: attr, entries, more, promised: None, commit, gone: None })
+}
+
+fn bytes_of(name: &Name, node: &Node) -> usize {
+    name.as_bytes().len() + node.target.as_ref().map_or(0, Vec::len) + size_of::<Attr>()
 }
 
 /// What names of `directory` changed behind commit `since`; `None` if that is not known, or is so much that
@@ -139,14 +142,20 @@ fn changed<S: MetaSnapshot>(
         names.len() <= CHANGED_NAMES
     })?;
     let Some(commit) = last.filter(|_| names.len() <= CHANGED_NAMES) else { return Ok(None) };
-    let (mut entries, mut gone) = (Vec::new(), Vec::new());
-    for bytes in names {
-        let ino = rows::dentry(snapshot, volume, directory.ino, &bytes)?;
-        let name = Name::new(bytes).map_err(|_| super::Fault::Damaged("a note of a name"))?;
-        match ino {
-            Some(ino) => entries.push((name, getattr(snapshot, volume, ino)?)),
-            None => gone.push(name),
+    let (mut entries, mut gone, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for name in names {
+        let ino = rows::dentry(snapshot, volume, directory.ino, &name)?;
+        let name = Name::new(name).map_err(|_| super::Fault::Damaged("a note of a name"))?;
+        let Some(ino) = ino else {
+            gone.push(name);
+            continue;
+        };
+        let node = getattr(snapshot, volume, ino)?;
+        bytes += bytes_of(&name, &node);
+        if bytes > PAGE_BYTES {
+            return Ok(None);
         }
+        entries.push((name, node));
     }
     let gone = Some(gone);
     Ok(Some(Page { directory, entries, more: false, promised: None, commit, gone }))
@@ -182,8 +191,8 @@ pub(super) fn file<S: MetaSnapshot>(
     }
 }
 
-/// What a range of one version of a file holds, without gaps from its start to its end, or to
-/// the end of file.
+/// What a range of one version of a file holds, without gaps from its start to its end, to the end of
+/// file, or as far as one answer goes.
 pub fn contents<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
@@ -195,7 +204,8 @@ pub fn contents<S: MetaSnapshot>(
     if at >= end {
         return Ok(segments);
     }
-    for (start, part) in extents::resolved(snapshot, Contents::of(volume, &row), at, end)? {
+    let (parts, end) = extents::resolved(snapshot, Contents::of(volume, &row), at, end)?;
+    for (start, part) in parts {
         if start > at {
             segments.push(Segment { len: start - at, source: None });
         }

@@ -5,7 +5,7 @@ use super::permission::Change;
 use super::rows::{self, InodeRow};
 use super::store::is_as_known;
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, Stop, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, Stop, further, keys};
 use crate::refusal::Refusal;
 use crate::types::{Ino, Kind, Name};
 
@@ -26,7 +26,7 @@ pub(super) fn unlink<T: MetaTxn>(
     }
     tree.remove_dentry(at.0, at.1)?;
     tree.entries_changed(at.0, 0, change.time)?;
-    drop_link(tree, change, row, open)?;
+    drop_link(tree, change, (at.0, at.1.as_bytes()), row, open)?;
     Ok(Effect::Done)
 }
 
@@ -75,16 +75,18 @@ fn meant<T: MetaTxn>(
     }
 }
 
-/// One name fewer; with the last one the inode goes, or waits for its last close.
+/// One name fewer, `at`; with the last one the inode goes, or waits for its last close.
 pub(super) fn drop_link<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
+    at: (Ino, &[u8]),
     mut row: InodeRow,
     open: bool,
 ) -> Result<(), Fault<T::Error>> {
     row.attr.nlink = row.attr.nlink.saturating_sub(1);
     row.attr.ctime = change.time;
     if row.attr.nlink > 0 {
+        further::gone(tree, &mut row, at)?;
         return tree.put_inode(row);
     }
     if !open {

@@ -8,7 +8,7 @@ use super::remove::drop_link;
 use super::rows::InodeRow;
 use super::store::is_as_known;
 use super::tree::Tree;
-use super::{Fault, MetaTxn, Stop};
+use super::{Fault, MetaTxn, Stop, further};
 use crate::modlog::RenameMode;
 use crate::refusal::Refusal;
 use crate::types::{Ino, Kind, Name};
@@ -119,7 +119,8 @@ fn replace<T: MetaTxn>(
             move_entry(tree, change, rename, row, rename.to.1, -1)?;
         }
         (false, false) => {
-            drop_link(tree, change, replaced, rename.open)?;
+            let at = (rename.to.0, rename.to.1.as_bytes());
+            drop_link(tree, change, at, replaced, rename.open)?;
             move_entry(tree, change, rename, row, rename.to.1, 0)?;
         }
     }
@@ -141,6 +142,7 @@ fn move_entry<T: MetaTxn>(
     tree.put_dentry(rename.to.0, name, rename.ino)?;
     tree.entries_changed(rename.from.0, -moved, change.time)?;
     tree.entries_changed(rename.to.0, moved + links, change.time)?;
+    further::moves(tree, &row, (rename.from.0, rename.from.1.as_bytes()))?;
     row.attr.ctime = change.time;
     (row.parent, row.name) = (rename.to.0, name.as_bytes().to_vec());
     tree.move_charge(&mut row, rename.to.0)?;
@@ -160,7 +162,10 @@ fn exchange<T: MetaTxn>(
     tree.put_dentry(rename.to.0, rename.to.1, row.attr.ino)?;
     tree.entries_changed(rename.from.0, -links, change.time)?;
     tree.entries_changed(rename.to.0, links, change.time)?;
-    for (moved, at) in [(&mut row, rename.to), (&mut other, rename.from)] {
+    for (moved, from, at) in
+        [(&mut row, rename.from, rename.to), (&mut other, rename.to, rename.from)]
+    {
+        further::moves(tree, moved, (from.0, from.1.as_bytes()))?;
         moved.attr.ctime = change.time;
         (moved.parent, moved.name) = (at.0, at.1.as_bytes().to_vec());
         tree.move_charge(moved, at.0)?;

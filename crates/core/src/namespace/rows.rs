@@ -49,8 +49,8 @@ pub(super) struct InodeRow {
     pub(super) attr: Attr,
     /// Target of a symbolic link.
     pub(super) target: Option<Vec<u8>>,
-    /// A directory's parent; of another inode the directory of the name it had first or got
-    /// last, which need not be there any more.
+    /// A directory's parent; of another inode the directory of the name that it had first or was moved
+    /// to last, or of another one when that went. It need not be there any more.
     pub(super) parent: Ino,
     /// The name in `parent`.
     pub(super) name: Vec<u8>,

@@ -23,6 +23,10 @@ use crate::types::{Ino, Kind, OpId};
 /// Most pieces of one store: each may be a row or two, and all of them are one commit. A host
 /// sends fewer, and a file of that many is one of many stores.
 const PIECES_MAX: usize = 1 << 16;
+/// Most rows that one store takes the place of: a gibibyte in pages of 4 KiB, which are what a host
+/// stores at once. Of a file of which it would be more the host stores all, and then nothing of it
+/// need be looked at in one commit.
+const CLEARED_MAX: usize = 1 << 18;
 /// Most records that are known to have made the same data. Who made them before, and has a change under
 /// way that follows, gets a conflict copy.
 const MADE_BY_MAX: usize = 8;
@@ -57,10 +61,15 @@ pub(super) fn store<T: MetaTxn>(
     }
     let missing = missing(tree, change, store)?;
     let effect = match current {
-        Some(row) => {
-            write(tree, change, row, store)?;
-            Effect::Done
-        }
+        Some(row) => match write(tree, change, row, store) {
+            Err(Stop::Refused(Refusal::Limit)) if !store.whole => {
+                return Ok(Effect::NotYet(Outcome::NeedsWhole));
+            }
+            written => {
+                written?;
+                Effect::Done
+            }
+        },
         None => match original {
             Some(row) if row.attr.nlink > 0 && is_same(tree, &row, store)? => {
                 agree(tree, change, row)?;
@@ -229,18 +238,23 @@ fn write<T: MetaTxn>(
     change: &Change<'_>,
     mut row: InodeRow,
     store: &Store,
-) -> Result<(), Fault<T::Error>> {
+) -> Result<(), Stop<T::Error>> {
     let cut = if store.whole { 0 } else { store.cut.unwrap_or(u64::MAX).min(store.size) };
-    let mut gone = match cut {
-        0 => tree.empty_contents(&mut row)?,
-        _ => extents::clear(tree, Contents::of(tree.volume, &row), cut, u64::MAX)?,
-    };
+    let emptied = if cut == 0 { tree.empty_contents(&mut row)? } else { 0 };
     let contents = Contents::of(tree.volume, &row);
+    let mut left = CLEARED_MAX;
+    let mut clear = |tree: &mut Tree<'_, T>, range| -> Result<u64, Stop<T::Error>> {
+        let cleared = extents::clear(tree, contents, range, left)?;
+        let (bytes, rows) = cleared.ok_or(Refusal::Limit)?;
+        left -= rows;
+        Ok(bytes)
+    };
+    let mut gone = if cut == 0 { emptied } else { clear(tree, (cut, u64::MAX))? };
     let before = row.attr.allocated;
     let mut came = 0;
     for piece in &store.pieces {
         let end = piece.offset + piece.len();
-        gone += extents::clear(tree, contents, piece.offset, end)?;
+        gone += clear(tree, (piece.offset, end))?;
         let source = match &piece.bytes {
             PieceBytes::Hole { .. } => continue,
             PieceBytes::Inline(bytes) => Source::Inline(bytes.clone().into()),
@@ -268,5 +282,5 @@ fn write<T: MetaTxn>(
     if !change.actor.keeps_set_id() {
         attr.mode = mode_after_write(attr.mode);
     }
-    tree.put_inode(row)
+    Ok(tree.put_inode(row)?)
 }

@@ -158,7 +158,7 @@ pub fn replace<T: MetaTxn>(
     let Some(row) = current(&mut tree, ino, version)? else { return Ok(false) };
     let contents = Contents::of(volume, &row);
     let mut at = range.start;
-    extents::clear(&mut tree, contents, range.start, range.end)?;
+    extents::clear(&mut tree, contents, (range.start, range.end), usize::MAX)?;
     for extent in extents {
         let next = at.saturating_add(extent.len);
         extents::fill(&mut tree, contents, at, extent)?;
@@ -189,7 +189,7 @@ pub fn gather<T: MetaTxn>(
         return Ok(false);
     }
     let leaf = refs::make_leaf(&mut tree.txn, volume, chunks, 0)?;
-    extents::clear(&mut tree, contents, range.start, range.end)?;
+    extents::clear(&mut tree, contents, (range.start, range.end), usize::MAX)?;
     let source = Source::Leaf { leaf, start: 0 };
     extents::fill(&mut tree, contents, range.start, Extent { len, source })?;
     tree.commit()?;

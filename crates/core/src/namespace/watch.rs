@@ -10,14 +10,20 @@ use crate::wire::{Became, WATCHED_MAX, Watched, WatchedAll};
 
 /// Deeper is no directory that a path can name.
 const DEPTH_MAX: usize = 4096;
+/// Bytes that the paths of directories in one answer have in memory: half of what a message may have. What a
+/// commit can change, with paths that people use, takes less.
+const PATHS_BYTES: usize = 8 << 20;
 
 /// Finds paths below one directory, from one snapshot.
 struct Paths<'a, S> {
     snapshot: &'a mut S,
     volume: VolumeId,
     top: Ino,
-    /// Of directories.
-    known: BTreeMap<Ino, Option<Vec<Name>>>,
+    /// Where directories are, by one step; none leads to the top from where there is no step. Not as paths,
+    /// of which a chain of directories has as many bytes as the square of its length.
+    known: BTreeMap<Ino, Option<(Ino, Name)>>,
+    /// Of the paths that were put together.
+    bytes: usize,
 }
 
 /// What became of what commits of `span` changed below `top`: of as many of them as there is room for in
@@ -35,57 +41,70 @@ pub fn since<S: MetaSnapshot>(
         all.and(changed);
         count < WATCHED_MAX
     })?;
-    let Some(commit) = last else {
-        return Ok(WatchedAll { commit: span.through, changes: Vec::new(), others: true });
+    let changes = match last {
+        Some(_) => watched(snapshot, volume, top, &all)?,
+        None => None,
     };
-    let changes = watched(snapshot, volume, top, &all)?;
-    Ok(WatchedAll { commit, changes, others: false })
+    let (commit, others) = (last.unwrap_or(span.through), changes.is_none());
+    Ok(WatchedAll { commit, changes: changes.unwrap_or_default(), others })
 }
 
-/// What became of what `changed` names, below `top`.
+/// What became of what `changed` names, below `top`; `None` if that is too much for an answer.
 pub(super) fn watched<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
     top: Ino,
     changed: &Changed,
-) -> Result<Vec<Watched>, Fault<S::Error>> {
-    let mut paths = Paths { snapshot, volume, top, known: BTreeMap::new() };
+) -> Result<Option<Vec<Watched>>, Fault<S::Error>> {
+    let mut paths = Paths { snapshot, volume, top, known: BTreeMap::new(), bytes: 0 };
     let (mut all, mut appeared) = (Vec::new(), BTreeSet::new());
-    for (directory, names) in &changed.names {
-        let Some(path) = paths.of_directory(*directory)? else { continue };
-        for bytes in names {
-            let Ok(name) = Name::new(bytes.clone()) else { continue };
-            let ino = rows::dentry(paths.snapshot, volume, *directory, bytes)?;
-            let row = match ino {
-                Some(ino) => rows::inode(paths.snapshot, volume, ino)?,
-                None => None,
-            };
-            let became = match row {
-                Some(row) => {
-                    appeared.insert(row.attr.ino);
-                    Became::Named(row.attr)
-                }
-                None => Became::Gone,
-            };
-            let path = path.iter().cloned().chain([name]).collect();
-            all.push(Watched { path, became });
+    for (directory, bytes) in names_of(changed) {
+        if paths.bytes > PATHS_BYTES {
+            return Ok(None);
         }
+        let Ok(name) = Name::new(bytes.clone()) else { continue };
+        let Some(mut path) = paths.of_directory(directory)? else { continue };
+        let ino = rows::dentry(paths.snapshot, volume, directory, bytes)?;
+        let row = match ino {
+            Some(ino) => rows::inode(paths.snapshot, volume, ino)?,
+            None => None,
+        };
+        let became = match row {
+            Some(row) => {
+                appeared.insert(row.attr.ino);
+                Became::Named(row.attr)
+            }
+            None => Became::Gone,
+        };
+        path.push(name);
+        all.push(Watched { path, became });
     }
     for ino in &changed.inodes {
         // A directory changes with its names.
         if appeared.contains(ino) || changed.names.contains_key(ino) {
             continue;
         }
+        if paths.bytes > PATHS_BYTES {
+            return Ok(None);
+        }
         let Some(row) = rows::inode(paths.snapshot, volume, *ino)? else { continue };
         if let Some(path) = paths.of(&row)? {
             all.push(Watched { path, became: Became::Changed(row.attr) });
         }
     }
-    Ok(all)
+    Ok(Some(all))
+}
+
+fn names_of(changed: &Changed) -> impl Iterator<Item = (Ino, &Vec<u8>)> {
+    let of = |(directory, names): (&Ino, _)| {
+        let directory = *directory;
+        BTreeSet::iter(names).map(move |name| (directory, name))
+    };
+    changed.names.iter().flat_map(of)
 }
 
 impl<S: MetaSnapshot> Paths<'_, S> {
-    /// Where an inode is, by the name that it got last: others it may have are not known.
+    /// Where an inode is, by the name that its row says: others it may have are not told of.
     fn of(&mut self, row: &rows::InodeRow) -> Result<Option<Vec<Name>>, Fault<S::Error>> {
         if row.attr.kind == Kind::Directory {
             return self.of_directory(row.attr.ino);
@@ -94,31 +113,45 @@ impl<S: MetaSnapshot> Paths<'_, S> {
         let (Ok(name), true) = (Name::new(row.name.clone()), named == Some(row.attr.ino)) else {
             return Ok(None);
         };
-        let path = self.of_directory(row.parent)?;
-        Ok(path.map(|path| path.into_iter().chain([name]).collect()))
+        let mut path = self.of_directory(row.parent)?;
+        path.iter_mut().for_each(|path| path.push(name.clone()));
+        Ok(path)
     }
 
     /// Where a directory is; `None` if that is not below the top.
     fn of_directory(&mut self, directory: Ino) -> Result<Option<Vec<Name>>, Fault<S::Error>> {
-        let (mut names, mut at) = (Vec::new(), directory);
+        let (mut names, mut passed, mut at) = (Vec::new(), Vec::new(), directory);
         while at != self.top {
-            if let Some(known) = self.known.get(&at) {
-                let Some(known) = known.clone() else { return Ok(None) };
-                names.extend(known.into_iter().rev());
-                break;
+            if names.len() == DEPTH_MAX {
+                self.bytes += bytes_of(&names);
+                return Ok(None);
             }
-            let row = rows::inode(self.snapshot, self.volume, at)?;
-            let step = row.filter(|row| at != Ino::ROOT && row.attr.nlink > 0);
-            let name = step.as_ref().and_then(|row| Name::new(row.name.clone()).ok());
-            let (Some(row), Some(name), true) = (step, name, names.len() < DEPTH_MAX) else {
-                self.known.insert(directory, None);
+            let Some((above, name)) = self.step(at)? else {
+                self.known.extend(passed.into_iter().map(|below| (below, None)));
                 return Ok(None);
             };
             names.push(name);
-            at = row.parent;
+            passed.push(at);
+            at = above;
         }
+        self.bytes += bytes_of(&names);
         names.reverse();
-        self.known.insert(directory, Some(names.clone()));
         Ok(Some(names))
     }
+
+    /// The directory that `directory` is in, and its name there.
+    fn step(&mut self, directory: Ino) -> Result<Option<(Ino, Name)>, Fault<S::Error>> {
+        if let Some(known) = self.known.get(&directory) {
+            return Ok(known.clone());
+        }
+        let row = rows::inode(self.snapshot, self.volume, directory)?;
+        let row = row.filter(|row| directory != Ino::ROOT && row.attr.nlink > 0);
+        let step = row.and_then(|row| Some((row.parent, Name::new(row.name).ok()?)));
+        self.known.insert(directory, step.clone());
+        Ok(step)
+    }
+}
+
+fn bytes_of(path: &[Name]) -> usize {
+    path.iter().map(|name| size_of::<Name>() + name.as_bytes().len()).sum()
 }

@@ -195,7 +195,11 @@ fn bytes(
             Err(Stop::Refused(refusal)) => return Ok(Err(refusal.to_string())),
             Err(Stop::Fault(fault)) => return Err(fault.into()),
         };
+        if segments.is_empty() {
+            return Ok(Err("the file ends before its extents do".to_owned()));
+        }
         for placed in segments {
+            at += placed.segment.len;
             match placed.read(&server.data.packs) {
                 Ok(Part::Hole) => {
                     let len = usize::try_from(placed.segment.len).unwrap_or(usize::MAX);
@@ -205,7 +209,6 @@ fn bytes(
                 Err(words) => return Ok(Err(words)),
             }
         }
-        at += len;
     }
     Ok(Ok(bytes))
 }

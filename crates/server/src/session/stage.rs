@@ -54,6 +54,7 @@ impl Session {
                 format!("at most {STAGE_MAX} leaves at once, of 1 to {LEAF_EXTENTS_MAX} chunks");
             return Err(refuse(Refusal::Limit, words));
         }
+        bound.brings()?;
         let files = few_files(stage.files)?;
         let mut shown: Vec<Fingerprint> = {
             let proven = self.proven();

@@ -3,7 +3,8 @@
 //! An offer counts only with proof: whoever knows a fingerprint without having the chunk must
 //! not get at it by linking it into a file. A chunk that is sent is its own proof. It is synced
 //! before its row is committed, and that before the answer. It counts against the volume's quota
-//! before it is in a file; what comes along with records is in one at once, or not kept.
+//! before it is in a file; what comes along with records is in one at once, or not kept. Of a reader
+//! nothing is kept.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
 use segue_core::namespace::{self, Place, arrivals};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, Ino, VolumeId};
+use segue_core::types::{Fingerprint, Ino, Role, VolumeId};
 use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Stored, Wanted};
 use segue_rpc::codec::{Block, BlockReader, decompress};
 use segue_rpc::{Body, BodyReader};
@@ -70,6 +71,7 @@ impl Session {
                 format!("at most {OFFER_MAX} chunks are put at once"),
             ));
         }
+        bound.brings()?;
         delta::check(&put)?;
         let files = few_files(put.files)?;
         let mut deltas = put.deltas.iter().peekable();
@@ -103,6 +105,9 @@ impl Session {
         chunks: &[(Fingerprint, u32)],
         body: BodyReader,
     ) -> Result<Arrivals, Refused> {
+        if bound.brings().is_err() {
+            return self.place(bound, Vec::new()).await;
+        }
         let mut blocks = BlockReader::new(body);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for named in chunks.iter().take(OFFER_MAX) {
@@ -176,6 +181,17 @@ impl Session {
         };
         let rows = self.server.data.store.read(look).await?;
         Ok(rows.map_err(StoreError::from)?)
+    }
+}
+
+impl Bound {
+    /// Refuses what a reader brings, as if there were no room: its host then sends the record without
+    /// it, and hears with that that it changes nothing.
+    pub(super) fn brings(&self) -> Result<(), Refused> {
+        match self.rights.role {
+            Role::Reader => Err(refuse(Refusal::Quota, "this identity may only read")),
+            Role::Writer | Role::Host => Ok(()),
+        }
     }
 }
 

@@ -2,15 +2,16 @@
 
 use segue_core::chunk::{fingerprint, possession_proof};
 use segue_core::modlog::Outcome;
+use segue_core::namespace::{leaf_name, leaf_of};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::types::Role;
-use segue_core::wire::{Applied, Apply, Fetch, Put, Reply, Request};
+use segue_core::wire::{Applied, Apply, Fetch, Leaf, LeafPart, Put, Reply, Request, Stage};
 use segue_rpc::Body;
 use segue_rpc::codec::encode_block;
 use segue_server::admin::{AdminReply, AdminRequest, Limit};
 
-use crate::harness::{Server, chunk, done, noise, store, whole};
+use crate::harness::{Server, call, chunk, done, noise, store, whole};
 
 #[tokio::test]
 async fn presence_counts_only_with_proof() {
@@ -170,4 +171,43 @@ async fn what_comes_is_within_the_quota() {
     tin.put(put(vec![ino]), encode_block(&new)).await.unwrap();
     done(&tin.apply(whole(ino, version, vec![chunk(0, &new)])).await, ino);
     assert_eq!((arrived(&server).await, tin.content(ino).await), (0, new));
+}
+
+/// A reader could use up the quota, and fill the disk where there is none. Not as what it may not do:
+/// a host whose identity became a reader's would send it again for ever.
+#[tokio::test]
+async fn a_reader_brings_nothing() {
+    let server = Server::start().await;
+    let (dir, bytes) = (None, Some(Limit::At(300_000)));
+    let name = "home".to_owned();
+    server.admin(&AdminRequest::VolumeSet { name, dir, bytes, inodes: None }).await;
+    let mut zinc = server.client("zinc", Role::Reader).await;
+    let theirs = noise(300_000, 3);
+    assert_eq!(zinc.upload(&[&theirs]).await.unwrap_err().refusal, Refusal::Quota);
+
+    let (_, creation) = zinc.creation("f");
+    let records = vec![zinc.stamp(creation)];
+    let chunks = vec![(fingerprint(&theirs), 300_000)];
+    let request = Request::Apply(Apply { records, chunks, acked_below: 0 });
+    let body = Body::from(encode_block(&theirs));
+    let reply = zinc.peer.call(&request, body).await.unwrap().reply;
+    let Reply::Applied(Applied { outcomes, .. }) = reply else { panic!("{reply:?}") };
+    assert_eq!(outcomes, [Outcome::Refused { refusal: Refusal::ReadOnly }]);
+    assert_eq!((arrived(&server).await, zinc.offer(&[&theirs]).await), (0, vec![0]));
+
+    let ours = noise(300_000, 5);
+    let mut tin = server.client("tin", Role::Writer).await;
+    tin.upload(&[&ours]).await.unwrap();
+    assert!(zinc.offer(&[&ours]).await.is_empty());
+    let leaf = leaf_of(&[(fingerprint(&ours), 300_000)]);
+    let parts = vec![LeafPart::Chunk(fingerprint(&ours), 300_000)];
+    let leaves = vec![Leaf { name: leaf_name(&leaf).unwrap(), parts }];
+    let stage = Request::Stage(Stage { leaves, files: Vec::new() });
+    match call(&zinc.peer, &stage).await {
+        Reply::Refused(refused) => assert_eq!(refused.refusal, Refusal::Quota),
+        other => panic!("{other:?}"),
+    }
+    let (ino, version) = tin.create("f").await;
+    done(&tin.apply(whole(ino, version, vec![chunk(0, &ours)])).await, ino);
+    assert_eq!(tin.content(ino).await, ours);
 }

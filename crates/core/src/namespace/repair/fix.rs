@@ -234,6 +234,10 @@ fn fix_row<T: MetaTxn, R: Repairer>(
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed: the file is put in order when it is written again"));
     }
+    if key.starts_with(&keys::all_further(id)) {
+        txn.remove(key).map_err(Fault::Store)?;
+        return Ok(Some("it was removed: the name itself is there"));
+    }
     if let Some(op) = keys::outcome_part(key).filter(|op| *key == keys::outcome(*op)) {
         let floor = keys::floor(op.client, op.incarnation);
         let floor: Option<u64> = rows::get_row(txn, &floor, "a floor").unwrap_or(None);

@@ -193,3 +193,67 @@ fn a_long_run_of_data_is_found_in_parts() {
     places[100..15_100].fill(true);
     assert!(walked(&mut txn, &attr) == places);
 }
+
+/// A file of `count` bytes, each with a hole behind it and in a row of its own.
+fn scattered(txn: &mut MapTxn, tin: &mut Client, count: u64) -> Ino {
+    let ino = tin.file(txn, Ino::ROOT, "f");
+    let mut base = version(txn, ino);
+    let places: Vec<u64> = (0..count).map(|at| at * 2).collect();
+    for places in places.chunks(1 << 16) {
+        let piece = |at: &u64| Piece { offset: *at, bytes: PieceBytes::Inline(vec![b'x']) };
+        let pieces: Vec<Piece> = places.iter().map(piece).collect();
+        let size = pieces.last().unwrap().offset + 1;
+        let store = Store { ino, base, cut: None, size, pieces, mtime: None, whole: false };
+        let stamped = tin.stamp(Record::Store(store));
+        tin.send_unchecked(txn, &stamped).unwrap();
+        base = Base::Result(tin.seq);
+    }
+    ino
+}
+
+/// A range of two million pieces, each one byte, took a gigabyte and minutes.
+#[test]
+fn a_range_of_very_many_pieces_is_told_in_part() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let ino = scattered(&mut txn, &mut tin, 20_000);
+    let attr = attr(&mut txn, ino);
+    let (mut at, mut answers) = (1, Vec::new());
+    while at < attr.size {
+        let ask = Fetch { ino, version: attr.data_version, offset: at, len: attr.size };
+        let segments = read::contents(&mut txn, VOLUME, &ask).unwrap();
+        for segment in &segments {
+            assert_eq!((segment.len, segment.source.is_some()), (1, at % 2 == 0), "at {at}");
+            at += 1;
+        }
+        answers.push(segments.len());
+    }
+    assert_eq!(answers, [16_384, 16_384, 7_230]);
+}
+
+/// Of a file of which a store would remove very many rows the host stores all.
+#[test]
+fn a_store_over_very_many_pieces_is_to_be_whole() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let ino = scattered(&mut txn, &mut tin, (1 << 18) + 2);
+    let (base, size) = (Base::Result(tin.seq), attr(&mut txn, ino).size);
+    let mut over = |txn: &mut MapTxn, cut, whole| {
+        let pieces = vec![];
+        let store = Store { ino, base, cut, size, pieces, mtime: None, whole };
+        let stamped = tin.stamp(Record::Store(store));
+        match tin.send_unchecked(txn, &stamped).unwrap() {
+            ApplyResult::Outcome(outcome) => outcome,
+            other => panic!("{other:?}"),
+        }
+    };
+    let before = txn.clone();
+    assert_eq!(over(&mut txn, Some(1), false), Outcome::NeedsWhole);
+    assert_eq!(txn.0, before.0, "nothing was removed");
+    let mut less = txn.clone();
+    let done = over(&mut less, Some(3), false);
+    assert!(matches!(done, Outcome::Done { .. }), "{done:?}");
+    let done = over(&mut txn, None, true);
+    assert!(matches!(done, Outcome::Done { .. }), "{done:?}");
+    assert_eq!(attr(&mut txn, ino).allocated, 0);
+}

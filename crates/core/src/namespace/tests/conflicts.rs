@@ -255,3 +255,16 @@ fn a_copy_goes_to_the_shelter_where_its_writer_may_not_create() {
     assert!(name.starts_with("f.conflict-tin-"));
     assert_eq!(content(&mut txn, copy), b"ours");
 }
+
+/// It stood beside the name that the file had been made under, which was gone.
+#[test]
+fn a_copy_of_a_linked_file_stands_beside_a_name_that_is_there() {
+    let (mut txn, mut a, mut b) = two();
+    let f = a.file(&mut txn, Ino::ROOT, "tmp");
+    let base = version(&mut txn, f);
+    a.apply(&mut txn, Record::Link { ino: f, parent: Ino::ROOT, name: name_of("final") });
+    a.apply(&mut txn, unlink(Ino::ROOT, "tmp", f, false));
+    a.apply(&mut txn, whole(f, base, b"theirs"));
+    let (parent, name, _) = copy_of(b.apply(&mut txn, whole(f, base, b"ours")));
+    assert!(parent == Ino::ROOT && name.starts_with("final.conflict-tin-"), "{name}");
+}

@@ -65,6 +65,31 @@ fn only_what_changed_is_told_again() {
     assert_eq!(changed(&mut txn).gone, None, "too many commits to look at");
 }
 
+/// Targets of links are long, and all of it was one message.
+#[test]
+fn what_changed_is_told_only_where_it_is_no_more_than_a_page() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let top = tin.directory(&mut txn, Ino::ROOT, "top");
+    commit(&mut txn, |txn| drop(tin.apply(txn, chmod(top))));
+    let before = page(&mut txn, top, None).commit;
+    let mut link = |txn: &mut MapTxn, names: std::ops::Range<u32>| {
+        commit(txn, |txn| {
+            for name in names {
+                let target = NewNode::Symlink(vec![b'x'; 4_095]);
+                let ino = tin.ino();
+                let stamped = tin.stamp(tin.creation(top, &name.to_string(), ino, target));
+                tin.send_unchecked(txn, &stamped).unwrap();
+            }
+        });
+        page(txn, top, Some(before))
+    };
+    let few = link(&mut txn, 0..900);
+    assert_eq!((few.entries.len(), few.gone, few.more), (900, Some(vec![]), false));
+    let many = link(&mut txn, 900..1_800);
+    assert!(many.entries.len() < 1_100 && many.gone.is_none() && many.more);
+}
+
 fn chmod(ino: Ino) -> Record {
     Record::SetAttr { ino, set: SetAttr { times_now: true, ..SetAttr::default() } }
 }

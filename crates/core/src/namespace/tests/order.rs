@@ -17,6 +17,8 @@ enum Op {
     Rename(Index, u8, Index, u8),
     Link(Index, Index, u8),
     Chmod(Index, bool),
+    /// fsync(2): what comes later follows what was done to it.
+    Sync(Index),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -28,6 +30,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (at(), name(), at(), name()).prop_map(|(d, n, e, m)| Op::Rename(d, n, e, m)),
         1 => (at(), at(), name()).prop_map(|(f, d, n)| Op::Link(f, d, n)),
         1 => (at(), any::<bool>()).prop_map(|(i, on)| Op::Chmod(i, on)),
+        1 => at().prop_map(Op::Sync),
     ]
 }
 
@@ -40,6 +43,8 @@ struct Work {
     directories: BTreeSet<Ino>,
     /// The last change of the data of each.
     made_by: BTreeMap<Ino, u64>,
+    /// What each process group, a session of its own, has synced.
+    synced: BTreeMap<u32, BTreeSet<u64>>,
     log: Vec<(Logged, Stamped)>,
 }
 
@@ -49,7 +54,8 @@ impl Work {
         let client = Client::new(&mut txn, 1, OWNER);
         let inodes = vec![(Ino::ROOT, Kind::Directory)];
         let directories = BTreeSet::from([Ino::ROOT]);
-        Work { txn, client, inodes, directories, made_by: BTreeMap::new(), log: Vec::new() }
+        let (made_by, synced) = (BTreeMap::new(), BTreeMap::new());
+        Work { txn, client, inodes, directories, made_by, synced, log: Vec::new() }
     }
 
     fn any(&self, at: Index, kind: Option<Kind>) -> Option<(Ino, Kind)> {
@@ -65,7 +71,8 @@ impl Work {
         self.directories.contains(&ino)
     }
 
-    fn do_one(&mut self, op: Op) {
+    /// A process group does it.
+    fn do_one(&mut self, op: Op, group: u32) {
         let name = |number: u8| format!("n{number}");
         let mut is_big = false;
         let directory = |work: &Work, at| work.any(at, Some(Kind::Directory)).unwrap().0;
@@ -119,12 +126,19 @@ impl Work {
                 let mode = Some(if on { 0o700 } else { 0o750 });
                 Record::SetAttr { ino, set: SetAttr { mode, ..SetAttr::default() } }
             }
+            Op::Sync(at) => {
+                let Some((ino, _)) = self.any(at, None) else { return };
+                let mut changes = self.log.iter().rev().map(|(logged, _)| logged);
+                let last = changes.find(|logged| logged.change.inodes().contains(&ino));
+                self.synced.entry(group).or_default().extend(last.map(|logged| logged.seq));
+                return;
+            }
         };
-        self.log(record, is_big);
+        self.log(record, is_big, group);
     }
 
     /// What comes to nothing is not logged.
-    fn log(&mut self, record: Record, is_big: bool) {
+    fn log(&mut self, record: Record, is_big: bool, group: u32) {
         let stamped = self.client.stamp(record);
         let sent = self.client.send_unchecked(&mut self.txn, &stamped).unwrap();
         if !matches!(sent, ApplyResult::Outcome(Outcome::Done { .. })) {
@@ -150,8 +164,9 @@ impl Work {
         }
         let txn = &mut self.txn;
         self.inodes.retain(|(ino, _)| read::getattr(txn, VOLUME, *ino).is_ok());
-        let (seq, time, caller) = (stamped.seq, stamped.time, stamped.caller.clone());
-        let after = After::Nothing;
+        let (seq, time) = (stamped.seq, stamped.time);
+        let caller = Caller { process_group: group, ..stamped.caller.clone() };
+        let after = After::these(self.synced.get(&group).into_iter().flatten().copied());
         self.log.push((
             Logged { seq, time, caller, operation: None, after, known: None, change },
             stamped,
@@ -177,47 +192,200 @@ fn tree(txn: &mut MapTxn, directory: Ino, path: &str) -> Vec<(String, Kind, u32,
     all
 }
 
+/// What the server gets of somebody's work, change by change.
+struct Sent<'a> {
+    work: &'a Work,
+    queue: Queue,
+    txn: MapTxn,
+    client: Client,
+    /// So much of the log is in the queue.
+    pushed: usize,
+    /// What is sent of each change.
+    records: BTreeMap<u64, Stamped>,
+    arrived: BTreeSet<u64>,
+    cancelled: BTreeSet<u64>,
+    /// What goes instead of each one that became part of an earlier one, or was replaced by a later one.
+    instead: BTreeMap<u64, u64>,
+}
+
+impl<'a> Sent<'a> {
+    fn new(work: &'a Work) -> Sent<'a> {
+        let mut txn = store();
+        let client = Client::new(&mut txn, 1, OWNER);
+        let records = work.log.iter().map(|(_, stamped)| (stamped.seq, stamped.clone())).collect();
+        let (pushed, queue) = (0, Queue::default());
+        let (arrived, cancelled, instead) = Default::default();
+        Sent { work, queue, txn, client, pushed, records, arrived, cancelled, instead }
+    }
+
+    /// What goes to the server for change `seq`.
+    fn stands_for(&self, mut seq: u64) -> u64 {
+        while let Some(instead) = self.instead.get(&seq) {
+            seq = *instead;
+        }
+        seq
+    }
+
+    /// The next change is logged, and with `spares` what need not be sent because of it is not.
+    fn push(&mut self, spares: bool) {
+        let Some((logged, stamped)) = self.work.log.get(self.pushed) else { return };
+        self.pushed += 1;
+        let after = match &logged.after {
+            // A sync covers what stands for what it covered.
+            After::These(seqs) => After::these(seqs.iter().map(|seq| self.stands_for(*seq))),
+            after => after.clone(),
+        };
+        let logged = &Logged { after, ..logged.clone() };
+        if let (true, Change::Data(data), Record::Store(store)) =
+            (spares, &logged.change, &stamped.record)
+            && let Some(into) = self.queue.to_amend(data.ino, &logged.caller, &logged.after)
+        {
+            self.queue.amend(into, logged.time, data).unwrap();
+            self.instead.insert(logged.seq, into);
+            let before = self.records.get_mut(&into).unwrap();
+            if let Record::Store(before) = &mut before.record {
+                *before = Store { base: before.base, ..store.clone() };
+            }
+            return;
+        }
+        self.queue.push(logged.clone(), Time::default(), |ino| self.work.is_directory(ino));
+        match &logged.change {
+            Change::Record(Record::Unlink { ino, .. } | Record::Rmdir { ino, .. }) if spares => {
+                let out = self.queue.cancel_out(*ino).unwrap_or_default();
+                out.iter().for_each(|seq| drop(self.queue.cancel(*seq)));
+                self.cancelled.extend(out);
+            }
+            Change::Record(Record::Rename { .. }) if spares => {
+                let Some((seqs, by)) = self.queue.superseded(logged.seq) else { return };
+                self.queue.supersede(&by);
+                if let (Change::Record(record), Some(sent)) =
+                    (&by.change, self.records.get_mut(&by.seq))
+                {
+                    sent.record = record.clone();
+                }
+                self.instead.extend(seqs.into_iter().map(|seq| (seq, by.seq)));
+                let seqs = self.instead.iter().filter(|(_, instead)| **instead == by.seq);
+                seqs.for_each(|(seq, _)| drop(self.queue.cancel(*seq)));
+            }
+            _ => {}
+        }
+    }
+
+    /// What change `seq` is sent with: what became part of an earlier change is that one's.
+    fn what_is_sent(&self, seq: u64) -> Stamped {
+        let mut stamped = self.records[&seq].clone();
+        if let Record::Store(Store { base: Base::Result(base), .. }) = &mut stamped.record {
+            *base = self.stands_for(*base);
+        }
+        stamped
+    }
+
+    fn ino(&self, seq: u64) -> Option<Ino> {
+        let (logged, _) = self.work.log.iter().find(|(logged, _)| logged.seq == seq)?;
+        Some(logged.change.ino())
+    }
+
+    /// Change `seq` comes to the server, after all that must have come before it.
+    fn arrives(&mut self, seq: u64) -> Result<(), TestCaseError> {
+        let stamped = self.what_is_sent(seq);
+        let sent = self.client.send_unchecked(&mut self.txn, &stamped).unwrap();
+        let is_done = matches!(
+            &sent,
+            ApplyResult::Outcome(Outcome::Done { .. })
+                | ApplyResult::Repeated(Outcome::Done { .. })
+        );
+        prop_assert!(is_done, "{:?}: {sent:?}", stamped);
+        self.arrived.insert(seq);
+        let parts = self.instead.keys().filter(|part| self.stands_for(**part) == seq).copied();
+        let mut todo: Vec<u64> = parts.chain([seq]).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(of) = todo.pop() {
+            for before in comes_before(&self.work.log, of) {
+                let before = self.stands_for(before);
+                if before > seq && self.ino(before) == self.ino(seq) {
+                    // What is renamed is found under the name of what it replaces with that only.
+                    continue;
+                }
+                match self.cancelled.contains(&before) {
+                    // What it followed comes before what followed it.
+                    true if seen.insert(before) => todo.push(before),
+                    true => {}
+                    false => prop_assert!(self.arrived.contains(&before), "{before} before {seq}"),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn gives_or_takes_a_name(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Record(
+            Record::Link { .. }
+                | Record::Unlink { .. }
+                | Record::Rmdir { .. }
+                | Record::Rename { .. }
+        )
+    )
+}
+
 /// What stands before `seq` in the log and must have come before it by the rule's own words.
 fn comes_before(log: &[(Logged, Stamped)], seq: u64) -> Vec<u64> {
     let (last, _) = log.iter().find(|(logged, _)| logged.seq == seq).unwrap();
     let ino = last.change.ino();
     let earlier = log.iter().take_while(|(logged, _)| logged.seq < seq);
-    let is_before = |logged: &Logged| match (&logged.change, &last.change) {
-        // A name comes before its data, and a directory before what is in it.
-        (Change::Record(Record::Create { ino: made, .. }), Change::Record(record)) => {
-            *made == ino || crate::cache::touched(record).inodes.contains(made)
+    let is_data = matches!(last.change, Change::Data(_));
+    let is_before = |logged: &Logged| {
+        // Within a process group names are given and taken in order, and data come behind them.
+        let is_of_group = logged.caller.process_group == last.caller.process_group;
+        let is_name = gives_or_takes_a_name(&logged.change);
+        if is_of_group && is_name && (is_data || gives_or_takes_a_name(&last.change)) {
+            return true;
         }
-        (Change::Record(Record::Create { ino: made, .. }), Change::Data(_)) => *made == ino,
-        // Contents come before what shows them, and before the next ones.
-        (Change::Data(data), _) => data.ino == ino,
-        _ => false,
+        match (&logged.change, &last.change) {
+            // A name comes before its data, and a directory before what is in it.
+            (Change::Record(Record::Create { ino: made, .. }), Change::Record(record)) => {
+                *made == ino || crate::cache::touched(record).inodes.contains(made)
+            }
+            (Change::Record(Record::Create { ino: made, .. }), Change::Data(_)) => *made == ino,
+            // Contents come before what shows them, and before the next ones.
+            (Change::Data(data), _) => data.ino == ino,
+            _ => false,
+        }
     };
-    earlier.filter(|(logged, _)| is_before(logged)).map(|(logged, _)| logged.seq).collect()
+    let before = earlier.filter(|(logged, _)| is_before(logged)).map(|(logged, _)| logged.seq);
+    // And what a sync covered before what its session did after it.
+    let synced = match &last.after {
+        After::These(seqs) => seqs.clone(),
+        After::Nothing | After::Everything => Vec::new(),
+    };
+    before.chain(synced).collect()
 }
 
 proptest! {
+    /// Also where some of it is not sent, for it was undone, saved again or replaced.
     #[test]
     fn lanes_end_in_the_tree_of_the_log(
-        ops in prop::collection::vec(op(), 1..40),
+        ops in prop::collection::vec((op(), 0..3_u32), 1..40),
         steps in prop::collection::vec((0..3_usize, 1..6_usize, 0..9_usize, 0..4_u8), 0..60),
+        spares in any::<bool>(),
     ) {
         let mut work = Work::new();
-        ops.into_iter().for_each(|op| work.do_one(op));
-        let (mut txn, mut queue) = (store(), Queue::default());
-        let client = Client::new(&mut txn, 1, OWNER);
-        for (logged, _) in &work.log {
-            queue.push(logged.clone(), Time::default(), |ino| work.is_directory(ino));
-        }
-        let mut arrived = BTreeSet::new();
+        ops.into_iter().for_each(|(op, group)| work.do_one(op, group));
+        let mut sent = Sent::new(&work);
         let mut under_way: [Vec<Logged>; 3] = Default::default();
-        let last = (0..3 * work.log.len() + 3).map(|n| (n % 3, 9, 0, 0));
-        for (number, records, cut, fate) in steps.into_iter().chain(last) {
+        let last = (0..3 * work.log.len() + 3).map(|n| (n % 3, 9, 9, 0));
+        for (step, (number, records, cut, fate)) in steps.into_iter().chain(last).enumerate() {
+            // At first much is logged and little is sent.
+            let new = if step < 8 { cut } else { records };
+            (0..new).for_each(|_| sent.push(spares));
             let lane = Lane::ALL[number];
             if fate == 3 && let Some((logged, _)) = work.log.get(cut * records) {
-                queue.raise(&BTreeSet::from([logged.seq]), &BTreeSet::new());
+                sent.queue.raise(&BTreeSet::from([logged.seq]), &BTreeSet::new());
             }
-            let batch = queue.batch_of(lane, records, 1 << 20, |_| Fit::Takes(1));
-            batch.iter().for_each(|logged| queue.takes(logged.seq));
+            let batch = sent.queue.batch_of(lane, records, 1 << 20, |_| Fit::Takes(1));
+            batch.iter().for_each(|logged| sent.queue.takes(logged.seq));
             // What the other lane sent may arrive before this one, or after it.
             let batch = match fate {
                 1 => std::mem::replace(&mut under_way[number], batch),
@@ -225,34 +393,24 @@ proptest! {
             };
             let through = if fate == 2 { cut.min(batch.len()) } else { batch.len() };
             for (place, logged) in batch.iter().enumerate() {
-                let (_, stamped) =
-                    work.log.iter().find(|(other, _)| other.seq == logged.seq).unwrap();
                 if place < through {
-                    let sent = client.send_unchecked(&mut txn, stamped).unwrap();
-                    let is_done = matches!(
-                        &sent,
-                        ApplyResult::Outcome(Outcome::Done { .. })
-                            | ApplyResult::Repeated(Outcome::Done { .. })
-                    );
-                    prop_assert!(is_done, "{:?}: {sent:?}", logged);
-                    arrived.insert(logged.seq);
-                    for before in comes_before(&work.log, logged.seq) {
-                        prop_assert!(arrived.contains(&before), "{before} before {}", logged.seq);
-                    }
+                    sent.queue.sends(logged.seq, Time::default());
+                    sent.arrives(logged.seq)?;
                     // An answer may be lost: then it is sent again.
                     if fate != 2 || place < through / 2 {
-                        queue.settle(logged.seq);
+                        sent.queue.settle(logged.seq);
                     }
                 }
-                queue.is_back(logged.seq);
+                sent.queue.is_back(logged.seq);
             }
             if fate != 1 {
                 for logged in std::mem::take(&mut under_way[number]) {
-                    queue.is_back(logged.seq);
+                    sent.queue.is_back(logged.seq);
                 }
             }
         }
-        prop_assert!(queue.is_empty());
-        prop_assert_eq!(tree(&mut txn, Ino::ROOT, ""), tree(&mut work.txn, Ino::ROOT, ""));
+        prop_assert_eq!(sent.pushed, work.log.len());
+        prop_assert!(sent.queue.is_empty());
+        prop_assert_eq!(tree(&mut sent.txn, Ino::ROOT, ""), tree(&mut work.txn, Ino::ROOT, ""));
     }
 }

@@ -1,9 +1,9 @@
 //! What is told to who watches a directory.
 
 use super::*;
-use crate::namespace::changes::Changed;
-use crate::namespace::watch::watched;
-use crate::wire::Became;
+use crate::namespace::changes::{self, Changed, Span};
+use crate::namespace::watch::{self, watched};
+use crate::wire::{Became, WatchedAll};
 
 /// What is told of the rows that `change` writes: path, and `+`, `~` or `-`.
 fn told(txn: &mut MapTxn, top: Ino, change: impl FnOnce(&mut MapTxn)) -> Vec<String> {
@@ -22,7 +22,7 @@ fn told(txn: &mut MapTxn, top: Ino, change: impl FnOnce(&mut MapTxn)) -> Vec<Str
         };
         format!("{mark}{}", path.join("/"))
     };
-    watched(txn, VOLUME, top, &changed).unwrap().into_iter().map(line).collect()
+    watched(txn, VOLUME, top, &changed).unwrap().unwrap().into_iter().map(line).collect()
 }
 
 #[test]
@@ -63,4 +63,67 @@ fn paths_are_those_below_the_directory() {
     assert_eq!(at(&mut txn, top, away), ["-low"]);
     assert_eq!(at(&mut txn, deep, mode(outside)), ["~inside"]);
     assert_eq!(at(&mut txn, top, mode(outside)), [] as [&str; 0]);
+}
+
+/// Paths were put together for each name, whatever they came to: gigabytes.
+#[test]
+fn names_that_are_too_deep_to_tell_are_changes_of_anything() {
+    let (mut txn, mut notes) = (store(), MapTxn::default());
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let mut make = |txn: &mut MapTxn, parent, name: String, node| {
+        let ino = tin.ino();
+        let stamped = tin.stamp(tin.creation(parent, &name, ino, node));
+        tin.send_unchecked(txn, &stamped).unwrap();
+        ino
+    };
+    let deepest = (0..2_000).fold(Ino::ROOT, |parent, number| {
+        make(&mut txn, parent, format!("{number:0>255}"), NewNode::Directory)
+    });
+    for number in 0..2_000 {
+        make(&mut txn, deepest, number.to_string(), NewNode::File);
+    }
+    let keys = txn.0.keys().map(Vec::as_slice).collect::<Vec<_>>();
+    let rows = Changed::of(keys.into_iter());
+    changes::note(&mut notes, rows, 100).unwrap();
+    txn.0.extend(notes.0);
+    let last = changes::head(&mut txn, 0).unwrap().last;
+    let mut since = |top| {
+        let span = Span { since: last - 1, through: last };
+        let WatchedAll { commit, changes, others } =
+            watch::since(&mut txn, VOLUME, top, span).unwrap();
+        assert_eq!(commit, last);
+        (changes.len(), others)
+    };
+    assert_eq!(since(Ino::ROOT), (0, true));
+    assert_eq!(since(deepest), (2_000, false));
+}
+
+/// A file that was made under one name and linked to its own was never heard of again.
+#[test]
+fn a_file_is_told_of_under_a_name_that_it_has() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let d = tin.directory(&mut txn, Ino::ROOT, "d");
+    let f = tin.file(&mut txn, Ino::ROOT, "a");
+    let link = |parent, name| Record::Link { ino: f, parent, name: name_of(name) };
+    let mut after = |txn: &mut MapTxn, records: Vec<Record>| {
+        for record in records {
+            let done = tin.apply(txn, record);
+            assert!(matches!(done, Outcome::Done { .. }), "{done:?}");
+        }
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        told(txn, Ino::ROOT, |txn| drop(tin.apply(txn, Record::SetAttr { ino: f, set })))
+    };
+    let gone = |parent, name| unlink(parent, name, f, false);
+    assert_eq!(after(&mut txn, vec![link(d, "b"), gone(d, "b")]), ["~a"]);
+    assert_eq!(after(&mut txn, vec![link(d, "b"), gone(Ino::ROOT, "a")]), ["~d/b"]);
+    let moved = |from, to| rename((d, from), f, (d, to), RenameMode::Replace(None));
+    let renamed = vec![link(d, "c"), link(d, "e"), moved("c", "g"), gone(d, "g")];
+    assert_eq!(after(&mut txn, renamed), ["~d/b"]);
+    assert_eq!(after(&mut txn, vec![moved("b", "h"), gone(d, "h")]), ["~d/e"]);
+    assert!(
+        txn.range(&keys::all_further(VOLUME), &keys::after(&keys::all_further(VOLUME)), 9)
+            .unwrap()
+            .is_empty()
+    );
 }

@@ -1,0 +1,73 @@
+//! Further names: those that an inode has beside the one that its row says. When that one goes, as where a file is
+//! made under one name and linked to another, one of them takes its place: so whoever watches hears of the
+//! file, and its conflict copies stand beside it.
+//!
+//! Names that an earlier build gave are not among them.
+
+use super::rows::InodeRow;
+use super::tree::Tree;
+use super::{Fault, MetaSnapshot, MetaTxn, keys, rows};
+use crate::types::{Ino, Kind};
+
+/// Names that are looked at for one that is there: the first is, unless a repair removed it.
+const TRIES: usize = 16;
+
+/// A directory and a name in it.
+type Place<'a> = (Ino, &'a [u8]);
+
+/// `ino` has the name `place`, too.
+pub(super) fn add<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    ino: Ino,
+    place: Place<'_>,
+) -> Result<(), Fault<T::Error>> {
+    rows::put_row(&mut tree.txn, &keys::further(tree.volume, ino, place), &())
+}
+
+/// The name `place` of `row` is gone, and others are there.
+pub(super) fn gone<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    row: &mut InodeRow,
+    place: Place<'_>,
+) -> Result<(), Fault<T::Error>> {
+    forget(tree, row.attr.ino, place)?;
+    if (row.parent, row.name.as_slice()) != place {
+        return Ok(());
+    }
+    let (volume, ino) = (tree.volume, row.attr.ino);
+    let all = keys::further_of(volume, ino);
+    // What is damaged of them is in no key.
+    let found = tree.txn.range_past_damage(&all, &keys::after(&all), TRIES);
+    for (key, _) in found.map_err(Fault::Store)? {
+        let Some((parent, name)) = keys::further_part(&key) else { continue };
+        if rows::dentry(&mut tree.txn, volume, parent, name)? == Some(ino) {
+            (row.parent, row.name) = (parent, name.to_vec());
+            return tree.txn.remove(&key).map_err(Fault::Store);
+        }
+    }
+    Ok(())
+}
+
+/// The name `from` of `row` becomes another one, which its row will say.
+pub(super) fn moves<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    row: &InodeRow,
+    from: Place<'_>,
+) -> Result<(), Fault<T::Error>> {
+    if row.attr.kind == Kind::Directory || row.attr.nlink < 2 {
+        return Ok(());
+    }
+    let (ino, own) = (row.attr.ino, (row.parent, row.name.as_slice()));
+    forget(tree, ino, from)?;
+    let is_there = rows::dentry(&mut tree.txn, tree.volume, own.0, own.1)? == Some(ino);
+    if own != from && is_there { add(tree, ino, own) } else { Ok(()) }
+}
+
+fn forget<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    ino: Ino,
+    place: Place<'_>,
+) -> Result<(), Fault<T::Error>> {
+    let key = keys::further(tree.volume, ino, place);
+    tree.txn.remove(&key).map_err(Fault::Store)
+}
