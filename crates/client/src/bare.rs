@@ -111,7 +111,7 @@ fn leave_out_lacking(directory: &Path, entries: &mut Vec<Entry>, first: usize) -
     };
     loop {
         // What stands elsewhere is not looked at: none of it is extracted.
-        let lacking = lacking(entries, first, is_there, |_, _, _| Ok::<_, io::Error>(true))?;
+        let lacking = lacking(entries, first, is_there, |_, _, _, _| Ok::<_, io::Error>(true))?;
         if lacking.is_empty() {
             return Ok(());
         }

@@ -30,6 +30,8 @@ fn five_hundred_seeds_of_the_swarm_end_as_they_should() {
     }
     let faults = [total.sleeps, total.jumps, total.full_disks, total.disk_errors, total.resumed];
     assert!(faults.iter().all(|count| *count > 100), "{total:?}");
+    let unsent = [total.cancelled, total.superseded, total.amended, total.taken_back];
+    assert!(unsent.iter().all(|count| *count > 10), "{total:?}");
 }
 
 /// A file that this host had made longer, and of which it had to store all, ended on the server: what lay

@@ -150,11 +150,13 @@ impl Front {
                 let append = flags.cast_signed() & libc::O_APPEND != 0 && !from_cache;
                 let bytes = Written { offset, append, bytes: data, kills_set_ids: kill_suidgid };
                 let written = self.mount.write(handle, bytes);
+                let asked = Asked::new(request, Kind::Sync);
                 self.answer(asked, reply, files::written(mount, written, data.len()));
             }
             Call::FAllocate { handle, offset, length, mode } => {
                 let wanted = files::allocation((offset, length), mode, request.header.uid);
                 let changed = wanted.and_then(|wanted| self.mount.allocate(handle, wanted));
+                let asked = Asked::new(request, Kind::Sync);
                 self.answer(asked, reply, files::allocated(mount, changed));
             }
             Call::LSeek { handle, offset, whence } => {
@@ -175,6 +177,7 @@ impl Front {
                 reply.send(Ok(Answer::Empty));
             }
             Call::FSync { handle, .. } => {
+                let asked = Asked::new(request, Kind::Sync);
                 self.answer(asked, reply, async move { empty(mount.fsync(handle).await) });
             }
             _ => reply.send(Err(Errno::NOSYS)),

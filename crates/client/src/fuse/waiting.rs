@@ -40,6 +40,8 @@ pub(super) enum Kind {
     Whole,
     /// POSIX lets it fail with EINTR.
     Interruptible,
+    /// The same, of what is logged before it waits: fsync(2), a write with O_SYNC.
+    Sync,
     /// The same, but it may be the kernel that reads ahead: nobody waits for the answer, only
     /// for the pages.
     Read,
@@ -107,6 +109,10 @@ impl Front {
             }
             reply.into_iter().for_each(|reply| reply.send(Err(Errno::INTR)));
             mount.ended(asked.operation, began.elapsed(), steps);
+            if matches!(asked.kind, Kind::Close | Kind::Sync) {
+                // It would only hear what becomes of it, and tell nobody.
+                return;
+            }
             // Nobody will close what is opened now.
             if let Ok(Answer::Open(open) | Answer::Created(_, open)) = work.await {
                 mount.close(open.handle);
@@ -122,7 +128,7 @@ async fn given_up(mount: &Shared, asked: Asked, told: oneshot::Receiver<()>) {
     let looks_by_itself = match asked.kind {
         Kind::Close => matches!(signals::fate(asked.pid), Fate::Exits | Fate::Dies),
         Kind::Read => true,
-        Kind::Whole | Kind::Interruptible => false,
+        Kind::Whole | Kind::Interruptible | Kind::Sync => false,
     };
     let told = async {
         if told.await.is_err() {
@@ -160,7 +166,7 @@ fn lets_go(kind: Kind, fate: Fate, offline: bool) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: [Kind; 4] = [Kind::Whole, Kind::Interruptible, Kind::Read, Kind::Close];
+    const ALL: [Kind; 5] = [Kind::Whole, Kind::Interruptible, Kind::Sync, Kind::Read, Kind::Close];
 
     #[test]
     fn who_dies_is_let_go_and_who_lives_is_not() {
@@ -174,15 +180,15 @@ mod tests {
 
     #[test]
     fn a_caught_signal_ends_only_what_may_fail_and_only_offline() {
-        assert_eq!(ALL.map(|kind| lets_go(kind, Fate::Signalled, false)), [false; 4]);
+        assert_eq!(ALL.map(|kind| lets_go(kind, Fate::Signalled, false)), [false; 5]);
         let offline = ALL.map(|kind| lets_go(kind, Fate::Signalled, true));
-        assert_eq!(offline, [false, true, true, true]);
+        assert_eq!(offline, [false, true, true, true, true]);
     }
 
     #[test]
     fn a_process_that_ends_by_itself_waits_for_its_files_while_the_server_answers() {
-        assert_eq!(ALL.map(|kind| lets_go(kind, Fate::Exits, false)), [false; 4]);
+        assert_eq!(ALL.map(|kind| lets_go(kind, Fate::Exits, false)), [false; 5]);
         let offline = ALL.map(|kind| lets_go(kind, Fate::Exits, true));
-        assert_eq!(offline, [false, false, false, true]);
+        assert_eq!(offline, [false, false, false, false, true]);
     }
 }

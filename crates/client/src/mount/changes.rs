@@ -83,6 +83,7 @@ impl Mount {
         self.check_bound_for(&record)?;
         let change = Change::Record(record.clone());
         let waits = self.waits(&record, exclusive);
+        let by = waits.then(|| caller.clone());
         let Some(InLog { seq, told }) = self.log_numbered(record, caller, waits)? else {
             return Ok(());
         };
@@ -104,7 +105,7 @@ impl Mount {
         match self.outcome(told).await {
             Ok(Outcome::Refused { refusal }) => Err(refusal),
             Ok(Outcome::Conflict { parent, name, copy, .. }) => {
-                self.remove_copy(parent, name, copy)?;
+                self.give_way(change, (parent, name, copy), by.unwrap_or_default())?;
                 Err(Refusal::Exists)
             }
             Ok(_) | Err(Refusal::Unreachable) => Ok(()),
@@ -112,16 +113,30 @@ impl Mount {
         }
     }
 
-    /// The caller is told that the name exists, so what was made beside it must go.
-    fn remove_copy(&self, parent: Ino, name: Name, ino: Ino) -> Result<(), Refusal> {
-        let record = if self.core().tree.is_directory(ino) {
-            Record::Rmdir { parent, name, ino }
-        } else {
-            Record::Unlink { parent, name, ino, open: false }
+    /// The caller is told that the name exists: so what was made beside it must go, and what was renamed
+    /// gets its old name again.
+    fn give_way(
+        &self,
+        change: Change,
+        (parent, name, ino): (Ino, Name, Ino),
+        caller: Caller,
+    ) -> Result<(), Refusal> {
+        let is_new = matches!(change, Change::Record(Record::Create { .. }));
+        let record = match change {
+            Change::Record(Record::Rename { from_parent, from_name, .. }) => {
+                let (to_parent, to_name) = (from_parent, from_name);
+                let (from_parent, from_name) = (parent, name);
+                let (mode, open) = (RenameMode::Replace(None), false);
+                Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open }
+            }
+            _ if self.core().tree.is_directory(ino) => Record::Rmdir { parent, name, ino },
+            _ => Record::Unlink { parent, name, ino, open: false },
         };
-        self.log_record(record, super::nobody_asked(), false)?;
-        // The kernel never heard of it.
-        self.core().let_go(ino);
+        self.log_record(record, caller, false)?;
+        if is_new {
+            // The kernel never heard of it.
+            self.core().let_go(ino);
+        }
         Ok(())
     }
 
@@ -262,7 +277,9 @@ impl Mount {
         }
         let mode = match (flag, target) {
             (RenameFlag::NoReplace, Some(_)) => return Err(Refusal::Exists),
-            (RenameFlag::NoReplace, None) => RenameMode::NoReplace,
+            (RenameFlag::NoReplace, None) if self.hears_verdict(to.0) => RenameMode::NoReplace,
+            // It is done here, whoever else has the name by then: the server puts it beside.
+            (RenameFlag::NoReplace, None) => RenameMode::Replace(None),
             (RenameFlag::Exchange, None) => return Err(Refusal::NotFound),
             (RenameFlag::Exchange, Some(target)) => RenameMode::Exchange(target.ino),
             (RenameFlag::Replace, target) => {
@@ -283,6 +300,11 @@ impl Mount {
         let ino = source.ino;
         let record = Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open };
         self.change(record, caller, flag == RenameFlag::NoReplace).await
+    }
+
+    /// True if who gives a name in `directory` hears from the server whether it was free.
+    fn hears_verdict(&self, directory: Ino) -> bool {
+        self.lm(directory).waits(true) && !self.remote.is_silent()
     }
 
     async fn replaceable(&self, source: &Attr, target: &Attr) -> Result<(), Refusal> {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use segue_core::cache::{ContainerId, FileData, Nodes, Way};
+use segue_core::client::ClientCore;
 use segue_core::modlog::Outcome;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino};
@@ -11,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::handles::FileHandle;
 use super::notes::known;
+use super::waiters::Claim;
 use super::{Mount, Shared, idle, lock};
 use crate::options::{FsyncLevel, Lm};
 use crate::state::Container;
@@ -64,7 +66,7 @@ impl Mount {
     /// Forgets what is here, and in the kernel, of data that moved on the server.
     pub(super) fn follow_moved(&self) {
         // What a map wrote before is this host's change.
-        self.note_maps(None);
+        self.note_maps(None).ok();
         let mut renamed = Vec::new();
         let mut core = self.core();
         for moved in core.tree.take_moved() {
@@ -311,15 +313,23 @@ impl Mount {
         wait: bool,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
         let has_dirty = self.core().files.get(&ino).is_some_and(FileData::has_dirty);
+        let mut sealed = None;
         if has_dirty && (wait || !self.amend(ino, &caller)?) {
-            self.log_change(|core| Ok(core.draft_seal(ino, caller)), |_| ())?;
+            let seal = |core: &mut ClientCore| Ok(core.draft_seal(ino, caller));
+            sealed = self.log_change(seal, |core| core.next_seq() - 1)?;
         }
         if !wait {
             return Ok(None);
         }
+        // Where closes do not wait, data of writers that have gone may be among it.
+        let may_claim = self.lm(ino).closes();
         let core = self.core();
         let newest = core.queue.newest_of(ino);
-        Ok(newest.map(|seq| self.await_outcome(seq)))
+        let claim = |seq| match may_claim && sealed == Some(seq) {
+            true => Claim::IsRefused,
+            false => Claim::Nothing,
+        };
+        Ok(newest.map(|seq| self.await_as(seq, claim(seq))))
     }
 
     /// close(2): under `close` and `sync` it waits until the server has the file, and all other
@@ -329,7 +339,7 @@ impl Mount {
         if !handle.writable {
             return Ok(());
         }
-        self.note_writes(&handle);
+        self.note_writes(&handle)?;
         let caller = handle.caller.clone();
         if !self.lm(handle.ino).closes() {
             // A shell that redirects into a file closes it once before anything is written: what is written
@@ -357,16 +367,17 @@ impl Mount {
     /// fsync(2).
     pub(crate) async fn fsync(self: &Shared, handle: u64) -> Result<(), Refusal> {
         let handle = self.handle(handle)?;
-        self.note_writes(&handle);
+        self.note_writes(&handle)?;
         let server = self.options.fsync == FsyncLevel::Server;
         let told = match self.options.read_only {
             true => None,
             false => self.seal(handle.ino, handle.caller.clone(), server)?,
         };
         self.core().covers(handle.caller.session, handle.ino);
-        self.synced(told).await?;
-        // What was asked for of this host's disk is so.
-        if server { handle.told() } else { Ok(()) }
+        let synced = self.synced(told).await;
+        // Of a refusal it is told once, and not by what follows.
+        let refused = if server { handle.told() } else { Ok(()) };
+        synced.and(refused)
     }
 
     /// fsync(2) of a directory: its names are as durable afterwards as data are by fsync of a file.
@@ -381,16 +392,18 @@ impl Mount {
             core.covers(session, ino);
             let server = self.options.fsync == FsyncLevel::Server;
             let last = if server { core.queue.last_of(ino) } else { Vec::new() };
-            last.into_iter().map(|seq| self.await_outcome(seq)).collect::<Vec<_>>()
+            let told = last.into_iter().map(|seq| self.await_as(seq, Claim::Nothing));
+            told.collect::<Vec<_>>()
         };
         self.synced(told).await
     }
 
     /// syncfs(2) by a process session.
     pub(crate) async fn sync_all(self: &Shared, session: u32) -> Result<(), Refusal> {
+        let noted = self.note_maps(None);
         self.seal_all();
         self.core().covers_all(session);
-        self.sync_disk().await
+        self.sync_disk().await.and(noted)
     }
 
     /// What was changed so far is durable here, and these changes on the server if syncs are to mean
@@ -410,9 +423,10 @@ impl Mount {
     }
 
     /// What maps of this handle may have written is logged.
-    fn note_writes(&self, handle: &FileHandle) {
-        if handle.writable && handle.way != Way::Cached {
-            self.note_maps(Some(handle.ino));
+    fn note_writes(&self, handle: &FileHandle) -> Result<(), Refusal> {
+        match handle.writable && handle.way != Way::Cached {
+            true => self.note_maps(Some(handle.ino)),
+            false => Ok(()),
         }
     }
 
@@ -420,7 +434,8 @@ impl Mount {
     pub(crate) fn close(&self, handle: u64) {
         let Some(handle) = lock(&self.handles).remove_file(handle) else { return };
         let ino = handle.ino;
-        self.note_writes(&handle);
+        // It was told to the log of this program; nobody listens any more.
+        self.note_writes(&handle).ok();
         self.close_door(ino, handle.way);
         if let Err(refusal) = self.seal_at_close(ino, handle.caller.clone()) {
             tracing::error!("#{ino}: what was written last is not queued yet: {refusal}");

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use super::upload::Prepared;
+use super::waiters::Claim;
 use super::why::waits;
 use super::{Mount, Shared, lock};
 
@@ -256,62 +257,48 @@ impl Mount {
     fn settle(&self, answered: &[(Logged, Outcome)], as_of: &AsOf) -> Result<(), Refusal> {
         let mut parkings = Vec::new();
         for (logged, outcome) in answered {
-            let is_awaited = lock(&self.waiters)
-                .get(&logged.seq)
-                .is_some_and(|waiting| waiting.iter().any(|tell| !tell.is_closed()));
-            if let (false, Outcome::Conflict { parent, name, .. }) = (is_awaited, outcome) {
+            let claim = self.claim(logged.seq);
+            if let Outcome::Conflict { parent, name, .. } = outcome
+                && claim < Claim::Answers
+            {
                 self.keep_conflict(logged, (*parent, name))?;
             }
             let Some(parking) = self.parking(logged, outcome)? else { continue };
-            if !is_awaited {
+            if claim < Claim::IsRefused {
                 self.park(&parking)?;
+            } else {
+                parkings.push((logged.seq, parking));
             }
-            parkings.push((logged.seq, is_awaited, parking));
         }
         let effects = self.take_out(answered, as_of)?;
         self.take_back_unpromised(answered, as_of);
         self.settled_ahead(answered.iter().map(|(logged, _)| logged));
         self.no_longer_waiting(answered.iter().map(|(logged, _)| logged));
-        let claimed = self.tell_waiters(answered);
-        for (seq, is_awaited, parking) in parkings {
+        let claims = self.tell_waiters(answered);
+        let claim = |seq: u64| claims.get(&seq).copied().unwrap_or(Claim::Nothing);
+        for (seq, parking) in parkings {
             // Whoever waited has stopped just now.
-            if is_awaited && !claimed.contains(&seq) {
+            if claim(seq) < Claim::IsRefused {
                 // It fails with words, and the change is settled.
                 self.park(&parking).ok();
             }
         }
         for ((logged, outcome), effects) in answered.iter().zip(effects) {
-            let claimed = claimed.contains(&logged.seq);
-            if let (false, Outcome::Conflict { parent, name, .. }) = (claimed, outcome) {
+            let is_answered = claim(logged.seq) == Claim::Answers;
+            if let (false, Outcome::Conflict { parent, name, .. }) = (is_answered, outcome) {
                 // What it fails with was said.
                 self.keep_conflict(logged, (*parent, name)).ok();
                 self.merges.new.notify_one();
             }
-            if let (false, Outcome::Refused { refusal }, Change::Data(data)) =
-                (claimed, outcome, &logged.change)
-            {
+            if let (Outcome::Refused { refusal }, Change::Data(data)) = (outcome, &logged.change) {
+                // Also of what somebody was told: others may have written some of it.
                 lock(&self.handles).refused(data.ino, *refusal);
             }
-            effects.into_iter().for_each(|effect| self.carry_out(effect, logged, claimed));
+            effects.into_iter().for_each(|effect| self.carry_out(effect, logged, is_answered));
         }
         self.reap(answered);
         self.settled.send_replace(());
         Ok(())
-    }
-
-    /// Tells outcomes to who waits for them; those that somebody took.
-    fn tell_waiters(&self, answered: &[(Logged, Outcome)]) -> BTreeSet<u64> {
-        let mut claimed = BTreeSet::new();
-        let (mut waiters, mut whole) = (lock(&self.waiters), lock(&self.whole));
-        for (logged, outcome) in answered {
-            whole.remove(&logged.seq);
-            for tell in waiters.remove(&logged.seq).unwrap_or_default() {
-                if tell.send(outcome.clone()).is_ok() {
-                    claimed.insert(logged.seq);
-                }
-            }
-        }
-        claimed
     }
 
     /// Takes changes out of the log and the core.
@@ -363,13 +350,13 @@ impl Mount {
         }
     }
 
-    fn carry_out(&self, effect: Effect, logged: &Logged, claimed: bool) {
+    fn carry_out(&self, effect: Effect, logged: &Logged, is_answered: bool) {
         match effect {
             Effect::Replace(ino) => self.kernel.forget_data(ino),
             Effect::Conflict { parent, name, .. } => {
                 self.kernel_forgets(logged);
                 self.kernel.forget_name(parent, name.clone());
-                if !claimed {
+                if !is_answered {
                     let directory = self.core().tree.path(parent);
                     tracing::warn!("conflict: kept as {directory}/{name}");
                 }

@@ -104,7 +104,8 @@ impl Mount {
 
     /// Logs a change of a range of a container, which is asked for while nobody else writes to it,
     /// and carries it out. A container that was replaced in between is left alone: the new one
-    /// gets the change. `plan` hears whether what stands in the range may be nowhere else, and
+    /// gets the change. What it takes the place of is preserved under the same lock of the log under which
+    /// that could become a change. `plan` hears whether what stands in the range may be nowhere else, and
     /// says how the log has the change, and whether all of it.
     fn change_data<P>(
         &self,
@@ -123,7 +124,7 @@ impl Mount {
             let (planned, is_logged) = plan(&container, self.core().is_only_here(ino, &range));
             let logged = self.log_change_and(
                 |core| {
-                    if core.container(ino) != Some(container.id) {
+                    if !core.may_be_overwritten((ino, container.id), &range) {
                         return Ok(None);
                     }
                     draft(core, &planned, time).map(Some).ok_or(Refusal::Stale)

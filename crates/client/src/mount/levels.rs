@@ -69,7 +69,7 @@ impl Mount {
     /// Seals every written file, open or not. Those that may be gone once the server has spoken are left,
     /// and returned.
     pub(crate) fn seal_all(&self) -> Vec<Ino> {
-        self.note_maps(None);
+        self.note_maps(None).ok();
         let (left, unsealed) = {
             let core = self.core();
             core.unsealed().into_iter().partition::<Vec<Ino>, _>(|ino| core.awaits_verdict(*ino))
@@ -80,7 +80,7 @@ impl Mount {
 
     /// The same of those that have no more time.
     pub(super) fn seal_due(&self) {
-        self.note_maps(None);
+        self.note_maps(None).ok();
         let mut unsealed = {
             let core = self.core();
             let unsealed = core.unsealed();

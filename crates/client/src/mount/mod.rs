@@ -55,6 +55,7 @@ mod told;
 mod upload;
 pub(crate) mod verify;
 mod visible;
+mod waiters;
 mod watching;
 pub(crate) mod why;
 mod xattr;
@@ -67,12 +68,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{Ahead, Change, Entry, INLINE_MAX, Outcome};
+use segue_core::modlog::{Ahead, Change, Entry, INLINE_MAX};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
 use segue_core::wire::Space;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::options::MountOptions;
 use crate::remote::Remote;
@@ -119,7 +120,7 @@ pub(crate) struct Mount {
     /// each new connection: it forgets the outcomes below.
     acked_below: Arc<AtomicU64>,
     handles: Mutex<handles::Handles>,
-    waiters: Mutex<BTreeMap<u64, Vec<oneshot::Sender<Outcome>>>>,
+    waiters: Mutex<BTreeMap<u64, Vec<waiters::Waiter>>>,
     lookups: Mutex<HashMap<Ino, names::Storm>>,
     /// By the directory whose quota it is; no more than a volume has of those.
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
@@ -312,14 +313,6 @@ impl Mount {
             | Entry::Nameless(_)
             | Entry::Spoiled { .. } => {}
         }
-    }
-
-    /// Asks to be told the outcome of change `seq`. Call it while the core is locked.
-    fn await_outcome(&self, seq: u64) -> oneshot::Receiver<Outcome> {
-        let (tell, told) = oneshot::channel();
-        lock(&self.waiters).entry(seq).or_default().push(tell);
-        self.lanes.wake();
-        told
     }
 
     /// What an error of this host's disk means to an application.

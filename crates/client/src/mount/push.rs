@@ -9,7 +9,7 @@ impl Mount {
     /// Has what was changed below these paths go first; how many changes that are with those that they
     /// follow, and how many bytes of data these have.
     pub(crate) fn push(&self, paths: Vec<String>) -> PushReply {
-        self.note_maps(None);
+        self.note_maps(None).ok();
         let unsealed = {
             let core = self.core();
             let mut unsealed = core.unsealed();

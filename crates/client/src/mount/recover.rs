@@ -151,8 +151,7 @@ impl Left<'_> {
         }
         self.containers.sync_all()?;
         if let Some(sync) = self.log.begin_sync()? {
-            sync.file.sync_data()?;
-            self.log.synced(&sync);
+            self.log.synced(&sync, sync.wait())?;
         }
         let mut position = self.log.position();
         position.entries -= u64::from(!undone.log.is_empty());

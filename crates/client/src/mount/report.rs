@@ -23,6 +23,7 @@ const LOG_MAX: usize = 10_000;
 /// Why changes wait.
 struct Waits {
     is_offline: bool,
+    is_silent: bool,
     uploading: BTreeSet<u64>,
     hindered: Option<Refusal>,
 }
@@ -38,6 +39,7 @@ impl Waits {
             (Some(Stage::Taken), ..) => "its turn, which is now".into(),
             (_, Some(before), _) => format!("record {before} before it"),
             (_, None, Some(refusal)) => format!("another attempt, after: {refusal}"),
+            (_, None, None) if self.is_silent => "the server to answer what is on its way".into(),
             (_, None, None) => "the bandwidth to be free".into(),
         }
     }
@@ -156,6 +158,7 @@ impl Mount {
     fn why_changes_wait(&self) -> Waits {
         Waits {
             is_offline: self.remote.is_offline(),
+            is_silent: self.remote.is_silent(),
             uploading: self.uploading(),
             hindered: self.lanes.hindered(),
         }

@@ -414,7 +414,9 @@ impl Mount {
     /// before anybody looks, if the server is there.
     async fn catch_up_first(self: &Shared) {
         tokio::time::timeout(CATCH_UP, self.send_pending()).await.ok();
-        self.core().tree.expire_all();
+        let mut core = self.core();
+        core.queue.all_are_back();
+        core.tree.expire_all();
     }
 
     async fn send_last_changes(self: &Shared) {
@@ -426,10 +428,18 @@ impl Mount {
         // Whoever did so before does not any more.
         self.core().queue.all_are_back();
         while !self.remote.is_offline() {
-            let batch = self.core().queue.batch(64, 8 << 20);
+            let batch = {
+                let mut core = self.core();
+                let batch = core.queue.batch(64, 8 << 20);
+                // What is open is still written to: what is in a batch is not changed any more.
+                batch.iter().for_each(|logged| core.queue.takes(logged.seq));
+                batch
+            };
+            let seqs: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
             if batch.is_empty() || self.send(Lane::Data, batch).await.is_err() {
                 return;
             }
+            self.are_back(&seqs);
         }
     }
 

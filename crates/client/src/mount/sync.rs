@@ -11,6 +11,7 @@ use segue_core::refusal::Refusal;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::verify::mend;
 use super::why::waits;
 use super::{Mount, Shared, lock, wall_millis};
 use crate::control::types::SyncReply;
@@ -71,8 +72,7 @@ impl Mount {
 
     pub(super) fn sync_disk_now(&self) -> Result<(), Refusal> {
         let mark = lock(&self.log).data_mark();
-        let synced = self.containers.sync().and_then(|()| self.preserved.sync());
-        synced.map_err(|error| self.disk_refusal("containers", &error))?;
+        self.sync_data().map_err(|error| self.disk_refusal("containers", &error))?;
         let marked = lock(&self.log).data_synced(mark);
         let synced = marked.and_then(|()| self.sync_log());
         synced.map_err(|error| self.disk_refusal("update.log", &error))
@@ -81,17 +81,25 @@ impl Mount {
     /// The same, but that it fails where its disk does.
     pub(super) fn try_sync_disk(&self) -> io::Result<()> {
         let mark = lock(&self.log).data_mark();
-        self.containers.sync()?;
-        self.preserved.sync()?;
+        self.sync_data()?;
         lock(&self.log).data_synced(mark)?;
         self.try_sync_log()
+    }
+
+    /// Makes durable what was written and is not in the log.
+    fn sync_data(&self) -> io::Result<()> {
+        let synced = self.containers.sync().and_then(|()| self.preserved.sync());
+        synced.or_else(|error| self.mend(&error))
+    }
+
+    fn mend(&self, error: &io::Error) -> io::Result<()> {
+        mend(error, &lock(&self.log), &self.containers, &self.preserved)
     }
 
     /// Makes the log durable, and with it what is settled. Where its disk fails it is written anew.
     fn sync_log(&self) -> io::Result<()> {
         self.try_sync_log().or_else(|error| {
             tracing::error!("update.log: {error}; it is written anew");
-            lock(&self.log).doubt();
             self.rewrite_log()
         })
     }
@@ -105,8 +113,8 @@ impl Mount {
             (log.begin_sync(), self.core().acked_below())
         };
         if let Some(sync) = begun? {
-            sync.file.sync_data()?;
-            lock(&self.log).synced(&sync);
+            let ended = sync.wait();
+            lock(&self.log).synced(&sync, ended)?;
         }
         self.acked_below.fetch_max(settled, Ordering::Relaxed);
         Ok(())
@@ -125,12 +133,11 @@ impl Mount {
         if !is_wanted() {
             return Ok(());
         }
-        // Most of it before anybody waits for the log. A sync that failed is not tried again: it
-        // might succeed without the bytes.
+        // Most of it before anybody waits for the log.
         let is_settled = self.core().queue.is_empty();
         match is_settled {
             true => self.containers.put_down()?,
-            false => self.containers.sync_all()?,
+            false => self.containers.sync_all().or_else(|error| self.mend(&error))?,
         }
         let mut log = lock(&self.log);
         let (notes, entries, settled) = {
@@ -143,10 +150,10 @@ impl Mount {
         };
         // Or the index would be ahead of it, if power went before the new one is there. After a
         // failed sync only the new one can be made durable.
-        if let Ok(Some(sync)) = log.begin_sync() {
-            sync.file.sync_data()?;
-            log.synced(&sync);
-        }
+        let synced = synced.and_then(|()| match log.begin_sync() {
+            Ok(Some(sync)) => log.synced(&sync, sync.wait()),
+            _ => Ok(()),
+        });
         let index = |error: rusqlite::Error| io::Error::other(format!("index.db: {error}"));
         let saved = synced.and_then(|()| {
             let gone = self.index.save(&notes, log.position(), wall_millis()).map_err(index)?;
@@ -169,7 +176,7 @@ impl Mount {
             tokio::time::sleep(SYNC_EVERY).await;
             second = second.wrapping_add(1);
             self.measure_waiting();
-            self.note_maps(None);
+            self.note_maps(None).ok();
             self.follow_link();
             self.tidy_log().await;
             if lock(&self.log).needs_sync()
@@ -274,13 +281,24 @@ impl Mount {
         fail_offline: bool,
         tell: &mpsc::Sender<SyncReply>,
     ) -> Result<SyncReply, Refusal> {
+        let began = self.now();
+        self.note_maps(None)?;
         let mut left = self.seal_all();
-        self.sync_disk().await?;
+        // What was begun goes on all the same.
+        match timeout {
+            None => self.sync_disk().await?,
+            Some(timeout) => match tokio::time::timeout(timeout, self.sync_disk()).await {
+                Ok(synced) => synced?,
+                Err(_) => {
+                    let error = "this host's disk has not taken all yet".into();
+                    return Ok(SyncReply { error, ..SyncReply::default() });
+                }
+            },
+        }
         let mut target = if to_server { self.target(&scope) } else { Target::default() };
         if to_server {
             self.send_now();
         }
-        let began = self.now();
         let mut settled = self.settled.subscribe();
         let mut telling = None;
         loop {

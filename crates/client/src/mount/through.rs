@@ -261,23 +261,27 @@ impl Mount {
     }
 
     /// Logs what maps wrote into the containers of these files, or of all: not knowing where,
-    /// as a write of everything, of which only what is new will be sent.
-    pub(super) fn note_maps(&self, only: Option<Ino>) {
+    /// as a write of everything, of which only what is new will be sent. What cannot be logged is tried again
+    /// the next time; why the last of it could not be.
+    pub(super) fn note_maps(&self, only: Option<Ino>) -> Result<(), Refusal> {
         let mapped: Vec<_> = {
             let mapped = lock(&self.through.mapped);
             let wanted = mapped.iter().filter(|(ino, _)| only.is_none_or(|only| only == **ino));
             wanted.map(|(ino, container)| (*ino, Arc::clone(container))).collect()
         };
+        let mut noted = Ok(());
         for (ino, container) in mapped {
             if let Err(refusal) = self.note_map(ino, &container) {
                 tracing::error!("#{ino}: what a map wrote is not logged: {refusal}");
+                noted = Err(refusal);
             }
         }
+        noted
     }
 
     /// No map is left anywhere.
     pub(super) fn all_unmapped(&self) {
-        self.note_maps(None);
+        self.note_maps(None).ok();
         let mapped = std::mem::take(&mut *lock(&self.through.mapped));
         let mut core = self.core();
         for (ino, container) in mapped {
@@ -304,7 +308,8 @@ impl Mount {
                 entry.map(Some).ok_or(Refusal::Stale)
             },
             |_| (),
-        )?;
+        );
+        let logged = logged.inspect_err(|_| container.is_not_noted())?;
         self.kernel.forget_attributes(ino);
         if logged.is_none() {
             tracing::error!("#{ino}: a map wrote into what is not the file's any more");

@@ -7,18 +7,24 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use segue_core::cache::ContainerId;
 
-use super::directory::sync_name;
+use super::durable::{Trust, sync_data, sync_name};
 use super::young::Bytes;
 
 /// When a container was modified that we left alone while maps may change it: at no time that a
 /// clock shows. What a map writes within the tick of our own change would have its time.
 const OURS: SystemTime = SystemTime::UNIX_EPOCH;
+
+/// Bytes are written anew so many at a time.
+const STEP: usize = 1 << 20;
+
+/// Milliseconds in which what was fetched is written, on a disk that fails as well.
+const SOON: u32 = 1000;
 
 /// One open container.
 #[derive(Debug)]
@@ -34,14 +40,16 @@ pub(crate) struct Container {
     all: Arc<AtomicU64>,
     /// Whether maps changed it since that was asked last, while they may.
     by_map: Mutex<Option<bool>>,
+    /// Held while it is synced: of two at once the disk tells one that it failed.
+    trust: Mutex<Trust>,
 }
 
 impl Container {
     /// What holds these bytes, whose room is in `all` or comes to it.
     pub(super) fn new(id: ContainerId, held: Bytes, all: Arc<AtomicU64>) -> io::Result<Container> {
         let room = Mutex::new(Some(held.room()?));
-        let (is_named, writing, by_map) = Default::default();
-        Ok(Container { id, held, is_named, writing, room, all, by_map })
+        let (is_named, writing, by_map, trust) = Default::default();
+        Ok(Container { id, held, is_named, writing, room, all, by_map, trust })
     }
 
     /// Held while bytes are written and noted as valid, so that a late fill never lands on a
@@ -202,6 +210,13 @@ impl Container {
         Ok(std::mem::take(by_map))
     }
 
+    /// What [`changed_by_map`](Container::changed_by_map) told of could not be noted: it is told again.
+    pub(crate) fn is_not_noted(&self) {
+        if let Some(by_map) = self.by_map().as_mut() {
+            *by_map = true;
+        }
+    }
+
     /// The first run of bytes in `range` that take room here; empty, at its end, if none do. What
     /// lies before it reads as zeros.
     pub(crate) fn next_data(&self, range: Range<u64>) -> io::Result<Range<u64>> {
@@ -209,19 +224,7 @@ impl Container {
             let start = if range.start < len { range.start } else { range.end };
             return Ok(start..range.end.min(len).max(start));
         }
-        let file = self.file()?;
-        // Nobody else relies on the descriptor's own offset.
-        let start = match seek(file, SeekFrom::Data(range.start)) {
-            Ok(start) => start.min(range.end),
-            Err(Errno::NXIO) => range.end,
-            // A disk that knows nothing of holes.
-            Err(Errno::INVAL) => return Ok(range),
-            Err(error) => return Err(error.into()),
-        };
-        if start == range.end {
-            return Ok(start..start);
-        }
-        Ok(start..seek(file, SeekFrom::Hole(start))?.min(range.end))
+        next_data(self.file()?, range)
     }
 
     /// Makes its bytes durable, and that there is a file that has them. Of what is in memory only
@@ -230,13 +233,86 @@ impl Container {
         if self.is_young() {
             return Ok(());
         }
-        self.file()?.sync_data()?;
+        self.trust().sync(self.file()?)?;
         if !self.is_named.load(Ordering::Relaxed) {
             sync_name(self.held.path())?;
             self.is_named.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
+
+    /// The same as [`writing`](Container::writing), where it is not held by who waits for the log: nobody else has
+    /// it for longer than it takes to write what was fetched.
+    fn writing_soon(&self) -> Option<MutexGuard<'_, ()>> {
+        (0..SOON).find_map(|_| match self.writing.try_lock() {
+            Ok(writing) => Some(writing),
+            Err(_) => {
+                std::thread::sleep(Duration::from_millis(1));
+                None
+            }
+        })
+    }
+
+    fn trust(&self) -> MutexGuard<'_, Trust> {
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if a sync failed, and nothing came of writing it anew so far.
+    pub(super) fn is_doubted(&self) -> bool {
+        *self.trust() != Trust::Whole
+    }
+
+    /// True once if it is to be [written anew](Container::write_anew) because a sync failed.
+    pub(super) fn take_doubt(&self) -> bool {
+        self.trust().take_doubt()
+    }
+
+    /// Writes what it has onto the disk anew. Call it while the log is locked: so nobody changes it
+    /// meanwhile but who fetches, for whom it waits, and maps: what they write could be lost.
+    pub(crate) fn write_anew(&self) -> io::Result<()> {
+        let _fetching = self.writing_soon();
+        let by_map = self.by_map();
+        if by_map.is_some() {
+            return Err(io::Error::other("a map may write into it"));
+        }
+        let file = self.file()?;
+        write_anew(file)?;
+        self.count();
+        sync_data(file)
+    }
+
+    /// It was, and has what it should have.
+    pub(crate) fn is_whole(&self) {
+        *self.trust() = Trust::Whole;
+    }
+}
+
+/// The first run of bytes in `range` that take room in a file; empty, at its end, if none do.
+fn next_data(file: &File, range: Range<u64>) -> io::Result<Range<u64>> {
+    // Nobody else relies on the descriptor's own offset.
+    let start = match seek(file, SeekFrom::Data(range.start)) {
+        Ok(start) => start.min(range.end),
+        Err(Errno::NXIO) => range.end,
+        // A disk that knows nothing of holes.
+        Err(Errno::INVAL) => return Ok(range),
+        Err(error) => return Err(error.into()),
+    };
+    if start == range.end {
+        return Ok(start..start);
+    }
+    Ok(start..seek(file, SeekFrom::Hole(start))?.min(range.end))
+}
+
+/// Writes the bytes of a file over themselves, so that the disk lacks them again.
+pub(super) fn write_anew(file: &File) -> io::Result<()> {
+    let end = file.metadata()?.len();
+    let mut data = next_data(file, 0..end)?;
+    while data.start < data.end {
+        let len = usize::try_from(data.end - data.start).unwrap_or(STEP).min(STEP);
+        file.write_all_at(&read_zeros(file, data.start, len)?, data.start)?;
+        data = next_data(file, data.start + len as u64..end)?;
+    }
+    Ok(())
 }
 
 fn is_touched(file: &File) -> io::Result<bool> {
@@ -306,6 +382,8 @@ mod tests {
             container.resize(100).unwrap();
             other.write_all_at(b"theirs", 10).unwrap();
             container.zero(50, 10).unwrap();
+            assert!(container.changed_by_map().unwrap());
+            container.is_not_noted();
             assert!(container.changed_by_map().unwrap());
             assert!(!container.changed_by_map().unwrap());
         }

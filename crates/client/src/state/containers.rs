@@ -18,7 +18,7 @@ use segue_core::cache::ContainerId;
 use segue_core::types::Ino;
 
 use super::container::{Container, add, take};
-use super::directory::sync_directory;
+use super::durable::sync_directory;
 use super::young::{Bytes, Totals, room};
 
 /// Open files kept for reuse.
@@ -103,7 +103,10 @@ impl Containers {
     /// Closes files that nobody uses, if too many are open. What is in memory only stays.
     fn close_idle(&self, table: &mut Table) {
         if self.files() >= OPEN_MAX {
-            table.retain(|_, open| Arc::strong_count(open) > 1 || open.is_young());
+            let stays = |open: &Arc<Container>| {
+                Arc::strong_count(open) > 1 || open.is_young() || open.is_doubted()
+            };
+            table.retain(|_, open| stays(open));
         }
     }
 
@@ -165,6 +168,14 @@ impl Containers {
             taken.into_iter().for_each(|(key, is_logged)| self.is_unsynced(key, is_logged));
         }
         synced
+    }
+
+    /// Those of which a sync failed: they are to be [written anew](Container::write_anew), and until they
+    /// [are whole](Container::is_whole) each further sync fails.
+    pub(crate) fn take_doubted(&self) -> Vec<(Key, Arc<Container>)> {
+        let table = self.table();
+        let doubted = table.iter().filter(|(_, open)| open.take_doubt());
+        doubted.map(|(key, open)| (*key, Arc::clone(open))).collect()
     }
 
     /// Removes a container that nobody needs, and returns the room that it took. Who still reads
@@ -260,6 +271,7 @@ fn parse(name: &str) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::durable::failing;
     use super::*;
 
     const KEY: Key = (Ino(7), ContainerId(1));
@@ -312,6 +324,42 @@ mod tests {
         let mut found = Vec::new();
         containers.each(|key, _| found.push(key));
         assert_eq!(found, [Some(other)]);
+    }
+
+    /// The next sync succeeded without the bytes, and they counted as durable.
+    #[test]
+    fn after_a_sync_that_failed_no_other_succeeds_before_all_is_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let container = containers.open(KEY).unwrap();
+        container.write(&[1; 9000], 4 << 20).unwrap();
+        drop(container);
+        containers.is_unsynced(KEY, false);
+        failing::after(0);
+        assert!(containers.sync().is_err() && containers.sync().is_err());
+        let doubted = containers.take_doubted();
+        assert!(doubted.len() == 1 && containers.take_doubted().is_empty());
+        for (_, container) in doubted {
+            let room = container.bytes();
+            container.write_anew().unwrap();
+            assert!(containers.sync().is_err(), "nobody has compared it with the log");
+            assert_eq!(container.read(4 << 20, 9000).unwrap(), [1; 9000]);
+            assert_eq!(container.bytes(), room, "holes stay");
+            container.is_whole();
+        }
+        containers.sync().unwrap();
+        assert!(containers.unsynced().is_empty());
+    }
+
+    #[test]
+    fn what_a_map_may_write_into_is_not_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let container = containers.open(KEY).unwrap();
+        container.watch().unwrap();
+        container.write(b"mapped", 0).unwrap();
+        failing::after(0);
+        assert!(container.sync().is_err() && container.write_anew().is_err());
     }
 
     fn files(containers: &Containers) -> usize {

@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use segue_core::types::{ClientId, InoGrant, Role};
 use serde::{Deserialize, Serialize};
 
+use super::durable::{sync_data, sync_name};
 use crate::error::MountError;
 
 /// Version of the directory's layout.
@@ -134,19 +135,9 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
     file.write_all(bytes)?;
-    file.sync_data()?;
+    sync_data(&file)?;
     fs::rename(&new, path)?;
     sync_name(path)
-}
-
-/// Makes durable what was made, renamed and removed in a directory.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-/// Makes the name of `path` durable.
-pub(crate) fn sync_name(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), sync_directory)
 }
 
 fn make_private(path: &Path) -> Result<(), MountError> {

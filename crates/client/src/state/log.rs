@@ -15,7 +15,7 @@ use segue_core::modlog::Entry;
 
 use self::format::{FILE_HEADER, behind, encode, header, parse};
 pub(crate) use self::format::{Found, Position};
-use super::directory::sync_name;
+use super::durable::{sync_data, sync_name};
 use crate::error::MountError;
 
 /// An open log.
@@ -50,11 +50,17 @@ pub(crate) struct LogFile {
 /// A sync under way.
 #[derive(Debug)]
 pub(crate) struct Syncing {
-    /// To be synced outside the log's lock.
-    pub(crate) file: File,
+    file: File,
     through: u64,
     len: u64,
     rewrites: u64,
+}
+
+impl Syncing {
+    /// Waits for the disk, outside the log's lock. [`LogFile::synced`] has to hear how it ended.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        sync_data(&self.file)
+    }
 }
 
 /// Where the data stood that a sync covers.
@@ -139,6 +145,15 @@ impl LogFile {
         Ok((found, damage))
     }
 
+    /// All that it says.
+    pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
+        let found = LogFile::read(&self.path).map_err(io::Error::other)?;
+        match found {
+            (found, None) => Ok(found.entries),
+            (_, Some(damage)) => Err(io::Error::other(damage)),
+        }
+    }
+
     /// Cuts off all entries behind the first `keep` of `entries`, which are all there are.
     pub(crate) fn cut(&mut self, entries: &[Entry], keep: usize) -> io::Result<()> {
         let mut len = FILE_HEADER as u64;
@@ -215,9 +230,7 @@ impl LogFile {
     /// Begins a sync of all entries so far, if some are not durable. They count as such when
     /// [`LogFile::synced`] says so, and not before: who asks meanwhile has to wait.
     pub(crate) fn begin_sync(&self) -> io::Result<Option<Syncing>> {
-        if self.doubted {
-            return Err(io::Error::other("a sync failed before"));
-        }
+        self.is_trusted()?;
         if !self.needs_sync() {
             return Ok(None);
         }
@@ -225,22 +238,30 @@ impl LogFile {
         self.file.try_clone().map(|file| Some(Syncing { file, through, len, rewrites }))
     }
 
-    /// A sync has succeeded.
-    pub(crate) fn synced(&mut self, sync: &Syncing) {
+    /// A sync has ended so. Whoever asked for it: once one has failed only [`LogFile::rewrite`] makes
+    /// the log durable.
+    pub(crate) fn synced(&mut self, sync: &Syncing, ended: io::Result<()>) -> io::Result<()> {
+        let is_this_file = sync.rewrites == self.rewrites;
+        self.doubted |= is_this_file && ended.is_err();
+        ended?;
+        if is_this_file {
+            // Of two syncs at once the disk tells one that it failed.
+            self.is_trusted()?;
+        }
         self.synced = self.synced.max(sync.through);
-        if sync.rewrites == self.rewrites {
+        if is_this_file {
             self.durable = self.durable.max(sync.len);
         }
+        Ok(())
     }
 
-    /// A sync has failed: only [`LogFile::rewrite`] makes the log durable now.
-    pub(crate) fn doubt(&mut self) {
-        self.doubted = true;
+    fn is_trusted(&self) -> io::Result<()> {
+        if self.doubted { Err(io::Error::other("a sync failed before")) } else { Ok(()) }
     }
 
     /// True if something is not durable yet.
     pub(crate) fn needs_sync(&self) -> bool {
-        self.synced < self.appended
+        self.doubted || self.synced < self.appended
     }
 
     /// Bytes in the file.
@@ -266,9 +287,9 @@ impl LogFile {
         let new = self.path.with_extension("new");
         let mut file = File::options().create(true).write(true).truncate(true).open(&new)?;
         file.write_all(&bytes)?;
-        file.sync_data()?;
+        sync_data(&file)?;
         fs::rename(&new, &self.path)?;
-        sync_name(&self.path)?;
+        // Whoever opens the log from here on finds this one, whatever the disk says of its name.
         self.file = file;
         self.generation = begins.generation;
         self.len = bytes.len() as u64;
@@ -280,8 +301,10 @@ impl LogFile {
         self.synced = self.appended;
         self.durable = self.len;
         self.rewrites += 1;
-        self.doubted = false;
-        Ok(())
+        // A loss of power may bring back the old one, which has none of what comes now.
+        let named = sync_name(&self.path);
+        self.doubted = named.is_err();
+        named
     }
 }
 
@@ -293,6 +316,7 @@ mod tests {
     use segue_core::modlog::{After, Base, Change, Logged, Outcome, Payload, Place, Record};
     use segue_core::types::{Caller, Ino, Timestamp, Version};
 
+    use super::super::durable::failing;
     use super::*;
 
     fn change(seq: u64) -> Entry {
@@ -364,7 +388,7 @@ mod tests {
         let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
         log.append(&change(1)).unwrap();
         let sync = log.begin_sync().unwrap().unwrap();
-        log.synced(&sync);
+        log.synced(&sync, sync.wait()).unwrap();
         let end = |log: &LogFile| usize::try_from(log.len()).unwrap();
         let durable = end(&log);
         log.append(&change(2)).unwrap();
@@ -397,10 +421,13 @@ mod tests {
         let first = log.begin_sync().unwrap().unwrap();
         assert!(log.needs_sync() && log.begin_sync().unwrap().is_some());
         log.append(&change(4)).unwrap();
-        log.synced(&first);
+        log.synced(&first, first.wait()).unwrap();
         assert!(log.needs_sync(), "the fourth came later");
-        log.doubt();
-        assert!(log.begin_sync().is_err());
+        let [second, third] = [(); 2].map(|()| log.begin_sync().unwrap().unwrap());
+        failing::after(0);
+        assert!(log.synced(&second, second.wait()).is_err());
+        assert!(log.synced(&third, third.wait()).is_err(), "the disk says that all is well");
+        assert!(log.needs_sync() && log.begin_sync().is_err());
         log.rewrite(&[change(3), change(4)]).unwrap();
         assert!(!log.needs_sync() && log.begin_sync().unwrap().is_none());
     }
@@ -417,6 +444,26 @@ mod tests {
         assert_eq!(found.entries, [change(2), change(3)]);
         assert_eq!((found.generation, found.noted, found.durable), (1, 1, 1));
         assert_eq!(log.position(), Position { generation: 1, entries: 2 });
+    }
+
+    /// What was appended after that went into a file without a name, and was durable there until the
+    /// process died.
+    #[test]
+    fn a_rewritten_log_goes_on_in_its_file_also_if_its_name_may_not_be_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("update.log");
+        filled(&path);
+        let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
+        failing::after(1);
+        assert!(log.rewrite(&[change(2)]).is_err());
+        log.append(&change(3)).unwrap();
+        assert!(log.begin_sync().is_err(), "the name is not durable");
+        let (_, found) = LogFile::open(path.clone(), 1, false).unwrap();
+        assert_eq!(found.entries, [change(2), change(3)]);
+        log.rewrite(&found.entries).unwrap();
+        assert!(log.begin_sync().unwrap().is_none());
+        let (_, found) = LogFile::open(path, 1, false).unwrap();
+        assert_eq!((found.entries, found.generation), (vec![change(2), change(3)], 2));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 mod container;
 mod containers;
 mod directory;
+mod durable;
 mod index;
 mod log;
 mod numbers;
@@ -23,9 +24,10 @@ mod young;
 
 pub(crate) use container::Container;
 pub(crate) use containers::{Containers, Key, ReadContainer, read_container};
-pub(crate) use directory::{
-    StateDirectory, holder, known_volume, remember_volume, replace_file, sync_directory,
-};
+pub(crate) use directory::{StateDirectory, holder, known_volume, remember_volume, replace_file};
+#[cfg(test)]
+pub(crate) use durable::failing;
+pub(crate) use durable::sync_directory;
 pub(crate) use index::Index;
 pub(crate) use log::{Found, LogFile};
 pub(crate) use numbers::Numbers;

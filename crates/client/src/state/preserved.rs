@@ -1,21 +1,25 @@
 //! Bytes of changes on their way to the server that were overwritten in their containers since:
 //! one sparse file for each change, `preserved/SEQ`, at the same offsets as in the file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::container::read_zeros;
-use super::directory::sync_directory;
+use super::container::{read_zeros, write_anew};
+use super::durable::{Trust, sync_data, sync_directory};
 
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct Preserved {
     root: PathBuf,
     unsynced: Mutex<BTreeSet<u64>>,
+    /// Of which a sync failed.
+    doubted: Mutex<BTreeMap<u64, Trust>>,
+    /// Held while one is written to.
+    writing: Mutex<()>,
     /// Held from the beginning of a sync to its end.
     syncing: Mutex<()>,
 }
@@ -24,11 +28,20 @@ impl Preserved {
     /// Those below `root`.
     pub(crate) fn at(root: PathBuf) -> io::Result<Preserved> {
         fs::create_dir_all(&root)?;
-        Ok(Preserved { root, unsynced: Mutex::default(), syncing: Mutex::default() })
+        let (unsynced, doubted, writing, syncing) = Default::default();
+        Ok(Preserved { root, unsynced, doubted, writing, syncing })
     }
 
     fn unsynced(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doubted(&self) -> MutexGuard<'_, BTreeMap<u64, Trust>> {
+        self.doubted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn path(&self, seq: u64) -> PathBuf {
@@ -37,6 +50,7 @@ impl Preserved {
 
     /// Keeps `bytes` of change `seq`.
     pub(crate) fn keep(&self, seq: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let _writing = self.writing();
         let file = File::options().create(true).write(true).truncate(false).open(self.path(seq))?;
         file.write_all_at(bytes, offset)?;
         self.unsynced().insert(seq);
@@ -58,7 +72,7 @@ impl Preserved {
         let sync = |seq: &u64| match File::open(self.path(*seq)) {
             // Nobody needs it any more.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            opened => opened?.sync_data(),
+            opened => self.sync_one(*seq, &opened?),
         };
         let synced = seqs.iter().try_for_each(sync).and_then(|()| sync_directory(&self.root));
         if synced.is_err() {
@@ -67,8 +81,43 @@ impl Preserved {
         synced
     }
 
+    fn sync_one(&self, seq: u64, file: &File) -> io::Result<()> {
+        let mut trust = self.doubted().get(&seq).copied().unwrap_or_default();
+        let synced = trust.sync(file);
+        if synced.is_err() {
+            self.doubted().insert(seq, trust);
+        }
+        synced
+    }
+
+    /// Changes of which a sync failed: what is kept for them is to be
+    /// [written anew](Preserved::write_anew), and until it [is whole](Preserved::is_whole) each further
+    /// sync fails.
+    pub(crate) fn take_doubted(&self) -> BTreeSet<u64> {
+        let mut doubted = self.doubted();
+        doubted.iter_mut().filter_map(|(seq, trust)| trust.take_doubt().then_some(*seq)).collect()
+    }
+
+    /// Writes what is kept for a change onto the disk anew.
+    pub(crate) fn write_anew(&self, seq: u64) -> io::Result<()> {
+        let _writing = self.writing();
+        let file = match File::options().read(true).write(true).open(self.path(seq)) {
+            // Nobody needs it any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        write_anew(&file)?;
+        sync_data(&file)
+    }
+
+    /// It was, and is what was kept.
+    pub(crate) fn is_whole(&self, seq: u64) {
+        self.doubted().remove(&seq);
+    }
+
     /// Forgets what was kept for a change.
     pub(crate) fn remove(&self, seq: u64) -> io::Result<()> {
+        self.doubted().remove(&seq);
         match fs::remove_file(self.path(seq)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),

@@ -62,6 +62,8 @@ pub struct FileData {
     /// Seq of the newest sealed change that is not committed.
     sealed: Option<u64>,
     sealed_ranges: RangeSet,
+    /// Of these the container may have anything; what is on its way is preserved elsewhere.
+    spoiled: RangeSet,
     /// Seq of the record that gives the file another one's data, until it is settled.
     cloning: Option<u64>,
     /// What is dirty was written above this withdrawn change.
@@ -103,6 +105,7 @@ impl FileData {
             dirty_changes: false,
             sealed: None,
             sealed_ranges: RangeSet::default(),
+            spoiled: RangeSet::default(),
             cloning: None,
             above: None,
             fetching: RangeSet::default(),
@@ -198,6 +201,7 @@ impl FileData {
             self.valid.insert(old_size..range.start);
         }
         self.valid.insert(range.clone());
+        self.spoiled.remove(range.clone());
         self.dirty.insert(range);
         self.dirty_changes = true;
         self.is_noted = false;
@@ -208,6 +212,7 @@ impl FileData {
         if size < old_size {
             self.valid.remove(size..u64::MAX);
             self.dirty.remove(size..u64::MAX);
+            self.spoiled.remove(size..u64::MAX);
             self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
             self.clean_len = self.clean_len.min(size);
         } else {
@@ -244,9 +249,10 @@ impl FileData {
         self.above = None;
     }
 
-    /// Record `seq` gives this file, which is empty, the data of another: what they are is not
-    /// known before it is settled.
-    pub fn cloned(&mut self, seq: u64) {
+    /// Record `seq` gives this file, which is empty, the data of another, in `container`: what they are
+    /// is not known before it is settled.
+    pub fn cloned(&mut self, seq: u64, container: ContainerId) {
+        self.moves_to(container);
         self.valid.clear();
         self.sealed = Some(seq);
         self.cloning = Some(seq);
@@ -264,9 +270,16 @@ impl FileData {
         self.is_noted = false;
         self.cloning = self.cloning.filter(|cloning| *cloning != seq);
         if self.sealed == Some(seq) {
-            self.sealed = None;
-            self.sealed_ranges.clear();
+            self.is_settled();
             self.clean_len = self.cut.unwrap_or(u64::MAX);
+        }
+    }
+
+    fn is_settled(&mut self) {
+        self.sealed = None;
+        self.sealed_ranges.clear();
+        for range in std::mem::take(&mut self.spoiled).iter() {
+            self.valid.remove(range);
         }
     }
 
@@ -275,8 +288,7 @@ impl FileData {
     pub fn withdrawn(&mut self, seq: u64) {
         self.cloning = self.cloning.filter(|cloning| *cloning != seq);
         if self.sealed == Some(seq) {
-            self.sealed = None;
-            self.sealed_ranges.clear();
+            self.is_settled();
             self.above = self.dirty_changes.then_some(seq);
         }
     }

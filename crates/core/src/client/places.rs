@@ -133,6 +133,16 @@ impl ClientCore {
         parts
     }
 
+    /// True if `range` of `ino` may be changed in `container` now: the file has no other one since, and nothing was
+    /// closed into a change there that is not preserved.
+    pub fn may_be_overwritten(
+        &mut self,
+        (ino, container): (Ino, ContainerId),
+        range: &Range<u64>,
+    ) -> bool {
+        self.container(ino) == Some(container) && self.to_preserve(ino, range).is_empty()
+    }
+
     /// Which bytes of change `seq` are not in its container any more.
     pub fn preserved(&self, seq: u64) -> RangeSet {
         self.preserved.get(&seq).cloned().unwrap_or_default()

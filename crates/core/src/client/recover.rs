@@ -158,7 +158,8 @@ impl ClientCore {
             Change::Record(Record::Clone { ino, .. }) => {
                 if let Some(note) = files.get(ino) {
                     let file = || FileData::restored(note.clone());
-                    self.files.entry(*ino).or_insert_with(file).cloned(logged.seq);
+                    let file = self.files.entry(*ino).or_insert_with(file);
+                    file.cloned(logged.seq, note.container);
                 }
             }
             Change::Record(_) => {}

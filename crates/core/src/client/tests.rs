@@ -12,6 +12,7 @@ use crate::wire::Node;
 mod cancel;
 mod levels;
 mod passthrough;
+mod places;
 mod recover;
 mod superseded;
 mod syncs;
@@ -613,4 +614,33 @@ fn nothing_is_copied_into_a_file_that_is_being_copied_into() {
     let entry = core.draft_change(record, Caller::default(), Timestamp::default());
     core.admit(entry, Time::default());
     assert_eq!(core.clone_of(Ino(7), Ino(8), all), None);
+}
+
+/// The file had been emptied in the container that the copy was fetched to: the next process, which had
+/// a write to do again, emptied it once more.
+#[test]
+fn what_is_copied_into_a_file_is_not_in_the_container_that_it_was_emptied_in() {
+    let (mut core, all) = two_files();
+    let mut log = Vec::new();
+    let mut admit = |core: &mut ClientCore, entry: Entry| {
+        log.push(entry.clone());
+        core.admit(entry, Time::default());
+    };
+    let resized = core.draft_resize(Ino(8), 0, false, Timestamp::default()).unwrap();
+    admit(&mut core, resized);
+    let sealed = core.draft_seal(Ino(8), Caller::default()).unwrap();
+    admit(&mut core, sealed);
+    let emptied = core.container(Ino(8)).unwrap();
+    let record = core.clone_of(Ino(7), Ino(8), all).unwrap();
+    let entry = core.draft_change(record, Caller::default(), Timestamp::default());
+    admit(&mut core, entry);
+    let copied = core.container(Ino(8)).unwrap();
+    let data = Payload::Inline(vec![1; 5]);
+    let written = core.draft_write(Ino(8), 4096, data, Timestamp::default()).unwrap();
+    admit(&mut core, written);
+    assert_eq!(core.container(Ino(8)), Some(copied));
+    let redone = crate::modlog::redo(&log);
+    let redone: Vec<_> = redone.into_iter().filter(|(key, _)| key.1 == copied).collect();
+    assert_eq!(redone, [((Ino(8), copied), crate::modlog::Redo::Bytes(4096, &[1; 5]))]);
+    assert!(emptied != copied && core.needs_container(Ino(8), emptied), "its change is queued");
 }

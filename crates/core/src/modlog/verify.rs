@@ -15,7 +15,7 @@ pub fn lacking<E>(
     entries: &[Entry],
     first: usize,
     is_there: impl Fn((Ino, ContainerId), Range<u64>, &[u32], &RangeSet) -> Result<bool, E>,
-    is_preserved: impl Fn(u64, &Range<u64>, &[u32]) -> Result<bool, E>,
+    is_preserved: impl Fn(u64, &Range<u64>, &[u32], &RangeSet) -> Result<bool, E>,
 ) -> Result<Vec<usize>, E> {
     let live = live(entries);
     let is_settled = |seq: u64| {
@@ -26,20 +26,19 @@ pub fn lacking<E>(
             _ => false,
         })
     };
-    let mut later: BTreeMap<(Ino, ContainerId), RangeSet> = BTreeMap::new();
+    let mut written: BTreeMap<(Ino, ContainerId), RangeSet> = BTreeMap::new();
+    let mut preserved: BTreeMap<u64, RangeSet> = BTreeMap::new();
     let mut found = Vec::new();
     for (index, entry) in entries.iter().enumerate().skip(first).rev() {
-        if let Entry::Preserved { seq, range, sums } = entry
-            && !is_settled(*seq)
-            && !is_preserved(*seq, range, sums)?
-        {
-            found.push(index);
-        }
-        let Some(place) = entry.place() else { continue };
-        let key = (place.ino, place.container);
-        let later = later.entry(key).or_default();
+        let entry = match entry {
+            // It is never looked for, but stands over what was written before.
+            Entry::Nameless(entry) => entry,
+            entry => entry,
+        };
         match entry {
-            Entry::Written { offset, data, .. } => {
+            Entry::Written { place, offset, data } => {
+                let key = (place.ino, place.container);
+                let later = written.entry(key).or_default();
                 let range = *offset..offset.saturating_add(data.len());
                 if let Payload::Summed { sums, .. } = data
                     && live.contains(&index)
@@ -49,7 +48,20 @@ pub fn lacking<E>(
                 }
                 later.insert(range);
             }
-            Entry::Resized { size, .. } => later.insert(*size..u64::MAX),
+            Entry::Resized { place, size } => {
+                written.entry((place.ino, place.container)).or_default().insert(*size..u64::MAX);
+            }
+            Entry::Spoiled { ino, container, range } => {
+                written.entry((*ino, *container)).or_default().insert(range.clone());
+            }
+            Entry::Preserved { seq, range, sums } => {
+                // What was amended is overwritten, and preserved, again.
+                let later = preserved.entry(*seq).or_default();
+                if !is_settled(*seq) && !is_preserved(*seq, range, sums, later)? {
+                    found.push(index);
+                }
+                later.insert(range.clone());
+            }
             _ => {}
         }
     }
@@ -74,6 +86,7 @@ fn live(entries: &[Entry]) -> BTreeSet<usize> {
         {
             unsealed.remove(&place.ino);
         }
+        entry.abandoned().and_then(|ino| unsealed.remove(&ino));
         match entry {
             Entry::Written { place, .. } => unsealed.entry(place.ino).or_default().push(index),
             Entry::Change(logged) => {
@@ -104,4 +117,66 @@ fn live(entries: &[Entry]) -> BTreeSet<usize> {
         }
     }
     sealed.into_values().chain(unsealed.into_values()).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modlog::{After, Base, DataChange, Logged, Place};
+    use crate::types::{Timestamp, Version};
+
+    const CONTAINER: ContainerId = ContainerId(1);
+
+    fn written(range: Range<u64>) -> Entry {
+        let (base, time) = (Base::Version(Version::default()), Timestamp::default());
+        let place = Place { ino: Ino(7), container: CONTAINER, base, old_size: 0, time };
+        let data = Payload::Summed { len: range.end - range.start, sums: vec![0] };
+        Entry::Written { place, offset: range.start, data }
+    }
+
+    /// Those that lack something where nothing has what it had but what was written last.
+    fn looked_at(entries: &[Entry]) -> Vec<usize> {
+        let is_there =
+            |_, range: Range<u64>, _: &[u32], later: &RangeSet| Ok::<_, ()>(later.overlaps(range));
+        lacking(entries, 0, is_there, |_, _, _, _| Ok(true)).unwrap()
+    }
+
+    /// A write that the disk had no room for stood in part over one that was done, and that one was
+    /// dropped as a whole.
+    #[test]
+    fn what_a_failed_change_spoiled_is_not_looked_for() {
+        let spoiled = Entry::Spoiled { ino: Ino(7), container: CONTAINER, range: 50..200 };
+        assert_eq!(looked_at(&[written(0..100)]), [0]);
+        assert!(looked_at(&[written(0..100), spoiled.clone()]).is_empty());
+        assert_eq!(looked_at(&[spoiled, written(0..100)]), [1], "it was written again");
+    }
+
+    /// A loss of power cut the log off where a file was written that had no name any more.
+    #[test]
+    fn what_went_with_its_file_is_not_looked_for() {
+        let nameless = |range| Entry::Nameless(Box::new(written(range)));
+        assert!(looked_at(&[written(0..100), nameless(200..300)]).is_empty());
+        // What was sealed goes to the server, but from elsewhere where it was written over.
+        let sealed = |seq| {
+            Entry::Change(Logged {
+                seq,
+                time: Timestamp::default(),
+                caller: Default::default(),
+                operation: None,
+                after: After::Nothing,
+                known: None,
+                change: Change::Data(DataChange {
+                    ino: Ino(7),
+                    container: CONTAINER,
+                    base: Base::Version(Version::default()),
+                    cut: None,
+                    size: 100,
+                    ranges: vec![0..100],
+                    mtime: Timestamp::default(),
+                }),
+            })
+        };
+        assert_eq!(looked_at(&[written(0..100), sealed(1), nameless(200..300)]), [0]);
+        assert!(looked_at(&[written(0..100), sealed(1), nameless(50..60)]).is_empty());
+    }
 }

@@ -2,14 +2,18 @@
 //! a user deals with the rest.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use segue_bench::bed::Host;
 use segue_bench::bed::segue::SegueMount;
 use serde_json::Value;
 
 use crate::tree::{self, noise};
-use crate::world::{CLOSE, World, arg, eventually, json, save, segue, sh, wait_for_state};
+use crate::world::{
+    CLOSE, World, arg, close, errno, eventually, json, save, segue, sh, wait_for_state,
+};
 
 /// What `segue conflicts` lists, and its exit code.
 fn conflicts(host: &Host, mount: &SegueMount) -> (Vec<Value>, Option<i32>) {
@@ -74,6 +78,56 @@ fn what_two_hosts_do_alike_is_no_conflict() {
     assert_eq!(copies(b.path()), Vec::<PathBuf>::new());
     assert_eq!(fs::metadata(b.path().join("large")).unwrap().len(), 5_000_104);
     assert_eq!(sh(b.path(), "tail -c 4 small"), "more");
+}
+
+/// A close that waits for the server is told of no conflict, for it is no failure: it is listed.
+#[test]
+fn a_conflict_is_listed_also_where_closes_wait() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = world.closing_mounts();
+    save(&a.path().join("file"), b"before").unwrap();
+    let open = |mount: &SegueMount| {
+        fs::File::options().write(true).truncate(true).open(mount.path().join("file")).unwrap()
+    };
+    let files = [open(&a), open(&b)];
+    for (mut file, text) in files.into_iter().zip(["first", "second"]) {
+        file.write_all(text.as_bytes()).unwrap();
+        close(file).unwrap();
+    }
+    assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
+    let (listed, code) = conflicts(&world.b, &b);
+    assert_eq!((listed.len(), code), (1, Some(5)), "{listed:?}");
+    let copy = PathBuf::from(listed[0]["path"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(copy).unwrap(), "second");
+    assert_eq!(fs::read_to_string(b.path().join("file")).unwrap(), "first");
+}
+
+/// One host changes what a file has, another what it is: both stay, whoever was cut off.
+#[test]
+fn attributes_and_data_that_two_hosts_changed_merge() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    sh(a.path(), "for f in one two; do echo before > $f; chmod 644 $f; done");
+    let data =
+        |name: &'static str| move |dir: &Path| drop(sh(dir, &format!("echo after > {name}")));
+    let attributes = |name: &'static str| {
+        move |dir: &Path| {
+            let script = format!("chmod 640 {name}; setfattr -n user.colour -v red {name}");
+            drop(sh(dir, &script));
+        }
+    };
+    apart(&world, (&a, &b), data("one"), attributes("one"));
+    apart(&world, (&a, &b), attributes("two"), data("two"));
+    assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
+    for mount in [&a, &b] {
+        for name in ["one", "two"] {
+            let script = format!(
+                "cat {name}; stat -c %a {name}; getfattr --only-values -n user.colour {name}"
+            );
+            eventually("both changes are there", || sh(mount.path(), &script) == "after\n640\nred");
+        }
+        assert_eq!(copies(mount.path()), Vec::<PathBuf>::new());
+    }
 }
 
 /// Two hosts make a directory of one name and fill it: there is one, with what either put into it, and
@@ -524,4 +578,66 @@ fn of_two_changes_of_a_name_the_first_stands() {
     let mut refused: Vec<&str> = listed.iter().map(|one| one["change"].as_str().unwrap()).collect();
     refused.sort_unstable();
     assert_eq!(refused, ["rename", "rename", "rmdir", "setattr"], "{listed:?}");
+}
+
+fn rename(dir: &Path, from: &str, to: &str, flags: RenameFlags) -> std::io::Result<()> {
+    Ok(renameat_with(CWD, dir.join(from), CWD, dir.join(to), flags)?)
+}
+
+/// As mv asks for it where nothing has the name yet. Both have succeeded; the second was refused.
+#[test]
+fn of_two_that_were_renamed_alike_the_second_stands_beside() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount(&world.b));
+    sh(a.path(), "echo ours > mine; echo theirs > yours");
+    let give = |from| move |dir: &Path| rename(dir, from, "name", RenameFlags::NOREPLACE).unwrap();
+    apart(&world, (&a, &b), give("mine"), give("yours"));
+    for mount in [&a, &b] {
+        eventually("one is beside", || copies(mount.path()).len() == 1);
+        let shown = sh(mount.path(), "ls; cat name name.conflict-*");
+        let shown: Vec<&str> = shown.split_whitespace().collect();
+        let ["name", copy, "theirs", "ours"] = shown[..] else { panic!("{shown:?}") };
+        assert!(copy.starts_with("name.conflict-"), "{copy}");
+    }
+    let (listed, _) = conflicts(&world.a, &a);
+    assert!(listed.len() == 1 && listed[0]["kind"] != "refused", "{listed:?}");
+}
+
+/// Who waits for the server is told that the name was taken meanwhile, and what he renamed has its old name. It
+/// was removed.
+#[test]
+fn a_rename_that_hears_of_a_taken_name_is_taken_back() {
+    let Some(world) = World::new() else { return };
+    let a = world.mount_with(&world.a, "write-back=sync,grace=60s");
+    let b = world.mount(&world.b);
+    sh(a.path(), "mkdir d e; echo ours | tee d/mine > e/mine; ls -R");
+    let wait_for_records = |count: u64| {
+        eventually("they are logged", || {
+            json(&world.a, &["status", arg(a.path())])["mounts"][0]["log_records"] == count
+        });
+    };
+    wait_for_records(0);
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &a, "offline");
+    std::thread::scope(|scope| {
+        let rename = |dir: &'static str, flags| {
+            let dir = a.path().join(dir);
+            scope.spawn(move || rename(&dir, "mine", "name", flags))
+        };
+        let renamed = [rename("d", RenameFlags::NOREPLACE), rename("e", RenameFlags::empty())];
+        wait_for_records(2);
+        sh(b.path(), "echo theirs | tee d/name > e/name");
+        b.sync().unwrap();
+        world.a.link_up().unwrap();
+        for renamed in renamed {
+            assert_eq!(errno(renamed.join().unwrap()), Some(17), "EEXIST");
+        }
+    });
+    a.sync().unwrap();
+    for mount in [&a, &b] {
+        let shown = || sh(mount.path(), "cat d/* e/*");
+        eventually("nothing was renamed", || shown() == "ours\ntheirs\nours\ntheirs\n");
+        assert_eq!(copies(mount.path()), Vec::<PathBuf>::new());
+    }
+    assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
 }

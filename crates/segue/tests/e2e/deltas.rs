@@ -176,6 +176,59 @@ fn a_file_that_is_written_anew_survives_both_sides() {
     world.serving.run("segue", &["volume", "check", "home", "--data", &data]).unwrap();
 }
 
+/// What arrived before a mount or the server was killed is not sent again.
+#[test]
+fn an_upload_goes_on_where_it_was() {
+    let Some(mut world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    sh(mount.path(), "ls");
+    let bytes = noise(40, 12 * MIB);
+    world.a.set_link(Link::kb_per_s(2048)).unwrap();
+    let sent = || world.a.tx_bytes().unwrap();
+    let before = sent();
+    save(&mount.path().join("large"), &bytes).unwrap();
+    for (share, kills_server) in [(1, false), (2, true)] {
+        eventually("some of it is sent", || sent() - before > share * 4 * MIB as u64);
+        if kills_server {
+            world.server.restart().unwrap();
+        } else {
+            mount.kill9().unwrap();
+            drop(mount);
+            mount = world.mount(&world.a);
+        }
+    }
+    world.a.set_link(Link::default()).unwrap();
+    mount.sync().unwrap();
+    let sent = sent() - before;
+    eprintln!("12 MiB: {sent} bytes");
+    // All of it anew each time would be 24 MiB; what was under way is.
+    assert!(sent < 15 * MIB as u64, "{sent}");
+    assert_eq!(hash(&world.mount(&world.b).path().join("large")), hash_of(&bytes));
+}
+
+/// What some file of the volume has is not sent again, by whichever host and under whatever name; a host
+/// that has never seen that file is asked for no more than fingerprints.
+#[test]
+fn what_the_volume_has_is_not_sent_again() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
+    let (first, second) = (noise(41, 8 * MIB), noise(42, 8 * MIB));
+    for (name, bytes) in [("first", &first), ("second", &second)] {
+        save(&mount.path().join(name), bytes).unwrap();
+    }
+    mount.sync().unwrap();
+    let both = [&second[..], &first].concat();
+    for (host, mount, name) in [(&world.b, &other, "theirs"), (&world.a, &mount, "ours")] {
+        let cost = cost(host, mount, |dir| save(&dir.join(name), &both).unwrap());
+        eprintln!("16 MiB that the volume has: {cost} bytes");
+        // Where one ends and the other begins a chunk is new.
+        assert!(cost < MIB as u64, "{name}: {cost}");
+    }
+    for name in ["theirs", "ours"] {
+        eventually("both have it", || hash(&other.path().join(name)) == hash_of(&both));
+    }
+}
+
 /// Small files go together in one message, which is compressed as a whole: before, each went as it is.
 #[test]
 fn small_files_take_less_of_the_link_than_their_bytes() {

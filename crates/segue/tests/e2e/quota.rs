@@ -143,6 +143,26 @@ fn a_late_refusal_is_told_once() {
     }
 }
 
+/// A child that has the file open, too, ends, and the kernel closes that first: whoever wrote is told all the
+/// same, where closes wait.
+#[test]
+fn a_refusal_that_a_child_was_told_is_told_to_who_wrote() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, CLOSE);
+    let path = mount.path().join("file");
+    save(&path, b"text").unwrap();
+    world.a.link_down().unwrap();
+    wait_for_state(&world.a, &mount, "offline");
+    assert_eq!(set(&world, &["--quota", "1M"]).code, Some(0));
+    let mut file = File::options().write(true).open(&path).unwrap();
+    file.write_all(&noise(1, 3 * MB)).unwrap();
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    let child = Command::new("true").stdout(file.try_clone().unwrap()).status();
+    assert!(child.unwrap().success());
+    assert_eq!(errno(close(file)), Some(EDQUOT));
+}
+
 /// What replaces a file needs no room beside it, and what is removed makes room for what comes
 /// after it, also where the server gets both at once.
 #[test]

@@ -1,6 +1,8 @@
 //! What need not be sent any more: what was undone, removed or written anew before its turn came.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::thread;
 
 use segue_bench::bed::Link;
 
@@ -170,4 +172,35 @@ fn what_has_another_name_elsewhere_is_sent() {
     mount.sync().unwrap();
     eventually("it is whole", || fs::read(other.path().join("further")).unwrap() == written);
     assert!(!other.path().join("file").exists());
+}
+
+/// Whoever has a file open writes on while `umount --now` sends what it can: what is synced then is not in
+/// what is on its way, and not forgotten with it.
+#[test]
+fn what_is_synced_while_the_mount_goes_is_kept() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    sh(mount.path(), "ls");
+    world.a.set_link(Link::kb_per_s(512)).unwrap();
+    let small = mount.path().join("small");
+    let mut open = File::create(&small).unwrap();
+    save(&mount.path().join("large"), &noise(1, 600_000)).unwrap();
+    let writer = thread::spawn(move || {
+        let mut lines = 0;
+        while open.write_all(b"a line\n").and_then(|()| open.sync_all()).is_ok() {
+            lines += 1;
+        }
+        lines
+    });
+    eventually("there are lines", || fs::metadata(&small).unwrap().len() > 100);
+    mount.umount(&["--now"]).unwrap();
+    let synced: usize = writer.join().unwrap();
+    drop(mount);
+    world.a.set_link(Link::default()).unwrap();
+    let mount = world.mount(&world.a);
+    mount.sync().unwrap();
+    for mount in [&mount, &world.mount(&world.b)] {
+        let lines = fs::read_to_string(mount.path().join("small")).unwrap().lines().count();
+        assert!(lines >= synced, "{lines} lines of {synced}");
+    }
 }

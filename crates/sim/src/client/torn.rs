@@ -144,7 +144,7 @@ impl Mount {
             Ok(self.has(key, &range, sums, later))
         };
         let found: Result<_, Infallible> =
-            lacking(log, self.kept.first_unsynced(), has, |_, _, _| Ok(true));
+            lacking(log, self.kept.first_unsynced(), has, |_, _, _, _| Ok(true));
         match found {
             Ok(found) => found,
         }

@@ -53,12 +53,16 @@ impl FileData {
     }
 
     /// The container may hold anything in `range`: of what is clean there nothing is valid any
-    /// more. What the server lacks can be had from nowhere else.
+    /// more, nor of what is on its way there once the server has that. What was written since can be
+    /// had from nowhere else.
     pub fn spoiled(&mut self, range: Range<u64>) {
         self.is_noted = false;
         for part in self.dirty.missing(range) {
-            for clean in self.sealed_ranges.missing(part) {
+            for clean in self.sealed_ranges.missing(part.clone()) {
                 self.valid.remove(clean);
+            }
+            for sealed in self.sealed_ranges.within(part) {
+                self.spoiled.insert(sealed);
             }
         }
     }
@@ -99,6 +103,8 @@ impl FileData {
 mod tests {
     use super::*;
     use crate::cache::ContainerId;
+    use crate::modlog::{Base, DataChange};
+    use crate::types::{Ino, Timestamp};
 
     fn version(counter: u64) -> Version {
         Version { epoch: 1, counter }
@@ -136,6 +142,41 @@ mod tests {
         data.spoiled(5..50);
         assert_eq!(data.to_fetch(0..100, 100), [5..10, 20..30, 40..50]);
         assert_eq!(data.unsealed().unwrap().ranges, [30..40]);
+    }
+
+    /// Once the change had been sent as it was, this host showed other data than the server had.
+    #[test]
+    fn what_a_failed_write_left_of_a_change_on_its_way_is_fetched_once_the_server_has_it() {
+        let spoiled = || {
+            let mut data = FileData::new(version(1), ContainerId(1));
+            data.filled(0..100);
+            data.write(10..30, 100);
+            data.seal(7);
+            data.spoiled(15..25);
+            assert!(data.is_valid(0..100, 100), "the server has not got it");
+            data.write(18..20, 100);
+            data
+        };
+        let mut data = spoiled();
+        data.committed(7, version(2));
+        assert_eq!(data.to_fetch(0..100, 100), [15..18, 20..25]);
+        // The next process goes by what is noted.
+        let note = spoiled().to_note().unwrap();
+        let sealed = DataChange {
+            ino: Ino(7),
+            container: ContainerId(1),
+            base: Base::Version(version(1)),
+            cut: None,
+            size: 100,
+            ranges: vec![10..30],
+            mtime: Timestamp::default(),
+        };
+        let mut data = FileData::restored(note);
+        data.requeued(7, &sealed);
+        data.left_unsealed(&DataChange { ranges: vec![18..20], ..sealed });
+        assert!(data.is_valid(0..100, 100));
+        data.committed(7, version(2));
+        assert_eq!(data.to_fetch(0..100, 100), [15..18, 20..25]);
     }
 
     #[test]

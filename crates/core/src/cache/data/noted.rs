@@ -21,7 +21,11 @@ impl FileData {
     /// write into nothing would be known to be the server's after this process has died.
     pub fn to_note(&mut self) -> Option<FileNote> {
         let was_noted = std::mem::replace(&mut self.is_noted, true);
-        let valid = || if self.is_mapped { RangeSet::default() } else { self.valid.clone() };
+        let valid = || {
+            let mut valid = if self.is_mapped { RangeSet::default() } else { self.valid.clone() };
+            self.spoiled.iter().for_each(|range| valid.remove(range));
+            valid
+        };
         (!was_noted).then(|| FileNote {
             version: self.version,
             container: self.container,
@@ -44,6 +48,7 @@ impl FileData {
         if self.container != container {
             self.container = container;
             self.valid.clear();
+            self.spoiled.clear();
             self.is_noted = false;
             self.is_mapped = false;
         }
@@ -63,6 +68,11 @@ impl FileData {
         // What was emptied since has another container, and these bytes are not the file's.
         let is_here = data.container == self.container;
         for range in data.ranges.iter().filter(|_| is_here) {
+            // What is on its way, and left out where the rest is noted, was spoiled.
+            if self.is_noted {
+                let left_out = self.valid.missing(range.clone());
+                left_out.into_iter().for_each(|part| self.spoiled.insert(part));
+            }
             self.valid.insert(range.clone());
             self.sealed_ranges.insert(range.clone());
         }
@@ -79,6 +89,7 @@ impl FileData {
     pub fn left_unsealed(&mut self, data: &DataChange) {
         for range in &data.ranges {
             self.valid.insert(range.clone());
+            self.spoiled.remove(range.clone());
             self.dirty.insert(range.clone());
         }
         self.cut = data.cut;

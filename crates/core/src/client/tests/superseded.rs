@@ -124,6 +124,20 @@ fn of_a_file_that_is_saved_by_a_rename_again_and_again_only_the_last_is_sent() {
     assert_eq!(core.acked_below(), core.next_seq());
 }
 
+/// A backup that was linked is moved back over what had replaced it: without the latter both were names of one
+/// file, and stayed.
+#[test]
+fn a_name_is_not_moved_over_another_one_of_its_file() {
+    let mut saver = Saver::new();
+    saver.create("f", 3);
+    let (ino, parent) = (Ino(3), Ino::ROOT);
+    saver.change(Record::Link { ino, parent, name: Name::new("backup").unwrap() });
+    saver.save(4, Some(3));
+    let by = saver.rename("backup", 3, "f", Some(4));
+    assert!(saver.supersede(by).is_empty());
+    assert_eq!(saver.core.queue.len(), 6);
+}
+
 #[test]
 fn what_the_first_replaced_is_replaced_by_the_last_in_the_state_that_was_known() {
     let mut saver = Saver::new();

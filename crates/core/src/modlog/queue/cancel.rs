@@ -123,6 +123,10 @@ impl Queue {
                 _ => return None,
             }
         }
+        if replaced.0 == Some(*ino) {
+            // Both would be names of one file, of which a rename takes none away.
+            return None;
+        }
         (*mode, *open, amended.known) = (RenameMode::Replace(replaced.0), replaced.1, replaced.2);
         Some((seqs, amended))
     }
