@@ -74,8 +74,10 @@ install: build ## install to PREFIX (/usr/local), mount(8)'s helper to HELPERS (
 	install -D -m 755 $(TARGET)/release/segue $(DESTDIR)$(PREFIX)/bin/segue
 	install -d $(DESTDIR)$(HELPERS)
 	ln -sfn $(PREFIX)/bin/segue $(DESTDIR)$(HELPERS)/mount.segue
-	install -D -m 755 packaging/systemd/segue.sleep $(DESTDIR)$(SYSTEMD)/system-sleep/segue
-	install -d $(DESTDIR)$(SYSTEMD)/system
+	install -d $(DESTDIR)$(SYSTEMD)/system $(DESTDIR)$(SYSTEMD)/system-sleep
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/segue.sleep \
+	    > $(DESTDIR)$(SYSTEMD)/system-sleep/segue
+	chmod 755 $(DESTDIR)$(SYSTEMD)/system-sleep/segue
 	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/segue-shutdown.service \
 	    > $(DESTDIR)$(SYSTEMD)/system/segue-shutdown.service
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \

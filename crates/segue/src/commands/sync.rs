@@ -1,6 +1,7 @@
 //! `segue sync`: wait until changes are where they should be.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use segue_client::control::types::{SyncReply, SyncRequest};
@@ -14,12 +15,12 @@ use crate::output::Progress;
 use crate::pace::Pace;
 use crate::{control, mounts, output, quantity};
 
-/// How much later than asked a mount may answer that the time is up.
-const ANSWER_SLACK: Duration = Duration::from_secs(10);
+/// How much later than asked a mount may answer that the time is up: a host that is to sleep waits for it.
+const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
 /// Wait until changes have reached the server
 ///
-/// All changes made before the call are waited for. Without a path: those of the mount that the working directory is on, else of all mounts.
+/// All changes made before the call are waited for. Without a path: those of the mount that the working directory is on, else of all mounts, which are asked at once: one that does not answer holds up no other.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -51,27 +52,84 @@ Examples:
   segue sync ~/home/thesis.tex
   segue sync --timeout 30s --json     exit code 6: not everything is there yet";
 
-/// Waits for each mount in turn; their write-backs go on side by side meanwhile.
+/// What is waited for, as far as it was told.
+struct Waiting {
+    /// The last line of each mount.
+    of: Vec<SyncReply>,
+    progress: Progress,
+    pace: Pace,
+}
+
+impl Waiting {
+    /// Mount `number` says `reply`; shows what all of them have to go.
+    fn told(&mut self, number: usize, reply: SyncReply) {
+        if let Some(last) = self.of.get_mut(number) {
+            *last = reply;
+        }
+        self.progress.show(&to_go(&sum(&self.of), &mut self.pace));
+    }
+}
+
+/// What waits in all of them.
+fn sum(replies: &[SyncReply]) -> SyncReply {
+    let unreachable = replies.iter().find(|reply| reply.offline);
+    SyncReply {
+        pending_records: replies.iter().map(|reply| reply.pending_records).sum(),
+        pending_bytes: replies.iter().map(|reply| reply.pending_bytes).sum(),
+        offline: unreachable.is_some(),
+        error: unreachable.map_or_else(String::new, |reply| reply.error.clone()),
+        ..SyncReply::default()
+    }
+}
+
+/// Asks all mounts at once: one that does not answer, or answers late, holds up no other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let started = Instant::now();
-    let mut total = SyncReply { ok: true, ..SyncReply::default() };
-    let mut exit = Exit::Done;
-    for (mount, paths) in targets(&arguments.paths)? {
-        let left = arguments.timeout.map(|limit| limit.saturating_sub(started.elapsed()));
-        let reply = block_on(sync_one(arguments.level, left, &mount, paths, context))?;
-        total.ok &= reply.ok;
-        total.pending_records += reply.pending_records;
-        total.pending_bytes += reply.pending_bytes;
-        if !reply.ok {
-            let is_late = arguments.timeout.is_some_and(|limit| started.elapsed() >= limit);
-            let (code, words) = not_safe(&reply, is_late);
-            exit = exit.max(code);
-            output::note(&format!("{}: {words}", mount.mountpoint.display()));
+    let targets = targets(&arguments.paths)?;
+    let waiting = Mutex::new(Waiting {
+        of: vec![SyncReply::default(); targets.len()],
+        progress: Progress::new(),
+        pace: Pace::default(),
+    });
+    // With each whether it came when the time was up.
+    let answers: Vec<(Result<SyncReply, Failure>, bool)> = std::thread::scope(|scope| {
+        let mut asked = Vec::new();
+        for (number, (mount, paths)) in targets.iter().enumerate() {
+            let waiting = &waiting;
+            let tell = move |reply| {
+                let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.told(number, reply);
+            };
+            let ask = move || {
+                let answer = block_on(sync_one(arguments, mount, paths, context, tell));
+                (answer, arguments.timeout.is_some_and(|limit| started.elapsed() >= limit))
+            };
+            asked.push(scope.spawn(ask));
+        }
+        let ended = |_| (Err(Failure::failed("a thread that waited has ended early")), false);
+        asked.into_iter().map(|asked| asked.join().unwrap_or_else(ended)).collect()
+    });
+    drop(waiting);
+    let (mut replies, mut exit) = (Vec::new(), Exit::Done);
+    for ((mount, _), (answer, is_late)) in targets.iter().zip(answers) {
+        match answer {
+            Ok(reply) if reply.ok => replies.push(reply),
+            Ok(reply) => {
+                let (code, words) = not_safe(&reply, is_late);
+                exit = exit.max(code);
+                output::note(&format!("{}: {words}", mount.mountpoint.display()));
+                replies.push(reply);
+            }
+            Err(failure) => {
+                exit = exit.max(failure.exit);
+                output::note(&failure.to_string());
+            }
         }
     }
-    if arguments.json {
+    if arguments.json && (!replies.is_empty() || exit == Exit::Done) {
+        let total = sum(&replies);
         output::print_json(&json!({
-            "ok": total.ok,
+            "ok": exit == Exit::Done,
             "pending_records": total.pending_records,
             "pending_bytes": total.pending_bytes,
         }))?;
@@ -100,39 +158,44 @@ fn targets(paths: &[PathBuf]) -> Result<Vec<(Mount, Vec<String>)>, Failure> {
     Ok(targets)
 }
 
+/// The last line of `mount`; `tell` gets each one before.
 async fn sync_one(
-    level: Level,
-    timeout: Option<Duration>,
+    arguments: &Arguments,
     mount: &Mount,
-    paths: Vec<String>,
+    paths: &[String],
     context: &Context,
+    tell: impl Fn(SyncReply),
 ) -> Result<SyncReply, Failure> {
     // Zero would mean "never" to the mount; one millisecond is what is left of a spent time.
-    let millis = timeout.map_or(0, |left| left.as_millis().clamp(1, u64::MAX.into()));
-    let level = match level {
+    let millis = arguments.timeout.map_or(0, |limit| limit.as_millis().clamp(1, u64::MAX.into()));
+    let level = match arguments.level {
         Level::Host => "host",
         Level::Server => "server",
     };
     let request = SyncRequest {
-        paths,
+        paths: paths.to_vec(),
         level: level.to_owned(),
         timeout_ms: u64::try_from(millis).unwrap_or(u64::MAX),
     };
     let unanswered = |error: HttpError| control::unanswered(mount, &error);
     let mut last = SyncReply::default();
-    let (mut progress, mut pace) = (Progress::new(), Pace::default());
-    let on_line = |reply: SyncReply| {
-        progress.show(&to_go(&reply, &mut pace));
-        last = reply;
+    let asking = async {
+        let on_line = |reply: SyncReply| {
+            tell(reply.clone());
+            last = reply;
+        };
+        let connection = control::reach(&context.places, mount).await?;
+        connection.post_lines("/v1/sync", &request, on_line).await.map_err(unanswered)
     };
-    let connection = control::reach(&context.places, mount).await?;
-    let asking = connection.post_lines("/v1/sync", &request, on_line);
-    match timeout {
-        None => asking.await.map_err(unanswered)?,
-        Some(left) => match tokio::time::timeout(left + ANSWER_SLACK, asking).await {
-            Ok(answer) => answer.map_err(unanswered)?,
+    match arguments.timeout {
+        None => asking.await?,
+        Some(limit) => match tokio::time::timeout(limit + ANSWER_SLACK, asking).await {
+            Ok(answer) => answer?,
             // As far as its last line says, and not safe.
-            Err(_) => return Ok(SyncReply { ok: false, done: true, ..last }),
+            Err(_) => {
+                let error = "its process does not answer".to_owned();
+                return Ok(SyncReply { ok: false, error, ..last });
+            }
         },
     }
     if last.done {
@@ -156,7 +219,11 @@ pub(super) fn to_go(reply: &SyncReply, pace: &mut Pace) -> String {
 /// The exit code and the words for changes that are not where they should be.
 fn not_safe(reply: &SyncReply, is_late: bool) -> (Exit, String) {
     let records = quantity::count(reply.pending_records, "change");
-    let left = format!("{records} ({}) not there yet", quantity::bytes(reply.pending_bytes));
+    let left = match reply.pending_records {
+        // What is missing has no record, or nobody knows how many there are.
+        0 => "not all is there yet".to_owned(),
+        _ => format!("{records} ({}) not there yet", quantity::bytes(reply.pending_bytes)),
+    };
     let why = if reply.error.is_empty() { String::new() } else { format!(": {}", reply.error) };
     if is_late {
         return (Exit::NotYetSafe, format!("the time is up, {left}{why}"));

@@ -1,12 +1,14 @@
 //! Changes that wait for the server: umount, sync, status and conflicts.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use segue_bench::bed::Link;
+use segue_bench::bed::segue::SegueMount;
+use segue_bench::bed::{Host, Link};
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, end, eventually, json, save, segue, sh, wait_for_state};
@@ -76,25 +78,36 @@ fn umount_waits_no_longer_than_it_is_told() {
     assert_eq!(fs::read(other.path().join("more")).unwrap(), b"text");
 }
 
-/// What `make install` gives systemd: the hook before a sleep ends well without a network, and what the unit
-/// runs when the host goes down is a command.
+/// True if the log of `mount` has bytes of `name`, which is open: somebody had them sealed.
+fn is_sealed(host: &Host, mount: &SegueMount, name: &str) -> bool {
+    let log = json(host, &["log", arg(mount.path())]);
+    let path = mount.path().join(name);
+    let mut records = log["records"].as_array().unwrap().iter();
+    records.any(|record| record["path"] == arg(&path) && record["kind"] == "store")
+}
+
+/// What `make install` gives systemd: the hook before a sleep seals and ends well without a network, and does
+/// nothing after it; what the unit runs when the host goes down is a command.
 #[test]
 fn a_host_may_sleep_and_go_down() {
     let Some(world) = World::new() else { return };
-    let mount = world.mount(&world.a);
+    let mount = world.mount_with(&world.a, "write-back=delay:30s");
     let packaged = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
     sh(mount.path(), "ls");
     world.a.link_down().unwrap();
-    save(&mount.path().join("file"), &noise(1, 3 << 20)).unwrap();
+    let mut open = fs::File::create(mount.path().join("file")).unwrap();
+    open.write_all(&noise(1, 3 << 20)).unwrap();
     // It would wait for the mounts of other tests, too.
     let hook = fs::read_to_string(packaged.join("segue.sleep")).unwrap();
     let sync = format!("{} sync {}", env!("CARGO_BIN_EXE_segue"), arg(mount.path()));
-    let hook = hook.replace("segue sync", &sync);
-    for when in ["pre", "post"] {
+    let hook = hook.replace("/usr/local/bin/segue sync", &sync);
+    for (when, sealed) in [("post", false), ("pre", true)] {
         let mut sleeps = world.a.command("sh");
         let ended = end(sleeps.args(["-c", &hook, "segue.sleep", when, "suspend"]));
         assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(is_sealed(&world.a, &mount, "file"), sealed, "{when}");
     }
+    drop(open);
     let unit = fs::read_to_string(packaged.join("segue-shutdown.service")).unwrap();
     let stop = unit.lines().find_map(|line| line.strip_prefix("ExecStop=")).unwrap();
     let (program, arguments) = stop.split_once(' ').unwrap();
@@ -238,6 +251,38 @@ fn a_dead_mount_hides_no_other() {
         assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{ended:?}");
         assert!(ended.err.contains(&of_b), "{ended:?}");
     }
+}
+
+/// Before a host sleeps: `sync --level host` reaches each mount in the time that it has, also behind one whose
+/// process has ended and one whose process hangs.
+#[test]
+fn a_dead_mount_keeps_no_other_from_being_synced() {
+    let Some(world) = World::new() else { return };
+    let a = world.mount_with(&world.a, "write-back=delay:30s");
+    let b = world.mount(&world.b);
+    sh(a.path(), "ls");
+    world.a.link_down().unwrap();
+    let pid = Pid::from_raw(b.pid().unwrap().cast_signed()).unwrap();
+    let sync = |name: &str| {
+        let mut open = fs::File::create(a.path().join(name)).unwrap();
+        open.write_all(&noise(1, 100_000)).unwrap();
+        let points = [arg(b.path()), arg(a.path())];
+        let args = ["sync", "--level", "host", "--timeout", "2s"];
+        let ended = segue(&world.a, &[&args[..], &points].concat());
+        assert!(is_sealed(&world.a, &a, name), "{ended:?}");
+        ended
+    };
+    kill_process(pid, Signal::STOP).unwrap();
+    let ended = sync("beside one that hangs");
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(ended.code, Some(6), "{ended:?}");
+    let of_b = |words: &str| format!("{}: {words}", b.path().display());
+    assert!(ended.err.contains(&of_b("the time is up")), "{ended:?}");
+    kill_process(pid, Signal::KILL).unwrap();
+    eventually("nobody answers", || fs::metadata(b.path()).is_err());
+    let ended = sync("beside one that is dead");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains(&of_b("its process has ended")), "{ended:?}");
 }
 
 /// status, log, where and metrics say what is pending and where a file is, in JSON with stable
