@@ -12,6 +12,7 @@ use segue_core::modlog::{BatchSize, Change, Entry, Lane, Logged, Outcome};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
 use segue_core::wire::Applied;
+use segue_rpc::LinkState;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
@@ -96,6 +97,8 @@ impl Mount {
     pub(super) async fn drain(self: Shared, lane: Lane) {
         let sending = self.lanes.of(lane);
         loop {
+            // What nobody can send is not taken: it may become part of what comes later, or be cancelled.
+            self.reachable().await;
             if lane == Lane::Metadata {
                 self.linger().await;
             }
@@ -133,6 +136,14 @@ impl Mount {
                 () = &mut end => return,
                 () = self.lanes.of(Lane::Metadata).wakes.notified() => {}
             }
+        }
+    }
+
+    /// Waits until there is a connection.
+    async fn reachable(&self) {
+        let mut link = self.remote.link().watch();
+        if link.wait_for(|state| matches!(state, LinkState::Online { .. })).await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 
