@@ -270,6 +270,11 @@ impl Peer {
         }
     }
 
+    /// True once the connection is over.
+    pub fn is_over(&self) -> bool {
+        self.outbox.connection.close_reason().is_some()
+    }
+
     /// Waits until the connection is over.
     pub async fn closed(&self) -> CloseReason {
         self.outbox.connection.closed().await.into()

@@ -68,6 +68,10 @@ impl Session {
         self.bound
             .set(bound)
             .map_err(|_| refuse(Refusal::Protocol, "a connection has one session"))?;
+        // Whoever saw it end did not know whose it is.
+        if let Some(bound) = self.bound.get().filter(|_| self.peer.is_over()) {
+            self.leave(bound);
+        }
         Ok((Reply::Welcome(welcome), Body::Empty))
     }
 

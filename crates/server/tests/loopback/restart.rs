@@ -1,10 +1,14 @@
 //! What is there after a start, however the server ended before.
 
 use std::io::Write;
+use std::time::Duration;
 
 use segue_core::modlog::Outcome;
+use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::types::Role;
 use segue_core::wire::{Applied, Apply, Reply, Request};
+use segue_rpc::{Body, CloseCode};
+use tokio::time::sleep;
 
 use crate::harness::{Server, call, chunk, done, inline, noise, store};
 
@@ -101,4 +105,36 @@ async fn an_address_that_is_taken_is_named() {
     let words = failed.await.unwrap_err().to_string();
     let expected = format!("cannot listen on {listen}: another program listens there");
     assert!(words.starts_with(&expected), "{words}");
+}
+
+/// A host that broke off while it was greeted counted as connected for good: after the next start of the server
+/// nothing changed until it had been waited for.
+#[tokio::test]
+async fn who_breaks_off_while_it_is_greeted_is_not_waited_for() {
+    let server = Server::start().await;
+    let host = server.host("tin", Role::Writer).await;
+    for id in 1..=50 {
+        let (peer, hello) = (host.dial().await, Request::Hello(host.hello(id)));
+        let asked = tokio::spawn({
+            let peer = peer.clone();
+            async move { peer.call(&hello, Body::Empty).await.is_ok() }
+        });
+        // The commit is a moment that differs.
+        sleep(Duration::from_micros(u64::from(id) * 100)).await;
+        peer.close(CloseCode::Done, "");
+        asked.await.unwrap();
+    }
+    let rows = || {
+        let db = rusqlite::Connection::open(server.data().join("meta.db")).unwrap();
+        let (attached, next) = ([SERVER_TAGS + 4], [SERVER_TAGS + 5]);
+        let count = "SELECT count(*) FROM kv WHERE k > ?1 AND k < ?2";
+        db.query_row(count, [attached, next], |row| row.get::<_, u32>(0)).unwrap()
+    };
+    for _ in 0..100 {
+        if rows() == 0 {
+            return;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{} count as connected", rows());
 }
