@@ -7,6 +7,7 @@ use std::thread;
 use segue_bench::bed::Link;
 
 use crate::levels::data_sent;
+use crate::remount::cache_directory;
 use crate::tree::noise;
 use crate::world::{World, arg, eventually, json, save, segue, sh, wait_for_state};
 
@@ -175,11 +176,14 @@ fn what_has_another_name_elsewhere_is_sent() {
 }
 
 /// Whoever has a file open writes on while `umount --now` sends what it can: what is synced then is not in
-/// what is on its way, and not forgotten with it.
+/// what is on its way, and not forgotten with it; and once the cache directory is said to be in order nothing is
+/// written any more.
 #[test]
 fn what_is_synced_while_the_mount_goes_is_kept() {
     let Some(world) = World::new() else { return };
-    let mut mount = world.mount(&world.a);
+    let base = world.local("cache");
+    let options = format!("cache-dir={}", arg(&base));
+    let mut mount = world.mount_with(&world.a, &options);
     sh(mount.path(), "ls");
     world.a.set_link(Link::kb_per_s(512)).unwrap();
     let small = mount.path().join("small");
@@ -196,8 +200,11 @@ fn what_is_synced_while_the_mount_goes_is_kept() {
     mount.umount(&["--now"]).unwrap();
     let synced: usize = writer.join().unwrap();
     drop(mount);
+    let modified =
+        |name| fs::metadata(cache_directory(&base).join(name)).unwrap().modified().unwrap();
+    assert!(modified("update.log") <= modified("state.json"));
     world.a.set_link(Link::default()).unwrap();
-    let mount = world.mount(&world.a);
+    let mount = world.mount_with(&world.a, &options);
     mount.sync().unwrap();
     for mount in [&mount, &world.mount(&world.b)] {
         let lines = fs::read_to_string(mount.path().join("small")).unwrap().lines().count();
