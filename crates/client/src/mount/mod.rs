@@ -63,7 +63,7 @@ mod xattr;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -136,8 +136,6 @@ pub(crate) struct Mount {
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.
     quit: Notify,
-    /// Nothing is changed any more: the cache directory is being left in order. Set under the log's lock.
-    has_ended: AtomicBool,
     /// There may be something to upload ahead.
     to_upload: Notify,
     /// It is to be asked what quotas have left.
@@ -259,7 +257,7 @@ impl Mount {
             return Err(Refusal::ReadOnly);
         }
         let mut log = lock(&self.log);
-        if self.has_ended.load(Ordering::Relaxed) {
+        if log.is_final() {
             return Err(Refusal::Io);
         }
         let drafted = {

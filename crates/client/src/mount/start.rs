@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -242,7 +242,6 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         kept: super::basis::Kept::default(),
         whole: Mutex::default(),
         quit: Notify::new(),
-        has_ended: AtomicBool::new(false),
         to_upload: Notify::new(),
         short_of_room: Notify::new(),
         to_clean: Notify::new(),
@@ -395,11 +394,7 @@ impl Mount {
     async fn end(self: &Shared) -> Result<(), Refusal> {
         let mount = Shared::clone(self);
         let end = move || {
-            {
-                // Whoever has a file open would write into what is said to be durable.
-                let _log = lock(&mount.log);
-                mount.has_ended.store(true, Ordering::Relaxed);
-            }
+            lock(&mount.log).ends();
             mount.sync_disk_now()?;
             mount.note()?;
             mount.sweep();

@@ -45,6 +45,8 @@ pub(crate) struct LogFile {
     /// A sync failed. Asked again, the disk would say that all is well, having dropped what it
     /// could not write: only a new file is durable.
     doubted: bool,
+    /// It gets no more changes: the cache directory is being left in order.
+    is_final: bool,
 }
 
 /// A sync under way.
@@ -121,6 +123,7 @@ impl LogFile {
             rewrites: 0,
             rewritten: 0,
             doubted: false,
+            is_final: false,
         };
         Ok((log, found))
     }
@@ -253,6 +256,16 @@ impl LogFile {
             self.durable = self.durable.max(sync.len);
         }
         Ok(())
+    }
+
+    /// No change is to be logged any more. Whoever has a file open would write into what is said to be durable.
+    pub(crate) fn ends(&mut self) {
+        self.is_final = true;
+    }
+
+    /// True if no change may be logged any more.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final
     }
 
     fn is_trusted(&self) -> io::Result<()> {
