@@ -1,5 +1,6 @@
 //! The task behind a [`Link`](crate::Link): it connects, watches, and connects again.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub(crate) struct Current {
     pub(crate) state: LinkState,
     /// The connection, while online.
     pub(crate) peer: Option<Peer>,
+    /// Where the server was last.
+    pub(crate) address: Option<SocketAddr>,
 }
 
 /// How the keeper tells.
@@ -50,7 +53,10 @@ impl Publisher {
     /// The connection first: who sees "online" can call.
     fn publish(&self, state: LinkState, peer: Option<Peer>) {
         self.silent.send_replace(false);
-        self.current.send_replace(Current { state: state.clone(), peer });
+        self.current.send_modify(|current| {
+            let address = peer.as_ref().map(Peer::remote_address).or(current.address);
+            *current = Current { state: state.clone(), peer, address };
+        });
         self.states.send_replace(state);
     }
 }
@@ -97,7 +103,7 @@ impl Keeper {
         waiting: watch::Receiver<usize>,
     ) -> Kept {
         let (sender, current) =
-            watch::channel(Current { state: LinkState::Connecting, peer: None });
+            watch::channel(Current { state: LinkState::Connecting, peer: None, address: None });
         let (states_sender, states) = watch::channel(LinkState::Connecting);
         let (silent_sender, silent) = watch::channel(false);
         let publisher = Publisher { current: sender, states: states_sender, silent: silent_sender };

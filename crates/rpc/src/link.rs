@@ -14,6 +14,7 @@
 //! replaced without going offline when another gets through.
 
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +39,10 @@ use crate::stats::LinkStats;
 /// How often a call is sent again that a live server left unanswered, as one does that is about
 /// to stop. A request that always fails there must not be sent for ever.
 const UNANSWERED_MAX: u32 = 4;
+
+/// However long there has been no connection a call waits for one for so long: it has the next attempt begin
+/// within a second, and a server that is back answers within another.
+const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// Opens the session on each new connection, usually with [`greet`](crate::greet).
 pub type Greeting = Arc<
@@ -176,6 +181,23 @@ impl Link {
         self.peer().map(|peer| peer.stats())
     }
 
+    /// How long who has `patience` with a server that cannot be reached waits for it from now on. That counts from
+    /// when the connection was lost: after it nobody waits for longer than it takes to find the server there again,
+    /// nor at all while this host has no way to where the server was.
+    pub fn patience_left(&self, patience: Duration) -> Duration {
+        let (state, address) = {
+            let current = self.current.borrow();
+            (current.state.clone(), current.address)
+        };
+        match state {
+            LinkState::Offline { since, .. } => {
+                let has_way = || address.is_none_or(has_way);
+                patience_left(patience, since.elapsed(), has_way)
+            }
+            _ => patience,
+        }
+    }
+
     /// Calls at the request's own class.
     pub async fn call(
         &self,
@@ -198,7 +220,7 @@ impl Link {
     }
 
     /// Calls at the class of `rpc`, on as many connections as it takes. Fails with
-    /// [`CallError::Offline`] when there is none for `patience`, and with
+    /// [`CallError::Offline`] when there is none for [what is left](Link::patience_left) of `patience`, and with
     /// [`CallError::Refused`] at once when the server does not want this host.
     pub async fn call_as(
         &self,
@@ -232,7 +254,7 @@ impl Link {
             LinkState::Refused { .. } | LinkState::OtherVersion { .. } => true,
             LinkState::Connecting | LinkState::Offline { .. } => false,
         });
-        match timeout(patience, ready).await {
+        match timeout(self.patience_left(patience), ready).await {
             Ok(Ok(current)) => match (&current.state, &current.peer) {
                 (LinkState::Online { generation, .. }, Some(peer)) => {
                     Ok((peer.clone(), *generation))
@@ -245,6 +267,27 @@ impl Link {
     }
 }
 
+fn patience_left(
+    patience: Duration,
+    offline: Duration,
+    has_way: impl FnOnce() -> bool,
+) -> Duration {
+    let left = patience.saturating_sub(offline);
+    if left > ATTEMPT || !has_way() { left } else { patience.min(ATTEMPT) }
+}
+
+/// False if this host has no network on which anything could be sent to `address`.
+fn has_way(address: SocketAddr) -> bool {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let tried = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(address));
+    use std::io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkUnreachable};
+    let is_none = |kind| matches!(kind, AddrNotAvailable | HostUnreachable | NetworkUnreachable);
+    !tried.is_err_and(|error| is_none(error.kind()))
+}
+
 fn why(state: &LinkState) -> String {
     match state {
         LinkState::Offline { why, .. }
@@ -252,5 +295,27 @@ fn why(state: &LinkState) -> String {
         | LinkState::OtherVersion { why } => why.clone(),
         LinkState::Connecting => "no answer yet".into(),
         LinkState::Online { .. } => "the connection was lost".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_counts_from_the_loss_of_the_connection() {
+        let left = |patience, offline, has_way| {
+            let [patience, offline] = [patience, offline].map(Duration::from_secs);
+            patience_left(patience, offline, || has_way).as_secs()
+        };
+        assert_eq!([0, 4, 8].map(|offline| left(10, offline, true)), [10, 6, 2]);
+        assert_eq!([9, 10, 1000].map(|offline| left(10, offline, true)), [2; 3]);
+        assert_eq!([0, 4, 9, 10, 1000].map(|offline| left(10, offline, false)), [10, 6, 1, 0, 0]);
+        assert_eq!([0, 1, 5].map(|offline| left(1, offline, true)), [1; 3]);
+    }
+
+    #[test]
+    fn there_is_a_way_to_this_host() {
+        assert!(has_way(([127, 0, 0, 1], 7420).into()));
     }
 }

@@ -469,7 +469,8 @@ impl Mount {
             if !offline {
                 until = None;
             }
-            let deadline = *until.get_or_insert_with(|| Instant::now() + self.options.grace);
+            let grace = || self.remote.link().patience_left(self.options.grace);
+            let deadline = *until.get_or_insert_with(|| Instant::now() + grace());
             tokio::select! {
                 outcome = &mut told => return outcome.map_err(|_| Refusal::Unreachable),
                 _ = link.changed() => {}

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 use rustix::process::{Pid, Signal, kill_process};
@@ -164,6 +164,29 @@ fn cached_files_without_a_network() {
     wait_for_state(&world.a, &mount, "online");
     assert_eq!(fs::read_to_string(dir.join("unread")).unwrap(), "unread\n");
     assert_eq!((look(), hash(&dir.join("file"))), before);
+}
+
+/// Without a network one waits for `grace` once, and not for each of a hundred files that are not here: a compiler
+/// or git would seem to hang.
+#[test]
+fn grace_counts_from_the_loss_of_the_link() {
+    let Some(world) = World::new() else { return };
+    let writer = world.mount(&world.b);
+    sh(writer.path(), "for i in $(seq 100); do echo $i > $i; done");
+    writer.sync().unwrap();
+    let mount = world.mount_with(&world.a, "grace=5s");
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 100);
+    let flushed = world.a.command("ip").args(["route", "flush", "table", "main"]).status();
+    assert!(flushed.unwrap().success());
+    wait_for_state(&world.a, &mount, "offline");
+    assert_eq!(errno(fs::read(mount.path().join("1"))), EHOSTUNREACH);
+    let began = Instant::now();
+    for file in 2..=100 {
+        let path = mount.path().join(file.to_string());
+        assert_eq!(errno(fs::read(path)), EHOSTUNREACH, "{file}");
+    }
+    // At once; eight minutes if each waited.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }
 
 /// A tree goes to the server and comes back whole over a link with 40 ms of delay that loses
