@@ -209,6 +209,8 @@ pub(crate) struct More {
     pub(crate) chunks: Option<usize>,
     /// Hosts fetch more than is waited for.
     pub(crate) reads_ahead: bool,
+    /// Hosts send what was changed a while later.
+    pub(crate) lingers: bool,
     /// Bytes of notes of commits that the server keeps.
     pub(crate) notes_max: Option<u64>,
 }
@@ -266,6 +268,7 @@ impl More {
             chunks: rng.pick(&[None, Some(16), Some(64)]),
             reads_ahead: rng.chance(600),
             notes_max: rng.pick(&[None, None, Some(300), Some(2000)]),
+            lingers: rng.chance(400),
         }
     }
 }

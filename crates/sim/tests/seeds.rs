@@ -189,9 +189,9 @@ fn a_client_that_forgets_its_doubt_is_found() {
 #[test]
 fn a_client_that_sends_what_its_log_may_lose_is_found() {
     let bug = Some(Bug::ClientSendsRewritten);
-    let failure = run(2834, Options { bug, ..Options::default() }.swarm(2834)).unwrap_err();
+    let failure = run(11_406, Options { bug, ..Options::default() }.swarm(11_406)).unwrap_err();
     assert!(failure.what.contains("NotPermitted"), "{}", failure.what);
-    ends_well(2834, Options::default().swarm(2834));
+    ends_well(11_406, Options::default().swarm(11_406));
 }
 
 #[test]

@@ -389,7 +389,7 @@ impl Pick<'_> {
         Some(next)
     }
 
-    /// The last one goes along: what follows it can, too.
+    /// The last one goes along: what follows it can, too, unless somebody else has that.
     pub(super) fn take(&mut self, seq: u64) {
         let mut taken = vec![seq];
         while let Some(node) = taken.pop().and_then(|seq| self.order.nodes.get(&seq)) {
@@ -399,6 +399,7 @@ impl Pick<'_> {
                 *left -= 1;
                 match *left {
                     0 if node.is_cancelled => taken.push(*follower),
+                    0 if node.is_under_way => {}
                     0 if !(node.is_data && self.kind == Kind::Metadata) => {
                         self.opened.insert(*follower);
                     }

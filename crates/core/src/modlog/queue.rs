@@ -226,9 +226,10 @@ impl Queue {
         batch
     }
 
-    /// Change `seq` is in a batch: no other one takes it.
+    /// Change `seq` is in a batch, or about to become another one: nobody else takes it.
     pub fn takes(&mut self, seq: u64) {
         if let Some(item) = self.items.get_mut(&seq) {
+            assert!(item.stage == Stage::Waits, "change {seq} is somebody else's");
             item.stage = Stage::Taken;
             self.order.takes(seq);
             // What was uploaded goes on in the lane of what is raised.
@@ -236,9 +237,10 @@ impl Queue {
         }
     }
 
-    /// It is about to be sent.
+    /// It is about to be sent, as it was when it was taken.
     pub fn sends(&mut self, seq: u64, now: Time) {
         if let Some(item) = self.items.get_mut(&seq) {
+            assert!(item.stage != Stage::Waits, "change {seq} may be another one by now");
             item.stage = Stage::Sent;
             item.sent.get_or_insert(now);
         }

@@ -1,36 +1,51 @@
 //! File contents: what each way of opening, writing and cutting leaves behind.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
+
+use segue_bench::bed::run;
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, errno, eventually, sh};
 
 const EEXIST: Option<i32> = Some(17);
 
-/// Appends of two processes never overwrite each other: each line is there once and whole.
+/// Appends of two processes never overwrite each other: each line is there once and whole. Many files, because
+/// what is saved again and again is sent once, and not without what was written last.
 #[test]
 fn two_processes_append() {
+    const FILES: usize = 100;
+    const LINES: usize = 30;
     let Some(world) = World::new() else { return };
     let mount = world.mount(&world.a);
     let script = "
-        append() { for i in $(seq 300); do echo \"$1 $i $(printf %0300d $i)\"; done >>log; }
-        append one & append two & wait";
-    sh(mount.path(), script);
-    let mut expected: Vec<String> = ["one", "two"]
-        .iter()
-        .flat_map(|who| (1..=300).map(move |i| format!("{who} {i} {i:0300}")))
-        .collect();
-    expected.sort();
+        append() { for i in $(seq $2); do echo \"$1 $i $(printf %0300d $i)\"; done; }
+        appends() { append $1 $2 | while read -r line; do echo \"$line\" >>$3; done; }
+        for file in $(seq $1); do
+            appends one $2 log$file & one=$!
+            appends two $2 log$file & two=$!
+            wait $one; wait $two
+        done";
+    let [files, lines] = [FILES, LINES].map(|count| count.to_string());
+    let args = ["-euc", script, "sh", &files, &lines];
+    run(Command::new("sh").args(args).current_dir(mount.path())).unwrap();
+    let lines = |who| (1..=LINES).map(move |i| format!("{who} {i} {i:0300}"));
+    let expected: BTreeSet<String> = lines("one").chain(lines("two")).collect();
     mount.sync().unwrap();
     let other = world.mount(&world.b);
     for point in [mount.path(), other.path()] {
-        let text = fs::read_to_string(point.join("log")).unwrap();
-        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        lines.sort();
-        assert_eq!(lines, expected, "{}", point.display());
+        for file in 1..=FILES {
+            let path = point.join(format!("log{file}"));
+            let text = fs::read_to_string(&path).unwrap();
+            let found: BTreeSet<String> = text.lines().map(str::to_owned).collect();
+            let missing: Vec<&String> = expected.difference(&found).collect();
+            assert!(missing.is_empty(), "{} lacks {missing:?}", path.display());
+            assert_eq!(text.lines().count(), expected.len(), "{}", path.display());
+        }
     }
 }
 

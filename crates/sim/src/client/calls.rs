@@ -224,7 +224,7 @@ impl Mount {
             true => Err(Stop::Refused(Refusal::Changed)),
             false => self.attempt(&op, changed)?,
         };
-        self.send()?;
+        self.send_unless_lingering()?;
         let ended = match result {
             Ok(answered) => Ended::Over(op, Ok(answered)),
             Err(Stop::Refused(refusal)) => Ended::Over(op, Err(refusal)),

@@ -200,6 +200,7 @@ impl Mount {
             return Ok(Ok(()));
         }
         if let Some((seq, entry)) = self.core.take_to_amend(ino, &Caller::default()) {
+            self.meanwhile(seq)?;
             let logged = self.log_change(entry)?;
             self.amended += u64::from(logged.is_ok());
             if logged.is_err() {

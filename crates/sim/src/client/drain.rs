@@ -16,6 +16,8 @@ use crate::plan::Bug;
 /// Fewer than the real client's, so that a run has more batches.
 const BATCH_RECORDS: usize = 6;
 const BATCH_BYTES: u64 = 1 << 20;
+/// One change in so many is sent at once, the others at the next tick.
+const LINGERING: u64 = 4;
 /// The log is rewritten when it has more entries than this.
 const LOG_ENTRIES: usize = 20;
 
@@ -23,6 +25,12 @@ impl Mount {
     /// Sends the next batch of each lane, if there is one and none is under way.
     pub(crate) fn send(&mut self) -> Result<(), Violation> {
         Lane::ALL.into_iter().try_for_each(|lane| self.send_of(lane))
+    }
+
+    /// The same of what was changed just now, for which the drain may come later.
+    pub(super) fn send_unless_lingering(&mut self) -> Result<(), Violation> {
+        let waits = self.lingers && !self.core.next_seq().is_multiple_of(LINGERING);
+        if waits { Ok(()) } else { self.send() }
     }
 
     fn send_of(&mut self, lane: Lane) -> Result<(), Violation> {

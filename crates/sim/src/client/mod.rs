@@ -48,6 +48,8 @@ const SEQ_BLOCK: u64 = 16;
 const INO_BLOCK: u64 = 8;
 /// One change in so many goes before others.
 const RAISED_EVERY: u64 = 11;
+/// Of so many changes that are to become others, one batch is made before one has.
+const SENT_MEANWHILE_EVERY: u64 = 3;
 /// 2026-11-21, when virtual time begins.
 const EPOCH_SECS: i64 = 1_795_219_200;
 
@@ -123,6 +125,8 @@ pub(crate) struct Mount {
     pub(crate) chunks: Chunks,
     /// It fetches what is missing of files that are looked at or changed.
     pub(crate) reads_ahead: bool,
+    /// What was changed is sent a while later.
+    pub(crate) lingers: bool,
     /// What the wall clock is ahead, in seconds.
     pub(crate) ahead: i64,
     /// Below this all is settled, durably.
@@ -222,6 +226,7 @@ impl Mount {
             failing: Failing::default(),
             chunks: Chunks::default(),
             reads_ahead: false,
+            lingers: false,
             ahead: 0,
             acked_below: 0,
         }
@@ -364,6 +369,7 @@ impl Mount {
             _ => return Ok(Ok(())),
         };
         while let Some(seq) = self.core.take_to_unseal(ino) {
+            self.meanwhile(seq)?;
             if let Err(refusal) = self.failing.writes() {
                 self.core.send_after_all(&[seq]);
                 return Ok(Err(refusal));
@@ -376,9 +382,15 @@ impl Mount {
         Ok(Ok(()))
     }
 
+    /// Change `seq` is taken, and not yet what it will be: the drain looks for a batch.
+    fn meanwhile(&mut self, seq: u64) -> Result<(), Violation> {
+        if seq.is_multiple_of(SENT_MEANWHILE_EVERY) { self.send() } else { Ok(()) }
+    }
+
     /// `ino` may have lost its last name: what the server has not heard of cancels out.
     fn cancel_out(&mut self, ino: Ino) -> Result<(), Violation> {
         let Some(seqs) = self.core.take_to_cancel(ino) else { return Ok(()) };
+        seqs.last().map_or(Ok(()), |seq| self.meanwhile(*seq))?;
         let changed_at = self.changed_at;
         if self.failing.writes().is_err() {
             self.core.send_after_all(&seqs);
@@ -401,6 +413,7 @@ impl Mount {
     fn supersede(&mut self) -> Result<(), Violation> {
         let by = self.core.next_seq() - 1;
         let Some((ino, seqs, amended)) = self.core.take_superseded(by) else { return Ok(()) };
+        self.meanwhile(by)?;
         if self.failing.writes().is_err() {
             self.core.send_after_all(&seqs);
             self.core.send_after_all(&[by]);

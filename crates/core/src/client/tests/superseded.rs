@@ -226,6 +226,7 @@ fn a_file_that_is_open_or_was_sent_or_has_another_name_stays() {
 
     let mut saver = Saver::new();
     saver.save(5, None);
+    saver.core.queue.takes(2);
     saver.core.queue.sends(2, Time::default());
     saver.core.queue.is_back(2);
     let by = saver.save(6, Some(5));

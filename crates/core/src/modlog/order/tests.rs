@@ -228,7 +228,8 @@ fn follows(earlier: &Logged, later: &Logged) -> bool {
 proptest! {
     /// A change is free when no earlier one that it would collide with is left, and goes in a
     /// batch when all of those do, whatever was settled or skipped before. What is raised goes by itself,
-    /// with all that it follows. What was cancelled is never free, and passes on what it follows.
+    /// with all that it follows. What was cancelled is never free, and passes on what it follows. What
+    /// somebody has, whether it was free or not, is in no batch.
     #[test]
     fn links_say_what_looking_at_all_would(
         changes in prop::collection::vec((change(), 0..3_u32), 1..30),
@@ -236,6 +237,7 @@ proptest! {
         skips in prop::collection::btree_set(1..30_u64, 0..10),
         wanted in prop::collection::btree_set(1..30_u64, 0..3),
         cancelled in prop::collection::btree_set(1..30_u64, 0..8),
+        had in prop::collection::btree_set(1..30_u64, 0..4),
     ) {
         let changes: Vec<Logged> =
             (1..).zip(changes).map(|(seq, (change, group))| logged(seq, group, change)).collect();
@@ -256,6 +258,8 @@ proptest! {
         prop_assert_eq!(order.raised(), &raised);
         let cancelled: BTreeSet<u64> = cancelled.intersection(&left).copied().collect();
         cancelled.iter().for_each(|seq| order.cancel(*seq));
+        let had: BTreeSet<u64> = had.difference(&cancelled).copied().collect();
+        had.iter().for_each(|seq| order.takes(*seq));
         let end_cancelled = |left: &mut BTreeSet<u64>| {
             // What it follows is older: one pass is enough.
             for seq in &cancelled {
@@ -267,12 +271,16 @@ proptest! {
         end_cancelled(&mut left);
         for (choice, is_settled) in choices {
             let is_sent = |seq: &u64| !cancelled.contains(seq);
-            let is_free = |seq: &u64| is_sent(seq) && before(&left, *seq).is_empty();
+            let is_free = |seq: &u64| {
+                is_sent(seq) && !had.contains(seq) && before(&left, *seq).is_empty()
+            };
             let expected: Vec<u64> = left.iter().copied().filter(is_free).collect();
             prop_assert_eq!(&free(&order), &expected);
             for kind in [Kind::Any, Kind::Metadata, Kind::Data, Kind::Raised] {
                 let mut taken: Vec<u64> = Vec::new();
-                for seq in left.iter().copied().filter(|seq| !skips.contains(seq) || !is_sent(seq)) {
+                for seq in left.iter().copied().filter(|seq| {
+                    !skips.contains(seq) && !had.contains(seq) || !is_sent(seq)
+                }) {
                     let before = before(&left, seq);
                     let is_data = matches!(change(seq).change, Change::Data(_));
                     let is_of = match kind {

@@ -80,6 +80,7 @@ fn what_the_server_may_have_or_what_is_about_others_too_does_not() {
     assert_eq!(cancelled(&queue, 5), None, "it is in a batch");
     queue.is_back(1);
     assert!(cancelled(&queue, 5).is_some());
+    queue.takes(1);
     queue.sends(1, Time::default());
     queue.is_back(1);
     assert_eq!(cancelled(&queue, 5), None, "it was sent once");
@@ -176,6 +177,7 @@ fn data_are_part_of_what_waits_unless_something_lies_between() {
     let mut queue = plain([data(5)]);
     let other = Caller { uid: 7, ..Caller::default() };
     assert_eq!(queue.to_amend(Ino(5), &other, &After::Nothing), None);
+    queue.takes(1);
     queue.sends(1, Time::default());
     queue.is_back(1);
     assert_eq!(queue.to_amend(Ino(5), &Caller::default(), &After::Nothing), None);
@@ -236,8 +238,20 @@ fn a_directory_has_one_time_of_what_was_cancelled() {
     };
     let mut queue = plain([create("a", 5), create("b", 6), when(1), unlink("b", 6)]);
     assert_eq!(cancelled(&queue, 6), Some(vec![2, 3, 4]));
+    queue.takes(3);
     queue.sends(3, Time::default());
     assert_eq!(cancelled(&queue, 6), None, "it may be there");
     let queue = plain([create("b", 6), when(1), create("kept", 7), unlink("b", 6)]);
     assert_eq!(cancelled(&queue, 6), None, "the time comes before what was made then");
+}
+
+/// What was written last was missing on the server: a batch that took what the store follows took the
+/// store, too, as it was before it was amended.
+#[test]
+fn what_is_being_amended_goes_in_no_batch_with_what_it_follows() {
+    let mut queue = plain([create("a", 5), data(5), chmod(3, 5).change]);
+    queue.takes(2);
+    assert_eq!(seqs(queue.batch(9, 999)), [1]);
+    queue.is_back(2);
+    assert_eq!(seqs(queue.batch(9, 999)), [1, 2, 3]);
 }
