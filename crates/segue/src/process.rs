@@ -1,4 +1,4 @@
-//! Other processes: ending one, and waiting until one has really ended.
+//! Processes: ending one, waiting until one has really ended, and how this one ends where it must not go on.
 
 use std::time::{Duration, Instant};
 
@@ -33,9 +33,38 @@ pub(crate) fn kill(pid: i32) -> bool {
     matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(rustix::io::Errno::SRCH))
 }
 
+/// Has a panic of any thread or task end this process. Without the one that panicked the others would go
+/// on, and whoever needs it would wait for ever: for write-back, or for an answer.
+pub(crate) fn ends_with_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
+
+    /// Write-back had stopped, and `segue sync` waited until somebody killed it.
+    #[test]
+    fn a_thread_that_panics_takes_the_others_along() {
+        const TOLD: &str = "SEGUE_TEST_PANICS";
+        const THIS: &str = "process::tests::a_thread_that_panics_takes_the_others_along";
+        if std::env::var_os(TOLD).is_some() {
+            ends_with_panic();
+            std::thread::spawn(|| panic!("as it must not be")).join().ok();
+            return;
+        }
+        let program = std::env::current_exe().unwrap();
+        let mut child = std::process::Command::new(program);
+        let ended = child.args(["--exact", THIS, "--nocapture"]).env(TOLD, "1").output().unwrap();
+        assert_eq!(ended.status.signal(), Some(Signal::ABORT.as_raw()), "{ended:?}");
+        assert!(String::from_utf8_lossy(&ended.stderr).contains("as it must not be"), "{ended:?}");
+    }
 
     #[test]
     fn the_end_of_a_process_is_seen() {

@@ -426,8 +426,12 @@ impl Mount {
     }
 
     async fn send_pending(self: &Shared) {
-        // Whoever did so before does not any more.
-        self.core().queue.all_are_back();
+        {
+            // Whoever did so before does not any more. While the log is locked nobody makes a change
+            // that waits another one, which would be sent as it was.
+            let _log = lock(&self.log);
+            self.core().queue.all_are_back();
+        }
         while !self.remote.is_offline() {
             let batch = {
                 let mut core = self.core();
