@@ -1,0 +1,189 @@
+use std::path::Path;
+
+use segue_core::cache::ContainerId;
+use segue_core::modlog::{After, Base, Change, Logged, Outcome, Payload, Place, Record};
+use segue_core::types::{Caller, Ino, Timestamp, Version};
+
+use super::super::durable::failing;
+use super::*;
+
+fn change(seq: u64) -> Entry {
+    Entry::Change(Logged {
+        seq,
+        time: Timestamp { secs: 1, nanos: 2 },
+        caller: Caller::default(),
+        operation: None,
+        after: After::Nothing,
+        known: None,
+        change: Change::Record(Record::Release { ino: Ino(seq) }),
+    })
+}
+
+fn written() -> Entry {
+    let base = Base::Version(Version::default());
+    let (time, container) = (Timestamp::default(), ContainerId(3));
+    let place = Place { ino: Ino(1), container, base, old_size: 0, time };
+    Entry::Written { place, offset: 0, data: Payload::Inline(vec![7; 5]) }
+}
+
+fn settled(seq: u64) -> Entry {
+    let outcome = Outcome::Refused { refusal: segue_core::refusal::Refusal::NoSpace };
+    Entry::Settled { seq, outcome: Box::new(outcome) }
+}
+
+fn filled(path: &Path) -> Vec<Entry> {
+    let entries = vec![change(1), written(), change(2), settled(1)];
+    let (mut log, old) = LogFile::open(path.into(), 1, false).unwrap();
+    assert!(old.entries.is_empty());
+    entries.iter().for_each(|entry| log.append(entry).unwrap());
+    entries
+}
+
+#[test]
+fn a_log_cut_at_any_byte_opens_with_what_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    let entries = filled(&path);
+    let bytes = fs::read(&path).unwrap();
+    for len in 0..bytes.len() {
+        fs::write(&path, &bytes[..len]).unwrap();
+        let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
+        let found = found.entries;
+        assert_eq!(found, entries[..found.len()], "cut at {len}");
+        log.append(&change(9)).unwrap();
+        let (_, again) = LogFile::open(path.clone(), 1, false).unwrap();
+        assert_eq!(again.entries.last(), Some(&change(9)));
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_refused_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    filled(&path);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[50] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let refused = LogFile::open(path, 1, false).unwrap_err().to_string();
+    assert!(refused.contains("damaged at byte 32"), "{refused}");
+}
+
+/// What a host that went down had not synced is on its disk in any part; what it had is there.
+#[test]
+fn after_a_restart_the_log_ends_where_something_unsynced_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
+    log.append(&change(1)).unwrap();
+    let sync = log.begin_sync().unwrap().unwrap();
+    log.synced(&sync, sync.wait()).unwrap();
+    let end = |log: &LogFile| usize::try_from(log.len()).unwrap();
+    let durable = end(&log);
+    log.append(&change(2)).unwrap();
+    let second = end(&log);
+    log.append(&change(3)).unwrap();
+    let whole = fs::read(&path).unwrap();
+    let with_zeros = |range: std::ops::Range<usize>| {
+        let mut bytes = whole.clone();
+        bytes[range].fill(0);
+        fs::write(&path, &bytes).unwrap();
+    };
+    with_zeros(durable..second);
+    assert!(LogFile::open(path.clone(), 1, false).is_err(), "nothing is lost by a kill");
+    let (_, found) = LogFile::open(path.clone(), 1, true).unwrap();
+    assert_eq!(found.entries, [change(1)]);
+    with_zeros(32..durable);
+    let refused = LogFile::open(path.clone(), 1, true).unwrap_err().to_string();
+    assert!(refused.contains("damaged at byte 32"), "{refused}");
+}
+
+/// A second fsync returned while the first was still at it, or after it had failed.
+#[test]
+fn entries_are_durable_when_their_sync_has_succeeded_and_not_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    filled(&path);
+    let (mut log, _) = LogFile::open(path, 1, false).unwrap();
+    assert!(log.begin_sync().unwrap().is_none());
+    log.append(&change(3)).unwrap();
+    let first = log.begin_sync().unwrap().unwrap();
+    assert!(log.needs_sync() && log.begin_sync().unwrap().is_some());
+    log.append(&change(4)).unwrap();
+    log.synced(&first, first.wait()).unwrap();
+    assert!(log.needs_sync(), "the fourth came later");
+    let [second, third] = [(); 2].map(|()| log.begin_sync().unwrap().unwrap());
+    failing::after(0);
+    assert!(log.synced(&second, second.wait()).is_err());
+    assert!(log.synced(&third, third.wait()).is_err(), "the disk says that all is well");
+    assert!(log.needs_sync() && log.begin_sync().is_err());
+    log.rewrite(&[change(3), change(4)]).unwrap();
+    assert!(!log.needs_sync() && log.begin_sync().unwrap().is_none());
+}
+
+#[test]
+fn a_rewritten_log_holds_what_was_asked_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    filled(&path);
+    let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
+    log.rewrite(&[change(2)]).unwrap();
+    log.append(&change(3)).unwrap();
+    let (log, found) = LogFile::open(path, 1, false).unwrap();
+    assert_eq!(found.entries, [change(2), change(3)]);
+    assert_eq!((found.generation, found.noted, found.durable), (1, 1, 1));
+    assert_eq!(log.position(), Position { generation: 1, entries: 2 });
+}
+
+/// What was appended after that went into a file without a name, and was durable there until the
+/// process died.
+#[test]
+fn a_rewritten_log_goes_on_in_its_file_also_if_its_name_may_not_be_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    filled(&path);
+    let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
+    failing::after(1);
+    assert!(log.rewrite(&[change(2)]).is_err());
+    log.append(&change(3)).unwrap();
+    assert!(log.begin_sync().is_err(), "the name is not durable");
+    let (_, found) = LogFile::open(path.clone(), 1, false).unwrap();
+    assert_eq!(found.entries, [change(2), change(3)]);
+    log.rewrite(&found.entries).unwrap();
+    assert!(log.begin_sync().unwrap().is_none());
+    let (_, found) = LogFile::open(path, 1, false).unwrap();
+    assert_eq!((found.entries, found.generation), (vec![change(2), change(3)], 2));
+}
+
+#[test]
+fn what_is_taken_back_did_not_happen() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    let entries = filled(&path);
+    let (mut log, _) = LogFile::open(path.clone(), 1, false).unwrap();
+    log.append(&change(8)).unwrap();
+    log.take_back().unwrap();
+    log.append(&change(9)).unwrap();
+    assert_eq!(log.position().entries, 5);
+    let (_, found) = LogFile::open(path, 1, false).unwrap();
+    assert_eq!(found.entries, [entries, vec![change(9)]].concat());
+}
+
+#[test]
+fn entries_say_up_to_where_data_were_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    filled(&path);
+    let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
+    assert_eq!(found.durable, 0);
+    log.append(&change(3)).unwrap();
+    let mark = log.data_mark();
+    log.append(&change(4)).unwrap();
+    log.data_synced(mark).unwrap();
+    log.data_synced(mark).unwrap();
+    let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
+    assert_eq!((found.entries.len(), found.durable), (7, 5));
+    assert_eq!(found.entries.last(), Some(&Entry::Synced));
+    log.cut(&found.entries, 4).unwrap();
+    let (_, found) = LogFile::open(path, 1, false).unwrap();
+    assert_eq!(found.entries.len(), 4);
+}
