@@ -82,8 +82,8 @@ impl Tree {
         touched.inodes.iter().for_each(|&ino| self.mark(ino));
         for key in &touched.names {
             self.unnoted.names.insert(key.clone());
-            let unknown = NameEntry { ino: None, checked: None, pending: 0 };
-            self.names.entry(key.clone()).or_insert(unknown).pending += 1;
+            let unknown = || NameEntry::new(None, None);
+            self.names.entry(key.clone()).or_insert_with(unknown).pending += 1;
         }
     }
 
@@ -317,19 +317,25 @@ impl Tree {
     }
 
     /// A change that touched these was taken back before anybody else could hear of it: names are as
-    /// they were before.
+    /// they were before, but for those that another host gave meanwhile, which are to be asked for.
     pub(crate) fn cancel(&mut self, touched: &Touched) {
         self.unmark_inodes(touched);
         for key in &touched.names {
             let Some(entry) = self.names.get_mut(key) else { continue };
             entry.pending = entry.pending.saturating_sub(1);
             entry.checked = None;
-            let (pending, ino) = (entry.pending, entry.ino);
+            if entry.pending > 0 {
+                continue;
+            }
+            let (ino, hides) = (entry.ino, entry.hides);
             let is_partial =
                 self.nodes.get(&key.0).is_none_or(|node| node.listing == Listing::Partial);
             // Where not all names are known this one is known to be none.
-            if pending == 0 && (ino.is_some() || !is_partial) {
+            if ino.is_some() || !is_partial || hides {
                 self.drop_name(key.clone());
+            }
+            if hides {
+                self.doubt_listing(key.0, None);
             }
         }
     }
@@ -343,7 +349,7 @@ impl Tree {
             entry.pending = entry.pending.saturating_sub(1);
             if entry.pending == 0 {
                 let checked = checked(key.0);
-                entry.checked = checked;
+                (entry.checked, entry.hides) = (checked, false);
                 if checked.is_none() {
                     self.drop_name(key.clone());
                 }

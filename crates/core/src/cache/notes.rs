@@ -129,7 +129,7 @@ impl Tree {
     pub fn install_noted_name(&mut self, directory: Ino, name: Name, ino: Option<Ino>) {
         let key = (directory, name);
         if !self.unnoted.has_name(&key) && !self.noting.has_name(&key) {
-            let entry = NameEntry { ino, checked: None, pending: 0 };
+            let entry = NameEntry::new(ino, None);
             self.names.entry(key).or_insert(entry);
         }
     }

@@ -50,6 +50,31 @@ fn how_long_a_listing_is_is_known() {
     assert!(tree.is_listed_within(Ino::ROOT, 1) && !tree.is_listed_within(Ino::ROOT, 0));
 }
 
+/// A directory was listed without what another host had made in it, while this host had something of
+/// that name, which it then removed before the server heard of it.
+#[test]
+fn what_the_server_named_behind_what_was_taken_back_is_asked_for() {
+    let record = create(5, "a", NewNode::File);
+    let removal = Record::Unlink { parent: Ino::ROOT, name: name("a"), ino: Ino(5), open: false };
+    let root = || attr(1, Kind::Directory, 2);
+    let theirs = || Node { attr: attr(7, Kind::File, 2), target: None };
+    let taken_back = |mut tree: Tree, told: &dyn Fn(&mut Tree) -> bool| {
+        tree.apply(&record, Timestamp::default());
+        assert!(told(&mut tree));
+        tree.apply(&removal, Timestamp::default());
+        [&record, &removal].iter().for_each(|record| tree.cancel(&touched(record)));
+        (tree.name(Ino::ROOT, &name("a"), at(1)), tree.listing(Ino::ROOT, at(1)))
+    };
+    let list = |tree: &mut Tree| tree.install_listing(root(), vec![(name("a"), theirs())], at(1));
+    let (known, listing) = taken_back(tree(), &list);
+    assert_eq!((known, listing), (Known::Stale(None), Known::Stale(Vec::new())));
+    let look = |tree: &mut Tree| tree.install_name(root(), name("a"), Some(theirs()), at(1));
+    assert_eq!(taken_back(Tree::new(100), &look).0, Known::Unknown);
+    let other = |tree: &mut Tree| tree.install_listing(root(), Vec::new(), at(1));
+    let (known, listing) = taken_back(tree(), &other);
+    assert_eq!((known, listing), (Known::Fresh(None), Known::Fresh(Vec::new())));
+}
+
 #[test]
 fn what_is_pending_here_is_not_overwritten_by_the_server() {
     let mut tree = tree();

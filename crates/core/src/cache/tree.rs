@@ -67,6 +67,14 @@ pub(super) struct NameEntry {
     pub(super) ino: Option<Ino>,
     pub(super) checked: Option<Time>,
     pub(super) pending: u32,
+    /// The server has said since that it names something, which changes that are not settled hide.
+    pub(super) hides: bool,
+}
+
+impl NameEntry {
+    pub(super) fn new(ino: Option<Ino>, checked: Option<Time>) -> NameEntry {
+        NameEntry { ino, checked, pending: 0, hides: false }
+    }
 }
 
 /// The tree as far as it is known.
@@ -287,7 +295,8 @@ impl Tree {
             self.install_node(node, when);
         }
         let (key, checked) = ((parent, name), Some(when.of(parent)));
-        if self.names.get(&key).is_some_and(|entry| entry.pending > 0) {
+        if let Some(entry) = self.names.get_mut(&key).filter(|entry| entry.pending > 0) {
+            entry.hides = ino.is_some();
             return;
         }
         if let Some(node) = ino.and_then(|ino| self.nodes.get_mut(&ino)) {
@@ -296,7 +305,7 @@ impl Tree {
         if self.names.get(&key).is_none_or(|entry| entry.ino != ino) {
             self.unnoted.names.insert(key.clone());
         }
-        self.names.insert(key, NameEntry { ino, checked, pending: 0 });
+        self.names.insert(key, NameEntry::new(ino, checked));
     }
 
     /// Names in `directory` of which it is known what they mean, or that they mean nothing.

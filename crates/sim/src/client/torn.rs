@@ -103,7 +103,8 @@ impl Mount {
         let bytes = work::bytes_of(offset, len, fill);
         let range = offset..offset + len;
         let (dies_first, written) = (rng.chance(100), rng.index(bytes.len() + 1));
-        if self.load(ino).is_err() {
+        if self.load(ino).is_err() || dies_first && self.kept.loses_power {
+            // What was preserved twice, the second time of an amended change, would be known by its checksums.
             return Ok(None);
         }
         if self.preserve(ino, &range)?.is_err() {
