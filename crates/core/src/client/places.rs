@@ -156,9 +156,10 @@ impl ClientCore {
 
     /// Forgets which data of `ino` are in `container`, for it is to go from the disk. False, and
     /// nothing happens, if somebody uses the file or may write to it by a map, if the server lacks
-    /// some of it, or if what is noted is not what is here.
+    /// some of it, or if what is noted is not what is here; nor if the container goes anyway, once the log
+    /// says durably that nobody needs it.
     pub fn evict(&mut self, ino: Ino, container: ContainerId) -> bool {
-        if self.is_open(ino) || self.queue.has_data(ino) {
+        if self.is_open(ino) || self.queue.has_data(ino) || self.is_going(ino, container) {
             return false;
         }
         let may_go = self.files.get(&ino).is_none_or(|file| {

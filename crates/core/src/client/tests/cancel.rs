@@ -32,6 +32,22 @@ fn nothing_is_left_of_it() {
     assert!(core.tree.peek(Ino(5)).is_none() && core.files.is_empty());
 }
 
+/// The cleaner took its data before the log said durably that it was gone: a loss of power brought it back,
+/// without them.
+#[test]
+fn its_data_stay_until_the_log_says_durably_that_nothing_is_left() {
+    let mut core = made_and_removed(false);
+    let container = core.files[&Ino(5)].container();
+    assert_eq!(cancel(&mut core, 5), [1, 2, 3]);
+    core.let_go(Ino(5));
+    core.forget_file(Ino(5), Time::default());
+    assert!(!core.evict(Ino(5), container));
+    assert!(core.take_scrap().contains(&Scrap::Container(Ino(5), container)));
+    assert!(!core.evict(Ino(5), container), "it is on its way");
+    core.take_scrap();
+    assert!(core.evict(Ino(5), container));
+}
+
 #[test]
 fn a_name_that_was_known_to_be_none_is_none_where_not_all_are_known() {
     let mut core = core();
