@@ -241,9 +241,14 @@ fn kill9(pid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// A zombie no longer runs: it only waits to be noticed by its parent.
+/// A zombie no longer runs: it only waits to be noticed by its parent. Its first thread may be one while others
+/// still hold its files and locks.
 fn runs(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    state.is_some_and(|state| state != 'Z' && state != 'X')
+    let is_alive = |thread: fs::DirEntry| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+        state.is_some_and(|state| state != 'Z' && state != 'X')
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.into_iter().any(is_alive)
 }
