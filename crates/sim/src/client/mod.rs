@@ -48,8 +48,6 @@ const SEQ_BLOCK: u64 = 16;
 const INO_BLOCK: u64 = 8;
 /// One change in so many goes before others.
 const RAISED_EVERY: u64 = 11;
-/// Of so many changes that are to become others, one batch is made before one has.
-const SENT_MEANWHILE_EVERY: u64 = 3;
 /// 2026-11-21, when virtual time begins.
 const EPOCH_SECS: i64 = 1_795_219_200;
 
@@ -380,11 +378,6 @@ impl Mount {
             *open = true;
         }
         Ok(Ok(()))
-    }
-
-    /// Change `seq` is taken, and not yet what it will be: the drain looks for a batch.
-    fn meanwhile(&mut self, seq: u64) -> Result<(), Violation> {
-        if seq.is_multiple_of(SENT_MEANWHILE_EVERY) { self.send() } else { Ok(()) }
     }
 
     /// `ino` may have lost its last name: what the server has not heard of cancels out.

@@ -103,8 +103,11 @@ impl Mount {
         let bytes = work::bytes_of(offset, len, fill);
         let range = offset..offset + len;
         let (dies_first, written) = (rng.chance(100), rng.index(bytes.len() + 1));
-        if self.load(ino).is_err() || dies_first && self.kept.loses_power {
-            // What was preserved twice, the second time of an amended change, would be known by its checksums.
+        if self.load(ino).is_err() {
+            return Ok(None);
+        }
+        if dies_first && self.kept.loses_power && self.has_amended(ino) {
+            // What is preserved of it again would be known by its checksums.
             return Ok(None);
         }
         if self.preserve(ino, &range)?.is_err() {
@@ -122,6 +125,11 @@ impl Mount {
         }
         self.told.wrote(ino, offset, &bytes, old_size);
         Ok(Some(Done { ino, offset, bytes }))
+    }
+
+    fn has_amended(&self, ino: Ino) -> bool {
+        let mut queued = self.core.queue.iter().map(|(logged, _)| logged);
+        queued.any(|of| of.change.ino() == ino && self.core.queue.is_rewritten(of.seq))
     }
 
     /// The log without what the containers do not have; and which ranges of which files that is.
