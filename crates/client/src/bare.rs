@@ -87,7 +87,7 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
     let unsealed = core.recover(entries.clone(), noted, &files, Time::default());
     for data in unsealed {
         core.reserve_seqs(core.next_seq() + 1);
-        let entry = core.draft_leftover(data, segue_core::types::Caller::default());
+        let entry = core.draft_leftover(data, segue_core::types::Caller::default(), false);
         core.admit(entry, Time::default());
     }
     Ok(Uncommitted { directory: directory.into(), core, entries, index, damage })

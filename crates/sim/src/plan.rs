@@ -36,6 +36,8 @@ pub enum Bug {
     ClientForgetsDoubt,
     /// A client sends what is not what it was logged as, before its disk says so durably.
     ClientSendsRewritten,
+    /// A client does not say that a loss of power may have taken what it did since.
+    ClientHidesItsLoss,
     /// A client logs large writes as checksums, also where they are over what only it has.
     ClientSumsWhatOnlyItHas,
     /// A client takes a write that was torn out of its log, and does not note what it spoiled.
@@ -117,6 +119,7 @@ impl Bug {
                 | Bug::ClientTrustsDoubtful
                 | Bug::ClientForgetsDoubt
                 | Bug::ClientSendsRewritten
+                | Bug::ClientHidesItsLoss
         )
     }
 }

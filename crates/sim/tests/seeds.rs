@@ -197,6 +197,12 @@ fn a_client_that_sends_what_its_log_may_lose_is_found() {
     ends_well(11_406, Options::default().swarm(11_406));
 }
 
+/// What a loss of power left of what was sent whole stood beside it.
+#[test]
+fn a_client_that_does_not_say_what_it_may_have_forgotten_is_found() {
+    is_found(Bug::ClientHidesItsLoss, 100, "a conflict with nobody");
+}
+
 #[test]
 fn a_client_that_logs_sums_of_what_is_written_over_its_own_is_found() {
     is_found(Bug::ClientSumsWhatOnlyItHas, 400, ", sent");

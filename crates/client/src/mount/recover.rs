@@ -106,7 +106,7 @@ impl Left<'_> {
             if core.seqs_left() == 0 {
                 core.reserve_seqs(self.numbers.reserve_seqs().map_err(failed)?);
             }
-            let entry = core.draft_leftover(data, nobody_asked());
+            let entry = core.draft_leftover(data, nobody_asked(), self.lost_power);
             self.log.append(&entry).map_err(failed)?;
             core.admit(entry, Time::default());
         }

@@ -154,10 +154,12 @@ impl ClientCore {
         Some((seq, Entry::Amended { seq, time, data }))
     }
 
-    /// The entry that makes a change of what an earlier life left unsealed.
-    pub fn draft_leftover(&self, data: DataChange, caller: Caller) -> Entry {
+    /// The entry that makes a change of what an earlier life left unsealed. If the host `lost_power`, that
+    /// may have been sealed and sent, and changed again.
+    pub fn draft_leftover(&self, data: DataChange, caller: Caller, lost_power: bool) -> Entry {
+        let known = lost_power.then_some(data.base);
         let logged = data.logged(self.next_seq, caller);
-        Entry::Change(Logged { after: After::Everything, ..logged })
+        Entry::Change(Logged { after: After::Everything, known, ..logged })
     }
 
     /// Entries that say the same as the log so far, in less. All bytes that they speak of are

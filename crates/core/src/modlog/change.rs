@@ -176,7 +176,7 @@ pub struct Logged {
     pub operation: Option<u64>,
     /// What it has to follow because of a sync between them.
     pub after: After,
-    /// What was known of the data of the file that loses a name by it: [`Stamped::known`](super::Stamped::known).
+    /// What was known of data when it was made: [`Stamped::known`](super::Stamped::known).
     #[serde(default)]
     pub known: Option<Base>,
     /// What.

@@ -338,6 +338,9 @@ pub struct Stamped {
     pub operation: Option<u64>,
     /// The data of the file that loses its last name by this, as they were known: if they are others by
     /// now, somebody has changed what this would remove, and it stays. Nothing where it may go whatever it is.
+    ///
+    /// Of a store its base, if a loss of power may have taken the end of its host's log: what that did
+    /// since is on the server perhaps, and newer.
     pub known: Option<Base>,
     /// The change.
     pub record: Record,

@@ -33,6 +33,7 @@ mod copy_name;
 mod create;
 pub mod dump;
 mod extents;
+mod forgotten;
 mod further;
 pub mod keys;
 mod limits;
@@ -233,7 +234,7 @@ pub fn apply<T: MetaTxn>(
                 arrivals::let_go(txn, context.volume, store, context.proven)?;
             }
             let refused = Outcome::Refused { refusal };
-            outcome::keep(txn, op, digest, &refused)?;
+            outcome::keep(txn, op, digest, &refused, None)?;
             return Ok(ApplyResult::Outcome(refused));
         }
     };
@@ -251,7 +252,7 @@ pub fn refuse_damaged<T: MetaTxn>(
 ) -> Result<Outcome, Fault<T::Error>> {
     Tree::open(txn, context.volume)?;
     let refused = Outcome::Refused { refusal: Refusal::Io };
-    outcome::keep(txn, context.op(stamped.seq), digest, &refused)?;
+    outcome::keep(txn, context.op(stamped.seq), digest, &refused, None)?;
     Ok(refused)
 }
 

@@ -71,14 +71,15 @@ pub(super) fn recall<S: MetaSnapshot>(
     Ok(floor.is_some_and(|floor| op.seq < floor).then_some(ApplyResult::Settled))
 }
 
-/// Writes a final outcome.
+/// Writes a final outcome, with which the inode `removed` went.
 pub(super) fn keep<T: MetaTxn>(
     txn: &mut T,
     op: OpId,
     digest: &[u8; 32],
     outcome: &Outcome,
+    removed: Option<Ino>,
 ) -> Result<(), Fault<T::Error>> {
-    let row = OutcomeRow { digest: *digest, outcome: outcome.clone() };
+    let row = OutcomeRow { digest: *digest, outcome: outcome.clone(), removed };
     rows::put_row(txn, &keys::outcome(op), &row)
 }
 
@@ -97,7 +98,8 @@ pub(super) fn settle<T: MetaTxn>(
             Outcome::Conflict { parent, name, touched, copy }
         }
     };
+    let removed = tree.removed;
     let txn = tree.commit()?;
-    keep(txn, op, digest, &outcome)?;
+    keep(txn, op, digest, &outcome, removed)?;
     Ok(ApplyResult::Outcome(outcome))
 }

@@ -42,7 +42,7 @@ pub(super) struct Change<'a> {
     pub(super) actor: Actor<'a>,
     pub(super) time: Timestamp,
     pub(super) op: OpId,
-    /// The data of the file that it removes, as its host knew them.
+    /// See [`Stamped::known`].
     pub(super) known: Option<Base>,
 }
 

@@ -1,8 +1,10 @@
 //! Rows: what stands under the keys, in postcard.
 
+use std::fmt::{self, Formatter};
+
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Fault, Limits, MetaSnapshot, MetaTxn, keys};
 use crate::modlog::Outcome;
@@ -159,6 +161,27 @@ pub struct ClientRow {
 pub(super) struct OutcomeRow {
     pub(super) digest: [u8; 32],
     pub(super) outcome: Outcome,
+    /// The inode that went with it. Where none did, and in rows of earlier versions, the row ends before.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "at_end")]
+    pub(super) removed: Option<Ino>,
+}
+
+/// What a row says at its end, or nothing if it ends before.
+fn at_end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ino>, D::Error> {
+    struct AtEnd;
+    impl<'de> Visitor<'de> for AtEnd {
+        type Value = Option<Ino>;
+
+        fn expecting(&self, to: &mut Formatter<'_>) -> fmt::Result {
+            to.write_str("an inode or the end")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut row: A) -> Result<Option<Ino>, A::Error> {
+            // As an option is written.
+            if let Ok(Some(true)) = row.next_element() { row.next_element() } else { Ok(None) }
+        }
+    }
+    deserializer.deserialize_tuple(2, AtEnd)
 }
 
 /// The row under `key`.

@@ -27,6 +27,8 @@ pub(super) struct Tree<'a, T> {
     pub(super) limits: Limits,
     pub(super) before: Usage,
     pub(super) charged: Charged,
+    /// An inode that went, with its last name or its last close.
+    pub(super) removed: Option<Ino>,
     touched: BTreeSet<Ino>,
     wrote: bool,
 }
@@ -46,6 +48,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
             limits: row.limits,
             before: Usage::of(&tally),
             charged: Charged::new(),
+            removed: None,
             touched: BTreeSet::new(),
             wrote: false,
         })
@@ -150,6 +153,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
             self.drop_quota(ino)?;
         }
         self.wrote = true;
+        self.removed = Some(ino);
         self.touched.remove(&ino);
         Ok(())
     }

@@ -147,6 +147,47 @@ fn a_host_that_loses_power_goes_on() {
     done.check(&mounted.path().join("dir"), "on another host");
 }
 
+/// A host loses the end of its log, of which the server has all: what is left of a change that was
+/// sent whole is no other host's, and what was removed does not come back.
+#[test]
+fn what_was_sent_and_forgotten_is_no_conflict() {
+    let Some(world) = World::new() else { return };
+    let mut cuts = 0..=0;
+    for round in 0.. {
+        let cache = world.a.mkdir(&format!("disk-{round}")).unwrap();
+        let disk = Disk::mount(&cache).unwrap();
+        let mut mounted = mount(&world, &world.a, "write-back=sync", &cache);
+        let dir = mounted.path().join(format!("dir-{round}"));
+        let (file, gone) = (dir.join("file"), dir.join("gone"));
+        fs::create_dir(&dir).unwrap();
+        save(&file, &noise(1, 300_000)).unwrap();
+        let synced = segue(&world.a, &["sync", arg(mounted.path()), "--level", "host"]);
+        assert_eq!(synced.code, Some(0), "{synced:?}");
+        let before = disk.position();
+        save(&file, &noise(2, 300_000)).unwrap();
+        save(&gone, &noise(3, 1000)).unwrap();
+        fs::remove_file(&gone).unwrap();
+        cuts = before..=disk.position();
+        mounted.kill9().unwrap();
+        let cut = before + round;
+        if cut > *cuts.end() {
+            break;
+        }
+        let copy = world.local("copy");
+        fs::remove_dir_all(&copy).ok();
+        put_after_power_loss(&disk.recording().image(cut, Fate::Kept), &copy);
+        drop(mounted);
+        let mut mounted = mount(&world, &world.a, "write-back=sync", &copy);
+        mounted.sync().unwrap();
+        let names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["file"], "{round}");
+        assert_eq!(fs::read(&file).unwrap(), noise(2, 300_000), "{round}");
+        assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), round + 1);
+        mounted.umount(&[]).unwrap();
+    }
+    assert!(cuts.count() > 10);
+}
+
 /// The mount dies anywhere in the truncation of a file whose data were synced and not sent: the
 /// next one sends the data, or nothing. It sent as many zeros.
 #[test]

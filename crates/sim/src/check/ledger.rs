@@ -38,6 +38,10 @@ pub(crate) struct Ledger {
     copies: BTreeMap<(ClientId, Ino), Ino>,
     /// Orphans that went when a client's process began.
     dropped: BTreeSet<(ClientId, Ino)>,
+    /// What else went, by which record.
+    removed_by: BTreeMap<Ino, OpId>,
+    /// Changes that are what a loss of power left.
+    left: BTreeSet<(ClientId, u64)>,
     /// Every inode that was ever made.
     pub(crate) seen: BTreeSet<Ino>,
     /// Every chunk that ever came.
@@ -63,9 +67,16 @@ impl Ledger {
             names: BTreeMap::new(),
             copies: BTreeMap::new(),
             dropped: BTreeSet::new(),
+            removed_by: BTreeMap::new(),
+            left: BTreeSet::new(),
             seen: BTreeSet::new(),
             chunks: BTreeMap::new(),
         }
+    }
+
+    /// Changes that are what a loss of power left of what `client` had written.
+    pub(crate) fn left(&mut self, client: ClientId, seqs: &BTreeSet<u64>) {
+        self.left.extend(seqs.iter().map(|seq| (client, *seq)));
     }
 
     /// A record was applied with `result`, and wrote `written`.
@@ -94,6 +105,7 @@ impl Ledger {
         }
         self.outcomes.insert(op, outcome.clone());
         let changes = self.changes(txn, written);
+        self.removed_by.extend(changes.removed.iter().map(|ino| (*ino, op)));
         let expected = self.expected_names(&stamped.record, outcome);
         self.check_names(&changes, &expected, &stamped.record, outcome)
             .and_then(|()| self.check_known(op, stamped, &changes))
@@ -296,6 +308,9 @@ impl Ledger {
     ) -> Result<(), Violation> {
         match (record, outcome) {
             (_, Outcome::Refused { .. }) => Ok(()),
+            (Record::Store(store), Outcome::Done { touched }) if touched.is_empty() => {
+                self.check_left_out(op, store)
+            }
             (
                 Record::Create { ino, node: NewNode::File, .. },
                 Outcome::Done { touched } | Outcome::Conflict { touched, .. },
@@ -315,7 +330,8 @@ impl Ledger {
                 // Without a name it may be there for another client, which has it open.
                 let is_named = self.is_named(store.ino);
                 let original = self.files.get(&store.ino).filter(|_| is_named);
-                if original.is_some_and(|file| is_base(file, op, store.base)) {
+                let is_own = self.is_outdated(op, store);
+                if is_own || original.is_some_and(|file| is_base(file, op, store.base)) {
                     return Err(Violation("a conflict with nobody".into()));
                 }
                 self.copies.insert((op.client, store.ino), *copy);
@@ -325,6 +341,36 @@ impl Ledger {
         }
     }
 
+    /// A store changed nothing: all hosts that had the file open have let it go, or its own host
+    /// has forgotten what it did later.
+    fn check_left_out(&self, op: OpId, store: &Store) -> Result<(), Violation> {
+        let is_dropped = self.dropped.contains(&(op.client, store.ino));
+        match is_dropped || self.is_outdated(op, store) {
+            true => Ok(()),
+            false => Err(Violation("was left out".into())),
+        }
+    }
+
+    /// True if the host of `op`, a store, has changed the file later, or removed it.
+    fn is_outdated(&self, op: OpId, store: &Store) -> bool {
+        let ino = store.ino;
+        let made_on = self.left.contains(&(op.client, op.seq)).then_some(store.base);
+        let first = match made_on {
+            None => op.seq,
+            Some(Base::Result(seq)) => seq,
+            Some(Base::Version(_)) => 0,
+        };
+        let is_later = |by: &OpId| by.client == op.client && by.seq > first;
+        let is_newer = |file: &FileState| match made_on {
+            Some(Base::Version(version)) if file.version <= version => false,
+            _ => file.made_by.iter().any(is_later),
+        };
+        let copy = self.copies.get(&(op.client, ino));
+        let named = [Some(&ino), copy].into_iter().flatten().filter(|ino| self.is_named(**ino));
+        named.filter_map(|ino| self.files.get(ino)).any(is_newer)
+            || self.removed_by.get(&ino).is_some_and(is_later)
+    }
+
     fn take_store(
         &mut self,
         txn: &mut Txn<'_>,
@@ -332,9 +378,6 @@ impl Ledger {
         store: &Store,
         touched: &[Attr],
     ) -> Result<(), Violation> {
-        if touched.is_empty() && self.dropped.contains(&(op.client, store.ino)) {
-            return Ok(());
-        }
         let [Attr { ino, kind: Kind::File, data_version, .. }] = touched else {
             return Err(Violation("a store touches one file".into()));
         };

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::cache::ContainerId;
-use segue_core::modlog::{Change, Entry, Logged};
+use segue_core::modlog::{Entry, Logged};
 use segue_core::types::{Ino, InoGrant};
 
 use super::notes::{Index, Noted};
@@ -78,15 +78,6 @@ impl Preserved {
     }
 }
 
-/// What the server has of a client's changes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AtServer {
-    /// All below this are settled.
-    pub(crate) settled_below: u64,
-    /// No other host says what is in the tree.
-    pub(crate) is_alone: bool,
-}
-
 /// What a loss of power took.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lost {
@@ -121,6 +112,8 @@ pub(crate) struct Kept {
     pub(super) grants: Vec<InoGrant>,
     /// Changes that went out, as far as they were logged.
     pub(super) sent: BTreeSet<u64>,
+    /// Changes that are what a loss of power left.
+    pub(crate) left: BTreeSet<u64>,
     /// How many bytes may be cached, if that is bounded.
     pub(super) cache_size: Option<u64>,
     /// The host goes down when the process does.
@@ -225,13 +218,9 @@ impl Kept {
     }
 
     /// The least number of entries that the log may have after a loss of power.
-    fn floor(&self, server: AtServer) -> usize {
+    fn floor(&self, is_alone: bool) -> usize {
         let may_go = |entry: &Entry| match entry {
-            Entry::Change(Logged { seq, change, .. }) => {
-                let is_record = matches!(change, Change::Record(_));
-                let is_settled = is_record && !server.is_alone && *seq < server.settled_below;
-                is_settled || !self.sent.contains(seq)
-            }
+            Entry::Change(Logged { seq, .. }) => !is_alone || !self.sent.contains(seq),
             _ => true,
         };
         let mut floor = self.log.len();
@@ -243,8 +232,8 @@ impl Kept {
 
     /// The host goes down. As the real client does later, the log is cut off where it speaks of
     /// preserved bytes that are not there.
-    pub(crate) fn lose_power(&mut self, server: AtServer, rng: &mut Rng) -> Lost {
-        let floor = self.floor(server);
+    pub(crate) fn lose_power(&mut self, is_alone: bool, rng: &mut Rng) -> Lost {
+        let floor = self.floor(is_alone);
         let least = floor.max(self.synced);
         let mut len = least + rng.index(self.log.len() - least + 1);
         for seq in self.lose_preserved(floor, rng) {

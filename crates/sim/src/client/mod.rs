@@ -34,7 +34,7 @@ use crate::server::Server;
 use crate::work::Op;
 pub(crate) use calls::{Ended, Purpose};
 use chunks::Chunks;
-pub(crate) use disk::{AtServer, Kept, Lost};
+pub(crate) use disk::{Kept, Lost};
 pub(crate) use failing::Failing;
 pub(crate) use notes::Noted;
 use promises::Session;
@@ -267,7 +267,11 @@ impl Mount {
             if self.core.seqs_left() == 0 {
                 self.reserve_seqs();
             }
-            let entry = self.core.draft_leftover(data, Caller::default());
+            if lost_power {
+                self.kept.left.insert(self.core.next_seq());
+            }
+            let says_so = lost_power && self.bug != Some(Bug::ClientHidesItsLoss);
+            let entry = self.core.draft_leftover(data, Caller::default(), says_so);
             // No disk fails yet.
             self.log_change(entry)?.ok();
         }

@@ -6,7 +6,7 @@ use super::draws::Who;
 use super::{Event, Host, RECONNECT, THREADS, World, id};
 use crate::Violation;
 use crate::check::restart;
-use crate::client::{AtServer, Failing, Lost, Mount, POLL};
+use crate::client::{Failing, Lost, Mount, POLL};
 use crate::rng::Rng;
 
 impl World {
@@ -128,13 +128,9 @@ impl World {
                 self.summary.taken_back += mount.taken_back;
                 self.summary.refused += mount.refused;
                 self.summary.disk_errors += mount.failing.count;
-                let server = AtServer {
-                    settled_below: mount.core.acked_below(),
-                    is_alone: self.model.is_some(),
-                };
                 let (mut kept, mut told, next_call) = mount.die();
                 if kept.loses_power {
-                    let lost = kept.lose_power(server, &mut self.disk_rng);
+                    let lost = kept.lose_power(self.model.is_some(), &mut self.disk_rng);
                     told.lost(&lost);
                     self.say(&format!("client {client} lost {} entries", lost.entries.len()));
                     self.take_back(&lost);
@@ -192,6 +188,7 @@ impl World {
             let mut other = Mount::start(id(client), left.clone(), numbers, bug, now)?;
             restart::check(&mut other, &noted, &self.server.ledger, self.model.as_ref())?;
             let mut mount = Mount::start(id(client), left, numbers, bug, now)?;
+            self.server.ledger.left(id(client), &mount.kept.left);
             mount.session.has_promises = self.options.promises;
             if !self.options.promises {
                 mount.core.tree.polls(POLL);

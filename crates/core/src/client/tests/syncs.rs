@@ -84,6 +84,10 @@ fn what_an_earlier_process_left_follows_everything() {
         ranges: vec![0..10],
         mtime: Timestamp::default(),
     };
-    let entry = core.draft_leftover(data, Caller::default());
-    assert_eq!(entry.change().unwrap().after, After::Everything);
+    for lost_power in [false, true] {
+        let entry = core.draft_leftover(data.clone(), Caller::default(), lost_power);
+        let logged = entry.change().unwrap();
+        assert_eq!(logged.after, After::Everything);
+        assert_eq!(logged.known, lost_power.then_some(data.base));
+    }
 }

@@ -228,8 +228,10 @@ impl Queue {
         };
         let same = |of: fn(&Caller) -> (u32, u32, &[u32])| of(&logged.caller) == of(caller);
         let is_data = matches!(&logged.change, Change::Data(data) if data.ino == ino);
+        // What is newer is not to go with what the server may know to be outdated.
+        let is_certain = logged.known.is_none() && item.is_unsent();
         let is_free =
-            is_data && item.is_unsent() && same(|caller| (caller.uid, caller.gid, &caller.groups));
+            is_data && is_certain && same(|caller| (caller.uid, caller.gid, &caller.groups));
         let whose = (ino, caller.process_group);
         (is_free && self.order.is_last_word(seq, whose, seqs)).then_some(seq)
     }

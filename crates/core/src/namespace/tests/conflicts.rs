@@ -1,6 +1,8 @@
 //! Nothing that two hosts did is lost.
 
 use super::*;
+use crate::namespace::rows::OutcomeRow;
+use crate::types::Version;
 
 /// Two owners' hosts on one volume.
 fn two() -> (MapTxn, Client, Client) {
@@ -267,4 +269,87 @@ fn a_copy_of_a_linked_file_stands_beside_a_name_that_is_there() {
     a.apply(&mut txn, whole(f, base, b"theirs"));
     let (parent, name, _) = copy_of(b.apply(&mut txn, whole(f, base, b"ours")));
     assert!(parent == Ino::ROOT && name.starts_with("final.conflict-tin-"), "{name}");
+}
+
+/// What a loss of power left of a change that was sent whole, before it was lost, is not in conflict with that.
+#[test]
+fn what_its_own_host_did_later_is_newer() {
+    let (mut txn, mut a, mut b) = two();
+    let f = a.file(&mut txn, Ino::ROOT, "f");
+    let old = version(&mut txn, f);
+    a.apply(&mut txn, whole(f, old, b"first"));
+    let (first, middle) = (Base::Result(a.seq), version(&mut txn, f));
+    a.apply(&mut txn, whole(f, first, b"second"));
+    let nothing = Outcome::Done { touched: Vec::new() };
+    for base in [old, middle, first] {
+        let left = splice(f, base, 0, b"sec", 3);
+        assert_eq!(a.apply_knowing(&mut txn, left.clone(), base), nothing, "{base:?}");
+        assert_eq!(content(&mut txn, f), b"second");
+        // Of a host that knows what it did, or that did nothing, the same is a change.
+        assert_eq!(a.apply(&mut txn, left.clone()), Outcome::NeedsWhole);
+        assert_eq!(b.apply_knowing(&mut txn, left, base), Outcome::NeedsWhole);
+    }
+    // It was not in the backup from which the server was restored.
+    let later = Base::Version(Version { epoch: 1, counter: 1 << 20 });
+    let left = splice(f, later, 0, b"third", 5);
+    assert_eq!(a.apply_knowing(&mut txn, left, later), Outcome::NeedsWhole);
+    // What was newer stands beside what another host wrote.
+    let now = version(&mut txn, f);
+    b.apply(&mut txn, whole(f, now, b"theirs"));
+    copy_of(a.apply(&mut txn, whole(f, middle, b"ours, second")));
+    let left = splice(f, middle, 0, b"ours", 4);
+    assert_eq!(a.apply_knowing(&mut txn, left, middle), nothing);
+}
+
+#[test]
+fn what_its_own_host_removed_later_does_not_come_back() {
+    let (mut txn, mut a, mut b) = two();
+    let nothing = Outcome::Done { touched: Vec::new() };
+    let gone = |txn: &mut MapTxn, a: &mut Client, open| {
+        let f = a.file(txn, Ino::ROOT, "f");
+        let base = version(txn, f);
+        // It was taken back when the file was removed, and what said so is lost.
+        let store = a.stamp(whole(f, base, b"ours"));
+        a.apply(txn, unlink(Ino::ROOT, "f", f, open));
+        if open {
+            a.apply(txn, Record::Release { ino: f });
+        }
+        (f, base, store)
+    };
+    for open in [false, true] {
+        let (f, base, store) = gone(&mut txn, &mut a, open);
+        assert_eq!(a.send(&mut txn, &store), ApplyResult::Outcome(nothing.clone()));
+        assert_eq!(a.apply_knowing(&mut txn, splice(f, base, 0, b"o", 1), base), nothing);
+        assert_eq!(
+            b.apply_knowing(&mut txn, splice(f, base, 0, b"o", 1), base),
+            Outcome::NeedsWhole
+        );
+        assert_eq!(a.apply(&mut txn, splice(f, base, 0, b"o", 1)), Outcome::NeedsWhole);
+    }
+    // A file that was renamed over went, too; and one that another host removed did not.
+    let (f, g) = (a.file(&mut txn, Ino::ROOT, "f"), a.file(&mut txn, Ino::ROOT, "g"));
+    let base = version(&mut txn, f);
+    let replaces = RenameMode::Replace(Some(f));
+    a.apply(&mut txn, rename((Ino::ROOT, "g"), g, (Ino::ROOT, "f"), replaces));
+    assert_eq!(a.apply_knowing(&mut txn, splice(f, base, 0, b"o", 1), base), nothing);
+    let base = version(&mut txn, g);
+    b.apply(&mut txn, unlink(Ino::ROOT, "f", g, false));
+    let left = splice(g, base, 0, b"o", 1);
+    assert_eq!(a.apply_knowing(&mut txn, left, base), Outcome::NeedsWhole);
+    assert_eq!(named(&mut txn, Ino::ROOT, ".segue-conflicts"), None);
+}
+
+/// A row as the last version wrote it.
+#[test]
+fn an_outcome_that_says_of_no_removal_is_read() {
+    let outcome = Outcome::Done { touched: Vec::new() };
+    let digest = [7_u8; 32];
+    let old = postcard::to_stdvec(&(digest, outcome.clone())).unwrap();
+    let row: OutcomeRow = postcard::from_bytes(&old).unwrap();
+    assert_eq!((row.removed, postcard::to_stdvec(&row).unwrap()), (None, old));
+    let row = OutcomeRow { digest, outcome, removed: Some(Ino(5)) };
+    let mut new = postcard::to_stdvec(&row).unwrap();
+    assert_eq!(postcard::from_bytes::<OutcomeRow>(&new).unwrap(), row);
+    new.pop();
+    assert!(postcard::from_bytes::<OutcomeRow>(&new).is_err(), "torn");
 }

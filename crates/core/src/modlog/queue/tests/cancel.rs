@@ -174,6 +174,8 @@ fn data_are_part_of_what_waits_unless_something_lies_between() {
     assert_eq!(amends(vec![(data(5), none()), (chmod(2, 5).change, none())], &[]), None);
     assert_eq!(amends(vec![(data(5), none()), (unlink("b", 7), none())], &[]), None);
     assert_eq!(amends(vec![(create("a", 5), none())], &[]), None);
+    let left = Logged { change: data(5), known: Some(Base::Result(0)), ..store(1, 0) };
+    assert_eq!(queue([left]).to_amend(Ino(5), &Caller::default(), &After::Nothing), None);
     let mut queue = plain([data(5)]);
     let other = Caller { uid: 7, ..Caller::default() };
     assert_eq!(queue.to_amend(Ino(5), &other, &After::Nothing), None);
