@@ -49,6 +49,7 @@ mod space;
 mod sqlite;
 mod store;
 mod tree;
+mod twins;
 mod unsent;
 mod urgency;
 mod uring;
