@@ -30,6 +30,9 @@ struct Arguments {
     /// Have the server promise to tell of changes
     #[arg(long)]
     promises: bool,
+    /// Have the threads of a host be process groups and sessions of their own, and sync files
+    #[arg(long)]
+    sessions: bool,
     /// Have each run draw more from its seed: power loss, promises, narrow links, clocks that are wrong,
     /// hosts that sleep, disks that are full or cannot be read, chunks, up to five clients
     #[arg(long, conflicts_with_all = ["power_loss", "plain", "promises"])]
@@ -64,8 +67,9 @@ fn only(text: &str) -> Result<Only, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = arguments.seeds.or(arguments.seed.map(|seed| seed..seed + 1)).unwrap_or(0..0);
-    let Arguments { steps, trace, power_loss, plain, promises, swarm, bug, .. } = arguments;
-    let given = Options { steps, trace, power_loss, plain, promises, swarm, bug };
+    let Arguments { steps, trace, power_loss, plain, promises, sessions, swarm, bug, .. } =
+        arguments;
+    let given = Options { steps, trace, power_loss, plain, promises, sessions, swarm, bug };
     let (mut total, mut failed) = (Summary::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
     for (done, seed) in seeds.enumerate() {

@@ -36,6 +36,10 @@ pub enum Bug {
     ClientForgetsDoubt,
     /// A client sends what is not what it was logged as, before its disk says so durably.
     ClientSendsRewritten,
+    /// A client forgets what a sync covered.
+    ClientForgetsSyncs,
+    /// A client takes each change for that of another process group.
+    ClientMixesGroups,
     /// A client does not say that a loss of power may have taken what it did since.
     ClientHidesItsLoss,
     /// A client logs large writes as checksums, also where they are over what only it has.
@@ -108,6 +112,11 @@ impl Bug {
         )
     }
 
+    /// True if only a run shows it in which sessions differ.
+    pub fn needs_sessions(self) -> bool {
+        matches!(self, Bug::ClientForgetsSyncs | Bug::ClientMixesGroups)
+    }
+
     /// True if only a host that lost power shows it.
     pub fn needs_power_loss(self) -> bool {
         matches!(
@@ -139,6 +148,8 @@ pub struct Options {
     pub plain: bool,
     /// The server promises to tell of changes.
     pub promises: bool,
+    /// The threads of a host are process groups and sessions of their own, and sync files.
+    pub sessions: bool,
     /// Each run draws more: narrow links, clocks that are wrong, hosts that sleep, disks that are full
     /// or cannot be read, chunks.
     pub swarm: bool,
@@ -168,6 +179,7 @@ impl Default for Options {
             power_loss: false,
             plain: false,
             promises: false,
+            sessions: false,
             swarm: false,
         }
     }

@@ -34,6 +34,18 @@ fn five_hundred_seeds_of_the_swarm_end_as_they_should() {
     assert!(unsent.iter().all(|count| *count > 10), "{total:?}");
 }
 
+/// Threads are process groups and sessions of their own, and sync files.
+#[test]
+fn what_sessions_do_goes_in_their_order() {
+    let mut total = Summary::default();
+    let given = Options { sessions: true, ..Options::default() };
+    for seed in 0..300 {
+        total.add(&ends_well(seed, given.swarm(seed)));
+    }
+    let unsent = [total.cancelled, total.superseded, total.amended, total.taken_back];
+    assert!(unsent.iter().all(|count| *count > 5), "{total:?}");
+}
+
 /// A file that this host had made longer, and of which it had to store all, ended on the server: what lay
 /// beyond was asked for again and again (1788). Of a directory what changed in it was asked for again and
 /// again, while what was not known was what unchanged names of it named (2103). Behind a name that this host
@@ -109,8 +121,8 @@ fn a_seed_is_one_run() {
 /// Panics unless one of the first `seeds` seeds shows `bug` as a violation with these words.
 fn is_found(bug: Bug, seeds: u64, words: &str) {
     let power_loss = bug.needs_power_loss();
-    let promises = bug.needs_promises();
-    let given = Options { bug: Some(bug), power_loss, promises, ..Options::default() };
+    let (promises, sessions) = (bug.needs_promises(), bug.needs_sessions());
+    let given = Options { bug: Some(bug), power_loss, promises, sessions, ..Options::default() };
     let options = |seed| if bug.needs_swarm() { given.swarm(seed) } else { given };
     let found: Vec<_> = (0..seeds).filter_map(|seed| run(seed, options(seed)).err()).collect();
     let said: Vec<_> = found.iter().map(|failure| &failure.what).collect();
@@ -195,6 +207,16 @@ fn a_client_that_sends_what_its_log_may_lose_is_found() {
     let failure = run(11_406, Options { bug, ..Options::default() }.swarm(11_406)).unwrap_err();
     assert!(failure.what.contains("NotPermitted"), "{}", failure.what);
     ends_well(11_406, Options::default().swarm(11_406));
+}
+
+#[test]
+fn a_client_that_forgets_syncs_is_found() {
+    is_found(Bug::ClientForgetsSyncs, 100, "is sent before");
+}
+
+#[test]
+fn a_client_that_mixes_groups_is_found() {
+    is_found(Bug::ClientMixesGroups, 100, "is sent before");
 }
 
 /// What a loss of power left of what was sent whole stood beside it.

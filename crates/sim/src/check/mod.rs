@@ -5,6 +5,7 @@
 pub(crate) mod bounded;
 pub(crate) mod clean;
 pub(crate) mod ledger;
+mod ordered;
 pub(crate) mod promised;
 pub(crate) mod restart;
 pub(crate) mod structure;

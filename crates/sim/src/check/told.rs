@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use segue_core::modlog::{Change, DataChange, Entry, PieceBytes, Record, Store};
+use segue_core::modlog::{Change, DataChange, Entry, Logged, PieceBytes, Record, Store};
 use segue_core::types::Ino;
 
+use super::ordered::Ordered;
 use crate::Violation;
 use crate::client::Lost;
 
@@ -17,6 +18,8 @@ struct Unsealed {
     dirty: BTreeSet<u64>,
     cut: Option<u64>,
     size: u64,
+    /// Sessions.
+    writers: BTreeSet<u32>,
 }
 
 /// Promises made to applications, as they are and as they were.
@@ -30,6 +33,8 @@ pub(crate) struct Told {
     settled: BTreeSet<u64>,
     /// Changes that need not be sent, though a power loss may bring them back.
     unsent: BTreeSet<u64>,
+    /// The session and the process group whose doing this is.
+    actor: (u32, u32),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -48,6 +53,7 @@ struct Promises {
     sealed: BTreeMap<u64, DataChange>,
     /// What changes were of when they were logged, of which file.
     stores: BTreeMap<u64, (Ino, Rc<BTreeMap<u64, u8>>)>,
+    ordered: Ordered,
 }
 
 impl Promises {
@@ -84,8 +90,19 @@ impl Told {
         }
     }
 
+    /// What follows is the doing of this session and process group.
+    pub(crate) fn acts_for(&mut self, actor: (u32, u32)) {
+        self.actor = actor;
+    }
+
+    /// That session syncs `ino`.
+    pub(crate) fn covers(&mut self, ino: Ino) {
+        self.now.ordered.covers(self.actor.0, ino);
+    }
+
     /// The client died, and all its handles with it.
     pub(crate) fn crashed(&mut self) {
+        self.now.ordered.crashed();
         for ino in std::mem::take(&mut self.now.nameless) {
             self.now.unsealed.remove(&ino);
         }
@@ -109,6 +126,7 @@ impl Told {
     pub(crate) fn wrote(&mut self, ino: Ino, offset: u64, bytes: &[u8], old_size: u64) {
         self.now.changes(ino);
         let file = self.now.unsealed.entry(ino).or_default();
+        file.writers.insert(self.actor.0);
         let truth = Rc::make_mut(self.now.bytes.entry(ino).or_default());
         for (at, byte) in (offset..).zip(bytes) {
             file.dirty.insert(at);
@@ -121,6 +139,7 @@ impl Told {
     pub(crate) fn resized(&mut self, ino: Ino, size: u64, old_size: u64) {
         self.now.changes(ino);
         let file = self.now.unsealed.entry(ino).or_default();
+        file.writers.insert(self.actor.0);
         if size < old_size {
             file.dirty.split_off(&size);
             file.cut = Some(file.cut.map_or(size, |cut| cut.min(size)));
@@ -133,6 +152,7 @@ impl Told {
     pub(crate) fn logged(&mut self, entry: &Entry) -> Result<(), Violation> {
         if let Entry::Settled { seq, .. } = entry {
             self.settled.insert(*seq);
+            self.now.ordered.settled(*seq);
             self.now.stores.remove(seq);
             self.now.sealed.remove(seq);
         }
@@ -151,6 +171,8 @@ impl Told {
         if let Entry::Amended { seq, data, .. } = entry {
             let before = self.now.stores.remove(seq);
             let first = self.now.sealed.remove(seq);
+            let writers = self.writers(data.ino);
+            self.now.ordered.amended(*seq, &writers);
             self.sealed(*seq, data)?;
             if let Some(both) = first.and_then(|first| first.with(data)) {
                 self.now.sealed.insert(*seq, both);
@@ -167,6 +189,11 @@ impl Told {
         if !self.now.seqs.insert(logged.seq) {
             return Err(Violation(format!("seq {} is used twice", logged.seq)));
         }
+        let makers = match &logged.change {
+            Change::Data(data) => self.writers(data.ino),
+            Change::Record(_) => BTreeSet::from([self.actor.0]),
+        };
+        self.now.ordered.logged(logged, self.actor.1, &makers);
         match &logged.change {
             Change::Data(data) => return self.sealed(logged.seq, data),
             Change::Record(Record::Release { ino }) => {
@@ -174,6 +201,24 @@ impl Told {
                 self.now.released.insert(*ino);
             }
             Change::Record(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Sessions that wrote to `ino` since its last seal.
+    fn writers(&self, ino: Ino) -> BTreeSet<u32> {
+        self.now.unsealed.get(&ino).map(|file| file.writers.clone()).unwrap_or_default()
+    }
+
+    /// These are sent in this order.
+    pub(crate) fn goes(&self, batch: &[Logged]) -> Result<(), Violation> {
+        for (at, Logged { seq, .. }) in batch.iter().enumerate() {
+            let is_there = |other: u64| {
+                self.settled.contains(&other)
+                    || self.unsent.contains(&other)
+                    || batch[..at].iter().any(|logged| logged.seq == other)
+            };
+            self.now.ordered.sent(*seq, is_there)?;
         }
         Ok(())
     }

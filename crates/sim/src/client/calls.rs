@@ -3,11 +3,12 @@
 use segue_core::modlog::{Lane, Logged};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
-use segue_core::types::Time;
+use segue_core::types::{Caller, Time};
 use segue_core::wire::{Applied, Hello, Reply, Request};
 
 use super::{Mount, Stop, Thread};
 use crate::Violation;
+use crate::plan::Bug;
 use crate::server::{Answer, host_name};
 use crate::work::{Answered, Op};
 
@@ -214,6 +215,22 @@ impl Mount {
         self.threads[thread].op.is_none()
     }
 
+    fn caller_of(&self, thread: usize) -> Caller {
+        let number = u32::try_from(thread + 1).unwrap_or(u32::MAX);
+        match self.has_sessions {
+            true => Caller { process_group: number, session: number, ..Caller::default() },
+            false => Caller::default(),
+        }
+    }
+
+    fn acts_for(&mut self, caller: Caller) {
+        self.told.acts_for((caller.session, caller.process_group));
+        self.caller = caller;
+        if self.bug == Some(Bug::ClientMixesGroups) {
+            self.caller.process_group ^= u32::try_from(self.core.next_seq() << 8).unwrap_or(0);
+        }
+    }
+
     /// Lets a thread go on.
     pub(crate) fn go_on(&mut self, thread: usize) -> Result<Option<Ended>, Violation> {
         let state = &mut self.threads[thread];
@@ -222,7 +239,12 @@ impl Mount {
         state.tries += 1;
         let result = match state.tries > TRIES {
             true => Err(Stop::Refused(Refusal::Changed)),
-            false => self.attempt(&op, changed)?,
+            false => {
+                self.acts_for(self.caller_of(thread));
+                let result = self.attempt(&op, changed)?;
+                self.acts_for(Caller::default());
+                result
+            }
         };
         self.send_unless_lingering()?;
         let ended = match result {

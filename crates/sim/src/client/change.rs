@@ -8,6 +8,9 @@ use super::{Mount, Stop};
 use crate::Violation;
 use crate::work::{Answered, Flag, Op, Path, bytes_of};
 
+/// One write in so many is synced, where there are sessions.
+const SYNCED_EVERY: u64 = 3;
+
 /// Result of an operation, inside of what must never happen.
 type Attempt<R> = Result<Result<R, Stop>, Violation>;
 
@@ -26,6 +29,10 @@ impl Mount {
                 self.read_ahead(ino);
                 self.open(ino);
                 let written = self.write(ino, *offset, &bytes_of(*offset, *len, *fill))?;
+                if written.is_ok() && self.has_sessions && fill.is_multiple_of(SYNCED_EVERY) {
+                    // It was written all the same.
+                    self.fsync(ino)?.ok();
+                }
                 if !keep || written.is_err() {
                     self.close(self.handles.len() - 1)?;
                 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use segue_core::cache::FileData;
 use segue_core::modlog::{DataChange, Entry, Record, Redo, redo};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino};
+use segue_core::types::Ino;
 use segue_core::wire::{Fetch, Fetched, Request};
 
 use super::{Mount, Purpose, Stop, Tried};
@@ -131,6 +131,7 @@ impl Mount {
             return Ok(Err(refusal));
         }
         let is_only_here = self.core.is_only_here(ino, &range);
+        self.core.writes(ino, self.caller.session);
         let data = self.payload(ino, offset, bytes);
         let Some(entry) = self.core.draft_write(ino, offset, data, self.wall()) else {
             return Ok(Err(Refusal::Stale));
@@ -180,6 +181,7 @@ impl Mount {
         {
             return Ok(Err(refusal));
         }
+        self.core.writes(ino, self.caller.session);
         let Some(entry) = self.core.draft_resize(ino, size, false, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
@@ -199,7 +201,7 @@ impl Mount {
         if !self.core.files.get(&ino).is_some_and(FileData::has_dirty) {
             return Ok(Ok(()));
         }
-        if let Some((seq, entry)) = self.core.take_to_amend(ino, &Caller::default()) {
+        if let Some((seq, entry)) = self.core.take_to_amend(ino, &self.caller) {
             self.meanwhile(seq)?;
             let logged = self.log_change(entry)?;
             self.amended += u64::from(logged.is_ok());
@@ -208,10 +210,23 @@ impl Mount {
             }
             return Ok(logged);
         }
-        match self.core.draft_seal(ino, Caller::default()) {
+        match self.core.draft_seal(ino, self.caller.clone()) {
             Some(entry) => self.log_change(entry),
             None => Ok(Ok(())),
         }
+    }
+
+    /// What the session does later comes after what was written to `ino` so far.
+    pub(super) fn fsync(&mut self, ino: Ino) -> Tried<()> {
+        if let Err(refusal) = self.seal(ino)? {
+            return Ok(Err(refusal));
+        }
+        if self.bug != Some(Bug::ClientForgetsSyncs) {
+            self.core.covers(self.caller.session, ino);
+        }
+        self.told.covers(ino);
+        self.sync_disk();
+        Ok(Ok(()))
     }
 
     pub(super) fn open(&mut self, ino: Ino) {

@@ -63,6 +63,7 @@ impl Mount {
             }
             Err(request) => request,
         };
+        self.told.goes(&batch)?;
         for logged in &batch {
             self.kept.sent.insert(logged.seq);
             self.core.queue.takes(logged.seq);

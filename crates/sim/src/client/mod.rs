@@ -125,6 +125,10 @@ pub(crate) struct Mount {
     pub(crate) reads_ahead: bool,
     /// What was changed is sent a while later.
     pub(crate) lingers: bool,
+    /// Its threads are process groups and sessions of their own, and sync files.
+    pub(crate) has_sessions: bool,
+    /// Whose doing this is.
+    caller: Caller,
     /// What the wall clock is ahead, in seconds.
     pub(crate) ahead: i64,
     /// Below this all is settled, durably.
@@ -225,6 +229,8 @@ impl Mount {
             chunks: Chunks::default(),
             reads_ahead: false,
             lingers: false,
+            has_sessions: false,
+            caller: Caller::default(),
             ahead: 0,
             acked_below: 0,
         }
@@ -346,8 +352,8 @@ impl Mount {
             }
         }
         let entry = match self.is_offline {
-            true => self.core.draft_apart(record.clone(), Caller::default(), self.wall()),
-            false => self.core.draft_change(record.clone(), Caller::default(), self.wall()),
+            true => self.core.draft_apart(record.clone(), self.caller.clone(), self.wall()),
+            false => self.core.draft_change(record.clone(), self.caller.clone(), self.wall()),
         };
         let logged = self.log_change(entry)?;
         if let (

@@ -196,6 +196,7 @@ impl World {
             mount.failing.rng = Rng::new(*next_call ^ 5);
             mount.reads_ahead = self.plan.more.reads_ahead;
             mount.lingers = self.plan.more.lingers;
+            mount.has_sessions = self.options.sessions;
             mount.chunks.least = self.plan.more.chunks;
             self.hosts[client] = Host::Up(Box::new(mount));
             self.with(client, |_| Ok(()))?;
