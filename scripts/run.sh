@@ -71,7 +71,8 @@ run() {
     end_daemons
     echo $$ >"$state/pid"
     trap end_daemons EXIT
-    trap 'echo; echo "segue: stopping"; exit 0' INT TERM HUP
+    # A second signal ends what waits for the server, and not the script before the daemons have ended.
+    trap 'trap : INT TERM HUP; echo; echo "segue: stopping"; exit 0' INT TERM HUP
     start_daemons
     cat <<EOF
 
