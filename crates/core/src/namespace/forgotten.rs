@@ -7,6 +7,7 @@
 
 use super::permission::Change;
 use super::rows::{self, InodeRow, OutcomeRow};
+use super::store::own_copy;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys};
 use crate::modlog::{Base, Store};
@@ -29,9 +30,7 @@ pub(super) fn is_outdated<T: MetaTxn>(
     if is_there.is_some_and(|row| is_made_since(change, row)) {
         return Ok(true);
     }
-    let key = keys::copy(change.context.client, store.ino);
-    let copy = rows::get_row(&mut tree.txn, &key, "a conflict copy's number")?;
-    let copy = copy.map_or(Ok(None), |copy| tree.find(copy))?;
+    let copy = own_copy(tree, change, store.ino)?;
     if copy.is_some_and(|copy| is_made_since(change, &copy)) {
         return Ok(true);
     }

@@ -133,17 +133,24 @@ pub(super) fn is_as_known(change: &Change<'_>, row: &InodeRow) -> bool {
     row.attr.nlink > 1 || change.known.is_none_or(|known| is_base(change, known, row))
 }
 
+/// The conflict copy that the client's stores to `ino` go on in.
+pub(super) fn own_copy<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    ino: Ino,
+) -> Result<Option<InodeRow>, Fault<T::Error>> {
+    let key = keys::copy(change.context.client, ino);
+    let copy = rows::get_row(&mut tree.txn, &key, "a conflict copy's number")?;
+    copy.map_or(Ok(None), |copy| tree.find(copy))
+}
+
 /// The copy that an earlier store of this client made, if this store was made from its data.
 fn copy_of_base<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
     store: &Store,
 ) -> Result<Option<InodeRow>, Stop<T::Error>> {
-    let key = keys::copy(change.context.client, store.ino);
-    let Some(copy) = rows::get_row(&mut tree.txn, &key, "a conflict copy's number")? else {
-        return Ok(None);
-    };
-    let Some(row) = tree.find(copy)? else { return Ok(None) };
+    let Some(row) = own_copy(tree, change, store.ino)? else { return Ok(None) };
     let ours = row.attr.nlink > 0 && is_base(change, store.base, &row);
     if ours {
         check_target(change, &row)?;

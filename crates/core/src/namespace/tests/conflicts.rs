@@ -339,6 +339,22 @@ fn what_its_own_host_removed_later_does_not_come_back() {
     assert_eq!(named(&mut txn, Ino::ROOT, ".segue-conflicts"), None);
 }
 
+/// The outcome that says so is not among the first that are read.
+#[test]
+fn what_was_removed_long_after_the_store_does_not_come_back() {
+    let (mut txn, mut a, _) = two();
+    let f = a.file(&mut txn, Ino::ROOT, "f");
+    let base = version(&mut txn, f);
+    for mode in 0..1100 {
+        let set = SetAttr { mode: Some(mode % 0o1000), ..SetAttr::default() };
+        let stamped = a.stamp(Record::SetAttr { ino: f, set });
+        a.send_unchecked(&mut txn, &stamped).unwrap();
+    }
+    a.apply(&mut txn, unlink(Ino::ROOT, "f", f, false));
+    let left = a.apply_knowing(&mut txn, splice(f, base, 0, b"o", 1), base);
+    assert_eq!(left, Outcome::Done { touched: Vec::new() });
+}
+
 /// A row as the last version wrote it.
 #[test]
 fn an_outcome_that_says_of_no_removal_is_read() {
