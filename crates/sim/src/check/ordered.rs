@@ -10,7 +10,7 @@ use segue_core::types::Ino;
 use crate::Violation;
 
 /// A change, as far as its order goes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Made {
     ino: Ino,
     group: u32,
@@ -64,9 +64,9 @@ impl Ordered {
     pub(super) fn amended(&mut self, seq: u64, sessions: &BTreeSet<u32>) {
         let covered = self.covered_by(sessions);
         if let Some(made) = self.made.get_mut(&seq) {
-            let Made { ino, group, is_of_names, is_data, ref after } = **made;
-            let after = after.union(&covered).copied().filter(|other| *other != seq).collect();
-            *made = Rc::new(Made { ino, group, is_of_names, is_data, after });
+            let after = &mut Rc::make_mut(made).after;
+            after.extend(covered);
+            after.remove(&seq);
         }
     }
 

@@ -18,8 +18,6 @@ const BATCH_RECORDS: usize = 6;
 const BATCH_BYTES: u64 = 1 << 20;
 /// One change in so many is sent at once, the others at the next tick.
 const LINGERING: u64 = 4;
-/// Of so many changes that are to become others, one batch is made before one has.
-const SENT_MEANWHILE_EVERY: u64 = 3;
 /// The log is rewritten when it has more entries than this.
 const LOG_ENTRIES: usize = 20;
 
@@ -33,11 +31,6 @@ impl Mount {
     pub(super) fn send_unless_lingering(&mut self) -> Result<(), Violation> {
         let waits = self.lingers && !self.core.next_seq().is_multiple_of(LINGERING);
         if waits { Ok(()) } else { self.send() }
-    }
-
-    /// Change `seq` is taken, and not yet what it will be: the drain looks for a batch.
-    pub(super) fn meanwhile(&mut self, seq: u64) -> Result<(), Violation> {
-        if seq.is_multiple_of(SENT_MEANWHILE_EVERY) { self.send() } else { Ok(()) }
     }
 
     fn send_of(&mut self, lane: Lane) -> Result<(), Violation> {
