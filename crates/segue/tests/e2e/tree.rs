@@ -39,6 +39,12 @@ pub(crate) fn read_contents(dir: &Path) -> BTreeMap<PathBuf, String> {
     read(dir).into_iter().map(|(path, node)| (path, node.contents)).collect()
 }
 
+/// The files alone: mode, links and contents of each.
+pub(crate) fn read_files(dir: &Path) -> BTreeMap<PathBuf, (u32, u64, String)> {
+    let files = read(dir).into_iter().filter(|(_, node)| node.kind == "file");
+    files.map(|(path, node)| (path, (node.mode, node.nlink, node.contents))).collect()
+}
+
 fn look(path: &Path) -> Node {
     let meta = fs::symlink_metadata(path).unwrap();
     let kind = meta.file_type();

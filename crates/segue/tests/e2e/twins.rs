@@ -3,7 +3,7 @@
 //!
 //! Simulated hosts do so by the million; here a kernel, a disk and threads are between.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use segue_bench::bed::Rng;
 
-use crate::tree::{assert_same, hash, noise};
+use crate::tree::{assert_same, noise, read_files};
 use crate::world::{World, arg, segue};
 
 const WORKERS: u64 = 3;
@@ -165,23 +165,6 @@ fn aliases(twin: &Path, names: Vec<String>) -> BTreeSet<String> {
     others.chain(names).collect()
 }
 
-/// Every file below `dir`: mode, links and contents.
-fn read(dir: &Path) -> BTreeMap<PathBuf, (u32, u64, String)> {
-    let mut files = BTreeMap::new();
-    let mut open = vec![dir.to_owned()];
-    while let Some(path) = open.pop() {
-        let meta = fs::symlink_metadata(&path).unwrap();
-        if meta.is_dir() {
-            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else {
-            let contents = hash(&path);
-            let name = path.strip_prefix(dir).unwrap().to_owned();
-            files.insert(name, (meta.mode(), meta.nlink(), contents));
-        }
-    }
-    files
-}
-
 #[test]
 fn a_mount_and_a_local_directory_are_the_same_after_the_same() {
     let Some(mut world) = World::new() else { return };
@@ -237,11 +220,11 @@ fn a_mount_and_a_local_directory_are_the_same_after_the_same() {
         if goes_down && options.starts_with("cache-size") {
             world.a.link_up().unwrap();
         }
-        assert_same(&when, &read(mounted.path()), &read(&twin));
+        assert_same(&when, &read_files(mounted.path()), &read_files(&twin));
         world.a.link_up().unwrap();
         mounted.sync().unwrap();
-        assert_same(&format!("{when}, sent"), &read(mounted.path()), &read(&twin));
-        assert_same(&format!("{when}, elsewhere"), &read(reader.path()), &read(&twin));
+        assert_same(&format!("{when}, sent"), &read_files(mounted.path()), &read_files(&twin));
+        assert_same(&format!("{when}, elsewhere"), &read_files(reader.path()), &read_files(&twin));
         let conflicts = segue(&world.a, &["conflicts", arg(mounted.path())]);
         assert_eq!(conflicts.code, Some(0), "{when}: {conflicts:?}");
         mounted.umount(&[]).unwrap();
