@@ -31,6 +31,7 @@ mod hosts;
 mod interrupts;
 mod lanes;
 mod levels;
+mod make_run;
 mod names;
 mod network;
 mod offline;
