@@ -24,11 +24,11 @@ use std::path::{Path, PathBuf};
 
 use self::cell::{Cell, Start, Test};
 use self::measure::{Figures, measure};
-use crate::bed::{Error, Result};
 use crate::measurement::{Effort, Run};
-use crate::peer::system::{CONFIGURATIONS, System};
 use crate::record::Context;
 use crate::side_by_side::Options;
+use segue_bed::peer::system::{CONFIGURATIONS, System};
+use segue_bed::{Error, Result};
 
 /// The configuration in which activities are measured alone, and what has no link.
 const ALONE: &str = "async-priorities";

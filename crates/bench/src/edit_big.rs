@@ -15,12 +15,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::bed::{Bed, Doing, Host, Result, Rng};
-use crate::peer::{self, Kind, Peer, Stage};
 use crate::record::Context;
 use crate::run::within;
 use crate::samples::{Report, Sample, Section, Style, Unit};
 use crate::workload::content::noise;
+use segue_bed::peer::{self, Kind, Peer, Stage};
+use segue_bed::{Bed, Doing, Host, Result, Rng};
 
 /// The experiment's name.
 pub const NAME: &str = "edit-big";

@@ -20,9 +20,9 @@ use std::path::Path;
 
 use self::course::Course;
 pub use self::variant::{ALL, Variant};
-use crate::bed::{Bed, Result};
 use crate::record::Context;
 use crate::samples::{Report, Sample, Section, Style, Unit};
+use segue_bed::{Bed, Result};
 
 /// What to measure.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Plan {
             for test in tests() {
                 let result = match &mounted {
                     Ok(mounted) => (test.run)(&course.at(mounted.dir())),
-                    Err(error) => Err(crate::bed::Error::Unavailable(error.to_string())),
+                    Err(error) => Err(segue_bed::Error::Unavailable(error.to_string())),
                 };
                 report.add(Sample {
                     system: variant.name,

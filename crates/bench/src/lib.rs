@@ -1,18 +1,14 @@
-//! The bench of Segue: hosts in network namespaces, links of any quality, workloads, and the
-//! file systems that Segue is compared with.
+//! The bench of Segue: workloads and experiments, and the tables and plots of their results.
 //!
-//! It talks to mounted paths and to the `segue` program only, so it measures any file system.
-//! End-to-end tests use its [`bed`]; the program `segue-bench` runs its workloads.
+//! It talks to mounted paths and to the `segue` program only, so it measures any file system. The
+//! hosts, links and file systems that it runs them on are those of the test bed, `segue_bed`.
 
-pub mod bed;
 pub mod contention;
-pub mod disk;
 pub mod edit_big;
 pub mod floor;
 pub mod fuse_floor;
 pub mod measurement;
 pub mod mirror;
-pub mod peer;
 mod plot;
 pub mod record;
 pub mod replay;

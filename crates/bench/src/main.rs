@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use segue_bench::bed::Error;
+use segue_bed::Error;
+use segue_bed::peer::{self, Kind};
 use segue_bench::contention::{self, Experiment};
 use segue_bench::edit_big;
 use segue_bench::fuse_floor::{self, Variant};
 use segue_bench::measurement::Effort;
 use segue_bench::mirror;
-use segue_bench::peer::{self, Kind};
 use segue_bench::record::{Context, Measurement};
 use segue_bench::replay;
 use segue_bench::report::Report;

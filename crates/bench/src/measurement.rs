@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::bed::{Error, Result};
 use crate::record::Context;
 use crate::results::{self, Results};
 use crate::side_by_side::side_by_side;
+use segue_bed::{Error, Result};
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -200,8 +200,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bed::Error;
     use crate::results;
+    use segue_bed::Error;
 
     #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
     struct Named {

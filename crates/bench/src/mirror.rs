@@ -11,7 +11,6 @@
 mod calls;
 mod counts;
 mod files;
-pub(crate) mod handles;
 mod names;
 mod nodes;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::bed::run;
+use segue_bed::run;
 
 /// One workload once on one file system over one link.
 #[derive(Debug, Clone, Serialize)]

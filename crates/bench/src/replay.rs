@@ -22,11 +22,11 @@ use std::path::Path;
 
 use self::load::Load;
 use self::measure::{Cell, Measurement, measure};
-use crate::bed::{Error, Result};
 use crate::measurement::{Effort, Run};
-use crate::peer::system::System;
 use crate::record::Context;
 use crate::side_by_side::Options;
+use segue_bed::peer::system::System;
+use segue_bed::{Error, Result};
 
 /// KB a second, where none are given.
 const RATES: [u64; 2] = [64, 512];

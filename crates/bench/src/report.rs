@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::bed::Result;
 use crate::plot::{Bar, Panel};
 use crate::record::{Context, Figures, Measurement};
 use crate::results::Results;
+use segue_bed::Result;
 
 /// The files of one run.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::bed::{Doing, Error, Result};
 use crate::plot::lines::{self, Chart};
 use crate::plot::{self, Panel};
 use crate::record::Context;
+use segue_bed::{Doing, Error, Result};
 
 /// One set of files, named alike.
 #[derive(Debug)]

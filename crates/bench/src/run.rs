@@ -10,10 +10,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::bed::{Bed, Doing, Error, Link, Result};
-use crate::peer::{Kind, Peer, Stage};
 use crate::record::{Figures, Measurement};
 use crate::workload::{Place, Workload};
+use segue_bed::peer::{Kind, Peer, Stage};
+use segue_bed::{Bed, Doing, Error, Link, Result};
 
 /// What to measure.
 pub struct Plan {

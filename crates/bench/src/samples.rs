@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::bed::Result;
 use crate::plot::{Bar, Panel};
 use crate::record::Context;
 use crate::report::middle;
 use crate::results::Results;
+use segue_bed::Result;
 
 /// What the figure of a test means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

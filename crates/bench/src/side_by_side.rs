@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 
-use crate::bed::Result;
+use segue_bed::Result;
 
 /// What experiments with several beds are asked.
 #[derive(Debug, Clone, clap::Args)]
@@ -63,7 +63,7 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
-    use crate::bed::Error;
+    use segue_bed::Error;
 
     #[test]
     fn everything_is_done_once_and_two_at_a_time() {

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::bed::{Bed, Link, Result};
 use crate::measurement::{self, Effort, Run, failures, figures_of, kinds, repeats_and_scale};
-use crate::peer::{self, Kind, Stage};
 use crate::plot::{Bar, Panel};
 use crate::record::{Context, Figures};
 use crate::report::{median, middle};
 use crate::run::{act, within};
 use crate::workload::{self, Workload, untar};
+use segue_bed::peer::{self, Kind, Stage};
+use segue_bed::{Bed, Link, Result};
 
 /// Part of the results' names, and the experiment's on the command line.
 pub const NAME: &str = "small-writes";

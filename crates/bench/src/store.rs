@@ -29,10 +29,10 @@ use tokio::runtime::Runtime;
 
 use self::floor::Floor;
 use self::served::Served;
-use crate::bed::{Bed, Doing, Result};
 use crate::record::Context;
 use crate::samples::{Report, Sample, Section, Style, Unit};
 use crate::workload::scaled;
+use segue_bed::{Bed, Doing, Result};
 
 /// The server under test, and what it is compared with.
 const SEGUE: &str = "segue";

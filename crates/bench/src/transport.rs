@@ -50,11 +50,11 @@ use self::setting::Setting;
 use self::table::{Asked, markdown, panels};
 pub use self::variant::Variant;
 pub use self::varying::Varying;
-use crate::bed::{Error, Result};
 use crate::measurement::{Effort, Run};
-use crate::peer::{self, Kind};
 use crate::record::Context;
 use crate::run::within;
+use segue_bed::peer::{self, Kind};
+use segue_bed::{Error, Result};
 
 /// Part of the results' names, and the experiment's on the command line.
 pub const NAME: &str = "atp-latency";

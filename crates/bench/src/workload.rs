@@ -15,7 +15,7 @@ mod warm_read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::bed::{Error, Host, Result};
+use segue_bed::{Error, Host, Result};
 
 /// Where a workload runs.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use segue_bench::bed::segue::is_mounted;
-use segue_bench::bed::{Bed, Proc};
+use segue_bed::segue::is_mounted;
+use segue_bed::{Bed, Proc};
 
 struct Floor {
     source: PathBuf,

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use segue_bench::bed::Bed;
+use segue_bed::Bed;
 use segue_bench::fuse_floor;
 use serde_json::Value;
 

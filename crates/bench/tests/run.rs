@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use segue_bench::bed::Bed;
+use segue_bed::Bed;
 use serde_json::Value;
 
 fn segue_bench(args: &[&str], out: &Path) -> Output {

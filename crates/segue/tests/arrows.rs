@@ -14,9 +14,10 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("segue-server", &["segue-core", "segue-rpc"], &[]),
     // The transport's law is tried under QUIC's own state machines, as its adaptor meets them.
     ("segue-sim", &["segue-core", "segue-rpc"], &[]),
+    ("segue-bed", &["segue-fuse"], &[]),
     // The store is measured below any mount, so bench speaks to a server itself.
-    ("segue-bench", &["segue-core", "segue-fuse", "segue-rpc"], &[]),
-    ("segue", &["segue-client", "segue-server"], &["segue-bench", "segue-conformance"]),
+    ("segue-bench", &["segue-bed", "segue-core", "segue-fuse", "segue-rpc"], &[]),
+    ("segue", &["segue-client", "segue-server"], &["segue-bed", "segue-conformance"]),
 ];
 
 #[test]

@@ -9,9 +9,9 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use super::tree;
-use crate::bed::{Doing, Host, Result, Rng, run};
 use crate::workload::content::noise;
 use crate::workload::{Place, expect, scaled};
+use segue_bed::{Doing, Host, Result, Rng, run};
 
 /// What `Grep` looks at.
 const SMALL: Files = Files { count: 256, bytes: 8 << 10 };

@@ -7,7 +7,7 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
-use crate::peer::system::System;
+use segue_bed::peer::system::System;
 
 /// What somebody waits for, and what goes on beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

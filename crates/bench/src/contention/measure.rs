@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
 use super::cell::{Cell, Start, Test};
-use crate::bed::{Bed, Error, Link, Result};
 use crate::measurement::Effort;
-use crate::peer::{Peer, Stage};
 use crate::run::{let_go, within};
 use crate::workload::Place;
+use segue_bed::peer::{Peer, Stage};
+use segue_bed::{Bed, Error, Link, Result};
 
 /// What was measured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

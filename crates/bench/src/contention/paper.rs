@@ -1,8 +1,8 @@
 //! [MFS table 2]: seconds at 1,024 KB/s, means and deviations of ten runs.
 
 use super::part::Part;
-use crate::peer::system::CONFIGURATIONS;
 use crate::spread::Spread;
+use segue_bed::peer::system::CONFIGURATIONS;
 
 /// The rate that the table is of.
 pub(super) const RATE: u64 = 1024;

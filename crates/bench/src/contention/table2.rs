@@ -5,10 +5,10 @@ use super::paper;
 use super::part::{Measurement, Part};
 use super::{ALONE, LOCAL};
 use crate::measurement::{failures, kinds, repeats_and_scale};
-use crate::peer::system::{CONFIGURATIONS, System};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
 use crate::spread::{Spread, shown, times};
+use segue_bed::peer::system::{CONFIGURATIONS, System};
 
 /// What the foreground may take beside the background, of its time alone; and the background, of
 /// its time on the local disk.

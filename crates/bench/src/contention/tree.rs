@@ -13,9 +13,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::bed::{Doing, Result, Rng};
 use crate::workload::content::noise;
 use crate::workload::scaled;
+use segue_bed::{Doing, Result, Rng};
 
 const BYTES: u32 = 1223 * 1024;
 const HEADERS: u32 = 130;
@@ -117,7 +117,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::bed::run;
+    use segue_bed::run;
 
     fn sizes(root: &Path) -> Vec<u64> {
         let mut command = Command::new("find");

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 
 use super::nodes::{Nodes, kind, magic_link};
-use crate::mirror::handles::Handles;
+use segue_bed::handles::Handles;
 
 /// A directory's entry: number, kind, name.
 pub(crate) type Entry = (INodeNo, FileType, OsString);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::bed::Result;
+use segue_bed::Result;
 
 /// How many of `count` things a second `work` does.
 pub(super) fn rate(count: u64, work: impl FnOnce() -> Result<()>) -> Result<f64> {

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::bed::{Doing, Host, Result, Rng};
 use crate::workload::{Place, Workload, content, expect, scaled, untar};
+use segue_bed::{Doing, Host, Result, Rng};
 
 /// Size of each file of data in MB.
 const MEGABYTES: u32 = 64;

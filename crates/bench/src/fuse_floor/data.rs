@@ -7,8 +7,8 @@ use super::clock::rate;
 use super::course::Course;
 use super::map::Map;
 use super::{Test, Unit};
-use crate::bed::{Doing, Result, Rng};
 use crate::workload::expect;
+use segue_bed::{Doing, Result, Rng};
 
 const KB_4: usize = 4 << 10;
 const MB: usize = 1 << 20;

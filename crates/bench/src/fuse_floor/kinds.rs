@@ -12,8 +12,8 @@ use rustix::fs::{Advice, AtFlags, Mode, OFlags, StatxFlags, XattrFlags};
 use super::clock::{micros, micros_of};
 use super::course::{Course, name};
 use super::{Test, Unit};
-use crate::bed::{Doing, Error, Result};
 use crate::workload::expect;
+use segue_bed::{Doing, Error, Result};
 
 const CALLS: u32 = 2_000;
 const KB_4: u64 = 4 << 10;

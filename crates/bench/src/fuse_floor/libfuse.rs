@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bed::{Error, Result, run};
+use segue_bed::{Error, Result, run};
 
 /// Where Debian's libfuse3-dev has it. The source is the GPL's, so it is not kept here.
 const SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";

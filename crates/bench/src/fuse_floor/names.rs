@@ -8,8 +8,8 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use super::clock::rate;
 use super::course::{Course, name};
 use super::{Test, Unit};
-use crate::bed::{Doing, Result};
 use crate::workload::{Workload, expect, untar};
+use segue_bed::{Doing, Result};
 
 const SMALL_FILES: u32 = 5_000;
 const UNTAR_FILES: f64 = 2_000.0;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::course::Course;
 use super::libfuse;
-use crate::bed::segue::is_mounted;
-use crate::bed::{Doing, Error, FuseUring, Host, Proc, Result, run};
-use crate::peer::{still_runs, wait_until};
+use segue_bed::peer::{still_runs, wait_until};
+use segue_bed::segue::is_mounted;
+use segue_bed::{Doing, Error, FuseUring, Host, Proc, Result, run};
 
 /// A file system under test.
 #[derive(Debug, Clone, Copy)]

@@ -12,10 +12,10 @@ use segue_fuse::{Answer, Call, Entry, Errno, FileSystem, Notifier, Outcome, Repl
 
 use super::counts::Counts;
 use super::files::{Backings, Opened};
-use super::handles::Handles;
 use super::names::Listed;
 use super::nodes::Nodes;
 use super::{Flush, Options};
+use segue_bed::handles::Handles;
 
 #[derive(Debug)]
 pub(crate) struct Mirror {

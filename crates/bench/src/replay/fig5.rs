@@ -4,10 +4,10 @@ use super::load::Load;
 use super::measure::{Cell, Figures, Measurement};
 use super::trace::{Access, Trace};
 use crate::measurement::{failures, figures_of, kinds, repeats_and_scale};
-use crate::peer::system::{CONFIGURATIONS, System};
 use crate::plot::{Bar, Panel};
 use crate::record::Context;
 use crate::spread::{Spread, shown, times};
+use segue_bed::peer::system::{CONFIGURATIONS, System};
 
 /// What the others are compared with: as a file system without either would be.
 const BASE: &str = "sync-uniform";
@@ -227,7 +227,7 @@ pub(super) fn panels(measured: &[Measurement]) -> Vec<Panel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bed::Error;
+    use segue_bed::Error;
 
     #[test]
     fn what_is_saved_stands_beside_the_paper() {

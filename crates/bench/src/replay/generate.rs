@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::trace::{Access, Act, File, Parameters, Trace};
-use crate::bed::Rng;
+use segue_bed::Rng;
 
 /// What is larger is no part of a trace.
 pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;

@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::load::Load;
 use super::play::Play;
-use crate::bed::{Bed, Link, Result};
 use crate::measurement::{self, Effort};
-use crate::peer::Stage;
-use crate::peer::system::System;
 use crate::run::{let_go, within};
+use segue_bed::peer::Stage;
+use segue_bed::peer::system::System;
+use segue_bed::{Bed, Link, Result};
 
 /// What is measured: a trace in some file system over one link.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -17,9 +17,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::trace::{self, Access, Act, Trace};
-use crate::bed::{Doing, Error, Result, Rng};
 use crate::workload::content::noise;
 use crate::workload::expect;
+use segue_bed::{Doing, Error, Result, Rng};
 
 /// What a program reads or writes at once.
 const PIECE_BYTES: usize = 64 << 10;

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::load::Load;
 use super::trace::{Act, Parameters, Trace};
-use crate::bed::Result;
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
 use crate::results::Results;
+use segue_bed::Result;
 
 const ABOUT: &str = "\
     Ours are made anew (`crates/bench/src/replay/generate.rs`, seeds fixed): the paper's are not \

@@ -4,7 +4,7 @@
 use segue_core::modlog::{Base, NewNode, Piece, PieceBytes, Record, Stamped, Store};
 use segue_core::types::{Caller, Ino, InoGrant, Name, Timestamp};
 
-use crate::bed::{Error, Result};
+use segue_bed::{Error, Result};
 
 /// Files of a directory.
 const FILES: u32 = 1_000;

@@ -9,7 +9,7 @@ use segue_rpc::identity::Identity;
 use segue_rpc::{Body, Peer, Response, Target, dial, greet};
 
 use super::changes::Changes;
-use crate::bed::{Error, Result};
+use segue_bed::{Error, Result};
 
 /// When to give up on connecting.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

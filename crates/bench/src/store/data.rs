@@ -13,9 +13,9 @@ use segue_rpc::{Body, Peer};
 
 use super::client::{Client, wrong};
 use super::{Course, SEGUE, SQLITE};
-use crate::bed::{Result, Rng};
 use crate::samples::Unit;
 use crate::workload::{content, expect};
+use segue_bed::{Result, Rng};
 
 /// About the average of files of this size.
 const CHUNK_BYTES: u32 = 64 << 10;

@@ -22,10 +22,10 @@ use super::client::{Client, wrong};
 use super::data::{ask, fetch, in_lanes};
 use super::served::HOME;
 use super::{Course, SEGUE};
-use crate::bed::{Result, Rng};
 use crate::record::Context;
 use crate::samples::{Section, Style, Unit};
 use crate::workload::expect;
+use segue_bed::{Result, Rng};
 
 /// As files from 1 GiB on are cut, on average.
 const CHUNK_BYTES: u32 = 1 << 20;

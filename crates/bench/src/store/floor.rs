@@ -11,8 +11,8 @@ use segue_core::chunk::fingerprint;
 use super::client::wrong;
 use super::data::CHUNK;
 use super::recorder::{Recorder, Transaction, Write};
-use crate::bed::{Doing, Error, Result};
 use crate::workload::expect;
+use segue_bed::{Doing, Error, Result};
 
 /// Bytes of each small file, here as in the server.
 pub(super) const FILE_BYTES: usize = 1024;

@@ -14,9 +14,9 @@ use super::changes::Place;
 use super::client::{Client, Door, wrong};
 use super::floor::{FILE_BYTES, look_up, reader, replay, writer};
 use super::{Course, SEGUE, SQLITE, data};
-use crate::bed::{Doing, Result, Rng};
 use crate::samples::Unit;
 use crate::workload::expect;
+use segue_bed::{Doing, Result, Rng};
 
 /// Reads of each measurement.
 const READS: u32 = 4_000;

@@ -9,9 +9,9 @@ use super::client::{Client, wrong};
 use super::floor::{FILE_BYTES, look_up, read_and_hash, sql, writer};
 use super::served::{HOME, MANY};
 use super::{Course, SEGUE, SQLITE, rates};
-use crate::bed::{Doing, Result};
 use crate::samples::Unit;
 use crate::workload::expect;
+use segue_bed::{Doing, Result};
 
 const INODES: u32 = 1_000_000;
 const CLIENTS: u32 = 4;

@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::client::{Client, wrong};
 use super::floor::FILE_BYTES;
 use super::{Course, SEGUE, SQLITE};
-use crate::bed::Result;
 use crate::samples::Unit;
+use segue_bed::Result;
 
 /// How changes come.
 struct Way {

@@ -11,7 +11,7 @@ use segue_core::types::{ClientId, Role, Timestamp, VolumeId};
 
 use super::changes::Changes;
 use super::client::wrong;
-use crate::bed::Result;
+use segue_bed::Result;
 
 const CLIENT: ClientId = ClientId([7; 16]);
 const INCARNATION: u32 = 1;
@@ -81,7 +81,7 @@ impl Recorder {
     }
 }
 
-fn fault(fault: Fault<Infallible>) -> crate::bed::Error {
+fn fault(fault: Fault<Infallible>) -> segue_bed::Error {
     wrong(fault)
 }
 

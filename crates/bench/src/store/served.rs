@@ -10,8 +10,8 @@ use segue_rpc::identity::{Identities, MountUrl};
 use serde_json::Value;
 
 use super::client::{Client, Door, PATIENCE, wrong};
-use crate::bed::segue::SegueServer;
-use crate::bed::{Doing, Host, Result};
+use segue_bed::segue::SegueServer;
+use segue_bed::{Doing, Host, Result};
 
 /// The volume of changes and data.
 pub(super) const HOME: &str = "home";

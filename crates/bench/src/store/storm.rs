@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 
 use super::Course;
 use super::client::{Client, wrong};
-use crate::bed::Result;
 use crate::record::Context;
 use crate::samples::{Section, Style, Unit};
+use segue_bed::Result;
 
 /// Files that are made, of which as many are in a message as are small enough to be sent at once.
 const FILES: u32 = 10_000;

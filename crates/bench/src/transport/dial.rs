@@ -11,7 +11,7 @@ use segue_rpc::{Peer, Target};
 use super::pair::VOLUME;
 use super::variant::Variant;
 use super::wrong;
-use crate::bed::Result;
+use segue_bed::Result;
 
 /// When to give up on connecting: a handshake is 6 KB, and a slow link takes 1 KB a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);

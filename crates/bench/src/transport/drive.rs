@@ -20,7 +20,7 @@ use super::dial::Dial;
 use super::direction::Direction;
 use super::serve::pour;
 use super::wrong;
-use crate::bed::{Counters, Doing, Result, Rng, counters_here};
+use segue_bed::{Counters, Doing, Result, Rng, counters_here};
 
 /// Messages of the bulk in each direction that are under way at once: the next ones are there when
 /// one is over, however long its answer takes.

@@ -38,9 +38,9 @@ use super::serve::pour;
 use super::trace::{Trace, utilization};
 use super::variant::Variant;
 use super::wrong;
-use crate::bed::{Bed, Host, Result};
 use crate::measurement::{Effort, Run};
 use crate::record::Context;
+use segue_bed::{Bed, Host, Result};
 
 const TRACE: &str = include_str!("../../traces/mfs-fig2.txt");
 /// What may wait before the link.

@@ -25,9 +25,9 @@ use super::setting::{MARGIN, PACKET_BYTES, PACKETS};
 use super::trace::{Moment, Trace, utilization};
 use super::variant::Variant;
 use super::wrong;
-use crate::bed::{Bed, Host, Result, Rng};
 use crate::measurement::{Effort, Run};
 use crate::record::Context;
+use segue_bed::{Bed, Host, Result, Rng};
 
 const TRACE: &str = include_str!("../../traces/mfs-fig7a.txt");
 /// What may wait before the link: what it carries in half a second when it is fast.

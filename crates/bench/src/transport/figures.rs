@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::drive::Driven;
 use super::setting::Setting;
 use super::wrong;
-use crate::bed::Result;
 use crate::report::middle;
+use segue_bed::Result;
 
 /// What was measured; shares are of the link's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

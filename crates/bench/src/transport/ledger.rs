@@ -6,8 +6,8 @@ use bytes::Bytes;
 use segue_core::chunk::fingerprint;
 use segue_core::types::Fingerprint;
 
-use crate::bed::Rng;
 use crate::workload::content::noise;
+use segue_bed::Rng;
 
 /// The message of this number: noise, the same at both ends.
 pub(super) fn message(number: u64, bytes: usize) -> Bytes {

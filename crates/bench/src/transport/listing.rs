@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use super::figures::Figures;
 use super::setting::Setting;
 use super::{within, wrong};
-use crate::bed::{Bed, Doing, Host, Result, Rng};
-use crate::peer::{Kind, Stage, wait_until};
 use crate::workload::content::noise;
 use crate::workload::{expect, scaled};
+use segue_bed::peer::{Kind, Stage, wait_until};
+use segue_bed::{Bed, Doing, Host, Result, Rng};
 
 /// The file systems that are measured.
 pub(super) const FILE_SYSTEMS: [&str; 2] = ["sshfs", "rclone"];

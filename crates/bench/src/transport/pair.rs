@@ -16,8 +16,8 @@ use super::figures::Figures;
 use super::setting::Setting;
 use super::variant::Variant;
 use super::{within, wrong};
-use crate::bed::{Bed, Doing, Error, Host, Link, Proc, Result, run};
 use crate::workload::scaled;
+use segue_bed::{Bed, Doing, Error, Host, Link, Proc, Result, run};
 
 /// What the identity is for: there is no such volume.
 pub(super) const VOLUME: &str = "home";

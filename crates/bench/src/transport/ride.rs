@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::trace::Trace;
 use super::wrong;
-use crate::bed::{Host, Result};
+use segue_bed::{Host, Result};
 
 /// The link at the beginning of a second, or at the end of the last one.
 #[derive(Debug, Clone)]

@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 use super::ledger::{Ledger, message};
 use super::variant::Variant;
 use super::wrong;
-use crate::bed::{Doing, Result};
+use segue_bed::{Doing, Result};
 
 /// What is handed over of a body at once.
 const PIECE_BYTES: usize = 64 << 10;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::direction::Direction;
-use crate::bed::Link;
+use segue_bed::Link;
 
 /// Bytes of a full packet on the link.
 pub(super) const PACKET_BYTES: u32 = 1472;

@@ -28,9 +28,9 @@ pub use self::load::Load;
 use self::table::{Figures, Loaded, markdown, panels};
 use super::variant::Variant;
 use super::{pair, within, wrong};
-use crate::bed::{Bed, Host, Proc, Result, run};
 use crate::measurement::{Effort, Run};
 use crate::record::Context;
+use segue_bed::{Bed, Host, Proc, Result, run};
 
 /// Part of the results' names, and the experiment's on the command line.
 pub const NAME: &str = "rpc-speed";

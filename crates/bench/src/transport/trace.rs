@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use super::wrong;
-use crate::bed::{Link, Result};
+use segue_bed::{Link, Result};
 
 /// Longer traces are a mistake.
 const SECONDS_MAX: usize = 3600;

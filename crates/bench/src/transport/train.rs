@@ -40,9 +40,9 @@ use super::serve::{NOISE, TALLY};
 use super::trace::{Trace, utilization};
 use super::variant::Variant;
 use super::wrong;
-use crate::bed::{Bed, Host, Result};
 use crate::measurement::{Effort, Run};
 use crate::record::Context;
+use segue_bed::{Bed, Host, Result};
 
 const TRACE: &str = include_str!("../../traces/train.txt");
 /// What may wait before the link.

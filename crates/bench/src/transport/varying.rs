@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::{fig2, fig7a, train};
-use crate::bed::Result;
 use crate::measurement::Effort;
 use crate::record::Context;
+use segue_bed::Result;
 
 /// An experiment whose link changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{Place, Waited, Workload, content, timed, untar};
-use crate::bed::{Doing, Result, Rng, run};
+use segue_bed::{Doing, Result, Rng, run};
 
 const FILES: u32 = 4_000;
 const FILES_IN_DIRECTORY: u32 = 40;

@@ -1,6 +1,6 @@
 //! File contents from a seed.
 
-use crate::bed::Rng;
+use segue_bed::Rng;
 
 const WORDS: [&str; 32] = [
     "static", "return", "buffer", "length", "struct", "offset", "inode", "if", "else", "while",

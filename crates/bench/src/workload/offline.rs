@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Place, Waited, Workload, content};
-use crate::bed::{Doing, Error, Result, Rng};
+use segue_bed::{Doing, Error, Result, Rng};
 
 const CUT: Duration = Duration::from_secs(20);
 /// Shorter, nobody notices.

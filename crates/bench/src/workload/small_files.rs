@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 
 use super::{Place, Waited, Workload, content, timed};
-use crate::bed::{Doing, Result, Rng};
+use segue_bed::{Doing, Result, Rng};
 
 const FILES: u32 = 1_000;
 const BYTES: usize = 1024;

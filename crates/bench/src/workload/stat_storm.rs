@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{Place, Waited, Workload, scaled, timed};
-use crate::bed::{Doing, Result};
+use segue_bed::{Doing, Result};
 
 const DIRECTORIES: u32 = 100;
 const FILES_IN_EACH: u32 = 100;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Place, Waited, Workload, content, timed};
-use crate::bed::{Doing, Host, Result, Rng, run};
+use segue_bed::{Doing, Host, Result, Rng, run};
 
 /// A tree to unpack.
 pub(crate) struct Untar {

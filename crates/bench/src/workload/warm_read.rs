@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use super::{Place, Waited, Workload, content, scaled, timed};
-use crate::bed::{Doing, Result, Rng};
+use segue_bed::{Doing, Result, Rng};
 
 const MEGABYTES: u32 = 256;
 const MEGABYTE: usize = 1 << 20;

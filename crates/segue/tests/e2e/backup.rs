@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use segue_bench::bed::segue::SegueMount;
+use segue_bed::segue::SegueMount;
 use serde_json::Value;
 
 use crate::build::prepare;
@@ -45,7 +45,7 @@ fn disaster(world: &mut World) {
 }
 
 /// Mounts on a host that has no identity of this server yet.
-fn mount_anew(world: &World, host: &segue_bench::bed::Host) -> SegueMount {
+fn mount_anew(world: &World, host: &segue_bed::Host) -> SegueMount {
     let url = world.server.invite(&[]).unwrap();
     SegueMount::new(host, &url, &host.mkdir("mnt").unwrap(), &[]).unwrap()
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use segue_bench::bed::segue::SegueServer;
+use segue_bed::segue::SegueServer;
 
 use crate::tree::noise;
 use crate::world::{World, sh};

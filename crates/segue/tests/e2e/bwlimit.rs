@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use segue_bench::bed::segue::SegueMount;
-use segue_bench::bed::{Host, Link};
+use segue_bed::segue::SegueMount;
+use segue_bed::{Host, Link};
 use segue_client::paths::socket_path;
 use serde_json::Value;
 

@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use segue_bench::bed::segue::SegueMount;
-use segue_bench::bed::{Host, Rng};
-use segue_bench::disk::{Disk, Fate, Image};
+use segue_bed::disk::{Disk, Fate, Image};
+use segue_bed::segue::SegueMount;
+use segue_bed::{Host, Rng};
 
 use crate::tree::noise;
 use crate::worker::{Acknowledged, Worker};

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
-use segue_bench::bed::segue::{SegueMount, is_mounted};
-use segue_bench::bed::{Host, Link, Proc, Rng};
-use segue_bench::disk::{Disk, Fate, Image};
+use segue_bed::disk::{Disk, Fate, Image};
+use segue_bed::segue::{SegueMount, is_mounted};
+use segue_bed::{Host, Link, Proc, Rng};
 
 use crate::cache::put_after_power_loss;
 use crate::crash::is_long;

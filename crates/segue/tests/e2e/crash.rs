@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::time::Duration;
 
-use segue_bench::bed::Rng;
+use segue_bed::Rng;
 
 use crate::check::check;
 use crate::tree::{hash, hash_of, noise};

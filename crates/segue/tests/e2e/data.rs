@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-use segue_bench::bed::run;
+use segue_bed::run;
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, errno, eventually, sh};
@@ -246,7 +246,7 @@ fn random_writes_agree_with_memory() {
     let Some(world) = World::new() else { return };
     let mount = world.mount(&world.a);
     let path = mount.path().join("file");
-    let mut rng = segue_bench::bed::Rng::new(8);
+    let mut rng = segue_bed::Rng::new(8);
     let mut expected: Vec<u8> = Vec::new();
     let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
     for round in 0..400 {

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use segue_bench::bed::segue::SegueMount;
-use segue_bench::bed::{Host, Link};
+use segue_bed::segue::SegueMount;
+use segue_bed::{Host, Link};
 
 use crate::build;
 use crate::tree::{hash, hash_of, noise};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use segue_bench::bed::Host;
+use segue_bed::Host;
 
 use crate::world::{CLOSE, Ended, World, arg, errno, eventually, failing_mount, json, save, segue};
 
@@ -15,7 +15,7 @@ pub(crate) fn refused(host: &Host, url: &str, code: i32, words: &[&str]) {
     let point = host.mkdir("mnt").unwrap();
     let ended = failing_mount(host, &[url, arg(&point)]);
     expect(&ended, code, words);
-    assert!(!segue_bench::bed::segue::is_mounted(&point));
+    assert!(!segue_bed::segue::is_mounted(&point));
     assert_eq!(fs::read_dir(&point).unwrap().count(), 0);
 }
 
@@ -52,7 +52,7 @@ fn who_is_not_invited_is_refused() {
     refused(&world.a, &plain, 8, &["not enrolled"]);
 
     let point = world.a.mkdir("mnt").unwrap();
-    let mount = segue_bench::bed::segue::SegueMount::new(&world.a, &invite, &point, &[]).unwrap();
+    let mount = segue_bed::segue::SegueMount::new(&world.a, &invite, &point, &[]).unwrap();
     save(&mount.path().join("file"), b"in").unwrap();
 }
 
@@ -67,7 +67,7 @@ fn invites_work_once_and_not_for_ever() {
 
     let once = world.server.invite(&[]).unwrap();
     let point = world.a.mkdir("mnt").unwrap();
-    let mount = || segue_bench::bed::segue::SegueMount::new(&world.a, &once, &point, &[]).unwrap();
+    let mount = || segue_bed::segue::SegueMount::new(&world.a, &once, &point, &[]).unwrap();
     let mut first = mount();
     refused(&world.b, &once, 8, &["used"]);
     first.umount(&[]).unwrap();
@@ -126,7 +126,7 @@ fn a_reader_changes_nothing() {
     let invite = world.server.invite(&["--role", "reader"]).unwrap();
     let point = world.a.mkdir("mnt").unwrap();
     let args = ["-o", CLOSE];
-    let mount = segue_bench::bed::segue::SegueMount::new(&world.a, &invite, &point, &args).unwrap();
+    let mount = segue_bed::segue::SegueMount::new(&world.a, &invite, &point, &args).unwrap();
     let said = fs::read_to_string(world.a.dir().join("mount.log")).unwrap();
     assert!(said.contains("read only"), "{said}");
     assert_eq!(json(&world.a, &["status", arg(&point)])["mounts"][0]["state"], "readonly");
@@ -157,7 +157,7 @@ fn volumes_are_apart() {
     refused(&world.a, &world.server.url("photos"), 8, &["photos"]);
     let invite = world.server.invite(&["--volume", "photos"]).unwrap();
     let point = world.b.mkdir("mnt").unwrap();
-    let photos = segue_bench::bed::segue::SegueMount::new(&world.b, &invite, &point, &[]).unwrap();
+    let photos = segue_bed::segue::SegueMount::new(&world.b, &invite, &point, &[]).unwrap();
     assert_eq!(fs::read_dir(photos.path()).unwrap().count(), 0);
     save(&photos.path().join("file"), b"photos").unwrap();
     let mount = world.mount(&world.a);
@@ -200,7 +200,7 @@ fn mistakes_have_their_exit_codes() {
     expect(&failing_mount(&world.b, &[&invite, arg(&point)]), 4, &["cannot be reached"]);
     world.b.link_up().unwrap();
     // The invite was not used up by the attempt.
-    drop(segue_bench::bed::segue::SegueMount::new(&world.b, &invite, &point, &[]).unwrap());
+    drop(segue_bed::segue::SegueMount::new(&world.b, &invite, &point, &[]).unwrap());
     expect(&segue(&world.b, &["umount", arg(&point)]), 1, &["not on a segue mount"]);
     let missing = point.join("missing");
     expect(&segue(&world.b, &["umount", arg(&missing)]), 3, &["no such file"]);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use segue_bench::bed::run;
+use segue_bed::run;
 
 use crate::world::World;
 

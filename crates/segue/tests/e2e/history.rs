@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use segue_bench::bed::Host;
-use segue_bench::bed::segue::SegueMount;
+use segue_bed::Host;
+use segue_bed::segue::SegueMount;
 
 use crate::crash::is_long;
 use crate::world::{STALE, World, arg, eventually, segue, wait_for_state};

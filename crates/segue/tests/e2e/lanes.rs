@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use segue_bench::bed::Link;
+use segue_bed::Link;
 
 use crate::git::configure;
 use crate::sqlite::sqlite;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
-use segue_bench::bed::Host;
+use segue_bed::Host;
 use serde_json::Value;
 
 use crate::tree::noise;

@@ -48,7 +48,6 @@ mod remount;
 mod rsync;
 mod space;
 mod sqlite;
-mod store;
 mod tree;
 mod twins;
 mod unsent;

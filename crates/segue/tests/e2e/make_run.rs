@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use segue_bench::bed::Bed;
-use segue_bench::bed::segue::is_mounted;
+use segue_bed::Bed;
+use segue_bed::segue::is_mounted;
 
 use crate::world::eventually;
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use segue_bench::bed::run;
-use segue_bench::bed::run_detaching;
+use segue_bed::run;
+use segue_bed::run_detaching;
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{CLOSE, World, arg, errno, eventually, json, save};

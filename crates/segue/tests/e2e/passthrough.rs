@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
-use segue_bench::bed::segue::SegueMount;
-use segue_bench::bed::{run, run_detaching};
+use segue_bed::segue::SegueMount;
+use segue_bed::{run, run_detaching};
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{CLOSE, World, arg, close, end, errno, eventually, json, save, segue, sh};

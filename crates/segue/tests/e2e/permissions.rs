@@ -5,7 +5,7 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use segue_bench::bed::{Host, run, run_detaching};
+use segue_bed::{Host, run, run_detaching};
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, end, errno, eventually, json, sh};
@@ -172,8 +172,7 @@ fn root_of_a_host_is_squashed() {
     let trusted = world.server.invite(&["--role", "host", "--no-root-squash"]).unwrap();
     let admin = world.bed.host("admin").unwrap();
     let point = admin.mkdir("mnt").unwrap();
-    let setup =
-        segue_bench::bed::segue::SegueMount::new(&admin, &trusted, &point, &["-o", "allow-other"]);
+    let setup = segue_bed::segue::SegueMount::new(&admin, &trusted, &point, &["-o", "allow-other"]);
     let setup = setup.unwrap();
     sh(
         setup.path(),

@@ -10,9 +10,9 @@ use std::io::Write;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use segue_bench::bed::segue::{SegueMount, SegueServer};
-use segue_bench::bed::{Host, Rng};
-use segue_bench::disk::{Disk, Fate, Recording};
+use segue_bed::disk::{Disk, Fate, Recording};
+use segue_bed::segue::{SegueMount, SegueServer};
+use segue_bed::{Host, Rng};
 
 use crate::crash::{hosts_go_on, is_long, times};
 use crate::tree::{hash_of, noise};

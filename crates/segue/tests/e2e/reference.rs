@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FallocateFlags, Mode, RenameFlags, SeekFrom, XattrFlags, fallocate, seek};
-use segue_bench::bed::Rng;
+use segue_bed::Rng;
 
 use crate::world::World;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use segue_bench::bed::segue::SegueMount;
+use segue_bed::segue::SegueMount;
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, errno, json, save, segue, wait_for_state};

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
-use segue_bench::bed::run;
-use segue_bench::bed::segue::SegueMount;
+use segue_bed::run;
+use segue_bed::segue::SegueMount;
 
 use crate::tree::noise;
 use crate::world::{World, arg, errno, eventually, json, save, segue, wait_for_state};

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use segue_bench::bed::run;
+use segue_bed::run;
 
 use crate::world::World;
 

@@ -104,6 +104,6 @@ pub(crate) fn assert_same<V: PartialEq + std::fmt::Debug>(
 /// Bytes that no compressor makes smaller, the same for the same seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    segue_bench::bed::Rng::new(seed).fill(&mut bytes);
+    segue_bed::Rng::new(seed).fill(&mut bytes);
     bytes
 }

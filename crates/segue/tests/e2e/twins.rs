@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-use segue_bench::bed::Rng;
+use segue_bed::Rng;
 
 use crate::tree::{assert_same, noise, read_files};
 use crate::world::{World, arg, segue};

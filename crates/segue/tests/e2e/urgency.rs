@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use segue_bench::bed::{Host, Link};
+use segue_bed::{Host, Link};
 
 use crate::tree::noise;
 use crate::world::{World, arg, eventually, json, save};

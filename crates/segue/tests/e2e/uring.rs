@@ -4,11 +4,11 @@ use std::fs;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 
-use segue_bench::bed::segue::SegueMount;
-use segue_bench::bed::{FuseUring, Proc};
+use segue_bed::segue::SegueMount;
+use segue_bed::{FuseUring, Proc};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, end, eventually, save, wait_for_state};
+use crate::world::{World, arg, end, eventually, lose_link, save};
 
 /// What the kernel offers, it offers to all.
 static OFFER: Mutex<()> = Mutex::new(());
@@ -48,7 +48,7 @@ fn a_mount_over_io_uring() {
         assert_eq!(hash(&other.path().join(format!("here{number}"))), expected);
     }
     world.a.link_down().unwrap();
-    wait_for_state(&world.a, &mount, "offline");
+    lose_link(&world.a, &mount);
     let mut waiting: Vec<Proc> = (0..50)
         .map(|number| {
             let mut cat = world.a.command("cat");

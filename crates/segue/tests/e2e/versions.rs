@@ -13,7 +13,7 @@ use rcgen::{CertificateParams, Issuer, KeyPair};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use segue_bench::bed::Host;
+use segue_bed::Host;
 use tokio::runtime::Runtime;
 
 use crate::enrol::{expect, refused};
@@ -123,7 +123,7 @@ fn a_server_of_another_version_is_not_mounted() {
     let mount = world.mount(&world.a);
     assert_eq!(std::fs::read(mount.path().join("file")).unwrap(), b"text");
     let point = world.b.mkdir("mnt").unwrap();
-    drop(segue_bench::bed::segue::SegueMount::new(&world.b, &invite, &point, &[]).unwrap());
+    drop(segue_bed::segue::SegueMount::new(&world.b, &invite, &point, &[]).unwrap());
 }
 
 /// A host of another version: the server closes the connection with words that say who has to

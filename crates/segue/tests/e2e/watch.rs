@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use segue_bench::bed::{Host, Proc};
+use segue_bed::{Host, Proc};
 use serde_json::Value;
 
 use crate::build;
 use crate::git;
-use crate::world::{World, arg, eventually, segue, sh, wait_for_state};
+use crate::world::{World, arg, eventually, lose_link, segue, sh};
 
 /// Size of each file below a directory, by its path from there; of others nothing.
 type Listing = BTreeMap<PathBuf, Option<u64>>;
@@ -130,7 +130,7 @@ fn what_changed_meanwhile_is_told_afterwards() {
     mount.sync().unwrap();
     let mut watcher = Watcher::start(&world.b, there);
     world.b.link_down().unwrap();
-    wait_for_state(&world.b, &other, "offline");
+    lose_link(&world.b, &other);
     eventually("it says so", || {
         watcher.listen();
         watcher.others == ["watching", "offline"]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use segue_bench::bed::{Host, Proc};
+use segue_bed::{Host, Proc};
 
 use crate::tree::{hash_of, noise};
 use crate::world::{eventually, save};

@@ -9,9 +9,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use segue_bench::bed::segue::{SegueMount, SegueServer};
-use segue_bench::bed::{Bed, Host, run};
-use segue_bench::disk::Disk;
+use segue_bed::disk::Disk;
+use segue_bed::segue::{SegueMount, SegueServer};
+use segue_bed::{Bed, Host, run};
 
 use crate::crash::is_long;
 
@@ -66,7 +66,11 @@ impl World {
         let bed = Bed::for_test()?;
         // Other users of a test have no way into the directory it is built in.
         let program = bed.dir().join("segue");
-        std::fs::copy(env!("CARGO_BIN_EXE_segue"), &program).unwrap();
+        let built = env!("CARGO_BIN_EXE_segue");
+        // Another name costs nothing, but on another disk there is none.
+        if std::fs::hard_link(built, &program).is_err() {
+            std::fs::copy(built, &program).unwrap();
+        }
         bed.use_segue(program);
         let serving = bed.host("server").unwrap();
         let (a, b) = (bed.host("a").unwrap(), bed.host("b").unwrap());
@@ -212,6 +216,14 @@ pub(crate) fn close(file: std::fs::File) -> std::io::Result<()> {
 pub(crate) fn json(host: &Host, args: &[&str]) -> serde_json::Value {
     let ended = segue(host, &[args, &["--json"]].concat());
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+/// Has `mount` of `host`, whose link was cut or whose server has ended, lose its connection now
+/// rather than after 20 silent seconds, and waits until it says that it is offline.
+pub(crate) fn lose_link(host: &Host, mount: &SegueMount) {
+    let lost = segue(host, &["lose-link", arg(mount.path())]);
+    assert_eq!(lost.code, Some(0), "{lost:?}");
+    wait_for_state(host, mount, "offline");
 }
 
 /// Waits until `mount` of `host` says that it is `online` or `offline`.

@@ -4,11 +4,11 @@ use segue_core::wire::Reply;
 use segue_rpc::{Body, Peer};
 
 use super::plain;
-use crate::bed::Result;
 use crate::transport::drive::{give, question, swallow};
 use crate::transport::serve::pour;
 use crate::transport::wrong;
 use crate::workload::expect;
+use segue_bed::Result;
 
 /// A connection; clones are the same one.
 #[derive(Debug, Clone)]

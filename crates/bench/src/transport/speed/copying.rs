@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use super::drive::{Spent, Task};
 use super::load::Load;
 use super::{System, processor};
-use crate::bed::{Bed, Doing, Result, run};
-use crate::peer::{self, Stage};
 use crate::transport::serve::pieces;
 use crate::transport::{within, wrong};
 use crate::workload::expect;
+use segue_bed::peer::{self, Stage};
+use segue_bed::{Bed, Doing, Result, run};
 
 /// What is read at once.
 const PIECE_BYTES: usize = 128 << 10;

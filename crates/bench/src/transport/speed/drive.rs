@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use super::carrier::Carrier;
 use super::load::Load;
 use super::processor;
-use crate::bed::{Doing, Result};
 use crate::transport::dial::Dial;
 use crate::transport::wrong;
+use segue_bed::{Doing, Result};
 
 /// The part of the time, or of the length, that comes before anything counts: the transport finds
 /// out how fast the path is.

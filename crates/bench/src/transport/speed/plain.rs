@@ -16,9 +16,9 @@ use quinn::{ClientConfig, Endpoint, RecvStream, SendStream, ServerConfig};
 use super::carrier::Carrier;
 use super::drive::{Spent, Task, threads};
 use super::{Ends, end};
-use crate::bed::{Doing, Host, Result};
 use crate::transport::serve::pieces;
 use crate::transport::{pair, wrong};
+use segue_bed::{Doing, Host, Result};
 
 /// What its certificate says that it is.
 const SERVER: &str = "plain";
@@ -79,7 +79,7 @@ pub(super) fn serve(options: &Serve, is_ready: impl FnOnce()) -> Result<()> {
                     // It fails when the caller has gone away.
                     tokio::spawn(answer(send, receive));
                 }
-                Ok::<(), crate::bed::Error>(())
+                Ok::<(), segue_bed::Error>(())
             });
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::bed::{Doing, Host, Result};
+use segue_bed::{Doing, Host, Result};
 
 /// The kernel's unit in /proc: a hundredth of a second on every machine that we measure.
 const TICK: Duration = Duration::from_millis(10);

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::bed::Rng;
+use segue_bed::Rng;
 
 const SEED: u64 = 1;
 const LOSS_PERCENT: u32 = 3;

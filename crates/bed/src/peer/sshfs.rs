@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::sshd::Sshd;
 use super::{Peer, Stage};
-use crate::bed::{Host, Result, run_detaching};
+use crate::{Host, Result, run_detaching};
 
 pub(crate) struct Sshfs {
     client: Host,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use segue_bench::bed::{Bed, Host, Link};
+use segue_bed::{Bed, Host, Link};
 
 /// An address of `host`, of any port that is free. Whatever a test that runs beside this one
 /// starts has a copy of our sockets for a moment, so one of a fixed port may still be there

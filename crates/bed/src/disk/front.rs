@@ -12,7 +12,7 @@ use segue_fuse::{
 
 use super::recording::{Op, Recording};
 use super::tree::{Kind, Tree};
-use crate::mirror::handles::Handles;
+use crate::handles::Handles;
 
 /// Only this kernel changes anything, and it knows what it changed.
 const TTL: Duration = Duration::from_secs(3600);

@@ -6,12 +6,12 @@ mod rsync;
 mod segue;
 mod sshd;
 mod sshfs;
-pub(crate) mod system;
+pub mod system;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, Doing, Error, Host, Proc, Result, run};
+use crate::{Bed, Doing, Error, Host, Proc, Result, run};
 
 /// The hosts of one measurement.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct Stage {
 
 impl Stage {
     /// New hosts on `bed`.
-    pub(crate) fn on(bed: &Bed) -> Result<Stage> {
+    pub fn on(bed: &Bed) -> Result<Stage> {
         let [server, client, seeder] = ["server", "client", "seeder"].map(|name| bed.host(name));
         Ok(Stage { server: server?, client: client?, seeder: seeder? })
     }
@@ -114,7 +114,7 @@ pub fn all() -> &'static [Kind] {
 }
 
 /// No file system: a directory that is brought to the server by rsync.
-pub(crate) const RSYNC: Kind = Kind {
+pub const RSYNC: Kind = Kind {
     name: "rsync",
     about: "rsync over ssh, from a local directory",
     remote: true,
@@ -127,12 +127,12 @@ pub fn named(name: &str) -> Option<Kind> {
 }
 
 /// Segue, mounted with `options`.
-pub(crate) fn segue_with(stage: &Stage, options: &'static [&'static str]) -> Result<Box<dyn Peer>> {
+pub fn segue_with(stage: &Stage, options: &'static [&'static str]) -> Result<Box<dyn Peer>> {
     Ok(Box::new(segue::Segue::new(stage, options)?))
 }
 
 /// Bytes from the client on its link, of the local file `archive` by zstd and ssh.
-pub(crate) fn shipped_bytes(stage: &Stage, archive: &Path) -> Result<u64> {
+pub fn shipped_bytes(stage: &Stage, archive: &Path) -> Result<u64> {
     let sshd = sshd::Sshd::start(stage)?;
     let before = stage.client.tx_bytes()?;
     let sshd::Sshd { key, known_hosts, host, port, .. } = &sshd;
@@ -151,7 +151,7 @@ fn umount(host: &Host, point: &Path) -> Result<()> {
 }
 
 /// Asks every 10 ms until `done` says so.
-pub(crate) fn wait_until(
+pub fn wait_until(
     what: &str,
     limit: Duration,
     mut done: impl FnMut() -> Result<bool>,
@@ -172,7 +172,7 @@ fn ended(process: Option<Proc>, name: &str) -> Result<()> {
 }
 
 /// An error if `process` has ended, which nobody asked of it.
-pub(crate) fn still_runs(process: &mut Proc, name: &str) -> Result<()> {
+pub fn still_runs(process: &mut Proc, name: &str) -> Result<()> {
     match process.try_wait().doing(name)? {
         None => Ok(()),
         Some(status) => {

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use segue_bench::bed::Bed;
-use segue_bench::disk::{Disk, Fate};
+use segue_bed::Bed;
+use segue_bed::disk::{Disk, Fate};
 
 fn sh(dir: &Path, script: &str) -> String {
     let output = Command::new("sh").args(["-euc", script]).current_dir(dir).output().unwrap();

@@ -1,4 +1,5 @@
-//! The test bed: hosts in network namespaces, joined by links of any quality.
+//! The test bed: hosts in network namespaces, joined by links of any quality; and on them
+//! Segue, the file systems that it is compared with, and a disk that records.
 //!
 //! ```text
 //!   server ──link──┐
@@ -12,11 +13,14 @@
 //! Invariant: when a [`Bed`] has been dropped, and also after its process was killed, no
 //! process, mount, namespace or file of it is left; the reaper sees to that.
 
+pub mod disk;
 mod error;
+pub mod handles;
 mod host;
 mod lane;
 mod link;
 mod netns;
+pub mod peer;
 mod process;
 mod reaper;
 mod relay;
@@ -32,12 +36,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-pub(crate) use self::error::Doing;
-pub use self::error::{Error, Result, run, run_detaching};
+pub use self::error::{Doing, Error, Result, run, run_detaching};
 pub use self::host::Host;
 pub use self::link::Link;
 use self::netns::NetNs;
-pub(crate) use self::netns::{Counters, counters_here};
+pub use self::netns::{Counters, counters_here};
 pub use self::process::Proc;
 use self::reaper::Reaper;
 pub use self::rng::Rng;

@@ -39,7 +39,8 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Names the action that an IO error belongs to.
-pub(crate) trait Doing<T> {
+pub trait Doing<T> {
+    /// The same result, its error with `what` was being done.
     fn doing(self, what: impl Into<String>) -> Result<T>;
 }
 

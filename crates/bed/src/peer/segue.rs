@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{Peer, Stage};
-use crate::bed::segue::{SegueMount, SegueServer};
-use crate::bed::{Error, Result, run};
+use crate::segue::{SegueMount, SegueServer};
+use crate::{Error, Result, run};
 
 const VOLUME: &str = "home";
 

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::{Peer, Stage, wait_until};
-use crate::bed::segue::is_mounted;
-use crate::bed::{Doing, Host, Proc, Result};
+use crate::segue::is_mounted;
+use crate::{Doing, Host, Proc, Result};
 
 /// A plain directory on the client.
 pub(crate) struct Local {

@@ -1,18 +1,18 @@
 //! The file systems that are compared: Segue in several configurations, and others.
 
 use super::{Kind, Peer, Stage, named, segue_with};
-use crate::bed::{Error, Result};
+use crate::{Error, Result};
 
 /// How Segue is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Configuration {
+pub struct Configuration {
     /// Its name on the command line and in results: who waits for writes, then what goes first.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     options: &'static [&'static str],
 }
 
 /// Those of [MFS table 2], in its order; `uniform` is without priorities.
-pub(crate) const CONFIGURATIONS: &[Configuration] = &[
+pub const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "sync-uniform",
         options: &["-o", "cache-size=256M,write-back=sync,priorities=uniform"],
@@ -41,34 +41,37 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
 
 /// A file system that is measured.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum System {
+pub enum System {
+    /// Segue, in one of its configurations.
     Segue(Configuration),
+    /// Another file system.
     Other(Kind),
 }
 
 impl System {
     /// Segue's configuration called `name`, or another file system.
-    pub(crate) fn named(name: &str) -> Option<System> {
+    pub fn named(name: &str) -> Option<System> {
         let configured = CONFIGURATIONS.iter().find(|one| one.name == name);
         let other = || named(name).map(System::Other);
         configured.map(|one| System::Segue(*one)).or_else(other)
     }
 
     /// The same, or an error that names what nobody knows.
-    pub(crate) fn known(name: &str) -> Result<System> {
+    pub fn known(name: &str) -> Result<System> {
         let unknown = || Error::Wrong(format!("no configuration is called {name}"));
         System::named(name).ok_or_else(unknown)
     }
 
     /// Those of these names, or the `usual` ones if there are none.
-    pub(crate) fn chosen(names: &[String], usual: &[&str]) -> Result<Vec<System>> {
+    pub fn chosen(names: &[String], usual: &[&str]) -> Result<Vec<System>> {
         match names {
             [] => usual.iter().map(|name| System::known(name)).collect(),
             names => names.iter().map(|name| System::known(name)).collect(),
         }
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name on the command line and in results.
+    pub fn name(self) -> &'static str {
         match self {
             System::Segue(configuration) => configuration.name,
             System::Other(kind) => kind.name,
@@ -76,7 +79,7 @@ impl System {
     }
 
     /// Starts its server, where it has one.
-    pub(crate) fn start(self, stage: &Stage) -> Result<Box<dyn Peer>> {
+    pub fn start(self, stage: &Stage) -> Result<Box<dyn Peer>> {
         match self {
             System::Segue(configuration) => segue_with(stage, configuration.options),
             System::Other(kind) => kind.start(stage),
@@ -84,7 +87,7 @@ impl System {
     }
 
     /// Whether what it has cached lives on when it is mounted anew.
-    pub(crate) fn keeps_its_cache(self) -> bool {
+    pub fn keeps_its_cache(self) -> bool {
         matches!(self, System::Segue(_))
     }
 }

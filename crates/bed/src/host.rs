@@ -144,7 +144,7 @@ impl Host {
 
     /// Bytes of packets that its link has carried from it and to it, what was lost on the way
     /// included and what the queue dropped not; none while its link needs no relay.
-    pub(crate) fn carried(&self) -> Option<[u64; 2]> {
+    pub fn carried(&self) -> Option<[u64; 2]> {
         self.inner.cable.carried()
     }
 

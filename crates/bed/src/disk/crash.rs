@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::content::Content;
 use super::recording::{Fate, Op};
-use crate::bed::Rng;
+use crate::Rng;
 
 /// What a disk writes at once or not at all.
 const SECTOR: u64 = 512;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Stage, still_runs, wait_until};
-use crate::bed::{Doing, Error, Proc, Result, run};
+use crate::{Doing, Error, Proc, Result, run};
 
 const PROGRAM: &str = "/usr/sbin/sshd";
 

@@ -19,9 +19,11 @@ pub(crate) struct NetNs {
 
 /// Bytes that the devices of a namespace have carried, loopback left out.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Counters {
-    pub(crate) rx: u64,
-    pub(crate) tx: u64,
+pub struct Counters {
+    /// Bytes received.
+    pub rx: u64,
+    /// Bytes sent.
+    pub tx: u64,
 }
 
 impl NetNs {
@@ -97,7 +99,7 @@ impl NetNs {
 }
 
 /// What the devices of the calling thread's network have counted so far.
-pub(crate) fn counters_here() -> Result<Counters> {
+pub fn counters_here() -> Result<Counters> {
     let table = fs::read_to_string("/proc/thread-self/net/dev");
     Ok(sum_counters(&table.doing("read /proc/thread-self/net/dev")?))
 }

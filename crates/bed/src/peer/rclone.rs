@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::sshd::Sshd;
 use super::{Peer, Stage, still_runs, wait_until};
-use crate::bed::segue::is_mounted;
-use crate::bed::{Doing, Error, Host, Proc, Result};
+use crate::segue::is_mounted;
+use crate::{Doing, Error, Host, Proc, Result};
 
 /// Where it answers questions about its queue, inside the client's namespace.
 const CONTROL: &str = "127.0.0.1:5572";

@@ -1,9 +1,11 @@
 //! The benchmarks of the server's store, at a hundredth of their size and less: that they measure
 //! what they say.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 
-use segue_bench::bed::Bed;
+use segue_bed::Bed;
 use segue_bench::record::Context;
 use segue_bench::store::{Plan, dense};
 use serde_json::Value;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::sshd::Sshd;
 use super::{Peer, Stage};
-use crate::bed::{Host, Result, run};
+use crate::{Host, Result, run};
 
 pub(crate) struct Rsync {
     client: Host,
