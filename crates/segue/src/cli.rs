@@ -61,6 +61,9 @@ pub(crate) enum Command {
     Bwlimit(commands::bwlimit::Arguments),
     Recover(commands::recover::Arguments),
     Metrics(commands::metrics::Arguments),
+    #[cfg(debug_assertions)]
+    #[command(hide = true)]
+    LoseLink(commands::lose_link::Arguments),
     Completions(commands::completions::Arguments),
 }
 

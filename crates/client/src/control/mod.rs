@@ -58,8 +58,10 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
         .route("/v1/resolve", post(resolve))
         .route("/v1/umount", post(umount))
         .route("/v1/watch", post(watch))
-        .route("/v1/metrics", get(metrics))
-        .with_state(mount);
+        .route("/v1/metrics", get(metrics));
+    #[cfg(debug_assertions)]
+    let routes = routes.route("/v1/lose-link", post(lose_link));
+    let routes = routes.with_state(mount);
     Ok(tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
             tracing::error!("control socket: {error}");
@@ -166,6 +168,13 @@ async fn watch(State(mount): State<Shared>, Json(request): Json<WatchRequest>) -
     let (tell, told) = mpsc::channel(64);
     tokio::spawn(mount.watch(request.path, tell));
     lines(told)
+}
+
+/// For tests: a link that was cut counts as lost without 20 seconds of silence.
+#[cfg(debug_assertions)]
+async fn lose_link(State(mount): State<Shared>) -> Json<()> {
+    mount.lose_link();
+    Json(())
 }
 
 /// Waits until everything is safe, unless `now`, and then unmounts.

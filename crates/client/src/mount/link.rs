@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use segue_core::types::Class;
+#[cfg(debug_assertions)]
+use segue_rpc::CloseCode;
 use segue_rpc::LinkStats;
 use tokio::sync::mpsc::Sender;
 
@@ -10,6 +12,14 @@ use super::{Mount, Shared};
 use crate::control::types::{ClassBytes, LinkReport};
 
 impl Mount {
+    /// Drops the connection as if nothing had been heard for the idle timeout.
+    #[cfg(debug_assertions)]
+    pub(crate) fn lose_link(&self) {
+        if let Some(peer) = self.remote.link().peer() {
+            peer.close(CloseCode::Done, "lost for a test");
+        }
+    }
+
     /// The connection now.
     pub(crate) fn link_report(&self) -> LinkReport {
         let link = self.remote.link();

@@ -9,6 +9,8 @@ pub(crate) mod delete;
 pub(crate) mod identity;
 pub(crate) mod invite;
 pub(crate) mod log;
+#[cfg(debug_assertions)]
+pub(crate) mod lose_link;
 pub(crate) mod metrics;
 pub(crate) mod mount;
 pub(crate) mod persist;
