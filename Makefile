@@ -14,10 +14,10 @@ with_cargo = PATH="$$(scripts/toolchain.sh):$$PATH"
 # One profile for everything that is tested, so that nothing is built twice.
 ci = --profile ci --workspace
 
-.PHONY: help setup setup-test run stop build check fmt lint doc test test-long sim bench install
+.PHONY: help setup setup-test run stop build check fmt lint doc e2e test run-tests test-long sim bench install
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: ## install what building and running needs and is missing (Debian packages)
 	@scripts/setup.sh
@@ -34,8 +34,8 @@ stop: ## stop what 'make run' started, from elsewhere
 build: setup ## build the program
 	@$(with_cargo) cargo build --release --locked -p segue
 
-check: fmt lint ## format, lints and unit tests: fast, no root
-	@$(with_cargo) cargo test $(ci) --lib --bins
+check: fmt lint ## format, lints and unit tests: two minutes, no root
+	@$(with_cargo) cargo test $(ci) --locked --lib --bins --quiet
 
 fmt:
 	@$(with_cargo) cargo fmt --all --check
@@ -54,12 +54,33 @@ lint:
 doc:
 	@$(with_cargo) RUSTDOCFLAGS="-D warnings" cargo doc $(ci) --no-deps --locked --quiet
 
-test: setup setup-test ## all that CI runs; root and /dev/fuse for the end-to-end tests
-	@$(MAKE) --no-print-directory fmt lint doc
-	@$(with_cargo) cargo test $(ci) --locked
+# Builds the tests that the options $(1) choose, and has segue-test run those that $(2) names. In CI a test may be
+# skipped only if .ci/may-skip names it.
+define run_tests
+	@$(with_cargo); export PATH; mkdir -p $(TARGET)/ci; \
+	cargo test $(ci) --locked --no-run --message-format=json-render-diagnostics $(1) \
+	    > $(TARGET)/ci/tests.json && \
+	$(TARGET)/ci/segue-test $(TARGET)/ci/tests.json --times $(TARGET)/ci/test-times \
+	    $${CI:+--may-skip .ci/may-skip} $(2)
+endef
 
-test-long: setup setup-test ## hundreds of kills and power losses of the server: half an hour
-	@$(with_cargo) SEGUE_TEST_LONG=1 cargo test $(ci) --locked --test e2e crash:: power::
+T ?=
+
+# The test of bed comes with the program segue-test.
+e2e: setup setup-test ## end-to-end tests alone, or one module of them: make e2e T=promises
+	$(call run_tests,--test e2e --test bed,segue/e2e$(if $(T),::$(T)))
+
+test: setup setup-test ## all that CI runs; root and /dev/fuse for the end-to-end tests
+	@$(MAKE) --no-print-directory fmt lint
+	$(call run_tests)
+
+test-long: setup setup-test ## all tests at full length, and the documentation: hours
+	@$(MAKE) --no-print-directory fmt lint doc
+	@$(with_cargo) cargo test $(ci) --locked --doc --quiet
+	@SEGUE_TEST_LONG=1; export SEGUE_TEST_LONG; $(MAKE) --no-print-directory run-tests
+
+run-tests:
+	$(call run_tests)
 
 SEEDS ?= 1000
 
