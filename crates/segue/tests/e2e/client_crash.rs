@@ -21,8 +21,8 @@ use segue_bed::segue::{SegueMount, is_mounted};
 use segue_bed::{Host, Link, Proc, Rng};
 
 use crate::cache::put_after_power_loss;
-use crate::crash::is_long;
 use crate::remount::cache_directory;
+use crate::sample::is_long;
 use crate::tree::noise;
 use crate::world::{World, arg, eventually, json, segue};
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use segue_bed::Rng;
 
 use crate::check::check;
+use crate::sample::times;
 use crate::tree::{hash, hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
 use crate::world::{CLOSE, PATIENCE, World, arg, close, eventually, save};
@@ -71,16 +72,6 @@ fn written_and_not_closed_when_the_client_is_killed() {
     let mount = world.mount(&world.b);
     assert_eq!(hash(&mount.path().join("dir/old")), hash_of(&expected));
     assert_eq!(hash(&mount.path().join("dir/new")), hash_of(&noise(2, 300_000)));
-}
-
-/// Whether this run may take long: `make test-long`.
-pub(crate) fn is_long() -> bool {
-    std::env::var_os("SEGUE_TEST_LONG").is_some_and(|value| value == "1")
-}
-
-/// How often a test that takes its chances begins anew.
-pub(crate) fn times() -> u64 {
-    if is_long() { 10 } else { 1 }
 }
 
 /// Two hosts work, and again and again the server is gone: `fails` ends it and brings it back.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use segue_bed::Host;
 use segue_bed::segue::SegueMount;
 
-use crate::crash::is_long;
+use crate::sample::is_long;
 use crate::world::{STALE, World, arg, eventually, segue, wait_for_state};
 use check::{Did, Event, Moment, fault};
 use kept::{Cut, Shared};

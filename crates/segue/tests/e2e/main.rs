@@ -46,6 +46,7 @@ mod quota;
 mod reference;
 mod remount;
 mod rsync;
+mod sample;
 mod space;
 mod sqlite;
 mod tree;

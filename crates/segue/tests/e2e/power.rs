@@ -10,11 +10,12 @@ use std::io::Write;
 use std::process::Stdio;
 use std::sync::Arc;
 
+use segue_bed::Host;
 use segue_bed::disk::{Disk, Fate, Recording};
 use segue_bed::segue::{SegueMount, SegueServer};
-use segue_bed::{Host, Rng};
 
-use crate::crash::{hosts_go_on, is_long, times};
+use crate::crash::hosts_go_on;
+use crate::sample::{sample, times};
 use crate::tree::{hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
 use crate::world::{World, arg, end, eventually, save, segue, sh};
@@ -31,14 +32,9 @@ fn fate(number: usize) -> Fate {
     if number.is_multiple_of(4) { Fate::Lost } else { Fate::Chance(number as u64) }
 }
 
-/// Cuts at `syncs`: at all of them by `make test-long`, otherwise at `count`.
-fn cuts(mut syncs: Vec<usize>, count: usize) -> impl Iterator<Item = Cut> {
-    let mut rng = Rng::new(1);
-    while !is_long() && syncs.len() > count {
-        syncs.swap_remove(usize::try_from(rng.below(syncs.len() as u64)).unwrap());
-    }
-    syncs.sort_unstable();
-    syncs.into_iter().enumerate().map(|(number, at)| Cut { at, fate: fate(number) })
+/// Cuts at a sample of `syncs`.
+fn cuts(syncs: Vec<usize>) -> impl Iterator<Item = Cut> {
+    sample(syncs).into_iter().enumerate().map(|(number, at)| Cut { at, fate: fate(number) })
 }
 
 /// Has a server open an image, which then says that its volumes are whole.
@@ -119,7 +115,7 @@ fn power_is_lost_in_a_first_start() {
     let recording = disk.recording();
     let syncs = recording.syncs(0..recording.end());
     assert!(syncs.len() > 5, "{syncs:?}");
-    for cut in cuts(syncs, 20) {
+    for cut in cuts(syncs) {
         close(&world, open(&world, &recording, cut));
     }
 }
@@ -134,7 +130,7 @@ fn power_is_lost_while_hosts_work() {
     power.world.server.kill9().unwrap();
     let recording = power.disk.recording();
     let syncs = recording.syncs(before..recording.end());
-    for cut in cuts(syncs, 40) {
+    for cut in cuts(syncs) {
         assert_eq!(power.differences(&recording, cut), Vec::<String>::new(), "{cut:?}");
     }
 }
@@ -169,7 +165,7 @@ fn power_is_lost_while_space_is_collected() {
     power.world.server.kill9().unwrap();
     let recording = power.disk.recording();
     let syncs = recording.syncs(before..recording.end());
-    for cut in cuts(syncs, 30) {
+    for cut in cuts(syncs) {
         assert_eq!(power.differences(&recording, cut), Vec::<String>::new(), "{cut:?}");
     }
 }
@@ -205,8 +201,7 @@ fn power_is_lost_after_a_backup_was_killed() {
     let snapshots = to.join("snapshots");
     let last = fs::read_dir(&snapshots).unwrap().count();
     let (at, mut named) = (recording.end(), 0);
-    let during = recording.syncs(0..at).into_iter().enumerate();
-    let during = during.map(|(number, at)| Cut { at, fate: fate(number) });
+    let during = cuts(recording.syncs(0..at));
     let after = (0..10).map(Fate::Chance).chain([Fate::Lost]).map(|fate| Cut { at, fate });
     for cut in during.chain(after) {
         named = whole_snapshots(&world, &recording, cut);

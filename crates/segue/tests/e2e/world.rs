@@ -13,7 +13,7 @@ use segue_bed::disk::Disk;
 use segue_bed::segue::{SegueMount, SegueServer};
 use segue_bed::{Bed, Host, run};
 
-use crate::crash::is_long;
+use crate::sample::is_long;
 
 /// Longest that a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
