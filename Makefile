@@ -61,7 +61,7 @@ define run_tests
 	cargo test $(ci) --locked --no-run --message-format=json-render-diagnostics $(1) \
 	    > $(TARGET)/ci/tests.json && \
 	$(TARGET)/ci/segue-test $(TARGET)/ci/tests.json --times $(TARGET)/ci/test-times \
-	    $${CI:+--may-skip .ci/may-skip} $(2)
+	    --may-skip .ci/may-skip $${CI:+--strict} $(2)
 endef
 
 T ?=

@@ -170,7 +170,8 @@ fn what_was_sent_and_forgotten_is_no_conflict() {
         fs::remove_file(&gone).unwrap();
         let writes = disk.position() - before;
         // One after the other in a long run, else any of them.
-        let lost_at = if is_long() { round } else { rng.below(writes as u64 + 1) as usize };
+        let mut any = || usize::try_from(rng.below(writes as u64 + 1)).unwrap();
+        let lost_at = if is_long() { round } else { any() };
         mounted.kill9().unwrap();
         if lost_at > writes {
             assert!(writes > 10, "{writes}");

@@ -19,7 +19,7 @@ pub(crate) fn times() -> u64 {
 /// that a run can be repeated.
 pub(crate) fn rng() -> Rng {
     let given = std::env::var("SEED").map(|seed| seed.parse().unwrap());
-    let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let seed = given.unwrap_or_else(|_| clock());
     eprintln!("SEED={seed}");
     Rng::new(seed)

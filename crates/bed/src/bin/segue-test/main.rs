@@ -10,7 +10,7 @@
 //! keep a processor busy run beside them, one at a time.
 //!
 //! No test is retried. A test that cannot run prints a line that begins with `SKIPPED:`; the
-//! report counts and lists it, and with `--may-skip FILE` a test that FILE does not name fails.
+//! report counts and lists it. With `--strict` it fails, unless the file of `--may-skip` names it.
 
 #![allow(clippy::print_stdout)]
 
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use self::job::Job;
-use self::report::Report;
+use self::report::{Report, Skips};
 
 /// Waiting tests at a time. Measured on two processors: six leave them idle, ten let tests that
 /// compare a duration with its bound wait for a processor instead.
@@ -36,8 +36,10 @@ struct Arguments {
     binaries: PathBuf,
     /// Where the seconds of each job are noted, and where those of the last run are.
     times: Option<PathBuf>,
-    /// Tests that may be skipped; without it all may.
+    /// Names of tests that may be skipped.
     may_skip: Option<PathBuf>,
+    /// Any other skipped test fails.
+    is_strict: bool,
     /// Only jobs whose name begins with one of these.
     only: Vec<String>,
     /// Waiting tests at a time.
@@ -45,7 +47,7 @@ struct Arguments {
 }
 
 const USAGE: &str = "usage: segue-test BINARIES.json [--times FILE] [--may-skip FILE] \
-    [--jobs N] [BINARY[::TEST]..]";
+    [--strict] [--jobs N] [BINARY[::TEST]..]";
 
 fn main() -> ExitCode {
     match run() {
@@ -76,8 +78,9 @@ fn run() -> Result<bool, String> {
     // The longest first, so that none is left alone at the end.
     let expected = |job: &Job| last.get(&job.name).copied().unwrap_or(f64::INFINITY);
     jobs.sort_by(|one, other| expected(other).total_cmp(&expected(one)));
-    let allowed = arguments.may_skip.as_deref().map(report::read_skips).transpose()?;
-    let mut report = Report::new(allowed, arguments.only.is_empty());
+    let named = arguments.may_skip.as_deref().map(report::read_skips).transpose()?;
+    let skips = Skips { named: named.unwrap_or_default(), are_strict: arguments.is_strict };
+    let mut report = Report::new(skips, arguments.only.is_empty());
     pool::run(jobs, arguments.jobs.unwrap_or(WAITING), |done| report.add(done));
     if let Some(times) = &arguments.times {
         report.write_times(times)?;
@@ -92,6 +95,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         match word.as_str() {
             "--times" => arguments.times = Some(value()?.into()),
             "--may-skip" => arguments.may_skip = Some(value()?.into()),
+            "--strict" => arguments.is_strict = true,
             "--jobs" => arguments.jobs = Some(number(&value()?)?),
             _ if word.starts_with('-') => return Err(format!("unknown option {word}; {USAGE}")),
             _ if arguments.binaries.as_os_str().is_empty() => arguments.binaries = word.into(),

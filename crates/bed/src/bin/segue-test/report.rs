@@ -22,12 +22,31 @@ struct Counts {
     ignored: u64,
 }
 
+/// Which tests may be skipped.
+#[derive(Debug, Default)]
+pub(crate) struct Skips {
+    /// Tests, modules or binaries that may not run here, or that the kernel may leave waiting.
+    pub(crate) named: BTreeSet<String>,
+    /// Whether a skipped test that is not named has failed.
+    pub(crate) are_strict: bool,
+}
+
+impl Skips {
+    /// Whether test `name` is named, by itself or with its module or binary.
+    fn are_for(&self, name: &str) -> bool {
+        let is_in = |named: &String| {
+            let rest = name.strip_prefix(named.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        self.named.iter().any(is_in)
+    }
+}
+
 /// What has ended so far.
 #[derive(Debug)]
 pub(crate) struct Report {
     start: Instant,
-    /// Names of tests that may be skipped; all may if there is none.
-    allowed: Option<BTreeSet<String>>,
+    skips: Skips,
     /// Whether all tests run, so that the list of slow ones says something.
     is_whole: bool,
     counts: Counts,
@@ -39,10 +58,10 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(allowed: Option<BTreeSet<String>>, is_whole: bool) -> Report {
+    pub(crate) fn new(skips: Skips, is_whole: bool) -> Report {
         Report {
             start: Instant::now(),
-            allowed,
+            skips,
             is_whole,
             counts: Counts::default(),
             times: Vec::new(),
@@ -54,41 +73,47 @@ impl Report {
     /// Says how a job ended, and counts it.
     pub(crate) fn add(&mut self, done: Done) {
         let mut counts = counts(&done.output);
-        let words = match &done.ended {
-            Ended::Exited(status) if status.success() => String::new(),
-            Ended::Exited(status) => format!("FAILED ({status})"),
-            Ended::Killed => "FAILED (it hung and was killed)".into(),
-            Ended::LeftWaiting => "FAILED (it hung, and the kernel does not end it)".into(),
-            Ended::NotStarted(error) => format!("FAILED (not started: {error})"),
+        let is_named = self.skips.are_for(&done.name);
+        let mut reasons: Vec<String> = skips(&done.output).map(str::to_owned).collect();
+        let failure = match &done.ended {
+            Ended::Exited(status) if status.success() => match reasons.first() {
+                Some(reason) if self.skips.are_strict && !is_named => {
+                    Some(format!("skipped: {reason}"))
+                }
+                _ => None,
+            },
+            Ended::Exited(status) => Some(status.to_string()),
+            Ended::Killed => Some("it hung and was killed".into()),
+            Ended::LeftWaiting if is_named => {
+                reasons.push("the kernel left its process waiting".into());
+                counts.passed = 1;
+                None
+            }
+            Ended::LeftWaiting => Some("it hung, and the kernel does not end it".into()),
+            Ended::NotStarted(error) => Some(format!("not started: {error}")),
         };
-        let skips: Vec<_> = skips(&done.output).map(str::to_owned).collect();
-        let forbidden = skips.iter().find(|_| !self.may_skip(&done.name)).cloned();
-        let words = match (words.is_empty(), &forbidden) {
-            (true, Some(reason)) => format!("FAILED (skipped: {reason})"),
-            (true, None) if skips.is_empty() => "ok".into(),
-            (true, None) => "skipped".into(),
-            (false, _) => words,
+        let words = match failure {
+            Some(why) => {
+                counts.failed = counts.failed.max(1);
+                self.failed.push(done.name.clone());
+                println!("--- {} printed:\n{}---", done.name, end_of(&done.output));
+                format!("FAILED ({why})")
+            }
+            None if reasons.is_empty() => format!("ok{}", seeds(&done.output)),
+            None => {
+                // Nobody has seen what they check.
+                let skipped = counts.passed.min(reasons.len() as u64);
+                counts.passed -= skipped;
+                counts.ignored += skipped;
+                self.skipped.extend(reasons.into_iter().map(|reason| (done.name.clone(), reason)));
+                "skipped".into()
+            }
         };
-        if words.starts_with("FAILED") {
-            counts.failed = counts.failed.max(1);
-            self.failed.push(done.name.clone());
-            println!("--- {} printed:\n{}---", done.name, end_of(&done.output));
-        } else if !skips.is_empty() {
-            // Nobody has seen what it checks.
-            let skipped = counts.passed.min(skips.len() as u64);
-            counts.passed -= skipped;
-            counts.ignored += skipped;
-            self.skipped.extend(skips.into_iter().map(|reason| (done.name.clone(), reason)));
-        }
         println!("{:>7.1} s  {}: {words}", done.seconds, done.name);
         self.counts.passed += counts.passed;
         self.counts.failed += counts.failed;
         self.counts.ignored += counts.ignored;
         self.times.push((done.seconds, done.name));
-    }
-
-    fn may_skip(&self, name: &str) -> bool {
-        self.allowed.as_ref().is_none_or(|allowed| allowed.contains(name))
     }
 
     /// Notes the seconds of each job, the longest first.
@@ -154,6 +179,12 @@ fn counts(output: &str) -> Counts {
     counts
 }
 
+/// The seeds from which a test drew, so that it can draw them again.
+fn seeds(output: &str) -> String {
+    let lines = output.lines().filter(|line| line.starts_with("SEED="));
+    lines.map(|line| format!(", {line}")).collect()
+}
+
 /// The reasons of tests that could not run.
 fn skips(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter_map(|line| line.split_once("SKIPPED: ").map(|(_, reason)| reason))
@@ -209,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_skipped_test_has_not_passed() {
-        let mut report = Report::new(None, false);
+        let mut report = Report::new(Skips::default(), false);
         report.add(done("a", &format!("SKIPPED: no vim\n{PASSED}\n"), 0));
         assert_eq!(report.counts, Counts { passed: 0, failed: 0, ignored: 1 });
         assert_eq!(report.skipped, [("a".into(), "no vim".into())]);
@@ -218,8 +249,8 @@ mod tests {
 
     #[test]
     fn a_skip_that_is_not_allowed_fails() {
-        let allowed = BTreeSet::from(["a".to_owned()]);
-        let mut report = Report::new(Some(allowed), false);
+        let named = BTreeSet::from(["a".to_owned()]);
+        let mut report = Report::new(Skips { named, are_strict: true }, false);
         report.add(done("a", &format!("SKIPPED: no vim\n{PASSED}\n"), 0));
         assert!(report.failed.is_empty());
         report.add(done("b", &format!("SKIPPED: no vim\n{PASSED}\n"), 0));
@@ -228,8 +259,19 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_the_kernel_does_not_end_is_told_of() {
+        let named = BTreeSet::from(["a".to_owned()]);
+        let mut report = Report::new(Skips { named, are_strict: true }, false);
+        for name in ["a", "b"] {
+            report.add(Done { ended: Ended::LeftWaiting, ..done(name, "", 0) });
+        }
+        assert_eq!(report.counts, Counts { passed: 0, failed: 1, ignored: 1 });
+        assert_eq!(report.failed, ["b"]);
+    }
+
+    #[test]
     fn a_process_that_dies_without_a_word_has_failed() {
-        let mut report = Report::new(None, false);
+        let mut report = Report::new(Skips::default(), false);
         report.add(done("a", "", 101));
         assert_eq!(report.counts, Counts { passed: 0, failed: 1, ignored: 0 });
         assert!(!report.finish());
@@ -240,7 +282,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("times");
         fs::write(&file, "9.0\tother\n3.0\ta\n").unwrap();
-        let mut report = Report::new(None, false);
+        let mut report = Report::new(Skips::default(), false);
         report.add(done("a", PASSED, 0));
         report.write_times(&file).unwrap();
         assert_eq!(read_times(&file), BTreeMap::from([("a".into(), 1.0), ("other".into(), 9.0)]));
