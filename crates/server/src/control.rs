@@ -82,8 +82,10 @@ pub(crate) fn start(server: Arc<Server>) -> Result<Control, ServeError> {
         .route("/v1/backup", post(backup))
         .route("/v1/restore", post(restore))
         .route("/v1/metrics", get(metrics))
-        .route("/v1/shutdown", post(shutdown))
-        .with_state(server);
+        .route("/v1/shutdown", post(shutdown));
+    #[cfg(debug_assertions)]
+    let router = router.route("/v1/lose-link", post(lose_link));
+    let router = router.with_state(server);
     let over = Arc::new(Notify::new());
     let told = over.clone();
     let task = tokio::spawn(async move {
@@ -105,6 +107,16 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// For tests: connections from a host whose link was cut are lost without 20 seconds of silence.
+#[cfg(debug_assertions)]
+async fn lose_link(
+    State(server): State<Arc<Server>>,
+    Json(address): Json<std::net::IpAddr>,
+) -> Json<()> {
+    server.sessions.lose(address);
+    Json(())
 }
 
 async fn administrate(

@@ -96,6 +96,16 @@ impl Sessions {
         }
     }
 
+    /// Ends every connection from `address`, as if nothing had been heard for the idle timeout.
+    #[cfg(debug_assertions)]
+    pub(crate) fn lose(&self, address: IpAddr) {
+        for live in self.lock().live.values() {
+            if live.peer.remote_address().ip().to_canonical() == address {
+                live.peer.close(CloseCode::Done, "lost for a test");
+            }
+        }
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.lock().live.len()

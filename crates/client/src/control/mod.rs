@@ -174,6 +174,8 @@ async fn watch(State(mount): State<Shared>, Json(request): Json<WatchRequest>) -
 #[cfg(debug_assertions)]
 async fn lose_link(State(mount): State<Shared>) -> Json<()> {
     mount.lose_link();
+    // Meanwhile what is known would have been noted.
+    tokio::task::spawn_blocking(move || mount.note()).await.ok();
     Json(())
 }
 

@@ -10,7 +10,7 @@ use super::{Mount, lock, wall_millis};
 impl Mount {
     /// Notes what is known now. What the log says up to here is durable before, with the data of
     /// which it speaks: so a loss of power cuts off nothing that the index has.
-    pub(super) fn note(&self) -> Result<(), Refusal> {
+    pub(crate) fn note(&self) -> Result<(), Refusal> {
         let _noting = lock(&self.noting);
         let (position, notes) = {
             let log = lock(&self.log);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::tree::{self, noise};
 use crate::world::{
-    CLOSE, World, arg, close, errno, eventually, json, lose_link, save, segue, sh, wait_for_state,
+    CLOSE, World, arg, close, errno, eventually, json, save, segue, sh, wait_for_state,
 };
 
 /// What `segue conflicts` lists, and its exit code.
@@ -40,7 +40,7 @@ fn apart(
     sh(a.path(), "ls -R");
     a.sync().unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, a);
+    world.lose_link(&world.a, a);
     ours(a.path());
     theirs(b.path());
     b.sync().unwrap();
@@ -447,7 +447,7 @@ fn three_refused_files_are_dealt_with(world: &World) -> bool {
     }
     a.sync().unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &a);
+    world.lose_link(&world.a, &a);
     quota("1M");
     for (seed, name) in (1..).zip(names) {
         save(&a.path().join(name), &noise(seed, 3_000_000)).unwrap();
@@ -618,7 +618,7 @@ fn a_rename_that_hears_of_a_taken_name_is_taken_back() {
     };
     wait_for_records(0);
     world.a.link_down().unwrap();
-    lose_link(&world.a, &a);
+    world.lose_link(&world.a, &a);
     std::thread::scope(|scope| {
         let rename = |dir: &'static str, flags| {
             let dir = a.path().join(dir);

@@ -8,7 +8,7 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use crate::tree::{hash, noise};
-use crate::world::{World, arg, eventually, json, lose_link, sh, wait_for_state};
+use crate::world::{World, arg, eventually, json, sh, wait_for_state};
 
 const MB: u64 = 1 << 20;
 
@@ -241,7 +241,7 @@ fn data_are_never_called_a_hole() {
     let path = mount.path().join("file");
     fs::metadata(&path).unwrap();
     world.b.link_down().unwrap();
-    lose_link(&world.b, &mount);
+    world.lose_link(&world.b, &mount);
     assert_eq!(runs(&File::open(&path).unwrap()), [(0, 40 * MB)]);
     world.b.link_up().unwrap();
     wait_for_state(&world.b, &mount, "online");

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use segue_bed::{Link, Proc};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{CLOSE, World, arg, end, eventually, lose_link, save, segue, wait_for_state};
+use crate::world::{CLOSE, World, arg, end, eventually, save, segue, wait_for_state};
 
 /// Three times the two seconds that are promised.
 const DIES_WITHIN: Duration = Duration::from_secs(6);
@@ -120,7 +120,7 @@ fn a_caught_signal_interrupts_who_waits_for_a_dead_link() {
     let mount = world.mount_with(&world.a, "grace=10min");
     let names = names_only(&world, mount.path(), 1);
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     let script = "$SIG{USR1} = sub { $caught = 1 }; \
         sysopen(F, $ARGV[0], 0) && sysread(F, $bytes, 10) or print \"$!\\n\"; \
         print $caught ? \"caught\\n\" : \"not caught\\n\"";
@@ -144,7 +144,7 @@ fn a_caught_signal_interrupts_who_changes_a_file_without_a_link() {
     let path = mount.path().join("file");
     save(&path, b"before").unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     let script = "use IO::Handle; use POSIX (); use Time::HiRes qw(setitimer ITIMER_REAL); \
         $SIG{ALRM} = sub {}; setitimer(ITIMER_REAL, 1, 1); $| = 1; \
         sub told { print $_[0] ? \"$_[1] done\n\" : \"$_[1] $!\n\" } \
@@ -169,7 +169,7 @@ fn a_process_that_ends_without_a_link_waits_for_no_close() {
     let path = mount.path().join("file");
     save(&path, b"before").unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     // Without _exit perl would close the file itself.
     let script = "use POSIX (); sysopen(F, $ARGV[0], 1 | 02000) or die; \
         syswrite(F, 'after'); POSIX::_exit(0)";

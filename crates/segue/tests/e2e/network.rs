@@ -13,9 +13,7 @@ use segue_bed::segue::SegueMount;
 use crate::build;
 use crate::tree::{self, hash, hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
-use crate::world::{
-    CLOSE, World, arg, close, errno, eventually, json, lose_link, save, sh, wait_for_state,
-};
+use crate::world::{CLOSE, World, arg, close, errno, eventually, json, save, sh, wait_for_state};
 
 const EHOSTUNREACH: Option<i32> = Some(113);
 
@@ -116,7 +114,7 @@ fn close_without_a_server_says_so_and_keeps_the_data() {
     assert_eq!(errno(close(file)), EHOSTUNREACH);
     let expected = hash_of(&[noise(1, 100_000), noise(2, 100_000)].concat());
     assert_eq!(hash(&mount.path().join("file")), expected, "here it is as written");
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     // Later changes are accepted too, where it is known which names there are.
     assert_eq!(errno(save(&mount.path().join("later"), b"later")), EHOSTUNREACH);
     assert_eq!(fs::read(mount.path().join("later")).unwrap(), b"later");
@@ -156,7 +154,7 @@ fn cached_files_without_a_network() {
         let now = statvfs(mount.path()).unwrap();
         assert_eq!((now.f_blocks, now.f_namemax), (space.f_blocks, space.f_namemax), "df");
         assert_eq!(errno(fs::read(dir.join("unread"))), EHOSTUNREACH);
-        lose_link(&world.a, &mount);
+        world.lose_link(&world.a, &mount);
         // Longer than what was learned before is fresh.
         std::thread::sleep(Duration::from_millis(1_500));
     }
@@ -180,7 +178,7 @@ fn grace_counts_from_the_loss_of_the_link() {
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 100);
     let flushed = world.a.command("ip").args(["route", "flush", "table", "main"]).status();
     assert!(flushed.unwrap().success());
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     assert_eq!(errno(fs::read(mount.path().join("1"))), EHOSTUNREACH);
     let began = Instant::now();
     for file in 2..=100 {

@@ -11,7 +11,7 @@ use segue_bed::segue::SegueMount;
 use segue_bed::{Host, Link};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, end, eventually, json, lose_link, save, segue, sh, wait_for_state};
+use crate::world::{World, arg, end, eventually, json, save, segue, sh, wait_for_state};
 
 /// A number of status, 0 if it is not there.
 fn number(status: &Value, key: &str) -> u64 {
@@ -65,7 +65,7 @@ fn umount_waits_no_longer_than_it_is_told() {
     let mount = world.mount(&world.a);
     // Without a network nobody waits.
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     save(&mount.path().join("more"), b"text").unwrap();
     let ended = segue(&world.a, &["umount", arg(mount.path()), "--timeout", "10m"]);
     assert!(ended.code == Some(6) && !mount.is_mounted(), "{ended:?}");
@@ -331,7 +331,7 @@ fn what_is_pending_can_be_seen() {
     world.a.link_down().unwrap();
     save(&file, &noise(2, 60_000)).unwrap();
     fs::create_dir(mount.path().join("dir")).unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     let status = json(&world.a, &["status", &point]);
     assert!(number(&status, "log_records") >= 2, "{status}");
     assert!(number(&status, "unsafe_bytes") >= 60_000, "{status}");

@@ -13,7 +13,7 @@ use segue_bed::segue::SegueMount;
 use crate::editors::vim;
 use crate::sqlite::{FILL, contents, sqlite};
 use crate::tree::{hash_of, noise};
-use crate::world::{World, arg, json, lose_link, save, sh, wait_for_state};
+use crate::world::{World, arg, json, save, sh, wait_for_state};
 use crate::{build, git, tree};
 
 /// What is in a directory, by path.
@@ -48,7 +48,7 @@ fn leave(world: &World) -> SegueMount {
     assert!(tree::read(&top).len() > 150);
     contents(&top.join("data.db"));
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     mount
 }
 
@@ -200,7 +200,7 @@ fn what_both_changed_is_kept_twice() {
     let mut mount = world.mount_with(&world.a, "write-back=async");
     tree::read(mount.path());
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     let (here, there) = (mount.path().to_owned(), other.path().to_owned());
     let mut written = Vec::new();
     let mut write = |dir: &Path, name: &str| {

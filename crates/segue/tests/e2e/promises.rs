@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::build;
 use crate::git;
-use crate::world::{
-    STALE, World, arg, eventually, json, lose_link, save, segue, sh, wait_for_state,
-};
+use crate::world::{STALE, World, arg, eventually, json, save, segue, sh, wait_for_state};
 
 /// Every five seconds a host asks how far it was told.
 const RENEWED: Duration = Duration::from_secs(7);
@@ -252,7 +250,7 @@ fn what_did_not_change_meanwhile_is_not_asked_for_again() {
     let seen = look(there);
     std::thread::sleep(RENEWED);
     world.b.link_down().unwrap();
-    lose_link(&world.b, &other);
+    world.lose_link(&world.b, &other);
     sh(here, "echo more >>7/xaa; rm 8/xab; mkdir 9/new; mv 10/xac 11/moved");
     mount.sync().unwrap();
     let truth = look(here);

@@ -10,8 +10,7 @@ use crate::tree::noise;
 use segue_bed::segue::SegueMount;
 
 use crate::world::{
-    CLOSE, Ended, World, arg, close, end, errno, eventually, json, lose_link, save, segue, sh,
-    wait_for_state,
+    CLOSE, Ended, World, arg, close, end, errno, eventually, json, save, segue, sh, wait_for_state,
 };
 
 const MB: usize = 1 << 20;
@@ -81,7 +80,7 @@ fn one_refused_file_is_kept(world: &World) -> bool {
     save(&mount.path().join(names[0]), &noise(0, 2 * MB)).unwrap();
     mount.sync().unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     assert_eq!(set(world, &["--quota", "8M"]).code, Some(0));
     for (seed, (name, len)) in [(1, ("over", 11 * MB)), (2, ("after", 3 * MB))] {
         save(&mount.path().join(name), &noise(seed as u64, len)).unwrap();
@@ -116,7 +115,7 @@ fn a_late_refusal_is_told_once() {
         mount.sync().unwrap();
         let before = refused(&world, &mount);
         world.a.link_down().unwrap();
-        lose_link(&world.a, &mount);
+        world.lose_link(&world.a, &mount);
         assert_eq!(set(&world, &["--quota", quota]).code, Some(0));
         let open = || File::options().write(true).open(&path).unwrap();
         let (mut first, second) = (open(), open());
@@ -153,7 +152,7 @@ fn a_refusal_that_a_child_was_told_is_told_to_who_wrote() {
     let path = mount.path().join("file");
     save(&path, b"text").unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     assert_eq!(set(&world, &["--quota", "1M"]).code, Some(0));
     let mut file = File::options().write(true).open(&path).unwrap();
     file.write_all(&noise(1, 3 * MB)).unwrap();
@@ -178,7 +177,7 @@ fn what_takes_the_place_of_something_fits() {
     mount.sync().unwrap();
     assert_eq!(shown(&world)["allocated_bytes"], 7 * MB);
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     fs::remove_file(&file).unwrap();
     save(&mount.path().join("other"), &noise(3, 6 * MB)).unwrap();
     world.a.link_up().unwrap();
@@ -205,7 +204,7 @@ fn a_full_volume_is_known_when_it_is_written_to() {
     mount.sync().unwrap();
     let before = refused(&world, &mount);
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     let mut file = File::create(mount.path().join("over")).unwrap();
     assert_eq!(errno(file.write_all(&noise(3, 2 * MB))), Some(EDQUOT));
     drop(file);

@@ -9,7 +9,7 @@ use segue_bed::Link;
 use crate::levels::data_sent;
 use crate::remount::cache_directory;
 use crate::tree::noise;
-use crate::world::{World, arg, eventually, json, lose_link, save, segue, sh, wait_for_state};
+use crate::world::{World, arg, eventually, json, save, segue, sh, wait_for_state};
 
 /// How many changes wait, and how many bytes the server lacks.
 fn waiting(world: &World, point: &std::path::Path) -> (u64, u64) {
@@ -35,7 +35,7 @@ fn what_is_made_and_removed_offline_is_not_sent() {
     );
     mount.sync().unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     sh(&here, "make && ./program && ln program again && mv again more && ls out");
     let (records, bytes) = waiting(&world, mount.path());
     assert!(records > 5 && bytes > 10_000, "{records} {bytes}");
@@ -66,7 +66,7 @@ fn what_is_saved_again_and_again_is_sent_once() {
     save(&mount.path().join("journal"), b"first\n").unwrap();
     mount.sync().unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     for round in 0..10 {
         // One after the other as programs do: anew, and at the end.
         sh(mount.path(), "head -c 300000 /dev/urandom > report");
@@ -98,7 +98,7 @@ fn what_is_saved_by_renames_is_sent_once() {
     sh(&here, "head -c 300000 /dev/urandom > report; echo first | tee notes both");
     mount.sync().unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     sh(
         &here,
         "save() { dd bs=300000 count=1 iflag=fullblock status=none of=.new ${2-} && mv .new $1; }
@@ -162,7 +162,7 @@ fn what_has_another_name_elsewhere_is_sent() {
     mount.sync().unwrap();
     eventually("it is there", || other.path().join("file").exists());
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     sh(mount.path(), "head -c 300000 /dev/urandom > file");
     let written = fs::read(mount.path().join("file")).unwrap();
     sh(other.path(), "ln file further");

@@ -7,7 +7,7 @@ use segue_bed::segue::SegueMount;
 use segue_bed::{FuseUring, Proc};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, end, eventually, lose_link, save};
+use crate::world::{World, arg, end, eventually, save};
 
 /// Whether the mount's process has a thread for a ring.
 fn has_rings(mount: &SegueMount) -> bool {
@@ -43,7 +43,7 @@ fn a_mount_over_io_uring() {
         assert_eq!(hash(&other.path().join(format!("here{number}"))), expected);
     }
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     let mut waiting: Vec<Proc> = (0..50)
         .map(|number| {
             let mut cat = world.a.command("cat");

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::build;
 use crate::git;
-use crate::world::{World, arg, eventually, lose_link, segue, sh};
+use crate::world::{World, arg, eventually, segue, sh};
 
 /// Size of each file below a directory, by its path from there; of others nothing.
 type Listing = BTreeMap<PathBuf, Option<u64>>;
@@ -130,7 +130,7 @@ fn what_changed_meanwhile_is_told_afterwards() {
     mount.sync().unwrap();
     let mut watcher = Watcher::start(&world.b, there);
     world.b.link_down().unwrap();
-    lose_link(&world.b, &other);
+    world.lose_link(&world.b, &other);
     eventually("it says so", || {
         watcher.listen();
         watcher.others == ["watching", "offline"]

@@ -107,6 +107,16 @@ impl World {
         }
     }
 
+    /// Has `mount` of `host`, whose link was cut, lose its connection now rather than after 20 silent
+    /// seconds, here and at the server, and waits until it says that it is offline.
+    pub(crate) fn lose_link(&self, host: &Host, mount: &SegueMount) {
+        let (address, data) = (host.addr().to_string(), arg(self.server.data()));
+        let args = ["lose-link", arg(mount.path()), "--address", &address, "--data", data];
+        let lost = segue(host, &args);
+        assert_eq!(lost.code, Some(0), "{lost:?}");
+        wait_for_state(host, mount, "offline");
+    }
+
     /// Unmounts `mount` of `host` and mounts again.
     pub(crate) fn remount(&self, host: &Host, mut mount: SegueMount) -> SegueMount {
         mount.umount(&[]).unwrap();
@@ -216,14 +226,6 @@ pub(crate) fn close(file: std::fs::File) -> std::io::Result<()> {
 pub(crate) fn json(host: &Host, args: &[&str]) -> serde_json::Value {
     let ended = segue(host, &[args, &["--json"]].concat());
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
-}
-
-/// Has `mount` of `host`, whose link was cut or whose server has ended, lose its connection now
-/// rather than after 20 silent seconds, and waits until it says that it is offline.
-pub(crate) fn lose_link(host: &Host, mount: &SegueMount) {
-    let lost = segue(host, &["lose-link", arg(mount.path())]);
-    assert_eq!(lost.code, Some(0), "{lost:?}");
-    wait_for_state(host, mount, "offline");
 }
 
 /// Waits until `mount` of `host` says that it is `online` or `offline`.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::remount::cache_directory;
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, errno, eventually, json, lose_link, save, segue, sh};
+use crate::world::{World, arg, errno, eventually, json, save, segue, sh};
 
 /// "Under `async` nothing waits for the server": on a link of 64 KB/s with 100 ms a tree of small
 /// files is written while hardly any of it has gone; a kill in the middle of that loses nothing,
@@ -70,7 +70,7 @@ fn log_max_slows_and_refuses_with_words() {
     mount.sync().unwrap();
     assert_eq!(of(&world, &point, "writers"), "free");
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     let mut file = File::create(mount.path().join("full")).unwrap();
     let mut written = 0;
     let refused = loop {
@@ -107,7 +107,7 @@ fn what_is_not_safe_is_said() {
     sh(mount.path(), "mkdir one two; echo x >one/file");
     mount.sync().unwrap();
     world.a.link_down().unwrap();
-    lose_link(&world.a, &mount);
+    world.lose_link(&world.a, &mount);
     let mut open = File::create(mount.path().join("one/open")).unwrap();
     open.write_all(&noise(1, 30_000)).unwrap();
     assert!(of(&world, &point, "unsafe_bytes").as_u64().unwrap() >= 30_000);

@@ -96,7 +96,7 @@ impl Report {
             Some(why) => {
                 counts.failed = counts.failed.max(1);
                 self.failed.push(done.name.clone());
-                println!("--- {} printed:\n{}---", done.name, end_of(&done.output));
+                println!("--- {} printed:\n{}---", done.name, indented(&done.output));
                 format!("FAILED ({why})")
             }
             None if reasons.is_empty() => format!("ok{}", seeds(&done.output)),
@@ -187,15 +187,18 @@ fn seeds(output: &str) -> String {
 
 /// The reasons of tests that could not run.
 fn skips(output: &str) -> impl Iterator<Item = &str> {
-    output.lines().filter_map(|line| line.split_once("SKIPPED: ").map(|(_, reason)| reason))
+    output.lines().filter_map(|line| line.strip_prefix("SKIPPED: "))
 }
 
-fn end_of(output: &str) -> &str {
+/// The end of `output`, apart from this program's own lines: whoever reads those of a runner
+/// inside a runner, as CI does, counts the closing line of the outer one only.
+fn indented(output: &str) -> String {
     let mut from = output.len().saturating_sub(SHOWN_MAX);
     while !output.is_char_boundary(from) {
         from += 1;
     }
-    output.get(from..).unwrap_or_default()
+    let end = output.get(from..).unwrap_or_default();
+    end.lines().map(|line| format!("    {line}\n")).collect()
 }
 
 /// The seconds of the last run by name; empty if there was none.
