@@ -140,6 +140,7 @@ pub fn duration_of(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
+    /// Proves S4.5, S4.9, S4.10, S4.11, S4.12.
     #[test]
     fn who_waits_and_who_does_not() {
         let time = Duration::from_secs(1);

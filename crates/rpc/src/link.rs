@@ -302,6 +302,7 @@ fn why(state: &LinkState) -> String {
 mod tests {
     use super::*;
 
+    /// Proves S11.3.
     #[test]
     fn patience_counts_from_the_loss_of_the_connection() {
         let left = |patience, offline, has_way| {

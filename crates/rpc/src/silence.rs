@@ -105,6 +105,7 @@ mod tests {
         assert_eq!(verdicts(false, probed)[..4], [Well; 4]);
     }
 
+    /// Proves S11.1.
     #[test]
     fn answer_is_overdue_after_patience() {
         let looks = [(0, 1, 1), (250, 2, 1), (1_000, 3, 1), (1_249, 3, 1), (1_250, 3, 1)];

@@ -273,6 +273,7 @@ mod tests {
         assert!(!whole.is_new() && whole.id() == id);
     }
 
+    /// Proves S18.5.
     #[test]
     fn a_directory_without_its_version_is_never_made_anew() {
         let dir = tempfile::tempdir().unwrap();

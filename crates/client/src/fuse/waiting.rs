@@ -178,6 +178,7 @@ mod tests {
         }
     }
 
+    /// Proves S16.2, S16.3.
     #[test]
     fn a_caught_signal_ends_only_what_may_fail_and_only_offline() {
         assert_eq!(ALL.map(|kind| lets_go(kind, Fate::Signalled, false)), [false; 5]);

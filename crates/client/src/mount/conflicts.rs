@@ -278,6 +278,7 @@ impl Mount {
 mod tests {
     use super::*;
 
+    /// Proves S10.6, S10.7.
     #[test]
     fn a_copy_counts_until_it_is_removed_also_over_a_restart() {
         let directory = tempfile::tempdir().unwrap();

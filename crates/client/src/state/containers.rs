@@ -327,6 +327,7 @@ mod tests {
     }
 
     /// The next sync succeeded without the bytes, and they counted as durable.
+    /// Proves S3.4.
     #[test]
     fn after_a_sync_that_failed_no_other_succeeds_before_all_is_written_anew() {
         let dir = tempfile::tempdir().unwrap();

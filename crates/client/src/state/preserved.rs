@@ -143,6 +143,7 @@ fn number(path: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// Proves S23.4.
     #[test]
     fn what_is_kept_is_there_until_nobody_needs_it() {
         let dir = tempfile::tempdir().unwrap();

@@ -380,6 +380,7 @@ mod tests {
     }
 
     /// A store of more pieces than a session of the server remembers was sent for ever.
+    /// Proves S23.6.
     #[test]
     fn a_change_is_full_with_many_ranges_or_large_ones() {
         let filled = |count: u64, len: u64| {

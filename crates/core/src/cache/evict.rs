@@ -116,6 +116,7 @@ mod tests {
     const BOUNDS: Bounds =
         Bounds { size: 20 * GIB, min_free: MinFree::Percent(10), reserve: GIB / 8 };
 
+    /// Proves S15.1, S15.2.
     #[test]
     fn the_smaller_of_both_bounds_counts() {
         let disk = |free| Disk { total: 100 * GIB, free };
@@ -143,6 +144,7 @@ mod tests {
     }
 
     proptest! {
+        /// Proves S15.3.
         #[test]
         fn the_oldest_go_and_nothing_that_is_in_use(
             files in prop::collection::vec((0..20u64, 0..50u64, any::<bool>()), 0..40),

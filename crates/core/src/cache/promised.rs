@@ -282,6 +282,7 @@ mod tests {
         matches!(tree.attr(FILE, now), Known::Fresh(_))
     }
 
+    /// Proves S6.10, S6.11.
     #[test]
     fn what_is_promised_is_fresh_until_it_breaks_or_the_lease_is_over() {
         let mut tree = tree();
@@ -296,6 +297,7 @@ mod tests {
         assert!(!is_fresh(&tree, at(25_000)));
     }
 
+    /// Proves S6.13.
     #[test]
     fn promises_are_of_one_session() {
         let mut tree = tree();
@@ -325,6 +327,7 @@ mod tests {
         tree
     }
 
+    /// Proves S6.13.
     #[test]
     fn a_session_goes_on_in_the_next_one_but_for_what_changed() {
         let mut tree = promised_tree();
@@ -377,6 +380,7 @@ mod tests {
     }
 
     /// Breaks go before answers: what comes behind one is used for nothing.
+    /// Proves S6.10.
     #[test]
     fn a_break_that_overtakes_the_answer_counts() {
         let mut tree = tree();
@@ -461,6 +465,7 @@ mod tests {
         assert!(is_fresh(&tree, at(130)));
     }
 
+    /// Proves S6.11.
     #[test]
     fn a_lease_is_renewed_while_anything_is_promised() {
         let mut tree = tree();

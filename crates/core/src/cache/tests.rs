@@ -281,6 +281,7 @@ fn a_reply_that_was_overtaken_changes_nothing_in_a_full_cache() {
 
 /// chown took a set-group-id bit away that stands for no group's program, and the server's
 /// answer brought it back.
+/// Proves S17.5.
 #[test]
 fn set_id_bits_go_as_the_server_has_them_go() {
     let mut tree = tree();

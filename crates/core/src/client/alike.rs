@@ -108,6 +108,7 @@ fn is_like(name: &Name, other: &Name) -> bool {
 mod tests {
     use super::*;
 
+    /// Proves S6.17.
     #[test]
     fn names_are_like_each_other_up_to_what_programs_add() {
         let name = |name: &str| Name::new(name).unwrap();

@@ -32,6 +32,7 @@ mod tests {
         Attr { mode: 0o755, uid: 7, gid: 8, ..attr(ino, Kind::Directory, 1) }
     }
 
+    /// Proves S9.8.
     #[test]
     fn directories_that_differ_in_rights_quota_or_level_stay_two() {
         assert!(may_become_one(&directory(2), &directory(3)));
@@ -73,6 +74,7 @@ mod tests {
         assert!(may_become_one(&directory(2), &other));
     }
 
+    /// Proves S9.7.
     #[test]
     fn a_file_that_differs_in_more_than_times_is_not_the_same() {
         let file = |ino| Attr { kind: Kind::File, nlink: 1, size: 8, ..directory(ino) };

@@ -226,6 +226,7 @@ mod tests {
         room
     }
 
+    /// Proves S21.4, S21.5.
     #[test]
     fn what_is_surely_too_much_is_refused_and_nothing_else() {
         assert!(!Room::default().refuses(bytes(i64::MAX), NOW, true), "nothing is known");
@@ -246,6 +247,7 @@ mod tests {
         assert!(!room.refuses(bytes(70), NOW, false) && room.refuses(bytes(71), NOW, false));
     }
 
+    /// Proves S21.4.
     #[test]
     fn old_knowledge_refuses_only_while_nobody_can_be_asked() {
         let mut room = room(100);

@@ -100,6 +100,7 @@ fn a_refused_store_gives_the_file_back_to_the_server_but_not_what_was_written_la
 
 /// The data were of no version at all then: reading failed with EIO, and each later write
 /// became a conflict copy.
+/// Proves S20.8.
 #[test]
 fn a_file_whose_store_was_refused_is_what_it_was_before() {
     let mut core = core();
@@ -188,6 +189,7 @@ fn settle_with_links(core: &mut ClientCore, seq: u64, nlink: u32) {
 /// Another host had moved the name of a file that was open here. This host removed the name
 /// that it knew, took it for the last, and dropped what it wrote through the one that was left
 /// (seed 10615).
+/// Proves S6.18.
 #[test]
 fn what_is_written_after_the_last_known_name_went_is_kept_while_there_may_be_others() {
     let mut core = core();
@@ -216,6 +218,7 @@ fn what_is_written_while_the_removal_of_the_last_name_is_on_its_way_is_stored() 
     assert!(core.closed(Ino(5)) && core.is_ahead(Ino(5)));
 }
 
+/// Proves S6.19.
 #[test]
 fn what_was_written_to_a_file_goes_nowhere_once_the_server_knows_of_no_name() {
     let mut core = core();
@@ -253,6 +256,7 @@ fn no_name_leads_to_a_file_that_the_server_knows_of_no_name_of() {
 
 /// Another host removed a file that was open here, or still had its old name here; what was
 /// written to it was dropped as if this host had removed it (seed 14194).
+/// Proves S6.19.
 #[test]
 fn what_is_written_to_a_file_that_another_host_removed_is_kept() {
     let mut core = core();
@@ -347,6 +351,7 @@ fn the_last_close_is_told_from_the_others() {
 
 /// A store was stamped with the time of its seal, and the answer to it moved the change time
 /// of a file that nobody had touched meanwhile.
+/// Proves S1.5.
 #[test]
 fn a_store_is_of_the_moment_of_the_last_change() {
     let mut core = core();
@@ -463,6 +468,7 @@ fn files_that_nobody_uses_leave_memory_once_they_are_noted() {
     assert!(core.files.is_empty());
 }
 
+/// Proves S15.5.
 #[test]
 fn data_go_from_the_disk_only_when_nobody_uses_them_and_the_server_has_them() {
     let mut core = core();

@@ -69,6 +69,7 @@ mod tests {
     proptest! {
         /// "near the bound writers are slowed, never refused silently": from nothing on, without a
         /// jump, and always for a while that ends.
+        /// Proves S14.2.
         #[test]
         fn the_delay_grows_from_nothing_and_ends(
             bound in 1u64..1 << 40,
@@ -88,6 +89,7 @@ mod tests {
 
         /// A writer that could fill anything, on a link of any speed that takes a write within the
         /// longest delay. On a slower one it meets the bound.
+        /// Proves S14.2.
         #[test]
         fn writers_and_link_come_into_step_below_the_bound(rate in MB / 4..100 * MB) {
             let bound = Bound(64 * MB);

@@ -273,6 +273,7 @@ mod tests {
         assert_eq!(inodes_since(&mut store, third).unwrap().len(), PAGE * 2);
     }
 
+    /// Proves S22.4.
     #[test]
     fn old_rows_go_by_age_and_by_size() {
         let mut store = MapStore::default();
@@ -294,6 +295,7 @@ mod tests {
     }
 
     /// Numbers would begin again, and who knows an old one be told that little has changed.
+    /// Proves S22.4.
     #[test]
     fn where_the_head_is_lost_nothing_from_before_is_known() {
         let mut store = MapStore::default();

@@ -91,6 +91,7 @@ mod tests {
 
     use super::*;
 
+    /// Proves S9.3.
     #[test]
     fn times_are_those_of_the_calendar() {
         assert_eq!(utc(0), "19700101-000000");

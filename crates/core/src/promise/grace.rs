@@ -42,6 +42,7 @@ impl Grace {
 mod tests {
     use super::*;
 
+    /// Proves S6.15.
     #[test]
     fn it_ends_with_the_last_who_comes_back_or_with_the_term() {
         let at = |secs| Time(Duration::from_secs(secs));

@@ -22,6 +22,7 @@ fn but(promises: &mut Promises, ask: Ask, id: SessionId, inodes: &[Ino]) -> Vec<
     promises.answered(ask, id, inodes).but.iter().map(|ino| ino.0).collect()
 }
 
+/// Proves S6.8.
 #[test]
 fn others_hear_of_a_change_once_and_its_author_does_not() {
     let mut promises = Promises::new(100, 100, 0);
@@ -41,6 +42,7 @@ fn others_hear_of_a_change_once_and_its_author_does_not() {
     assert_eq!(promises.held(), 0);
 }
 
+/// Proves S6.2.
 #[test]
 fn a_change_is_visible_once_all_others_have_heard_of_it_or_are_gone() {
     let mut promises = Promises::new(100, 100, 0);
@@ -126,6 +128,7 @@ fn what_breaks_during_a_break_is_not_visible_with_it() {
 }
 
 /// The answer was read before the change, and got its promise behind it.
+/// Proves S6.10.
 #[test]
 fn what_changed_while_it_was_read_is_not_promised() {
     let mut promises = Promises::new(100, 100, 0);

@@ -166,6 +166,7 @@ impl Drop for Processes {
 
 /// "Processes blocked in the mount can be killed", all of them within 2 s. Asserted at three
 /// times that.
+/// Proves S16.1.
 #[test]
 fn two_hundred_who_wait_can_be_killed() {
     for serving in Serving::ways() {

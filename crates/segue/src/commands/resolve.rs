@@ -433,6 +433,7 @@ mod tests {
         assert_eq!(found("/m/b", Side::Both).unwrap_err().exit, Exit::NotFound);
     }
 
+    /// Proves S10.6.
     #[test]
     fn a_copy_of_another_host_is_known_by_its_name() {
         let of = |name: &str| made_from(&Path::new("/m/d").join(name));

@@ -222,6 +222,7 @@ mod tests {
 
     use super::*;
 
+    /// Proves S15.2.
     #[test]
     fn a_mount_is_described_in_words() {
         let status = Status {
@@ -261,6 +262,16 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected:?} in {text}");
         }
+    }
+
+    /// Proves S20.4.
+    #[test]
+    fn refused_changes_are_data_at_risk() {
+        let exit = |refused, state| exit_of(&Status { state, refused, ..Status::default() });
+        assert_eq!(exit(0, State::Online), Exit::Done);
+        assert_eq!(exit(1, State::Online), Exit::DataAtRisk);
+        assert_eq!(exit(1, State::Offline), Exit::DataAtRisk);
+        assert_eq!(Exit::DataAtRisk as u8, 7);
     }
 
     #[test]

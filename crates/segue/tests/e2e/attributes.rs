@@ -34,6 +34,7 @@ fn list(path: &Path) -> Vec<String> {
 
 /// Extended attributes of the user's own are set, listed, replaced and removed as on a local
 /// disk, keep their bytes, and are the same on another host and after a new mount.
+/// Proves S1.8.
 #[test]
 fn extended_attributes() {
     let Some(world) = World::new() else { return };
@@ -116,6 +117,7 @@ fn times(path: &Path) -> ((i64, i64), (i64, i64)) {
 
 /// Times are kept to the nanosecond, before 1970 and after 2038, of files, directories and
 /// links; setting one of the two leaves the other; ctime moves with every change.
+/// Proves S1.8.
 #[test]
 fn times_to_the_nanosecond() {
     let Some(world) = World::new() else { return };
@@ -161,6 +163,7 @@ fn times_to_the_nanosecond() {
 }
 
 /// Modes with all twelve bits and owners chosen by root are kept, on every host.
+/// Proves S1.8.
 #[test]
 fn modes_and_owners() {
     let Some(world) = World::invited(TRUSTED) else { return };
@@ -206,6 +209,7 @@ fn modes_and_owners() {
 
 /// Pipes and sockets work on the host where they are used, and are what they are on another;
 /// devices are kept where root of the host is trusted.
+/// Proves S1.8.
 #[test]
 fn pipes_sockets_and_devices() {
     let Some(world) = World::invited(TRUSTED) else { return };
@@ -236,6 +240,7 @@ fn pipes_sockets_and_devices() {
 }
 
 /// df shows the server's disk: its size and what is free there, which files use up.
+/// Proves S21.9.
 #[test]
 fn df_shows_the_servers_disk() {
     let Some(world) = World::new() else { return };

@@ -60,6 +60,7 @@ fn conflicts(dir: &Path) -> BTreeMap<String, PathBuf> {
 /// the server is lost and restored on another, with another authority: everything of the backup
 /// is there, byte for byte; what a host changed since becomes conflict copies where it still
 /// has it to send, overwrites nothing, and other hosts read what is right.
+/// Proves S19.4, S19.5, S19.6, S19.7.
 #[test]
 fn a_server_that_was_lost_comes_back_from_its_backup() {
     let Some(mut world) = World::new() else { return };
@@ -134,6 +135,7 @@ fn a_server_that_was_lost_comes_back_from_its_backup() {
 
 /// Backups while two hosts write: each snapshot restores to a volume that is clean, and a
 /// backup copies what is new only.
+/// Proves S19.1.
 #[test]
 fn backups_while_hosts_write_are_whole() {
     let Some(world) = World::new() else { return };
@@ -194,6 +196,7 @@ fn backups_while_hosts_write_are_whole() {
 
 /// Back to the last backup on the same server, under the mounts of hosts at work: they see the
 /// volume as it was, also of what they have read and cached since, and go on.
+/// Proves S19.4, S19.6.
 #[test]
 fn a_volume_goes_back_under_its_mounts() {
     let Some(world) = World::new() else { return };

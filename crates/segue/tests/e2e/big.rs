@@ -32,6 +32,7 @@ fn at(file: &File, offset: u64, len: usize) -> Vec<u8> {
 
 /// A file of 8 TiB takes the room of what was written into it, here, on the server and on
 /// another host, which finds what was written between zeros; cutting and growing it does too.
+/// Proves S2.1.
 #[test]
 fn a_sparse_file_of_8_tib() {
     let Some(mut world) = World::new() else { return };

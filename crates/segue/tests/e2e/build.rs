@@ -70,6 +70,7 @@ pub(crate) fn prepare(dir: &Path) -> PathBuf {
 /// A source tree that is unpacked into a mount can be built there, and is found whole (with
 /// contents, modes, links and times to the nanosecond) by another host with an empty cache,
 /// after the mount ended and the server was started again.
+/// Proves S1.8.
 #[test]
 fn a_source_tree_is_unpacked_built_and_found_elsewhere() {
     let Some(mut world) = World::new() else { return };

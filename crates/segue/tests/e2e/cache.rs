@@ -87,6 +87,7 @@ pub(crate) fn put_after_power_loss(image: &Image, cache: &Path) {
 
 /// The log does not say any more that changes are settled, which the server was told: a cache
 /// that an older version left after a power loss. It was never mounted again.
+/// Proves S13.5.
 #[test]
 fn a_log_that_forgot_what_is_settled_is_no_obstacle() {
     let Some(world) = World::new() else { return };
@@ -150,6 +151,7 @@ fn a_host_that_loses_power_goes_on() {
 
 /// A host loses the end of its log, of which the server has all: what is left of a change that was
 /// sent whole is no other host's, and what was removed does not come back.
+/// Proves S13.2, S13.5.
 #[test]
 fn what_was_sent_and_forgotten_is_no_conflict() {
     let Some(world) = World::new() else { return };
@@ -225,6 +227,7 @@ fn a_truncation_that_was_cut_off_leaves_no_zeros() {
 
 /// The mount dies at any moment while a refused change is put aside: the change with its data
 /// is kept, by this process or by the next.
+/// Proves S20.4, S20.5.
 #[test]
 fn a_refused_change_is_kept_whenever_the_mount_dies() {
     let Some(world) = World::new() else { return };
@@ -262,6 +265,7 @@ fn a_refused_change_is_kept_whenever_the_mount_dies() {
 /// While changes of a file are refused one after the other it is written: each block is in the
 /// file, in a conflict copy or among what is kept. Blocks were written into a container that was
 /// about to be given up.
+/// Proves S20.7.
 #[test]
 fn what_is_written_while_changes_are_refused_is_not_lost() {
     let Some(world) = World::new() else { return };
@@ -282,6 +286,7 @@ fn what_is_written_while_changes_are_refused_is_not_lost() {
 
 /// An open file whose store was refused reads what the server has, and goes on being written.
 /// It read EIO, and each later write became a conflict copy.
+/// Proves S20.8.
 #[test]
 fn an_open_file_goes_on_after_its_store_was_refused() {
     let Some(world) = World::new() else { return };
@@ -314,6 +319,7 @@ fn an_open_file_goes_on_after_its_store_was_refused() {
 
 /// A change that waited in a dead mount's log meets another host's version: the conflict copy
 /// has nothing of that.
+/// Proves S23.5.
 #[test]
 fn a_conflict_copy_after_a_crash_is_of_one_host() {
     let Some(world) = World::new() else { return };

@@ -168,6 +168,7 @@ fn after(large: u64, harm: impl Fn(&[PathBuf])) {
 
 /// Some bytes in the middle of a pack are others: more than the header of an entry, so that
 /// they are those of a chunk.
+/// Proves S18.1, S18.2, S18.4.
 #[test]
 fn flipped_bytes_are_found() {
     after(2, |packs| {
@@ -179,6 +180,7 @@ fn flipped_bytes_are_found() {
 }
 
 /// A pack ends in its middle.
+/// Proves S18.1, S18.4.
 #[test]
 fn a_truncated_pack_is_found() {
     after(2, |packs| {
@@ -188,6 +190,7 @@ fn a_truncated_pack_is_found() {
 }
 
 /// One pack of two is gone.
+/// Proves S18.1, S18.4.
 #[test]
 fn a_missing_pack_is_found() {
     after(6, |packs| {

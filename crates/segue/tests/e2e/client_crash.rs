@@ -317,6 +317,7 @@ fn recovered(world: &World, base: &Path, round: u64) -> BTreeMap<PathBuf, Vec<u8
 /// is mounted then, perhaps by the second or third process that tries, is what the files were after the last call that returned, or after the one
 /// that did not; in the end so is what another host reads. `segue recover`
 /// finds the same in what each leaves.
+/// Proves S1.3, S13.1, S13.9.
 #[test]
 fn a_killed_client_has_every_write_and_no_half() {
     let Some(world) = World::new() else { return };
@@ -357,6 +358,7 @@ fn a_killed_client_has_every_write_and_no_half() {
 /// Again and again the host loses power in the middle of writes: its disk has what was synced
 /// and any part of the rest. What was synced of a file is there, here and on another host, and
 /// both have the same.
+/// Proves S3.1.
 #[test]
 fn a_client_that_loses_power_has_what_was_synced() {
     let Some(world) = World::new() else { return };
@@ -383,6 +385,35 @@ fn a_client_that_loses_power_has_what_was_synced() {
     let other = world.mount(&world.b);
     for (run, here) in here.iter().enumerate() {
         assert!(found(&run_dir(&other, run)) == *here, "run {run} is another on another host");
+    }
+}
+
+/// A host loses power seconds after writes that no program synced. The mount has synced them.
+/// Proves S3.2.
+#[test]
+fn what_was_written_seconds_ago_survives_a_power_loss() {
+    let Some(world) = World::new() else { return };
+    let (disk, mut mount) = power_on(&world, 0, None);
+    let files = [("small", 1_000), ("large", 300_000), ("open", 70_000)];
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 0);
+    // Nothing of it is on the server.
+    world.a.link_down().unwrap();
+    let mut open = Vec::new();
+    for (name, len) in files {
+        let file = File::create(mount.path().join(name)).unwrap();
+        file.write_all_at(&noise(len as u64, len), 0).unwrap();
+        open.extend((name == "open").then_some(file));
+    }
+    // Three times the second that is promised.
+    sleep(Duration::from_secs(3));
+    mount.kill9().unwrap();
+    drop((open, mount));
+    let recording = disk.recording();
+    let left = recording.image(recording.end(), Fate::Lost);
+    world.a.link_up().unwrap();
+    let (_disk, mount) = power_on(&world, 1, Some(left));
+    for (name, len) in files {
+        assert!(fs::read(mount.path().join(name)).unwrap() == noise(len as u64, len), "{name}");
     }
 }
 

@@ -50,6 +50,7 @@ fn apart(
 }
 
 /// Both unpack the same new release of a tree over the old one: nobody finds a conflict, and either goes on.
+/// Proves S9.6.
 #[test]
 fn what_two_hosts_do_alike_is_no_conflict() {
     let Some(world) = World::new() else { return };
@@ -81,6 +82,7 @@ fn what_two_hosts_do_alike_is_no_conflict() {
 }
 
 /// A close that waits for the server is told of no conflict, for it is no failure: it is listed.
+/// Proves S10.1.
 #[test]
 fn a_conflict_is_listed_also_where_closes_wait() {
     let Some(world) = World::new() else { return };
@@ -103,6 +105,7 @@ fn a_conflict_is_listed_also_where_closes_wait() {
 }
 
 /// One host changes what a file has, another what it is: both stay, whoever was cut off.
+/// Proves S9.4.
 #[test]
 fn attributes_and_data_that_two_hosts_changed_merge() {
     let Some(world) = World::new() else { return };
@@ -132,6 +135,7 @@ fn attributes_and_data_that_two_hosts_changed_merge() {
 
 /// Two hosts make a directory of one name and fill it: there is one, with what either put into it, and
 /// only what really differs has a copy beside it.
+/// Proves S9.8.
 #[test]
 fn directories_that_two_hosts_made_become_one() {
     let Some(world) = World::new() else { return };
@@ -176,6 +180,7 @@ fn directories_that_two_hosts_made_become_one() {
 }
 
 /// Two hosts unpack one release where there was nothing: it is there once, and what differs has a copy beside.
+/// Proves S9.7, S11.7.
 #[test]
 fn files_that_two_hosts_made_alike_become_one() {
     let Some(world) = World::new() else { return };
@@ -229,6 +234,7 @@ fn files_that_two_hosts_made_alike_become_one() {
 }
 
 /// A directory of another owner's mode stays beside, whatever is in it.
+/// Proves S4.7, S9.8.
 #[test]
 fn directories_that_are_not_alike_stay_beside() {
     let Some(world) = World::new() else { return };
@@ -249,6 +255,7 @@ fn directories_that_are_not_alike_stay_beside() {
 }
 
 /// `segue conflicts` lists the copies, and `resolve` does with each what its user says.
+/// Proves S10.1, S10.2, S10.6.
 #[test]
 fn a_user_says_which_side_stays() {
     let Some(world) = World::new() else { return };
@@ -308,6 +315,7 @@ fn a_user_says_which_side_stays() {
 
 /// Programs merge copies with what has the name: one that is given, and those that are configured. What one makes
 /// stays with the file's mode; where it fails both stay.
+/// Proves S10.4, S10.5.
 #[test]
 fn a_program_merges_both_sides() {
     let Some(world) = World::new() else { return };
@@ -375,6 +383,7 @@ fn a_program_merges_both_sides() {
 
 /// A disk damages what tells of a copy: it is listed all the same, with what to do, until its user says that it
 /// is dealt with.
+/// Proves S10.7.
 #[test]
 fn a_copy_of_which_only_a_damaged_file_tells_is_listed() {
     let Some(world) = World::new() else { return };
@@ -421,6 +430,7 @@ fn a_copy_of_which_only_a_damaged_file_tells_is_listed() {
 }
 
 /// What the server refused after the call is listed with its data, and goes once there is room.
+/// Proves S10.1, S10.3, S20.4.
 #[test]
 fn what_was_refused_is_written_again_or_dropped() {
     for _ in 0..5 {
@@ -492,6 +502,7 @@ fn three_refused_files_are_dealt_with(world: &World) -> bool {
 
 /// Who removes or replaces a file while he is cut off, and what another host did with it meanwhile: that stays,
 /// and so does what was made in a directory which the other one removed.
+/// Proves S9.9, S9.12, S9.15.
 #[test]
 fn what_was_not_seen_is_not_removed() {
     let Some(world) = World::new() else { return };
@@ -551,8 +562,9 @@ fn what_was_not_seen_is_not_removed() {
     eventually("it is gone", || !b.path().join("edited").exists());
 }
 
-/// The rules of SEMANTICS.md for names: the first change stands, data follow their file, and the second
-/// change is listed as refused.
+/// Of two changes of a name the first stands, and the second is listed as refused. Data follow their
+/// file.
+/// Proves S9.14, S9.16, S9.17, S9.18, S9.19.
 #[test]
 fn of_two_changes_of_a_name_the_first_stands() {
     let Some(world) = World::new() else { return };
@@ -585,6 +597,7 @@ fn rename(dir: &Path, from: &str, to: &str, flags: RenameFlags) -> std::io::Resu
 }
 
 /// As mv asks for it where nothing has the name yet. Both have succeeded; the second was refused.
+/// Proves S4.7, S9.11.
 #[test]
 fn of_two_that_were_renamed_alike_the_second_stands_beside() {
     let Some(world) = World::new() else { return };
@@ -605,6 +618,7 @@ fn of_two_that_were_renamed_alike_the_second_stands_beside() {
 
 /// Who waits for the server is told that the name was taken meanwhile, and what he renamed has its old name. It
 /// was removed.
+/// Proves S4.13.
 #[test]
 fn a_rename_that_hears_of_a_taken_name_is_taken_back() {
     let Some(world) = World::new() else { return };

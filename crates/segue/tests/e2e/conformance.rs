@@ -36,16 +36,19 @@ fn conforms(write_back: &str) {
     assert_eq!((&status["refused"], &status["log_records"]), (&0.into(), &0.into()), "{status}");
 }
 
+/// Proves S1.1, S1.2, S1.7, S1.9, S2.2, S5.1, S17.5.
 #[test]
 fn the_suite_passes() {
     conforms("close");
 }
 
+/// Proves S1.1, S1.2, S1.7, S1.9, S2.2, S5.1, S17.5.
 #[test]
 fn the_suite_passes_when_nothing_waits() {
     conforms("async");
 }
 
+/// Proves S1.1, S1.2, S1.7, S1.9, S2.2, S5.1, S17.5.
 #[test]
 fn the_suite_passes_when_everything_waits() {
     conforms("sync");

@@ -37,12 +37,14 @@ fn the_client_is_killed(options: &str, seed: u64) {
 }
 
 /// With `write-back=close`.
+/// Proves S1.3.
 #[test]
 fn the_client_is_killed_in_the_middle_of_work() {
     the_client_is_killed("write-back=close", 1);
 }
 
 /// With `write-back=async`, the default: what is not on the server yet is in the log on this host.
+/// Proves S1.3, S13.1.
 #[test]
 fn the_client_is_killed_with_changes_pending() {
     the_client_is_killed("write-back=async", 2);
@@ -50,6 +52,7 @@ fn the_client_is_killed_with_changes_pending() {
 
 /// What write(2) returned for survives the death of the mount, also where the file was not
 /// closed.
+/// Proves S1.3.
 #[test]
 fn written_and_not_closed_when_the_client_is_killed() {
     let Some(world) = World::new() else { return };
@@ -116,6 +119,7 @@ fn assert_whole(world: &World, when: &str) {
     assert_eq!(checked.code, Some(0), "{when}: {checked:?}");
 }
 
+/// Proves S13.8.
 #[test]
 fn the_server_is_killed_in_the_middle_of_work() {
     for seed in 0..times() {
@@ -133,6 +137,7 @@ fn the_server_is_killed_in_the_middle_of_work() {
 
 /// A close that waits for a server that does not come back gives up after `grace`, however
 /// often connecting is tried meanwhile; the data goes when the server is back.
+/// Proves S11.6.
 #[test]
 fn close_gives_up_while_the_server_is_dead() {
     let Some(mut world) = World::new() else { return };
@@ -153,6 +158,7 @@ fn close_gives_up_while_the_server_is_dead() {
 }
 
 /// A large store that the server's death interrupts arrives whole, and is never seen in part.
+/// Proves S7.3.
 #[test]
 fn the_server_is_killed_in_a_large_store() {
     let Some(mut world) = World::new() else { return };
@@ -184,6 +190,7 @@ fn the_server_is_killed_in_a_large_store() {
 
 /// Server and client are killed, in either order; after both are back everything that was
 /// acknowledged is there.
+/// Proves S13.8.
 #[test]
 fn server_and_client_are_killed() {
     let Some(mut world) = World::new() else { return };

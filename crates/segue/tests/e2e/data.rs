@@ -51,6 +51,7 @@ fn two_processes_append() {
 
 /// O_TRUNC empties a file, also one that another process has open and one that is shorter
 /// afterwards; no old byte comes back.
+/// Proves S1.2.
 #[test]
 fn truncating_opens() {
     let Some(world) = World::new() else { return };
@@ -77,6 +78,7 @@ fn create_new(path: &Path) -> std::io::Result<File> {
 
 /// O_EXCL succeeds once: not again here, and not on another host, even where that host has
 /// seen a moment ago that there is no such name. The same holds for directories and links.
+/// Proves S4.10.
 #[test]
 fn exclusive_creation_succeeds_once() {
     let Some(world) = World::new() else { return };
@@ -122,6 +124,7 @@ const GIB: u64 = 1 << 30;
 
 /// A file of 4 GiB with a few written places has their contents and zeros between, on the host
 /// that wrote it and on another one, and its holes take no room on either or on the server.
+/// Proves S2.1.
 #[test]
 fn a_sparse_file_of_4_gib() {
     let Some(world) = World::new() else { return };
@@ -155,6 +158,7 @@ fn a_sparse_file_of_4_gib() {
 
 /// Cutting a file and growing it again shows zeros where it was cut, in every order with
 /// writes, through a handle and by path, and on another host.
+/// Proves S4.9.
 #[test]
 fn truncation_both_ways() {
     let Some(world) = World::new() else { return };
@@ -213,6 +217,7 @@ int main(int argc, char **argv) {
 
 /// What a process writes into a shared mapping is what others read, here at once and on
 /// another host; with and without msync.
+/// Proves S1.2.
 #[test]
 fn shared_mappings() {
     let Some(world) = World::new() else { return };
@@ -241,6 +246,7 @@ fn shared_mappings() {
 
 /// Reads and writes of one handle at random places and sizes agree with a copy in memory,
 /// over flushes, and at the end on another host.
+/// Proves S1.1.
 #[test]
 fn random_writes_agree_with_memory() {
     let Some(world) = World::new() else { return };

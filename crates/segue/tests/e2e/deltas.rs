@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use segue_bed::segue::SegueMount;
 use segue_bed::{Host, Link};
@@ -106,6 +108,41 @@ fn a_kilobyte_costs_a_few_however_long_the_file_is_written() {
     }
 }
 
+/// While a large file is written anew, and while a new one with a similar name is written, another
+/// host sees the state before.
+/// Proves S6.17.
+#[test]
+fn a_file_that_is_rewritten_shows_what_it_was() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let (old, new) = (noise(50, 4 * MIB), noise(51, 6 * MIB));
+    save(&mount.path().join("large"), &old).unwrap();
+    mount.sync().unwrap();
+    for (name, before) in [("large", hash_of(&old)), ("large.new", hash_of(b""))] {
+        let (here, there) = (mount.path().join(name), other.path().join(name));
+        // Not by this process, as above.
+        let mut writer = Command::new("sh")
+            .args(["-c", &format!("exec cat > {name}")])
+            .current_dir(mount.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pipe = writer.stdin.take().unwrap();
+        pipe.write_all(&new[..3 * MIB]).unwrap();
+        eventually("half of it is written", || {
+            fs::metadata(&here).is_ok_and(|found| found.len() == 3 * MIB as u64)
+        });
+        // Other files that are written are stored every five seconds.
+        std::thread::sleep(Duration::from_secs(7));
+        eventually("its name is there", || there.exists());
+        assert_eq!(hash(&there), before, "{name}");
+        pipe.write_all(&new[3 * MIB..]).unwrap();
+        drop(pipe);
+        assert!(writer.wait().unwrap().success());
+        eventually("all of it is there", || hash(&there) == hash_of(&new));
+    }
+}
+
 /// The file that a conflict left, if there is one.
 fn copy_beside(dir: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -114,6 +151,7 @@ fn copy_beside(dir: &Path) -> Option<PathBuf> {
 
 /// Where another host changed the file meanwhile, what was told by where it stands is told anew: both
 /// are there, whole.
+/// Proves S9.1.
 #[test]
 fn nothing_is_lost_where_the_basis_is_another_one() {
     let Some(world) = World::new() else { return };
@@ -135,6 +173,7 @@ fn nothing_is_lost_where_the_basis_is_another_one() {
 
 /// Whoever is killed in the middle of it, the file is what it was before or what was written, and the
 /// latter once that has come.
+/// Proves S7.3.
 #[test]
 fn a_file_that_is_written_anew_survives_both_sides() {
     let Some(mut world) = World::new() else { return };

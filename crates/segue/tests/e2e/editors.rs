@@ -114,6 +114,7 @@ fn the_save_of_vi_by_hand() {
 
 /// A file that another host replaces is read by who looked its name up before and trusts that
 /// still: its old text or its new one, and no read fails.
+/// Proves S6.6.
 #[test]
 fn a_file_replaced_since_it_was_looked_up() {
     let Some(world) = World::new() else { return };

@@ -118,6 +118,7 @@ fn a_revoked_host_is_out() {
 }
 
 /// A reader mounts read-only, and is told so; it reads everything and changes nothing.
+/// Proves S17.7.
 #[test]
 fn a_reader_changes_nothing() {
     let Some(world) = World::new() else { return };

@@ -18,6 +18,7 @@ fn fio(dir: &std::path::Path, scratch: &std::path::Path, extra: &[&str]) -> Stri
 
 /// Blocks written at random places, by several jobs at once and between reads, are read back
 /// as written: at once, and by another host after close.
+/// Proves S1.1.
 #[test]
 fn random_blocks_are_what_was_written() {
     let Some(world) = World::new() else { return };
@@ -46,6 +47,7 @@ fn random_blocks_are_what_was_written() {
 }
 
 /// The same through mapped memory, and with several writes of one job under way.
+/// Proves S1.1.
 #[test]
 fn mapped_and_queued_blocks() {
     let Some(world) = World::new() else { return };

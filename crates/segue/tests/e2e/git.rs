@@ -32,6 +32,7 @@ pub(crate) fn configure(repository: &Path) {
 /// A repository can live on a mount: add, commit, branch, merge, gc and fsck work. Inode
 /// numbers, mtime and ctime stay the same over a new mount, on another host and over a restart
 /// of the server, so that git does not read the files again.
+/// Proves S1.1, S1.4.
 #[test]
 fn a_repository_lives_on_a_mount() {
     let Some(mut world) = World::new() else { return };

@@ -328,6 +328,7 @@ fn harm(world: &Mutex<World>, run: &Run, places: &[Place], time: Duration, mut d
 }
 
 /// What each host sees and what all of them do fits together, whatever is cut and killed.
+/// Proves S6.20, S9.1.
 #[test]
 fn what_hosts_see_fits_together() {
     let Some(world) = World::new() else { return };

@@ -39,8 +39,8 @@ fn runs(file: &File) -> Vec<(u64, u64)> {
     }
 }
 
-/// "A hole that is punched or zeroed by fallocate gives its room back, here and on the server, and
-/// reads as zeros on every host."
+/// A punched hole gives its room back, here and on the server, and reads as zeros on every host.
+/// Proves S2.1.
 #[test]
 fn a_punched_hole_takes_no_room() {
     let Some(world) = World::new() else { return };
@@ -76,6 +76,7 @@ fn a_punched_hole_takes_no_room() {
 }
 
 /// The modes of fallocate(1) do to a file what they do on a local file system.
+/// Proves S2.1, S2.2.
 #[test]
 fn the_modes_of_fallocate_do_as_on_a_local_file_system() {
     let Some(world) = World::new() else { return };
@@ -110,6 +111,7 @@ fn the_modes_of_fallocate_do_as_on_a_local_file_system() {
 }
 
 /// Holes cost what stands around them, however long they are.
+/// Proves S2.1.
 #[test]
 fn terabytes_become_a_hole() {
     let Some(world) = World::new() else { return };
@@ -220,8 +222,9 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// "What lseek calls a hole is one", also where the only ones who know of data are the kernel's
-/// pages, or a server that cannot be asked.
+/// lseek calls no data a hole, even if only the kernel's pages know of them, or a server that
+/// cannot be asked.
+/// Proves S2.3.
 #[test]
 fn data_are_never_called_a_hole() {
     let Some(world) = World::new() else { return };

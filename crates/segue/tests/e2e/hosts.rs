@@ -10,6 +10,7 @@ use crate::world::{World, close, errno, eventually, save, sh};
 
 /// What a host opens after another has closed it is what the other wrote, at once: also where
 /// it had read and cached the file before, or has it open; in turns, at every size.
+/// Proves S4.9, S6.1.
 #[test]
 fn close_then_open_sees_the_write() {
     let Some(world) = World::new() else { return };
@@ -35,6 +36,7 @@ fn close_then_open_sees_the_write() {
 
 /// A small change in a large file that both have cached is seen by the other at the next open,
 /// with everything else of the file unchanged; an append too.
+/// Proves S6.1.
 #[test]
 fn a_change_in_the_middle_of_a_large_file() {
     let Some(world) = World::new() else { return };
@@ -60,6 +62,7 @@ fn a_change_in_the_middle_of_a_large_file() {
 
 /// New names, renames, removals, modes and attributes of another host are seen within the
 /// lifetime of what is known here.
+/// Proves S4.6, S6.8.
 #[test]
 fn changes_of_names_are_seen() {
     let Some(world) = World::new() else { return };
@@ -88,6 +91,7 @@ fn changes_of_names_are_seen() {
 
 /// A host that has the only handle of a file keeps reading it after another host removed the
 /// name, or replaced it.
+/// Proves S6.6.
 #[test]
 fn removed_elsewhere_while_open_here() {
     let Some(world) = World::new() else { return };
@@ -109,6 +113,7 @@ fn removed_elsewhere_while_open_here() {
 /// Hosts that work in one directory at the same time do not disturb each other: every file
 /// that one of them made is there, on both. (Before the last rename was seen there were as many
 /// names, one of them another.)
+/// Proves S9.4.
 #[test]
 fn two_hosts_in_one_directory() {
     let Some(world) = World::new() else { return };
@@ -151,6 +156,7 @@ fn two_hosts_in_one_directory() {
 
 /// A log that hosts append to in turns has every line, in order: who opens it appends behind
 /// what the other has closed.
+/// Proves S6.1.
 #[test]
 fn appending_in_turns() {
     let Some(world) = World::new() else { return };

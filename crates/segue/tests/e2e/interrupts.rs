@@ -46,6 +46,7 @@ fn names_only(world: &World, dir: &Path, count: usize) -> Vec<String> {
 
 /// 200 processes that wait for a dead link all die of SIGKILL, whatever `grace` is; the mount
 /// can be taken away after that.
+/// Proves S16.1.
 #[test]
 fn two_hundred_who_wait_can_be_killed() {
     let Some(world) = World::new() else { return };
@@ -86,6 +87,7 @@ fn two_hundred_who_wait_can_be_killed() {
 
 /// A process that is killed with a written file open dies though closing waits for the server,
 /// and what it wrote is kept.
+/// Proves S16.1.
 #[test]
 fn a_writer_that_waits_for_close_can_be_killed() {
     let Some(world) = World::new() else { return };
@@ -112,8 +114,8 @@ fn a_writer_that_waits_for_close_can_be_killed() {
     assert_eq!(fs::read(other.path().join("file")).unwrap(), b"beforeafter");
 }
 
-/// "While the link is down a caught signal ends open, read, write, close, fsync and truncate
-/// with EINTR."
+/// While the link is down, a caught signal ends a read with EINTR.
+/// Proves S16.3.
 #[test]
 fn a_caught_signal_interrupts_who_waits_for_a_dead_link() {
     let Some(world) = World::new() else { return };
@@ -137,6 +139,7 @@ fn a_caught_signal_interrupts_who_waits_for_a_dead_link() {
 }
 
 /// The same for what changes a file: each call waits for the server until a signal comes.
+/// Proves S3.3, S4.9, S16.3.
 #[test]
 fn a_caught_signal_interrupts_who_changes_a_file_without_a_link() {
     let Some(world) = World::new() else { return };
@@ -161,7 +164,8 @@ fn a_caught_signal_interrupts_who_changes_a_file_without_a_link() {
     assert_eq!(fs::read(other.path().join("file")).unwrap(), b"beforeaft");
 }
 
-/// "A process that ends while the link is down does not wait for its files to be closed."
+/// A process that ends while the link is down does not wait for its files to be closed.
+/// Proves S16.5.
 #[test]
 fn a_process_that_ends_without_a_link_waits_for_no_close() {
     let Some(world) = World::new() else { return };
@@ -183,7 +187,8 @@ fn a_process_that_ends_without_a_link_waits_for_no_close() {
     assert_eq!(fs::read(other.path().join("file")).unwrap(), b"beforeafter");
 }
 
-/// "While the server answers, however slowly, no signal that is handled fails a call."
+/// While the server answers, however slowly, a handled signal fails no call.
+/// Proves S16.2.
 #[test]
 fn a_signal_that_is_handled_does_not_fail_calls_on_a_slow_link() {
     let Some(world) = World::new() else { return };
@@ -210,6 +215,7 @@ fn a_signal_that_is_handled_does_not_fail_calls_on_a_slow_link() {
 
 /// `umount --now` ends, and lets everybody go, though the mount's process hangs; what it had
 /// accepted is sent after the next mount.
+/// Proves S12.7.
 #[test]
 fn a_mount_whose_process_hangs_is_taken_away() {
     let Some(world) = World::new() else { return };
@@ -235,6 +241,7 @@ fn a_mount_whose_process_hangs_is_taken_away() {
 }
 
 /// A process that died leaves ENOTCONN behind; mounting on the same place again cleans up.
+/// Proves S12.8.
 #[test]
 fn mounting_again_clears_what_a_dead_process_left() {
     let Some(world) = World::new() else { return };

@@ -32,6 +32,7 @@ fn len(path: &Path) -> u64 {
 
 /// Names, attributes and what they need do not wait for a large file, and contents come before
 /// the name that shows them.
+/// Proves S4.6, S7.2, S7.5.
 #[test]
 fn metadata_go_past_bulk_and_contents_before_their_name() {
     let Some(world) = World::new() else { return };
@@ -75,6 +76,7 @@ fn metadata_go_past_bulk_and_contents_before_their_name() {
 
 /// `segue push`: files that wait behind a large one go first, with what they follow, and what is on its way
 /// goes on at the same class.
+/// Proves S7.10.
 #[test]
 fn what_is_pushed_goes_first() {
     let Some(world) = World::new() else { return };
@@ -146,6 +148,7 @@ fn write_back_goes_on_while_others_read_without_end() {
 
 /// What a program does after a sync comes after what that covered, also where it is small and
 /// that was not.
+/// Proves S7.6.
 #[test]
 fn what_follows_a_sync_comes_after_it() {
     let Some(world) = World::new() else { return };
@@ -214,6 +217,7 @@ fn assert_whole(there: &Path, copy: &Path, round: u32) {
 
 /// A host may be lost at any moment. The server has a state then that every program which syncs, or
 /// renames what it has written, can go on with, though a lot waited to be sent.
+/// Proves S7.8.
 #[test]
 fn what_a_lost_host_leaves_on_the_server_is_whole() {
     let Some(world) = World::new() else { return };

@@ -41,6 +41,7 @@ fn names(directory: &Path) -> Vec<String> {
 
 /// A compiler's output below a directory that says `delay`: names go at once, data do not, and what
 /// is removed meanwhile is never sent, nor is anything left of it.
+/// Proves S4.1, S4.15, S4.16, S4.17, S4.18.
 #[test]
 fn what_is_removed_in_time_is_never_sent() {
     let Some(world) = World::new() else { return };
@@ -91,6 +92,7 @@ fn what_is_removed_in_time_is_never_sent() {
 
 /// What is written goes by itself when the oldest of it is old enough, also from a file that stays
 /// open; a name that another host gives a file meanwhile keeps what was kept back.
+/// Proves S4.14, S4.17.
 #[test]
 fn what_is_delayed_goes_when_it_is_old() {
     let Some(world) = World::new() else { return };
@@ -125,6 +127,7 @@ fn what_is_delayed_goes_when_it_is_old() {
 }
 
 /// Near `log-max` nothing is kept back: there is no room for it.
+/// Proves S4.16.
 #[test]
 fn what_is_delayed_goes_where_there_is_little_room() {
     let Some(world) = World::new() else { return };
@@ -137,6 +140,7 @@ fn what_is_delayed_goes_where_there_is_little_room() {
 
 /// Under `log` everything waits for company; who waits for the server gets it at once, and so does
 /// the next process after a crash.
+/// Proves S3.3, S4.19, S4.20.
 #[test]
 fn a_logging_mount_sends_in_batches() {
     let Some(world) = World::new() else { return };
@@ -171,6 +175,7 @@ fn a_logging_mount_sends_in_batches() {
 }
 
 /// A directory speaks for what is below it, a file for itself, and every host goes by it.
+/// Proves S4.1, S4.2, S4.3, S4.12.
 #[test]
 fn directories_and_files_say_it_to_every_host() {
     let Some(world) = World::new() else { return };
@@ -215,6 +220,7 @@ fn directories_and_files_say_it_to_every_host() {
 }
 
 /// Who says what means nothing hears it, on whichever way.
+/// Proves S4.2.
 #[test]
 fn a_level_that_is_none_is_refused() {
     let Some(world) = World::new() else { return };

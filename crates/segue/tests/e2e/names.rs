@@ -30,6 +30,7 @@ fn listing(dir: &Path) -> Vec<OsString> {
 
 /// Hard links are names of one file: one inode number, a right link count, shared data, on
 /// this host, on another one and after a new mount.
+/// Proves S1.4, S1.8.
 #[test]
 fn hard_links_are_one_file() {
     let Some(world) = World::new() else { return };
@@ -71,6 +72,7 @@ fn hard_links_are_one_file() {
 
 /// A file that is open lives on without a name: reads and writes through the handle work, the
 /// name is free at once, and nothing is left after the last close.
+/// Proves S1.6.
 #[test]
 fn an_open_file_lives_without_its_name() {
     let Some(world) = World::new() else { return };
@@ -154,6 +156,7 @@ fn rename_over_an_open_file() {
 
 /// Symbolic links of any length up to the kernel's limit, dangling, relative, to directories
 /// and in circles are what they are on every host.
+/// Proves S1.8, S23.1.
 #[test]
 fn symbolic_links() {
     let Some(world) = World::new() else { return };
@@ -196,6 +199,7 @@ fn symbolic_links() {
 }
 
 /// Names are bytes: any but NUL and '/', up to 255 of them, in paths of any depth.
+/// Proves S23.1.
 #[test]
 fn names_are_bytes() {
     let Some(world) = World::new() else { return };
@@ -274,6 +278,7 @@ fn forbidden_changes_say_why() {
 
 /// renameat2: NOREPLACE never replaces, EXCHANGE swaps two names, of files and of a file with
 /// a directory; on another host too.
+/// Proves S4.10.
 #[test]
 fn renames_with_flags() {
     let Some(world) = World::new() else { return };

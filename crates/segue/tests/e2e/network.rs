@@ -41,6 +41,7 @@ fn a_link_that_is_gone_for_seconds() {
 
 /// A link that was cut in silence keeps nobody waiting for what is known here: it is answered
 /// long before the connection is given up. Each first question took twenty seconds.
+/// Proves S11.1.
 #[test]
 fn what_is_known_does_not_wait_for_a_silent_server() {
     let Some(world) = World::new() else { return };
@@ -101,6 +102,7 @@ fn a_host_sleeps_and_wakes_in_another_network() {
 
 /// Where the server is out of reach for longer than `grace`, close says so with EHOSTUNREACH;
 /// what was written is kept, and arrives when the link is back.
+/// Proves S4.9, S11.4, S11.6, S11.7.
 #[test]
 fn close_without_a_server_says_so_and_keeps_the_data() {
     let Some(world) = World::new() else { return };
@@ -133,6 +135,7 @@ fn close_without_a_server_says_so_and_keeps_the_data() {
 /// Without a network everything that was used can be used: reading, listing, stat, links,
 /// attributes and df answer from this host; what is not here fails within its time, as
 /// unreachable and not as gone. With the network back all goes on.
+/// Proves S11.1, S11.2.
 #[test]
 fn cached_files_without_a_network() {
     let Some(world) = World::new() else { return };
@@ -168,6 +171,7 @@ fn cached_files_without_a_network() {
 
 /// Without a network one waits for `grace` once, and not for each of a hundred files that are not here: a compiler
 /// or git would seem to hang.
+/// Proves S11.3.
 #[test]
 fn grace_counts_from_the_loss_of_the_link() {
     let Some(world) = World::new() else { return };

@@ -20,6 +20,7 @@ fn number(status: &Value, key: &str) -> u64 {
 
 /// `umount` with changes pending and no network exits with 4 at once and stays mounted; with
 /// the network back it sends them, then unmounts.
+/// Proves S12.3.
 #[test]
 fn umount_waits_for_the_server_or_stays() {
     let Some(world) = World::new() else { return };
@@ -45,6 +46,7 @@ fn umount_waits_for_the_server_or_stays() {
 
 /// Before a host goes down: `umount --timeout` waits for the server no longer than it is told, says what is
 /// left, and leaves nothing mounted.
+/// Proves S12.4.
 #[test]
 fn umount_waits_no_longer_than_it_is_told() {
     let Some(world) = World::new() else { return };
@@ -88,6 +90,7 @@ fn is_sealed(host: &Host, mount: &SegueMount, name: &str) -> bool {
 
 /// What `make install` gives systemd: the hook before a sleep seals and ends well without a network, and does
 /// nothing after it; what the unit runs when the host goes down is a command.
+/// Proves S12.5, S12.6.
 #[test]
 fn a_host_may_sleep_and_go_down() {
     let Some(world) = World::new() else { return };
@@ -157,8 +160,9 @@ fn umount_without_a_network_and_nothing_to_send() {
     assert!(!mount.is_mounted());
 }
 
-/// `umount --now` and umount(8) keep what is pending on this host, and the next mount sends
-/// it before anything else is seen.
+/// `umount --now` and umount(8) keep pending changes on this host. The next mount shows them and
+/// sends them.
+/// Proves S12.7, S13.1.
 #[test]
 fn what_umount_leaves_the_next_mount_sends() {
     let Some(world) = World::new() else { return };
@@ -197,6 +201,7 @@ fn what_umount_leaves_the_next_mount_sends() {
 
 /// `sync` ends when the server has what it was asked about, and with `--timeout` gives up with
 /// exit code 6 and says how much is missing; this host's disk needs no network.
+/// Proves S3.5, S3.6.
 #[test]
 fn sync_ends_when_it_is_true() {
     let Some(world) = World::new() else { return };
@@ -255,6 +260,7 @@ fn a_dead_mount_hides_no_other() {
 
 /// Before a host sleeps: `sync --level host` reaches each mount in the time that it has, also behind one whose
 /// process has ended and one whose process hangs.
+/// Proves S3.6, S12.6.
 #[test]
 fn a_dead_mount_keeps_no_other_from_being_synced() {
     let Some(world) = World::new() else { return };
@@ -287,6 +293,7 @@ fn a_dead_mount_keeps_no_other_from_being_synced() {
 
 /// status, log, where and metrics say what is pending and where a file is, in JSON with stable
 /// names, with and without a network.
+/// Proves S11.9.
 #[test]
 fn what_is_pending_can_be_seen() {
     let Some(world) = World::new() else { return };
@@ -365,6 +372,7 @@ fn copies(dir: &Path, name: &str) -> Vec<PathBuf> {
 /// When two hosts changed one file without knowing of each other, both versions are kept, on
 /// both hosts: the one that came first under the name, the other as NAME.conflict-HOST-TIME
 /// beside it; status counts it.
+/// Proves S4.7, S9.1, S9.3, S9.5, S9.7, S10.6.
 #[test]
 fn a_conflict_keeps_both() {
     let Some(world) = World::new() else { return };
@@ -420,6 +428,7 @@ fn a_conflict_keeps_both() {
 
 /// A file that one host removed while another wrote it unseen is not lost: what was written is
 /// kept as a copy.
+/// Proves S9.13.
 #[test]
 fn written_here_removed_there() {
     let Some(world) = World::new() else { return };
@@ -445,6 +454,7 @@ fn written_here_removed_there() {
 }
 
 /// `segue why` says what the last operations on a file waited for.
+/// Proves S4.4.
 #[test]
 fn a_slow_operation_can_be_explained() {
     let Some(world) = World::new() else { return };

@@ -121,8 +121,9 @@ fn conflicts(world: &World, mount: &SegueMount) -> u64 {
     status["mounts"][0]["conflicts"].as_u64().unwrap()
 }
 
-/// Changes go on, into the log. When the server is back, the log is sent in order: a host with
-/// an empty cache then finds the same tree, with contents, modes and times, and no conflict.
+/// Work goes on without a network, and arrives in order once it is back. A host with an empty
+/// cache then finds the same tree, with contents, modes and times, and no conflict.
+/// Proves S1.5, S11.4, S11.5, S12.1.
 #[test]
 fn a_day_without_a_network_arrives_whole() {
     let Some(world) = World::new() else { return };
@@ -148,6 +149,7 @@ fn a_day_without_a_network_arrives_whole() {
 }
 
 /// What another host did meanwhile to other files is there too, also in the same directories.
+/// Proves S9.4, S11.5.
 #[test]
 fn another_host_worked_meanwhile() {
     let Some(world) = World::new() else { return };
@@ -188,8 +190,9 @@ fn after_noon_without_git(top: &Path) {
     sh(top, script);
 }
 
-/// A change made on a state that another host has changed meanwhile overwrites nothing: all that
-/// either wrote is somewhere, theirs under the name, and each is counted.
+/// Two hosts change the same files while one of them is offline. Nothing is overwritten: the
+/// online host's contents have the name, the others are conflict copies, and each is counted.
+/// Proves S9.1, S9.13.
 #[test]
 fn what_both_changed_is_kept_twice() {
     let Some(world) = World::new() else { return };

@@ -82,6 +82,7 @@ impl Drop for Mapper {
 
 /// A map shows what another host has written, and of a file that it made shorter nothing beyond its
 /// end; of one that it replaced or removed what was there.
+/// Proves S6.4.
 #[test]
 fn a_map_follows_another_host() {
     const LEN: usize = 300_000;
@@ -153,6 +154,7 @@ fn a_directory_above_open_files_is_moved() {
 }
 
 /// Each name of a file is the file, on both hosts, until the last is gone.
+/// Proves S9.10.
 #[test]
 fn names_of_one_file_on_two_hosts() {
     let Some(world) = World::new() else { return };
@@ -189,6 +191,7 @@ fn names_of_one_file_on_two_hosts() {
 
 /// A file that another host removed is written on, and closed: what was written is not lost. What this host
 /// removed itself goes with the last close.
+/// Proves S6.19.
 #[test]
 fn what_is_written_to_a_removed_file() {
     let Some(world) = World::new() else { return };

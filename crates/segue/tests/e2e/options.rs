@@ -60,6 +60,7 @@ fn the_cache_is_where_it_was_asked_for() {
 
 /// Under `write-back=sync` each change is on the server when its call returns, also without
 /// close; under `async` a call returns without the server.
+/// Proves S4.5, S4.6, S4.12.
 #[test]
 fn when_changes_are_sent() {
     let Some(world) = World::new() else { return };

@@ -119,6 +119,7 @@ fn check(path: &Path, bytes: &[u8]) {
 
 /// A file that is held open keeps its version, whole, whatever another host does to it. Who
 /// opens it anew reads and maps what the other host closed.
+/// Proves S6.5, S6.6.
 #[test]
 fn a_change_elsewhere_is_seen_by_the_next_open() {
     let Some(two) = Two::new() else { return };
@@ -178,6 +179,7 @@ fn a_change_elsewhere_is_seen_by_the_next_open() {
 
 /// A file that is held open keeps its version, and who looks at its names sees what another host
 /// made of it.
+/// Proves S6.5.
 #[test]
 fn a_change_elsewhere_is_seen_by_its_names() {
     let Some(two) = Two::new() else { return };
@@ -204,6 +206,7 @@ fn a_change_elsewhere_is_seen_by_its_names() {
 
 /// What one process of this host writes, cuts off and appends is seen at once by those for whom
 /// the kernel reads, and reaches the server.
+/// Proves S1.2.
 #[test]
 fn a_writer_of_this_host_is_seen_by_all() {
     let Some(two) = Two::new() else { return };
@@ -243,6 +246,7 @@ fn a_writer_of_this_host_is_seen_by_all() {
 
 /// What a shared map writes into a file that others have open is this host's change: it is seen
 /// here at once, and stored, also when the file was closed before.
+/// Proves S1.2.
 #[test]
 fn what_a_map_writes_is_stored() {
     let Some(two) = Two::new() else { return };
@@ -275,6 +279,7 @@ fn what_a_map_writes_is_stored() {
 }
 
 /// A file that is removed here or elsewhere is read on by who has it open.
+/// Proves S1.6, S6.6.
 #[test]
 fn a_removed_file_is_read_on() {
     let Some(two) = Two::new() else { return };
@@ -292,6 +297,7 @@ fn a_removed_file_is_read_on() {
 }
 
 /// When the server refuses what was written here, the next open sees what the server has.
+/// Proves S20.8.
 #[test]
 fn a_refused_change_is_not_what_the_next_reads() {
     let Some(two) = Two::new() else { return };
@@ -334,6 +340,7 @@ fn what_a_map_wrote_before_a_crash_is_not_taken_for_the_servers() {
 }
 
 /// What is passed through stays when the cache is full, and goes when it is closed.
+/// Proves S15.6.
 #[test]
 fn an_eviction_spares_what_is_passed_through() {
     let Some(two) = Two::new() else { return };

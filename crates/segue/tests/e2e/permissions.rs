@@ -59,6 +59,7 @@ fn inside(dir: &Path, script: &str) -> String {
 
 /// A user without privileges enrols, mounts with fusermount3, owns what the volume has, works,
 /// and unmounts; nobody else may look in, root neither.
+/// Proves S17.1.
 #[test]
 fn a_user_mounts() {
     let Some(world) = World::new() else { return };
@@ -148,6 +149,7 @@ fn check_users(host: &Host, top: &Path, round: u32) {
 
 /// Root mounts for all users of a host: each is held to modes, owners and groups, as on a
 /// local disk, and on every host alike.
+/// Proves S17.2, S17.4.
 #[test]
 fn users_of_a_shared_mount() {
     let Some(world) = World::invited(&["--role", "host", "--no-root-squash"]) else { return };
@@ -166,6 +168,7 @@ fn users_of_a_shared_mount() {
 
 /// Root of a host is nobody on the volume unless the invite said otherwise; its users are
 /// themselves.
+/// Proves S6.16, S17.2, S17.3.
 #[test]
 fn root_of_a_host_is_squashed() {
     let Some(world) = World::invited(&["--role", "host"]) else { return };
@@ -206,6 +209,7 @@ fn root_of_a_host_is_squashed() {
 
 /// Who writes a set-id program makes an ordinary one of it, on every host, and the server
 /// refuses nothing of that. Root may write one as it is.
+/// Proves S17.5.
 #[test]
 fn a_written_program_is_nobodys_any_more() {
     let Some(world) = World::invited(&["--role", "host", "--no-root-squash"]) else { return };

@@ -122,6 +122,7 @@ fn power_is_lost_in_a_first_start() {
 
 /// What a server has acknowledged is there after a power loss at any sync, once and with the
 /// right bytes; the volume is whole, and the server opens it by itself.
+/// Proves S13.8.
 #[test]
 fn power_is_lost_while_hosts_work() {
     let Some(mut power) = Power::new() else { return };
@@ -137,6 +138,7 @@ fn power_is_lost_while_hosts_work() {
 
 /// Power is lost while a server removes what nobody needs, and moves what lives in a mostly dead
 /// pack: nothing that is needed goes, whatever of it the disk has.
+/// Proves S13.8.
 #[test]
 fn power_is_lost_while_space_is_collected() {
     let Some(mut power) = Power::new() else { return };
@@ -230,6 +232,7 @@ fn whole_snapshots(world: &World, recording: &Recording, cut: Cut) -> usize {
 
 /// Power is lost while two hosts work: each time the server comes back with what it had synced
 /// and any part of the rest, and the hosts send again what it has not.
+/// Proves S13.8.
 #[test]
 fn power_is_lost_and_the_hosts_go_on() {
     for time in 0..usize::try_from(times()).unwrap() {

@@ -57,6 +57,7 @@ fn look(dir: &Path) -> String {
 }
 
 /// What was looked at once costs no question as long as nobody changes it, however old it is.
+/// Proves S6.3, S6.7.
 #[test]
 fn a_second_look_asks_nothing() {
     let Some(world) = World::new() else { return };
@@ -81,6 +82,7 @@ fn a_second_look_asks_nothing() {
 
 /// git looks at every file of a tree, and make at every source and object: the second time that
 /// costs no question, though another host made all of it.
+/// Proves S6.7.
 #[test]
 fn git_and_make_ask_nothing_the_second_time() {
     let Some(world) = World::new() else { return };
@@ -100,6 +102,7 @@ fn git_and_make_ask_nothing_the_second_time() {
 
 /// What a host made is promised to it with the answer: it costs no question later either, and of what it
 /// removed nothing is promised.
+/// Proves S6.7.
 #[test]
 fn what_a_host_made_itself_is_not_asked_for() {
     let Some(world) = World::new() else { return };
@@ -119,6 +122,7 @@ fn what_a_host_made_itself_is_not_asked_for() {
 
 /// Who lists a large directory again after another host changed something in it is told what changed, not
 /// all names: whatever was made, moved, removed and made again there.
+/// Proves S9.4.
 #[test]
 fn of_a_large_directory_only_what_changed_is_told() {
     let Some(world) = World::new() else { return };
@@ -157,6 +161,7 @@ fn of_a_large_directory_only_what_changed_is_told() {
 
 /// What a host has cached for longer than a kernel is told what may change without a word is another's the
 /// moment that it changes it.
+/// Proves S6.3, S6.8.
 #[test]
 fn a_change_is_heard_of() {
     let Some(world) = World::new() else { return };
@@ -187,6 +192,7 @@ fn a_change_is_heard_of() {
 }
 
 /// A reader that has a file open reads what another host wrote into it.
+/// Proves S6.4, S6.8.
 #[test]
 fn an_open_file_follows() {
     let Some(world) = World::new() else { return };
@@ -208,6 +214,7 @@ fn an_open_file_follows() {
 }
 
 /// Promises are of one connection: what changed while there was none is seen after it.
+/// Proves S6.13, S6.14.
 #[test]
 fn what_changed_while_nobody_could_tell_is_seen() {
     let Some(mut world) = World::new() else { return };
@@ -240,6 +247,7 @@ fn what_changed_while_nobody_could_tell_is_seen() {
 
 /// A host that was away asks once what changed meanwhile, and then for that alone; so it does when it
 /// was the server that was away.
+/// Proves S6.13, S11.2.
 #[test]
 fn what_did_not_change_meanwhile_is_not_asked_for_again() {
     let Some(mut world) = World::new() else { return };
@@ -277,6 +285,7 @@ fn what_did_not_change_meanwhile_is_not_asked_for_again() {
 
 /// Under `close` an open of what is here asks nobody, and reads what was closed last on whichever
 /// host: a close returns when all others have heard of it.
+/// Proves S3.5, S6.1, S6.2.
 #[test]
 fn close_to_open_needs_no_question() {
     let Some(world) = World::new() else { return };
@@ -307,6 +316,7 @@ fn close_to_open_needs_no_question() {
 }
 
 /// A close does not wait for who has gone without a word for longer than the server does.
+/// Proves S6.2.
 #[test]
 fn a_silent_host_holds_up_a_close_for_one_term() {
     let Some(world) = World::new() else { return };
@@ -325,6 +335,7 @@ fn a_silent_host_holds_up_a_close_for_one_term() {
 
 /// A server that was killed knows that it had promised something, and to whom: nothing changes
 /// before they are back.
+/// Proves S6.14, S6.15.
 #[test]
 fn a_server_that_starts_again_waits_for_who_relies_on_it() {
     let Some(mut world) = World::new() else { return };
@@ -378,6 +389,7 @@ fn a_working_directory_stays_one() {
 
 /// What the kernel was told for long it forgets when another host changes it, and when the
 /// connection changes: it asks us for nothing that it knows.
+/// Proves S6.13.
 #[test]
 fn the_kernel_believes_what_is_promised_and_no_more() {
     let Some(mut world) = World::new() else { return };

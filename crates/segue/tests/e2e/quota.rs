@@ -28,6 +28,7 @@ fn shown(world: &World) -> Value {
 }
 
 /// Under close the application hears of it; df shows the quota; what goes makes room again.
+/// Proves S21.1, S21.6, S21.9.
 #[test]
 fn a_file_past_the_quota_fails_with_edquot() {
     let Some(world) = World::new() else { return };
@@ -61,6 +62,7 @@ fn refused(world: &World, mount: &SegueMount) -> u64 {
 
 /// Under async it comes after the call, and is kept; what came of it does not take room from
 /// others, and what was written before and after is stored.
+/// Proves S4.8, S20.4, S21.2.
 #[test]
 fn what_was_accepted_and_is_past_the_quota_is_kept() {
     for _ in 0..5 {
@@ -104,6 +106,7 @@ fn one_refused_file_is_kept(world: &World) -> bool {
 
 /// What was refused before anybody waited for it is told to each who had the file open to write: by close, or
 /// once by an fsync that is to mean the server.
+/// Proves S20.1, S20.2.
 #[test]
 fn a_late_refusal_is_told_once() {
     let Some(world) = World::new() else { return };
@@ -145,6 +148,7 @@ fn a_late_refusal_is_told_once() {
 
 /// A child that has the file open, too, ends, and the kernel closes that first: whoever wrote is told all the
 /// same, where closes wait.
+/// Proves S20.3.
 #[test]
 fn a_refusal_that_a_child_was_told_is_told_to_who_wrote() {
     let Some(world) = World::new() else { return };
@@ -165,6 +169,7 @@ fn a_refusal_that_a_child_was_told_is_told_to_who_wrote() {
 
 /// What replaces a file needs no room beside it, and what is removed makes room for what comes
 /// after it, also where the server gets both at once.
+/// Proves S21.5.
 #[test]
 fn what_takes_the_place_of_something_fits() {
     let Some(world) = World::new() else { return };
@@ -190,6 +195,7 @@ fn what_takes_the_place_of_something_fits() {
 
 /// A host that knows of a quota refuses what surely does not fit when it is written, also
 /// without a network; and writes go on soon after the quota was lifted.
+/// Proves S21.4, S21.5, S21.6.
 #[test]
 fn a_full_volume_is_known_when_it_is_written_to() {
     let Some(world) = World::new() else { return };
@@ -224,6 +230,7 @@ fn a_full_volume_is_known_when_it_is_written_to() {
 
 /// A directory's tree is counted and limited; its border is that of a file system for what
 /// cannot take its charge along.
+/// Proves S21.1, S21.9, S21.10.
 #[test]
 fn a_directory_has_a_quota_and_a_border() {
     let Some(world) = World::new() else { return };

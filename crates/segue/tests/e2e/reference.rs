@@ -1,6 +1,5 @@
-//! Promise: "Everything that a local file system does with files, directories, links, times,
-//! permissions and user. attributes holds" (SEMANTICS.md). Random calls go to a mount and to a
-//! directory of this host; every answer, errno included, and every tree must be the same.
+//! Calls answer on a mount as on a local file system: random calls go to a mount and to a
+//! directory of this host. Every answer, errno included, and every tree must be the same.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -260,12 +259,14 @@ fn agrees(world: &World, options: &str, seed: u64) {
     assert_eq!(found[0], found[1], "seed {seed}: trees on another host");
 }
 
+/// Proves S1.1.
 #[test]
 fn random_calls_answer_as_on_a_local_file_system() {
     let Some(world) = World::new() else { return };
     agrees(&world, "", 1);
 }
 
+/// Proves S1.1.
 #[test]
 fn random_calls_answer_as_on_a_local_file_system_when_nothing_waits() {
     let Some(world) = World::new() else { return };

@@ -69,6 +69,7 @@ fn work(top: &Path) {
 
 /// A volume that was mounted before comes up without a network, with everything that was cached;
 /// what is done then is there after another such mount, and on the server when it is back.
+/// Proves S11.2, S11.4, S12.1.
 #[test]
 fn a_known_volume_is_mounted_without_a_network() {
     let Some(world) = World::new() else { return };
@@ -119,6 +120,7 @@ fn a_known_volume_is_mounted_without_a_network() {
 
 /// The mount dies with changes that the server lacks, again and again; each next one shows
 /// them all, without a network, and the last one sends them.
+/// Proves S1.3, S12.2, S13.1.
 #[test]
 fn a_mount_that_dies_without_a_network_comes_back_with_everything() {
     let Some(world) = World::new() else { return };
@@ -155,6 +157,7 @@ fn a_mount_that_dies_without_a_network_comes_back_with_everything() {
 
 /// `segue recover` finds every file that was not committed in a cache directory that nothing can
 /// be mounted from any more, and changes nothing there.
+/// Proves S13.9.
 #[test]
 fn what_was_not_committed_is_recovered_from_a_bare_directory() {
     let Some(world) = World::new() else { return };

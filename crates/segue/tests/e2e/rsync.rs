@@ -30,6 +30,7 @@ fn copy(from: &Path, to: &Path) -> String {
 
 /// A tree that rsync brings into a mount and out of it again is the same, and a second run
 /// finds nothing to do: times, modes, hard links and attributes are kept.
+/// Proves S1.1.
 #[test]
 fn a_tree_in_and_out() {
     let Some(world) = World::new() else { return };

@@ -73,6 +73,7 @@ fn read_all(mount: &SegueMount, count: u64, len: usize) {
 
 /// Reading much more than `cache-size` leaves no more than that on the disk; all of it is read
 /// right again.
+/// Proves S15.1, S15.4.
 #[test]
 fn what_is_cached_stays_within_its_bounds() {
     let Some(world) = World::new() else { return };
@@ -93,6 +94,7 @@ fn what_is_cached_stays_within_its_bounds() {
 }
 
 /// What the server lacks is beyond the bounds, and stays until the server has it.
+/// Proves S15.5.
 #[test]
 fn what_the_server_lacks_stays() {
     let Some(world) = World::new() else { return };
@@ -116,6 +118,7 @@ fn what_the_server_lacks_stays() {
 }
 
 /// What was used longest ago goes first, also when that was in the life of another process.
+/// Proves S15.3.
 #[test]
 fn the_last_use_is_known_after_a_restart() {
     let Some(world) = World::new() else { return };
@@ -139,6 +142,7 @@ fn the_last_use_is_known_after_a_restart() {
 }
 
 /// An open file stays, whatever else comes, and is read without the server.
+/// Proves S15.6.
 #[test]
 fn what_is_open_stays() {
     let Some(world) = World::new() else { return };
@@ -164,6 +168,7 @@ fn what_is_open_stays() {
 
 /// A mount that dies when it has just evicted something leaves nothing that the next one takes for
 /// data: not even when the index is lost too, and the log has some of what was written.
+/// Proves S15.4.
 #[test]
 fn what_went_before_a_crash_is_fetched_again() {
     const UNREACHABLE: Option<i32> = Some(Errno::HOSTUNREACH.raw_os_error());
@@ -252,6 +257,7 @@ impl Drop for Tmpfs {
 
 /// With the disk full reads go uncached, and writes get ENOSPC before anything is accepted that
 /// cannot be kept; what was accepted before is kept and sent.
+/// Proves S15.7, S15.8.
 #[test]
 fn a_full_disk_stops_writers_and_no_reader() {
     const ENOSPC: Option<i32> = Some(Errno::NOSPC.raw_os_error());

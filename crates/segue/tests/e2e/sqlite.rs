@@ -100,6 +100,7 @@ fn a_write_ahead_log() {
 
 /// A host that dies in a transaction leaves a hot journal; whoever opens the database next,
 /// on another host, rolls it back.
+/// Proves S7.8.
 #[test]
 fn a_hot_journal_is_rolled_back_by_another_host() {
     let Some(world) = World::new() else { return };
@@ -116,6 +117,7 @@ fn a_hot_journal_is_rolled_back_by_another_host() {
 }
 
 /// Two processes of one host that add to one counter lose no step: SQLite's locks hold there.
+/// Proves S5.1.
 #[test]
 fn two_writers_of_one_host() {
     let Some(world) = World::new() else { return };

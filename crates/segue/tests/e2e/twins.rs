@@ -165,6 +165,7 @@ fn aliases(twin: &Path, names: Vec<String>) -> BTreeSet<String> {
     others.chain(names).collect()
 }
 
+/// Proves S1.3.
 #[test]
 fn a_mount_and_a_local_directory_are_the_same_after_the_same() {
     let Some(mut world) = World::new() else { return };

@@ -20,6 +20,7 @@ fn waiting(world: &World, point: &std::path::Path) -> (u64, u64) {
 
 /// A build without a network, and `make clean`: nothing is left to be sent, also for a mount that comes
 /// after a kill.
+/// Proves S8.1, S8.4, S11.9.
 #[test]
 fn what_is_made_and_removed_offline_is_not_sent() {
     let Some(world) = World::new() else { return };
@@ -57,6 +58,7 @@ fn what_is_made_and_removed_offline_is_not_sent() {
 }
 
 /// What is saved again and again without a network is sent once, as it was last.
+/// Proves S8.2.
 #[test]
 fn what_is_saved_again_and_again_is_sent_once() {
     let Some(world) = World::new() else { return };
@@ -90,6 +92,7 @@ fn what_is_saved_again_and_again_is_sent_once() {
 
 /// Programs that save by a rename, with fsync and without: the last state is sent, and what it replaces is what the
 /// first one replaced, also where another host has changed that meanwhile.
+/// Proves S8.2, S11.9.
 #[test]
 fn what_is_saved_by_renames_is_sent_once() {
     let Some(world) = World::new() else { return };
@@ -134,6 +137,7 @@ fn what_is_saved_by_renames_is_sent_once() {
 }
 
 /// Who removes a file ends its upload.
+/// Proves S8.3.
 #[test]
 fn a_removed_file_is_not_uploaded_to_the_end() {
     let Some(world) = World::new() else { return };
@@ -154,6 +158,7 @@ fn a_removed_file_is_not_uploaded_to_the_end() {
 }
 
 /// It goes all the same where another host has given the file a further name.
+/// Proves S6.18.
 #[test]
 fn what_has_another_name_elsewhere_is_sent() {
     let Some(world) = World::new() else { return };
@@ -178,6 +183,7 @@ fn what_has_another_name_elsewhere_is_sent() {
 /// Whoever has a file open writes on while `umount --now` sends what it can: what is synced then is not in
 /// what is on its way, and not forgotten with it; and once the cache directory is said to be in order nothing is
 /// written any more.
+/// Proves S12.7.
 #[test]
 fn what_is_synced_while_the_mount_goes_is_kept() {
     let Some(world) = World::new() else { return };

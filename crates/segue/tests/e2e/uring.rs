@@ -17,6 +17,7 @@ fn has_rings(mount: &SegueMount) -> bool {
 }
 
 /// Asked for where the kernel has it: work as ever, and readers of a dead link can be killed.
+/// Proves S16.1.
 #[test]
 fn a_mount_over_io_uring() {
     let Some(world) = World::new() else { return };

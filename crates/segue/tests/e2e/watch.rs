@@ -92,6 +92,7 @@ impl Watcher {
 }
 
 /// Who is told what changes knows a tree as it is, though another host builds in it and commits it.
+/// Proves S22.1, S22.2.
 #[test]
 fn what_is_told_is_what_happens() {
     let Some(world) = World::new() else { return };
@@ -121,6 +122,7 @@ fn what_is_told_is_what_happens() {
 }
 
 /// What changed while nobody could be told is told afterwards, also by a server that was killed.
+/// Proves S22.2, S22.3.
 #[test]
 fn what_changed_meanwhile_is_told_afterwards() {
     let Some(mut world) = World::new() else { return };

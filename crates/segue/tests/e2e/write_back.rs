@@ -12,9 +12,10 @@ use crate::remount::cache_directory;
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, errno, eventually, json, save, segue, sh};
 
-/// "Under `async` nothing waits for the server": on a link of 64 KB/s with 100 ms a tree of small
-/// files is written while hardly any of it has gone; a kill in the middle of that loses nothing,
-/// and what arrives arrives in order: whatever another host sees, no earlier file is missing.
+/// Under `async` no call waits for the server. On a link of 64 KB/s with 100 ms a tree of small
+/// files is written while hardly any of it has been sent. A kill in the middle loses nothing, and
+/// files arrive in order: if another host sees a file, no earlier one is missing.
+/// Proves S4.5, S4.6, S7.1.
 #[test]
 fn small_files_on_a_slow_link_arrive_in_order() {
     let Some(world) = World::new() else { return };
@@ -58,6 +59,7 @@ fn of(world: &World, point: &str, key: &str) -> Value {
 
 /// Near `log-max` writers are slowed; at it they wait for room; without a network they are refused
 /// after `grace`, with words, while what is removed still is; and all goes on with the network.
+/// Proves S14.1, S14.3, S14.4.
 #[test]
 fn log_max_slows_and_refuses_with_words() {
     let Some(world) = World::new() else { return };
@@ -99,6 +101,7 @@ fn log_max_slows_and_refuses_with_words() {
 
 /// At any moment status and log say what is not safe, how old it is, and what it waits for: also
 /// what is written and not closed, and what an earlier process left.
+/// Proves S3.5, S11.9, S12.3.
 #[test]
 fn what_is_not_safe_is_said() {
     let Some(world) = World::new() else { return };
@@ -140,6 +143,7 @@ fn what_is_not_safe_is_said() {
 
 /// A small new file has its bytes in the log, and no file on the disk of its own before the second is over: so
 /// who writes many does not wait for the disk. What only the log has is there after a kill.
+/// Proves S1.3.
 #[test]
 fn a_small_new_file_is_in_the_log() {
     let Some(world) = World::new() else { return };

@@ -47,6 +47,7 @@ mod tests {
     use super::*;
 
     /// Everything has been read again after eight backups, and a small directory after each.
+    /// Proves S19.3.
     #[test]
     fn everything_has_its_turn() {
         assert!((0..=PACKS_MIN).all(|packs| share(packs) >= packs));

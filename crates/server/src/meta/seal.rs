@@ -45,6 +45,7 @@ pub(super) fn original(key: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
+    /// Proves S18.2.
     #[test]
     fn a_row_with_any_bit_flipped_is_none() {
         let (key, value) = (b"key".to_vec(), b"some value".to_vec());

@@ -98,6 +98,7 @@ fn the_entries_of_a_pack_are_listed_up_to_its_torn_end() {
     assert_eq!(entries, expected);
 }
 
+/// Proves S18.2.
 #[test]
 fn damage_is_an_error_and_never_other_bytes() {
     let dir = tempfile::tempdir().unwrap();

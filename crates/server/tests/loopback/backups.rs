@@ -127,6 +127,7 @@ async fn a_backup_that_is_broken_off_is_run_again() {
 
 /// A chunk that cannot be read is named by its file; everything else is saved. Restoring such a
 /// backup has to be asked for, and reading the lost bytes then fails.
+/// Proves S19.2.
 #[tokio::test]
 async fn what_cannot_be_read_is_named_and_the_rest_is_saved() {
     let mut server = Server::start().await;
@@ -210,6 +211,7 @@ fn rot(pack: &Path) {
 
 /// A pack of the backup rots and keeps its length: the next backup finds it without being asked,
 /// copies what was there again and says so, and what is restored is whole.
+/// Proves S19.3.
 #[tokio::test]
 async fn what_rots_in_a_backup_is_copied_again() {
     let mut server = Server::start().await;
@@ -307,6 +309,7 @@ async fn a_damaged_snapshot_hides_no_other() {
 
 /// A volume that is deleted ends its sessions with words, shuts its hosts out with words, and is
 /// not the server's last.
+/// Proves S19.8.
 #[tokio::test]
 async fn a_deleted_volume_ends_its_sessions() {
     let server = Server::start().await;

@@ -132,6 +132,7 @@ async fn arrived(server: &Server) -> u64 {
 
 /// A host cannot fill the disk with chunks that it never names: they count as they come, and
 /// those that come along with records are in a file at once, or not kept.
+/// Proves S21.7.
 #[tokio::test]
 async fn what_comes_is_within_the_quota() {
     let server = Server::start().await;
@@ -175,6 +176,7 @@ async fn what_comes_is_within_the_quota() {
 
 /// A reader could use up the quota, and fill the disk where there is none. Not as what it may not do:
 /// a host whose identity became a reader's would send it again for ever.
+/// Proves S17.7.
 #[tokio::test]
 async fn a_reader_brings_nothing() {
     let server = Server::start().await;

@@ -1,6 +1,6 @@
 //! A data directory of which a part is cut short, flipped, missing, or of another one: the
-//! server says what and what to do, or serves what is whole. "Other bytes than those that were
-//! written are never served, and what cannot be read is never shown as missing or empty."
+//! server says what and what to do, or serves what is whole. It never returns other bytes than
+//! those that were written, and never shows an unreadable object as missing or empty.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -260,6 +260,7 @@ impl Harm {
 
 /// A change that met a damaged row was answered by nothing but "try again", with all that came
 /// before it, so its host sent nothing else for ever.
+/// Proves S18.3, S18.4.
 #[tokio::test]
 async fn a_change_that_meets_damage_is_refused_and_the_others_are_not() {
     let (mut server, host, files) = stopped().await;
@@ -298,6 +299,7 @@ async fn a_change_that_meets_damage_is_refused_and_the_others_are_not() {
     assert!(tin.lookup("file-2").await.is_none() && tin.lookup("behind").await.is_some());
 }
 
+/// Proves S18.3.
 #[tokio::test]
 async fn damage_to_one_row_stops_nothing_else() {
     let (server, host, files) = stopped().await;
@@ -317,6 +319,7 @@ async fn damage_to_one_row_stops_nothing_else() {
     assert!(went_on >= META_FLIPS * 3 / 4, "{came:?}");
 }
 
+/// Proves S18.1, S18.2.
 #[tokio::test]
 async fn damage_to_any_file_is_said_and_nothing_wrong_is_served() {
     let (server, host, files) = stopped().await;
@@ -346,6 +349,7 @@ async fn damage_to_any_file_is_said_and_nothing_wrong_is_served() {
     }
 }
 
+/// Proves S18.5.
 #[tokio::test]
 async fn parts_of_two_directories_do_not_go_together() {
     let (server, host, files) = stopped().await;
@@ -363,6 +367,7 @@ async fn parts_of_two_directories_do_not_go_together() {
     }
 }
 
+/// Proves S18.5.
 #[tokio::test]
 async fn a_half_copied_directory_is_refused() {
     let (server, host, files) = stopped().await;
@@ -384,6 +389,7 @@ async fn a_half_copied_directory_is_refused() {
 
 /// The price of a lost key: hosts have to be let in anew, and what they have not sent yet goes
 /// on where it was.
+/// Proves S18.5.
 #[tokio::test]
 async fn a_lost_identity_can_be_made_anew() {
     let (mut server, host, files) = stopped().await;

@@ -62,6 +62,7 @@ async fn a_fetch_of_another_version_is_refused() {
     assert_eq!(refused.refusal, Refusal::Changed);
 }
 
+/// Proves S9.1, S9.3.
 #[tokio::test]
 async fn a_conflict_keeps_both() {
     let server = Server::start().await;
@@ -78,6 +79,7 @@ async fn a_conflict_keeps_both() {
     assert_eq!(tin.lookup(&name.to_string()).await.unwrap().ino, copy);
 }
 
+/// Proves S7.9.
 #[tokio::test]
 async fn a_batch_that_comes_again_is_applied_once() {
     let server = Server::start().await;
@@ -141,6 +143,7 @@ async fn a_copied_cache_is_told_so() {
     assert_eq!(zinc.lookup("g").await, None);
 }
 
+/// Proves S17.7.
 #[tokio::test]
 async fn a_reader_reads_only() {
     let server = Server::start().await;

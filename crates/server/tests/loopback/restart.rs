@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::harness::{Server, call, chunk, done, inline, noise, store};
 
+/// Proves S13.8.
 #[tokio::test]
 async fn everything_answered_is_there_after_a_restart_with_a_torn_pack() {
     let mut server = Server::start().await;

@@ -3,6 +3,8 @@
 //!
 //! The ledger keeps its own dentries and contents, moved only by what outcomes say, so a file
 //! whose bytes change or vanish without a committed record that says so is seen at that commit.
+//!
+//! Proves S9.1.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,8 @@
 //! What a client believes because it was promised to hear of changes is so, unless the word of the
 //! change is on its way: also where the connection was given up, whatever its clock shows. Of
 //! what another client was told to be visible it believes nothing else, whatever is on its way.
+//!
+//! Proves S6.2, S6.12.
 
 use std::time::Duration;
 

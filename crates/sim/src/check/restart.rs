@@ -1,5 +1,7 @@
 //! What a client that has just started shows before it has heard from the server: nothing that was
 //! not so, and of what was noted nothing less.
+//!
+//! Proves S12.2, S13.1.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! At the end each client's refreshed view is the server's tree, and nothing waits.
+//!
+//! Proves S6.20.
 
 use segue_core::cache::Known;
 use segue_core::types::Kind;

@@ -69,6 +69,7 @@ fn damage_in_the_middle_is_refused_with_its_place() {
 }
 
 /// What a host that went down had not synced is on its disk in any part; what it had is there.
+/// Proves S13.3.
 #[test]
 fn after_a_restart_the_log_ends_where_something_unsynced_is_missing() {
     let dir = tempfile::tempdir().unwrap();

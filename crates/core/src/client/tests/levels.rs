@@ -24,6 +24,7 @@ fn say(core: &mut ClientCore, ino: u64, lm: Lm) {
     core.admit(entry, Time::default());
 }
 
+/// Proves S4.3, S4.4.
 #[test]
 fn who_says_nothing_is_as_its_directory() {
     let mut core = nested();
@@ -43,6 +44,7 @@ fn who_says_nothing_is_as_its_directory() {
     assert_eq!([unlink, chmod].map(|record| core.lm_of(&record)), [Lm::Delay(HOUR), Lm::Sync]);
 }
 
+/// Proves S4.14.
 #[test]
 fn data_are_kept_back_until_the_oldest_have_had_their_time() {
     let mut core = nested();
@@ -74,6 +76,7 @@ fn who_speaks_for_a_file_is_not_forgotten() {
     assert_eq!(core.lm(Ino(7)), Lm::Sync);
 }
 
+/// Proves S4.19.
 #[test]
 fn under_logging_everything_waits_for_company() {
     let mut core = nested();
@@ -100,6 +103,7 @@ fn gone(nlink: u32) -> Outcome {
     Outcome::Done { touched }
 }
 
+/// Proves S4.17.
 #[test]
 fn what_is_kept_back_of_a_removed_file_goes_nowhere_once_the_server_knows_of_no_name() {
     let (mut core, mut entries) = removed();
@@ -115,6 +119,7 @@ fn what_is_kept_back_of_a_removed_file_goes_nowhere_once_the_server_knows_of_no_
     assert_eq!(crate::modlog::replay(&entries).unsealed.len(), 1);
 }
 
+/// Proves S4.17.
 #[test]
 fn what_is_kept_back_is_stored_where_another_host_knows_a_name() {
     let (mut core, _) = removed();
@@ -124,6 +129,7 @@ fn what_is_kept_back_is_stored_where_another_host_knows_a_name() {
 }
 
 /// A name that this host gives it counts, too, also after a crash.
+/// Proves S4.16.
 #[test]
 fn what_is_kept_back_is_stored_where_a_name_is_on_its_way() {
     let (mut core, _) = removed();

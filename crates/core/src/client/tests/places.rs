@@ -4,6 +4,7 @@ use super::*;
 use crate::modlog::Entry;
 
 /// The timer closes a file into a change while somebody is about to write over what it has.
+/// Proves S23.4.
 #[test]
 fn what_became_a_change_meanwhile_is_not_written_over_before_it_is_preserved() {
     let mut core = core();

@@ -96,6 +96,7 @@ fn replaced(change: &Change) -> Option<Ino> {
     change.unnamed()
 }
 
+/// Proves S8.2.
 #[test]
 fn of_a_file_that_is_saved_by_a_rename_again_and_again_only_the_last_is_sent() {
     let mut saver = Saver::new();
@@ -180,6 +181,7 @@ fn a_file_that_was_made_under_its_name_is_superseded_too() {
     saver.check_log();
 }
 
+/// Proves S8.5.
 #[test]
 fn what_is_shown_between_two_states_needs_the_earlier_one() {
     // A name given in between by the same processes, as git's branch between two states of its index.

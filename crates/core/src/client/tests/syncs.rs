@@ -23,6 +23,7 @@ fn store(core: &mut ClientCore, sessions: [u32; 2]) -> After {
     after
 }
 
+/// Proves S7.6.
 #[test]
 fn what_a_session_does_after_a_sync_follows_what_that_covered() {
     let mut core = core();
@@ -40,6 +41,7 @@ fn what_a_session_does_after_a_sync_follows_what_that_covered() {
     assert_eq!(chmod(&mut core, 6, 7), After::Nothing);
 }
 
+/// Proves S7.6.
 #[test]
 fn a_sync_of_everything_counts_for_the_next_change_and_that_for_the_others() {
     let mut core = core();

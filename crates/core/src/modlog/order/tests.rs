@@ -94,6 +94,7 @@ fn free(order: &Order) -> Vec<u64> {
     free
 }
 
+/// Proves S7.2, S7.5.
 #[test]
 fn metadata_pass_bulk_but_for_what_shows_it() {
     let mut order = order([
@@ -115,6 +116,7 @@ fn metadata_pass_bulk_but_for_what_shows_it() {
     assert_eq!(order.follows(4), [(3, 2), (4, 3)].into());
 }
 
+/// Proves S7.4.
 #[test]
 fn what_is_in_a_directory_comes_after_it_and_goes_before_it() {
     let mut order = order([
@@ -153,6 +155,7 @@ fn what_was_not_taken_may_be_sent_again() {
 }
 
 /// A git commit: objects get their names, then the branch, whose log has a line more.
+/// Proves S7.7.
 #[test]
 fn a_process_group_gives_and_takes_names_in_order() {
     let mut order = Order::default();
@@ -184,6 +187,7 @@ fn a_process_group_gives_and_takes_names_in_order() {
     assert_eq!(free(&order), [7, 8, 9]);
 }
 
+/// Proves S7.6.
 #[test]
 fn what_a_sync_covers_comes_before_what_follows_it() {
     let mut order = order([store(20), store(21), create(1, 1, 22)]);

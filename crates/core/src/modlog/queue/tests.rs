@@ -39,6 +39,7 @@ fn queue(changes: impl IntoIterator<Item = Logged>) -> Queue {
     queue
 }
 
+/// Proves S4.19.
 #[test]
 fn what_is_logged_in_a_time_goes_as_one_batch() {
     let mut queue = Queue::default();
@@ -84,6 +85,7 @@ fn what_is_of_one_file_is_not_parted_by_the_number_of_records() {
     assert_eq!(seqs(queue.batch_of(Lane::Metadata, 2, 999, before)), [1, 2, 4]);
 }
 
+/// Proves S7.1.
 #[test]
 fn the_lanes_part_when_there_is_bulk() {
     let mut bulk = store_of(2, 2, 1);

@@ -38,6 +38,7 @@ fn pieces(txn: &mut MapTxn, ino: Ino, pieces: Vec<Piece>) -> Record {
     Record::Store(Store { ino, base, cut: None, size, pieces, mtime: None, whole: true })
 }
 
+/// Proves S21.7.
 #[test]
 fn what_came_counts_until_it_is_in_a_file_or_gone() {
     let (mut txn, mut tin) = limited();
@@ -60,6 +61,17 @@ fn what_came_counts_until_it_is_in_a_file_or_gone() {
     assert_eq!(waiting(&mut txn), 0);
     limit_volume(&mut txn, VOLUME, Limits::default()).unwrap();
     assert!(takes(&mut txn, u64::MAX, &[]));
+}
+
+/// df shows the room that files take.
+/// Proves S21.7.
+#[test]
+fn what_came_is_no_part_of_the_space() {
+    let (mut txn, _) = limited();
+    let free = |txn: &mut MapTxn| space(txn, VOLUME, Ino::ROOT, (5_000, 5_000)).unwrap().free_bytes;
+    assert_eq!(free(&mut txn), LIMIT);
+    arrive(&mut txn, &[1; 600]);
+    assert_eq!((waiting(&mut txn), free(&mut txn)), (600, LIMIT));
 }
 
 #[test]
@@ -85,6 +97,7 @@ fn a_leaf_counts_instead_of_its_chunks() {
 
 /// A host whose chunks are not taken sends the record without them, to hear whether it is
 /// refused: if it is, what came for it goes at once, and not when its lease is over.
+/// Proves S21.2, S21.8.
 #[test]
 fn a_record_without_its_chunks_is_refused_where_it_would_be_with_them() {
     let (mut txn, mut tin) = limited();
@@ -161,6 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     /// An upload whose record fits is never refused for what it brought itself, one that does
     /// not fit always is, and leaves nothing that counts.
+    /// Proves S21.8.
     #[test]
     fn what_fits_is_taken(uploads in prop::collection::vec(upload(), 1..20)) {
         let (mut txn, mut tin) = limited();

@@ -257,3 +257,21 @@ fn a_store_over_very_many_pieces_is_to_be_whole() {
     assert!(matches!(done, Outcome::Done { .. }), "{done:?}");
     assert_eq!(attr(&mut txn, ino).allocated, 0);
 }
+
+/// Proves S23.3.
+#[test]
+fn a_file_has_no_more_bytes_than_an_offset_counts() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let ino = tin.file(&mut txn, Ino::ROOT, "f");
+    let base = version(&mut txn, ino);
+    let of_size = |size| {
+        let (cut, pieces, mtime, whole) = (None, Vec::new(), None, true);
+        Record::Store(Store { ino, base, cut, size, pieces, mtime, whole })
+    };
+    let longest = i64::MAX.cast_unsigned();
+    assert_eq!(tin.apply(&mut txn, of_size(longest + 1)), refused(Refusal::TooLarge));
+    let outcome = tin.apply(&mut txn, of_size(longest));
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    assert_eq!(attr(&mut txn, ino).size, longest);
+}

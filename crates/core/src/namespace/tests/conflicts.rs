@@ -21,6 +21,7 @@ fn copy_of(outcome: Outcome) -> (Ino, String, Ino) {
     }
 }
 
+/// Proves S9.7.
 #[test]
 fn a_create_under_a_taken_name_stands_beside_it() {
     let (mut txn, mut a, mut b) = two();
@@ -55,6 +56,7 @@ fn copies_of_one_second_have_different_names() {
     assert_eq!(names, [name.to_owned(), format!("{name}-2"), format!("{name}-3")]);
 }
 
+/// Proves S9.12.
 #[test]
 fn a_rename_onto_somebody_elses_file_keeps_both() {
     let (mut txn, mut a, mut b) = two();
@@ -69,6 +71,7 @@ fn a_rename_onto_somebody_elses_file_keeps_both() {
 }
 
 /// A rename replaces what its host knew, or has made itself, as a store does.
+/// Proves S9.12.
 #[test]
 fn a_rename_replaces_no_data_that_its_host_has_not_seen() {
     let (mut txn, mut a, mut b) = two();
@@ -96,6 +99,7 @@ fn a_rename_replaces_no_data_that_its_host_has_not_seen() {
 }
 
 /// Who removes a file while he is apart means what he has seen of it.
+/// Proves S9.9, S9.10.
 #[test]
 fn a_file_that_was_changed_meanwhile_is_not_removed() {
     let (mut txn, mut a, mut b) = two();
@@ -119,6 +123,7 @@ fn a_file_that_was_changed_meanwhile_is_not_removed() {
     assert_eq!(named(&mut txn, Ino::ROOT, "f"), None);
 }
 
+/// Proves S9.15.
 #[test]
 fn what_is_made_in_a_directory_that_is_gone_is_kept() {
     let (mut txn, mut a, mut b) = two();
@@ -155,6 +160,7 @@ fn a_name_that_means_something_else_is_not_removed() {
     assert_eq!(named(&mut txn, Ino::ROOT, "f"), Some(new));
 }
 
+/// Proves S9.2, S9.5.
 #[test]
 fn stores_from_one_state_keep_both_and_later_ones_follow_the_copy() {
     let (mut txn, mut a, mut b) = two();
@@ -194,6 +200,7 @@ fn pipelined_stores_do_not_conflict_with_each_other() {
 
 /// What two hosts did alike is no conflict, whatever it was made from and however it was cut; and each of
 /// them goes on from it.
+/// Proves S9.6.
 #[test]
 fn who_stores_what_is_there_already_is_in_no_conflict() {
     let (mut txn, mut a, mut b) = two();
@@ -221,6 +228,7 @@ fn who_stores_what_is_there_already_is_in_no_conflict() {
     assert_eq!(content(&mut txn, f), b"same?");
 }
 
+/// Proves S6.19, S9.13.
 #[test]
 fn a_store_to_a_removed_file_is_kept() {
     let (mut txn, mut a, mut b) = two();
@@ -241,6 +249,7 @@ fn a_store_to_a_removed_file_is_kept() {
     assert_eq!(content(&mut txn, copy), b"ours again");
 }
 
+/// Proves S9.13.
 #[test]
 fn a_copy_goes_to_the_shelter_where_its_writer_may_not_create() {
     let mut txn = store();
@@ -272,6 +281,7 @@ fn a_copy_of_a_linked_file_stands_beside_a_name_that_is_there() {
 }
 
 /// What a loss of power left of a change that was sent whole, before it was lost, is not in conflict with that.
+/// Proves S13.5.
 #[test]
 fn what_its_own_host_did_later_is_newer() {
     let (mut txn, mut a, mut b) = two();
@@ -301,6 +311,7 @@ fn what_its_own_host_did_later_is_newer() {
     assert_eq!(a.apply_knowing(&mut txn, left, middle), nothing);
 }
 
+/// Proves S13.5.
 #[test]
 fn what_its_own_host_removed_later_does_not_come_back() {
     let (mut txn, mut a, mut b) = two();
@@ -340,6 +351,7 @@ fn what_its_own_host_removed_later_does_not_come_back() {
 }
 
 /// The outcome that says so is not among the first that are read.
+/// Proves S13.5.
 #[test]
 fn what_was_removed_long_after_the_store_does_not_come_back() {
     let (mut txn, mut a, _) = two();

@@ -33,6 +33,7 @@ fn usage(txn: &mut MapTxn, ino: Ino) -> Usage {
     quota_of(txn, VOLUME, ino).unwrap().unwrap().usage
 }
 
+/// Proves S21.3.
 #[test]
 fn a_volume_takes_a_hundredth_more_than_its_quota_and_then_no_more() {
     let mut txn = store();
@@ -59,6 +60,7 @@ fn a_volume_takes_a_hundredth_more_than_its_quota_and_then_no_more() {
     assert!(before != txn);
 }
 
+/// Proves S21.9.
 #[test]
 fn space_is_that_of_the_quota_where_it_is_less_than_the_disk() {
     let mut txn = store();
@@ -103,6 +105,7 @@ fn a_directory_with_a_quota_counts_its_tree() {
     assert_eq!(attr(&mut txn, f).quota, None);
 }
 
+/// Proves S21.10.
 #[test]
 fn only_a_file_of_one_name_moves_across_a_border() {
     let mut txn = store();

@@ -84,6 +84,7 @@ proptest! {
 
     /// Every row of the volume is there again, and they fit together; in an empty store as in
     /// one that has another volume of that name.
+    /// Proves S19.1.
     #[test]
     fn a_restored_volume_is_the_one_that_was_dumped(ops in prop::collection::vec(op(), 0..40)) {
         let mut txn = lived_in(ops);
@@ -122,6 +123,7 @@ fn half_a_restore_is_nobodys() {
 /// What a client did after the dump is not there. What it does then on that is kept beside what
 /// is there; what it does on what the dump has is done; and no record of it is taken for one
 /// that was settled, or for another one's.
+/// Proves S19.5.
 #[test]
 fn what_was_committed_after_the_dump_conflicts_and_is_kept() {
     let mut txn = store();

@@ -101,6 +101,7 @@ fn links_have_a_limit() {
     assert_eq!(tin.apply(&mut txn, link), refused(Refusal::TooManyLinks));
 }
 
+/// Proves S1.6.
 #[test]
 fn an_unlinked_open_file_stays_until_its_last_close() {
     let mut txn = store();
@@ -156,6 +157,7 @@ fn a_new_log_has_no_stores_to_what_went_before() {
     assert!(!txn.0.contains_key(&remembered));
 }
 
+/// Proves S17.7.
 #[test]
 fn a_reader_changes_nothing() {
     let mut txn = store();
@@ -166,6 +168,7 @@ fn a_reader_changes_nothing() {
     assert_eq!(tin.apply(&mut txn, record), refused(Refusal::ReadOnly));
 }
 
+/// Proves S17.1, S17.2, S17.3.
 #[test]
 fn users_of_a_host_are_told_apart() {
     let mut txn = store();
@@ -225,6 +228,7 @@ fn a_group_is_inherited_where_the_directory_says_so() {
     assert_eq!((attr(&mut txn, a).gid, attr(&mut txn, a).mode), (77, 0o755));
 }
 
+/// Proves S17.5.
 #[test]
 fn set_id_bits_go_when_others_than_root_write() {
     let mut txn = store();
@@ -244,6 +248,7 @@ fn set_id_bits_go_when_others_than_root_write() {
 }
 
 /// An attribute of the inode says the same, so that hosts need not ask for extended ones.
+/// Proves S4.2.
 #[test]
 fn a_level_is_an_attribute_too_and_must_be_one() {
     let mut txn = store();
@@ -265,6 +270,7 @@ fn a_level_is_an_attribute_too_and_must_be_one() {
     assert_eq!(attr(&mut txn, f).lm, None);
 }
 
+/// Proves S23.2.
 #[test]
 fn extended_attributes_have_namespaces_and_limits() {
     let mut txn = store();

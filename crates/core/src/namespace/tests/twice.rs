@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// Proves S7.9.
 #[test]
 fn a_repeat_gets_the_stored_outcome_and_changes_nothing() {
     let mut txn = store();
@@ -26,6 +27,7 @@ fn another_record_under_the_same_number_shows_a_copied_cache() {
     assert_eq!(tin.send(&mut txn, &create), ApplyResult::Cloned);
 }
 
+/// Proves S7.9.
 #[test]
 fn what_is_below_the_floor_is_never_applied_again() {
     let mut txn = store();

@@ -25,6 +25,7 @@ fn told(txn: &mut MapTxn, top: Ino, change: impl FnOnce(&mut MapTxn)) -> Vec<Str
     watched(txn, VOLUME, top, &changed).unwrap().unwrap().into_iter().map(line).collect()
 }
 
+/// Proves S22.2.
 #[test]
 fn paths_are_those_below_the_directory() {
     let mut txn = store();
@@ -99,6 +100,7 @@ fn names_that_are_too_deep_to_tell_are_changes_of_anything() {
 }
 
 /// A file that was made under one name and linked to its own was never heard of again.
+/// Proves S22.2.
 #[test]
 fn a_file_is_told_of_under_a_name_that_it_has() {
     let mut txn = store();

@@ -203,6 +203,7 @@ mod tests {
         }
     }
 
+    /// Proves S10.4, S10.5.
     #[test]
     fn what_was_made_takes_the_name_or_both_stay() {
         let dir = tempfile::tempdir().unwrap();

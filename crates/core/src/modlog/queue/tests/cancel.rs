@@ -56,6 +56,7 @@ fn cancelled(queue: &Queue, ino: u64) -> Option<Vec<u64>> {
     queue.cancel_out(Ino(ino)).map(|seqs| seqs.into_iter().collect())
 }
 
+/// Proves S8.1.
 #[test]
 fn what_was_made_and_removed_cancels_out() {
     let queue =
@@ -87,6 +88,7 @@ fn what_the_server_may_have_or_what_is_about_others_too_does_not() {
 }
 
 /// A database and its journal: the server never has the database without the journal.
+/// Proves S8.5.
 #[test]
 fn nothing_cancels_out_around_what_has_to_go_in_between() {
     let journal = |after: [Vec<u64>; 2]| {
@@ -105,6 +107,7 @@ fn nothing_cancels_out_around_what_has_to_go_in_between() {
 }
 
 /// What lies between and is not sent either is nothing.
+/// Proves S8.1.
 #[test]
 fn a_tree_cancels_out_from_its_leaves() {
     let mkdir = |parent: u64, name: &str, ino: u64| {
@@ -231,6 +234,7 @@ fn seqs_of(queue: &Queue) -> Vec<u64> {
 }
 
 /// What is left of many files is one time of their directory.
+/// Proves S8.4.
 #[test]
 fn a_directory_has_one_time_of_what_was_cancelled() {
     let when = |secs| {
