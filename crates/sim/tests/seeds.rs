@@ -9,6 +9,7 @@ fn ends_well(seed: u64, options: Options) -> Summary {
     })
 }
 
+/// Proves S7.9.
 #[test]
 fn two_hundred_seeds_end_as_they_should() {
     let mut total = Summary::default();
@@ -22,7 +23,7 @@ fn two_hundred_seeds_end_as_they_should() {
 }
 
 /// Each run draws what hosts, disks, links and clocks do to it.
-/// Proves S9.2.
+/// Proves S6.12, S9.2.
 #[test]
 fn five_hundred_seeds_of_the_swarm_end_as_they_should() {
     let mut total = Summary::default();
@@ -50,6 +51,7 @@ fn fresh_seeds_of_the_swarm_end_as_they_should() {
 }
 
 /// Threads are process groups and sessions of their own, and sync files.
+/// Proves S7.7.
 #[test]
 fn what_sessions_do_goes_in_their_order() {
     let mut total = Summary::default();
@@ -75,7 +77,7 @@ fn seeds_of_the_swarm_that_failed_once_end_as_they_should() {
 
 /// A host said that it needed outcomes no more before its log said so durably. When it then lost
 /// power it sent those records again, and was refused for ever.
-/// Proves S13.3.
+/// Proves S13.3, S13.5.
 #[test]
 fn hosts_that_lose_power_end_as_they_should() {
     let options = Options { power_loss: true, ..Options::default() };
@@ -153,7 +155,6 @@ fn is_found(bug: Bug, seeds: u64, words: &str) {
     panic!("{bug:?}: {said:?}");
 }
 
-/// Proves S7.9.
 #[test]
 fn a_server_that_forgets_outcomes_is_found() {
     is_found(Bug::ServerForgetsOutcomes, 30, "applied twice");
@@ -175,7 +176,6 @@ fn a_client_that_drops_what_it_wrote_is_found() {
     is_found(Bug::ClientDropsDirtyData, 30, ", sent");
 }
 
-/// Proves S23.4.
 #[test]
 fn a_client_that_overwrites_what_is_on_its_way_is_found() {
     is_found(Bug::ClientOverwritesPending, 60, ", sent");
@@ -240,14 +240,12 @@ fn a_client_that_forgets_syncs_is_found() {
     is_found(Bug::ClientForgetsSyncs, 100, "is sent before");
 }
 
-/// Proves S7.7.
 #[test]
 fn a_client_that_mixes_groups_is_found() {
     is_found(Bug::ClientMixesGroups, 100, "is sent before");
 }
 
 /// What a loss of power left of what was sent whole stood beside it.
-/// Proves S13.5.
 #[test]
 fn a_client_that_does_not_say_what_it_may_have_forgotten_is_found() {
     is_found(Bug::ClientHidesItsLoss, 100, "a conflict with nobody");
@@ -273,7 +271,6 @@ fn a_client_that_forgets_what_a_torn_write_spoiled_is_found() {
     assert!(failure.what.contains("offline"), "{}", failure.what);
 }
 
-/// Proves S15.5.
 #[test]
 fn a_client_that_evicts_what_it_wrote_is_found() {
     is_found(Bug::ClientEvictsPending, 30, ", sent");
@@ -285,14 +282,12 @@ fn a_client_that_believes_that_what_was_evicted_is_there_is_found() {
 }
 
 /// What the tests of other bugs of promises do not see: the word of the change is on its way.
-/// Proves S6.2.
 #[test]
 fn a_server_that_calls_visible_what_others_have_not_heard_of_is_found() {
     is_found(Bug::ServerShowsUnheard, 60, "is believed to be");
 }
 
 /// What it had promised is believed still, by those who find out later that it was gone.
-/// Proves S6.15.
 #[test]
 fn a_server_that_starts_again_as_if_it_had_promised_nothing_is_found() {
     is_found(Bug::ServerForgetsSessions, 400, "is believed to be");
@@ -333,7 +328,6 @@ fn a_server_that_does_not_say_what_is_gone_is_found() {
 }
 
 /// Its clock stands still while the host sleeps, so the lease seems to last.
-/// Proves S6.12.
 #[test]
 fn a_client_that_does_not_count_sleep_is_found() {
     is_found(Bug::ClientSleepsOnLease, 100, "believed");

@@ -151,7 +151,7 @@ fn a_host_that_loses_power_goes_on() {
 
 /// A host loses the end of its log, of which the server has all: what is left of a change that was
 /// sent whole is no other host's, and what was removed does not come back.
-/// Proves S13.2, S13.5.
+/// Proves S13.5.
 #[test]
 fn what_was_sent_and_forgotten_is_no_conflict() {
     let Some(world) = World::new() else { return };

@@ -388,8 +388,9 @@ fn a_client_that_loses_power_has_what_was_synced() {
     }
 }
 
-/// A host loses power seconds after writes that no program synced. The mount has synced them.
-/// Proves S3.2.
+/// A host loses power seconds after writes that no program synced. The mount has synced them, and the
+/// next one sends them before it appears.
+/// Proves S3.2, S13.2.
 #[test]
 fn what_was_written_seconds_ago_survives_a_power_loss() {
     let Some(world) = World::new() else { return };
@@ -412,6 +413,8 @@ fn what_was_written_seconds_ago_survives_a_power_loss() {
     let left = recording.image(recording.end(), Fate::Lost);
     world.a.link_up().unwrap();
     let (_disk, mount) = power_on(&world, 1, Some(left));
+    let status = json(&world.a, &["status", arg(mount.path())]);
+    assert_eq!(status["mounts"][0]["log_records"], 0, "sent before the mount appeared: {status}");
     for (name, len) in files {
         assert!(fs::read(mount.path().join(name)).unwrap() == noise(len as u64, len), "{name}");
     }

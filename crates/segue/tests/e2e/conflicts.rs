@@ -180,7 +180,7 @@ fn directories_that_two_hosts_made_become_one() {
 }
 
 /// Two hosts unpack one release where there was nothing: it is there once, and what differs has a copy beside.
-/// Proves S9.7, S11.7.
+/// Proves S9.7.
 #[test]
 fn files_that_two_hosts_made_alike_become_one() {
     let Some(world) = World::new() else { return };

@@ -140,7 +140,7 @@ fn what_is_delayed_goes_where_there_is_little_room() {
 
 /// Under `log` everything waits for company; who waits for the server gets it at once, and so does
 /// the next process after a crash.
-/// Proves S3.3, S4.19, S4.20.
+/// Proves S4.19, S4.20.
 #[test]
 fn a_logging_mount_sends_in_batches() {
     let Some(world) = World::new() else { return };

@@ -162,7 +162,7 @@ fn umount_without_a_network_and_nothing_to_send() {
 
 /// `umount --now` and umount(8) keep pending changes on this host. The next mount shows them and
 /// sends them.
-/// Proves S12.7, S13.1.
+/// Proves S12.7.
 #[test]
 fn what_umount_leaves_the_next_mount_sends() {
     let Some(world) = World::new() else { return };

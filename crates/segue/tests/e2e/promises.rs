@@ -247,7 +247,7 @@ fn what_changed_while_nobody_could_tell_is_seen() {
 
 /// A host that was away asks once what changed meanwhile, and then for that alone; so it does when it
 /// was the server that was away.
-/// Proves S6.13, S11.2.
+/// Proves S6.13.
 #[test]
 fn what_did_not_change_meanwhile_is_not_asked_for_again() {
     let Some(mut world) = World::new() else { return };

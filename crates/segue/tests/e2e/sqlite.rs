@@ -100,7 +100,6 @@ fn a_write_ahead_log() {
 
 /// A host that dies in a transaction leaves a hot journal; whoever opens the database next,
 /// on another host, rolls it back.
-/// Proves S7.8.
 #[test]
 fn a_hot_journal_is_rolled_back_by_another_host() {
     let Some(world) = World::new() else { return };

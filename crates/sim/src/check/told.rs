@@ -1,7 +1,7 @@
 //! What one client's applications were told, kept outside of the client so that no crash of it
 //! forgets: each acknowledged byte must be logged, sealed, sent and settled.
 //!
-//! Proves S1.3, S13.3, S23.4.
+//! Proves S1.3, S13.3, S15.5, S23.4.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

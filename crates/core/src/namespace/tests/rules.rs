@@ -168,7 +168,7 @@ fn a_reader_changes_nothing() {
     assert_eq!(tin.apply(&mut txn, record), refused(Refusal::ReadOnly));
 }
 
-/// Proves S17.1, S17.2, S17.3.
+/// Proves S17.2, S17.3.
 #[test]
 fn users_of_a_host_are_told_apart() {
     let mut txn = store();
