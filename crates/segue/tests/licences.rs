@@ -36,6 +36,36 @@ fn every_package_has_an_allowed_licence() {
     assert!(refused.is_empty(), "not on the list of allowed licences: {refused:#?}");
 }
 
+/// The file in the root for each licence, and lines that only this licence has.
+const TEXTS: [(&str, &str, [&str; 2]); 2] = [
+    (
+        "Apache-2.0",
+        "LICENSE-APACHE",
+        ["Version 2.0, January 2004", "9. Accepting Warranty or Additional Liability."],
+    ),
+    (
+        "MIT",
+        "LICENSE-MIT",
+        ["Copyright (c) 2026 The Segue authors", "Permission is hereby granted, free of charge,"],
+    ),
+];
+
+#[test]
+fn the_root_has_the_text_of_each_licence_of_the_workspace() {
+    let options = ["--locked".to_owned()];
+    let metadata = MetadataCommand::new().no_deps().other_options(options).exec().unwrap();
+    for package in &metadata.packages {
+        let named: Vec<&str> = package.license.as_deref().unwrap().split(" OR ").collect();
+        assert_eq!(named, TEXTS.map(|(licence, ..)| licence), "{}", package.name);
+    }
+    for (licence, file, lines) in TEXTS {
+        let text = std::fs::read_to_string(metadata.workspace_root.join(file)).unwrap();
+        for line in lines {
+            assert!(text.contains(line), "{file} is not the text of {licence}: no {line:?}");
+        }
+    }
+}
+
 /// Evaluates an SPDX expression: OR needs one side, AND (which binds tighter) both.
 fn is_allowed(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
