@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "style/ratchets.rs"]
+mod ratchets;
+#[path = "style/words.rs"]
+mod words;
+
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 1_000;
