@@ -1,4 +1,4 @@
-//! The other side's calls that are not answered yet, so that they can be raised.
+//! The other side's unanswered calls, so that they can be raised.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +15,11 @@ pub(crate) struct Asked(Arc<Mutex<Calls>>);
 #[derive(Debug, Default)]
 struct Calls {
     open: BTreeMap<u64, Rpc>,
-    /// Raised before they were here, or when they were answered: no more than there may be streams.
+    /// Raised before they arrived, or after their answer: no more than there may be streams.
     raised: BTreeMap<u64, Class>,
 }
 
-/// Keeps a call where it can be raised.
+/// Lists a call where it can be raised, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Listed {
     asked: Asked,
@@ -34,7 +34,7 @@ impl Drop for Listed {
 }
 
 impl Asked {
-    /// A call has come on `stream`, which said `class` when it left.
+    /// A call has come on `stream`, sent at `class`.
     pub(crate) fn came(&self, stream: u64, class: Class) -> Listed {
         let mut calls = self.calls();
         let raised = calls.raised.remove(&stream).unwrap_or(class);
@@ -43,7 +43,7 @@ impl Asked {
         Listed { asked: self.clone(), stream, rpc }
     }
 
-    /// The other side wants its call on `stream` at `class`. What it says may overtake the call.
+    /// The other side wants its call on `stream` at `class`. This may arrive before the call.
     pub(crate) fn raise(&self, stream: u64, class: Class) {
         let mut calls = self.calls();
         let call = calls.open.get(&stream).cloned();

@@ -1,14 +1,14 @@
-//! How long to wait before the next attempt to connect.
+//! The wait before the next attempt to connect.
 
 use std::time::Duration;
 
 /// The first wait: a server that restarts is back about then.
 const FIRST: Duration = Duration::from_millis(100);
-/// The longest wait: what a user notices after the network is back.
+/// The longest wait: a user notices it after the network is back.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Waits that double from [`FIRST`] to [`LONGEST`], each cut by up to a half at random, so that
-/// the hosts of a server that comes back do not all come at once.
+/// Waits that double from [`FIRST`] to [`LONGEST`]. Each is cut by up to a half at random, so that
+/// the hosts of a restarted server do not all come at once.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,

@@ -1,12 +1,12 @@
 //! Bodies: the bytes beside a message, streamed, of any length.
 //!
 //! Neither side holds a body in memory. The sender of a [`Body::channel`] waits once
-//! [`BUFFER_BYTES`] are queued; the reader is ahead of its consumer by at most the stream's
-//! window. A body is complete only if its sender said so: one that is dropped halfway, by an
-//! error or a crash, ends as [`BodyError::Cut`] and never looks short but whole.
+//! [`BUFFER_BYTES`] are queued. The reader is ahead of its consumer by at most the stream's window.
+//! A body is complete only if its sender said so. One that an error or a crash cuts ends as
+//! [`BodyError::Cut`], and never passes for a short one.
 //!
-//! Whoever consumes a body must not make calls on the same connection meanwhile: the unread
-//! rest of the body may fill the window that the reply needs.
+//! The consumer of a body must not call on the same connection meanwhile. The unread rest of the
+//! body may fill the window that the reply needs.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -30,12 +30,12 @@ const CHANNEL_PIECES: usize = 4;
 /// Pieces taken from the connection under one lock.
 const READ_PIECES: usize = 32;
 
-/// What goes with a message.
+/// The bytes that go with a message.
 #[derive(Debug)]
 pub enum Body {
     /// Nothing.
     Empty,
-    /// Bytes that are in memory anyhow.
+    /// Bytes that are in memory already.
     Bytes(Bytes),
     /// Bytes as they come.
     Stream(BodySource),
@@ -79,7 +79,7 @@ pub struct BodySender {
     sender: mpsc::Sender<Piece>,
 }
 
-/// Nobody wants the rest of a body.
+/// The reader wants no more of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("nobody reads this body any more")]
 pub struct Stopped;
@@ -108,7 +108,7 @@ pub enum BodyError {
     /// There is more than the reader takes.
     #[error("the body is longer than {limit} bytes")]
     TooLong {
-        /// What the reader takes.
+        /// The limit of the reader, in bytes.
         limit: usize,
     },
 }
@@ -116,11 +116,11 @@ pub enum BodyError {
 /// A body being received. Dropping it tells the sender to stop, and cancels the call.
 #[derive(Debug)]
 pub struct BodyReader {
-    /// None of a small call, which has no body.
+    /// `None` for a small call, which has no body.
     stream: Option<RecvStream>,
     pieces: VecDeque<Bytes>,
     ended: bool,
-    /// Keeps the connection open for as long as somebody reads from it.
+    /// Keeps the connection open while the body is read.
     outbox: Arc<Outbox>,
     /// The call whose reply this is, so that both end together.
     call: Option<Call>,
@@ -137,7 +137,7 @@ impl BodyReader {
         BodyReader { stream, pieces, ended, outbox, call }
     }
 
-    /// The next bytes, never none of them; `None` after the last.
+    /// Returns the next bytes, at least one; `None` after the last.
     ///
     /// Cancel safe: bytes are not lost when the future is dropped.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
@@ -162,7 +162,7 @@ impl BodyReader {
         }
     }
 
-    /// All bytes that are left, at most `limit` of them.
+    /// Returns all remaining bytes, at most `limit` of them.
     pub async fn collect(mut self, limit: usize) -> Result<Bytes, BodyError> {
         let mut all = BytesMut::new();
         while let Some(piece) = self.next().await? {
@@ -197,12 +197,12 @@ fn is_over(stream: &mut RecvStream) -> bool {
 impl Drop for BodyReader {
     fn drop(&mut self) {
         let Some(stream) = self.stream.as_mut().filter(|_| !self.ended) else { return };
-        // Most messages have no body and their stream ends with their head. To stop that would
-        // cost a packet for each, and one that acknowledges it.
+        // Most messages have no body, and their stream ends with their head. A stop would cost one
+        // packet, and another to acknowledge it.
         if is_over(stream) {
             return over(&mut self.call, End::Ok);
         }
-        // The stream may be over by itself: then there is nobody left to tell.
+        // The stream may be over by itself; then no reader is left.
         let _ = stream.stop(StreamCode::Cancelled.to_wire());
     }
 }

@@ -1,8 +1,8 @@
-//! How connections and calls end, when they do not end well.
+//! The ends of connections and calls that fail.
 
 use quinn::{ConnectionError, VarInt};
 
-/// Why one side closes a connection, as the other side is told.
+/// Why one side closes a connection, as it tells the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseCode {
     /// Nothing more to say.
@@ -11,7 +11,7 @@ pub enum CloseCode {
     Denied,
     /// The other side does not keep to the protocol.
     Protocol,
-    /// The process ends; it may be back.
+    /// The process ends, and may return.
     Stopping,
     /// The other side speaks another version of the protocol.
     OtherVersion,
@@ -101,7 +101,7 @@ impl From<ConnectionError> for CloseReason {
     }
 }
 
-/// Why one message ended early, as the other side is told (RESET_STREAM, STOP_SENDING).
+/// Why one message ended early, as the other side is told by RESET_STREAM or STOP_SENDING.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StreamCode {
     /// Its sender or its reader lost interest.
@@ -146,7 +146,7 @@ pub enum CallError {
     /// The other side cancelled.
     #[error("cancelled by the other side")]
     Cancelled,
-    /// One side sent what the other does not understand.
+    /// One side sent bytes that the other does not understand.
     #[error("protocol error: {0}")]
     Protocol(String),
     /// The message is longer than `MESSAGE_MAX`.
@@ -155,10 +155,10 @@ pub enum CallError {
     /// As many messages as one connection may have are being sent.
     #[error("too many calls at once")]
     Busy,
-    /// There was no connection for as long as the caller was willing to wait.
+    /// No connection came within the patience of the caller.
     #[error("offline: {why}")]
     Offline {
-        /// What the last attempt met.
+        /// The error of the last attempt.
         why: String,
     },
     /// The server does not want this host, or speaks another version.

@@ -4,12 +4,12 @@
 //! block = raw_len u32 LE, wire_len u32 LE, wire_len bytes
 //! ```
 //!
-//! `wire_len == raw_len` means that the bytes are as they were; otherwise they are one zstd
-//! frame of exactly `raw_len` bytes. The same rule holds for chunks in packs, so that a server
-//! sends what it stores without touching it.
+//! `wire_len == raw_len` means that the bytes are uncompressed. Otherwise they are one zstd frame
+//! of exactly `raw_len` bytes. Chunks in packs follow the same rule, so a server sends stored
+//! chunks unchanged.
 //!
-//! A decoder allocates at most `raw_len` for a block, and never more than [`BLOCK_MAX`],
-//! whatever the compressed bytes claim.
+//! A decoder allocates at most `raw_len` for a block, and never more than [`BLOCK_MAX`], whatever
+//! the compressed bytes claim.
 
 mod delta;
 
@@ -47,7 +47,7 @@ pub enum CodecError {
     /// The body ends inside a block.
     #[error("the body ends inside a block")]
     Short,
-    /// The bytes do not decompress to what they should.
+    /// The bytes do not decompress to the announced length.
     #[error("a block does not decompress")]
     Damaged,
 }
@@ -62,7 +62,7 @@ pub fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     (stored.len() <= raw.len() - raw.len() / SAVING).then_some(stored)
 }
 
-/// The block that `stored` is: itself if it has `raw_len` bytes, else decompressed.
+/// Returns the block in `stored`: unchanged if it has `raw_len` bytes, else decompressed.
 pub fn decompress(raw_len: usize, stored: Bytes) -> Result<Bytes, CodecError> {
     check(raw_len, stored.len())?;
     if stored.len() == raw_len {
@@ -100,7 +100,7 @@ pub fn encode_block(raw: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A block whose bytes are already in the form in which they go.
+/// A block of bytes that are in their final form already.
 ///
 /// # Panics
 ///
@@ -164,7 +164,7 @@ impl BlockReader {
         decompress(block.raw_len, block.stored).map(Some)
     }
 
-    /// The next block as it came, for whoever decompresses elsewhere; `None` after the last.
+    /// Returns the next block as it came, to be decompressed elsewhere; `None` after the last.
     pub async fn next_stored(&mut self) -> Result<Option<Block>, CodecError> {
         loop {
             if let Some(block) = self.cutter.cut()? {

@@ -1,9 +1,9 @@
-//! How much may be in flight: what the path holds and little more.
+//! The bytes that may be in flight: the capacity of the path and little more.
 //!
-//! What QUIC brings fills whatever queue stands before the slowest link, often a second of it, and
-//! nothing overtakes what is in there: not a question that a user waits for. So a law of our own
-//! (`law`) says how much may be in flight, and [`Flight`] how much of it is taken. This file is the
-//! adaptor between them and QUIC.
+//! QUIC's own control fills the queue before the slowest link, often with a second of bytes. No
+//! message overtakes bytes in that queue, not even a question that a user waits for. So a law of
+//! our own (`law`) bounds the bytes in flight, and [`Flight`] counts them. This file is the adaptor
+//! between them and QUIC.
 
 mod flight;
 mod law;
@@ -33,7 +33,7 @@ impl ControllerFactory for Factory {
     }
 }
 
-/// A path's flight, which QUIC tells what happens and the writer asks.
+/// A path's flight: QUIC reports to it, and the writer asks it.
 #[derive(Debug)]
 pub struct Shared {
     flight: Mutex<Flight>,
@@ -41,12 +41,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// That of a connection's present path; none if its controller is another one.
+    /// The one of a connection's present path; `None` with another controller.
     pub(crate) fn of(connection: &Connection) -> Option<Arc<Shared>> {
         Shared::from(connection.congestion_state())
     }
 
-    /// That of a controller; none if it is another one.
+    /// The one of a controller; `None` if it is another one.
     pub fn from(controller: Box<dyn Controller>) -> Option<Arc<Shared>> {
         Some(controller.into_any().downcast::<Control>().ok()?.shared)
     }
@@ -112,7 +112,7 @@ impl Controller for Control {
         self.shared.flight().window()
     }
 
-    /// The same path by other words, as after a change of port: the flight goes on.
+    /// The same path under another name, as after a change of port: the flight goes on.
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Control { shared: self.shared.clone() })
     }

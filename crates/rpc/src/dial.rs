@@ -54,18 +54,18 @@ pub enum ConnectError {
     /// The host's name has no address.
     #[error("cannot resolve {0}")]
     Resolve(String),
-    /// Nobody answers.
+    /// No server answers.
     #[error("cannot reach {0}")]
     Unreachable(String),
-    /// Somebody else answers.
+    /// Another server answers.
     #[error(
         "another server answers: its authority is {found}, expected was {expected}; if the \
          server was set up anew, ask for a new invite"
     )]
     WrongAuthority {
-        /// What is pinned.
+        /// The pinned authority.
         expected: String,
-        /// What was shown.
+        /// The presented authority.
         found: String,
     },
     /// It speaks another version of the protocol.

@@ -12,7 +12,7 @@ use crate::dial::{ConnectError, Target, dial};
 use crate::identity::{Identities, IdentityError, KeyRequest, MountUrl};
 use crate::peer::Peer;
 
-/// Why an invite did not work.
+/// Why an invite failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
     /// The URL is not an invite.
@@ -49,10 +49,10 @@ impl From<CallError> for EnrolError {
     }
 }
 
-/// Trades the invite in `url` for a certificate, and keeps that with the key in `identities`,
-/// where the server is remembered too.
+/// Trades the invite in `url` for a certificate. Keeps it with the key in `identities`, and
+/// remembers the server there.
 ///
-/// `patience` bounds the connecting, and then the answer.
+/// `patience` bounds the connection attempt, and then the answer.
 pub async fn enrol(
     url: &MountUrl,
     identities: &Identities,
@@ -82,13 +82,13 @@ pub async fn enrol(
 /// Why a session was not opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GreetError {
-    /// It may work the next time.
+    /// The next attempt may succeed.
     #[error("{0}")]
     Again(String),
-    /// It will not, until somebody changes something.
+    /// No attempt succeeds until a person changes something.
     #[error("{0}")]
     Refused(String),
-    /// It will not, until one side is upgraded.
+    /// No attempt succeeds until one side is upgraded.
     #[error("{0}")]
     OtherVersion(String),
 }
@@ -119,7 +119,7 @@ pub async fn greet(peer: &Peer, hello: Hello) -> Result<Welcome, GreetError> {
     }
 }
 
-/// True for what the server may get over by itself.
+/// True if the server may recover from it by itself.
 fn is_passing(refusal: Refusal) -> bool {
     matches!(
         refusal,

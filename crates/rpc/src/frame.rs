@@ -1,13 +1,13 @@
 //! The head of a message on its stream: length u32 LE, class u8, then the encoded message.
 //!
-//! Where the class has [`PACKED`] added what follows is the message's length before it was compressed,
-//! u32 LE, and one zstd frame. Records, listings and outlines are messages: a batch of changes with small
-//! files in it, or a long directory, is less than half of what it would be.
+//! If [`PACKED`] is added to the class, the message is compressed: its raw length, u32 LE, and one
+//! zstd frame. Records, listings and outlines are messages. A batch of changes with small files, or
+//! a long directory, shrinks to less than half.
 //!
-//! The class is the one at which the message travels. A reply travels at its request's, so
-//! that a prefetch stays a prefetch on its way back, unless it has no body (`incoming`).
+//! The message travels at this class. A reply travels at the class of its request, so a prefetch
+//! stays a prefetch on its way back. A reply without a body may go at a higher one (`incoming`).
 //!
-//! A stream that begins with [`LANE`] instead is one for many small calls.
+//! A stream that begins with [`LANE`] carries many small calls instead.
 
 use bytes::Bytes;
 use quinn::{ReadExactError, RecvStream};
@@ -21,11 +21,11 @@ use crate::close::{CallError, CloseReason, StreamCode};
 use crate::codec::{self, BLOCK_MAX};
 
 const HEAD_BYTES: usize = 5;
-/// In the place of the class: the message is compressed.
+/// Added to the class: the message is compressed.
 const PACKED: u8 = 0x80;
 /// Shorter messages fit into a packet as they are.
 const PACK_FROM: usize = 1024;
-/// The length of a compressed message stands in so many bytes.
+/// Bytes of the raw length of a compressed message.
 const RAW_LEN_BYTES: usize = 4;
 /// The head of a stream for [many small calls](crate::lane).
 pub(crate) const LANE: [u8; HEAD_BYTES] = [0, 0, 0, 0, 0xff];
@@ -34,7 +34,7 @@ const SMALL_BYTES: usize = 64 << 10;
 /// Memory for long messages of one connection: two of the longest.
 const BUDGET_BYTES: usize = 2 * MESSAGE_MAX;
 
-/// Bounds what the heads of one connection hold in memory, whatever the other side sends.
+/// Bounds the memory for the heads of one connection, whatever the other side sends.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     long: Arc<Semaphore>,
@@ -42,17 +42,17 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// For a connection whose other side has shown who it is, or has not: that one asks to be
+    /// For a connection whose other side has shown its identity, or not. A stranger only asks to be
     /// let in, which is short.
     pub(crate) fn new(is_known: bool) -> Budget {
         let message_max = if is_known { MESSAGE_MAX } else { SMALL_BYTES };
         Budget { long: Arc::new(Semaphore::new(BUDGET_BYTES)), message_max }
     }
 
-    /// Waits until so many bytes may be held; few need no share.
+    /// Waits until memory may hold so many bytes. A short message needs no share.
     async fn share(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let permits = u32::try_from(bytes).ok().filter(|_| bytes > SMALL_BYTES)?;
-        // The budget is never closed, and has what two of the longest need.
+        // The budget is never closed, and has room for two of the longest messages.
         self.long.clone().acquire_many_owned(permits).await.ok()
     }
 }
@@ -66,7 +66,7 @@ pub(crate) struct Head {
     pub(crate) share: Option<OwnedSemaphorePermit>,
 }
 
-/// What a stream begins with.
+/// The beginning of a stream.
 #[derive(Debug)]
 pub(crate) enum Opened {
     Call(Head),
@@ -109,7 +109,7 @@ pub(crate) fn encode(class: Class, message: &[u8]) -> Result<Bytes, CallError> {
     })
 }
 
-/// A message compressed, where that is worth its while.
+/// Returns the compressed message, if it is enough shorter.
 fn packed(message: &[u8]) -> Option<Vec<u8>> {
     let is_tried = (PACK_FROM..=BLOCK_MAX).contains(&message.len());
     is_tried.then(|| codec::compress(message)).flatten()
@@ -120,7 +120,7 @@ fn head(length: usize, class: u8, parts: [&[u8]; 2]) -> Bytes {
     [&announced, &[class][..], parts[0], parts[1]].concat().into()
 }
 
-/// What five bytes announce.
+/// The announcement in the first five bytes.
 #[derive(PartialEq, Eq, Debug)]
 struct Announced {
     length: usize,
@@ -143,7 +143,7 @@ fn too_long(length: usize) -> HeadError {
     HeadError::Malformed(format!("message of {length} bytes is too long"))
 }
 
-/// Reads what the other side opens a stream with.
+/// Reads the beginning of a stream that the other side opened.
 pub(crate) async fn read(stream: &mut RecvStream, budget: &Budget) -> Result<Opened, HeadError> {
     match read_head(stream).await? {
         LANE => Ok(Opened::Lane),
@@ -151,7 +151,7 @@ pub(crate) async fn read(stream: &mut RecvStream, budget: &Budget) -> Result<Ope
     }
 }
 
-/// Reads a reply's head and message; what is left on `stream` is the body.
+/// Reads a reply's head and message. The body remains on `stream`.
 pub(crate) async fn read_reply(
     stream: &mut RecvStream,
     budget: &Budget,
@@ -182,7 +182,7 @@ async fn read_message(
         return Ok(Head { class, message, share });
     }
     let no_shorter = || HeadError::Malformed("a compressed message is no shorter".into());
-    // Nobody waits for bytes that were not announced.
+    // Only announced bytes are waited for.
     let stored_len = length.checked_sub(RAW_LEN_BYTES).ok_or_else(no_shorter)?;
     let mut raw_len = [0; RAW_LEN_BYTES];
     stream.read_exact(&mut raw_len).await.map_err(head_error)?;
@@ -193,7 +193,7 @@ async fn read_message(
     if stored_len >= raw_len {
         return Err(no_shorter());
     }
-    // For as long as both are there, in one piece: who waits for more holds nothing.
+    // One share for both: a call that waits for more holds nothing.
     let share = budget.share(stored_len + raw_len).await;
     let mut stored = vec![0; stored_len];
     stream.read_exact(&mut stored).await.map_err(head_error)?;

@@ -28,7 +28,7 @@ pub(crate) struct Arrival {
     share: Option<OwnedSemaphorePermit>,
 }
 
-/// Where an answer goes.
+/// The way of an answer.
 #[derive(Debug)]
 enum Way {
     Stream(SendStream, Listed),
@@ -58,7 +58,7 @@ impl Calls {
         Calls { outbox: Arc::downgrade(outbox), arrivals: Arc::new(Mutex::new(arrivals)) }
     }
 
-    /// The next one; `None` when the connection is over.
+    /// Returns the next call; `None` when the connection is over.
     pub async fn accept(&self) -> Option<Incoming> {
         let Arrival { request, rpc, body, way, share } = self.arrivals.lock().await.recv().await?;
         let outbox = self.outbox.upgrade()?;
@@ -74,8 +74,8 @@ impl Calls {
     }
 }
 
-/// Reads the heads of calls from the other side, each on its own task: one that arrives slowly
-/// delays no other.
+/// Reads the heads of calls from the other side, each on a task of its own, so a slow one delays no
+/// other.
 #[derive(Clone)]
 struct Receiver {
     connection: Connection,
@@ -163,13 +163,13 @@ impl Receiver {
 /// A call from the other side.
 #[derive(Debug)]
 pub struct Incoming {
-    /// What is asked.
+    /// The request.
     pub request: Request,
-    /// At which class it came.
+    /// The class at which it came.
     pub class: Class,
-    /// The class now. A reply goes no lower.
+    /// The class now. The reply goes no lower.
     pub rpc: Rpc,
-    /// The request's body. Dropped unread, the other side is told to stop sending it.
+    /// The request's body. If it is dropped unread, the other side is told to stop.
     pub body: BodyReader,
     /// The way to answer.
     pub responder: Responder,
@@ -177,7 +177,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Answers, and drops what is left of the request's body.
+    /// Answers, and drops the unread rest of the request's body.
     pub async fn reply(self, reply: Reply, body: Body) -> Result<(), CallError> {
         self.responder.reply(reply, body).await
     }
@@ -202,8 +202,8 @@ impl Responder {
         match self.way.take() {
             Some(Way::Stream(mut stream, _listed)) => match reply.encode() {
                 Ok(message) => {
-                    // It says that bulk has arrived, and the next one must not wait until nothing
-                    // comes the other way.
+                    // Such an answer acknowledges bulk. The next bulk must not wait for a pause of
+                    // the other direction.
                     if matches!(body, Body::Empty) {
                         let is_packet = message.len() <= PACKET;
                         let of_more = self.rpc.class().of_answer();

@@ -25,16 +25,15 @@ const DIAL_PATIENCE: Duration = Duration::from_secs(5);
 const GREET_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest wait between attempts while somebody waits for a call.
 const WANTED_WAIT: Duration = Duration::from_secs(1);
-/// How often a connection's signs of life and rates are looked at: short beside what it takes
-/// to suspect one.
+/// How often a connection's signs of life and rates are read: short beside the time of a suspicion.
 const LOOK: Duration = Duration::from_millis(250);
 /// The wait after a refusal, which a person has to lift.
 const REFUSED_WAIT: Duration = Duration::from_secs(30);
 
-/// What the task publishes: state and connection change together.
+/// The published state; state and connection change together.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
-    /// What is said of it.
+    /// The state of the link.
     pub(crate) state: LinkState,
     /// The connection, while online.
     pub(crate) peer: Option<Peer>,
@@ -42,7 +41,7 @@ pub(crate) struct Current {
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// How the keeper tells.
+/// The keeper's way to publish.
 struct Publisher {
     current: watch::Sender<Current>,
     states: watch::Sender<LinkState>,
@@ -50,7 +49,7 @@ struct Publisher {
 }
 
 impl Publisher {
-    /// The connection first: who sees "online" can call.
+    /// The connection first, so that an observer of "online" can call.
     fn publish(&self, state: LinkState, peer: Option<Peer>) {
         self.silent.send_replace(false);
         self.current.send_modify(|current| {
@@ -75,14 +74,14 @@ pub(crate) struct Keeper {
 /// A connection, greeted.
 type Session = (Peer, Welcome);
 
-/// Why one attempt, or one connection, came to its end.
+/// Why one attempt, or one connection, ended.
 enum Setback {
     Offline(String),
     Refused(String),
     OtherVersion(String),
 }
 
-/// What a link has of its keeper.
+/// A link's view of its keeper.
 pub(crate) struct Kept {
     /// Ends when it is aborted.
     pub(crate) task: JoinHandle<()>,
@@ -150,7 +149,7 @@ impl Keeper {
         let soon = wait.min(WANTED_WAIT);
         sleep(soon).await;
         let wanted = self.waiting.wait_for(|waiting| *waiting > 0);
-        // Without an end of the waiting nobody is left who could wait.
+        // The count ends only when no caller is left to wait.
         let _ = timeout(wait - soon, wanted).await;
     }
 
@@ -217,7 +216,7 @@ impl Keeper {
                 }
                 reason = &mut closed => return Err(reason),
             };
-            // A greeting ends the session of before, at both sides: there is no way back.
+            // A greeting ends the earlier session at both sides: there is no way back.
             let next = async {
                 match self.greet(dialled).await {
                     Ok(session) => session,
@@ -249,7 +248,7 @@ async fn insist<T, E, F: Future<Output = Result<T, E>>>(attempt: impl Fn() -> F)
     }
 }
 
-/// Waits until an answer is overdue, asking for one while somebody waits.
+/// Waits until an answer is overdue. Asks for one while a call waits.
 async fn silence(peer: &Peer) {
     let mut silence = Silence::default();
     loop {
@@ -258,7 +257,7 @@ async fn silence(peer: &Peer) {
         match silence.handle(peer.traffic(), now) {
             Verdict::Silent => return,
             Verdict::Probe => {
-                // It waits where all streams are in use; then there is another time.
+                // It waits if all streams are in use; the next round then probes.
                 let _ = timeout(LOOK, peer.probe()).await;
             }
             Verdict::Well => {}
@@ -293,8 +292,8 @@ impl From<ConnectError> for Setback {
         match error {
             ConnectError::Denied(why) => Setback::Refused(why),
             ConnectError::OtherVersion(why) => Setback::OtherVersion(why),
-            // Somebody else at that address is what a strange network looks like: the right
-            // server is still somewhere.
+            // A strange network often answers with another server. The right one is still
+            // somewhere.
             ConnectError::WrongAuthority { .. }
             | ConnectError::Resolve(_)
             | ConnectError::Unreachable(_) => Setback::Offline(error.to_string()),

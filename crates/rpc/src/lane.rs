@@ -1,23 +1,23 @@
 //! Small calls: many of them over one stream that stays open.
 //!
-//! A stream for each call costs several times what the call itself does. So requests that are small,
-//! as are their answers, go one after the other over a stream that the caller opens at the first of
-//! them. A [RAISE](crate::Rpc::raise) goes there as well.
+//! A stream for each call costs several times the work of a small call. So small requests with
+//! small answers share a stream, which the caller opens at the first of them. A
+//! [RAISE](crate::Rpc::raise) goes there as well.
 //!
 //! ```text
 //!   caller  ──lane head, CALL 0, CALL 1, RAISE ..──▶  callee
 //!           ◀──────────── ANSWER 1, ANSWER 0 ..─────
 //! ```
 //!
-//! Each frame: length u32 LE of what follows, kind u8, then
+//! Each frame: its length u32 LE, kind u8, then
 //!
 //! * CALL: number u32 LE, message
-//! * ANSWER: number u32 LE, message; without one no answer will come
+//! * ANSWER: number u32 LE, message; without a message no answer will come
 //! * RAISE: stream u64 LE, class u8
 //!
-//! To the scheduler a lane is one message of the top class without an end. Both sides bound what
-//! they hold: the caller has at most [`CALLS_MAX`] calls under way, the callee reads no more than
-//! that, and an answer waits until there is room for it.
+//! To the scheduler a lane is one message of the top class without an end. Both sides are bounded:
+//! the caller has at most [`CALLS_MAX`] calls under way, and the callee reads no more. An answer
+//! waits until there is room for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +46,7 @@ const CALL: u8 = 0;
 const ANSWER: u8 = 1;
 const RAISE: u8 = 2;
 
-/// What goes over a lane.
+/// A frame of a lane.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     Call(u32, Bytes),
@@ -83,7 +83,7 @@ impl Frame {
         Ok(frame.freeze())
     }
 
-    /// The frame that `bytes`, which stood behind a length, are.
+    /// Decodes a frame from `bytes`, which stood behind a length.
     fn decode(mut bytes: Bytes) -> Result<Frame, CallError> {
         let cut = |_| malformed("a frame of a lane is cut short");
         match bytes.try_get_u8().map_err(cut)? {
@@ -161,7 +161,7 @@ pub(crate) struct Lane {
     connection: Connection,
     events: mpsc::UnboundedSender<Event>,
     discipline: Discipline,
-    /// What is raised may be so from any thread.
+    /// Any thread may raise a call.
     runtime: Handle,
     id: MessageId,
     opened: OnceCell<Sending>,
@@ -169,16 +169,16 @@ pub(crate) struct Lane {
     calls: Arc<Mutex<Calls>>,
 }
 
-/// Who waits for an answer.
+/// The callers that wait for an answer.
 #[derive(Debug)]
 struct Calls {
     waiting: HashMap<u32, oneshot::Sender<Option<Bytes>>>,
     next: u32,
-    /// Why no answer will come any more.
+    /// Why no more answers will come.
     over: Option<CallError>,
 }
 
-/// Waits for an answer no longer when it is dropped.
+/// One caller's wait; it ends when this is dropped.
 struct Awaited<'a>(&'a Mutex<Calls>, u32);
 
 impl Drop for Awaited<'_> {
@@ -243,7 +243,7 @@ impl Lane {
                 let sending = Sending::endless(self.id, CLASS, send, head, &self.events);
                 let (connection, calls) = (self.connection.clone(), self.calls.clone());
                 tokio::spawn(async move {
-                    // Nobody would be answered over this connection any more.
+                    // No call on this connection would get an answer any more.
                     if let CallError::Protocol(words) = hear(Frames::new(receive), &calls).await {
                         connection.close(CloseCode::Protocol.to_wire(), words.as_bytes());
                     }
@@ -268,12 +268,12 @@ impl Lane {
     }
 }
 
-/// Passes answers on until there are no more, and says why.
+/// Passes answers on until the last one, and returns why they ended.
 async fn hear(mut frames: Frames, calls: &Mutex<Calls>) -> CallError {
     let over = loop {
         match frames.next().await {
             Ok(Some(Frame::Answer(number, message))) => {
-                // Whoever asked may have gone.
+                // The caller may be gone.
                 if let Some(tell) = lock(calls).waiting.remove(&number) {
                     let _ = tell.send(message);
                 }
@@ -289,7 +289,7 @@ async fn hear(mut frames: Frames, calls: &Mutex<Calls>) -> CallError {
     over
 }
 
-/// The way to answer one call of a lane. Dropped unused it says that no answer will come.
+/// The way to answer one call of a lane. Dropped unused, it reports that no answer will come.
 #[derive(Debug)]
 pub(crate) struct Answering {
     /// `None` once used.
@@ -316,7 +316,7 @@ impl Drop for Answering {
     fn drop(&mut self) {
         let Some(answers) = self.answers.take() else { return };
         let (number, slot) = (self.number, self.slot.take());
-        // Outside of a runtime everything is over.
+        // Outside of a runtime everything has ended.
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             if let Ok(frame) = Frame::Answer(number, None).encode() {

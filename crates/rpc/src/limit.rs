@@ -1,7 +1,7 @@
-//! How much one side may send to the other, by its user's wish.
+//! A user's limit on the bytes that one side sends to the other.
 //!
-//! A bucket that fills at the limit's rate. It acts beside the path's own pace, above QUIC, so what
-//! has to wait waits in the scheduler, where what is more urgent overtakes it:
+//! It is a bucket that fills at the limit's rate. It acts beside the path's own pace, above QUIC.
+//! So held bytes wait in the scheduler, where more urgent ones overtake them:
 //!
 //! ```text
 //!   scheduler ──▶ bucket and path have room ──▶ QUIC ──▶ wire
@@ -9,32 +9,32 @@
 //!                    └──── bytes of packets, headers ─────┘
 //! ```
 //!
-//! What counts are packets as they left, with acknowledgements and what was sent again, and all
-//! their headers. What QUIC was given and has not sent is reckoned, and with the next look known.
+//! Packets count as they left, with acknowledgements, retransmissions and all headers. The bytes
+//! that QUIC has not sent yet are estimated, and known at the next look.
 //!
-//! What somebody waits for goes at once and is charged: others wait for longer then. So over any
-//! second it is the limit and a quarter at most, and over any longer time ever less above it.
-//! QUIC acknowledges what it gets without asking; that is charged too, up to a second's worth, and
-//! only where it alone is more than the limit is that exceeded.
+//! Bytes with a waiter go at once and are charged: bulk waits for longer then. So over any second
+//! the rate is the limit and a quarter at most, and over a longer time ever less above it. QUIC
+//! acknowledges received packets unasked. That is charged too, up to a second's worth. The limit is
+//! exceeded only where acknowledgements alone exceed it.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::congestion::Room;
 
-/// What may be sent at once: more than timers are late, and a small part of a second.
+/// The burst that may be sent at once: longer than timers are late, and a small part of a second.
 const BURSTS_PER_SECOND: u64 = 50;
-/// And at least so many packets.
+/// The least burst, in packets.
 const BURST_PACKETS: u64 = 2;
-/// What somebody waits for goes before it may by so much at most: this part of a second.
+/// Bytes with a waiter go ahead by at most this part of a second.
 const AHEAD_PER_SECOND: u64 = 4;
-/// And by so many packets at least.
+/// They may go ahead by at least so many packets.
 const AHEAD_PACKETS: u64 = 4;
-/// A quantum is at most what the limit allows in this part of a second.
+/// A quantum is at most this part of a second of the limit.
 const QUANTA_PER_SECOND: u64 = 100;
 
-/// What QUIC was given and has not begun to send for so long is gone, with a stream that was reset;
-/// else the path holds it back, and has no room for more.
+/// Bytes that QUIC has not begun to send for so long are gone, with a stream that was reset.
+/// Otherwise the path holds them back, and has no room for more.
 const STALL: Duration = Duration::from_millis(50);
 
 /// Headers of UDP, and of IP without options.
@@ -42,7 +42,7 @@ const UDP: u64 = 8;
 const IPV4: u64 = 20;
 const IPV6: u64 = 40;
 
-/// What a connection has sent.
+/// The packets that a connection has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sent {
     /// UDP payload.
@@ -51,25 +51,25 @@ pub(crate) struct Sent {
     pub(crate) packets: u64,
 }
 
-/// What the headers below QUIC take of each packet to that address.
+/// Bytes of the headers below QUIC, for each packet to that address.
 pub(crate) fn header(to: IpAddr) -> u64 {
     UDP + if to.to_canonical().is_ipv4() { IPV4 } else { IPV6 }
 }
 
-/// Millionths of bytes: what a limit gives in a microsecond.
+/// Millionths of bytes: a limit of a byte a second gives one in a microsecond.
 type MicroBytes = i128;
 
-/// A limit and what of it is left.
+/// A limit and its remaining credit.
 #[derive(Debug)]
 pub(crate) struct Limit {
     rate: u64,
-    /// What a packet takes beside its UDP payload.
+    /// Bytes of a packet beside its UDP payload.
     header: u64,
-    /// What may be sent; negative: what went ahead.
+    /// The bytes that may be sent; negative after bytes went ahead.
     credit: MicroBytes,
     at: Instant,
     counted: Sent,
-    /// What QUIC was given and has not sent, and since when nothing of that has changed.
+    /// The bytes that QUIC was given and has not sent, and since when they have not changed.
     unsent: (u64, Instant),
 }
 
@@ -79,13 +79,13 @@ impl Limit {
         Limit { rate: rate.max(1), header, credit: 0, at: now, counted, unsent: (0, now) }
     }
 
-    /// Another rate. What went ahead stays charged.
+    /// Sets another rate. Bytes that went ahead stay charged.
     pub(crate) fn set_rate(&mut self, rate: u64) {
         self.rate = rate.max(1);
     }
 
-    /// How many bytes of messages may go `now`, `payload` of them in a packet of so many bytes.
-    /// So much was `sent`, and QUIC was given `unsent` bytes of packets more.
+    /// Returns how many bytes of messages may go `now`, with `payload` of them in a packet of so
+    /// many bytes. So much was `sent`, and QUIC was given `unsent` bytes of packets more.
     pub(crate) fn room(
         &mut self,
         now: Instant,
@@ -111,7 +111,7 @@ impl Limit {
         }
     }
 
-    /// Of `unsent`, what will still be sent.
+    /// Returns the part of `unsent` that will still be sent.
     fn pending(&mut self, now: Instant, sent: Sent, unsent: u64) -> u64 {
         let (before, since) = self.unsent;
         if (unsent, sent) != (before, self.counted) {
@@ -128,7 +128,7 @@ impl Limit {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let more = MicroBytes::from(self.rate) * MicroBytes::from(micros);
         self.credit = (self.credit + more).min(most);
-        // What is less than a microsecond counts the next time.
+        // The rest below a microsecond counts the next time.
         self.at += Duration::from_micros(micros);
         let before = std::mem::replace(&mut self.counted, sent);
         let packets = sent.packets.saturating_sub(before.packets);
@@ -155,7 +155,7 @@ pub(crate) fn lesser(path: Room, limit: Room) -> Room {
         (Room::Now(one), Room::Now(other)) => Room::Now(one.min(other)),
         (Room::At(one), Room::At(other)) => Room::At(one.max(other)),
         (Room::Now(_), wait) | (wait, Room::Now(_)) => wait,
-        // Something will be acknowledged, and then it is asked again.
+        // An acknowledgement will come; then the writer asks again.
         (Room::Later, _) | (_, Room::Later) => Room::Later,
     }
 }

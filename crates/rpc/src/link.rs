@@ -7,11 +7,11 @@
 //!      └──denied by the server──▶ Refused, or OtherVersion ──(again, after a longer wait)
 //! ```
 //!
-//! A call is sent again on a new connection when the old one died before the reply's head was
-//! here. So a call may arrive twice; every request is safe to repeat (records carry their
-//! OpId), and exactly one reply is returned. A call on a live connection may take any time: it
-//! is the connection's signs of life that are watched. One that is [silent](crate::silence) is
-//! replaced without going offline when another gets through.
+//! A call is sent again on a new connection if the old one ended before the reply's head came. So a
+//! call may arrive twice. Every request is safe to repeat (records carry their OpId), and the
+//! caller gets exactly one reply. A call on a live connection may take any time; only the
+//! connection's signs of life are watched. A [silent](crate::silence) connection is replaced
+//! without going offline, when another gets through.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -36,8 +36,8 @@ use crate::peer::{Peer, Response};
 use crate::rpc::Rpc;
 use crate::stats::LinkStats;
 
-/// How often a call is sent again that a live server left unanswered, as one does that is about
-/// to stop. A request that always fails there must not be sent for ever.
+/// How often a call is sent again that a live server left unanswered, as a stopping server does. A
+/// request that always fails there must not be sent for ever.
 const UNANSWERED_MAX: u32 = 4;
 
 /// However long there has been no connection a call waits for one for so long: it has the next attempt begin
@@ -58,20 +58,19 @@ pub enum LinkState {
     Online {
         /// Since when.
         since: Instant,
-        /// What the server said to the greeting.
+        /// The server's answer to the greeting.
         welcome: Arc<Welcome>,
         /// Grows with each connection.
         generation: u64,
     },
-    /// It cannot be reached; it is tried again.
+    /// It cannot be reached, and is tried again.
     Offline {
         /// Since when.
         since: Instant,
-        /// What the last attempt met.
+        /// The error of the last attempt.
         why: String,
     },
-    /// It does not want this host. It is tried again now and then, because a person may change
-    /// that.
+    /// It refuses this host. It is tried again now and then, because a person may change that.
     Refused {
         /// The server's words.
         why: String,
@@ -93,7 +92,7 @@ pub struct Link {
     task: Arc<Task>,
 }
 
-/// Somebody waits for a connection, until this is dropped.
+/// A caller's wait for a connection, until this is dropped.
 struct Wanted<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Wanted<'a> {
@@ -119,7 +118,7 @@ impl Drop for Task {
 }
 
 impl Link {
-    /// Begins to connect and keeps at it. Needs a tokio runtime.
+    /// Begins to connect, and keeps trying. Needs a tokio runtime.
     pub fn open(target: Target, identity: Identity, greeting: Greeting) -> Link {
         let (wanted, waiting) = watch::channel(0);
         let Kept { current, states, silent, task } =
@@ -144,13 +143,13 @@ impl Link {
     /// The state as it changes from now on.
     pub fn watch(&self) -> watch::Receiver<LinkState> {
         let mut states = self.states.clone();
-        // A clone has seen what the first receiver has, which is nothing.
+        // A clone has seen the same as the first receiver, which is nothing.
         states.mark_unchanged();
         states
     }
 
-    /// True if the connection has been silent for a second and is suspected
-    /// to be gone: its calls wait until it speaks again, or another connection is there.
+    /// True if the connection has been silent for a second and may be gone. Its calls wait until it
+    /// speaks again, or another connection is there.
     pub fn is_silent(&self) -> bool {
         *self.silent.borrow()
     }
@@ -163,7 +162,7 @@ impl Link {
         }
     }
 
-    /// Which connection it is, while online: the number grows with each.
+    /// The number of the present connection, while online. It grows with each.
     pub fn generation(&self) -> Option<u64> {
         match self.current.borrow().state {
             LinkState::Online { generation, .. } => Some(generation),
@@ -276,7 +275,7 @@ fn patience_left(
     if left > ATTEMPT || !has_way() { left } else { patience.min(ATTEMPT) }
 }
 
-/// False if this host has no network on which anything could be sent to `address`.
+/// False if this host has no network that leads to `address`.
 fn has_way(address: SocketAddr) -> bool {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -18,15 +18,15 @@ use crate::peer::Peer;
 use crate::tls::{self, TlsError};
 use crate::{transport, version};
 
-/// Connections whose handshake is done and that nobody has accepted yet.
+/// Connections with a finished handshake that wait to be accepted.
 const BACKLOG: usize = 64;
-/// Handshakes under way, and connections that wait for the backlog: a thousand hosts that come
-/// back at once get in within a second, and one that only knocks holds little.
+/// Handshakes under way, and connections that wait for the backlog. A thousand hosts that return at
+/// once get in within a second, and a host that only knocks holds little.
 pub(crate) const HANDSHAKES_MAX: usize = 256;
-/// Handshakes from which on a host has to show first that its address is its own: who forges
-/// addresses fills no more than these.
+/// From so many handshakes on, a host must first prove its address. Forged addresses fill no more
+/// than these.
 const UNPROVEN_MAX: usize = 64;
-/// A handshake is two round trips; whoever takes so long for it is not shaking hands.
+/// A handshake is two round trips. A host that takes so long is making none.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
 /// Why a server cannot listen.
@@ -35,12 +35,12 @@ pub enum ListenError {
     /// The address is taken, or not of this host.
     #[error("cannot listen on {address}: {error}")]
     Bind {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The authority's files.
+    /// The authority's files failed.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
@@ -73,13 +73,13 @@ impl Listener {
         Ok(Listener { endpoint, address, peers: Mutex::new(peers) })
     }
 
-    /// Where hosts can reach it.
+    /// The address at which hosts can reach it.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next connection, its handshake done; `None` once closed. One without identity may
-    /// be served [`Request::Enrol`](segue_core::wire::Request::Enrol) only.
+    /// Returns the next connection with a finished handshake; `None` once closed. One without
+    /// identity may be served [`Request::Enrol`](segue_core::wire::Request::Enrol) only.
     pub async fn accept(&self) -> Option<Peer> {
         self.peers.lock().await.recv().await
     }
@@ -141,15 +141,15 @@ async fn shake_hand(incoming: Incoming, options: &Options, peers: &mpsc::Sender<
     }
 }
 
-/// Tells a host of another version what to do.
+/// Tells a host of another version how to go on.
 fn refuse(connection: &Connection, theirs: u32) {
     let words = version::words(VERSION, theirs);
     tracing::warn!(address = %connection.remote_address(), "refused a host: {words}");
     connection.close(CloseCode::OtherVersion.to_wire(), words.as_bytes());
 }
 
-/// A server that restarts recognizes the connections of its predecessor and says that they are
-/// over; otherwise hosts would notice only after the idle timeout.
+/// A server that restarts recognizes its predecessor's connections and ends them. Otherwise hosts
+/// would notice only after the idle timeout.
 fn endpoint_config(authority: &Authority) -> EndpointConfig {
     let mut config = EndpointConfig::new(Arc::new(ResetKey(authority.derive("segue reset 1"))));
     let [a, b, c, d, e, f, g, h, ..] = authority.derive("segue connection ids 1");
@@ -158,7 +158,7 @@ fn endpoint_config(authority: &Authority) -> EndpointConfig {
     config
 }
 
-/// Makes the tokens by which a server proves that a connection of its predecessor is over.
+/// Makes the tokens by which a server proves that its predecessor's connection is over.
 struct ResetKey([u8; 32]);
 
 impl HmacKey for ResetKey {
@@ -171,7 +171,7 @@ impl HmacKey for ResetKey {
     }
 
     fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), CryptoError> {
-        // Comparing hashes takes the same time whatever they are.
+        // The comparison of hashes takes the same time for all values.
         let valid = blake3::Hash::from_slice(signature)
             .is_ok_and(|signature| signature == blake3::keyed_hash(&self.0, data));
         if valid { Ok(()) } else { Err(CryptoError) }

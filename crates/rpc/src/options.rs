@@ -1,4 +1,4 @@
-//! How a connection sends: as a mount or a server says, or an experiment.
+//! How a connection sends: as a mount or server wants it, or an experiment.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::congestion;
 /// How a connection sends.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// What goes first.
+    /// The order of messages.
     pub discipline: Discipline,
-    /// How much is sent.
+    /// The bytes in flight.
     pub control: Control,
 }
 
-/// What decides how much is sent.
+/// The control of the bytes in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Control {
-    /// Our own law: what the path holds, and a short queue.
+    /// Our own law: the capacity of the path, and a short queue.
     #[default]
     Law,
     /// Cubic [RFC 9438], as most of the Internet has it: for experiments.

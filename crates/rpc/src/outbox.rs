@@ -1,8 +1,8 @@
 //! The way from callers to a connection's writer.
 //!
-//! A message is handed over as events: opened with its head, then offered bytes, then closed
-//! or aborted. Whoever sends a message holds its [`Sending`]; dropping that before the message
-//! is complete aborts it, so a cancelled future leaves nothing behind.
+//! A message is handed over as events: opened with its head, then offered bytes, then closed or
+//! aborted. The sender of a message holds its [`Sending`]. Dropping that before the message is
+//! complete aborts it, so a cancelled future leaves nothing behind.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -22,14 +22,14 @@ use crate::record::{self, Note, Recorder, Side, Times};
 use crate::rpc::{Rpc, UnderWay};
 use crate::stats::Counters;
 
-/// Bytes of a body that enter the queue together: several fit into its buffer, so that one is
+/// Bytes of a body that enter the queue together. Several fit into its buffer, so that one is
 /// produced while another is sent.
 const PIECE_BYTES: usize = BUFFER_BYTES / 4;
 
 /// A message up to this long is a packet.
 pub(crate) const PACKET: usize = 1 << 10;
 
-/// What the writer is told.
+/// A message to the writer.
 #[derive(Debug)]
 pub(crate) enum Event {
     Open(Opening),
@@ -44,7 +44,7 @@ pub(crate) enum Event {
 /// Whether more bytes follow those that open a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// None.
+    /// No bytes follow.
     Closed,
     /// The rest of its body.
     Open,
@@ -60,16 +60,16 @@ pub(crate) struct Opening {
     pub(crate) stream: SendStream,
     /// The head, and the body if it is in memory.
     pub(crate) bytes: [Bytes; 2],
-    /// What follows.
+    /// The bytes that follow.
     pub(crate) end: Ending,
-    /// Space for the rest of the body; the writer gives back what it has sent.
+    /// Space for the rest of the body; the writer returns the space of sent bytes.
     pub(crate) space: Arc<Semaphore>,
     pub(crate) done: oneshot::Sender<Result<(), CallError>>,
     /// Told when its bytes are handed over.
     pub(crate) times: Option<Arc<Times>>,
 }
 
-/// A connection as its callers share it. The last one to let go closes it.
+/// A connection as its callers share it. The last one to drop it closes it.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     pub(crate) connection: Connection,
@@ -82,8 +82,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Also returns what the writer reads. The channel needs no bound of its own: messages
-    /// are limited by streams, and their bytes by each one's space.
+    /// Also returns the writer's receiver. The channel needs no bound: streams limit the messages,
+    /// and the space of each limits its bytes.
     pub(crate) fn new(
         connection: Connection,
         discipline: Discipline,
@@ -97,7 +97,7 @@ impl Outbox {
     /// Notes calls from now on.
     pub(crate) fn record(&self, recorder: Recorder) {
         let name = record::name_of(&self.connection);
-        // Another one than the first is not taken.
+        // Only the first recorder counts.
         let _ = self.recorder.set((recorder, name));
     }
 
@@ -121,9 +121,9 @@ impl Outbox {
         MessageId(self.ids.fetch_add(1, Relaxed))
     }
 
-    /// Limits what is sent from now on.
+    /// Limits the sent bytes from now on.
     pub(crate) fn limit(&self, bytes_per_second: Option<u64>) {
-        // A writer that is gone sends nothing.
+        // A writer that has ended sends nothing.
         let _ = self.events.send(Event::Limit(bytes_per_second));
     }
 
@@ -204,7 +204,7 @@ impl Drop for Outbox {
     }
 }
 
-/// A message being sent in the background; dropping it cancels what is unsent.
+/// A message being sent in the background. Dropping it cancels its unsent part.
 #[derive(Debug)]
 pub(crate) enum InFlight {
     /// All of it is with the writer.
@@ -242,12 +242,12 @@ impl Sending {
         let space = Arc::new(Semaphore::new(BUFFER_BYTES));
         let (done, is_done) = oneshot::channel();
         let opening = Opening { id, class, stream, bytes, end, space: space.clone(), done, times };
-        // A writer that is gone drops the event, and with it `done`.
+        // A writer that has ended drops the event, and with it `done`.
         let _ = events.send(Event::Open(opening));
         Sending { id, events: events.clone(), space, done: is_done }
     }
 
-    /// A message that grows for as long as it is kept.
+    /// A message that grows while it is kept.
     pub(crate) fn endless(
         id: MessageId,
         class: Class,
@@ -286,7 +286,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Waits until QUIC has all of the message, or it ended otherwise.
+    /// Waits until QUIC has all of the message, or the message ended otherwise.
     async fn done(&mut self) -> Result<(), CallError> {
         (&mut self.done).await.unwrap_or(Err(CallError::Cancelled))
     }

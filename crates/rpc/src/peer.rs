@@ -32,7 +32,7 @@ use crate::writer::Writer;
 const WRITE_BACK_MAX: usize = STREAMS_MAX as usize / 2;
 /// The same at prefetch, which may wait for as long as others read: so not in places of write-back.
 const PREFETCH_MAX: usize = STREAMS_MAX as usize / 4;
-/// Who leaves waits no longer than this until the other side was told.
+/// How long a departing side waits until the other side is told.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The other side of one connection. Clones share it; when the last one, and the last message
@@ -48,20 +48,20 @@ pub struct Peer {
     lane: Arc<Lane>,
     calls: Calls,
     identity: Option<Arc<PeerIdentity>>,
-    /// Where a connection that was made from here has its socket.
+    /// The socket of a connection that was dialled here.
     endpoint: Option<Endpoint>,
 }
 
-/// A reply. Dropping it, or its body before the end, cancels what is left of the call.
+/// A reply. Dropping it, or its body before the end, cancels the rest of the call.
 #[derive(Debug)]
 pub struct Response {
-    /// What was answered.
+    /// The answer.
     pub reply: Reply,
     /// Its body.
     pub body: BodyReader,
 }
 
-/// What a call holds until its reply's body has been read.
+/// The resources of a call, until its reply's body has been read.
 #[derive(Debug)]
 pub(crate) struct Call {
     _sending: InFlight,
@@ -71,13 +71,13 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// All of the reply is here, or all of it that will come.
+    /// The reply is complete, or no more of it will come.
     pub(crate) fn ended(&mut self, end: End) {
         self.note.iter_mut().for_each(|note| note.ended(end));
     }
 }
 
-/// Counts one who waits for a reply.
+/// One caller that waits for a reply.
 #[derive(Debug)]
 struct Waiting(Arc<AtomicUsize>);
 
@@ -95,7 +95,7 @@ impl Drop for Waiting {
 }
 
 impl Peer {
-    /// Takes charge of a connection whose handshake is done.
+    /// Takes over a connection whose handshake is done.
     pub(crate) fn new(connection: Connection, options: &Options) -> Peer {
         let (outbox, events) = Outbox::new(connection.clone(), options.discipline.clone());
         tokio::spawn(Writer::new(&outbox, events).run());
@@ -115,7 +115,7 @@ impl Peer {
         }
     }
 
-    /// The same of a connection that was made from `endpoint`, which has no other.
+    /// The same for a connection that was dialled from `endpoint`, which has no other.
     pub(crate) fn dialled(connection: Connection, options: &Options, endpoint: Endpoint) -> Peer {
         Peer { endpoint: Some(endpoint), ..Peer::new(connection, options) }
     }
@@ -147,7 +147,7 @@ impl Peer {
         let waiting = Waiting::count(&self.waiting);
         let is_of_lane = self.outbox.discipline.class(rpc.class()) == lane::CLASS;
         let is_small = request.is_small() && matches!(body, Body::Empty);
-        // Of what is noted each has a stream, whose times are its own.
+        // Each recorded call has a stream, because its times are the stream's.
         if is_of_lane && is_small && !self.outbox.is_recorded() {
             let answer = self.lane.call(message).await?;
             let body = BodyReader::new(None, self.outbox.clone(), None);
@@ -180,7 +180,7 @@ impl Peer {
         }
     }
 
-    /// A place among the calls of its class, where these are bounded.
+    /// A place among the calls of its class, if these are bounded.
     async fn slot(&self, rpc: &Rpc) -> Option<OwnedSemaphorePermit> {
         loop {
             let class = rpc.class();
@@ -197,12 +197,12 @@ impl Peer {
         }
     }
 
-    /// The next call from the other side; `None` when the connection is over.
+    /// Returns the next call from the other side; `None` when the connection is over.
     pub async fn accept(&self) -> Option<Incoming> {
         self.calls.accept().await
     }
 
-    /// The calls from the other side, for whoever is not to keep the connection open.
+    /// The calls from the other side, for an owner that does not keep the connection open.
     pub fn calls(&self) -> Calls {
         self.calls.clone()
     }
@@ -212,7 +212,7 @@ impl Peer {
         self.outbox.counters.report(&self.outbox.connection)
     }
 
-    /// Sends at most so many bytes a second from now on, counted on the wire with all headers.
+    /// Limits sending to so many bytes a second from now on, counted on the wire with all headers.
     /// Classes keep their order.
     pub fn limit(&self, bytes_per_second: Option<u64>) {
         self.outbox.limit(bytes_per_second);
@@ -228,7 +228,7 @@ impl Peer {
         self.outbox.counters.measure(now);
     }
 
-    /// What was asked on this connection, and what of it was heard.
+    /// The questions sent on this connection, and the answers heard.
     pub(crate) fn traffic(&self) -> Traffic {
         let stats = self.outbox.connection.stats();
         let sent = stats.frame_tx;
@@ -238,25 +238,25 @@ impl Peer {
         Traffic { asked, heard: stats.frame_rx.acks, waits }
     }
 
-    /// Sends something that QUIC itself answers: a stream that is over before it began.
+    /// Sends a stream that is over before it began: QUIC itself answers it.
     pub(crate) async fn probe(&self) {
-        // It fails when the connection is over, which says enough.
+        // It fails when the connection is over, and that is answer enough.
         if let Ok((mut send, _)) = self.outbox.connection.open_bi().await {
             let _ = send.reset(StreamCode::Cancelled.to_wire());
         }
     }
 
-    /// Whose certificate the other side has shown; `None` if none.
+    /// The identity that the other side has shown, if any.
     pub fn identity(&self) -> Option<&PeerIdentity> {
         self.identity.as_deref()
     }
 
-    /// Where the other side is now; it may move.
+    /// The present address of the other side; it may move.
     pub fn remote_address(&self) -> SocketAddr {
         self.outbox.connection.remote_address()
     }
 
-    /// Ends the connection at once: what was not sent or received is lost.
+    /// Ends the connection at once. Unsent and unread bytes are lost.
     pub fn close(&self, code: CloseCode, words: &str) {
         self.outbox.connection.close(code.to_wire(), words.as_bytes());
     }

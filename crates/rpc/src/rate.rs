@@ -1,22 +1,20 @@
-//! What a connection delivered while it was busy, in one direction.
+//! The delivery of a connection while it was busy, in one direction.
 //!
-//! An idle link says nothing about what it can carry. So the rate is taken over runs of
-//! samples in each of which bytes moved, once a run is long enough to tell, and it stays until
-//! the next such run. It is what was delivered: less than the link can carry where the sender
-//! had no more to send.
+//! An idle link does not show its capacity. So the rate is taken over runs of samples in each of
+//! which bytes moved, once a run is long enough. It stays until the next such run. The rate is the
+//! delivery, and less than the capacity of the link if the sender had too little to send.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Shorter runs say more about windows that open than about the link.
+/// Shorter runs tell more about windows that open than about the link.
 const RUN_MIN: Duration = Duration::from_secs(1);
 /// Samples that count: a few seconds, so that the rate follows the link.
 const SAMPLES_MAX: usize = 12;
-/// Bytes a second that are still idling: signs of life, acknowledgements, a lookup now and
-/// then.
+/// A rate that still counts as idle: signs of life, acknowledgements, a lookup now and then.
 const IDLE_RATE: u64 = 4_000;
 
-/// Measures from a count of bytes that is looked at now and then.
+/// Measures from a count of bytes that is sampled now and then.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     last: Option<(u64, Instant)>,

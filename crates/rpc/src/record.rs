@@ -1,5 +1,5 @@
-//! A note of each call, for experiments [MFS 4.5]: what was asked at which class, how it ended,
-//! and when its request and its reply were queued and sent.
+//! A note of each call, for experiments [MFS 4.5]: the question, its class, its end, and the times
+//! at which its request and its reply were queued and sent.
 //!
 //! Both sides of a connection may keep one; `connection` and `call` are the same at both:
 //!
@@ -8,10 +8,10 @@
 //!   answering:        received ─▶ queued ─▶ sent_first ─▶ sent_last
 //! ```
 //!
-//! A byte is sent when QUIC gets it, which has no more than it can send at once. Times are
-//! seconds since 1970 by the clock of the side that wrote them, and go forward. One line of JSON
-//! for each call is written when the call is over, by a thread of its own; where the disk is
-//! slower than calls, lines are left out, and how many is said.
+//! A byte is sent when QUIC gets it; QUIC gets no more than it can send at once. Times are seconds
+//! since 1970 by the clock of the side that wrote them, and never go back. A thread of its own
+//! writes one line of JSON for each call when the call is over. If the disk is slower than the
+//! calls, lines are left out, and their number is reported.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -27,10 +27,10 @@ use segue_core::types::Class;
 
 /// Lines that wait for the disk.
 const LINES_MAX: usize = 4096;
-/// By this both sides make the name of a connection of its secrets.
+/// From this both sides derive the same name of a connection out of its secrets.
 const NAME: &[u8] = b"segue record 1";
 
-/// Where calls are noted. Clones share it.
+/// The place where calls are noted. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     lines: SyncSender<String>,
@@ -67,7 +67,7 @@ impl Recorder {
     }
 }
 
-/// Writes lines as they come, and to the disk's cache when there are no more for now.
+/// Writes lines as they come, and flushes them to the file when no more wait.
 fn write(lines: &Receiver<String>, mut file: BufWriter<File>, lost: &AtomicU64) -> io::Result<()> {
     while let Ok(line) = lines.recv() {
         let mut line = Ok(line);
@@ -87,7 +87,7 @@ fn write(lines: &Receiver<String>, mut file: BufWriter<File>, lost: &AtomicU64) 
     Ok(())
 }
 
-/// The name that a connection has at both sides.
+/// The name of a connection, the same at both sides.
 pub(crate) fn name_of(connection: &Connection) -> u64 {
     let mut name = [0; 8];
     // It fails on a connection without secrets, which carries no call.
@@ -103,7 +103,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Some bytes were; all that there were if `is_last`.
+    /// Some bytes were handed over, all of them if `is_last`.
     pub(crate) fn handed(&self, is_last: bool) {
         let now = Instant::now();
         // Later bytes change nothing.
@@ -114,7 +114,7 @@ impl Times {
     }
 }
 
-/// What a side does in a call.
+/// The side of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Asking,
@@ -124,11 +124,11 @@ pub(crate) enum Side {
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// With all of its reply.
+    /// With a complete reply.
     Ok,
-    /// Without one, or with a part.
+    /// Without a reply, or with a part of it.
     Error,
-    /// Whoever asked wanted no more of it.
+    /// The caller gave it up.
     Cancelled,
 }
 
@@ -179,7 +179,7 @@ impl Note {
         }
     }
 
-    /// To be told when its message here is handed over.
+    /// The times to be noted when its message is handed over here.
     pub(crate) fn times(&self) -> Arc<Times> {
         self.sent.clone()
     }

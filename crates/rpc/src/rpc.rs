@@ -15,7 +15,7 @@ use crate::close::CallError;
 use crate::lane::Lane;
 use crate::outbox::Event;
 
-/// A call's class. Clones share it: one is with the call, another with whoever may raise it.
+/// A call's class. Clones share it: one is with the call, another with the task that may raise it.
 #[derive(Clone, Debug)]
 pub struct Rpc(Arc<State>);
 
@@ -45,8 +45,8 @@ impl Rpc {
         *self.0.class.borrow()
     }
 
-    /// Has all that is left of the call travel at `class`, its reply included, which may be on its
-    /// way already. Nothing happens to one that is as urgent.
+    /// Moves the rest of the call to `class`, its reply included, even a half-sent one. A call that
+    /// is as urgent stays as it is.
     pub fn raise(&self, class: Class) {
         let message = self.message();
         let is_raised = self.0.class.send_if_modified(|now| {
@@ -69,11 +69,11 @@ impl Rpc {
 
     /// Returns once the call is more urgent than `class`.
     pub async fn raised_above(&self, class: Class) {
-        // The sender is here.
+        // The sender is alive.
         let _ = self.0.class.subscribe().wait_for(|now| *now < class).await;
     }
 
-    /// Begins to send a message of it, at the class that it has in that moment.
+    /// Begins to send a message of the call, at its class of this moment.
     pub(crate) fn begin<T>(
         &self,
         begin: impl FnOnce(Class) -> Result<(T, UnderWay), CallError>,

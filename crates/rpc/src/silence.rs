@@ -1,19 +1,19 @@
 //! Suspecting a connection before it is given up.
 //!
-//! QUIC asks an other side that does not answer again and again, each time after twice as
-//! long. So when a link was down for eight seconds it may be eight more until the connection
-//! notices that it is up. A host that is not answered for a second therefore dials beside the
-//! silent connection ([`Link`](crate::Link)); whichever speaks first is used.
+//! QUIC repeats a question to a silent side, each time after twice as long. So after a link was
+//! down for eight seconds, the connection may notice only eight seconds later that it is up. A host
+//! without an answer for a second therefore dials beside the silent connection
+//! ([`Link`](crate::Link)), and uses the first that speaks.
 //!
-//! Silence counts only after something that must be answered was sent: an idle connection, or
-//! one whose server works on a reply, is not suspected. But a server that was restarted does not
-//! know of the reply that somebody waits for, and says so only when it is spoken to. So while a
-//! call waits the connection is probed, as often as a suspicion takes.
+//! Silence counts only after a packet that must be acknowledged. An idle connection, or one whose
+//! server works on a reply, is not suspected. But a restarted server does not know of a pending
+//! reply, and says so only when it is spoken to. So while a call waits, the connection is probed,
+//! as often as a suspicion takes.
 
 use std::time::{Duration, Instant};
 
-/// How long an answer may take: a second is more than the round trip of any link that people
-/// use, and a suspicion that was wrong costs one handshake.
+/// How long an answer may take. A second is more than the round trip of usual links, and a wrong
+/// suspicion costs one handshake.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Counts of one connection; they only grow.
@@ -27,10 +27,10 @@ pub(crate) struct Traffic {
     pub(crate) waits: bool,
 }
 
-/// What is thought of a connection.
+/// The judgement of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// No suspicion.
     Well,
     /// It is time to ask for a sign of life.
     Probe,
@@ -42,9 +42,9 @@ pub(crate) enum Verdict {
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     last: Traffic,
-    /// When the first was sent that is unanswered; `None` if nothing is.
+    /// When the first unanswered packet was sent; `None` if all are answered.
     since: Option<Instant>,
-    /// Since when a call waits and nothing was sent or heard.
+    /// Since when a call waits with nothing sent or heard.
     quiet: Option<Instant>,
 }
 
@@ -67,7 +67,7 @@ impl Silence {
             return Verdict::Silent;
         }
         let quiet = seen.waits.then(|| *self.quiet.get_or_insert(now));
-        // What is unanswered is as good as a probe.
+        // An unanswered packet is as good as a probe.
         if self.since.is_none() && quiet.is_some_and(is_over) {
             Verdict::Probe
         } else {

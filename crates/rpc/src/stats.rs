@@ -1,4 +1,4 @@
-//! What a connection reports about itself.
+//! A connection's report about itself.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,9 +16,9 @@ pub struct LinkStats {
     pub rtt: Duration,
     /// The round trip of the empty path, as far as it is known.
     pub base_rtt: Option<Duration>,
-    /// Bytes a second that the path is taken to carry to the other side; 0 until known.
+    /// Estimated bytes a second that the path carries to the other side; 0 until known.
     pub rate: u64,
-    /// Bytes a second that reached the other side when it was busy last; 0 until measured.
+    /// Bytes a second that reached the other side during the last busy time; 0 until measured.
     pub bandwidth_up: u64,
     /// The same from the other side.
     pub bandwidth_down: u64,
@@ -36,8 +36,8 @@ pub struct LinkStats {
     pub sent_messages: [u64; Class::ALL.len()],
 }
 
-/// Counts kept by a connection's tasks, read by anybody. Each stands for itself, so no order
-/// among them is promised.
+/// Counts kept by a connection's tasks, readable by all. Each stands for itself; their order is not
+/// promised.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     queued: [AtomicU64; Class::ALL.len()],
@@ -82,8 +82,8 @@ impl Counters {
 
     /// Takes a sample of the rates.
     ///
-    /// QUIC takes what we send as fast as the other side acknowledges it. Packets would count
-    /// the acknowledgements of the other direction, and what is sent again.
+    /// QUIC takes bytes as fast as the other side acknowledges them. A count of packets would
+    /// include acknowledgements of the other direction, and retransmissions.
     pub(crate) fn measure(&self, now: Instant) {
         let mut meters = self.meters();
         meters.up.handle(self.sent.iter().map(|counter| counter.load(Relaxed)).sum(), now);
@@ -103,7 +103,7 @@ impl Counters {
         let (rate, base_rtt, is_learning) = known.unwrap_or((0, None, true));
         let connection = connection.stats();
         let meters = self.meters();
-        // Some packets tell nothing yet; what it carried before does.
+        // A few packets tell nothing yet; the earlier delivery does.
         let rate = if is_learning { meters.up.rate() } else { rate };
         LinkStats {
             rtt: connection.path.rtt,

@@ -1,9 +1,9 @@
-//! TLS 1.3 on both sides: who is believed, and why.
+//! TLS 1.3 on both sides: the trusted certificates, and why.
 //!
-//! A client believes a server whose leaf certificate is signed by the authority that the client
-//! has pinned; the server shows the authority's certificate beside its own. Everything else
-//! about the leaf (dates, name, purpose, signature) and the proof that the server owns its key
-//! are verified as for any web server. A server believes the certificates of its own authority.
+//! A client trusts a server whose leaf certificate is signed by the authority that the client has
+//! pinned. The server shows the authority's certificate beside its own. The rest of the leaf
+//! (dates, name, purpose, signature) and the proof of its key are verified as for any web server. A
+//! server trusts the certificates of its own authority.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,7 +23,7 @@ use segue_core::wire;
 use crate::identity::{Authority, Identity, fingerprint};
 use crate::version;
 
-/// Why TLS cannot be configured: a certificate or key on disk that is none.
+/// Why TLS cannot be configured: bytes on disk are no certificate or key.
 #[derive(Debug, thiserror::Error)]
 #[error("TLS: {0}")]
 pub struct TlsError(String);
@@ -38,12 +38,12 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// A server answers hosts of every version so far and to come, to tell them what to do.
+/// A server answers hosts of every earlier and later version, with advice.
 pub(crate) fn server(authority: &Authority) -> Result<QuicServerConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.certificate().clone()).map_err(TlsError::of)?;
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-        // A host without certificate may come in to be enrolled, and for nothing else.
+        // A host without certificate may be enrolled, and nothing else.
         .allow_unauthenticated()
         .build()
         .map_err(TlsError::of)?;
@@ -79,11 +79,11 @@ pub(crate) fn client(
     config.try_into().map_err(TlsError::of)
 }
 
-/// The authority that a client believes, for one connection.
+/// The authority that a client trusts, for one connection.
 #[derive(Debug)]
 pub(crate) struct Pin {
     expected: String,
-    /// The authority that was shown instead.
+    /// The authority shown instead.
     found: OnceLock<String>,
     provider: Arc<CryptoProvider>,
 }
@@ -94,7 +94,7 @@ impl Pin {
         Arc::new(Pin { expected, found, provider: provider() })
     }
 
-    /// Fingerprint of the last certificate shown, if the expected one was not among them.
+    /// Returns the fingerprint of the last certificate shown, if the expected one was missing.
     pub(crate) fn other_authority(&self) -> Option<&str> {
         self.found.get().map(String::as_str)
     }

@@ -11,21 +11,21 @@ use crate::options::Control;
 
 /// Calls that the other side may have under way: enough for every thread of a busy build.
 pub(crate) const STREAMS_MAX: u32 = 256;
-/// Bytes that one body may be ahead of its reader: 100 ms at 100 MB/s, so that a single body
-/// can fill a fast link far away.
+/// Bytes by which one body may be ahead of its reader: 100 ms at 100 MB/s, so that a single body
+/// can fill a fast and distant link.
 const STREAM_WINDOW_BYTES: u32 = 10 << 20;
-/// Bytes that all bodies may be ahead of their readers: three that nobody reads leave room for
-/// a fourth. It bounds what one connection can make this process hold.
+/// Bytes by which all bodies may be ahead of their readers. Three unread ones leave room for a
+/// fourth. It bounds the memory for one connection.
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 4 * STREAM_WINDOW_BYTES;
-/// The same for a host that has not shown who it is: some requests to be let in.
+/// The same for a host without a known identity: some requests to be let in.
 const STRANGER_WINDOW_BYTES: u32 = 256 << 10;
 /// Bytes of datagrams that may wait to be read.
 const DATAGRAMS_BYTES: usize = 4 << 10;
 /// How often an idle connection is asked for a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// A connection is over when three signs of life in a row did not come.
+/// A connection is over when three signs of life in a row are missing.
 const IDLE_MS: u32 = 20_000;
-/// Wanted from the kernel for each direction of a socket; it grants what it permits. Its usual
+/// Requested from the kernel for each direction of a socket; the kernel may grant less. Its usual
 /// 208 KiB hold 2 ms of a 100 MB/s link.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
@@ -38,7 +38,7 @@ pub(crate) fn config(control: Control) -> TransportConfig {
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW_BYTES))
         // Stamps only.
         .datagram_receive_buffer_size(Some(DATAGRAMS_BYTES))
-        // What may be sent is decided before QUIC gets it.
+        // The bytes are chosen before QUIC gets them.
         .send_window(u64::from(CONNECTION_WINDOW_BYTES))
         .congestion_controller_factory(control.factory())
         .keep_alive_interval(Some(KEEP_ALIVE))
@@ -68,7 +68,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, false)?;
     }
-    // The kernel cuts what it does not permit; a smaller buffer is slower, not wrong.
+    // The kernel may grant less. A smaller buffer is slower, not wrong.
     let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
     let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
     rustix::net::bind(&socket, &address)?;

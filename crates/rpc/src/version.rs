@@ -1,9 +1,9 @@
-//! Hosts and servers of different versions: neither serves the other, and both say what to do.
+//! Hosts and servers of different versions: neither serves the other, and both give advice.
 //!
-//! A host offers the one version that it speaks. A server completes the handshake with a host
-//! of any version, and closes at once if it is not its own: the closing words reach hosts of
-//! all versions, which an alert of TLS would not carry. So [`CloseCode`](crate::CloseCode) on
-//! the wire never changes its meaning.
+//! A host offers its one version. A server completes the handshake with a host of any version, and
+//! closes at once if it differs from its own. The closing words reach hosts of all versions; an
+//! alert of TLS would carry none. So [`CloseCode`](crate::CloseCode) on the wire never changes its
+//! meaning.
 
 use std::cmp::Ordering;
 
@@ -11,10 +11,10 @@ use quinn::Connection;
 use quinn::crypto::rustls::HandshakeData;
 use segue_core::wire::{VERSION, alpn};
 
-/// The highest version that a server still answers with words: far more than there will be.
+/// The highest version that a server answers with words: far more than there will be.
 const ANSWERED_MAX: u32 = 99;
 
-/// The versions that a server answers, its own first, which is the one it prefers.
+/// The versions that a server answers, its own and preferred one first.
 pub(crate) fn answered() -> impl Iterator<Item = u32> {
     std::iter::once(VERSION).chain((1..=ANSWERED_MAX).filter(|version| *version != VERSION))
 }
@@ -26,7 +26,7 @@ pub(crate) fn other_version(connection: &Connection) -> Option<u32> {
     answered().find(|version| alpn(*version) == protocol).filter(|version| *version != VERSION)
 }
 
-/// What a server of version `ours` tells a host of version `theirs`.
+/// The advice of a server of version `ours` to a host of version `theirs`.
 pub(crate) fn words(ours: u32, theirs: u32) -> String {
     let older = match ours.cmp(&theirs) {
         Ordering::Less => "the server is older: upgrade Segue there",
@@ -37,7 +37,7 @@ pub(crate) fn words(ours: u32, theirs: u32) -> String {
     )
 }
 
-/// What a host says of a server that has no version in common and gives no reason.
+/// The words of a host about a server that shares no version and gives no reason.
 pub(crate) fn silent_words() -> String {
     format!(
         "what answers there does not speak version {VERSION} of Segue's protocol as this host \

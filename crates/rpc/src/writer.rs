@@ -1,14 +1,14 @@
 //! The one task of a connection that sends: it hands bytes to QUIC in the scheduler's order.
 //!
-//! QUIC is given no more than it can send now (see [`Flight`](crate::congestion::Flight)), so
-//! that everything else waits here, where a more urgent message still overtakes it.
+//! QUIC gets no more than it can send now (see [`Flight`](crate::congestion::Flight)). All other
+//! bytes wait here, where a more urgent message still overtakes them.
 //!
-//! The task never waits for one stream. A stream that takes nothing now, because its reader is
-//! slow, is held back and the next message tried; QUIC wakes the stream's own waker, and the
-//! message is eligible again.
+//! The task never waits for one stream. A stream with a slow reader that takes nothing now is held
+//! back, and the next message is tried. QUIC wakes the stream's own waker, and the message is
+//! eligible again.
 //!
-//! Beside messages it sends and answers the stamps by which each side learns how long what it
-//! sends has waited ([`Stamps`]).
+//! Besides messages the task sends and answers the stamps, by which each side learns the wait of
+//! its bytes ([`Stamps`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
@@ -30,14 +30,14 @@ use crate::record::Times;
 use crate::stats::Counters;
 use crate::transport::STREAMS_MAX;
 
-/// Most bytes handed to QUIC at once: a dozen packets, enough to keep the cost of a choice small
-/// against that of sending.
+/// Most bytes handed to QUIC at once: a dozen packets. Then a choice costs little beside the
+/// sending.
 const QUANTUM_BYTES: usize = 16 << 10;
 /// Pieces written in one go: a lane's frames are small.
 const PIECES_MAX: usize = 16;
-/// A quantum is at most what the path takes in this part of a second, and at least a packet.
+/// A quantum is at most this part of a second of the path, and at least a packet.
 const QUANTA_PER_SECOND: u64 = 100;
-/// What QUIC was given is looked for when nothing is on its way for so long.
+/// With nothing in flight for so long, the writer looks for the bytes that QUIC was given.
 const STALL: Duration = Duration::from_millis(50);
 /// Messages that one side may be sending: its calls and its replies.
 const MESSAGES_MAX: usize = 2 * STREAMS_MAX as usize;
@@ -74,7 +74,7 @@ struct Outgoing {
     stream: SendStream,
     waker: Waker,
     bytes: VecDeque<Bytes>,
-    /// Bytes at the front that came with the opening and took no space.
+    /// Bytes at the front that came with the opening and used no space.
     unspaced: usize,
     space: Arc<Semaphore>,
     done: Option<oneshot::Sender<Result<(), CallError>>>,
@@ -89,7 +89,7 @@ impl Outgoing {
         }
     }
 
-    /// At most so many bytes from the front, as pieces, and how many pieces that are.
+    /// Returns at most so many bytes from the front, as pieces, and the number of pieces.
     fn front(&self, most: usize) -> ([Bytes; PIECES_MAX], usize) {
         let mut pieces = <[Bytes; PIECES_MAX]>::default();
         let (mut left, mut count) = (most, 0);
@@ -104,8 +104,8 @@ impl Outgoing {
         (pieces, count)
     }
 
-    /// `count` bytes at the front are sent. Of one without end it says how many small messages
-    /// were the last of that.
+    /// `count` bytes at the front are sent. For a message without end, returns how many small
+    /// messages ended among them.
     fn advance(&mut self, count: usize) -> u64 {
         let (mut left, mut small, mut spaced) = (count, 0, 0);
         while let Some(front) = self.bytes.front_mut().filter(|_| left > 0) {
@@ -127,7 +127,7 @@ impl Outgoing {
 
     fn end(mut self, result: Result<(), CallError>) {
         if let Some(done) = self.done.take() {
-            // Nobody may be waiting.
+            // The sender may be gone.
             let _ = done.send(result);
         }
     }
@@ -151,20 +151,20 @@ pub(crate) struct Writer {
     stamps: Stamps,
     /// Bytes received when something was sent last.
     heard: u64,
-    /// What the user allows, whatever the path does.
+    /// The user's limit, whatever the path allows.
     limit: Option<Limit>,
 }
 
-/// When there is something to do again.
+/// When the writer can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// At once.
     More,
-    /// When a message has something to send.
+    /// When a message has bytes to send.
     Idle,
     /// When the pace allows it.
     At(Instant),
-    /// When something has arrived at the other side.
+    /// When an acknowledgement has arrived.
     Freed,
 }
 
@@ -209,7 +209,7 @@ impl Writer {
         }
     }
 
-    /// Tells everybody who waits that the connection is over, and those who still come.
+    /// Tells all waiting and later callers that the connection is over.
     fn lost(mut self, reason: &CloseReason) {
         self.events.close();
         while let Ok(event) = self.events.try_recv() {
@@ -223,7 +223,7 @@ impl Writer {
         self.counters.set_queued(Default::default());
     }
 
-    /// Hands quanta over for as long as there are any and QUIC can send them.
+    /// Hands quanta over while there are any and QUIC can send them.
     fn send_some(&mut self) -> Next {
         self.path = Shared::of(&self.connection);
         if let Some(path) = &self.path {
@@ -249,13 +249,13 @@ impl Writer {
         Next::More
     }
 
-    /// How much of what goes next QUIC can send now, else when there is something to do.
+    /// Returns how many bytes of the next message QUIC can send now, or when the writer can go on.
     fn room(&mut self) -> Result<usize, Next> {
         let next = self.scheduler.next(0);
         let Some(path) = &self.path else {
             return next.map(|_| QUANTUM_BYTES).ok_or(Next::Idle);
         };
-        // Asked for before the flight, under which QUIC must not be asked anything.
+        // Read before the flight is locked: QUIC must not be asked under that lock.
         let sent = self.limit.as_ref().map(|_| sent(&self.connection)).unwrap_or_default();
         let mut flight = path.flight();
         let Some(next) = next else {
@@ -292,7 +292,7 @@ impl Writer {
         let Some(bytes) = self.stamps.next(Instant::now(), flight.stamp_period()) else { return };
         flight.handle_aside(bytes.len() as u64);
         drop(flight);
-        // Without it the window follows round trips alone.
+        // Without stamps the window follows round trips alone.
         let _ = self.connection.send_datagram(bytes.into());
     }
 
@@ -427,7 +427,7 @@ fn sent(connection: &Connection) -> Sent {
     Sent { bytes: sent.bytes, packets: sent.datagrams }
 }
 
-/// Waits until there is something to do.
+/// Waits until the writer can go on.
 async fn wait(path: Option<&Shared>, next: Next) {
     let Some(path) = path else { return std::future::pending().await };
     match next {
@@ -441,7 +441,7 @@ async fn wait(path: Option<&Shared>, next: Next) {
     }
 }
 
-/// Whether somebody waits for each byte of such a message: it is small, and does not keep the pace.
+/// True if such a message has a waiter for each byte: it is small, and does not keep the pace.
 fn is_awaited(class: Option<Class>) -> bool {
     class == Some(Class::Validate)
 }

@@ -1,7 +1,8 @@
-//! Blocks that are told as what differs from bytes that both sides have.
+//! Blocks that go as their difference from bytes that both sides have.
 //!
-//! The frame is zstd's with these bytes as its prefix: matches in them count as matches in the block.
-//! Long ones are looked for in all of it, which the usual tables are too short for.
+//! The frame is zstd's, with these bytes as its prefix: matches in them count as matches in the
+//! block. The encoder looks for long matches in all of the prefix, because the usual tables are too
+//! short.
 
 use std::io::{Read, Write};
 
@@ -9,12 +10,12 @@ use bytes::Bytes;
 
 use super::{BLOCK_MAX, CodecError, LEVEL};
 
-/// A block and its dictionary are together at most 2^23 bytes: so far back a match may lie.
+/// A block and its dictionary have at most 2^23 bytes together: so far back a match may lie.
 const WINDOW_LOG: u32 = 23;
-/// A difference is sent if it is at most this part of what it stands for: half.
+/// A difference is sent if it has at most this part of the block: half.
 const SHARE: usize = 2;
 
-/// What `raw` has beside `dictionary`, if that is much less than all of it.
+/// Returns the difference of `raw` from `dictionary`, if it is much shorter.
 pub fn difference(raw: &[u8], dictionary: &[u8]) -> Option<Vec<u8>> {
     // An error (no memory) only costs the saving.
     let mut encoder = zstd::Encoder::with_ref_prefix(Vec::new(), LEVEL, dictionary).ok()?;
@@ -26,8 +27,8 @@ pub fn difference(raw: &[u8], dictionary: &[u8]) -> Option<Vec<u8>> {
     (stored.len() <= raw.len() / SHARE).then_some(stored)
 }
 
-/// The block of `raw_len` bytes that `stored` makes of `dictionary`. No more is kept in memory than
-/// these, whatever the frame claims.
+/// Returns the block of `raw_len` bytes that `stored` and `dictionary` make. Memory holds no more
+/// than these bytes, whatever the frame claims.
 pub fn undifference(raw_len: usize, stored: &[u8], dictionary: &[u8]) -> Result<Bytes, CodecError> {
     if raw_len > BLOCK_MAX {
         return Err(CodecError::Lengths { raw_len, wire_len: stored.len() });

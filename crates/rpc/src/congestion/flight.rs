@@ -1,7 +1,7 @@
-//! What is on its way, and how much more may be handed to QUIC now.
+//! The bytes in flight, and how many more may be handed to QUIC now.
 //!
-//! QUIC gets no more than it can send at once, so that everything else waits in our queue, where
-//! what is more urgent overtakes it, and what becomes more urgent as well:
+//! QUIC gets no more than it can send at once. All other bytes wait in our queue, where more urgent
+//! messages overtake them, and raised ones too:
 //!
 //! ```text
 //!   scheduler ──hand──▶ unsent ──QUIC sends──▶ in flight ──acknowledged──▶
@@ -9,24 +9,24 @@
 //!                         └───────── lost ─────────┘
 //! ```
 //!
-//! QUIC does not say what of the bytes it was given has left. `unsent` is reckoned from the sizes
-//! of the packets, and each batch of acknowledgements says exactly what is in flight: a wrong
-//! guess is forgotten with the next one.
+//! QUIC does not say which of its bytes have left. `unsent` is estimated from the sizes of the
+//! packets. Each batch of acknowledgements gives the exact bytes in flight, so a wrong estimate
+//! lasts until the next batch.
 
 use std::time::{Duration, Instant};
 
 use super::law::{Law, bytes_in};
 use super::stamps::Echo;
 
-/// What headers and the seal take of a packet, bytes: at most 13 of QUIC's, 16 of AEAD, and 15 of a
-/// stream, one of the first 2^28.
+/// Bytes of headers and seal in a packet: at most 13 of QUIC's, 16 of AEAD, and 15 of a stream, one
+/// of the first 2^28.
 const OVERHEAD: u64 = 44;
-/// What an acknowledgement takes, bytes.
+/// Bytes of an acknowledgement.
 const ACK: u64 = 28;
-/// Packets more that may be in flight when they carry what somebody waits for.
+/// Extra packets that may be in flight for messages with a waiter.
 const HEADROOM: u64 = 2;
 
-/// So much may be sent at once where the pace allows it: more than timers are late.
+/// A burst that the pace allows at once: longer than timers are late.
 const BURST: Duration = Duration::from_millis(4);
 /// And at least so many packets.
 const BURST_PACKETS: u64 = 2;
@@ -54,8 +54,8 @@ pub struct Flight {
     unsent: u64,
     /// Bytes that are not messages' and go into the next packet.
     aside: u64,
-    /// Bytes that may be sent at once, and as of when. What somebody waits for does not need it,
-    /// nor does it take it from the rest, which questions without end would stop for ever.
+    /// Bytes that may be sent at once, and as of when. Messages with a waiter need no credit, and
+    /// use up none: endless questions would stop all others.
     credit: u64,
     credited: Instant,
 }
@@ -69,8 +69,8 @@ impl Flight {
         &mut self.law
     }
 
-    /// What QUIC itself may have in flight, bytes: never what holds it back, for that is
-    /// [`room`](Flight::room), but for what is sent again.
+    /// The window of QUIC itself, in bytes. It never holds QUIC back, except for retransmissions:
+    /// [`room`](Flight::room) does.
     pub fn window(&self) -> u64 {
         self.law.ceiling() + 2 * HEADROOM * self.law.packet()
     }
@@ -128,7 +128,7 @@ impl Flight {
         self.law.base()
     }
 
-    /// True as long as little is known of the path: what it carried before says more of its rate.
+    /// True while little is known of the path. Its earlier rate tells more then.
     pub(crate) fn is_learning(&self) -> bool {
         self.law.is_learning()
     }
@@ -153,7 +153,7 @@ impl Flight {
         }
     }
 
-    /// How often a stamp should go along; `None` while nothing is on its way.
+    /// Returns the wanted period of stamps; `None` while nothing is in flight.
     pub fn stamp_period(&self) -> Option<Duration> {
         let packets = Duration::from_micros(
             STAMP_PACKETS * self.law.packet() * 1_000_000 / self.law.rate().max(1),
@@ -166,17 +166,17 @@ impl Flight {
         self.aside = self.aside.max(ACK);
     }
 
-    /// True once after the path became longer: the stamps have to learn it anew.
+    /// True once after the path became longer. The stamps then have to learn it anew.
     pub fn take_moved(&mut self) -> bool {
         self.law.take_moved()
     }
 
-    /// So many bytes beside the messages will go along.
+    /// So many bytes besides messages will go along.
     pub fn handle_aside(&mut self, bytes: u64) {
         self.aside += bytes;
     }
 
-    /// The other side said how long what was sent had waited.
+    /// The other side reported how long a stamp had waited.
     pub fn handle_echo(&mut self, echo: Echo) {
         self.law.handle_echo(echo);
     }
@@ -186,8 +186,8 @@ impl Flight {
         self.law.handle_idle();
     }
 
-    /// Nothing happened for a while although there was no room: if nothing is on its way, what
-    /// QUIC was given is gone, with a stream that was reset.
+    /// Nothing happened for a while although there was no room. If nothing is in flight, QUIC's
+    /// unsent bytes are gone with a stream that was reset.
     pub fn handle_stall(&mut self) {
         if self.in_flight == 0 {
             self.unsent = 0;
@@ -196,7 +196,7 @@ impl Flight {
 
     pub(super) fn handle_sent(&mut self, now: Instant, bytes: u64) {
         self.law.handle_sent(now);
-        // Bare acknowledgements are sent too, and are not in flight.
+        // Bare acknowledgements are sent too, and do not count as in flight.
         let ours = bytes.min(self.unsent);
         self.unsent -= ours;
         self.in_flight += ours;
@@ -337,7 +337,7 @@ mod tests {
             flight.handle_acks_end(0, false);
             now += Duration::from_millis(6);
         }
-        // 10 ms of the rate and two packets: the round trip is what these took themselves.
+        // 10 ms of the rate and two packets: the round trip is the time of these packets.
         let needed = 400 * 10 + 2_400;
         let window = flight.law().window();
         assert!((needed..needed + needed / 4).contains(&window), "{window}, {needed} are needed");

@@ -1,15 +1,16 @@
-//! How much may be in flight: what the path holds, and a short queue before its slowest link.
+//! The bytes that may be in flight: the capacity of the path, and a short queue before its slowest
+//! link.
 //!
 //! ```text
 //!   window = rate × (base + TARGET) + 2 packets
 //! ```
 //!
-//! `rate` is what was delivered in the last rounds, `base` the round trip of the empty path. While
-//! the link is not full, what is delivered grows with the window and so the window with itself;
-//! where no queue is seen at all it grows by a quarter besides, as far as it is used, or to what a
-//! rate that is a quarter higher needs. Once the link is full the rate is the link's, whatever the
-//! window is: the excess stands as a queue of TARGET and two packets. A link that becomes slower is
-//! followed with the next round, because the rate is.
+//! `rate` is the delivery of the last rounds, `base` the round trip of the empty path. While the
+//! link is not full, delivery grows with the window, and so the window grows with itself. Where no
+//! queue shows, it also grows by a quarter, as far as it is used, or to the need of a rate that is
+//! a quarter higher. Once the link is full the rate is the link's, whatever the window: the excess
+//! is a queue of TARGET and two packets. The law follows a slower link in the next round, because
+//! the rate does.
 //!
 //! ```text
 //!            a queue, or no gain                 each PERIOD
@@ -21,13 +22,13 @@
 //!
 //! * **Start**: the window doubles each round.
 //! * **Drain**: a sender that is never idle sees its own queue as a part of the path. So the window
-//!   goes down for a round until the queue is empty, and the least round trip of that is the base.
-//! * **Compete**: where the queue stays although our share of it is gone, the path became longer:
-//!   a drain finds out. If it stays even so, it is another sender's who fills it. Then the window
-//!   is Reno's [RFC 5681] for a while: a packet more each round, less after a loss.
+//!   shrinks for a round until the queue is empty. The least round trip of that round is the base.
+//! * **Compete**: where the queue stays although our share of it is gone, the path may be longer. A
+//!   drain finds out. If the queue stays even so, another sender fills it. Then the window is
+//!   Reno's [RFC 5681] for a while: a packet more each round, less after a loss.
 //!
-//! Losses alone do not make the window smaller; what they take from the rate does. Where a tenth
-//! and more is lost the queue is shorter than TARGET, and TARGET is halved.
+//! Losses alone do not shrink the window; a lower rate does. If a tenth or more is lost the queue
+//! is shorter than TARGET, and TARGET is halved.
 
 mod base;
 mod others;
@@ -45,21 +46,21 @@ const PACKETS_START: u64 = 10;
 /// Where the first round trip was longer the window starts with two: ten packets take ten seconds
 /// at 9.6 kbit/s.
 const SLOW: Duration = Duration::from_millis(400);
-/// Rounds are at least that long: shorter ones tell more about timers than about the path.
+/// The shortest round: shorter ones tell more about timers than about the path.
 const ROUND_MIN: Duration = Duration::from_millis(5);
 /// How long a base counts.
 const PERIOD: Duration = Duration::from_secs(10);
 /// And at least for so many packets.
 const PERIOD_PACKETS: u64 = 32;
-/// A drain takes so much out of what is in flight beside the queue: others' queues as well.
+/// A drain removes so much from the bytes in flight, besides the queue: others' queues as well.
 const DRAIN: Duration = Duration::from_millis(60);
-/// Nothing was sent for so long: the path may be another one.
+/// After so long without sending, the path may be another one.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Packets in a row that found a queue end the steep growth.
 const QUEUED_MAX: u32 = 8;
-/// Rounds with less than this part more than before, and the link is full.
+/// If rounds gain less than this part, the link is full.
 const GAIN: u64 = 4;
-/// Of so many bytes lost in a round, one is too many.
+/// One of so many bytes lost in a round is too many.
 const LOSS: u64 = 10;
 
 #[derive(Clone, Debug)]
@@ -72,15 +73,15 @@ pub(super) struct Law {
     /// The least round trip since `period_since`.
     least: Option<Trip>,
     period_since: Instant,
-    /// How much longer the last round trips were for the other side's queue.
+    /// The share of the last round trips that is the other side's queue.
     theirs: [Duration; 3],
-    /// How long an echo waited that came since the window grew.
+    /// The wait of an echo since the window grew.
     waited: Option<Duration>,
-    /// Bytes a second that arrived by the last echoes.
+    /// Arrival in bytes a second by the last echoes.
     told: [u64; 3],
     /// Bytes a second of the last rounds in which the window was full, the newest first.
     rates: [u64; 3],
-    /// Some round since the start was full: only such say what the path carries.
+    /// A round since the start was full. Only full rounds show the capacity of the path.
     is_known: bool,
     round: Round,
     /// [`TARGET`], or a part of it.
@@ -90,16 +91,16 @@ pub(super) struct Law {
     /// When a drain last looked whether the path is longer, and the base before it, until that is
     /// known.
     rebased: Option<(Instant, Option<Trip>)>,
-    /// The path became longer, and who knows it by something else does not know it yet.
+    /// The path became longer, and the stamps do not know it yet.
     moved: bool,
-    /// What the rate was of late at most.
+    /// The highest recent rate.
     peak: u64,
-    /// When another sender last filled the queue, and the window that stood it.
+    /// When another sender last filled the queue, and our window that withstood it.
     competed: Option<(Instant, u64)>,
     /// The windows of the last rounds, the newest first.
     windows: [u64; 2],
     last_sent: Instant,
-    /// When was sent what was acknowledged last.
+    /// When the latest acknowledged packet was sent.
     latest: Instant,
 }
 
@@ -113,7 +114,7 @@ enum Phase {
     },
     Steady,
     Drain {
-        /// When the window was reduced. What is sent after that finds the queue gone.
+        /// When the window was reduced. Later packets find the queue gone.
         since: Instant,
         /// How much of that arrived.
         packets: u64,
@@ -128,7 +129,7 @@ enum Phase {
     },
 }
 
-/// How long a packet of so many bytes took. A part of it is the time that the link needs for them.
+/// The time of a packet of so many bytes. A part of it is the link's time for these bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Trip {
     time: Duration,
@@ -142,7 +143,7 @@ fn lesser(least: Option<Trip>, trip: Trip) -> Option<Trip> {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since: Instant,
-    /// When was sent what was acknowledged last before it.
+    /// When the latest packet acknowledged before this round was sent.
     sent: Instant,
     delivered: u64,
     /// Bytes times the microseconds that they were in flight.
@@ -150,7 +151,7 @@ struct Round {
     lost: u64,
     /// The least round trip in it.
     least: Option<Trip>,
-    /// There was not enough to send.
+    /// The sender had too little to send.
     limited: bool,
 }
 
@@ -201,8 +202,8 @@ impl Law {
         }
     }
 
-    /// Bytes that were allowed to be in flight of late: where that became less, what is too much
-    /// was sent already, and what somebody waits for does not wait until it has arrived.
+    /// The bytes recently allowed in flight. After a reduction the excess is sent already, and
+    /// messages with a waiter do not wait for its arrival.
     pub(super) fn ceiling(&self) -> u64 {
         self.windows.into_iter().chain([self.window]).max().unwrap_or(0)
     }
@@ -215,7 +216,7 @@ impl Law {
             _ if rate == 0 => None,
             Phase::Start { .. } => Some(per_second(2 * self.window, base)),
             Phase::Compete { .. } => None,
-            // By the rate of a sign of life each few seconds a packet would take minutes.
+            // At the rate of a sign of life each few seconds, a packet would take minutes.
             _ if !self.is_known => None,
             Phase::Steady | Phase::Drain { .. } => {
                 let trip = base + self.theirs() + self.target + self.packets(PACKETS);
@@ -234,7 +235,7 @@ impl Law {
         self.rates.into_iter().max().unwrap_or(0)
     }
 
-    /// True at the start, and after a silence: the rate is that of what little went since.
+    /// True at the start, and after a silence: the rate is then that of a few bytes.
     pub(super) fn is_learning(&self) -> bool {
         matches!(self.phase, Phase::Start { .. })
     }
@@ -284,8 +285,8 @@ impl Law {
         }
     }
 
-    /// Something waited so long before the slowest link, and its round trip was `trip`: what that
-    /// took longer than the base besides is the other side's queue.
+    /// A stamp waited so long before the slowest link, and its round trip was `trip`. The rest
+    /// above the base is the other side's queue.
     pub(super) fn handle_echo(&mut self, Echo { wait, trip, rate }: Echo) {
         if let Some(rate) = rate {
             self.told = [rate, self.told[0], self.told[1]];
@@ -297,7 +298,7 @@ impl Law {
         self.theirs = [theirs.min(self.target + self.packets(PACKETS)), one, two];
     }
 
-    /// How much longer a round trip is for the other side's queue.
+    /// The share of a round trip that is the other side's queue.
     fn theirs(&self) -> Duration {
         self.theirs.into_iter().min().unwrap_or_default()
     }
@@ -364,9 +365,9 @@ impl Law {
             true => (self.target / 2).max(TARGET / 16),
             false => (self.target + TARGET / 20).min(TARGET),
         };
-        // What chance lost had its place in the link too.
+        // Packets lost by chance had their place in the link too.
         let carried = if is_lossy { round.delivered } else { all };
-        // Acknowledgements that come together were sent for what took its time.
+        // Acknowledgements that come together cover packets whose sending took time.
         let spread = since(self.latest, round.sent);
         let rate = per_second(carried, length.max(spread));
         if round.limited || matches!(self.phase, Phase::Drain { .. }) {
@@ -389,14 +390,14 @@ impl Law {
         }
     }
 
-    /// How long our queue was at least.
+    /// The least length of our queue.
     fn queue(&self, round: Round) -> Duration {
         let (Some(base), Some(least)) = (self.base, round.least) else { return Duration::ZERO };
         let seen = least.time.saturating_sub(base.time + self.theirs());
         seen.max(self.waited.unwrap_or_default())
     }
 
-    /// The largest window of any use: a host that is slower than the link does not fill its window.
+    /// The largest useful window: a host that is slower than the link does not fill its window.
     fn usable(&self, round: Round) -> u64 {
         2 * (round.delivered + round.lost) + PACKETS_START * self.packet
     }
@@ -409,7 +410,7 @@ impl Law {
         }
     }
 
-    /// Grows, as long as that brings something.
+    /// Grows as long as growth brings a gain.
     fn start(&mut self, now: Instant, full: u32, round: Round) {
         let [rate, before, _] = self.rates;
         let full = if rate < before + before / GAIN { full + 1 } else { 0 };
@@ -457,7 +458,7 @@ impl Law {
             // A full packet takes its own time too, which is not in the base of echoes.
             true => (before + before / 32, self.target / 2 + self.packets(1)),
             // The pace may keep a window from being used, and a queue shows only some rounds after
-            // what made it.
+            // its cause.
             false => {
                 let used = round.in_flight(length);
                 let most = self.aim(rate + rate / GAIN).max(used + used / 4);
@@ -469,8 +470,8 @@ impl Law {
             false => aim,
         };
         self.window = match is_shared {
-            // What was waiting while the other side paused came to it at any rate, and nothing did
-            // meanwhile.
+            // The bytes that waited during a pause of the other side came to it at any rate, and
+            // nothing did meanwhile.
             true => window.clamp(before - before / 4, before + before / 4),
             false => window,
         };

@@ -1,11 +1,11 @@
-//! How long what is sent waits before the slowest link, apart from what comes back.
+//! The wait of our packets before the slowest link, apart from the way back.
 //!
-//! A round trip is two ways, and the other one may have a queue of its own: while both sides send
-//! all they can, each would take the other's queue for its own and give way to it. So a packet
-//! now and then carries the time at which it was sent, and the other side answers how much later
-//! it arrived by its own clock. The clocks need not agree: the least difference is the way without
-//! a queue (as in LEDBAT, RFC 6817), and what a packet took longer is how long it waited. The
-//! answer also says how many bytes have arrived, which is the rate of this way alone.
+//! A round trip has two ways, and each may have a queue of its own. While both sides send all they
+//! can, each would take the other's queue for its own and give way to it. So now and then a packet
+//! carries its time of sending. The other side answers how much later the packet arrived by its own
+//! clock. The clocks need not agree: the least difference is the way without a queue (as in LEDBAT,
+//! RFC 6817), and the excess over it is the wait. The answer also has the number of bytes that have
+//! arrived, which gives the rate of this way alone.
 //!
 //! ```text
 //!   stamp (micros by my clock) ──▶ arrived − stamp = transit ──▶ transit − least = wait
@@ -13,10 +13,10 @@
 
 use std::time::{Duration, Instant};
 
-/// For how long the least transit counts, and then once more as the earlier one. Clocks that
-/// differ by a ten-thousandth are 3 ms apart after it.
+/// How long the least transit counts, and then once more as the earlier one. Within this time,
+/// clocks that differ by a ten-thousandth drift 3 ms apart.
 const LEAST_FOR: Duration = Duration::from_secs(30);
-/// What came in less says more about how the other side gets its packets than about the path.
+/// A shorter interval tells more about the scheduling of the other side than about the path.
 const RATE_TIME: Micros = 5_000;
 const STAMP: u8 = 1;
 const ECHO: u8 = 2;
@@ -24,14 +24,14 @@ const ECHO: u8 = 2;
 /// A time of one side's clock in microseconds, or between two; it wraps each 71 minutes.
 type Micros = u32;
 
-/// What the other side said of a stamp.
+/// The other side's answer to a stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echo {
     /// How long the stamp waited before the slowest link.
     pub wait: Duration,
-    /// How long it took there, and the echo back.
+    /// The transit of the stamp, and of the echo back.
     pub trip: Duration,
-    /// Bytes a second that arrived there between this stamp and the one before.
+    /// Arrival in bytes a second between this stamp and the one before.
     pub rate: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ pub struct Echo {
 pub struct Stamps {
     origin: Instant,
     stamped: Option<Instant>,
-    /// The other side's last stamp, how long it took, and bytes received, until that was told.
+    /// The other side's last stamp, its transit, and bytes received, until they are answered.
     arrived: Option<(Micros, Micros, u32)>,
     /// When the last stamp that was told arrived, by the other clock, and bytes received until then.
     told: Option<(Micros, u32)>,
@@ -50,7 +50,7 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Without any.
+    /// Nothing is known yet.
     pub fn new(now: Instant) -> Stamps {
         Stamps {
             origin: now,
@@ -62,7 +62,7 @@ impl Stamps {
         }
     }
 
-    /// What to send `now`, if a stamp is wanted each `period`, or none at all.
+    /// Returns the datagram to send `now`, if a stamp is wanted each `period`, or never.
     pub fn next(&mut self, now: Instant, period: Option<Duration>) -> Option<Vec<u8>> {
         let is_due = |at: Instant| period.is_some_and(|period| now >= at + period);
         let is_due = self.stamped.map_or(period.is_some(), is_due);
@@ -85,12 +85,12 @@ impl Stamps {
         Some(bytes)
     }
 
-    /// The path became another one: what was the least says nothing any more.
+    /// The path has changed: the least transit tells nothing any more.
     pub fn forget(&mut self) {
         self.least = [None; 2];
     }
 
-    /// Takes one of the other side in that arrived `now`, after so many bytes in all.
+    /// Takes in a stamp or echo that arrived `now`, after so many bytes in all.
     pub fn take(&mut self, now: Instant, received: u64, bytes: &[u8]) -> Option<Echo> {
         let (flags, mut rest) = bytes.split_first()?;
         let mut time = || {
@@ -112,7 +112,7 @@ impl Stamps {
         Some(Echo { wait: self.waited(now, transit), trip, rate })
     }
 
-    /// Bytes a second that arrived since the last stamp that was told of, if it tells any.
+    /// Arrival in bytes a second since the last answered stamp, if it is long enough ago.
     fn rate(&mut self, at: Micros, received: u32) -> Option<u64> {
         let (before, bytes) = *self.told.get_or_insert((at, received));
         let (time, bytes) = (at.wrapping_sub(before), received.wrapping_sub(bytes));
@@ -125,7 +125,7 @@ impl Stamps {
         is_later.then(|| u64::from(bytes) * 1_000_000 / u64::from(time))
     }
 
-    /// How much longer than the least a transit was.
+    /// The excess of a transit over the least one.
     fn waited(&mut self, now: Instant, transit: Micros) -> Duration {
         if now.saturating_duration_since(self.least_since) >= LEAST_FOR {
             self.least = [None, self.least[0]];

@@ -16,10 +16,10 @@ use super::{IdentityError, SERVER_NAME, files, fingerprint};
 const KEY: &str = "ca.key";
 /// File of its certificate.
 const CERTIFICATE: &str = "ca.pem";
-/// How long certificates are valid. Long, because an unattended server must not stop working
-/// on some day; a host that should not get in any more is revoked.
+/// How long certificates are valid. It is long, because an unattended server must not stop on some
+/// day. An unwanted host is revoked.
 const VALID: Duration = Duration::days(3653);
-/// The authority outlives what it signs on the last day of a long service.
+/// The authority outlives the certificates that it signs late in a long service.
 const AUTHORITY_VALID: Duration = Duration::days(3 * 3653);
 /// Certificates are valid from a day ago, for hosts whose clocks are behind.
 const CLOCK_SKEW: Duration = Duration::days(1);
@@ -53,8 +53,8 @@ impl Authority {
         }
     }
 
-    /// Loads the authority in `directory`. Hosts have pinned its certificate: where a file is
-    /// missing, a new authority would lock all of them out.
+    /// Loads the authority in `directory`. Hosts have pinned its certificate, so a new authority in
+    /// place of a missing file would lock all of them out.
     pub fn load(directory: &Path) -> Result<Authority, IdentityError> {
         let (key_path, certificate_path) = (directory.join(KEY), directory.join(CERTIFICATE));
         let text = |path: &Path| match files::read(path)? {
@@ -70,7 +70,7 @@ impl Authority {
             .map_err(|error| IdentityError::damaged(&certificate_path, error))
     }
 
-    /// Makes another authority in `directory`; what the last one signed is worth nothing. Its
+    /// Makes another authority in `directory`. Certificates of the last one lose their value. Its
     /// files stay, as `*.old`.
     pub fn renew(directory: &Path) -> Result<Authority, IdentityError> {
         // The certificate first: a key without one was never used.
@@ -80,8 +80,8 @@ impl Authority {
 
     fn make(directory: &Path) -> Result<Self, IdentityError> {
         let pair = KeyPair::generate()?;
-        // A name of its own: certificates name their issuer, and two authorities of one name
-        // would be taken for each other until the signature fails.
+        // A name of its own: certificates name their issuer. Two authorities of one name would be
+        // confused until the signature fails.
         let unique = fingerprint(pair.public_key_raw());
         let name = format!("segue authority {}", unique.get(..16).unwrap_or_default());
         let mut params = params(&name, AUTHORITY_VALID);
@@ -108,7 +108,7 @@ impl Authority {
         Ok(Authority { issuer, certificate, certificate_pem, fingerprint })
     }
 
-    /// Hex BLAKE3 of the authority's certificate: what invites pin.
+    /// Hex BLAKE3 of the authority's certificate, which invites pin.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -118,8 +118,8 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// Certifies the key in a host's PKCS #10 request. Of the request only the key counts:
-    /// what the certificate says is the server's decision.
+    /// Certifies the key in a host's PKCS #10 request. Only the key of the request counts: the
+    /// server decides the content of the certificate.
     pub fn sign(&self, request_der: &[u8], host: &str) -> Result<Issued, IdentityError> {
         let invalid = |error: rcgen::Error| IdentityError::Invalid {
             what: "signing request",
@@ -136,8 +136,8 @@ impl Authority {
         })
     }
 
-    /// A fresh certificate for the server itself: its chain and key. Nothing pins it, so it is
-    /// made at each start and never stored.
+    /// A fresh certificate for the server itself: its chain and key. No host pins it, so it is made
+    /// at each start and never stored.
     pub(crate) fn server_certificate(
         &self,
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), IdentityError> {
@@ -154,7 +154,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// A key for `purpose` that is the same after a restart and that nobody else knows.
+    /// A secret key for `purpose`, the same after a restart.
     pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
         blake3::derive_key(purpose, self.issuer.key().serialized_der())
     }
@@ -178,7 +178,7 @@ fn params(name: &str, valid: Duration) -> CertificateParams {
     params
 }
 
-/// The key that a certificate is of.
+/// The public key in a certificate.
 fn public_key(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     Some(parsed.tbs_certificate.subject_pki.subject_public_key.data.into_owned())

@@ -30,7 +30,7 @@ pub(super) fn make_directory(path: &Path) -> Result<(), IdentityError> {
 /// Replaces a file, durably: after a crash it has its old bytes or all the new ones.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    // The process id keeps two writers apart; both write something whole.
+    // The process id keeps two writers apart; both write a whole file.
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".new-{}", std::process::id()));
     let replaced = (|| {
@@ -43,7 +43,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
         File::open(directory)?.sync_all()
     })();
     if replaced.is_err() {
-        // What is left of a failed attempt is not worth a second error.
+        // An error of this cleanup is not worth reporting.
         let _ = fs::remove_file(&new);
     }
     at(path, replaced)

@@ -1,5 +1,5 @@
-//! A user's identities, one for each volume of a server (roles are per volume), and which
-//! server is behind which URL.
+//! A user's identities, one for each volume of a server because roles belong to volumes, and the
+//! servers behind URLs.
 //!
 //! ```text
 //! identities/CA-FINGERPRINT/VOLUME/key.pem, cert.pem     the identity for that volume
@@ -50,13 +50,13 @@ impl Identities {
             })?;
         let directory = self.of(authority, volume)?;
         files::make_directory(&directory)?;
-        // The certificate last: it is what makes the identity exist.
+        // The certificate last: with it the identity exists.
         files::write(&directory.join("key.pem"), key.as_bytes())?;
         files::write(&directory.join("cert.pem"), certificate_pem.as_bytes())?;
         Ok(identity)
     }
 
-    /// The authority of a server that was mounted from before.
+    /// The authority of a server from an earlier mount.
     pub fn lookup(&self, url: &MountUrl) -> Result<Option<String>, IdentityError> {
         let path = self.known(url);
         let Some(bytes) = files::read(&path)? else { return Ok(None) };

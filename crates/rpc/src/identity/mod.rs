@@ -1,10 +1,10 @@
-//! Who is who: a server's own authority, the hosts it has enrolled, and the URLs that invite.
+//! Identities: a server's own authority, the hosts it has enrolled, and the URLs that invite.
 //!
-//! Each server is its own certificate authority; nobody else's word counts. An invite names
-//! the authority by the BLAKE3 of its certificate, so the first contact is already with the
-//! right server. The host makes its key, sends a signing request with the invite's code, and
-//! keeps the certificate it gets; the key never leaves the host. Certificates live long: it is
-//! the server that remembers which of them it has revoked.
+//! Each server is its own certificate authority, and trusts no other. An invite names the authority
+//! by the BLAKE3 of its certificate, so the first contact already reaches the right server. The
+//! host makes its key and sends a signing request with the invite's code. It keeps the certificate,
+//! and its key never leaves it. Certificates live long; the server remembers which of them are
+//! revoked.
 
 mod authority;
 mod files;
@@ -20,41 +20,41 @@ pub use authority::{Authority, Issued};
 pub use identities::Identities;
 pub use url::{Invite, MountUrl, PORT, UrlError};
 
-/// The name in every server's certificate. Hosts dial by addresses that change, so the name
-/// says nothing; the authority is what is verified.
+/// The name in every server's certificate. Hosts dial by addresses that change, so the name tells
+/// nothing. The authority is verified instead.
 pub(crate) const SERVER_NAME: &str = "segue-server";
 
 /// Why an identity cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A file.
+    /// A file failed.
     #[error("{path}: {error}")]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// A file that has to be there is not.
+    /// A necessary file is missing.
     #[error("{path} is missing")]
     Missing {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// A file is there and is not what it should be.
+    /// A file has wrong content.
     #[error("{path} is damaged: {words}")]
     Damaged {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// How.
+        /// The fault.
         words: String,
     },
     /// Bytes from outside are not a certificate or a signing request.
     #[error("not a valid {what}: {words}")]
     Invalid {
-        /// What they should be.
+        /// The expected kind of bytes.
         what: &'static str,
-        /// Why not.
+        /// The fault.
         words: String,
     },
     /// A certificate or key could not be made.
@@ -94,7 +94,7 @@ impl Identity {
         Ok(Identity { certificate, key })
     }
 
-    /// Hex BLAKE3 of the certificate: what the server lists and revokes.
+    /// Hex BLAKE3 of the certificate, by which the server lists and revokes it.
     pub fn fingerprint(&self) -> String {
         fingerprint(&self.certificate)
     }

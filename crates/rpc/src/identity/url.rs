@@ -16,7 +16,7 @@ const CODE_MAX: usize = 128;
 /// Hex digits of a BLAKE3-256.
 const FINGERPRINT_DIGITS: usize = 64;
 
-/// What to mount, and how to get in the first time.
+/// The volume to mount, and the way in for the first time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountUrl {
     host: String,
@@ -25,12 +25,12 @@ pub struct MountUrl {
     invite: Option<Invite>,
 }
 
-/// The way in, once.
+/// The way in, for one use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invite {
-    /// What the server checks.
+    /// The server checks it.
     pub code: String,
-    /// Fingerprint of the server's authority: what the host checks.
+    /// Fingerprint of the server's authority. The host checks it.
     pub authority: String,
 }
 
@@ -109,7 +109,7 @@ impl MountUrl {
         self.invite.as_ref()
     }
 
-    /// The same without the invite: what mounts later.
+    /// The same without the invite, for later mounts.
     pub fn plain(&self) -> MountUrl {
         MountUrl { invite: None, ..self.clone() }
     }

@@ -1,10 +1,10 @@
-//! The round trip of the empty path, and the drains that find it.
+//! The round trip of the empty path, and the drains that measure it.
 
 use std::time::Instant;
 
 use super::{Law, Phase, Round, Trip, lesser};
 
-/// Packets that tell how long the path is; one alone may have waited for a timer.
+/// Packets that measure the path; a single one may have waited for a timer.
 const PACKETS_DRAINED: u64 = 3;
 
 impl Law {
@@ -12,7 +12,7 @@ impl Law {
         match self.phase {
             Phase::Steady if self.window > self.drained() => self.drain(now),
             Phase::Drain { .. } => {}
-            // What is seen is another's queue.
+            // The visible queue is another sender's.
             Phase::Compete { .. } => self.begin_period(now, None),
             _ => self.begin_period(now, self.least),
         }
@@ -22,7 +22,7 @@ impl Law {
         self.phase = Phase::Drain { since: now, packets: 0, least: None };
     }
 
-    /// Ends a drain once enough was acknowledged that found the queue gone.
+    /// Ends a drain once enough acknowledged packets found the queue gone.
     pub(super) fn handle_drained(&mut self, now: Instant, sent: Instant, trip: Trip) {
         let Phase::Drain { since, packets, least } = self.phase else { return };
         let packets = packets + u64::from(sent >= since);
@@ -37,8 +37,8 @@ impl Law {
         }
     }
 
-    /// Whether a drain has found the path longer: if so it is looked at what the rate becomes, else
-    /// what queue there was is ours, and the link is slower.
+    /// Decides whether a drain has found the path longer. If so the next rates tell why. Otherwise
+    /// the queue was ours, and the link is slower.
     fn handle_base(&mut self, now: Instant, least: Option<Trip>) {
         let old = self.base().unwrap_or_default();
         if least.is_some_and(|trip| trip.time > old + old / 2 + 2 * self.target) {

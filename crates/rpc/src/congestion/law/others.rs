@@ -1,21 +1,21 @@
-//! Others who fill the queue: are there any, and what becomes of us beside them.
+//! Other senders that fill the queue: whether there are any, and our share beside them.
 
 use std::time::{Duration, Instant};
 
 use super::{Law, PACKETS, PERIOD, PERIOD_PACKETS, Phase, Round, bytes_in, since, time_for};
 
-/// How long it takes to see whether a path became longer or is shared.
+/// The time that tells whether a path became longer or is shared.
 const LOOK: Duration = Duration::from_secs(3);
-/// For how long another sender's queue is filled as well.
+/// The time for which another sender's queue is filled as well.
 const COMPETE: Duration = Duration::from_secs(20);
-/// Rounds with a queue that is not ours.
+/// Rounds with a queue of another sender.
 const CROWDED_MAX: u32 = 4;
-/// The same soon after another sender had one.
+/// The same, soon after another sender was found.
 const CROWDED_AGAIN: u32 = 2;
 
 impl Law {
-    /// Takes in how long our queue was in a round; `is_reduced`: and no longer for what was sent before
-    /// the window became what it should be.
+    /// Takes in the length of our queue in a round. `is_reduced`: all of its packets were sent
+    /// after the window became as it should be.
     pub(super) fn handle_queue(&mut self, now: Instant, queue: Duration, is_reduced: bool) {
         // The queue that stays makes the rate small, and the time of packets long.
         let ours_at_peak = self.target + time_for(PACKETS * self.packet, self.peak);
@@ -31,7 +31,7 @@ impl Law {
         }
     }
 
-    /// Decides whether a queue that stays is another sender's, or the path became longer.
+    /// Decides whether a lasting queue is another sender's, or the path became longer.
     fn look_for_others(&mut self, now: Instant) {
         if self.crowded >= CROWDED_MAX {
             self.crowded = 0;
