@@ -1,11 +1,11 @@
-//! INIT: what kernel and file system agree on.
+//! INIT: the agreement of kernel and file system.
 
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, InitIn, InitOut, init};
 use crate::request::Dialect;
 
-/// What a file system wishes for; what the kernel does not offer is done without.
+/// The wishes of a file system; a wish that the kernel does not offer is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wishes {
     /// `abi::init` flags.
@@ -14,7 +14,7 @@ pub struct Wishes {
     pub write_max: u32,
     /// How far the kernel reads ahead, in bytes.
     pub readahead_max: u32,
-    /// Requests that nobody waits for (read-ahead, releases) in flight.
+    /// Requests in flight without a waiter (read-ahead, releases).
     pub background_max: u16,
     /// How deep file systems may be stacked for passthrough; 0 without.
     pub stack_depth_max: u32,
@@ -47,25 +47,25 @@ impl Wishes {
         self.write_max.max(4096).next_multiple_of(4096)
     }
 
-    /// The most that a request or an answer has behind its structures.
+    /// The most bytes behind the structures of a request or an answer.
     pub(crate) fn payload_max(&self) -> usize {
         self.write_pages_max().max(8192) as usize
     }
 }
 
-/// What was agreed on.
+/// The agreement of kernel and file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agreement {
     /// The minor version of the protocol that both know.
     pub minor: u32,
-    /// What both will do: `abi::init`.
+    /// Flags that both support: `abi::init`.
     pub flags: u64,
     /// The longest WRITE, in bytes.
     pub write_max: u32,
 }
 
 impl Agreement {
-    /// Both will do all of `flags`.
+    /// True if both support all of `flags`.
     pub fn has(&self, flags: u64) -> bool {
         self.flags & flags == flags
     }
@@ -80,12 +80,12 @@ impl Agreement {
     }
 }
 
-/// The kernel wants to be read with no less.
+/// The kernel refuses reads with a smaller buffer.
 fn abi_min() -> usize {
     8192
 }
 
-/// What INIT leads to.
+/// The next step after INIT.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// Answer this and begin.
@@ -96,7 +96,7 @@ pub(crate) enum Step {
     TooOld,
 }
 
-/// Compares what the kernel offers with what is wished for.
+/// Compares the kernel's offer with the wishes.
 pub(crate) fn agree(offer: &InitIn, wishes: &Wishes) -> Step {
     if offer.major > abi::MAJOR {
         let out = InitOut { major: abi::MAJOR, minor: abi::MINOR, ..InitOut::default() };

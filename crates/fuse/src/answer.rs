@@ -1,4 +1,4 @@
-//! What the file system answers, encoded into bytes.
+//! Answers of the file system, encoded into bytes.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Entry {
 /// An opened file or directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Open {
-    /// What later requests name it by.
+    /// The number by which later requests name it.
     pub handle: u64,
     /// `abi::fopen`.
     pub flags: u32,
@@ -34,7 +34,7 @@ pub struct Open {
     pub backing: Option<BackingId>,
 }
 
-/// An answer. Each fits some requests; which, their names say.
+/// An answer. Each variant names the requests that it fits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// Done.
@@ -57,11 +57,11 @@ pub enum Answer {
     StatFs(StatFs),
     /// GETXATTR and LISTXATTR that asked for the size.
     XattrSize(u32),
-    /// GETLK: what is in the way, or `F_UNLCK`.
+    /// GETLK: the conflicting lock, or `F_UNLCK`.
     Lock(FileLock),
     /// IOCTL: its result and output.
     IoCtl(i32, Vec<u8>),
-    /// POLL: what is ready.
+    /// POLL: the ready events.
     Poll(u32),
     /// LSEEK.
     Offset(u64),
@@ -71,7 +71,7 @@ pub enum Answer {
     Block(u64),
 }
 
-/// What a request ends with.
+/// The end of a request.
 pub type Outcome = Result<Answer, Errno>;
 
 /// The longest structure of an answer.
@@ -184,8 +184,8 @@ impl Listing {
         Listing { bytes: Vec::new(), size: size as usize }
     }
 
-    /// Adds a name, with the offset at which reading goes on behind it and its file type as
-    /// in `st_mode`. False: it does not fit, and is the first of the next answer.
+    /// Adds a name, with the offset behind it and its file type as in `st_mode`. Returns false if
+    /// it does not fit; then it is the first of the next answer.
     pub fn add(&mut self, node: u64, next: u64, mode: u32, name: &[u8]) -> bool {
         self.push(&[], node, next, mode, name)
     }
@@ -203,7 +203,7 @@ impl Listing {
             return false;
         }
         let end = self.bytes.len() + len;
-        // What DT_DIR and its like are.
+        // The values of DT_DIR and its like.
         let kind = (mode & libc::S_IFMT) >> 12;
         self.bytes.extend_from_slice(head);
         let dirent = abi::Dirent { ino: node, off: next, namelen, kind };

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::device::Device;
 
-/// What the kernel knows a backing file by.
+/// The kernel's number of a backing file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackingId(pub(crate) i32);
 
-/// A file known to the kernel as one that others may be backed by; no longer when dropped,
-/// though files that were opened with it stay so.
+/// A file that the kernel accepts as a backing file, until this is dropped. Files that were opened
+/// with it keep it.
 #[derive(Debug)]
 pub struct Backing {
     device: Arc<Device>,
@@ -19,7 +19,7 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Makes `file` known. Needs CAP_SYS_ADMIN.
+    /// Registers `file` with the kernel. Needs CAP_SYS_ADMIN.
     pub(crate) fn open(device: Arc<Device>, file: BorrowedFd<'_>) -> io::Result<Backing> {
         let id = device.open_backing(file.as_raw_fd())?;
         Ok(Backing { device, id: BackingId(id) })

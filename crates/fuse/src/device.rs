@@ -83,7 +83,7 @@ impl Device {
         }
     }
 
-    /// Tells the kernel something of our own accord.
+    /// Sends a notification to the kernel.
     pub(crate) fn notify(&self, code: i32, fixed: &[u8], data: &[u8]) -> io::Result<()> {
         self.send(0, code, fixed, data)
     }

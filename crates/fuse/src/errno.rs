@@ -5,14 +5,14 @@
 pub struct Errno(i32);
 
 impl Errno {
-    /// The call is not known here. For some requests the kernel does not ask again.
+    /// The call is unknown here. For some requests the kernel does not ask again.
     pub const NOSYS: Errno = Errno(libc::ENOSYS);
     /// The caller was interrupted.
     pub const INTR: Errno = Errno(libc::EINTR);
-    /// Something failed that has no better word.
+    /// A failure without a better number.
     pub const IO: Errno = Errno(libc::EIO);
 
-    /// The error `errno`; what the kernel would not take becomes EIO.
+    /// The error `errno`; numbers that the kernel refuses become EIO.
     pub fn new(errno: i32) -> Errno {
         if (1..512).contains(&errno) { Errno(errno) } else { Errno::IO }
     }

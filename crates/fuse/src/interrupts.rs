@@ -8,8 +8,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// So many interrupts are remembered whose request is not waiting: those of requests that were
-/// answered meanwhile are among them and never fetched.
+/// Most remembered interrupts without a waiting request. Some of them are for requests that were
+/// answered meanwhile, and are never fetched.
 const EARLY_MAX: usize = 1024;
 
 type Wake = Box<dyn FnOnce() + Send>;
@@ -42,8 +42,8 @@ impl Interrupts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Request `unique` waits from now on; `wake` is called once if it is to end, and at once
-    /// if that is known already.
+    /// Request `unique` waits from now on. `wake` is called once to end it, at once if its
+    /// interrupt came before.
     pub fn wait(&self, unique: u64, wake: impl FnOnce() + Send + 'static) -> Waiting {
         let mut table = self.table();
         let early = table.early.iter().position(|other| *other == unique);

@@ -19,11 +19,11 @@ use crate::device::Device;
 /// How to mount.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MountOptions {
-    /// What the list of mounts shows as the source.
+    /// The source in the list of mounts.
     pub source: String,
     /// The file system's type there, behind `fuse.`.
     pub subtype: String,
-    /// Users other than the one who mounts get in.
+    /// Users other than the mounting one get in.
     pub allow_other: bool,
     /// The kernel checks permissions by the files' modes.
     pub default_permissions: bool,
@@ -128,7 +128,7 @@ pub fn unmount(mountpoint: &Path) -> io::Result<()> {
     })
 }
 
-/// Takes the mount out of the tree at once; what is still open ends by itself.
+/// Takes the mount out of the tree at once; open files end by themselves.
 pub fn detach(mountpoint: &Path) -> io::Result<()> {
     take_out(mountpoint, UnmountFlags::DETACH, &["-u", "-z", "--"])
 }

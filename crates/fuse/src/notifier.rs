@@ -1,4 +1,4 @@
-//! Telling the kernel: what changed, what to forget, what to know.
+//! Notifications to the kernel: changes, invalidations, data.
 //!
 //! Forgetting a name takes the directory's lock, which a request that waits for an answer
 //! may hold. So notifications go from a thread that no answer depends on.
@@ -17,17 +17,17 @@ use crate::agreement::Agreement;
 use crate::backing::Backing;
 use crate::device::Device;
 
-/// Keeps apart what names retrieved data and what names requests: over io_uring the kernel looks
+/// Separates the numbers of retrieved data from those of requests. Over io_uring the kernel looks
 /// for both in one table, and its own numbers are even and count from 2.
 const RETRIEVED: u64 = 1 << 61;
 
-/// The number that data were asked for under, which came as `unique`.
+/// The number under which data were retrieved; they came as `unique`.
 pub(crate) fn number_retrieved(unique: u64) -> u64 {
     (unique & !RETRIEVED) >> 1
 }
 
-/// The way to tell. Errors: ENOENT where the kernel does not have the thing, EINVAL where it
-/// does not know the notification.
+/// The way to notify. Errors: ENOENT if the kernel does not have the object, EINVAL if it does not
+/// know the notification.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     device: Arc<Device>,
@@ -39,7 +39,7 @@ impl Notifier {
         Notifier { device, agreement }
     }
 
-    /// What was agreed on.
+    /// The agreement of kernel and file system.
     pub fn agreement(&self) -> Agreement {
         self.agreement
     }
@@ -71,8 +71,8 @@ impl Notifier {
         self.name(parent, name, 0)
     }
 
-    /// `name` in `parent` is to be asked for again; what it names stays usable until then,
-    /// mounts on it too. Kernels before 7.38 forget it at once.
+    /// `name` in `parent` is to be looked up again. Its inode stays usable until then, and so do
+    /// mounts on it. Kernels before 7.38 forget the name at once.
     pub fn expire_name(&self, parent: u64, name: &OsStr) -> io::Result<()> {
         self.name(parent, name, flag::EXPIRE_ONLY)
     }
@@ -95,7 +95,7 @@ impl Notifier {
         self.device.notify(notify::STORE, out.as_bytes(), data)
     }
 
-    /// Asks for what the page cache has; it comes to `FileSystem::retrieved` with `number`, which
+    /// Asks for the page cache's data. They come to `FileSystem::retrieved` with `number`, which
     /// has at most 60 bits.
     pub fn retrieve(&self, number: u64, node: u64, offset: u64, size: u32) -> io::Result<()> {
         let out = abi::NotifyRetrieveOut {
@@ -114,24 +114,24 @@ impl Notifier {
         self.device.notify(notify::POLL, out.as_bytes(), &[])
     }
 
-    /// Has the kernel send again what it was not answered, for a process that took over.
+    /// Has the kernel send unanswered requests again, for a process that took over.
     pub fn resend(&self) -> io::Result<()> {
         self.device.notify(notify::RESEND, &[], &[])
     }
 
-    /// Every name is to be asked for again, from 7.44 on.
+    /// Every name is to be looked up again, from 7.44 on.
     pub fn increment_epoch(&self) -> io::Result<()> {
         self.device.notify(notify::INC_EPOCH, &[], &[])
     }
 
-    /// Has the kernel let go of those of `nodes` that nobody uses, from 7.45 on.
+    /// Has the kernel release the unused ones of `nodes`, from 7.45 on.
     pub fn prune(&self, nodes: &[u64]) -> io::Result<()> {
         let count = u32::try_from(nodes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let out = abi::NotifyPruneOut { count, ..abi::NotifyPruneOut::default() };
         self.device.notify(notify::PRUNE, out.as_bytes(), nodes.as_bytes())
     }
 
-    /// Makes `file` one that opened files may be backed by.
+    /// Registers `file` as a backing file for opened files.
     pub fn open_backing(&self, file: BorrowedFd<'_>) -> io::Result<Backing> {
         Backing::open(Arc::clone(&self.device), file)
     }

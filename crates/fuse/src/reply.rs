@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::uring::Returns;
 
-/// Takes the answer to one request. Dropped without one, it answers EIO: no process is to wait
+/// Takes the answer to one request. Dropped without an answer, it answers EIO: no process may wait
 /// for ever because of a bug here.
 #[derive(Debug)]
 pub struct Reply {
@@ -15,7 +15,7 @@ pub struct Reply {
     way: Option<Way>,
 }
 
-/// Where the request came from; its answer goes the same way.
+/// The origin of the request; its answer goes the same way.
 #[derive(Debug)]
 pub(crate) enum Way {
     Device(Arc<Device>),

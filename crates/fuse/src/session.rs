@@ -22,11 +22,11 @@ pub trait FileSystem: Send + Sync + 'static {
     /// no answer.
     fn call(&self, request: Request<'_>, reply: Reply);
 
-    /// The kernel lets go of so many lookups of each node.
+    /// The kernel releases so many lookups of each node.
     fn forget(&self, _nodes: Vec<(u64, u64)>) {}
 
-    /// The caller of request `unique` was interrupted by a signal: end it soon. Nothing is to
-    /// be done if it has been answered.
+    /// A signal interrupted the caller of request `unique`: end it soon, unless it has been
+    /// answered.
     fn interrupt(&self, _unique: u64) {}
 
     /// Data that `Notifier::retrieve` asked for under `number`.
@@ -62,12 +62,12 @@ impl<F: FileSystem> Session<F> {
         Ok(Session { device, files, agreement, rings })
     }
 
-    /// What was agreed on.
+    /// The agreement of kernel and file system.
     pub fn agreement(&self) -> Agreement {
         self.agreement
     }
 
-    /// The way to tell the kernel something.
+    /// The way to notify the kernel.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.device), self.agreement)
     }
@@ -100,7 +100,7 @@ impl<F: FileSystem> Session<F> {
         returns.iter().for_each(|ring| ring.end());
         let panicked = || io::Error::other("a thread that served panicked");
         for thread in ring_threads {
-            // Only now may the queue go.
+            // The queue may end only now.
             result = result.and(thread.join().map_or_else(|_| Err(panicked()), |(_, end)| end));
         }
         for thread in helpers {
@@ -155,7 +155,7 @@ fn read_requests<F: FileSystem>(
     Ok(())
 }
 
-/// A request that cannot be decoded has a number at least.
+/// A request that cannot be decoded has at least a number.
 fn refuse(device: &Device, bytes: &[u8], malformed: crate::request::Malformed) {
     tracing::error!("{malformed}");
     let unique = bytes.get(8..16).and_then(|unique| unique.try_into().ok());
@@ -164,8 +164,8 @@ fn refuse(device: &Device, bytes: &[u8], malformed: crate::request::Malformed) {
     }
 }
 
-/// Hands `request` on. A call that panics answers EIO, and the next one is served: a thread that
-/// is gone would leave everybody in the mount waiting.
+/// Hands `request` on. A call that panics answers EIO, and the thread serves the next one. A lost
+/// thread would leave all callers of the mount waiting.
 fn dispatch<F: FileSystem>(files: &F, request: Request<'_>, reply: impl FnOnce() -> Reply) {
     let opcode = request.header.opcode;
     // A reply that is dropped on the way answers EIO.
@@ -175,7 +175,7 @@ fn dispatch<F: FileSystem>(files: &F, request: Request<'_>, reply: impl FnOnce()
     }
 }
 
-/// What needs no answer gets no reply.
+/// A request that needs no answer gets no reply.
 fn hand_on<F: FileSystem>(files: &F, request: Request<'_>, reply: impl FnOnce() -> Reply) {
     match request.call {
         Call::Forget(nodes) => files.forget(nodes),

@@ -1,10 +1,10 @@
-//! Requests over io_uring, from protocol 7.42 on: fetched and answered without a system call
-//! for each.
+//! Requests over io_uring, from protocol 7.42 on, fetched and answered without a system call for
+//! each.
 //!
-//! The kernel has a queue for each processor; we have a ring and a thread for each queue. A
-//! ring has entries, each with a header and a payload buffer. An entry is the kernel's from
-//! the moment it is submitted until its completion brings a request, and ours from then until
-//! it is submitted again with the answer:
+//! The kernel has a queue for each processor; we have a ring and a thread for each queue. A ring
+//! has entries, each with a header and a payload buffer. The kernel owns an entry from its
+//! submission until its completion brings a request. We own it until it is submitted again with the
+//! answer:
 //!
 //! ```text
 //!   register ──▶ kernel's ──completion──▶ ours: decode, call ──answer──▶ commit and fetch ─┐
@@ -12,21 +12,21 @@
 //!                   └───────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Only the ring's own thread touches buffers and submits, so answers from other threads come
-//! to it through [`Returns`]. Forgets, interrupts and notifications go over the device still.
+//! Only the ring's own thread touches buffers and submits. Answers from other threads reach it
+//! through [`Returns`]. Forgets, interrupts and notifications still use the device.
 //!
-//! When the mount is gone the kernel hands back the entries that are its own. Those that are
-//! ours it only forgets, so the device's reader says when a ring's thread is to end: one that
-//! waited for entries whose requests were never answered never ended.
+//! When the mount is gone, the kernel returns its own entries and forgets ours. So the device's
+//! reader ends the threads of the rings. A thread that waited for the entries of unanswered
+//! requests would never end.
 //!
-//! A signal that reaches a process between the choice of an entry for its request and the
-//! delivery is not told on by the kernel (6.18: `fuse_uring_prepare_send` does not look for it as
-//! `fuse_dev_do_read` does), and then the process cannot even be killed. So for a request that is
-//! not answered at once we look for one ourselves.
+//! The kernel loses a signal that arrives between the choice of an entry for a request and its
+//! delivery. (6.18: `fuse_uring_prepare_send` does not look for it as `fuse_dev_do_read` does.)
+//! Then the process cannot even be killed. So we look for a signal ourselves, for each request
+//! without an answer at once.
 //!
-//! Another fault is not to be mended here: a mount that is ended while its entries are registered
-//! can leave umount(2) waiting for one that came too late (`fuse_uring_do_register` does not look
-//! whether the queue was stopped).
+//! Another fault cannot be mended here. If a mount ends while its entries are being registered,
+//! umount(2) may wait for ever for a late entry: `fuse_uring_do_register` does not check whether
+//! the queue was stopped.
 
 #![allow(unsafe_code, reason = "buffers are shared with the kernel")]
 
@@ -52,18 +52,18 @@ use crate::request::{Call, Dialect, Request, decode_parts};
 
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
-/// Entries of a queue: as many requests of one processor can wait at a time. Any more wait in
-/// the kernel, and can be killed there, until one is answered; if all of these wait for one of
-/// those, as for the release of a lock, nobody gets on. So it is more than a host has processes
-/// that wait for one lock. Entries that were never used cost half a kilobyte.
+/// Entries of a queue, which bound the waiting requests of one processor. Further requests wait in
+/// the kernel until one is answered, and can be killed there. If all entries wait for one of those,
+/// as for the release of a lock, none proceeds. So there are more entries than processes of a host
+/// that wait for one lock. Unused entries cost half a kilobyte.
 const DEPTH: u16 = 1024;
-/// So many are handed to the kernel at a time.
+/// Most entries handed to the kernel at a time.
 const SUBMISSIONS: u32 = 256;
-/// A header: answer and request headers, the request's structure, what goes beside them.
+/// A header: answer and request headers, the request's structure, the words beside them.
 const HEADER: usize = 128 + 128 + size_of::<UringEntInOut>();
 const FIXED_AT: usize = 128;
 const BESIDE_AT: usize = 256;
-/// The completion that tells of answers from other threads.
+/// The completion that announces answers from other threads.
 const WOKEN: u64 = u64::MAX;
 
 type Ring = IoUring<Entry128, cqueue::Entry>;
@@ -73,8 +73,8 @@ type Ring = IoUring<Entry128, cqueue::Entry>;
 pub(crate) struct Rings(Vec<Queue>);
 
 impl Rings {
-    /// Makes them, with room for requests and answers of `payload` bytes; an error says that
-    /// there is no io_uring for us here.
+    /// Makes the rings, with room for requests and answers of `payload` bytes. It fails if io_uring
+    /// is unavailable here.
     pub(crate) fn new(device: &Arc<Device>, payload: usize) -> io::Result<Rings> {
         let allowed = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring")?;
         if !allowed.starts_with('Y') {
@@ -89,7 +89,7 @@ impl Rings {
     }
 }
 
-/// How many processors the host can have.
+/// The highest possible number of processors of the host.
 fn processors() -> io::Result<u16> {
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse().ok());
@@ -103,7 +103,7 @@ pub(crate) struct Queue {
     number: u16,
     device: Arc<Device>,
     buffers: Buffers,
-    /// What names the request that an entry holds, for the answer.
+    /// The numbers of the requests that the entries hold, for the answers.
     held: Vec<(u64, u64)>,
     returns: Arc<Returns>,
     woken: Box<[u8; 8]>,
@@ -111,7 +111,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     fn new(number: u16, device: &Arc<Device>, payload_len: usize) -> io::Result<Queue> {
-        // Whether a ring can be had is known before the kernel is told that it will get one.
+        // The ring is tried before the kernel hears of it.
         ring()?;
         Ok(Queue {
             number,
@@ -127,21 +127,21 @@ impl Queue {
         self.number
     }
 
-    /// The way to end it.
+    /// The way to end this queue.
     pub(crate) fn returns(&self) -> Arc<Returns> {
         Arc::clone(&self.returns)
     }
 
-    /// Serves until the mount is gone. What it shares with the kernel must outlive its thread,
-    /// on which the kernel works off what is left of a closed ring: the eventfd was read into
-    /// freed memory.
+    /// Serves until the mount is gone. Memory shared with the kernel must outlive this thread,
+    /// because the kernel finishes a closed ring on it: the eventfd was read into freed memory
+    /// once.
     pub(crate) fn serve(
         &mut self,
         dialect: Dialect,
         mut handle: impl FnMut(Request<'_>, &dyn Fn() -> Reply),
     ) -> io::Result<()> {
         pin_to(self.number);
-        // A ring of one submitter belongs to the thread that makes it.
+        // A ring of one submitter belongs to its thread.
         let mut ring = ring()?;
         self.returns.come_here();
         for entry in 0..DEPTH {
@@ -172,7 +172,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Decodes the request that came in `entry` and has it handled.
+    /// Decodes the request in `entry` and dispatches it.
     fn take_in(
         &mut self,
         entry: u16,
@@ -199,7 +199,7 @@ impl Queue {
                 let reply = || Reply::new(head.unique, Way::Ring(Arc::clone(returns), entry));
                 handle(request, &reply);
                 if is_told {
-                    // Nobody answers it, but the kernel wants the entry back.
+                    // It needs no answer, but the kernel wants the entry back.
                     returns.push(entry, Ok(Answer::Empty));
                 } else if !returns.has(entry) && is_signalled(head.pid) {
                     let call = Call::Interrupt { unique: head.unique };
@@ -255,7 +255,7 @@ impl Queue {
         push(ring, &submission)
     }
 
-    /// Has the ring tell when another thread answered.
+    /// Has the ring report answers of other threads.
     fn listen(&mut self, ring: &mut Ring) -> io::Result<()> {
         let wake = types::Fd(self.returns.as_fd().as_raw_fd());
         let read = opcode::Read::new(wake, self.woken.as_mut_ptr(), 8).build().user_data(WOKEN);
@@ -282,8 +282,8 @@ fn push(ring: &mut Ring, submission: &Entry128) -> io::Result<()> {
     pushed.map_err(io::Error::other)
 }
 
-/// Whether a signal waits for `thread`, which is 0 where nobody waits for the answer. It stays
-/// pending until its request has ended.
+/// True if a signal waits for `thread`, which is 0 without a waiter. The signal stays pending until
+/// the request has ended.
 fn is_signalled(thread: u32) -> bool {
     if thread == 0 {
         return false;
@@ -296,7 +296,7 @@ fn is_signalled(thread: u32) -> bool {
     (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
 }
 
-/// Puts `parts` one behind the other into `target`, and returns their length.
+/// Writes `parts` one after the other into `target`, and returns their length.
 fn put(target: &mut [u8], parts: &[&[u8]]) -> Option<u32> {
     let mut at = 0;
     for part in parts {

@@ -17,7 +17,7 @@ pub const MINOR_MIN: u32 = 31;
 /// The root's node.
 pub const ROOT: u64 = 1;
 
-/// INIT: what kernel and file system may do.
+/// INIT: abilities of kernel and file system.
 pub mod init {
     /// Several reads of one file at a time.
     pub const ASYNC_READ: u64 = 1 << 0;
@@ -93,7 +93,7 @@ pub mod init {
     pub const ALLOW_IDMAP: u64 = 1 << 40;
     /// Requests over io_uring.
     pub const OVER_IO_URING: u64 = 1 << 41;
-    /// The kernel ends what takes too long.
+    /// The kernel ends requests that take too long.
     pub const REQUEST_TIMEOUT: u64 = 1 << 42;
 }
 
@@ -105,7 +105,7 @@ pub mod fopen {
     pub const KEEP_CACHE: u32 = 1 << 1;
     /// No seeking.
     pub const NONSEEKABLE: u32 = 1 << 2;
-    /// The kernel may cache what the directory lists.
+    /// The kernel may cache the listing.
     pub const CACHE_DIR: u32 = 1 << 3;
     /// A stream: no position.
     pub const STREAM: u32 = 1 << 4;
@@ -117,7 +117,7 @@ pub mod fopen {
     pub const PASSTHROUGH: u32 = 1 << 7;
 }
 
-/// SETATTR: what is set.
+/// SETATTR: the attributes to set.
 pub mod fattr {
     /// Mode.
     pub const MODE: u32 = 1 << 0;
@@ -179,7 +179,7 @@ pub mod flag {
     pub const EXT_GROUPS: u32 = 32;
 }
 
-/// What the file system tells the kernel of its own accord.
+/// Notifications from the file system to the kernel.
 pub mod notify {
     /// A polled file changed.
     pub const POLL: i32 = 1;
@@ -193,10 +193,10 @@ pub mod notify {
     pub const RETRIEVE: i32 = 5;
     /// A name was removed.
     pub const DELETE: i32 = 6;
-    /// Send again what is unanswered.
+    /// Send unanswered requests again.
     pub const RESEND: i32 = 7;
     /// All names are to be asked for again.
     pub const INC_EPOCH: i32 = 8;
-    /// Let go of nodes that nobody uses.
+    /// Release unused nodes.
     pub const PRUNE: i32 = 9;
 }

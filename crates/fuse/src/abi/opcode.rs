@@ -5,7 +5,7 @@ macro_rules! opcodes {
         $(#[allow(missing_docs, reason = "the kernel's own names")]
         pub const $name: u32 = $number;)*
 
-        /// What people call the request.
+        /// The usual name of the request.
         pub fn name(opcode: u32) -> &'static str {
             match opcode {
                 $($name => stringify!($name),)*

@@ -71,7 +71,7 @@ layout! {
     /// A time of statx(2).
     struct SxTime { tv_sec: i64, tv_nsec: u32, reserved: i32, }
 
-    /// What statx(2) returns.
+    /// The result of statx(2).
     struct StatX {
         mask: u32,
         blksize: u32,
@@ -105,7 +105,7 @@ layout! {
         stat: StatX,
     }
 
-    /// What statfs(2) returns.
+    /// The result of statfs(2).
     struct StatFs {
         blocks: u64,
         bfree: u64,
@@ -258,7 +258,7 @@ layout! {
     /// A backing file for passthrough.
     struct BackingMap { fd: i32, flags: u32, padding: u64, }
 
-    /// io_uring: what kernel and file system say about a request beside it.
+    /// io_uring: the words of kernel and file system beside a request.
     struct UringEntInOut {
         flags: u64,
         commit_id: u64,

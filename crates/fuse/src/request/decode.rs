@@ -1,8 +1,8 @@
 //! From bytes to requests.
 //!
-//! A request is a header, a structure that its kind has (or has not), and the rest: names,
-//! data, extensions. Read from the device it lies in one piece; over io_uring structure and
-//! rest come apart. Nothing here trusts a length.
+//! A request is a header, a structure that some kinds have, and the rest: names, data, extensions.
+//! From the device it comes in one piece; over io_uring structure and rest come apart. The decoder
+//! trusts no length.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +32,7 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// What was agreed on and changes how requests are laid out.
+/// The agreed options that change the layout of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dialect {
     /// SETXATTR has its longer form.

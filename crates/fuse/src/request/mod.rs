@@ -1,4 +1,4 @@
-//! What the kernel asks: one request, and its kinds.
+//! A request of the kernel, and its kinds.
 
 mod decode;
 
@@ -9,19 +9,19 @@ use crate::abi::{FileLock, InHeader, InitIn};
 pub(crate) use decode::decode_parts;
 pub use decode::{Dialect, Malformed, decode};
 
-/// A request of the kernel. What it borrows is the reader's buffer.
+/// A request of the kernel. It borrows from the reader's buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// Who asks about what.
+    /// The caller and the inode.
     pub header: InHeader,
-    /// What is asked.
+    /// The call.
     pub call: Call<'a>,
     /// The caller's supplementary groups, as far as the kernel tells.
     pub groups: Vec<u32>,
 }
 
 impl Request<'_> {
-    /// The number that answers and interrupts name it by.
+    /// The number by which answers and interrupts name it.
     pub fn unique(&self) -> u64 {
         self.header.unique
     }
@@ -41,7 +41,7 @@ pub enum SetTime {
     At(i64, u32),
 }
 
-/// What SETATTR sets.
+/// The attributes that SETATTR sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetAttr {
     /// Permission bits, with the file's type as it is.
@@ -69,7 +69,7 @@ pub struct SetAttr {
 pub struct Lock {
     /// The open file.
     pub handle: u64,
-    /// Whose lock: a process for POSIX locks, an open file for OFD locks and flock(2).
+    /// The lock's owner: a process for POSIX locks, an open file for OFD locks and flock(2).
     pub owner: u64,
     /// Range, kind and process.
     pub lock: FileLock,
@@ -84,7 +84,7 @@ pub enum Call<'a> {
     Lookup {
         name: &'a OsStr,
     },
-    /// Nodes and how many lookups of each the kernel lets go; needs no answer.
+    /// Nodes, and how many lookups of each the kernel releases; needs no answer.
     Forget(Vec<(u64, u64)>),
     GetAttr {
         handle: Option<u64>,
@@ -269,8 +269,8 @@ pub enum Call<'a> {
     },
     Init(InitIn),
     Destroy,
-    /// A request that is not spoken here: newer, or for virtio-fs only (SETUPMAPPING maps
-    /// files into a guest's memory window, which /dev/fuse has not).
+    /// A request that this binding does not speak: a newer one, or one for virtio-fs only.
+    /// (SETUPMAPPING maps files into a guest's memory window, which /dev/fuse lacks.)
     Unknown,
 }
 

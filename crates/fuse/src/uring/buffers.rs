@@ -1,5 +1,5 @@
-//! What a ring's entries share with the kernel: for each a header and a payload, at addresses
-//! that stay.
+//! The memory that a ring's entries share with the kernel: a header and a payload each, at fixed
+//! addresses.
 
 use std::io;
 use std::ptr::null_mut;
@@ -55,8 +55,8 @@ impl Buffers {
     }
 }
 
-/// Memory of which only what is used counts. Most entries are never used: the kernel takes the
-/// one that came back last.
+/// Memory of which only used pages count. Most entries stay unused: the kernel takes the one that
+/// came back last.
 struct Payloads {
     start: *mut u8,
     len: usize,
@@ -65,18 +65,18 @@ struct Payloads {
 impl Payloads {
     fn new(len: usize) -> io::Result<Payloads> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: the kernel chooses where it is, so it is nothing that is in use.
+        // SAFETY: the kernel chooses the address, so nothing in use is there.
         let start = unsafe { mmap_anonymous(null_mut(), len, prot, flags | MapFlags::NORESERVE)? };
         Ok(Payloads { start: start.cast(), len })
     }
 
-    /// The payload of one entry, which is ours: the kernel writes into those of others.
+    /// The payload of one of our entries: the kernel writes into those of others.
     fn part(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
         if at.checked_add(len)? > self.len {
             return None;
         }
-        // SAFETY: it lies in what is mapped, which is initialized with zeros, and an entry that
-        // is ours is not touched by the kernel until it is submitted.
+        // SAFETY: it lies in the mapping, which is initialized with zeros. The kernel does not
+        // touch an entry of ours until it is submitted.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start.add(at), len) })
     }
 }

@@ -1,4 +1,4 @@
-//! The way of answers to the thread of a ring, and of its end.
+//! The way of answers to the thread of a ring, and of the order to end.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::answer::Outcome;
 pub(crate) struct Returns {
     answers: Mutex<Vec<(u16, Outcome)>>,
     wake: OwnedFd,
-    /// The ring's thread looks by itself before it sleeps.
+    /// The ring's thread, which looks by itself before it sleeps.
     owner: Mutex<Option<ThreadId>>,
     /// The mount is gone.
     ended: AtomicBool,
@@ -74,7 +74,7 @@ impl Returns {
 }
 
 impl AsFd for Returns {
-    /// Becomes readable when there is something to take.
+    /// Becomes readable when answers wait.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
