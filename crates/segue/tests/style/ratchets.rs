@@ -22,7 +22,7 @@ const DOCUMENTS_SHARE_MAX: f64 = 8.0;
 /// The same in all line comments. It falls with the comments, and never rises; the goal is 12.
 const COMMENTS_SHARE_MAX: f64 = 24.8;
 /// Lines of a decision: half a page.
-const DECISION_LINES_MAX: usize = 45;
+const DECISION_LINES_MAX: usize = 42;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
@@ -97,7 +97,9 @@ fn documents_name_their_subjects() {
 
 #[test]
 fn decisions_have_half_a_page() {
-    let long = files_of("docs/decisions").into_iter().filter_map(|path| {
+    let decisions =
+        files_of("docs/decisions").into_iter().filter(|path| !path.ends_with("README.md"));
+    let long = decisions.filter_map(|path| {
         let lines = std::fs::read_to_string(&path).unwrap().lines().count();
         (lines > DECISION_LINES_MAX).then(|| format!("{}: {lines} lines", path.display()))
     });
