@@ -1,9 +1,9 @@
 //! The adaptive transport: QUIC connections that carry core's messages in core's order.
 //!
-//! A call is one bidirectional stream: a head (length, class, encoded message), then a body to
-//! the stream's end, and the same for the reply on the other half. Both sides may call. What a
-//! side sends, calls and replies alike, passes through one [scheduler](segue_core::sched) and
-//! one task, so that of all bytes that want to leave, the most urgent leave first:
+//! A call is one bidirectional stream: a head (length, class, encoded message), then a body to the
+//! stream's end. The reply has the same form on the other half. Both sides may call. The calls and
+//! replies of a side pass through one [scheduler](segue_core::sched) and one task, so that the most
+//! urgent of all waiting bytes leave first:
 //!
 //! ```text
 //!  call, reply ──▶ Outbox ──events──▶ Writer (owns the scheduler) ──quanta──▶ QUIC stream
@@ -11,11 +11,11 @@
 //!  Response, Incoming ◀── head, BodyReader ◀───────────────────────────────────┘
 //! ```
 //!
-//! [`Peer`] is one connection. [`Listener`] and [`dial`] make them; [`Link`] keeps one alive
-//! for a client. [`identity`] says who is who, [`codec`] compresses bodies.
+//! [`Peer`] is one connection. [`Listener`] and [`dial`] make them; [`Link`] keeps one alive for a
+//! client. [`identity`] has keys, certificates and invites; [`codec`] compresses bodies.
 //!
-//! What it does not do: it decides nothing about files, retries nothing but calls that had no
-//! answer, and sets no absolute deadline on a transfer.
+//! The transport decides nothing about files. It retries only calls without an answer, and sets no
+//! absolute deadline on a transfer.
 
 mod asked;
 mod backoff;

@@ -188,7 +188,7 @@ mod tests {
             self.limit.room(self.now, (self.sent, self.unsent), sizes, is_awaited)
         }
 
-        /// QUIC sends what it is given.
+        /// QUIC sends all its bytes.
         fn send(&mut self, bytes: u64) {
             let packets = bytes.div_ceil(PAYLOAD);
             self.sent.packets += packets;
@@ -242,7 +242,7 @@ mod tests {
         let ahead = sender.run(Duration::from_millis(10), true);
         assert!(ahead > 100 << 10, "{ahead}");
         assert_eq!(sender.run(Duration::from_millis(200), false), 0);
-        // Questions without end keep the limit too, but for what is ahead.
+        // Endless questions keep the limit too, except for the bytes that go ahead.
         let bytes = sender.run(10 * SECOND, true);
         assert!(bytes <= (5_000 << 10) + (128 << 10) + PACKET, "{bytes}");
     }

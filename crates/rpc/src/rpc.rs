@@ -1,7 +1,7 @@
 //! The class of a call, which may become more urgent while it is under way.
 //!
 //! ```text
-//!   raise ──▶ the class ──▶ what is unsent of the request moves up in our scheduler
+//!   raise ──▶ the class ──▶ the unsent rest of the request moves up in our scheduler
 //!                      └──▶ RAISE, at the top class ──▶ the other side's, and there of the reply
 //! ```
 

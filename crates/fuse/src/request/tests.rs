@@ -15,7 +15,7 @@ mod examples;
 
 use examples::{Example, Field, bytes};
 
-/// The structure as a ring's entry has it: behind it lies what earlier requests left.
+/// The structure in a ring's entry: bytes of earlier requests lie behind it.
 fn padded(fixed: &[u8]) -> Vec<u8> {
     let mut padded = fixed.to_vec();
     padded.resize(128, 0xaa);

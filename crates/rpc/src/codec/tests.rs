@@ -100,7 +100,7 @@ proptest! {
         prop_assert!(matches!(cut_all(&block[..cut], 1000), Err(CodecError::Short)));
     }
 
-    /// A block takes its own length and what it says that it decompresses to, whatever comes.
+    /// A block takes the memory of its own length and its announced length, whatever comes.
     #[test]
     fn changed_blocks_take_no_more_memory_than_blocks(
         bytes in mutated(vec![

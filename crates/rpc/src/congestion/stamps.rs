@@ -159,7 +159,8 @@ mod tests {
 
     const PERIOD: Option<Duration> = Some(Duration::from_millis(10));
 
-    /// Two sides whose clocks are `apart`, and what the first learns of stamps that took so long.
+    /// Two sides with clocks `apart`; the waits that the first learns from stamps with these
+    /// transits.
     fn waits<const N: usize>(apart: Duration, transits: [u64; N]) -> [u64; N] {
         let start = Instant::now();
         let (mut here, mut there) = (Stamps::new(start + apart), Stamps::new(start));

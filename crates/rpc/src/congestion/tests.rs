@@ -1,4 +1,4 @@
-//! What the other side and the network may do to the law, in any order.
+//! Events of the other side and the network for the law, in any order.
 
 use std::time::Duration;
 

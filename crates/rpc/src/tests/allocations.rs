@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `work` comes to, and the most bytes that it held at any moment.
+/// The result of `work`, and the most bytes that it held at any moment.
 pub(crate) fn most<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get().0;
     HELD.set((before, before));

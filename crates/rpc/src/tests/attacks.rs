@@ -27,7 +27,7 @@ use crate::tls;
 /// Where the victim finds its world, and whom it calls.
 const DIRECTORY: &str = "SEGUE_TEST_VICTIM";
 const CALLED: &str = "SEGUE_TEST_CALLED";
-/// What the victim prints before its address.
+/// The victim prints this before its address.
 const SERVING: &str = "victim serves at ";
 /// How long one attack goes on.
 const ATTACK: Duration = Duration::from_millis(1_000);
@@ -43,7 +43,7 @@ const CALLERS: usize = 64;
 /// A body that is more than a stream's buffers hold.
 const BODY: usize = 1 << 20;
 
-/// What is done.
+/// The attack.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Attack {
     /// Calls with bodies, as many as may be, of whose answers nothing is read.
@@ -52,7 +52,7 @@ enum Attack {
     SlowHeads,
     /// Messages and bodies that are longer or shorter than was said, or never come.
     Lies,
-    /// Datagrams as fast as they go: stamps with absurd times, and what is none.
+    /// Datagrams as fast as they go: stamps with absurd times, and other bytes.
     Datagrams,
     /// Streams that end in the middle of anything, by either side.
     Resets,
@@ -319,7 +319,7 @@ fn memory(process: u32, what: &str) -> u64 {
 #[ignore = "attacks run it"]
 fn victim() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
-    // A panic of any task ends the process, which is what the test looks for.
+    // A panic of any task ends the process, and the test looks for that.
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tell(panic);
@@ -342,7 +342,7 @@ fn victim() {
     });
 }
 
-/// Calls with a body, reads what comes, and does not mind what it is.
+/// Calls with a body, and reads and ignores the answer.
 async fn call_for_ever(peer: Peer) {
     loop {
         let body = Body::from(vec![1; 100_000]);

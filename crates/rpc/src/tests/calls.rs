@@ -81,7 +81,7 @@ async fn large_bodies_stream_both_ways_in_bounded_memory() {
         async move {
             for _ in 0..LARGE / piece.len() {
                 sender.send(piece.clone()).await.unwrap();
-                // What waits is the body's buffer, not the body.
+                // The body's buffer waits, not the body.
                 let queued: u64 = client.stats().queued.iter().sum();
                 assert!(queued <= 2 * BUFFER_BYTES as u64, "{queued}");
             }
@@ -264,7 +264,7 @@ async fn prefetch_that_is_not_answered_delays_no_write_back() {
         }
         calling.await.unwrap().unwrap();
     }
-    // Nor does it take the places of what somebody waits for.
+    // Nor does it take the places of demand fetches.
     assert!(unanswered.len() <= 64, "{}", unanswered.len());
 }
 

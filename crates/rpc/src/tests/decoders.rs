@@ -30,7 +30,8 @@ fn unhex(digits: &str) -> Vec<u8> {
     digits.as_bytes().chunks(2).map(byte).collect()
 }
 
-/// Decodes as a request and as a reply, asks what is asked of every message, and checks the memory.
+/// Decodes as a request and as a reply, asks the usual questions of the message, and checks the
+/// memory.
 fn decode(bytes: &[u8]) {
     let (request, held) = most(|| Request::decode(bytes));
     assert!(held <= EXPANSION * bytes.len() + ALLOWANCE, "{held} bytes for {}", bytes.len());
@@ -63,7 +64,7 @@ fn every_message_decodes_within_its_memory() {
     }
 }
 
-/// Lists of what is least on the wire, wherever a list may stand: the most memory for a message.
+/// Lists of the shortest elements, wherever a list may stand: the most memory for a message.
 #[test]
 fn no_list_takes_more_memory_than_its_length_accounts_for() {
     const LONG: usize = 300_000;
@@ -105,7 +106,7 @@ proptest! {
     }
 }
 
-/// What a stranger asks to have signed.
+/// A stranger's request for a signature.
 #[test]
 fn changed_signing_requests_are_signed_or_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -113,7 +114,7 @@ fn changed_signing_requests_are_signed_or_refused() {
     let example = KeyRequest::generate().unwrap().request_der;
     proptest!(|(bytes in mutated(vec![example]))| {
         let (signed, held) = most(|| authority.sign(&bytes, "laptop").is_ok());
-        // A signature covers all but what follows it.
+        // A signature covers all bytes before it.
         let _ = signed;
         prop_assert!(held <= EXPANSION * bytes.len() + (64 << 10), "{held} bytes");
     });

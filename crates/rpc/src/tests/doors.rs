@@ -194,7 +194,7 @@ fn invite(world: &World, listener: &Listener, code: &str) -> MountUrl {
     MountUrl::new("127.0.0.1", port, "home", Some(invite)).unwrap()
 }
 
-/// Enrols whoever knows the code.
+/// Enrols every host that knows the code.
 async fn enrolling(world: Arc<World>, listener: Arc<Listener>) {
     while let Some(peer) = listener.accept().await {
         assert!(peer.identity().is_none());

@@ -12,7 +12,7 @@ use crate::identity::SERVER_NAME;
 use crate::listener::HANDSHAKES_MAX;
 use crate::tls::{self, Pin};
 
-/// A host that is enrolled and sends what it likes.
+/// An enrolled host that sends arbitrary bytes.
 pub(super) async fn raw(world: &World, address: SocketAddr) -> Connection {
     knock(world, address, Some(&world.identity)).await.unwrap()
 }

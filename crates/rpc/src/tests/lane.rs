@@ -39,7 +39,7 @@ async fn unanswered_small_call_ends_and_the_next_is_answered() {
     let (client, server, _listener) = world.pair().await;
     tokio::spawn(async move {
         drop(server.accept().await.unwrap());
-        // What is no small answer is none.
+        // Other messages are no small answers.
         let incoming = server.accept().await.unwrap();
         incoming.reply(answer("x"), vec![0; 10].into()).await.unwrap_err();
         echo(server).await;

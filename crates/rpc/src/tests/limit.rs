@@ -49,7 +49,7 @@ async fn a_limit_holds_for_bulk_and_is_lifted() {
     storing.await.unwrap();
 }
 
-/// Both ends say what they sent, in bytes and messages of each class.
+/// Both ends report their sent bytes and messages of each class.
 #[tokio::test]
 async fn messages_are_counted_by_class() {
     let world = World::new();

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-/// What often stands where a decoder errs.
+/// Bytes that often make a decoder err.
 const TELLING: [u8; 8] = [0, 1, 2, 0x7f, 0x80, 0xfe, 0xff, b'/'];
 
 /// One thing that happens to bytes.

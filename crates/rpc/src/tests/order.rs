@@ -97,7 +97,7 @@ async fn a_question_ahead_of_time_overtakes_a_bulk_request() {
         async move { client.call_at(Class::Prefetch, &getattr(2), Body::Empty).await.map(drop) }
     });
     let incoming = server.accept().await.unwrap();
-    // What it asks for comes at its class all the same.
+    // Its answer comes at its class all the same.
     assert_eq!((incoming.request.clone(), incoming.class), (getattr(2), Class::Prefetch));
     let ahead = arrived.load(SeqCst);
     assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");

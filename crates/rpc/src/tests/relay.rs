@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::loopback;
 
-/// The queue in each direction, in packets; what does not fit is lost.
+/// The queue in each direction, in packets; further packets are lost.
 const QUEUE: usize = 32;
 /// Packets that pass in each direction in a millisecond.
 const RATE: usize = 2;
