@@ -1,5 +1,5 @@
-//! Asking a server about itself: through its control socket, or on its data directory while
-//! it is down.
+//! Requests to a server of this host: over its control socket while it runs, directly on its data
+//! directory while it is stopped.
 
 use std::path::Path;
 
@@ -33,8 +33,8 @@ pub(crate) fn ask(data: &Path, request: AdminRequest) -> Result<AdminReply, Fail
     }
 }
 
-/// Has long work done by the server whose data directory is `data`, with its route `path`, or
-/// `offline` while it is down; each line goes to `on_line`.
+/// Runs a long task for the data directory `data`: in its server, by the route `path`, or by
+/// `offline` if the server is stopped. Each line of the answer goes to `on_line`.
 pub(crate) fn work<R: Serialize, L: DeserializeOwned>(
     data: &Path,
     (path, offline): (&str, Offline<R, L>),
@@ -55,7 +55,7 @@ pub(crate) fn work<R: Serialize, L: DeserializeOwned>(
     if is_up { Ok(()) } else { self::offline(data, offline, request, on_line) }
 }
 
-/// Has long work done on a data directory whose server is down.
+/// Runs a long task on a data directory whose server is stopped.
 pub(crate) fn offline<R, L>(
     data: &Path,
     offline: Offline<R, L>,
@@ -69,44 +69,46 @@ pub(crate) fn offline<R, L>(
     offline(data, request, &mut tell).map_err(not_served)
 }
 
-/// The same work on a data directory whose server is down.
+/// A long task on a data directory whose server is stopped.
 pub(crate) type Offline<R, L> = fn(&Path, &R, &mut dyn FnMut(L) -> bool) -> Result<(), ServeError>;
 
 pub(crate) fn not_served(error: ServeError) -> Failure {
     Failure::new(Exit::from_code(error.exit_code()), error.to_string())
 }
 
-/// Fails if no server has ever used `data`.
+/// Fails if `data` is not a server's data directory.
 pub(crate) fn require_data(data: &Path) -> Result<(), Failure> {
     if data.join("VERSION").exists() {
         return Ok(());
     }
     let words = format!(
-        "{}: no server's data there: start one with 'segue serve', or name its directory with \
-         --data",
+        "{}: not a server's data directory; start a server with 'segue serve', or name its data \
+         directory with --data",
         data.display()
     );
     Err(Failure::new(Exit::NotFound, words))
 }
 
-/// The words for a server that runs and cannot be asked.
+/// The failure for a server that runs but does not answer.
 pub(crate) fn unreachable_server(data: &Path, error: &HttpError) -> Failure {
     let exit = match error {
         HttpError::NotPermitted => Exit::NotPermitted,
         _ => Exit::Failed,
     };
-    Failure::new(exit, format!("cannot ask the server on {}: {error}", data.display()))
+    let words = format!("cannot query the server with data directory {}: {error}", data.display());
+    Failure::new(exit, words)
 }
 
-/// The failure for an answer to another question.
+/// The failure for an answer of another kind than the request's.
 pub(crate) fn unexpected(data: &Path) -> Failure {
     Failure::failed(format!(
-        "the server on {} answered something else: is it another version?",
+        "the server with data directory {} sent an answer of an unexpected kind; compare its \
+         version with that of this program: segue --version",
         data.display()
     ))
 }
 
-/// The failure for what a server did not do.
+/// The failure for a request that the server did not carry out.
 pub(crate) fn failed(reason: FailReason, words: String) -> Failure {
     let exit = match reason {
         FailReason::NotFound => Exit::NotFound,

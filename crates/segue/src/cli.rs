@@ -1,4 +1,4 @@
-//! The command line: what can be typed, and the help that teaches it.
+//! The command line: its grammar and its help.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,30 +8,30 @@ use clap::{Parser, Subcommand};
 use crate::commands;
 use crate::logging::LogFormat;
 
-/// A network file system with its cache, and its unsent changes, on this host's disk.
+/// A network file system that keeps its cache and its unsent changes on this host's disk.
 ///
-/// Segue mounts a volume of a server as a directory. Files that were used are on this host's
-/// disk; every change is logged here first and sent to the server in order, also after the
-/// network was gone or the machine was switched off.
+/// Segue mounts a volume of a server on a directory. Used files are cached on this host's disk.
+/// Every change is logged on this host first, then sent to the server in order. Sending resumes
+/// after a loss of the network and after a restart of this host.
 #[derive(Debug, Parser)]
 #[command(name = "segue", version, propagate_version = true, after_help = FIRST_STEPS)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// How log lines are written (which ones: SEGUE_LOG, for example SEGUE_LOG=debug)
+    /// Format of log lines (SEGUE_LOG sets the level, for example SEGUE_LOG=debug)
     #[arg(long, global = true, value_enum, env = "SEGUE_LOG_FORMAT", hide_env_values = true)]
     pub(crate) log_format: Option<LogFormat>,
 }
 
 const FIRST_STEPS: &str = "\
 First steps:
-  segue serve --detach               on the server: start serving volume 'home'
-  segue invite                       there: print a line that lets one host in, once
-  segue mount 'segue://..' ~/home    on your host: mount it, with that line
-  segue status                       what is mounted, and what is not on the server yet
-  segue umount ~/home                send everything, then unmount
+  segue serve --detach               on the server: serve volume 'home' in the background
+  segue invite                       on the server: print a URL that enrols one host, once
+  segue mount 'segue://..' ~/home    on your host: mount the volume with that URL
+  segue status                       show the mounts and the changes not yet on the server
+  segue umount ~/home                send every change to the server, then unmount
 
 Exit codes:
   0 done, 1 failed, 2 usage, 3 path not found, 4 offline (a retry helps), 5 conflict,
@@ -39,7 +39,7 @@ Exit codes:
 
 'segue help COMMAND' explains each command with examples.";
 
-/// One for each file in `commands`, where the words for the help are too.
+/// One variant for each file in `commands`; the help of each command is in its file.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(commands::serve::Arguments),
@@ -68,7 +68,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// True if this process will stay and serve, so that its log is an operator's.
+    /// True if this process serves until it is stopped. An operator reads its log.
     pub(crate) fn is_daemon(&self) -> bool {
         match self {
             Command::Serve(arguments) => arguments.stays(),
@@ -77,7 +77,7 @@ impl Command {
         }
     }
 
-    /// True if a parent process waits on stdout for a report.
+    /// True if stdout is a pipe on which a parent process waits for a report.
     pub(crate) fn ready_on_stdout(&self) -> bool {
         match self {
             Command::Serve(arguments) => arguments.ready_on_stdout,
@@ -87,30 +87,30 @@ impl Command {
     }
 }
 
-/// What mount(8) gives to its helper for `mount -t segue` and fstab.
+/// The arguments that mount(8) gives to its helper for `mount -t segue` and fstab.
 #[derive(Debug, Parser)]
 #[command(name = "mount.segue", version, about = "Mount a Segue volume for mount(8) and fstab")]
 struct MountHelper {
-    /// What to mount: segue://HOST[:PORT]/VOLUME
+    /// Volume to mount: segue://HOST[:PORT]/VOLUME
     url: String,
-    /// Where to mount it
+    /// Existing directory to mount it on
     mountpoint: std::path::PathBuf,
-    /// Check only, do not mount
+    /// Check the options, the URL and the directory; do not mount
     #[arg(short = 'f')]
     fake: bool,
-    /// Accepted: there is no mount table to leave alone
+    /// Accepted without effect: Segue writes no mount table
     #[arg(short = 'n')]
     _no_table: bool,
-    /// Accepted: unknown options are errors all the same
+    /// Accepted without effect: unknown options stay errors
     #[arg(short = 's')]
     _sloppy: bool,
-    /// Say what is done
+    /// Accepted without effect
     #[arg(short = 'v')]
     _verbose: bool,
     /// Mount options
     #[arg(short = 'o', value_name = "OPT[,OPT..]")]
     options: Vec<String>,
-    /// Accepted: mount(8) names the type
+    /// Accepted without effect: the type is always segue
     #[arg(short = 't', value_name = "TYPE")]
     _kind: Option<String>,
 }

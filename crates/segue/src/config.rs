@@ -1,8 +1,8 @@
 //! Settings from the configuration file and the environment.
 //!
-//! The order is flag, environment, file, default. Every mount option is a key of
-//! `config.toml` and, in capitals after `SEGUE_`, an environment variable. A key that the
-//! file should not have is an error: a misspelt setting must not be a silent default.
+//! The precedence is flag, environment, file, default. Every mount option is a key of
+//! `config.toml` and, in capitals after `SEGUE_`, an environment variable. An unknown key in the
+//! file is an error: a misspelt setting must not silently become the default.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,27 +18,27 @@ use crate::places::Places;
 
 const ENVIRONMENT_PREFIX: &str = "SEGUE_";
 
-/// What the file and the environment say.
+/// The settings of the file and the environment.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
-    /// Server data.
+    /// The server's data directory.
     pub(crate) data: Option<PathBuf>,
-    /// Address to listen on.
+    /// The server's listen address.
     pub(crate) listen: Option<String>,
-    /// Which log lines are wanted.
+    /// The filter of log lines, as in SEGUE_LOG.
     pub(crate) log: Option<String>,
-    /// How they are written.
+    /// The format of log lines.
     pub(crate) log_format: Option<LogFormat>,
     merge: Vec<MergeRule>,
     mount: MountOptions,
     home: PathBuf,
 }
 
-/// Which program merges what: `[[merge]]` in the file.
+/// The merge program for a pattern of names: `[[merge]]` in the file.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MergeRule {
-    /// Of the file's name, without its directory.
+    /// Matched against the file's name without its directory.
     pattern: String,
     program: String,
 }
@@ -62,7 +62,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The mount options of the file and the environment, then those of `flags`, each a
+    /// The mount options of the file and the environment, overridden by `flags`. Each flag is a
     /// list as after `-o`.
     pub(crate) fn mount_options(&self, flags: &[String]) -> Result<MountOptions, Failure> {
         let mut options = self.mount.clone();
@@ -79,7 +79,7 @@ impl Config {
         Ok(options)
     }
 
-    /// The program that merges files called `name`: the first rule that fits says so.
+    /// The program that merges files called `name`, from the first rule that matches.
     pub(crate) fn merge_program(&self, name: &str) -> Option<&str> {
         let rule = self.merge.iter().find(|rule| glob::matches(&rule.pattern, name))?;
         Some(&rule.program)
@@ -93,7 +93,9 @@ impl Config {
                 self.merge = rules.map_err(|error| format!("[[merge]]: {}", error.message()))?;
                 continue;
             }
-            let value = plain(value).ok_or(format!("'{key}' is not a plain value"))?;
+            let value = plain(value).ok_or_else(|| {
+                format!("the value of '{key}' is not a string, an integer or a boolean")
+            })?;
             match key.as_str() {
                 "data" => self.data = Some(self.expand(PathBuf::from(value))),
                 "listen" => self.listen = Some(value),
@@ -108,7 +110,7 @@ impl Config {
         Ok(())
     }
 
-    /// Variables that are no mount option are left alone: others may use the prefix too.
+    /// Ignores variables that are no mount option: other programs may use the prefix too.
     fn read_environment(&mut self, variables: BTreeMap<String, String>) -> Result<(), Failure> {
         for (name, value) in variables {
             let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };

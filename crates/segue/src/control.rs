@@ -1,4 +1,4 @@
-//! Finding the process behind a mount, and the words for when it cannot be asked.
+//! Requests to the process behind a mount, and the failures if it does not answer.
 
 use std::path::{Path, PathBuf};
 
@@ -24,12 +24,12 @@ pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection
     Err(last)
 }
 
-/// The same, or the words for who cannot be asked.
+/// [`connect`] with the error as a failure of the command.
 pub(crate) async fn reach(places: &Places, mount: &Mount) -> Result<Connection, Failure> {
     connect(places, mount).await.map_err(|error| unanswered(mount, &error))
 }
 
-/// What the process that serves `mount` answers to `GET path`.
+/// The answer of the process that serves `mount` to `GET path`.
 pub(crate) async fn get<T: DeserializeOwned>(
     places: &Places,
     mount: &Mount,
@@ -39,7 +39,7 @@ pub(crate) async fn get<T: DeserializeOwned>(
     connection.get(path).await.map_err(|error| unanswered(mount, &error))
 }
 
-/// What it answers to `POST path` with `request`.
+/// The answer of the process that serves `mount` to `POST path` with `request`.
 pub(crate) async fn post<T: DeserializeOwned>(
     places: &Places,
     mount: &Mount,
@@ -50,24 +50,27 @@ pub(crate) async fn post<T: DeserializeOwned>(
     connection.post(path, request).await.map_err(|error| unanswered(mount, &error))
 }
 
-/// The words for a mount whose process did not answer.
+/// The failure for a mount whose process did not answer.
 pub(crate) fn unanswered(mount: &Mount, error: &HttpError) -> Failure {
     let mountpoint = mount.mountpoint.display();
     match error {
         HttpError::NobodyThere => Failure::failed(format!(
-            "{mountpoint}: its process has ended: 'segue umount {mountpoint}' clears it, mounting \
-             again brings everything back that it had accepted"
+            "{mountpoint}: the process of this mount has ended; acknowledged changes are kept: run \
+             'segue umount {mountpoint}', then mount again"
         )),
         HttpError::NotPermitted => {
-            let words = format!("{mountpoint}: belongs to user {}", mount.owner);
+            let words = format!(
+                "{mountpoint}: this mount belongs to uid {}; run the command as that user or root",
+                mount.owner
+            );
             Failure::new(Exit::NotPermitted, words)
         }
         error => Failure::failed(format!("{mountpoint}: {error}")),
     }
 }
 
-/// What each of `mounts` answers to `ask`. Of those that do not answer it is told, and the exit code is
-/// theirs: one whose process has ended does not keep others from being asked.
+/// The answers of `mounts` to `ask`. A failure is printed and sets the exit code, and the other
+/// mounts are still asked.
 pub(crate) fn each<T>(
     mounts: &[Mount],
     mut ask: impl FnMut(&Mount) -> Result<T, Failure>,
@@ -85,7 +88,7 @@ pub(crate) fn each<T>(
     (answers, exit)
 }
 
-/// The mounts that a command is about: the one at or above `path`, or all of this user's.
+/// The mounts of a command: the one that holds `path`, or all of this user's.
 pub(crate) fn chosen(path: Option<&Path>) -> Result<Vec<Mount>, Failure> {
     let mut all = mounts::list()?;
     if let Some(path) = path {
@@ -97,8 +100,7 @@ pub(crate) fn chosen(path: Option<&Path>) -> Result<Vec<Mount>, Failure> {
 
 /// The mount that `path` lies in, and the path inside it, "" for the mountpoint itself.
 ///
-/// A symbolic link at the end of `path` is followed only to find a mount: a link on a mount
-/// is meant itself.
+/// A symbolic link at the end of `path` is followed only if the link itself is on no mount.
 pub(crate) fn holding(all: &[Mount], path: &Path) -> Result<(Mount, PathBuf), Failure> {
     let resolved = mounts::resolve(path);
     let candidates = [Some(resolved.clone()), resolved.canonicalize().ok()];
@@ -122,7 +124,7 @@ fn not_ours(path: &Path) -> Failure {
     match std::fs::symlink_metadata(path) {
         Err(error) => Failure::io(path.display(), &error),
         Ok(_) => Failure::failed(format!(
-            "{}: not on a Segue mount ('segue status' lists them)",
+            "{}: not on a Segue mount ('segue status' lists the mounts)",
             path.display()
         )),
     }

@@ -1,10 +1,10 @@
-//! Going to the background: a command that returns only when its daemon is usable.
+//! Daemons in the background: the command returns only when its daemon is usable.
 //!
 //! The parent starts the program again with a hidden argument and the write end of a pipe as
-//! its stdout. The child does its work as in the foreground and reports over the pipe, a line
-//! each: progress, then "ready" or "failed". Only at "ready" does it leave the parent's session and close the
-//! pipe, so until then Ctrl-C in the terminal ends both. A fork without exec would copy a
-//! process that already has threads; starting again does not.
+//! its stdout. The child works as in the foreground and reports over the pipe, one line for each
+//! report: progress, then "ready" or "failed". At "ready" it leaves the parent's session and closes
+//! the pipe. Until then Ctrl-C in the terminal ends both. A fork without exec would copy a process
+//! that already has threads.
 //!
 //! ```text
 //!   parent ── start again ──▶ child: stdout = pipe, stderr = log file
@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{Exit, Failure};
 use crate::output::{self, Progress};
 
-/// Hidden argument by which a child knows that its stdout is the pipe to a parent.
+/// Hidden argument that tells a child that its stdout is the pipe to a parent.
 pub(crate) const READY_FLAG: &str = "--ready-on-stdout";
-/// A log longer than this starts anew when its daemon does; one older log is kept.
+/// A start of a daemon rotates a log longer than this; one older log is kept.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
 /// One line in the pipe.
@@ -39,8 +39,8 @@ enum Report {
     Failed { code: u8, words: String },
 }
 
-/// Starts this program again with `arguments` in the background, `input` on its stdin, its log
-/// in `log`; returns when it reports that it is usable, with its words.
+/// Starts this program again with `arguments` in the background, with `input` on its stdin and
+/// its log in `log`. Returns the message of its "ready" report.
 pub(crate) fn launch(
     arguments: &[OsString],
     input: Option<&str>,
@@ -59,7 +59,7 @@ pub(crate) fn launch(
         .spawn()
         .map_err(start_failed)?;
     if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-        // A child that ended without reading says why below.
+        // If the child ended without reading, its report below has the reason.
         let _ = writeln!(stdin, "{input}");
     }
     match wait_for_report(&mut child) {
@@ -72,7 +72,7 @@ pub(crate) fn launch(
     }
 }
 
-/// The child's last line, none if it ended without it; shows those before.
+/// Shows the child's progress; returns its "ready" or "failed", `None` if it ended without one.
 fn wait_for_report(child: &mut Child) -> Option<Report> {
     let mut progress = Progress::new();
     for line in BufReader::new(child.stdout.take()?).lines() {
@@ -84,16 +84,16 @@ fn wait_for_report(child: &mut Child) -> Option<Report> {
     None
 }
 
-/// The words for a child that ended without any: the last line that it logged.
+/// The failure for a child that ended without a report: it quotes the last line of the log.
 fn died(child: &mut Child, log_file: &mut File, log_start: u64, log: &Path) -> Failure {
     let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
     let mut text = String::new();
     let _ = log_file.seek(SeekFrom::Start(log_start));
     let _ = log_file.read_to_string(&mut text);
-    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no line)");
     Failure::failed(format!(
-        "the background process ended before it was ready ({status}); its last words: {last}; \
-         its log is {}",
+        "the background process ended before it was ready ({status}); the last line of its log \
+         {}: {last}",
         log.display()
     ))
 }
@@ -110,7 +110,7 @@ fn open_log(log: &Path) -> std::io::Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// How a daemon tells its user that it is usable: on the terminal, or to a waiting parent.
+/// Reports of a daemon: to the terminal, or to a waiting parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announcer {
     /// True if stdout is the pipe to a parent.
@@ -118,18 +118,18 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// Tells how far the way to "ready" is gone.
+    /// Reports progress before "ready".
     pub(crate) fn progress(self, words: String) {
         if self.detached {
-            // A parent that went away is noticed at "ready".
+            // A parent that has ended is noticed at "ready".
             let _ = send(&Report::Progress(words));
         } else {
             output::note(&words);
         }
     }
 
-    /// Tells that the daemon is usable and, before a parent, leaves it. An error means that
-    /// nobody waits any more: the daemon should end.
+    /// Reports that the daemon is usable, and leaves the parent's session. An error means that
+    /// the parent has ended: the daemon should end too.
     pub(crate) fn ready(self, words: &str) -> std::io::Result<()> {
         if !self.detached {
             let mut out = std::io::stdout().lock();
@@ -144,7 +144,7 @@ impl Announcer {
         Ok(())
     }
 
-    /// Tells a parent, if one waits, why this will never be ready.
+    /// Reports to a waiting parent that the daemon failed.
     pub(crate) fn failed(self, failure: &Failure) {
         if self.detached {
             let report = Report::Failed { code: failure.exit.code(), words: failure.to_string() };

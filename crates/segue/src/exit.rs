@@ -1,4 +1,4 @@
-//! How a command ends: an exit code and, where it failed, words for a person.
+//! The end of a command: an exit code and, after a failure, a message for the user.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,9 +6,9 @@ use std::process::ExitCode;
 /// Every exit code of the program. Scripts rely on the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Exit {
-    /// What was asked is done.
+    /// The command succeeded.
     Done = 0,
-    /// It failed for a reason that has no number of its own.
+    /// A failure without a code of its own.
     Failed = 1,
     /// The command line, an option, or the configuration is wrong.
     Usage = 2,
@@ -16,18 +16,18 @@ pub(crate) enum Exit {
     NotFound = 3,
     /// The server cannot be reached; a retry helps.
     Offline = 4,
-    /// Both sides changed the same thing.
+    /// Two hosts changed the same object.
     Conflict = 5,
-    /// A wait for safety timed out.
+    /// The wait for changes to become safe timed out.
     NotYetSafe = 6,
-    /// Changes exist that the server has refused, or a server's data are damaged.
+    /// The server refused changes, or a server's data are damaged.
     DataAtRisk = 7,
-    /// This user or identity may not do that.
+    /// This user or this identity lacks the permission.
     NotPermitted = 8,
 }
 
 impl Exit {
-    /// The exit code with number `code`; any other number is a plain failure.
+    /// The exit code with number `code`; [`Exit::Failed`] for an unknown number.
     pub(crate) fn from_code(code: u8) -> Exit {
         match code {
             0 => Exit::Done,
@@ -54,11 +54,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what was asked: what failed, on which path or host, why, and
-/// what to do about it.
+/// The failure of a command. Its message names the action, the path or host, the reason and the
+/// remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub(crate) exit: Exit,
     words: String,
 }
@@ -69,7 +69,7 @@ impl Failure {
         Failure { exit, words: words.into() }
     }
 
-    /// A failure that has no number of its own.
+    /// A failure without a code of its own.
     pub(crate) fn failed(words: impl Into<String>) -> Failure {
         Failure::new(Exit::Failed, words)
     }
@@ -79,7 +79,7 @@ impl Failure {
         Failure::new(Exit::Usage, words)
     }
 
-    /// The failure of a system call: `what` names the act and the path.
+    /// The failure of a system call; `what` names the action and the path.
     pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Failure {
         let exit = match error.kind() {
             std::io::ErrorKind::NotFound => Exit::NotFound,
@@ -96,5 +96,5 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What every command returns.
+/// The result of every command.
 pub(crate) type Outcome = Result<Exit, Failure>;

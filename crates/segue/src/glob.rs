@@ -1,11 +1,12 @@
-//! Patterns for names, as a shell has them: `*` is any text, `?` any character.
+//! Patterns for names, as in a shell: `*` matches any text, `?` any character.
 
-/// True if all of `name` is like `pattern`.
+/// True if `pattern` matches all of `name`.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut from) = (0, 0);
-    // Behind the last `*`, and as far as that reaches: an earlier one need never reach further.
+    // The position after the last `*`, and the end of its match. Backtracking to an earlier `*` is
+    // never needed.
     let mut last: Option<(usize, usize)> = None;
     while let Some(next) = name.get(from) {
         match pattern.get(at) {

@@ -1,4 +1,4 @@
-//! Talking to a control socket: HTTP over a Unix socket, one connection a request.
+//! Requests to a control socket: HTTP over a Unix socket, one connection for each request.
 
 use std::io;
 use std::path::Path;
@@ -12,12 +12,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-/// Longest answer or line that is read: far above any honest one.
+use crate::quantity;
+
+/// Longest answer or line that is accepted: far above any real one.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-/// A daemon answers connections at once, whatever its disk or network do.
+/// A healthy daemon accepts connections at once, also while its disk or network stalls.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no answer.
+/// The failure of a request to a control socket.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     /// No process listens on the socket.
@@ -26,10 +28,10 @@ pub(crate) enum HttpError {
     /// The socket belongs to another user.
     #[error("its control socket belongs to another user")]
     NotPermitted,
-    /// The process ended or broke off in the middle.
-    #[error("its process broke off: {0}")]
+    /// The answer is missing, incomplete or malformed.
+    #[error("no valid answer from its process: {0}")]
     Broken(String),
-    /// The process refused, with its words.
+    /// The process refused, with this message.
     #[error("{0}")]
     Refused(String),
 }
@@ -42,14 +44,14 @@ impl From<hyper::Error> for HttpError {
 
 impl From<serde_json::Error> for HttpError {
     fn from(error: serde_json::Error) -> HttpError {
-        HttpError::Broken(format!("an answer that this version does not understand: {error}"))
+        HttpError::Broken(format!("this version cannot decode the answer: {error}"))
     }
 }
 
 /// A connection to the process behind a control socket.
 pub(crate) struct Connection {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
-    /// Process at the other end, to wait for its end.
+    /// Process at the other end, for a wait until it has ended.
     pub(crate) pid: i32,
 }
 
@@ -59,12 +61,15 @@ pub(crate) async fn connect(socket: &Path) -> Result<Connection, HttpError> {
     let stream = match connecting.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(connect_error(&error)),
-        Err(_) => return Err(HttpError::Broken("it does not accept connections".to_owned())),
+        Err(_) => {
+            let seconds = CONNECT_TIMEOUT.as_secs();
+            return Err(HttpError::Broken(format!("no connection within {seconds} s")));
+        }
     };
     let peer = stream.peer_cred().map_err(|error| connect_error(&error))?;
     let pid = peer.pid().ok_or(HttpError::NobodyThere)?;
     let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with the sender; what goes wrong on it, the waiting request reports.
+    // The task ends with the sender. The pending request reports an error of the connection.
     tokio::spawn(async move { drop(connection.await) });
     Ok(Connection { sender, pid })
 }
@@ -78,20 +83,20 @@ fn connect_error(error: &io::Error) -> HttpError {
 }
 
 impl Connection {
-    /// `GET path`, its answer as text.
+    /// `GET path`, with the answer as text.
     pub(crate) async fn get_text(mut self, path: &str) -> Result<String, HttpError> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         let body = collect(response.into_body()).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// `GET path`, its answer from JSON.
+    /// `GET path`, with the answer decoded from JSON.
     pub(crate) async fn get<T: DeserializeOwned>(mut self, path: &str) -> Result<T, HttpError> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         Ok(serde_json::from_slice(&collect(response.into_body()).await?)?)
     }
 
-    /// `POST path` with `request` as JSON, the answer from JSON.
+    /// `POST path` with `request` as JSON, and the answer decoded from JSON.
     pub(crate) async fn post<T: DeserializeOwned>(
         mut self,
         path: &str,
@@ -102,7 +107,7 @@ impl Connection {
         Ok(serde_json::from_slice(&collect(response.into_body()).await?)?)
     }
 
-    /// `POST path`; the answer is a stream of JSON lines, each given to `on_line` as it comes.
+    /// `POST path`; the answer is a stream of JSON lines, and `on_line` gets each as it arrives.
     pub(crate) async fn post_lines<T: DeserializeOwned>(
         mut self,
         path: &str,
@@ -122,7 +127,7 @@ impl Connection {
                 }
             }
             if pending.len() > ANSWER_BYTES_MAX {
-                return Err(HttpError::Broken("a line without end".to_owned()));
+                return Err(HttpError::Broken(format!("a line exceeds {}", most())));
             }
         }
         if !pending.trim_ascii().is_empty() {
@@ -155,6 +160,11 @@ impl Connection {
     }
 }
 
+/// [`ANSWER_BYTES_MAX`] with its unit.
+fn most() -> String {
+    quantity::bytes(ANSWER_BYTES_MAX as u64)
+}
+
 async fn collect(mut body: Incoming) -> Result<Vec<u8>, HttpError> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -162,7 +172,7 @@ async fn collect(mut body: Incoming) -> Result<Vec<u8>, HttpError> {
             bytes.extend_from_slice(&data);
         }
         if bytes.len() > ANSWER_BYTES_MAX {
-            return Err(HttpError::Broken("an answer without end".to_owned()));
+            return Err(HttpError::Broken(format!("the answer exceeds {}", most())));
         }
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! Log lines: to stderr, which of a background process is its log file.
+//! Log lines go to stderr. The stderr of a background process is its log file.
 
 use std::io::IsTerminal;
 
@@ -7,18 +7,18 @@ use tracing_subscriber::EnvFilter;
 
 use crate::exit::Failure;
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Plain text.
     #[default]
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// Starts logging. `wanted` is a filter as in SEGUE_LOG (`info`, `segue_client=debug`);
-/// without one, daemons log what an operator wants to know and commands only warnings.
+/// Starts logging. `wanted` is a filter as in SEGUE_LOG (`info`, `segue_client=debug`). The
+/// default is `info` for daemons and `warn` for commands.
 pub(crate) fn start(
     wanted: Option<&str>,
     format: LogFormat,

@@ -1,4 +1,4 @@
-//! The program `segue`: serves volumes, mounts them, and asks the daemons that do.
+//! The program `segue`: it serves volumes, mounts them, and queries the daemons that do.
 //!
 //! Each subcommand is one file in `commands`. A daemon is this program in the background
 //! (`daemon`); commands find it by the kernel's mount list (`mounts`) or the server's data
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     match run(cli, announcer) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            // In the background stderr is the log, where it belongs too.
+            // In the background, stderr is the log file: the log has the failure too.
             announcer.failed(&failure);
             output::note(&failure.to_string());
             failure.exit.into()

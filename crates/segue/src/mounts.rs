@@ -1,8 +1,7 @@
-//! Which Segue mounts this host has, read from the kernel's own list.
+//! The Segue mounts of this host, read from the kernel's mount list.
 //!
-//! The list is the only registry: a mount that the kernel shows exists, whatever files or
-//! processes are left over from it. Nothing here touches a mountpoint, because touching a
-//! dead or busy one can fail or wait.
+//! The list is the only registry: a mount exists if the kernel shows it, also if its process has
+//! ended. Listing touches no mountpoint: a call on a dead or busy mount can fail or block.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,22 +12,22 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::exit::Failure;
 
-/// The type that the kernel shows for our mounts.
+/// The file system type that the kernel shows for Segue mounts.
 const FILE_SYSTEM_TYPE: &[u8] = b"fuse.segue";
 
 /// One Segue mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mount {
-    /// Where it is mounted, absolute and without symbolic links.
+    /// The mountpoint, absolute and without symbolic links.
     pub(crate) mountpoint: PathBuf,
-    /// What is mounted: `segue://HOST[:PORT]/VOLUME`.
+    /// The mounted volume: `segue://HOST[:PORT]/VOLUME`.
     pub(crate) source: String,
     /// The user whose process serves it.
     pub(crate) owner: u32,
 }
 
 impl Mount {
-    /// A path below the mountpoint, as its process says it, as this host does.
+    /// The absolute path on this host of `inside`, a path relative to the mountpoint.
     pub(crate) fn absolute(&self, inside: &str) -> String {
         self.mountpoint.join(inside.trim_start_matches('/')).display().to_string()
     }
@@ -42,7 +41,7 @@ pub(crate) fn list() -> Result<Vec<Mount>, Failure> {
     Ok(parse(&table))
 }
 
-/// The mount whose mountpoint is exactly `mountpoint`; of several on one place, the topmost.
+/// The mount whose mountpoint is exactly `mountpoint`; of several stacked there, the topmost.
 pub(crate) fn at(mounts: &[Mount], mountpoint: &Path) -> Option<Mount> {
     mounts.iter().rev().find(|mount| mount.mountpoint == mountpoint).cloned()
 }
@@ -53,13 +52,13 @@ pub(crate) fn holding(mounts: &[Mount], path: &Path) -> Option<Mount> {
     inside.max_by_key(|mount| mount.mountpoint.as_os_str().len()).cloned()
 }
 
-/// `path` made absolute, its parent's symbolic links followed, its last part left untouched.
+/// `path` made absolute, with symbolic links of its parent resolved and its last part unchanged.
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let clean: PathBuf = absolute.components().collect();
     match (clean.parent().map(Path::canonicalize), clean.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
-        // It ends with '..', or its parent is not there.
+        // The path ends with '..', or its parent does not exist.
         _ => clean.canonicalize().unwrap_or(clean),
     }
 }
@@ -70,10 +69,10 @@ pub(crate) fn is_dead(mountpoint: &Path) -> bool {
     error == Some(rustix::io::Errno::NOTCONN.raw_os_error())
 }
 
-/// Takes a mount that lost its process out of the tree, whoever still has files open there.
+/// Detaches a mount whose process has ended or hangs, also if files on it are open.
 pub(crate) fn detach(mountpoint: &Path) -> Result<(), Failure> {
     let failed = |why: &dyn std::fmt::Display| {
-        Failure::failed(format!("{}: cannot clear the dead mount: {why}", mountpoint.display()))
+        Failure::failed(format!("{}: cannot detach the mount: {why}", mountpoint.display()))
     };
     match unmount(mountpoint, UnmountFlags::DETACH) {
         Ok(()) => return Ok(()),
@@ -84,7 +83,10 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<(), Failure> {
     match helper {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(failed(&String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => Err(failed(&format!("fusermount3: {error} (install the package fuse3)"))),
+        Err(error) => {
+            let words = format!("cannot run fusermount3: {error} (Debian package: fuse3)");
+            Err(failed(&words))
+        }
     }
 }
 
@@ -112,7 +114,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's octal escapes: `\040` is a blank.
+/// Decodes the kernel's octal escapes: `\040` is a blank.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -142,7 +144,8 @@ mod tests {
     use super::*;
 
     const TABLE: &[u8] = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
-        90 27 0:50 / /home/a/my\\040files rw,nosuid shared:9 - fuse.segue segue://h/home rw,user_id=1000,group_id=0\n\
+        90 27 0:50 / /home/a/my\\040files rw,nosuid shared:9 - fuse.segue segue://h/home \
+        rw,user_id=1000,group_id=0\n\
         91 27 0:51 / /home/a/my\\040files/deep rw - fuse.segue segue://h/deep rw,user_id=0\n\
         92 27 0:52 / /mnt rw - fuse.sshfs host: rw,user_id=1000\n";
 

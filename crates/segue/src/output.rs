@@ -1,7 +1,7 @@
-//! Printing for people and for scripts.
+//! Output for users and for scripts.
 //!
-//! Results go to stdout in one piece, everything else to stderr, so that
-//! `segue invite | ssh laptop ..` carries the result only.
+//! A result goes to stdout in one write, all other text to stderr: `segue invite | ssh laptop ..`
+//! carries the result only.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// So often it is looked whether anybody reads.
+/// Interval between two checks for a reader on stdout.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Writes `text` to stdout. A reader that went away early (`| head`) is not a failure.
+/// Writes `text` to stdout. A reader that closed the pipe early (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_to_reader(text).map(drop)
 }
@@ -24,7 +24,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&json_line(value)?)
 }
 
-/// [`print`] for what goes on and on: false once the reader has gone.
+/// [`print`] for output without an end: false once the reader has closed the pipe.
 pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -34,7 +34,7 @@ pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Returns once nobody can read any more what is written to stdout, which a pipe tells by itself.
+/// Returns once stdout has no reader. The kernel reports this for a pipe without a write.
 pub(crate) async fn reader_gone() {
     while !is_closed() {
         tokio::time::sleep(LOOK).await;
@@ -56,12 +56,12 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Writes one line for a person to stderr. Nobody is left to hear about a failure of this.
+/// Writes one line for the user to stderr. A failure is ignored: stderr was the place to report it.
 pub(crate) fn note(words: &str) {
     let _ = writeln!(io::stderr().lock(), "segue: {words}");
 }
 
-/// What a finding is about, to stand in front of it.
+/// The object of a finding, as a prefix of its message.
 pub(crate) fn place(path: Option<&str>, ino: Option<u64>) -> String {
     match (path, ino) {
         (Some(path), _) => format!("{}: ", printable(path)),
@@ -70,21 +70,21 @@ pub(crate) fn place(path: Option<&str>, ino: Option<u64>) -> String {
     }
 }
 
-/// A path without what would steer a terminal.
+/// `path` with control characters replaced: they would steer the terminal.
 fn printable(path: &str) -> String {
     path.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// A line on the terminal that is rewritten while something is waited for.
+/// A line on the terminal that shows the progress of a wait and is rewritten in place.
 ///
-/// Silent when stderr is not a terminal: a script wants the end, not the way there.
+/// Silent when stderr is not a terminal: a script needs only the result.
 pub(crate) struct Progress {
     shown: bool,
     on_terminal: bool,
 }
 
 impl Progress {
-    /// Nothing shown yet.
+    /// A progress line that is not shown yet.
     pub(crate) fn new() -> Progress {
         Progress { shown: false, on_terminal: io::stderr().is_terminal() }
     }
@@ -106,7 +106,7 @@ impl Drop for Progress {
     }
 }
 
-/// Lines up `rows` under `head`, two spaces between columns, no trailing blanks.
+/// Aligns `rows` under `head`: two spaces between columns, no trailing blanks.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
     for row in rows {

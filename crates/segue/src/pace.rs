@@ -1,34 +1,34 @@
-//! How fast what waits for the server gets there, and when the last of it will.
+//! The rate at which pending changes reach the server, and an estimate of the time left.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::quantity;
 
-/// The rate is that of so much time before: long enough for a batch or two on a slow link.
+/// The rate is an average over this time: long enough for one or two batches on a slow link.
 const WINDOW: Duration = Duration::from_secs(15);
-/// Before this much has passed a rate means nothing.
+/// A rate over a shorter time means nothing.
 const SHORTEST: Duration = Duration::from_millis(900);
 
-/// What is said while nothing goes.
-pub(crate) const NOTHING: &str = "nothing went lately";
+/// The text if nothing was sent in the window.
+pub(crate) const NOTHING: &str = "nothing sent recently";
 
-/// What went, by when.
+/// Samples of the amount sent, each with its time.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// What waited when it was looked at last.
+    /// Pending records and bytes at the last sample.
     waiting: Option<(u64, u64)>,
-    /// Records and bytes that went since the beginning.
+    /// Records and bytes sent since the first sample.
     gone: (u64, u64),
     seen: VecDeque<(Instant, (u64, u64))>,
 }
 
 impl Pace {
-    /// So many `records` with so many `bytes` wait `now`. Words to stand behind that: the rate and
-    /// the time that is left; empty while nothing is known.
+    /// Takes a sample: `records` with `bytes` are pending `now`. Returns the rate and the time left
+    /// as text; empty while neither is known.
     pub(crate) fn words(&mut self, now: Instant, records: u64, bytes: u64) -> String {
         if let Some((before_records, before_bytes)) = self.waiting.replace((records, bytes)) {
-            // What came in between hides some of what went; that is made up for soon.
+            // New changes between two samples hide some of the sent ones; later samples correct it.
             self.gone.0 += before_records.saturating_sub(records);
             self.gone.1 += before_bytes.saturating_sub(bytes);
         }
@@ -64,7 +64,7 @@ fn per_second(amount: u64, passed: Duration) -> u64 {
     u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
-/// How long `amount` takes where so much `went` in the time that has `passed`.
+/// The time for `amount` at the rate of `went` in `passed`.
 fn left(amount: u64, went: u64, passed: Duration) -> Option<Duration> {
     if went == 0 {
         return None;
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(pace.words(at(10), 90, 180 * MB), "2.0 MB/s, about 1 min left");
         assert_eq!(pace.words(at(20), 10, 20 * MB), "9.0 MB/s, about 2 s left");
         // Of the last seconds only.
-        assert_eq!(pace.words(at(40), 10, 20 * MB), "nothing went lately");
+        assert_eq!(pace.words(at(40), 10, 20 * MB), "nothing sent recently");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where this user's Segue files lie: the environment, read once and in one place.
+//! The directories of this user's Segue files, read from the environment once and only here.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use crate::mounts::Mount;
 /// Every directory that follows from HOME and XDG_*.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// What the client needs.
+    /// The directories of the client.
     pub(crate) paths: Paths,
     /// `config.toml`.
     pub(crate) config_file: PathBuf,
-    /// Server data unless told otherwise.
+    /// The default data directory of a server.
     pub(crate) data: PathBuf,
-    /// For `~/` in the configuration.
+    /// The home directory, for `~/` in the configuration.
     pub(crate) home: PathBuf,
 }
 
@@ -49,28 +49,32 @@ impl Places {
         })
     }
 
-    /// Where the log of a background process lies.
+    /// The log file of the background process `name`.
     pub(crate) fn log_file(&self, name: &str) -> PathBuf {
         self.paths.state_home.join("log").join(format!("{name}.log"))
     }
 
-    /// Makes the runtime directory and refuses one that another user could have made.
+    /// Creates the runtime directory; refuses one that belongs to another user.
     pub(crate) fn make_runtime_dir(&self) -> Result<(), Failure> {
         use std::os::unix::fs::{DirBuilderExt, MetadataExt};
         let path = &self.paths.runtime_dir;
-        let failed = |error| Failure::io(format!("cannot use {}", path.display()), &error);
+        let failed =
+            |error| Failure::io(format!("cannot use runtime directory {}", path.display()), &error);
         let made = std::fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
         made.map_err(failed)?;
         let owner = std::fs::symlink_metadata(path).map_err(failed)?.uid();
         if owner != user() {
-            let words = format!("{} belongs to user {owner}: remove it", path.display());
+            let words = format!(
+                "runtime directory {} belongs to uid {owner}; remove it, or set XDG_RUNTIME_DIR",
+                path.display()
+            );
             return Err(Failure::new(Exit::NotPermitted, words));
         }
         Ok(())
     }
 
-    /// Where the control socket of `mount` can be: its owner may have mounted it from a
-    /// session with another runtime directory than ours.
+    /// The possible control sockets of `mount`. Its owner may have mounted it from a session with
+    /// another runtime directory than this process has.
     pub(crate) fn sockets(&self, mount: &Mount) -> Vec<PathBuf> {
         let of_owner =
             [format!("/run/user/{}", mount.owner), format!("/tmp/segue-{}", mount.owner)];
@@ -84,7 +88,7 @@ impl Places {
     }
 }
 
-/// /tmp is everyone's: a socket counts only if the mount's own user made it.
+/// /tmp is writable by every user: a socket counts only if the owner of the mount made it.
 fn belongs_to(path: &Path, owner: u32) -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == owner)
@@ -98,12 +102,12 @@ fn runtime_dir(of_session: Option<PathBuf>) -> PathBuf {
     }
 }
 
-/// The user this process acts as.
+/// The effective uid of this process.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// True if this process may do everything on this host.
+/// True if this process runs as root.
 pub(crate) fn is_root() -> bool {
     user() == 0
 }

@@ -1,15 +1,15 @@
-//! Processes: ending one, waiting until one has really ended, and how this one ends where it must not go on.
+//! Processes: killing one, waiting for the end of one, and the end of this one after a panic.
 
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// Waits until process `pid` has ended, so that its locks and sockets are free; false if it
-/// has not within `limit`.
+/// Waits until process `pid` has ended and its locks and sockets are free; false if it runs
+/// longer than `limit`.
 pub(crate) fn wait_for_end(pid: i32, limit: Duration) -> bool {
     let Some(pid) = Pid::from_raw(pid) else { return true };
-    // A process that cannot be opened is gone already.
+    // A process that cannot be opened has already ended.
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
     let end = Instant::now() + limit;
     loop {
@@ -27,14 +27,14 @@ pub(crate) fn wait_for_end(pid: i32, limit: Duration) -> bool {
     }
 }
 
-/// Ends process `pid` at once; false if it may not be.
+/// Kills process `pid`; false without the permission to do so.
 pub(crate) fn kill(pid: i32) -> bool {
     let Some(pid) = Pid::from_raw(pid) else { return true };
     matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(rustix::io::Errno::SRCH))
 }
 
-/// Has a panic of any thread or task end this process. Without the one that panicked the others would go
-/// on, and whoever needs it would wait for ever: for write-back, or for an answer.
+/// Makes a panic of any thread or task abort this process. Otherwise the other threads would go on,
+/// and some would wait for ever for the one that panicked: for write-back, or for an answer.
 pub(crate) fn ends_with_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,8 +1,8 @@
-//! Times and sizes as people write and read them: `1h`, `30s`, `12.5 MB`.
+//! Times and sizes as text with units: `1h`, `30s`, `12.5 MB`.
 
 use std::time::Duration;
 
-/// Bytes of a megabyte, as everywhere in this program.
+/// Bytes of one MB in all texts of this program.
 pub(crate) const MB: u64 = 1 << 20;
 
 /// Reads a time with its unit: `500ms`, `30s`, `10m`, `1h`, `7d`.
@@ -17,9 +17,10 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "d" => 86_400_000,
         _ => return Err("a time needs a unit: 500ms, 30s, 10m, 1h or 7d".to_owned()),
     };
-    let count: u64 =
-        number.parse().map_err(|_| "a time is a whole number and a unit".to_owned())?;
-    count.checked_mul(millis).map(Duration::from_millis).ok_or("this time is too long".to_owned())
+    let count: u64 = number
+        .parse()
+        .map_err(|_| "a time is a whole number with a unit, such as 30s".to_owned())?;
+    count.checked_mul(millis).map(Duration::from_millis).ok_or("the time is too long".to_owned())
 }
 
 /// Reads a size with its unit: `500K`, `10M`, `20G`, `2T`, or bytes without one.
@@ -36,10 +37,10 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let count: u64 = number.parse().map_err(|_| wrong())?;
-    count.checked_mul(1 << shift).ok_or("this size is too large".to_owned())
+    count.checked_mul(1 << shift).ok_or("the size is too large".to_owned())
 }
 
-/// `1.5 MB`; 1 KB is 1024 bytes, as in the measurements.
+/// `1.5 MB`; 1 KB is 1,024 bytes, as in the measurements.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
     let mut unit = 0;
@@ -56,7 +57,7 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{}.{} {name}", tenths / 10, tenths % 10)
 }
 
-/// `3 s`, `5 min`, `2 h`, `4 d`: how long ago, as coarse as a glance needs.
+/// `3 s`, `5 min`, `2 h`, `4 d`: a time, rounded down to one unit.
 pub(crate) fn age(time: Duration) -> String {
     match time.as_secs() {
         s @ 0..60 => format!("{s} s"),

@@ -1,4 +1,4 @@
-//! What a connection sends each second, from counts that are looked at now and then.
+//! The traffic of a connection per second, from samples of its counters.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use segue_client::control::types::{ClassBytes, LinkReport};
 
 use crate::{output, quantity};
 
-/// In less time than this a count means nothing.
+/// A rate over a shorter time means nothing.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// What was seen last.
+/// The last sample.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     before: Option<(Instant, LinkReport)>,
 }
 
-/// What moved since the last look.
+/// The traffic between two samples.
 struct Moved<'a> {
     before: &'a LinkReport,
     now: &'a LinkReport,
@@ -23,8 +23,8 @@ struct Moved<'a> {
 }
 
 impl Rates {
-    /// Lines about what goes since the last look, as of `now`: all of it, then by class. Nothing
-    /// after the first look, and none on a connection that is another one.
+    /// Takes a sample and describes the traffic since the last one: in total, then by class. Empty
+    /// for the first sample of a connection.
     pub(crate) fn lines(&mut self, now: Instant, link: &LinkReport) -> Vec<String> {
         let Some((at, before)) = self.before.replace((now, link.clone())) else {
             return Vec::new();
@@ -45,7 +45,7 @@ impl Moved<'_> {
     fn per_second(&self, now: u64, before: u64) -> u64 {
         let count = u128::from(now.saturating_sub(before));
         let nanos = self.time.as_nanos().max(1);
-        // Half and more is one.
+        // Rounded to the nearest integer.
         let each = (count * 1_000_000_000 + nanos / 2) / nanos;
         u64::try_from(each).unwrap_or(u64::MAX)
     }

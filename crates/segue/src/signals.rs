@@ -1,10 +1,10 @@
-//! The signals that end a daemon cleanly.
+//! The signals that stop a daemon cleanly.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM, SIGINT and SIGHUP, caught from the moment this exists.
+/// SIGTERM, SIGINT and SIGHUP, caught as long as this value exists.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     terminate: Signal,
@@ -13,7 +13,7 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// Starts catching. Needs a running tokio runtime.
+    /// Starts to catch the signals. Needs a running tokio runtime.
     pub(crate) fn catch() -> io::Result<StopSignals> {
         Ok(StopSignals {
             terminate: signal(SignalKind::terminate())?,
@@ -22,12 +22,12 @@ impl StopSignals {
         })
     }
 
-    /// Ready at the first of them.
+    /// Returns at the first of the signals.
     pub(crate) async fn wait(&mut self) {
         tokio::select! {
-            _ = self.terminate.recv() => tracing::info!("stopping: SIGTERM"),
-            _ = self.interrupt.recv() => tracing::info!("stopping: SIGINT"),
-            _ = self.hangup.recv() => tracing::info!("stopping: SIGHUP"),
+            _ = self.terminate.recv() => tracing::info!("stopping on SIGTERM"),
+            _ = self.interrupt.recv() => tracing::info!("stopping on SIGINT"),
+            _ = self.hangup.recv() => tracing::info!("stopping on SIGHUP"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `segue volume backup`: a volume as it is now, in another directory.
+//! `segue volume backup`: copies the present state of a volume to another directory.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -12,30 +12,37 @@ use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{admin, output, quantity};
 
-/// Back a volume up into a directory, only what is new there
+/// Back up a volume to a directory; copy only new data
 ///
-/// Works on a server that serves, beside its work, and on one that is down. The backup is the volume at one moment. Every chunk is checked against its fingerprint when it is copied; a file that cannot be read on the server is named, and all the rest is saved. Each backup also reads an eighth of what earlier ones copied, and copies again what rotted there. A backup that is broken off leaves the earlier ones whole: run it again. Each volume has a directory of its own, best on another disk.
+/// The server may be running or stopped. The backup is the state of the volume at one moment. The
+/// command compares every chunk with its fingerprint while it copies the chunk. It names each file
+/// that cannot be read on the server, and saves all others.
+///
+/// Each backup also verifies at least an eighth of the data of earlier backups, and copies damaged
+/// chunks again. An interrupted backup leaves the earlier ones intact: run it again. Each volume
+/// needs a backup directory of its own, best on another disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The volume
+    /// Name of the volume
     name: String,
-    /// The directory of its backups; made if it is not there
+    /// Directory of its backups; created if it does not exist
     directory: PathBuf,
-    /// List the snapshots in the directory, and make none
+    /// List the snapshots in the directory; make no backup
     #[arg(long, conflicts_with = "rate")]
     list: bool,
-    /// Read all that earlier backups copied, not only the eighth whose turn it is
+    /// Verify all data of earlier backups, not only an eighth
     #[arg(long, conflicts_with = "list")]
     verify: bool,
-    /// Then remove snapshots that are older than the newest N, and what only they need
+    /// Afterwards remove the snapshots older than the newest N, and the data that only they need
     ///
-    /// Those that are damaged or lack something do not count: the N newest that are complete stay, and all that are newer than the oldest of these.
+    /// Damaged and incomplete snapshots do not count. The newest N complete snapshots stay, and
+    /// every snapshot newer than the oldest of them.
     #[arg(long, value_name = "N", conflicts_with = "list")]
     keep: Option<NonZeroU32>,
     #[command(flatten)]
     rate: Rate,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -44,13 +51,16 @@ pub(crate) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  segue volume backup home /mnt/usb/home         now, and every night from cron: copies what is new
-  segue volume backup home /mnt/usb/home --keep 30  and keep a month of them
-  segue volume backup home /mnt/usb/home --list  what can be restored
-  segue volume restore home /mnt/usb/home        on this server, or on a new one
+  segue volume backup home /mnt/usb/home            now, and each night from cron
+  segue volume backup home /mnt/usb/home --keep 30  the same, and keep the newest 30 snapshots
+  segue volume backup home /mnt/usb/home --list     list the snapshots
+  segue volume restore home /mnt/usb/home           on this server, or on a new one
 
-Exit codes: 0 all is saved, 7 all is saved but what is damaged on the server, or older snapshots
-lack what rotted in the directory, or --list finds a damaged one, 3 no such volume";
+Exit codes:
+  0 everything is saved
+  3 no such volume
+  7 data damaged on the server are missing from the backup, or chunks of older snapshots are
+    damaged and could not be copied again, or --list found a damaged snapshot";
 
 /// Backs up, or lists.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
@@ -81,7 +91,7 @@ impl Line for BackupLine {
     fn progress(&self) -> Option<String> {
         let BackupLine::Progress { rows, bytes, total_bytes } = self else { return None };
         Some(match total_bytes {
-            0 => format!("{rows} rows"),
+            0 => format!("{rows} rows of metadata saved"),
             total => {
                 let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
                 format!("{done} of {all} saved")
@@ -97,7 +107,9 @@ impl Line for BackupLine {
         match self {
             BackupLine::Progress { .. } | BackupLine::Finding { .. } => None,
             BackupLine::Saved { pruned: Some(Pruned { failed: Some(words), .. }), .. } => {
-                let words = format!("older snapshots could not be removed: {words}");
+                let words = format!(
+                    "the snapshot is saved, but older snapshots could not be removed: {words}"
+                );
                 Some(Err(Failure::failed(words)))
             }
             BackupLine::Saved {
@@ -113,7 +125,7 @@ impl Line for BackupLine {
     }
 }
 
-/// A line for a person to read.
+/// The text of a line for the user.
 fn describe(line: &BackupLine) -> Option<String> {
     Some(match line {
         BackupLine::Finding { path, ino, what } => {
@@ -151,22 +163,22 @@ fn describe(line: &BackupLine) -> Option<String> {
     })
 }
 
-/// What is said of chunks that rotted in the directory.
+/// The text about damaged chunks in the backup directory.
 fn rotten(damaged: u64, mended: u64) -> String {
     let chunks = quantity::count(damaged, "chunk");
     match damaged - mended.min(damaged) {
         _ if damaged == 0 => String::new(),
         0 => {
-            format!("{chunks} of the backup had rotted and were copied again: is its disk well?\n")
+            format!("{chunks} of the backup were damaged and copied again; check its disk\n")
         }
         lost => format!(
-            "{chunks} of the backup had rotted, and older snapshots that need {lost} of them lack \
-             them: is its disk well?\n"
+            "{chunks} of the backup were damaged, and {lost} could not be copied again: older \
+             snapshots lack them; check its disk\n"
         ),
     }
 }
 
-/// What is said of snapshots that went.
+/// The text about removed snapshots.
 fn removed(pruned: Option<&Pruned>) -> String {
     match pruned {
         Some(Pruned { snapshots: gone @ 1.., bytes, .. }) => format!(

@@ -1,4 +1,4 @@
-//! `segue bwlimit`: how much of the link a mount may take.
+//! `segue bwlimit`: the bandwidth limit of a mount.
 
 use std::path::PathBuf;
 
@@ -9,40 +9,41 @@ use super::{Context, block_on};
 use crate::exit::{Exit, Outcome};
 use crate::{control, mounts, output, quantity};
 
-/// Where the mount's process is asked.
+/// The route of the control socket.
 const PATH: &str = "/v1/bwlimit";
 
-/// Show or set how much of its link a mount may take
+/// Show or set the bandwidth limit of a mount
 ///
-/// What this host sends to the server, and the server to this host for this mount, never exceeds
-/// it, averaged over a second and counted with all headers. What somebody waits for still goes
-/// before the rest. It holds until it is set again or the mount ends; the mount option bwlimit,
-/// with the same values, sets it from the start.
+/// The limit holds for the traffic of this mount to the server and from the server, as an average
+/// over one second with all headers included. Within the limit, data that an application waits for
+/// still go first. The limit holds until the next 'segue bwlimit' or the end of the mount. The
+/// mount option bwlimit takes the same values and sets the limit from the start.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A mount, or any path on it
     mountpoint: PathBuf,
-    /// UP:DOWN in bytes a second, one for both, off, or a timetable [default: show what holds]
+    /// UP:DOWN in bytes per second, one value for both, off, or a timetable [default: show the
+    /// present limit]
     limit: Option<Timetable>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  segue bwlimit ~/home                     what holds now
+  segue bwlimit ~/home                     show the present limit
   segue bwlimit ~/home 500K:2M             at most 500 KB/s to the server, 2 MB/s from it
-  segue bwlimit ~/home off:2M              whatever the link takes to the server
-  segue bwlimit ~/home off
-  segue bwlimit ~/home '08:00,500K:2M 18:00,off'            by day, in local time
-  segue bwlimit ~/home 'Mon-08:00,500K:2M Fri-18:00,off'    in the week
+  segue bwlimit ~/home off:2M              no limit to the server
+  segue bwlimit ~/home off                 no limit
+  segue bwlimit ~/home '08:00,500K:2M 18:00,off'            each day, in local time
+  segue bwlimit ~/home 'Mon-08:00,500K:2M Fri-18:00,off'    each week, in local time
   segue mount segue://server/home ~/home -o 'bwlimit=08:00,500K:2M 18:00,off,ro'
 
 In ~/.config/segue/config.toml: bwlimit = \"08:00,500K:2M 18:00,off\"";
 
-/// Sets it if asked to, and shows what holds.
+/// Sets a limit if one is given, and shows the present one.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let (mount, _) = control::holding(&mounts::list()?, &arguments.mountpoint)?;
     let bandwidth: Bandwidth = match &arguments.limit {
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// What holds, in words; nothing where nothing is ever limited.
+/// The present limit as text; `None` if no limit holds now or later.
 pub(super) fn words(bandwidth: &Bandwidth) -> Option<String> {
     let Bandwidth { bwlimit, limit_up, limit_down, limit_seconds } = bandwidth;
     if limit_up.is_none() && limit_down.is_none() && limit_seconds.is_none() {

@@ -1,4 +1,4 @@
-//! `segue volume check`: is everything there, and is it what it was?
+//! `segue volume check`: verifies the metadata and the chunks of volumes.
 
 use segue_server::check::{CheckLine, CheckRequest, check_offline};
 
@@ -7,20 +7,22 @@ use super::{Context, ServerData};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
-/// Check a volume: every name, every reference, every count, every byte
+/// Check a volume: every name, reference, count and byte
 ///
-/// Works on a server that serves, beside its work, and on one that is down. Changes nothing. First the metadata are checked on one snapshot, then every chunk is read from its pack and compared with its fingerprint. What is wrong is named by path, with what can be done about it.
+/// The server may be running or stopped. The command changes nothing. It first checks the metadata
+/// on one snapshot, then reads every chunk from its pack and compares it with its fingerprint. Each
+/// finding names a path, and the end of the report has the remedies.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The volume [default: all volumes of the server]
+    /// Name of the volume [default: all volumes of the server]
     name: Option<String>,
-    /// Leave out the bytes: names, references and counts only
+    /// Check names, references and counts only; read no chunks
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
     rate: Rate,
-    /// Answer in JSON, one line for each finding and one for each volume
+    /// Print JSON: one line for each finding and one for each volume
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -29,13 +31,13 @@ pub(crate) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  segue volume check                 all volumes, gently
-  segue volume check home --quick    seconds instead of hours: no bytes are read
-  segue volume check home --rate 200 && echo whole
+  segue volume check                 all volumes, at the default rate
+  segue volume check home --quick    metadata only: seconds instead of hours
+  segue volume check home --rate 200 && echo clean
 
-Exit codes: 0 all is well, 7 something is damaged, 3 no such volume";
+Exit codes: 0 no findings, 3 no such volume, 7 damage found";
 
-/// Checks, and prints findings as they come.
+/// Checks, and prints each finding as it arrives.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let data = arguments.server.resolve(context);
     let request = CheckRequest {
@@ -50,7 +52,7 @@ impl Line for CheckLine {
     fn progress(&self) -> Option<String> {
         let CheckLine::Progress { volume, inodes, bytes, total_bytes } = self else { return None };
         Some(match total_bytes {
-            0 => format!("{volume}: {inodes} files and directories"),
+            0 => format!("{volume}: {inodes} files and directories checked"),
             total => {
                 let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
                 format!("{volume}: {done} of {all} checked")
@@ -76,7 +78,7 @@ impl Line for CheckLine {
     }
 }
 
-/// A line for a person to read.
+/// The text of a line for the user.
 fn describe(line: &CheckLine) -> Option<String> {
     match line {
         CheckLine::Finding { volume, path, ino, what, .. } => {
@@ -123,14 +125,14 @@ mod tests {
         }
     }
 
-    /// A server that died between two volumes had said nothing wrong so far.
+    /// A server that dies between two volumes has reported no finding.
     #[test]
     fn only_an_end_that_was_said_is_an_end() {
         assert!(end([checked()]).is_err());
         assert!(matches!(end([checked(), CheckLine::Finished]), Ok(Exit::Done)));
     }
 
-    /// The volumes that come after it may be clean.
+    /// Later volumes without findings do not hide an earlier finding.
     #[test]
     fn what_was_found_counts_at_the_end() {
         let finding = CheckLine::Finding {

@@ -1,4 +1,4 @@
-//! `segue completions`: a shell's completion script.
+//! `segue completions`: the completion script of a shell.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -18,9 +18,9 @@ pub(crate) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  source <(segue completions bash)                       in this bash
+  source <(segue completions bash)                       for the running bash
   segue completions fish > ~/.config/fish/completions/segue.fish
-  segue completions zsh > ~/.zfunc/_segue                a directory in zsh's fpath";
+  segue completions zsh > ~/.zfunc/_segue                if ~/.zfunc is in zsh's fpath";
 
 /// Prints the script.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {

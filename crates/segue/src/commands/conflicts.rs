@@ -1,5 +1,4 @@
-//! `segue conflicts`: what of this host's changes stands beside what it was meant for, or was
-//! refused.
+//! `segue conflicts`: lists the changes of this host that became conflict copies or were refused.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -12,18 +11,18 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
 use crate::{control, output, quantity};
 
-/// Show the conflicts of this host's changes with others'
+/// List the conflicts of this host's changes
 ///
-/// A change that was made on a state which another host has changed meanwhile overwrites nothing: it
-/// stands beside, as NAME.conflict-HOST-TIME (in UTC). What the server refused after the
-/// call had returned (no room, rights revoked) is kept on this host with its data. 'segue resolve'
-/// deals with either. Exit code 5 if there is any.
+/// If another host changed a file first, this host's change does not overwrite that change. It
+/// becomes a conflict copy beside the file: NAME.conflict-HOST-TIME, with the time in UTC. A change
+/// that the server refused after its call had returned (no space, permission revoked) stays on this
+/// host with its data. 'segue resolve' resolves both kinds. The exit code is 5 if there are any.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A mount, or any path on it [default: all mounts]
     mountpoint: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -53,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     Ok(if conflicts.is_empty() { exit } else { exit.max(Exit::Conflict) })
 }
 
-/// What `mount` knows of, with absolute paths.
+/// The conflicts that `mount` knows, with absolute paths.
 pub(super) async fn ask(mount: &Mount, context: &Context) -> Result<Vec<Conflict>, Failure> {
     let reply: ConflictsReply = control::get(&context.places, mount, "/v1/conflicts").await?;
     Ok(reply.conflicts.into_iter().map(|conflict| shown(conflict, mount)).collect())
@@ -63,14 +62,14 @@ fn shown(conflict: Conflict, mount: &Mount) -> Conflict {
     if !conflict.note.is_empty() {
         let (mountpoint, note) = (mount.mountpoint.display(), &conflict.note);
         let why = format!(
-            "{}: find {mountpoint} -name '*.conflict-*' shows which copies there are; 'segue resolve {note} \
-             --both' forgets this",
+            "{}: find {mountpoint} -name '*.conflict-*' lists the conflict copies; 'segue resolve \
+             {note} --both' drops this note",
             conflict.why
         );
         return Conflict { path: note.clone(), why, ..conflict };
     }
     Conflict {
-        // What has no name any more is called by its number, or by what it is kept as.
+        // An object without a name is shown by its number, or by the ID under which it is kept.
         path: mount.absolute(if conflict.path.is_empty() { &conflict.id } else { &conflict.path }),
         of: mount.absolute(&conflict.of),
         ..conflict

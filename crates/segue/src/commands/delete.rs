@@ -1,4 +1,4 @@
-//! `segue volume delete`: a volume goes, with everything in it.
+//! `segue volume delete`: deletes a volume with all its data.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -8,18 +8,19 @@ use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{admin, output, quantity};
 
-/// Delete a volume, with everything in it and every host's access to it
+/// Delete a volume with all its data and the access of every host
 ///
-/// Mounts of it end. What hosts have not sent stays in their cache directories. The space returns in the background. The server's only volume is not deleted.
+/// Mounts of the volume end. Unsent changes of hosts stay in their cache directories. The server
+/// frees the space in the background. The only volume of a server cannot be deleted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The volume
+    /// Name of the volume
     name: String,
-    /// Do not ask for its name again
+    /// Do not ask for a confirmation
     #[arg(long)]
     yes: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -31,7 +32,7 @@ Examples:
   segue volume backup old /mnt/usb/old && segue volume delete old
   segue volume delete old --yes";
 
-/// Deletes, once the user has typed the name again.
+/// Deletes the volume after the user has typed its name again.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let data = arguments.server.resolve(context);
     let name = arguments.name.clone();
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     match admin::ask(&data, AdminRequest::VolumeDelete { name })? {
         AdminReply::Deleted { volume, .. } if arguments.json => output::print_json(&volume)?,
         AdminReply::Deleted { volume, identities } => output::print(&format!(
-            "{}: deleted; {} may not come back\n",
+            "{}: deleted; {} lost access\n",
             volume.name,
             quantity::count(identities.len() as u64, "host")
         ))?,
@@ -56,21 +57,26 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 fn confirm(volume: &VolumeInfo) -> Result<(), Failure> {
     let name = &volume.name;
     if !io::stdin().is_terminal() {
-        let words = format!("to delete '{name}' without being asked, say so: --yes");
+        let words = format!(
+            "volume '{name}' is not deleted: stdin is no terminal for the confirmation; use --yes"
+        );
         return Err(Failure::usage(words));
     }
     let (inodes, bytes) =
         (quantity::count(volume.inodes, "inode"), quantity::bytes(volume.allocated_bytes));
-    // Nobody who does not see the question answers it.
+    // If stderr fails, the user sees no question and types no name.
     let _ = write!(
         io::stderr(),
-        "volume '{name}' with {inodes} and {bytes} goes for good; its name again: "
+        "this deletes volume '{name}' with {inodes} and {bytes} for good; type its name: "
     );
     let mut typed = String::new();
     let read = io::stdin().lock().read_line(&mut typed);
-    read.map_err(|error| Failure::io("cannot read the answer", &error))?;
+    read.map_err(|error| Failure::io("cannot read the confirmation from stdin", &error))?;
     match typed.trim() == name {
         true => Ok(()),
-        false => Err(Failure::failed(format!("nothing was deleted: that is not '{name}'"))),
+        false => {
+            let words = format!("nothing was deleted: the typed name is not '{name}'");
+            Err(Failure::failed(words))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `segue identity`: which hosts may use a server.
+//! `segue identity`: the identities of the hosts that may use a server.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use super::{Context, ServerData};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output};
 
-/// List and revoke the hosts that may use a server
+/// List and revoke the identities of hosts on a server
 ///
-/// A host gets its identity by the first mount with an invite.
+/// A host gets its identity at its first mount with an invite.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -25,29 +25,29 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   segue identity list
-  segue identity revoke 3f9a..     a lost laptop: it is out at once and for good";
+  segue identity revoke 3f9a..     end the access of a lost laptop";
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the identities, revoked ones too
+    /// List the identities, also revoked ones
     List {
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         server: ServerData,
     },
-    /// Take an identity's permission away, at once and for good
+    /// Revoke an identity at once and for good
     Revoke {
-        /// Its id, from 'segue identity list'
+        /// Its ID from 'segue identity list', or the beginning of the ID
         id: String,
         #[command(flatten)]
         server: ServerData,
     },
-    /// Make the server's own identity anew, where it was lost
+    /// Make a new identity of the server, after its old one was lost
     ///
-    /// The server has to be stopped. Every host has to be let in again with a new invite;
-    /// volumes, and what hosts have not sent yet, stay as they are.
+    /// The server must be stopped. Afterwards every host needs a new invite. Volumes, and the
+    /// unsent changes of hosts, stay as they are.
     Renew {
         #[command(flatten)]
         server: ServerData,
@@ -78,7 +78,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 fn renew(data: &Path) -> Outcome {
     renew_identity(data).map_err(admin::not_served)?;
     let words = format!(
-        "segue: the server on {} has a new identity; let every host in again: segue invite\n",
+        "segue: the server with data directory {} has a new identity; every host needs a new \
+         invite: segue invite\n",
         data.display()
     );
     output::print(&words)?;
@@ -87,7 +88,7 @@ fn renew(data: &Path) -> Outcome {
 
 fn describe(identities: &[IdentityInfo]) -> String {
     if identities.is_empty() {
-        return "no host has enrolled yet: 'segue invite' prints a line that lets one in\n".into();
+        return "no host is enrolled: 'segue invite' prints a URL that enrols one\n".into();
     }
     let row = |identity: &IdentityInfo| {
         let role = format!("{:?}", identity.role).to_lowercase();

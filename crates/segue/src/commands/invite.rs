@@ -1,4 +1,4 @@
-//! `segue invite`: one line that lets one host in, once.
+//! `segue invite`: a URL that enrols one host, once.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{admin, output, quantity};
 
-/// Print a line with which one host may mount a volume
+/// Print an invite: a URL with which one host can mount a volume
 ///
-/// The line names the server, pins its certificate authority, and holds a code that works
-/// once and expires. The first mount with it enrols the host; afterwards the host mounts
-/// without it. Give the line only to whom it is for: until it is used, it is the permission.
+/// The URL names the server, pins its certificate authority, and holds a code that works once and
+/// expires. The first mount with the URL enrols the host. Later mounts need no invite. Keep the URL
+/// secret: until it is used or expires, it lets in any host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Volume to invite to
+    /// Volume that the host can mount
     #[arg(long, value_name = "NAME", default_value = "home")]
     volume: String,
-    /// What the host may do
+    /// Permissions of the host
     #[arg(long, value_enum, default_value_t = RoleName::Writer)]
     role: RoleName,
-    /// How long the line works
+    /// Time until the invite expires, from 1s to 366d
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = quantity::parse_duration)]
     ttl: Duration,
-    /// Name or address by which hosts reach the server [default: the address it listens on,
-    /// else its first one that is not loopback]
+    /// Name or address under which hosts reach the server [default: its listen address if that is
+    /// a single address, else its first address that is not loopback]
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// With --role host: root on that host is root on the volume
@@ -36,26 +36,26 @@ pub(crate) struct Arguments {
     server: ServerData,
 }
 
-/// What an invited host may do, as the server's administration spells it.
+/// The role of an invited host, spelt as in the server's administration.
 #[derive(Clone, Copy, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 enum RoleName {
-    /// Read everything, change nothing
+    /// Reads everything, changes nothing
     Reader,
-    /// Read and write as the volume's owner
+    /// Reads and writes as the owner of the volume
     Writer,
-    /// Speak for all users of the host
+    /// Acts for all users of the host
     Host,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  segue invite                            a writer for volume home, within the hour
-  segue invite --role reader --ttl 7d     someone who only reads, within a week
+  segue invite                            a writer for volume home; expires in one hour
+  segue invite --role reader --ttl 7d     a reader; expires in a week
   segue invite --volume src --host build.example.org
   segue invite | ssh laptop segue mount - work";
 
-/// Prints the line, and only it, on stdout.
+/// Prints the URL, and nothing else, on stdout.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let data = arguments.server.resolve(context);
     let request = AdminRequest::Invite {

@@ -1,4 +1,4 @@
-//! `segue log`: the changes that wait for the server.
+//! `segue log`: the changes that are not on the server yet.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
 use crate::{control, output, quantity};
 
-/// Show the changes that the server does not have yet
+/// List the changes that are not on the server yet
 ///
-/// Oldest first, each with what it waits for.
+/// The oldest comes first. Each line says what the change waits for.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A mount, or any path on it [default: all mounts]
     mountpoint: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     if arguments.json {
         output::print_json(&json!({ "records": records }))?;
     } else if records.is_empty() {
-        output::print("nothing waits: the server has every change\n")?;
+        output::print("no pending changes: the server has every change\n")?;
     } else {
         output::print(&describe(&records))?;
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 async fn ask(mount: &Mount, context: &Context) -> Result<Vec<LogRecord>, Failure> {
     let reply: LogReply = control::get(&context.places, mount, "/v1/log").await?;
     let mut records = reply.records;
-    // An inode without a known name comes as `#INO`.
+    // An inode without a known name has the path `#INO`.
     for record in records.iter_mut().filter(|record| !record.path.starts_with('#')) {
         record.path = mount.absolute(&record.path);
     }
@@ -61,7 +61,7 @@ fn describe(records: &[LogRecord]) -> String {
     let row = |record: &LogRecord| {
         let age = Duration::try_from_secs_f64(record.age_seconds).unwrap_or_default();
         vec![
-            // What is written and not closed has no place yet.
+            // Dirty data of an open file have no sequence number yet.
             if record.seq == 0 { "-".to_owned() } else { record.seq.to_string() },
             record.kind.clone(),
             record.class.clone(),

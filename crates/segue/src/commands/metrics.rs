@@ -1,4 +1,4 @@
-//! `segue metrics`: measurements for Prometheus.
+//! `segue metrics`: metrics for Prometheus.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,17 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::http::HttpError;
 use crate::{admin, control, http, output};
 
-/// Print measurements in the Prometheus text format
+/// Print metrics in the Prometheus text format
 ///
-/// Those of a mount, or with --server of a server. A scraper can also ask the control socket itself: GET /v1/metrics.
+/// Prints the metrics of a mount, or with --server those of a server. A scraper can also read them
+/// from the control socket: GET /v1/metrics.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A mount, or any path on it; may be left out if there is only one
+    /// A mount, or any path on it [default: this user's only mount]
     #[arg(conflicts_with = "server")]
     mountpoint: Option<PathBuf>,
-    /// Those of the server on this host instead
+    /// Print the metrics of the server on this host
     #[arg(long)]
     server: bool,
     #[command(flatten)]
@@ -28,7 +29,7 @@ Examples:
   segue metrics ~/home
   segue metrics --server --data /srv/segue";
 
-/// Prints them.
+/// Prints the metrics.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let text =
         if arguments.server || arguments.data.data.is_some() && arguments.mountpoint.is_none() {
@@ -44,8 +45,8 @@ fn of_mount(arguments: &Arguments, context: &Context) -> Result<String, Failure>
     let mounts = control::chosen(arguments.mountpoint.as_deref())?;
     let [mount] = mounts.as_slice() else {
         let words = match mounts.len() {
-            0 => "no volume is mounted here",
-            _ => "several volumes are mounted: name one ('segue status' lists them)",
+            0 => "no volume is mounted by this user",
+            _ => "several volumes are mounted: name one of them ('segue status' lists them)",
         };
         return Err(Failure::usage(words));
     };

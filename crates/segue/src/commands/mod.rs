@@ -1,4 +1,4 @@
-//! One file for each subcommand: its arguments, its help, and what it does.
+//! One file for each subcommand: its arguments, its help and its action.
 
 pub(crate) mod backup;
 pub(crate) mod bwlimit;
@@ -42,22 +42,22 @@ use crate::logging::LogFormat;
 use crate::output;
 use crate::places::Places;
 
-/// What a command knows besides its arguments.
+/// The environment of a command.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Where this user's files lie.
+    /// The directories of this user's files.
     pub(crate) places: Places,
-    /// What the configuration says.
+    /// The settings of the file and the environment.
     pub(crate) config: Config,
-    /// How log lines are written.
+    /// The format of log lines.
     pub(crate) log_format: LogFormat,
-    /// To whom a daemon reports.
+    /// The reports of a daemon.
     pub(crate) announcer: Announcer,
 }
 
 impl Context {
-    /// Starts `segue ARGUMENTS` in the background, `input` on its stdin, its log named `log`;
-    /// prints its words when it is usable.
+    /// Starts `segue ARGUMENTS` in the background, with `input` on its stdin and its log named
+    /// `log`; prints the message of its "ready" report.
     pub(crate) fn launch(
         &self,
         mut arguments: Vec<OsString>,
@@ -72,16 +72,16 @@ impl Context {
     }
 }
 
-/// The server that a command is about.
+/// The server of a command.
 #[derive(Debug, Args)]
 pub(crate) struct ServerData {
-    /// The server's data directory [default: ~/.local/share/segue]
+    /// Data directory of the server [default: ~/.local/share/segue]
     #[arg(long, value_name = "DIR", env = "SEGUE_DATA", hide_env_values = true)]
     pub(crate) data: Option<PathBuf>,
 }
 
 impl ServerData {
-    /// The directory, absolute: flag, environment, file, default.
+    /// The absolute path of the directory; precedence: flag, environment, file, default.
     pub(crate) fn resolve(&self, context: &Context) -> PathBuf {
         let chosen = self.data.as_ref().or(context.config.data.as_ref());
         let path = chosen.unwrap_or(&context.places.data);
@@ -89,7 +89,7 @@ impl ServerData {
     }
 }
 
-/// Runs a short conversation with a daemon to its end.
+/// Runs a request to a daemon to its end.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! `segue mount`: a volume as a directory, served by a process of its own.
+//! `segue mount`: mounts a volume on a directory; a process of its own serves the mount.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead};
@@ -16,22 +16,22 @@ use crate::process::ends_with_panic;
 use crate::signals::StopSignals;
 use crate::{control, daemon, mounts, output};
 
-/// Mount a volume as a directory
+/// Mount a volume on a directory
 ///
-/// Returns when the mount can be used. The first time, URL is the line that 'segue invite'
-/// printed on the server; it enrols this host. Afterwards segue://HOST[:PORT]/VOLUME is enough.
-/// Changes that an earlier mount could not send any more are sent first.
+/// The command returns once the mount is usable. For the first mount, URL is the invite that
+/// 'segue invite' printed on the server; it enrols this host. For later mounts,
+/// segue://HOST[:PORT]/VOLUME is enough. Pending changes of an earlier mount are sent first.
 ///
-/// Every option can also stand in ~/.config/segue/config.toml (write-back = "close") or in
-/// the environment (SEGUE_WRITE_BACK=close). The order is: flag, environment, file, default.
+/// Every option can also be set in ~/.config/segue/config.toml (write-back = "close") or in the
+/// environment (SEGUE_WRITE_BACK=close). The precedence is: flag, environment, file, default.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Arguments {
-    /// What to mount: segue://HOST[:PORT]/VOLUME, or an invite; - reads it from stdin
+    /// Volume to mount: segue://HOST[:PORT]/VOLUME or an invite; - reads the URL from stdin
     pub(crate) url: String,
-    /// Where: an existing directory
+    /// Existing directory to mount it on
     pub(crate) mountpoint: PathBuf,
-    /// Mount options, see below
+    /// Mount options, listed below
     #[arg(short = 'o', value_name = "OPT[,OPT..]")]
     pub(crate) options: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts
@@ -53,8 +53,8 @@ fn after_help() -> String {
 
 const EXAMPLES: &str = "\
 Examples:
-  segue mount 'segue://server:7420/home?invite=..&ca=..' ~/home     the first time
-  segue mount segue://server/home ~/home
+  segue mount 'segue://server:7420/home?invite=..&ca=..' ~/home     the first mount
+  segue mount segue://server/home ~/home                            later mounts
   ssh server segue invite | segue mount - ~/home                    no invite in the shell's history
   segue mount segue://server/home ~/home -o allow-other,write-back=close
   mount -t segue segue://server/home /mnt -o ro                     as root
@@ -80,8 +80,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     context.launch(again, Some(&url), &log_name(&mountpoint))
 }
 
-/// The child's command line. A URL that holds an invite goes over stdin: command lines are
-/// for everyone to read.
+/// The child's command line. An invite goes over stdin, because every user can read command lines.
 fn arguments_of_child(arguments: &Arguments, url: &str, mountpoint: &Path) -> Vec<OsString> {
     let shown = if url.contains('?') { "-" } else { url };
     let mut again: Vec<OsString> =
@@ -124,7 +123,7 @@ async fn serve(
     let ready = move |ready: Ready| {
         tracing::info!("{}", ready.words);
         if let Err(error) = announcer.ready(&ready.words) {
-            tracing::warn!("nobody waits for this mount any more, unmounting: {error}");
+            tracing::warn!("the process that started this mount has ended, unmounting: {error}");
             let _ = abandon.send(());
         }
     };
@@ -142,14 +141,14 @@ async fn serve(
     Ok(Exit::Done)
 }
 
-/// The name by which the server lists this host, and which conflict copies carry.
+/// The name of this host in the server's list and in the names of conflict copies.
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The mountpoint without symbolic links. It must be a directory with no Segue mount on it;
-/// one that lost its process is cleared away. What lies in the directory is hidden while the
-/// volume is mounted, as with every file system.
+/// The mountpoint without symbolic links. It must be a directory without a Segue mount; a mount
+/// whose process has ended is detached first. The mount hides the contents of the directory, as
+/// with every file system.
 fn prepare_mountpoint(path: &Path, context: &Context) -> Result<PathBuf, Failure> {
     if let Ok(mount) = control::at(&mounts::list()?, path) {
         clear_if_dead(&mount, context)?;
@@ -157,7 +156,7 @@ fn prepare_mountpoint(path: &Path, context: &Context) -> Result<PathBuf, Failure
     let shown = path.display();
     let meta = std::fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            let words = format!("{shown}: no such directory: make it first (mkdir {shown})");
+            let words = format!("{shown}: no such directory; create it first: mkdir {shown}");
             Failure::new(Exit::NotFound, words)
         }
         _ => Failure::io(&shown, &error),
@@ -173,10 +172,10 @@ fn clear_if_dead(mount: &Mount, context: &Context) -> Result<(), Failure> {
     let is_served = block_on(async { Ok(control::connect(&context.places, mount).await.is_ok()) })?;
     if is_served || !mounts::is_dead(&mount.mountpoint) {
         return Err(Failure::failed(format!(
-            "{mountpoint}: {} is mounted there already ('segue umount {mountpoint}' unmounts it)",
+            "{mountpoint}: {} is already mounted here; unmount it first: segue umount {mountpoint}",
             mount.source
         )));
     }
-    output::note(&format!("{mountpoint}: the mount there had lost its process; replacing it"));
+    output::note(&format!("{mountpoint}: replacing a mount whose process has ended"));
     mounts::detach(&mount.mountpoint)
 }

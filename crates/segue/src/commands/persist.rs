@@ -1,4 +1,4 @@
-//! `segue persist`: how soon changes of files and directories must be with the server.
+//! `segue persist`: how soon changes of files and directories must reach the server.
 
 use std::path::{Path, PathBuf};
 
@@ -6,43 +6,44 @@ use rustix::fs::{XattrFlags, removexattr, setxattr};
 use rustix::io::Errno;
 use segue_client::control::types::WhereFile;
 use segue_client::options::Lm;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Context, block_on, place};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{control, mounts, output};
 
-/// Name of the extended attribute that says it.
+/// The extended attribute that holds the level.
 const ATTRIBUTE: &str = "user.segue.persist";
 
-/// Say how soon changes of files must be with the server
+/// Show or set how soon changes of files must reach the server
 ///
-/// Without --lm shows what holds for each path, and what says so. A directory speaks for everything
-/// below it that says nothing itself; the mount option write-back speaks for the rest. All hosts
-/// go by it, for it is kept on the server, as the extended attribute user.segue.persist.
+/// Without --lm the command shows the level of each path and its origin. The level of a directory
+/// holds for everything below it that has no level of its own. For the rest, the mount option
+/// write-back holds. Levels are stored on the server, as the extended attribute user.segue.persist,
+/// and hold on all hosts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Files or directories on a Segue mount
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// async, delay:T, log:T, close or sync; inherit: as the directory it is in
+    /// async, delay:T, log:T, close, sync, or inherit (the level of the parent directory)
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     lm: Option<Level>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const EXAMPLES: &str = "\
 Levels:
-  async      changes go as soon as the link allows; nothing waits for them
-  delay:30s  what is written to a file goes when the oldest of it is so old, names go at once: files
-             that are removed before, such as a compiler's, are never sent. fsync and rename send
-             it at once; until then it is on this host's disk only
-  log:1s     everything waits so long for company, and goes in batches
-  close      close(2) waits until the server has the file, and others have heard of it
-  sync       every change waits
+  async      changes are sent as soon as the link allows; no call waits for the server
+  delay:30s  the data of a file are sent once the oldest unsent byte is 30 s old, or at fsync or
+             rename; until then they are on this host's disk only. Files removed before that, such
+             as a compiler's temporary files, are never sent. Names are sent at once
+  log:1s     all changes wait up to 1 s and are sent in batches
+  close      close(2) waits until the server has the file and other hosts have been told
+  sync       every change waits for the server
 
 Examples:
   segue persist ~/home/build --lm delay:30s
@@ -50,7 +51,7 @@ Examples:
   segue persist ~/home/accounts/scratch --lm inherit
   segue persist ~/home/build/main.o --json";
 
-/// What a path is to say.
+/// The level to set on a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Level {
     Own(Lm),
@@ -64,7 +65,7 @@ fn level(text: &str) -> Result<Level, String> {
     }
 }
 
-/// Sets what is asked for, and shows what holds.
+/// Sets the level if one is given, then shows the levels.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let all = mounts::list()?;
     let mut files = Vec::new();
@@ -86,25 +87,26 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         files.push((WhereFile { path: path.display().to_string(), ..file }, from));
     }
     if arguments.json {
-        let shown = |(file, from): &(WhereFile, Option<PathBuf>)| json!({ "path": file.path, "lm": file.lm, "from": from });
-        return output::print_json(
-            &json!({ "files": files.iter().map(shown).collect::<Vec<_>>() }),
-        )
-        .map(|()| Exit::Done);
+        let shown = |one: &(WhereFile, Option<PathBuf>)| {
+            let (file, from) = one;
+            json!({ "path": file.path, "lm": file.lm, "from": from })
+        };
+        let files: Vec<Value> = files.iter().map(shown).collect();
+        return output::print_json(&json!({ "files": files })).map(|()| Exit::Done);
     }
     let row = |(file, from): &(WhereFile, Option<PathBuf>)| {
-        let from = from.as_ref().map_or("as mounted".into(), |from| from.display().to_string());
+        let from = from.as_ref().map_or("mount option".into(), |from| from.display().to_string());
         vec![file.lm.clone(), from, file.path.clone()]
     };
     let rows: Vec<Vec<String>> = files.iter().map(row).collect();
-    output::print(&output::table(&["LEVEL", "SAID BY", "PATH"], &rows))?;
+    output::print(&output::table(&["LEVEL", "SET BY", "PATH"], &rows))?;
     Ok(Exit::Done)
 }
 
 fn set(path: &Path, level: Level) -> Result<(), Failure> {
     let done = match level {
         Level::Own(lm) => setxattr(path, ATTRIBUTE, lm.to_string().as_bytes(), XattrFlags::empty()),
-        // It said nothing.
+        // A path without a level of its own already inherits.
         Level::Inherited => match removexattr(path, ATTRIBUTE) {
             Err(Errno::NODATA) => Ok(()),
             done => done,
@@ -112,7 +114,7 @@ fn set(path: &Path, level: Level) -> Result<(), Failure> {
     };
     done.map_err(|errno| match errno {
         Errno::PERM => Failure::failed(format!(
-            "{}: neither a file nor a directory, which alone can say it",
+            "{}: cannot have a level: it is neither a regular file nor a directory",
             path.display()
         )),
         errno => Failure::io(path.display(), &errno.into()),

@@ -1,4 +1,4 @@
-//! `segue where`: which bytes of a file are where.
+//! `segue where`: where the bytes of files are.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,17 @@ use crate::http::HttpError;
 use crate::mounts::Mount;
 use crate::{control, mounts, output, quantity};
 
-/// Show where files' bytes are
+/// Show where the bytes of files are
 ///
-/// Says for each file whether it has reached the server, and how much of it is on this host.
+/// Shows for each file whether it has reached the server, and how many of its bytes are cached on
+/// this host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Files or directories on a Segue mount
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -30,7 +31,7 @@ Examples:
   segue where ~/home/thesis.tex
   segue where *.jpg --json";
 
-/// Asks each file's mount.
+/// Asks the mount of each file.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let all = mounts::list()?;
     let mut files = Vec::new();
@@ -60,7 +61,7 @@ pub(super) async fn ask(
 ) -> Result<WhereFile, Failure> {
     let request = WhereRequest { paths: vec![inside.to_string_lossy().into_owned()] };
     let reply: WhereReply = control::post(&context.places, mount, "/v1/where", &request).await?;
-    let nothing = || HttpError::Broken("it answered nothing".to_owned());
+    let nothing = || HttpError::Broken("the answer names no file".to_owned());
     let broken = || control::unanswered(mount, &nothing());
     reply.files.into_iter().next().ok_or_else(broken)
 }

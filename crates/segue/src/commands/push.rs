@@ -1,4 +1,4 @@
-//! `segue push`: what the server is to have first.
+//! `segue push`: sends the changes of some files before all others.
 
 use std::path::PathBuf;
 
@@ -9,28 +9,29 @@ use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{control, mounts, output, quantity};
 
-/// Send the changes of these files first
+/// Send the changes of these files before all others
 ///
-/// They go before all other data that waits, with what they have to follow: the directory they are in,
-/// and what was written to them before. Nothing is waited for: 'segue sync PATH' does.
+/// The changes go before all other pending data. The changes that they depend on go with them: the
+/// creation of the directory, and earlier writes to the same file. The command does not wait for
+/// the server; use 'segue sync PATH' for that.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Files or directories on a Segue mount
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  segue push ~/home/slides.pdf              ahead of the photos that are on their way
+  segue push ~/home/slides.pdf              before the photos that are still being sent
   segue push ~/home/report && segue sync ~/home/report
-  segue log ~/home                          in which order the rest goes";
+  segue log ~/home                          list all pending changes";
 
-/// Asks each mount that a path is on.
+/// Asks the mount of each path.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let all = mounts::list()?;
     let mut pushed = Vec::new();
@@ -60,8 +61,8 @@ fn words(reply: &PushReply) -> String {
     let changes = quantity::count(reply.records, "change");
     let size = quantity::bytes(reply.bytes);
     match (reply.records, reply.offline) {
-        (0, _) => "nothing of it waits: the server has every change".to_owned(),
+        (0, _) => "no pending changes: the server has every change".to_owned(),
         (_, false) => format!("{changes} ({size}) go first"),
-        (_, true) => format!("{changes} ({size}) go first when the server can be reached again"),
+        (_, true) => format!("{changes} ({size}) go first once the server is reachable again"),
     }
 }

@@ -1,4 +1,4 @@
-//! `segue recover`: what a cache directory has that the server may lack, without a mount.
+//! `segue recover`: reads the uncommitted changes of a cache directory without a mount.
 
 use std::path::{Path, PathBuf};
 
@@ -9,22 +9,23 @@ use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{output, quantity};
 
-/// Show and extract what a cache directory has that the server does not have yet
+/// List and extract the changes in a cache directory that are not on the server
 ///
-/// For when a volume cannot be mounted any more: the server is gone, the identity was revoked, the
-/// disk was taken out of a broken laptop. No server and no mount is needed, and nothing in the
-/// directory is changed. Where the volume can be mounted, mount it: what waits is sent then.
+/// Use this command for a volume that cannot be mounted any more: the server is lost, the identity
+/// was revoked, or the disk comes from a broken laptop. The command needs no server and no mount,
+/// and changes nothing in the cache directory. If the volume can be mounted, mount it instead: the
+/// mount sends the pending changes.
 ///
-/// Cache directories lie in ~/.local/state/segue, one for each volume.
+/// Cache directories are in ~/.local/state/segue, one for each volume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The cache directory of a volume
+    /// Cache directory of a volume
     directory: PathBuf,
-    /// Write the files there, below a directory that is made
+    /// Extract the files to this directory; created if it does not exist
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -34,13 +35,13 @@ Examples:
   segue recover ~/.local/state/segue/0f3c..
   segue recover /mnt/old-disk/home/ann/.local/state/segue/0f3c.. --to ~/rescued";
 
-/// Lists, and extracts if that is asked for.
+/// Lists the changes, and extracts the files with `--to`.
 pub(crate) fn run(arguments: &Arguments, _context: &Context) -> Outcome {
     if !arguments.directory.join("update.log").exists() {
         let at = arguments.directory.display();
         return Err(Failure::new(
             Exit::NotFound,
-            format!("{at}: no cache directory of a volume (no update.log in it)"),
+            format!("{at}: not the cache directory of a volume: it has no update.log"),
         ));
     }
     let left = uncommitted(&arguments.directory)
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, _context: &Context) -> Outcome {
         let damage = &left.damage;
         output::print_json(&json!({ "changes": changes, "files": files, "damage": damage }))?;
     } else if changes.is_empty() {
-        output::print("nothing is left here that the server does not have\n")?;
+        output::print("no pending changes: the server has everything in this directory\n")?;
     } else {
         let rows: Vec<Vec<String>> = changes
             .iter()
@@ -78,8 +79,8 @@ fn describe(files: &[LeftFile]) -> String {
     };
     let rows: Vec<Vec<String>> = files.iter().map(row).collect();
     format!(
-        "\n{} files with data that are nowhere else:\n{}",
-        files.len(),
+        "\n{} with data that the server lacks:\n{}",
+        quantity::count(files.len() as u64, "file"),
         output::table(&["SIZE", "HERE", "FILE"], &rows)
     )
 }
@@ -90,12 +91,12 @@ fn extract(left: &Uncommitted, to: &Path) -> Outcome {
         count += 1;
         if file.here_bytes < file.size {
             output::note(&format!(
-                "{}: only {} of {} bytes are here; the rest is zeros",
+                "{}: only {} of {} bytes are in the cache directory; the rest reads as zeros",
                 file.path, file.here_bytes, file.size
             ));
         }
     });
     extracted.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    output::note(&format!("{count} files written below {}", to.display()));
+    output::note(&format!("{} extracted to {}", quantity::count(count, "file"), to.display()));
     Ok(Exit::Done)
 }

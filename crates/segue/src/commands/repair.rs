@@ -1,4 +1,4 @@
-//! `segue volume repair`: what can be rebuilt is, and the rest is listed.
+//! `segue volume repair`: rebuilds damaged metadata of a volume, and lists the losses.
 
 use segue_server::repair::{RepairLine, RepairRequest, repair_offline};
 
@@ -7,21 +7,27 @@ use super::{Context, ServerData};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
-/// Repair a damaged volume, as far as it can be rebuilt
+/// Repair a damaged volume as far as possible
 ///
-/// The server has to be stopped. Rebuilt are counts, places of chunks (they are looked for in all packs), names that lead nowhere (they go) and files without a name (they are put into /.segue-found, each under its number). What cannot be rebuilt is listed and stays: reading lost bytes fails, never with wrong bytes or zeros. Keep a copy of the data directory before you repair, or look first with --dry-run. Restoring a backup is better where there is one.
+/// The server must be stopped. The command rebuilds counts and the places of chunks, and searches
+/// all packs for missing chunks. It removes names that lead to no inode. It moves files without a
+/// name to /.segue-found, each under its inode number. It lists the losses that it cannot repair: a
+/// read of lost bytes fails and never returns wrong bytes or zeros.
+///
+/// Copy the data directory before a repair, or try --dry-run first. If there is a backup, a restore
+/// is better than a repair.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The volume
+    /// Name of the volume
     name: String,
-    /// Say what would be done, and change nothing
+    /// Show the repairs, change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Leave out the bytes of chunks: names, references and counts only
+    /// Repair names, references and counts only; read no chunks
     #[arg(long)]
     quick: bool,
-    /// Answer in JSON, one line for each thing that was wrong
+    /// Print JSON: one line for each fault
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -31,13 +37,13 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   segue serve --stop
-  segue volume repair home --dry-run   what is wrong, and what can be done
+  segue volume repair home --dry-run   list the faults and their repairs
   segue volume repair home
-  segue volume check home              what is left, with remedies
+  segue volume check home              list the remaining faults, with remedies
 
-Exit codes: 0 nothing is lost, 7 something cannot be rebuilt, 1 the server runs, 3 no such volume";
+Exit codes: 0 nothing is lost, 1 the server runs, 3 no such volume, 7 something cannot be repaired";
 
-/// Repairs, and prints what was wrong as it comes.
+/// Repairs, and prints each fault as it is found.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let data = arguments.server.resolve(context);
     let request = RepairRequest {
@@ -47,15 +53,15 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     };
     let mut report = Report::new(arguments.json);
     admin::offline(&data, repair_offline, &request, |line| report.line(line))?;
-    report.end(|| "the repair broke off".to_owned())
+    report.end(|| format!("the repair of {} ended early: run it again", arguments.name))
 }
 
 impl Line for RepairLine {
     fn progress(&self) -> Option<String> {
         let RepairLine::Progress { inodes, chunks } = self else { return None };
         Some(match chunks {
-            0 => quantity::count(*inodes, "inode"),
-            chunks => quantity::count(*chunks, "chunk"),
+            0 => format!("{} examined", quantity::count(*inodes, "inode")),
+            chunks => format!("{} examined", quantity::count(*chunks, "chunk")),
         })
     }
 
@@ -73,7 +79,7 @@ impl Line for RepairLine {
     }
 }
 
-/// A line for a person to read.
+/// The text of a line for the user.
 fn describe(line: &RepairLine) -> Option<String> {
     Some(match line {
         RepairLine::Repaired { path, ino, what, how } => {
@@ -83,16 +89,15 @@ fn describe(line: &RepairLine) -> Option<String> {
             format!("LOST: {}{what}; {remedy}\n", output::place(path.as_deref(), *ino))
         }
         RepairLine::Finished { volume, dry_run, repaired, lost } => {
-            let (can, done) = match dry_run {
-                true => ("can be", "nothing was changed"),
-                false => ("was", "repaired"),
+            let faults = quantity::count(*repaired, "fault");
+            let done = match dry_run {
+                true => format!("nothing was changed; {faults} can be repaired"),
+                false => format!("{faults} repaired"),
             };
             match (repaired, lost) {
-                (0, 0) => format!("{volume}: nothing is wrong\n"),
-                (repaired, 0) => format!("{volume}: {done}; {repaired} {can} put right\n"),
-                (repaired, lost) => {
-                    format!("{volume}: {done}; {repaired} {can} put right, {lost} cannot be\n")
-                }
+                (0, 0) => format!("{volume}: no faults\n"),
+                (_, 0) => format!("{volume}: {done}\n"),
+                (_, lost) => format!("{volume}: {done}, {lost} cannot be repaired\n"),
             }
         }
         RepairLine::Progress { .. } | RepairLine::Failed { .. } => return None,

@@ -1,4 +1,4 @@
-//! `segue resolve`: which side of a conflict stays.
+//! `segue resolve`: resolves a conflict by the user's choice of a side.
 
 mod merge;
 
@@ -21,36 +21,38 @@ use crate::{control, mounts, output};
 /// Bytes written at a time.
 const STEP: u64 = 1 << 20;
 
-/// Say which side of a conflict stays
+/// Resolve a conflict: choose the side that stays
 ///
-/// PATH is a conflict copy, or the file that it stands beside, or what a refused change was to
-/// change; where it cannot be read any more which copy there is, it is the file that 'segue conflicts'
-/// shows. Ours is what this host did: the copy, or the refused change; theirs is what has the name.
-/// The files change like by any command, so other hosts see it, and it works offline.
+/// PATH is a conflict copy, the file beside it, or the file that a refused change was for. If the
+/// note of a conflict cannot be read, PATH is the note that 'segue conflicts' shows.
+///
+/// "Ours" is this host's side: the conflict copy or the refused change. "Theirs" is the file that
+/// has the original name. The command changes files like any other program: other hosts see the
+/// result, and the command works offline.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("side").required(true))]
 pub(crate) struct Arguments {
-    /// What 'segue conflicts' lists, or the files beside; with --all where to look
+    /// Paths from 'segue conflicts', or the files beside them; with --all, where to search
     #[arg(value_name = "PATH", required_unless_present = "all")]
     paths: Vec<PathBuf>,
-    /// All conflict copies below PATH, or of this user's mounts, that --merge has a program for
+    /// Merge all conflict copies below PATH [default: on this user's mounts] that have a program
     #[arg(long, requires = "merge")]
     all: bool,
-    /// The copy takes the name, whose file is removed; refused data are written again
+    /// Replace the file by its conflict copy; write refused data again
     #[arg(long, group = "side")]
     ours: bool,
-    /// The copy is removed; a refused change is dropped
+    /// Remove the conflict copy; drop a refused change
     #[arg(long, group = "side")]
     theirs: bool,
-    /// Both stay under their names; refused data become a file beside, as NAME.refused-NUMBER
+    /// Keep both under their names; write refused data to a new file NAME.refused-NUMBER
     #[arg(long, group = "side")]
     both: bool,
-    /// What a shell command makes of both takes the name; without PROGRAM the command that the
-    /// configuration has for such names
+    /// Replace the file by the output of a shell command; without PROGRAM, by that of the command
+    /// configured for its name
     #[arg(long, group = "side", value_name = "PROGRAM", num_args = 0..=1)]
     merge: Option<Option<String>>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -66,10 +68,11 @@ Examples:
   segue resolve ~/home/papers --all --merge
 
 Programs of --merge:
-  They are called as git calls its merge drivers: %A is a file with ours, in which they leave what they
-  make, %B one with theirs, %O an empty one, because nobody keeps what both were made from, and %P the
-  path. If one ends with 0 what it made takes the name, and the copy goes; else both stay, and the exit
-  code is 5. In ~/.config/segue/config.toml, the first that fits counts:
+  Segue calls a program like a git merge driver. %A is a file with ours, and the program writes its
+  output there. %B is a file with theirs. %O is an empty file, because the common ancestor is not
+  kept. %P is the path. If the program exits with 0, its output replaces the file and the conflict
+  copy is removed. Otherwise both stay, and the exit code is 5. In ~/.config/segue/config.toml, the
+  first matching rule is used:
 
   [[merge]]
   pattern = \"*.bib\"
@@ -83,7 +86,7 @@ enum Side {
     Merged,
 }
 
-/// Resolves one after the other, as far as it goes.
+/// Resolves the conflicts one after the other. Without `--all`, the first failure ends the command.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let side = match (arguments.ours, arguments.theirs, &arguments.merge) {
         (true, ..) => Side::Ours,
@@ -99,12 +102,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     if arguments.json {
         output::print_json(&json!({ "resolved": resolving.resolved }))?;
     } else if arguments.all && exit == Exit::Done && resolving.resolved.is_empty() {
-        output::print("no copies that there is a program for ('segue conflicts' lists all)\n")?;
+        output::print("no conflict copies with a merge program ('segue conflicts' lists all)\n")?;
     }
     Ok(exit)
 }
 
-/// What is asked for, and what is done of it.
+/// A run of the command: its arguments, and the conflicts resolved so far.
 struct Resolving<'a> {
     arguments: &'a Arguments,
     context: &'a Context,
@@ -124,7 +127,7 @@ impl Resolving<'_> {
         Ok(Exit::Done)
     }
 
-    /// Merges whatever there is a program for, as far as that goes.
+    /// Merges every conflict copy that has a program; reports failures and goes on.
     fn all(&mut self) -> Outcome {
         let places = self.places()?;
         let mut mounts = mounts::list()?;
@@ -141,7 +144,7 @@ impl Resolving<'_> {
                 if !is_copy || !is_meant || self.program(conflict).is_none() {
                     continue;
                 }
-                // The others are to be merged all the same.
+                // A failure does not keep the other copies from being merged.
                 if let Err(failure) = self.resolve(mount, conflict) {
                     output::note(&failure.to_string());
                     exit = exit.max(failure.exit);
@@ -151,7 +154,7 @@ impl Resolving<'_> {
         Ok(exit)
     }
 
-    /// Where to look for copies, each with its mount: all of this user's mounts if nothing was said.
+    /// The paths to search for copies, each with its mount; by default this user's mounts.
     fn places(&self) -> Result<Vec<(Mount, PathBuf)>, Failure> {
         if self.arguments.paths.is_empty() {
             let whole = |mount: Mount| (mount.clone(), mount.mountpoint);
@@ -184,7 +187,7 @@ impl Resolving<'_> {
         Ok(())
     }
 
-    /// The program that merges a copy with what has the name.
+    /// The program that merges a conflict copy with the file of the original name.
     fn program(&self, conflict: &Conflict) -> Option<&str> {
         let name = Path::new(&conflict.of).file_name()?.to_str()?;
         let given = self.arguments.merge.as_ref()?.as_deref();
@@ -194,18 +197,18 @@ impl Resolving<'_> {
     fn merge(&self, conflict: &Conflict) -> Result<&'static str, Failure> {
         let program = self.program(conflict).ok_or_else(|| {
             Failure::failed(format!(
-                "{}: no [[merge]] in {} is for its name ('segue help resolve' tells how)",
+                "{}: no [[merge]] rule in {} matches its name ('segue help resolve' explains how)",
                 conflict.of,
                 self.context.places.config_file.display()
             ))
         })?;
         let files = (Path::new(&conflict.path), Path::new(&conflict.of));
         merge::merge(program, files, self.arguments.json)?;
-        Ok("merged with what has the name")
+        Ok("merged into the file of the original name")
     }
 }
 
-/// The mount that `path` is on, or of which it is a note, and the conflicts that this knows.
+/// The mount that holds `path`, or that keeps `path` as a note, and the conflicts that it knows.
 fn holding(
     all: &[Mount],
     path: &Path,
@@ -221,7 +224,7 @@ fn holding(
     };
     let file = mounts::resolve(path);
     for mount in control::chosen(None)? {
-        // Who does not answer cannot forget it either.
+        // A mount that does not answer could not drop the note either.
         let Ok(known) = block_on(conflicts::ask(&mount, context)) else { continue };
         let mut notes = known.iter().map(|conflict| Path::new(&conflict.note));
         if let Some(note) = notes.find(|note| mounts::resolve(note) == file) {
@@ -248,30 +251,31 @@ fn meant(path: &Path, known: Vec<Conflict>, side: Side) -> Result<Vec<Conflict>,
     let copies = about.iter().filter(|conflict| conflict.kind == ConflictKind::Copy);
     let names: Vec<&str> = copies.map(|conflict| conflict.path.as_str()).collect();
     if names.len() > 1 && side == Side::Ours {
-        let words = format!("{shown}: which of its copies? {}", names.join(", "));
+        let words =
+            format!("{shown}: has several conflict copies; name one of them: {}", names.join(", "));
         return Err(Failure::new(Exit::Conflict, words));
     }
     if !about.is_empty() {
         return Ok(about);
     }
-    // Another host's, that its user has left to this one's.
+    // A conflict copy that another host made: this host knows it only by its name.
     let of = made_from(path).filter(|_| path.symlink_metadata().is_ok());
     let of = of.ok_or_else(|| {
         let words =
-            format!("{shown}: nothing is known of a conflict ('segue conflicts' lists them)");
+            format!("{shown}: no conflict is known for this path ('segue conflicts' lists all)");
         Failure::new(Exit::NotFound, words)
     })?;
     Ok(vec![Conflict { path: shown, of: of.display().to_string(), ..Conflict::default() }])
 }
 
-/// What the conflict copy `copy` stands beside, by its name.
+/// The original path of the conflict copy `copy`, from its name.
 fn made_from(copy: &Path) -> Option<PathBuf> {
-    // Conflicts have paths that are text.
+    // The paths of conflicts are valid UTF-8.
     let name = original_name(copy.file_name()?.to_str()?.as_bytes())?;
     Some(copy.with_file_name(OsStr::from_bytes(name)))
 }
 
-/// Deals with a copy; what was done.
+/// Resolves a conflict copy; returns a description of the action.
 fn copy(
     mount: &Mount,
     context: &Context,
@@ -288,24 +292,24 @@ fn copy(
     let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|about| about.is_dir());
     if let Some(path) = [copy, of].into_iter().find(|path| is_directory(path)) {
         return Err(Failure::failed(format!(
-            "{}: is a directory: move what you want to keep out of it or the other one, remove it, or \
-             use --both",
+            "{}: is a directory, and --ours and --theirs replace files only: move its files by \
+             hand and remove it, or use --both",
             path.display()
         )));
     }
     match side {
         Side::Theirs => {
             fs::remove_file(copy).map_err(|error| Failure::io(copy.display(), &error))?;
-            Ok("removed, what has the name stays")
+            Ok("removed; the file of the original name stays")
         }
         _ => {
             fs::rename(copy, of).map_err(|error| Failure::io(copy.display(), &error))?;
-            Ok("has the name now")
+            Ok("renamed to the original name")
         }
     }
 }
 
-/// Deals with a copy of which only that is known; what was done.
+/// Resolves a conflict whose note cannot be read; returns a description of the action.
 fn unreadable(
     mount: &Mount,
     context: &Context,
@@ -314,8 +318,8 @@ fn unreadable(
 ) -> Result<&'static str, Failure> {
     if side != Side::Both {
         return Err(Failure::failed(format!(
-            "{}: it cannot be read which copy it tells of: look for that with find {} -name \
-             '*.conflict-*', resolve it by its name, and then use --both",
+            "{}: this note cannot be read, so its conflict copy is unknown: look for the copy with \
+             find {} -name '*.conflict-*', resolve it by its name, then drop the note with --both",
             conflict.path,
             mount.mountpoint.display()
         )));
@@ -325,10 +329,10 @@ fn unreadable(
         context,
         &ResolveRequest { unreadable: conflict.id.clone(), ..Default::default() },
     )?;
-    Ok("is forgotten, whatever copy it told of stays")
+    Ok("note dropped; its conflict copy stays")
 }
 
-/// Deals with a refused change; what was done.
+/// Resolves a refused change; returns a description of the action.
 fn refused(
     mount: &Mount,
     context: &Context,
@@ -339,8 +343,8 @@ fn refused(
     let (into, did) = match side {
         Side::Merged => {
             return Err(Failure::failed(format!(
-                "{}: --merge is for conflict copies, and this is a refused change: refused data become \
-                 a file beside with --both",
+                "{}: --merge is for conflict copies, and this is a refused change: --both writes \
+                 its data to a new file",
                 conflict.path
             )));
         }
@@ -349,24 +353,24 @@ fn refused(
         Side::Both => {
             let mut name = path.file_name().unwrap_or_default().to_owned();
             name.push(format!(".refused-{}", conflict.id));
-            (Some(path.with_file_name(name)), "the refused data are a file beside")
+            (Some(path.with_file_name(name)), "the refused data are in a new file beside it")
         }
     };
     if let Some(into) = into {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with('#') || name == conflict.id {
             let way = match conflict.data.as_str() {
-                "" => "no data are kept of it, so".to_owned(),
-                data => format!("take what you need from {data}, and then"),
+                "" => "none of its data are kept, so".to_owned(),
+                data => format!("copy the data you need from {data}, then"),
             };
             return Err(Failure::failed(format!(
-                "{}: what it is called is not known here any more: {way} use --theirs",
+                "{}: this host no longer knows the name of this object: {way} use --theirs",
                 conflict.path
             )));
         }
         if conflict.data.is_empty() {
             return Err(Failure::failed(format!(
-                "{}: what was refused is no data, but a {}: do it again, and then use --theirs",
+                "{}: the refused change is a {} without data: do it again, then use --theirs",
                 conflict.path, conflict.change
             )));
         }
@@ -377,7 +381,7 @@ fn refused(
     Ok(did)
 }
 
-/// Writes what was refused where it was to be.
+/// Writes the refused data into the file `into`.
 fn write(conflict: &Conflict, into: &Path, is_new: bool) -> io::Result<()> {
     let from = File::open(&conflict.data)?;
     let file = File::options().write(true).create_new(is_new).open(into)?;
@@ -396,7 +400,7 @@ fn write(conflict: &Conflict, into: &Path, is_new: bool) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Has the mount forget a conflict.
+/// Makes the mount drop a conflict.
 fn tell(mount: &Mount, context: &Context, request: &ResolveRequest) -> Result<(), Failure> {
     let asking = control::post(&context.places, mount, "/v1/resolve", request);
     let reply: ResolveReply = block_on(asking)?;

@@ -1,4 +1,4 @@
-//! `segue volume restore`: a volume as it was, from a directory of backups.
+//! `segue volume restore`: restores a volume from a directory of backups.
 
 use std::path::PathBuf;
 
@@ -11,26 +11,32 @@ use crate::{admin, quantity};
 
 /// Restore a volume from a directory of backups
 ///
-/// On the server it came from, or on another, while it serves or while it is down. The backup is verified first, every chunk is checked when it is copied, and nothing changes for anybody before all of it is there. Hosts that had the volume mounted know it again. What they changed after the backup is not in it: what they still have of that becomes conflict copies, and no file is overwritten with an older one in silence.
+/// The target is the server that made the backup or another one, running or stopped. The command
+/// verifies the backup first, and checks every chunk while it copies the chunk. Hosts see no change
+/// before the restore is complete.
+///
+/// Hosts that had the volume mounted can use it again. The backup lacks their later changes: those
+/// that a host still has become conflict copies. No host silently overwrites its file with an older
+/// one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Name that the volume gets
+    /// Name of the restored volume
     name: String,
-    /// The directory of its backups
+    /// Directory of the backups
     directory: PathBuf,
-    /// Which snapshot [default: the last one]
+    /// Name of the snapshot, as listed by 'segue volume backup --list' [default: the last one]
     #[arg(long)]
     snapshot: Option<String>,
-    /// Remove the volume of that name, with everything in it; its hosts keep their access
+    /// Replace the existing volume of that name with all its data; its hosts keep their access
     #[arg(long)]
     replace: bool,
-    /// Restore although the backup lacks some bytes: reading these fails
+    /// Restore also if the backup lacks some bytes; reads of these bytes fail
     #[arg(long)]
     partial: bool,
     #[command(flatten)]
     rate: Rate,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -39,16 +45,18 @@ pub(crate) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  segue volume backup home /mnt/usb/home --list     what can be restored
-  segue volume restore home /mnt/usb/home           on a new server: its empty 'home' makes room
-  segue volume restore home /mnt/usb/home --replace back to the last backup
+  segue volume backup home /mnt/usb/home --list      list the snapshots
+  segue volume restore home /mnt/usb/home            on a new server: replaces its empty 'home'
+  segue volume restore home /mnt/usb/home --replace  go back to the last backup
   segue volume restore old /mnt/usb/home --snapshot 20261121-083959-1-345
-  segue invite                                      on a new server: let the hosts in again
+  segue invite                                       on a new server: enrol the hosts again
 
-Exit codes: 0 restored, 7 the backup is damaged, or --partial left something out, 3 no such
-snapshot";
+Exit codes:
+  0 restored
+  3 no such snapshot
+  7 the backup is damaged, or --partial restored the volume without some bytes";
 
-/// Restores.
+/// Restores the volume.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let directory = std::path::absolute(&arguments.directory)
         .map_err(|error| Failure::io(arguments.directory.display(), &error))?;
@@ -90,7 +98,7 @@ impl Line for RestoreLine {
     }
 }
 
-/// What a person reads.
+/// The text of a line for the user.
 fn describe(line: &RestoreLine) -> Option<String> {
     let RestoreLine::Done {
         volume,
@@ -111,20 +119,22 @@ fn describe(line: &RestoreLine) -> Option<String> {
     if *chunks_lost > 0 {
         let lost = quantity::count(*chunks_lost, "chunk");
         text += &format!(
-            "{volume}: WITHOUT {lost} that the backup lacks; which files: segue volume check \
+            "{volume}: WITHOUT {lost} that the backup lacks; to list the files: segue volume check \
              {volume}\n"
         );
     }
     if *is_copy {
-        text += &format!("{volume}: the volume itself is here too, so this one is a copy of it\n");
+        text += &format!("{volume}: a copy, because the original volume is on this server too\n");
     }
     if *identities == 0 {
-        text += &format!("{volume}: no host may use it yet: segue invite --volume {volume}\n");
+        text += &format!(
+            "{volume}: no host has access yet; invite one: segue invite --volume {volume}\n"
+        );
     }
     if !is_noted {
         text += &format!(
-            "{volume}: the backup's directory cannot be written; make the next backup before you \
-             restore from there again\n"
+            "{volume}: the restore could not be noted in the backup directory, which cannot be \
+             written; make a backup before the next restore from there\n"
         );
     }
     Some(text)

@@ -14,28 +14,28 @@ use crate::signals::StopSignals;
 use crate::{admin, daemon, output, process};
 
 const DEFAULT_LISTEN: &str = "[::]:7420";
-/// A clean stop ends what was being written and closes the store. Longer means stuck.
+/// A clean stop completes pending writes and closes the store. A longer stop means a hang.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Serve volumes from this host
 ///
-/// The first start makes the directory with the volume 'home' and the server's own
-/// certificate authority. Hosts get in with a line from 'segue invite'.
+/// The first start creates the data directory with the volume 'home' and the server's own
+/// certificate authority. A host enrols with a URL from 'segue invite'.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: ServerData,
-    /// Address and UDP port to serve on [default: [::]:7420, every address of this host]
+    /// Address and UDP port to serve on [default: [::]:7420, all addresses of this host]
     #[arg(long, value_name = "ADDR:PORT", env = "SEGUE_LISTEN", hide_env_values = true)]
     listen: Option<String>,
-    /// Note there when each call came and was answered, a line of JSON each (docs/reports.md)
+    /// Write to FILE when each call arrived and was answered, as JSON lines (docs/reports.md)
     #[arg(long, value_name = "FILE", env = "SEGUE_RECORD_CALLS", hide_env_values = true)]
     record_calls: Option<PathBuf>,
-    /// Go to the background once serving
+    /// Continue in the background once serving
     #[arg(long, conflicts_with = "stop")]
     detach: bool,
-    /// Stop the server of this data directory, and wait until it has ended
+    /// Stop the server of this data directory and wait until its process has ended
     #[arg(long)]
     stop: bool,
     /// A parent process waits on stdout.
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// True if this process is the server.
+    /// True if this process becomes the server.
     pub(crate) fn stays(&self) -> bool {
         !self.detach && !self.stop
     }
@@ -91,7 +91,7 @@ async fn serve_until_signal(options: ServeOptions, context: &Context) -> Result<
     let ready = move |address: SocketAddr| {
         tracing::info!(%address, "serving");
         if let Err(error) = announcer.ready(&format!("segue: serving on {address}")) {
-            tracing::warn!("nobody waits for this server any more, stopping: {error}");
+            tracing::warn!("the process that started this server has ended, stopping: {error}");
             let _ = abandon.send(());
         }
     };
@@ -108,7 +108,8 @@ async fn serve_until_signal(options: ServeOptions, context: &Context) -> Result<
 
 fn stop(data: &Path) -> Outcome {
     admin::require_data(data)?;
-    let nobody = || Failure::failed(format!("no server is running on {}", data.display()));
+    let nobody =
+        || Failure::failed(format!("no server is running with data directory {}", data.display()));
     let socket = segue_server::socket_path(data);
     let pid = block_on(async {
         let connection = match http::connect(&socket).await {
@@ -120,15 +121,20 @@ fn stop(data: &Path) -> Outcome {
         let answer: Result<serde_json::Value, HttpError> =
             connection.post("/v1/shutdown", &serde_json::json!({})).await;
         match answer {
-            // A server that ends before its answer has arrived has still done as asked.
+            // A server that ends before its answer arrives has stopped all the same.
             Ok(_) | Err(HttpError::Broken(_)) => Ok(pid),
             Err(error) => Err(admin::unreachable_server(data, &error)),
         }
     })?;
     if !process::wait_for_end(pid, STOP_LIMIT) {
-        let words = format!("the server on {} is still stopping: look at its log", data.display());
+        let words = format!(
+            "the server with data directory {} has not ended within {} s: read its log",
+            data.display(),
+            STOP_LIMIT.as_secs()
+        );
         return Err(Failure::new(Exit::NotYetSafe, words));
     }
-    output::print(&format!("segue: the server on {} has stopped\n", data.display()))?;
+    let words = format!("segue: the server with data directory {} has stopped\n", data.display());
+    output::print(&words)?;
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `segue status`: the mounts at a glance.
+//! `segue status`: the state of the mounts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,19 +17,19 @@ use crate::{control, output, pace, quantity};
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 
-/// Show the mounts, their links, and what is not on the server yet
+/// Show the mounts, their links, and the changes not yet on the server
 ///
-/// The exit code is 7 if the server has refused changes, which are then kept here only, or if so
-/// much waits for it that nothing more is taken in; else 4 if a server cannot be reached.
+/// The exit code is 7 if the server refused changes, which then exist on this host only, or if the
+/// pending data have reached log-max and writes fail. Otherwise it is 4 if a server is unreachable.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A mount, or any path on it [default: all mounts]
     mountpoint: Option<PathBuf>,
-    /// Answer in JSON; with --watch one line each second
+    /// Print JSON; with --watch one line each second
     #[arg(long)]
     json: bool,
-    /// Again every second, until Ctrl-C, with what the link did in it
+    /// Repeat every second until Ctrl-C, with the traffic of that second
     #[arg(long)]
     watch: bool,
 }
@@ -53,10 +53,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     }
 }
 
-/// How fast each mount's changes go, and what its link does.
+/// The rate of each mount's changes and the traffic of its link, by mountpoint.
 type Seen = BTreeMap<String, (Pace, Rates)>;
 
-/// Shows them once. The exit code, and whether anybody reads.
+/// Shows the mounts once. Returns the exit code, and false once stdout has no reader.
 fn show(
     arguments: &Arguments,
     context: &Context,
@@ -75,7 +75,7 @@ fn show(
         text.push_str(CLEAR_SCREEN);
     }
     if mounts.is_empty() {
-        text.push_str("no volume is mounted here ('segue help mount' tells how)\n");
+        text.push_str("no volume is mounted ('segue help mount' explains how)\n");
     }
     for status in &statuses {
         let now = Instant::now();
@@ -90,7 +90,7 @@ fn show(
     Ok((exit, output::print_to_reader(&text)?))
 }
 
-/// The exit code that one mount asks for.
+/// The exit code for the state of one mount.
 fn exit_of(status: &Status) -> Exit {
     match status.state {
         _ if status.refused > 0 || status.writers == Writers::Refused => Exit::DataAtRisk,
@@ -99,7 +99,7 @@ fn exit_of(status: &Status) -> Exit {
     }
 }
 
-/// What is called `name`, with all names in one column.
+/// A line of the report: `name` in a column of its own, then `words`.
 fn line(name: &str, words: &str) -> String {
     format!("  {name:<9}  {words}\n")
 }
@@ -118,7 +118,7 @@ fn describe(status: &Status, pace: &str) -> String {
     }
     if status.refused > 0 {
         let refused = quantity::count(status.refused, "change");
-        line("refused", format!("{refused} that the server did not take, kept on this host only"));
+        line("refused", format!("{refused} refused by the server, kept on this host only"));
     }
     if status.conflicts > 0 {
         line("conflicts", quantity::count(status.conflicts, "conflict copy").replace("ys", "ies"));
@@ -126,7 +126,7 @@ fn describe(status: &Status, pace: &str) -> String {
     line("cache", cache(status));
     if status.promises > 0 {
         let inodes = quantity::count(status.promises, "inode");
-        line("promises", format!("the server tells when any of {inodes} changes"));
+        line("promises", format!("the server reports changes of {inodes}"));
     }
     text
 }
@@ -145,13 +145,13 @@ fn link(status: &Status) -> String {
     let round_trip = round_trip(status.rtt_seconds, status.link.base_rtt_seconds);
     let up = rate(status.bandwidth_up, "up");
     let down = rate(status.bandwidth_down, "down");
-    // Or the round trip of one that does not come back.
+    // If the server is silent, the last round trip time means nothing.
     let last = if status.reason.is_empty() { round_trip } else { format!("but {}", status.reason) };
     let parts = [Some(state.to_owned()), up, down, Some(last)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// How long an answer takes, and how long it would with nothing queued on the way.
+/// The round trip time, and that of an idle link.
 fn round_trip(now: f64, base: f64) -> String {
     let millis = |seconds: f64| seconds * 1_000.0;
     let base = match base {
@@ -161,14 +161,15 @@ fn round_trip(now: f64, base: f64) -> String {
     format!("round trip {:.1} ms{base}", millis(now))
 }
 
-/// What `log-max` means for who writes now, if anything.
+/// The effect of `log-max` on writers now, if any.
 fn writers(status: &Status) -> Option<String> {
     let limit = quantity::bytes(status.log_limit_bytes);
     match status.writers {
         Writers::Free => None,
-        Writers::Slowed => Some(format!("slowed: almost as much waits as may (log-max {limit})")),
+        Writers::Slowed => Some(format!("slowed: pending data are close to log-max ({limit})")),
         Writers::Refused => Some(format!(
-            "refused with \"no space left\": as much waits as may (log-max {limit}), and nothing goes"
+            "refused with \"no space left\": pending data have reached log-max ({limit}), and none \
+             are being sent"
         )),
     }
 }
@@ -185,7 +186,7 @@ fn to_send(status: &Status, pace: &str) -> String {
         .map(|class| format!("{} {}", class.class, quantity::bytes(class.queued_bytes)))
         .collect();
     let mut more = Vec::new();
-    // Of a large change parts are under way long before it has arrived.
+    // Parts of a large change are on their way long before the change is committed.
     if !pace.is_empty() && (pace != pace::NOTHING || queued.is_empty()) {
         more.push(pace.to_owned());
     }
@@ -209,11 +210,11 @@ fn cache(status: &Status) -> String {
     let limit = quantity::bytes(status.cache_limit_bytes);
     let short = match status.cache_size_bytes {
         size if size > status.cache_limit_bytes => {
-            format!(", not {}: its disk is short (cache-min-free)", quantity::bytes(size))
+            format!(", not {}: the disk is almost full (cache-min-free)", quantity::bytes(size))
         }
         _ => String::new(),
     };
-    format!("{used} on this host; what the server has too may take {limit} of it{short}")
+    format!("{used} on this host; clean data may take {limit} of it{short}")
 }
 
 #[cfg(test)]
@@ -252,13 +253,14 @@ mod tests {
             "/home/a/m\n",
             "online, 1.0 MB/s up, round trip 20.0 ms (15.5 ms when idle)\n",
             "  bwlimit    at most 1.0 MB/s up\n",
-            "2 changes, 2.0 KB of data, the oldest 1 min old; 1.0 MB/s, about 3 s left; waits for x\n",
-            "writers    slowed: almost as much waits as may (log-max 4.0 GB)\n",
-            "1 change that the server did not take",
+            "2 changes, 2.0 KB of data, the oldest 1 min old; 1.0 MB/s, about 3 s left; waits for \
+             x\n",
+            "writers    slowed: pending data are close to log-max (4.0 GB)\n",
+            "1 change refused by the server",
             "2 conflict copies\n",
-            "promises   the server tells when any of 12 inodes changes\n",
-            "3.0 MB on this host; what the server has too may take 1.0 GB of it, not 20.0 GB: its \
-             disk is short (cache-min-free)\n",
+            "promises   the server reports changes of 12 inodes\n",
+            "3.0 MB on this host; clean data may take 1.0 GB of it, not 20.0 GB: the disk is \
+             almost full (cache-min-free)\n",
         ] {
             assert!(text.contains(expected), "{expected:?} in {text}");
         }

@@ -1,4 +1,4 @@
-//! `segue sync`: wait until changes are where they should be.
+//! `segue sync`: waits until changes have reached a level.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -15,25 +15,28 @@ use crate::output::Progress;
 use crate::pace::Pace;
 use crate::{control, mounts, output, quantity};
 
-/// How much later than asked a mount may answer that the time is up: a host that is to sleep waits for it.
+/// Extra time for the answer of a mount after the timeout. A host that is about to sleep waits for
+/// this command, so it is short.
 const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
 /// Wait until changes have reached the server
 ///
-/// All changes made before the call are waited for. Without a path: those of the mount that the working directory is on, else of all mounts, which are asked at once: one that does not answer holds up no other.
+/// The command waits for all changes made before the call. Without a path, it waits for the mount
+/// of the working directory or, if that is on no mount, for all mounts. It waits for all of them at
+/// the same time: a mount that does not answer delays no other.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Files or directories whose changes are waited for
+    /// Files or directories with the changes to wait for
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What the changes must have reached
+    /// Level that the changes must reach
     #[arg(long, value_enum, default_value_t = Level::Server)]
     level: Level,
-    /// Give up after this time, with exit code 6
+    /// Give up after this time with exit code 6
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     timeout: Option<Duration>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -50,9 +53,9 @@ const EXAMPLES: &str = "\
 Examples:
   segue sync && systemctl suspend
   segue sync ~/home/thesis.tex
-  segue sync --timeout 30s --json     exit code 6: not everything is there yet";
+  segue sync --timeout 30s --json     exit code 6: changes are still pending";
 
-/// What is waited for, as far as it was told.
+/// The state of the wait, from the answers so far.
 struct Waiting {
     /// The last line of each mount.
     of: Vec<SyncReply>,
@@ -61,7 +64,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Mount `number` says `reply`; shows what all of them have to go.
+    /// Takes `reply` of mount `number`, and shows the pending changes of all mounts.
     fn told(&mut self, number: usize, reply: SyncReply) {
         if let Some(last) = self.of.get_mut(number) {
             *last = reply;
@@ -70,7 +73,7 @@ impl Waiting {
     }
 }
 
-/// What waits in all of them.
+/// The pending changes of all mounts together.
 fn sum(replies: &[SyncReply]) -> SyncReply {
     let unreachable = replies.iter().find(|reply| reply.offline);
     SyncReply {
@@ -82,7 +85,7 @@ fn sum(replies: &[SyncReply]) -> SyncReply {
     }
 }
 
-/// Asks all mounts at once: one that does not answer, or answers late, holds up no other.
+/// Asks all mounts at once: a mount that answers late or not at all delays no other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let started = Instant::now();
     let targets = targets(&arguments.paths)?;
@@ -91,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         progress: Progress::new(),
         pace: Pace::default(),
     });
-    // With each whether it came when the time was up.
+    // The flag of each answer: true if the answer came after the timeout.
     let answers: Vec<(Result<SyncReply, Failure>, bool)> = std::thread::scope(|scope| {
         let mut asked = Vec::new();
         for (number, (mount, paths)) in targets.iter().enumerate() {
@@ -106,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             };
             asked.push(scope.spawn(ask));
         }
-        let ended = |_| (Err(Failure::failed("a thread that waited has ended early")), false);
+        let ended = |_| (Err(Failure::failed("a thread of this command panicked")), false);
         asked.into_iter().map(|asked| asked.join().unwrap_or_else(ended)).collect()
     });
     drop(waiting);
@@ -137,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     Ok(exit)
 }
 
-/// Each mount that is asked for, with the paths inside it; no paths means all of it.
+/// The mounts to wait for, each with the paths inside it; no paths mean the whole mount.
 fn targets(paths: &[PathBuf]) -> Result<Vec<(Mount, Vec<String>)>, Failure> {
     let all = mounts::list()?;
     if paths.is_empty() {
@@ -158,7 +161,7 @@ fn targets(paths: &[PathBuf]) -> Result<Vec<(Mount, Vec<String>)>, Failure> {
     Ok(targets)
 }
 
-/// The last line of `mount`; `tell` gets each one before.
+/// The last line of the answer of `mount`; `tell` gets every line.
 async fn sync_one(
     arguments: &Arguments,
     mount: &Mount,
@@ -166,7 +169,7 @@ async fn sync_one(
     context: &Context,
     tell: impl Fn(SyncReply),
 ) -> Result<SyncReply, Failure> {
-    // Zero would mean "never" to the mount; one millisecond is what is left of a spent time.
+    // The mount takes zero as "no timeout", so an expired timeout is sent as one millisecond.
     let millis = arguments.timeout.map_or(0, |limit| limit.as_millis().clamp(1, u64::MAX.into()));
     let level = match arguments.level {
         Level::Host => "host",
@@ -191,7 +194,7 @@ async fn sync_one(
         None => asking.await?,
         Some(limit) => match tokio::time::timeout(limit + ANSWER_SLACK, asking).await {
             Ok(answer) => answer?,
-            // As far as its last line says, and not safe.
+            // The last line has the latest counts; the changes are not safe.
             Err(_) => {
                 let error = "its process does not answer".to_owned();
                 return Ok(SyncReply { ok: false, error, ..last });
@@ -201,10 +204,10 @@ async fn sync_one(
     if last.done {
         return Ok(last);
     }
-    Err(unanswered(HttpError::Broken("it did not finish its answer".to_owned())))
+    Err(unanswered(HttpError::Broken("the answer ends early".to_owned())))
 }
 
-/// How far a wait has come.
+/// The progress of a wait as text.
 pub(super) fn to_go(reply: &SyncReply, pace: &mut Pace) -> String {
     let (records, bytes) = (reply.pending_records, reply.pending_bytes);
     let more = match pace.words(Instant::now(), records, bytes) {
@@ -216,23 +219,21 @@ pub(super) fn to_go(reply: &SyncReply, pace: &mut Pace) -> String {
     format!("{} ({size}) to go{separator}{more}", quantity::count(records, "change"))
 }
 
-/// The exit code and the words for changes that are not where they should be.
+/// The exit code and the message for changes that have not reached the level.
 fn not_safe(reply: &SyncReply, is_late: bool) -> (Exit, String) {
     let records = quantity::count(reply.pending_records, "change");
     let left = match reply.pending_records {
-        // What is missing has no record, or nobody knows how many there are.
-        0 => "not all is there yet".to_owned(),
-        _ => format!("{records} ({}) not there yet", quantity::bytes(reply.pending_bytes)),
+        // The missing changes have no record yet, or their number is unknown.
+        0 => "changes are still pending".to_owned(),
+        _ => format!("{records} ({}) still pending", quantity::bytes(reply.pending_bytes)),
     };
     let why = if reply.error.is_empty() { String::new() } else { format!(": {}", reply.error) };
     if is_late {
-        return (Exit::NotYetSafe, format!("the time is up, {left}{why}"));
+        return (Exit::NotYetSafe, format!("the timeout has expired, {left}{why}"));
     }
     if reply.offline {
-        return (
-            Exit::Offline,
-            format!("the server cannot be reached, {left}; they are kept here"),
-        );
+        let words = format!("the server cannot be reached, {left}; they are kept on this host");
+        return (Exit::Offline, words);
     }
     (Exit::DataAtRisk, format!("{left}{why}"))
 }

@@ -1,4 +1,4 @@
-//! `segue umount`: everything to the server, then away.
+//! `segue umount`: sends every change to the server, then unmounts.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,45 +13,49 @@ use crate::output::Progress;
 use crate::pace::Pace;
 use crate::{control, mounts, output, process, quantity};
 
-/// After the file system is gone the process closes its cache. Longer means stuck.
+/// After the unmount the process closes its cache. A longer close means a hang.
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// With --now a process that takes longer, to answer or to end, is ended: what it has accepted
-/// is on disk.
+/// With --now, a process that takes longer to answer or to end is killed: acknowledged changes are
+/// on disk.
 const NOW_LIMIT: Duration = Duration::from_secs(5);
 
-/// Unmount, after everything has reached the server
+/// Unmount after every change has reached the server
 ///
-/// Without a network, and with changes that are not on the server, nothing happens and the
-/// exit code is 4. --now unmounts at once, as umount(8) and fusermount3 -u do: changes stay
-/// on this host's disk and are sent after the next mount. A process that hangs is ended after
-/// some seconds. --timeout waits as long as it says, or until the server cannot be reached, and then
-/// unmounts as --now does; the exit code is 6 if changes are left.
+/// If the server is unreachable and changes are pending, the volume stays mounted and the exit code
+/// is 4.
+///
+/// --now unmounts at once, as umount(8) and fusermount3 -u do: pending changes stay on this host's
+/// disk, and the next mount sends them. A process that does not answer within 5 s is killed.
+///
+/// --timeout waits for at most the given time, or until the server becomes unreachable, and then
+/// unmounts like --now; the exit code is 6 if changes are pending.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Arguments {
-    /// The directory where the volume is mounted
+    /// Directory on which the volume is mounted
     #[arg(group = "which")]
     mountpoint: Option<PathBuf>,
-    /// All mounts of this user; root: of all users
+    /// Unmount all mounts of this user; as root, of all users
     #[arg(long, group = "which")]
     all: bool,
-    /// First wait until everything is on the server (the default)
+    /// Wait until every change is on the server (the default)
     #[arg(long, conflicts_with = "now")]
     wait: bool,
-    /// Unmount at once; unsent changes are kept for the next mount
+    /// Unmount at once; keep pending changes for the next mount
     #[arg(long)]
     now: bool,
-    /// Wait no longer than this, and unmount then all the same
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration, conflicts_with_all = ["now", "wait"])]
+    /// Wait at most this time, then unmount in any case
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    #[arg(conflicts_with_all = ["now", "wait"])]
     timeout: Option<Duration>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   segue umount ~/home
-  segue umount --now ~/home             no time, or no network
-  segue umount --all --timeout 60s      before the host goes down";
+  segue umount --now ~/home             without waiting for the server
+  segue umount --all --timeout 60s      before the host shuts down";
 
 /// Unmounts one after the other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
@@ -63,13 +67,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let (mut exit, mut failed) = (Exit::Done, None);
     for mount in mounts {
         let unmounted = match arguments.timeout {
-            // Who asks for it at once knows what that means.
+            // With --now, pending changes are no failure.
             None => unmount(&mount, arguments.now, context).map(|_| Exit::Done),
             Some(limit) => within(&mount, limit.saturating_sub(started.elapsed()), context),
         };
         match unmounted {
             Ok(code) => exit = exit.max(code),
-            // The others are to go all the same.
+            // A failure does not keep the other mounts from being unmounted.
             Err(failure) => {
                 if let Some(earlier) = failed.replace(failure) {
                     output::note(&earlier.to_string());
@@ -80,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     failed.map_or(Ok(exit), Err)
 }
 
-/// Unmounts after everything has reached the server, or after `limit` all the same.
+/// Unmounts once every change has reached the server, or after `limit` in any case.
 fn within(mount: &Mount, limit: Duration, context: &Context) -> Outcome {
     let waited = block_on(async {
         let waiting = answer(mount, false, context);
@@ -92,7 +96,7 @@ fn within(mount: &Mount, limit: Duration, context: &Context) -> Outcome {
     }
 }
 
-/// Unmounts; with `now` whatever has not reached the server.
+/// Unmounts; with `now` also if changes are pending.
 fn unmount(mount: &Mount, now: bool, context: &Context) -> Outcome {
     match block_on(answer(mount, now, context))? {
         Some(answered) => finish(mount, now, answered),
@@ -100,7 +104,7 @@ fn unmount(mount: &Mount, now: bool, context: &Context) -> Outcome {
     }
 }
 
-/// What the mount's process answers, and its id; `None` if there is none.
+/// The ID of the mount's process and the last line of its answer; `None` if no process answers.
 async fn answer(
     mount: &Mount,
     now: bool,
@@ -117,13 +121,13 @@ async fn answer(
             answered.unwrap_or(Ok((pid, None))).map(Some)
         }
         Err(HttpError::NobodyThere) => Ok(None),
-        // Its process hangs for so long that it does not even take calls any more.
+        // The process hangs and accepts no connections.
         Err(HttpError::Broken(_)) if now => Ok(None),
         Err(error) => Err(control::unanswered(mount, &error)),
     }
 }
 
-/// Waits until the process has ended, and says what it has kept.
+/// Waits until the process has ended, and reports the pending changes that it kept.
 fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Outcome {
     let mountpoint = mount.mountpoint.display();
     let mut exit = Exit::Done;
@@ -132,7 +136,7 @@ fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Ou
         Some(reply) if reply.pending_records > 0 => {
             exit = Exit::NotYetSafe;
             output::note(&format!(
-                "{mountpoint}: {} not on the server yet, kept here for the next mount",
+                "{mountpoint}: {} still pending, kept on this host for the next mount",
                 to_go(&reply)
             ));
         }
@@ -143,8 +147,10 @@ fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Ou
         if now {
             return end(mount, pid);
         }
-        let words = format!("{mountpoint}: unmounted, but its process does not end");
-        return Err(Failure::failed(words));
+        let seconds = limit.as_secs();
+        return Err(Failure::failed(format!(
+            "{mountpoint}: unmounted, but its process {pid} has not ended within {seconds} s"
+        )));
     }
     match mounts::list()?.contains(mount) {
         true => Err(Failure::failed(format!("{mountpoint}: still mounted"))),
@@ -152,46 +158,46 @@ fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Ou
     }
 }
 
-/// Takes away a mount whose process hangs, and ends the process: with it everybody who waits
-/// for an answer is let go.
+/// Detaches a mount whose process hangs, and kills the process. That ends every call that waits
+/// for its answer.
 fn end(mount: &Mount, pid: i32) -> Outcome {
     let mountpoint = mount.mountpoint.display();
     if mounts::list()?.contains(mount) {
         mounts::detach(&mount.mountpoint)?;
     }
     if !process::kill(pid) || !process::wait_for_end(pid, NOW_LIMIT) {
-        let words = format!("{mountpoint}: unmounted, but its process {pid} cannot be ended");
+        let words = format!("{mountpoint}: unmounted, but its process {pid} cannot be killed");
         return Err(Failure::failed(words));
     }
     output::note(&format!(
-        "{mountpoint}: its process hung and was ended; what it had accepted is kept here for the \
-         next mount"
+        "{mountpoint}: its process hung and was killed; acknowledged changes are kept on this host \
+         for the next mount"
     ));
     Ok(Exit::Done)
 }
 
-/// Takes away a mount whose process does not answer.
+/// Detaches a mount whose process does not answer.
 fn clear(mount: &Mount, now: bool) -> Outcome {
     let mountpoint = mount.mountpoint.display();
-    // To look at a mount whose process hangs is to hang.
+    // A call on a mount whose process hangs would hang too.
     let is_dead = !now && mounts::is_dead(&mount.mountpoint);
     if !is_dead && !now {
         return Err(Failure::failed(format!(
-            "{mountpoint}: its process does not answer, so nothing is known of what it has not \
-             sent: 'segue umount --now {mountpoint}' unmounts all the same"
+            "{mountpoint}: its process does not answer, so its pending changes are unknown; to \
+             unmount in any case: segue umount --now {mountpoint}"
         )));
     }
     mounts::detach(&mount.mountpoint)?;
     if is_dead {
         output::note(&format!(
-            "{mountpoint}: its process had ended; the mountpoint is cleared, mounting again \
-             brings everything back that it had accepted"
+            "{mountpoint}: its process had ended; unmounted, and acknowledged changes are kept on \
+             this host for the next mount"
         ));
     }
     Ok(Exit::Done)
 }
 
-/// Sends the request; the process's id, and its last line unless it ended without one.
+/// Sends the request; returns the process's ID, and the last line of its answer if there is one.
 async fn ask(
     connection: Connection,
     request: &UmountRequest,
@@ -217,9 +223,8 @@ fn refused(mount: &Mount, reply: &SyncReply) -> Failure {
     let mountpoint = mount.mountpoint.display();
     if reply.offline {
         let words = format!(
-            "{mountpoint}: the server cannot be reached and {} are not there yet, so it stays \
-             mounted: try again later, or 'segue umount --now {mountpoint}' keeps them for the \
-             next mount",
+            "{mountpoint}: stays mounted: the server cannot be reached, and {} still pending; try \
+             again later, or keep them for the next mount: segue umount --now {mountpoint}",
             to_go(reply)
         );
         return Failure::new(Exit::Offline, words);

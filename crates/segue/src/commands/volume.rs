@@ -1,4 +1,4 @@
-//! `segue volume`: a server's volumes.
+//! `segue volume`: the volumes of a server.
 
 use clap::Subcommand;
 use segue_server::admin::{AdminReply, AdminRequest, DirectoryInfo, Limit, VolumeInfo};
@@ -8,9 +8,9 @@ use super::{Context, ServerData, backup, check, delete, repair, restore};
 use crate::exit::{Exit, Outcome};
 use crate::{admin, output, quantity};
 
-/// Make, list, limit, check, back up, restore and delete a server's volumes
+/// Create, list, limit, check, repair, back up, restore and delete the volumes of a server
 ///
-/// Volumes are separate trees, mounted separately. Every server has the volume 'home'.
+/// Volumes are separate trees and are mounted separately. A new server has the volume 'home'.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -24,16 +24,16 @@ Examples:
   segue volume list
   segue volume show photos --json
   segue volume set photos --quota 200G
-  segue volume check photos          every reference, every byte, while it serves
+  segue volume check photos          every reference and every byte, while the server runs
   segue volume backup photos /mnt/usb/photos
   segue volume restore photos /mnt/usb/photos
   segue invite --volume photos";
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make an empty volume
+    /// Create an empty volume
     Create {
-        /// Its name
+        /// Name of the volume
         name: String,
         #[command(flatten)]
         options: Options,
@@ -45,27 +45,28 @@ enum Action {
     },
     /// Show one volume
     Show {
-        /// Its name
+        /// Name of the volume
         name: String,
         #[command(flatten)]
         options: Options,
     },
-    /// Limit what a volume, or the tree below one of its directories, may hold
+    /// Set the quota of a volume or of a directory tree in it
     ///
-    /// What would exceed a limit fails with EDQUOT; df shows a volume's limit as its size.
-    /// Between directories that count against different quotas a file moves, as long as it has
-    /// one name; for a directory, mv copies.
+    /// A call that would exceed a quota fails with EDQUOT. df shows the quota of a volume as its
+    /// size. A file with one name can move between directories with different quotas. mv copies a
+    /// directory, or a file with several names, between them.
     #[command(after_help = SET_EXAMPLES)]
     Set {
-        /// The volume
+        /// Name of the volume
         name: String,
         /// Most bytes: 500M, 20G, .., or none
-        #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "inodes")]
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        #[arg(required_unless_present = "inodes")]
         quota: Option<Limit>,
         /// Most files and directories, or none
         #[arg(long, value_name = "N", value_parser = parse_count)]
         inodes: Option<Limit>,
-        /// A directory, by its path from the volume's root
+        /// Directory of the quota, as a path from the volume's root [default: the whole volume]
         #[arg(long, value_name = "PATH")]
         dir: Option<String>,
         #[command(flatten)]
@@ -91,13 +92,13 @@ fn parse_size(text: &str) -> Result<Limit, String> {
 fn parse_count(text: &str) -> Result<Limit, String> {
     match text {
         "none" => Ok(Limit::None),
-        _ => text.parse().map(Limit::At).map_err(|_| "a number, or none".to_owned()),
+        _ => text.parse().map(Limit::At).map_err(|_| "neither a number nor none".to_owned()),
     }
 }
 
 #[derive(Debug, clap::Args)]
 struct Options {
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -154,15 +155,15 @@ fn describe(volumes: &[VolumeInfo]) -> String {
     output::table(&["NAME", "FILES", "SIZE", "LIMITS", "UUID"], &rows)
 }
 
-/// What came for files and is in none yet; nothing if that is nothing.
+/// The text about uploaded data that are in no file yet; empty if there are none.
 fn arrivals(volume: &VolumeInfo) -> String {
     match volume.arrived_bytes {
         0 => String::new(),
-        bytes => format!("\n{} came for files and are in none yet\n", quantity::bytes(bytes)),
+        bytes => format!("\n{} uploaded that are in no file yet\n", quantity::bytes(bytes)),
     }
 }
 
-/// The directories of a volume that have quotas; nothing if there are none.
+/// The table of the directories with quotas; empty if there are none.
 fn directories(volume: &VolumeInfo) -> String {
     if volume.directories.is_empty() {
         return String::new();

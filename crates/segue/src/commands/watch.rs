@@ -1,4 +1,4 @@
-//! `segue watch`: tell of changes as they reach the server.
+//! `segue watch`: prints changes as they reach the server.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,29 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::http::HttpError;
 use crate::{control, mounts, output};
 
-/// Print each change below a directory as it reaches the server, by whichever host
+/// Print the changes of all hosts below a directory as they reach the server
 ///
-/// One JSON object a line, until Ctrl-C. "event" is "watching" once all that follows is told; then "named" (a name was given: to something new, renamed or linked), "changed" (contents or attributes) and "gone", each with "path", and with "kind", "inode" and "size" of what is there. What a line tells of can be read on this host when it is printed. After "offline" comes "online", and then all that changed meanwhile, each name once as it is then; "unknown" says that not all of that is known, so that everything may have changed.
+/// The command prints one JSON object a line until Ctrl-C. The field "event" is one of:
+///
+/// "watching": every later change is reported.
+///
+/// "named": an object got a name: it was created, renamed or linked.
+///
+/// "changed": the contents or attributes of an object changed.
+///
+/// "gone": a name was removed.
+///
+/// "offline" and "online": the server became unreachable, and reachable again. After "online" come
+/// the changes made meanwhile, each name once with its present state.
+///
+/// "unknown": not all of these changes are known; any object may have changed.
+///
+/// A line about a change has "path", and the "kind", "inode" and "size" of an existing object. The
+/// change is readable on this host when its line is printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A directory on a Segue mount
+    /// Directory on a Segue mount
     #[arg(value_name = "PATH")]
     path: PathBuf,
 }
@@ -26,13 +42,13 @@ Examples:
   segue watch . | jq -r --unbuffered 'select(.event == \"changed\").path'
   segue watch src | while read -r line; do make; done";
 
-/// Prints until there is nobody to print for, or nothing to tell.
+/// Prints until stdout has no reader, or until the mount ends the answer.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let real = arguments.path.canonicalize();
     let real = real.map_err(|error| Failure::io(arguments.path.display(), &error))?;
     if !real.is_dir() {
         let path = arguments.path.display();
-        return Err(Failure::failed(format!("{path}: not a directory; watch the one it is in")));
+        return Err(Failure::failed(format!("{path}: not a directory; watch its parent")));
     }
     let (mount, inside) = control::holding(&mounts::list()?, &real)?;
     let request = WatchRequest { path: inside.to_string_lossy().into_owned() };
@@ -45,8 +61,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             _ if printed.is_ok() => printed = output::print_json(&line),
             _ => {}
         };
+        let asking = connection.post_lines("/v1/watch", &request, on_line);
         tokio::select! {
-            told = connection.post_lines("/v1/watch", &request, on_line) => told.map_err(unanswered),
+            ended = asking => ended.map_err(unanswered),
             () = output::reader_gone() => {
                 is_read = false;
                 Ok(())
@@ -57,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     printed?;
     match ended {
         Some(reason) => return Err(Failure::failed(format!("{path}: {reason}"))),
-        None if is_read => output::note(&format!("{path}: it is not mounted any more")),
+        None if is_read => output::note(&format!("{path}: not mounted any more")),
         None => {}
     }
     Ok(Exit::Done)

@@ -1,4 +1,4 @@
-//! `segue why`: what the last operations on a file waited for.
+//! `segue why`: the waits of the last operations on a file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,20 +10,21 @@ use super::{Context, block_on, place};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{control, mounts, output, quantity};
 
-/// Most operations that a person is shown.
+/// Most operations in the table; JSON has all.
 const SHOWN: usize = 20;
 
-/// Say why the last operations on a file took as long as they did
+/// Show the waits of the last operations on a file
 ///
-/// Each with what it waited for: the server's answer, data on their way, this host's disk, room in the
-/// update log, other hosts. What was answered at once, as nearly everything is whose data are here, is not
-/// listed; nor is what the kernel answered by itself. Some thousand operations are remembered.
+/// Each line shows an operation and its waits: for an answer of the server, for data on their way,
+/// for this host's disk, for room in the update log, for other hosts. Operations of less than 1 ms
+/// are not listed, nor those that the kernel answered by itself. A mount remembers its last 4,096
+/// operations that took longer.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A file or directory on a Segue mount
+    /// File or directory on a Segue mount
     path: PathBuf,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -36,7 +37,7 @@ Examples:
 /// Asks the file's mount.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let (mount, inside) = control::holding(&mounts::list()?, &arguments.path)?;
-    // First: to ask where it is may take a question.
+    // Asked first: the request for the place may itself wait for the server.
     let request = WhyRequest { path: inside.to_string_lossy().into_owned() };
     let asking = control::post(&context.places, &mount, "/v1/why", &request);
     let reply: WhyReply = block_on(asking)?;
@@ -61,7 +62,7 @@ fn place_words(file: &WhereFile) -> String {
     let cached = quantity::bytes(file.cached_bytes);
     let here = format!("{cached} of {} on this host", quantity::bytes(file.size));
     let safe = match file.dirty {
-        true => "not all of it on the server yet",
+        true => "not completely on the server yet",
         false => "on the server",
     };
     format!("{here}, {safe}")
@@ -83,7 +84,7 @@ fn describe(operations: &[WhyOperation]) -> String {
             seconds(operation.seconds),
             quantity::age(age),
             operation.pid.to_string(),
-            if steps.is_empty() { "others' work".to_owned() } else { steps.join("; ") },
+            if steps.is_empty() { "other work".to_owned() } else { steps.join("; ") },
         ]
     };
     let rows: Vec<Vec<String>> = operations.iter().take(SHOWN).map(row).collect();

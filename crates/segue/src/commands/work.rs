@@ -1,4 +1,4 @@
-//! What the commands for long work share: its lines as they come, and how it ended.
+//! The common part of the commands with long tasks: the lines of the answer, and the outcome.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,37 +11,37 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Progress;
 use crate::{admin, output, quantity};
 
-/// How fast it may go.
+/// The most data that a task reads per second.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rate {
-    /// Most bytes to read in a second, 0 for no limit [default: 50 while the server serves, else 0]
+    /// Most data to read, in MB/s; 0 is no limit [default: 50 while the server runs, else 0]
     #[arg(long, value_name = "MB/s")]
     rate: Option<u32>,
 }
 
 impl Rate {
-    /// In bytes a second, if it was given.
+    /// In bytes per second, if given.
     pub(crate) fn bytes(&self) -> Option<u64> {
         self.rate.map(|rate| u64::from(rate) * quantity::MB)
     }
 }
 
-/// A line of long work.
+/// A line of the answer of a long task.
 pub(crate) trait Line: Serialize {
-    /// Its words on the terminal's last line, if it says how far the work is and nothing else.
+    /// The text for the progress line of the terminal, if the line reports progress only.
     fn progress(&self) -> Option<String>;
-    /// What a person reads; nothing is printed, for programs neither, where it is `None`.
+    /// The text for the user. With `None` nothing is printed, as JSON neither.
     fn words(&self) -> Option<String>;
-    /// What can be done about what it found wrong, to be said once at the end.
+    /// The remedy for the line's finding; each is printed once at the end.
     fn remedy(&self) -> Option<&str> {
         None
     }
-    /// How the work ended, if it says that.
+    /// The outcome of the task, if the line reports its end.
     fn outcome(self) -> Option<Outcome>;
 }
 
-/// Has the server on `data` do its work `name`, or does it by `offline` while the server is down;
-/// prints the lines.
+/// Runs the task `name` in the server of `data`, or by `offline` if the server is stopped, and
+/// prints its lines.
 pub(crate) fn run<R: Serialize, L: Line + DeserializeOwned>(
     data: &Path,
     (name, offline): (&str, Offline<R, L>),
@@ -51,33 +51,38 @@ pub(crate) fn run<R: Serialize, L: Line + DeserializeOwned>(
     let mut report = Report::new(json);
     let path = format!("/v1/{name}");
     admin::work(data, (&path, offline), request, |line| report.line(line))?;
-    report.end(|| format!("the server on {} broke the {name} off: run it again", data.display()))
+    report.end(|| {
+        format!(
+            "the server with data directory {} ended the {name} early: run it again",
+            data.display()
+        )
+    })
 }
 
-/// Prints lines as they come.
+/// Prints the lines of a task as they arrive.
 pub(crate) struct Report {
     json: bool,
     progress: Option<Progress>,
-    /// Of what was found, each once.
+    /// The remedies of all findings, each once.
     remedies: BTreeSet<String>,
     printed: Result<(), Failure>,
     outcome: Option<Outcome>,
 }
 
 impl Report {
-    /// Of work that has not said anything yet.
+    /// The report of a task without a line so far.
     pub(crate) fn new(json: bool) -> Report {
         let remedies = BTreeSet::new();
         Report { json, progress: None, remedies, printed: Ok(()), outcome: None }
     }
 
-    /// Takes a line in.
+    /// Takes a line and prints it.
     pub(crate) fn line(&mut self, line: impl Line) {
         if let Some(words) = line.progress() {
             self.progress.get_or_insert_with(Progress::new).show(&words);
             return;
         }
-        // The line on the terminal goes before others come.
+        // Removes the progress line from the terminal before other lines.
         self.progress = None;
         let printed = match (line.words(), self.json) {
             (None, _) => Ok(()),
@@ -93,11 +98,11 @@ impl Report {
         }
     }
 
-    /// How the work ended; `broke_off` are the words for work that did not say.
+    /// The outcome of the task; `broke_off` is the message for a task without one.
     pub(crate) fn end(self, broke_off: impl FnOnce() -> String) -> Outcome {
         drop(self.progress);
         for remedy in self.remedies.iter().filter(|_| !self.json) {
-            output::note(&format!("what can be done: {remedy}"));
+            output::note(&format!("remedy: {remedy}"));
         }
         let exit = self.outcome.unwrap_or_else(|| Err(Failure::failed(broke_off())))?;
         self.printed?;

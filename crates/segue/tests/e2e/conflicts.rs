@@ -310,7 +310,7 @@ fn a_user_says_which_side_stays() {
         );
     }
     let nothing = segue(&world.a, &["resolve", arg(&a.path().join("ours")), "--ours"]);
-    assert!(nothing.code == Some(3) && nothing.err.contains("nothing is known"), "{nothing:?}");
+    assert!(nothing.code == Some(3) && nothing.err.contains("no conflict is known"), "{nothing:?}");
 }
 
 /// Programs merge copies with what has the name: one that is given, and those that are configured. What one makes
@@ -356,7 +356,8 @@ fn a_program_merges_both_sides() {
     fs::write(config.join("config.toml"), rules.concat()).unwrap();
     // Not of other tests' mounts, which are this user's, too.
     let none = resolve(&[arg(&todo), "--all", "--merge"]);
-    assert!(none.code == Some(0) && none.out.starts_with("no copies"), "{none:?}");
+    let words = "no conflict copies with a merge program";
+    assert!(none.code == Some(0) && none.out.starts_with(words), "{none:?}");
     let all = json(&world.a, &["resolve", arg(a.path()), "--all", "--merge"]);
     let resolved = all["resolved"].as_array().unwrap();
     assert_eq!(resolved.len(), 1, "{all}");

@@ -114,7 +114,7 @@ fn what_is_pushed_goes_first() {
     mount.sync().unwrap();
     assert!(is_there("bulk"));
     let nothing = segue(&world.a, &["push", arg(here)]);
-    assert!(nothing.code == Some(0) && nothing.out.contains("nothing of it waits"), "{nothing:?}");
+    assert!(nothing.code == Some(0) && nothing.out.contains("no pending changes"), "{nothing:?}");
     let missing = segue(&world.a, &["push", arg(&here.join("missing"))]);
     assert_eq!(missing.code, Some(3), "{missing:?}");
 }

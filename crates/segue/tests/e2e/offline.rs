@@ -61,7 +61,7 @@ fn umount_waits_no_longer_than_it_is_told() {
     save(&mount.path().join("much"), &noise(1, 4 << 20)).unwrap();
     let ended = going_down(mount.path());
     assert!(ended.code == Some(6) && !mount.is_mounted(), "{ended:?}");
-    assert!(ended.err.contains("kept here for the next mount"), "{ended:?}");
+    assert!(ended.err.contains("kept on this host for the next mount"), "{ended:?}");
     drop(mount);
     world.a.set_link(Link::default()).unwrap();
     let mount = world.mount(&world.a);
@@ -248,7 +248,7 @@ fn a_dead_mount_hides_no_other() {
     let ended = segue(&world.a, &["log"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.out.contains(arg(&a.path().join("waits"))), "{ended:?}");
-    let of_b = format!("{}: its process has ended", b.path().display());
+    let of_b = format!("{}: the process of this mount has ended", b.path().display());
     assert!(ended.err.contains(&of_b), "{ended:?}");
     // Of it alone nothing is said that nobody knows.
     for command in ["log", "conflicts"] {
@@ -283,12 +283,12 @@ fn a_dead_mount_keeps_no_other_from_being_synced() {
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(ended.code, Some(6), "{ended:?}");
     let of_b = |words: &str| format!("{}: {words}", b.path().display());
-    assert!(ended.err.contains(&of_b("the time is up")), "{ended:?}");
+    assert!(ended.err.contains(&of_b("the timeout has expired")), "{ended:?}");
     kill_process(pid, Signal::KILL).unwrap();
     eventually("nobody answers", || fs::metadata(b.path()).is_err());
     let ended = sync("beside one that is dead");
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains(&of_b("its process has ended")), "{ended:?}");
+    assert!(ended.err.contains(&of_b("the process of this mount has ended")), "{ended:?}");
 }
 
 /// status, log, where and metrics say what is pending and where a file is, in JSON with stable

@@ -1,9 +1,10 @@
-//! Merging a conflict copy with what has the name, by a program that the user chose.
+//! Merges a conflict copy with the file of the original name, by a program that the user chose.
 //!
-//! The program is called as git calls its merge drivers, so that those serve here, too: it leaves
-//! what it makes in `%A` and ends with 0 if that is right. It works on copies outside of the mount.
-//! What it made takes the name by a rename, with the owner, mode and extended attributes of what had
-//! it, and then the copy goes: at any moment there is what there was, or what was made.
+//! The program is called like a git merge driver, so git's drivers work here too: it writes its
+//! output to `%A` and exits with 0 on success. It works on copies outside of the mount. A rename
+//! then gives the output the original name, with the owner, mode and extended attributes of the
+//! replaced file, and the conflict copy is removed. At every moment the name leads to the old file
+//! or to the output.
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
@@ -15,11 +16,11 @@ use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, lgetxattr_query, llistxattr, 
 
 use crate::exit::{Exit, Failure};
 
-/// What processes of one id left behind that were ended in a merge.
+/// Most scratch directories of one process ID: processes killed during a merge leave theirs.
 const SCRATCHES_MAX: u32 = 100;
 
-/// What `program` makes of the conflict copy `copy` and of what has the name, `of`, takes the name,
-/// and the copy goes. What it prints goes to stderr if `is_quiet`.
+/// Replaces `of`, the file of the original name, by the output of `program` for `of` and the
+/// conflict copy `copy`, and removes `copy`. The program's stdout goes to stderr if `is_quiet`.
 pub(super) fn merge(
     program: &str,
     (copy, of): (&Path, &Path),
@@ -27,9 +28,10 @@ pub(super) fn merge(
 ) -> Result<(), Failure> {
     let before = [file(copy)?, file(of)?];
     if before[1].nlink() > 1 {
-        // A rename would part them.
+        // The rename would separate the hard links.
         return Err(Failure::failed(format!(
-            "{}: has other names, which would keep what it was: merge it by hand, in its place",
+            "{}: has other names (hard links), which would keep the old contents: merge it by \
+             hand, in place",
             of.display()
         )));
     }
@@ -52,7 +54,7 @@ pub(super) fn merge(
     }
     let is_as_before = |path: &Path, before| file(path).is_ok_and(|now| is_same(&now, before));
     if !is_as_before(copy, &before[0]) || !is_as_before(of, &before[1]) {
-        return Err(both_stay(&format!("{shown}: one of them has changed meanwhile")));
+        return Err(both_stay(&format!("{shown}: the file or its copy has changed meanwhile")));
     }
     file(&ours)?;
     take_name(&ours, of, &before[1]).map_err(|error| Failure::io(shown, &error))?;
@@ -63,13 +65,14 @@ fn both_stay(why: &str) -> Failure {
     Failure::new(Exit::Conflict, format!("{why}: both stay"))
 }
 
-/// What is known of a file; others have nothing to merge.
+/// The metadata of a regular file. Other objects cannot be merged.
 fn file(path: &Path) -> Result<Metadata, Failure> {
     let about = path.symlink_metadata().map_err(|error| Failure::io(path.display(), &error))?;
     match about.is_file() {
         true => Ok(about),
         false => {
-            Err(Failure::failed(format!("{}: not a file: --merge is for two", path.display())))
+            let words = format!("{}: not a file: --merge takes regular files", path.display());
+            Err(Failure::failed(words))
         }
     }
 }
@@ -79,12 +82,14 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     of(one) == of(other)
 }
 
-/// As a file that the user may write, whatever he may do with the other one.
+/// Copies the contents only: the user must be able to write the new file, also if `from` is
+/// read-only.
 fn copied(from: &Path, to: &Path) -> io::Result<u64> {
     io::copy(&mut File::open(from)?, &mut File::create(to)?)
 }
 
-/// Has a file with the contents of `merged` take the place of `of`, its owner, mode and extended attributes.
+/// Replaces `of` by a file with the contents of `merged`, and with the owner, mode and extended
+/// attributes of `of`.
 fn take_name(merged: &Path, of: &Path, about: &Metadata) -> io::Result<()> {
     let beside = of.with_file_name(format!(".segue-merge-{}", std::process::id()));
     let mut from = File::open(merged)?;
@@ -107,7 +112,7 @@ fn take_name(merged: &Path, of: &Path, about: &Metadata) -> io::Result<()> {
     done
 }
 
-/// Gives `to` the extended attributes of `from` that are a user's to give: his own, and who may what.
+/// Copies to `to` the extended attributes of `from` that a user may set: `user.*`, and the ACL.
 fn carry_attributes(from: &Path, to: &File) -> io::Result<()> {
     let mut names = vec![0; llistxattr_query(from)?];
     let len = llistxattr(from, &mut names[..])?;
@@ -122,7 +127,7 @@ fn carry_attributes(from: &Path, to: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// The shell command for `program`: `%A`, `%B`, `%O` and `%P` stand for these, `%%` for a `%`.
+/// The shell command for `program`: `%A`, `%B`, `%O` and `%P` become the given paths, `%%` a `%`.
 fn filled(program: &str, [ours, theirs, base, path]: [&Path; 4]) -> Result<String, Failure> {
     let (mut command, mut is_given) = (String::new(), false);
     let mut rest = program.chars();
@@ -149,12 +154,12 @@ fn filled(program: &str, [ours, theirs, base, path]: [&Path; 4]) -> Result<Strin
     match is_given {
         true => Ok(command),
         false => Err(Failure::usage(format!(
-            "'{program}': without %A, the file in which a program leaves what it makes"
+            "'{program}': without %A, the file to which a merge program writes its output"
         ))),
     }
 }
 
-/// A directory of this process, which goes with it.
+/// A temporary directory of this process, removed when it is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -168,10 +173,13 @@ impl Scratch {
                 Err(error) => return Err(Failure::io(path.display(), &error)),
             }
         }
-        Err(Failure::failed(format!("{}: it is full of earlier merges", all.display())))
+        Err(Failure::failed(format!(
+            "{}: {SCRATCHES_MAX} directories of earlier merges are there: remove segue-merge-*",
+            all.display()
+        )))
     }
 
-    /// A file in it that ends like `of`: programs go by that.
+    /// A path in the directory with the extension of `of`: some programs depend on it.
     fn file(&self, name: &str, of: &Path) -> PathBuf {
         let path = self.0.join(name);
         of.extension().map_or(path.clone(), |extension| path.with_extension(extension))
@@ -181,7 +189,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!("{}: {error}", self.0.display());
+            tracing::warn!("{}: cannot remove this directory: {error}", self.0.display());
         }
     }
 }
