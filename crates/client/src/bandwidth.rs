@@ -116,7 +116,7 @@ pub(crate) fn is_cut(text: &str) -> bool {
 fn entries(text: &str) -> Result<Vec<(WeekTime, Limits)>, LimitError> {
     let words: Vec<&str> = text.split_whitespace().collect();
     if words.len() > ENTRIES_MAX {
-        return Err(LimitError(format!("a timetable of more than {ENTRIES_MAX} entries")));
+        return Err(LimitError(format!("a timetable has at most {ENTRIES_MAX} entries")));
     }
     let mut daily = Vec::new();
     let mut weekly = Vec::new();
@@ -126,7 +126,7 @@ fn entries(text: &str) -> Result<Vec<(WeekTime, Limits)>, LimitError> {
         let moments = moments(at).ok_or_else(|| wrong(word))?;
         let into = if moments.len() == 1 { &mut weekly } else { &mut daily };
         if moments.iter().any(|moment| into.iter().any(|(other, _)| other == moment)) {
-            return Err(LimitError(format!("'{word}': {at} is there twice")));
+            return Err(LimitError(format!("'{word}': the time {at} occurs twice")));
         }
         into.extend(moments.into_iter().map(|moment| (moment, limits)));
     }
@@ -178,7 +178,7 @@ fn rate(text: &str, all: &str) -> Result<Option<u64>, LimitError> {
     match bytes_of(text) {
         None => Err(wrong(all)),
         Some(bytes) if bytes < LIMIT_MIN => {
-            let words = format!("'{text}' is less than 1K a second; sizes are such as 500K or 2M");
+            let words = format!("'{text}' is less than 1K a second; write a limit such as 500K");
             Err(LimitError(words))
         }
         Some(bytes) => Ok(Some(bytes)),

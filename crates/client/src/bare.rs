@@ -62,7 +62,8 @@ pub struct LeftFile {
 pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
     if let Some(mountpoint) = holder(directory) {
         let reason = format!(
-            "is in use by the mount at {mountpoint}: unmount it, or see what waits with 'segue log'"
+            "is in use by the mount at {mountpoint}: unmount it first, or list its pending changes \
+             with 'segue log'"
         );
         return Err(MountError::state(directory, reason));
     }

@@ -1,4 +1,4 @@
-//! Why a mount did not come up or ended, in words for a person.
+//! The failures of a mount, with messages for the user.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const NOT_PERMITTED: u8 = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The mount point is not there.
-    #[error("{path}: no such directory: make it first (mkdir {path})", path = .0.display())]
+    #[error("{path}: no such directory; create it first: mkdir {path}", path = .0.display())]
     NoMountpoint(PathBuf),
     /// It is something else.
     #[error("{path}: not a directory", path = .0.display())]

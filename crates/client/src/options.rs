@@ -114,33 +114,38 @@ pub enum OptionError {
 
 /// The options of this version, with the values they take: what `help mount` lists.
 pub const KEYS: &[(&str, &str)] = &[
-    ("allow-other", "users other than the one who mounts may enter"),
-    ("bwlimit=UP:DOWN", "most bytes a second, or a timetable: see 'segue help bwlimit'"),
-    ("cache-dir=DIR", "where cached and not yet sent data lie"),
-    ("cache-min-free=5G", "left free on its disk, a size or a share; else the less of 5G and 10%"),
-    ("cache-size=20G", "most that is cached; what the server lacks does not count"),
-    ("due=10min", "what waited for the server for so long goes before what is younger"),
-    ("fsync=local|server", "what fsync waits for: this host's disk, or the server's"),
-    ("gid=GID", "show every file as of this group"),
-    ("grace=10s", "how long an operation waits for an unreachable server"),
-    ("io-uring", "talk to the kernel over io_uring (Linux 6.14 and fuse.enable_uring=Y)"),
-    ("log-max=4G", "most that may wait for the server; writers are slowed before"),
+    ("allow-other", "other users of this host may enter the mount"),
+    ("bwlimit=UP:DOWN", "most bytes per second, or a timetable: see 'segue help bwlimit'"),
+    ("cache-dir=DIR", "directory for the cache and for unsent changes"),
+    (
+        "cache-min-free=5G",
+        "free space to leave on its disk: a size or a share such as 10%; by default the lesser of \
+         5G and 10%",
+    ),
+    ("cache-size=20G", "most clean data in the cache; unsent data do not count"),
+    ("due=10min", "changes that are pending for longer go before younger ones"),
+    ("fsync=local|server", "fsync waits for this host's disk, or for the server's disk"),
+    ("gid=GID", "show every file with this group"),
+    ("grace=10s", "time that a call waits for an unreachable server before it fails"),
+    ("io-uring", "receive kernel requests over io_uring (Linux 6.14 and fuse.enable_uring=Y)"),
+    ("log-max=4G", "most pending data; writers are slowed from three quarters of it"),
     (
         "passthrough=auto|on|off",
-        "read large cached files in the kernel: if possible, or fail, or never",
+        "the kernel reads large cached files itself: where possible, or the mount fails, or never",
     ),
     (
         "priorities=on|uniform|modal",
-        "what goes first: what somebody waits for; for experiments, what came first, or \
-         below 64 KB/s no write-back",
+        "order of sending: data that a call waits for go first; for experiments: first in, first \
+         out, or no write-back below 64 KB/s",
     ),
-    ("record-calls=FILE", "note there when each call to the server was queued, sent, answered"),
+    ("record-calls=FILE", "write to FILE when each call to the server was queued, sent, answered"),
     ("ro", "refuse changes"),
     ("uid=UID", "show every file as owned by this user"),
     (
         "write-back=async|delay:T|log:T|close|sync",
-        "how soon changes go: at once, a file's data after T, all in batches of T, or they wait; \
-         directories and files may say else: see 'segue help persist'",
+        "when changes are sent: at once, file data after T, all in batches of T, before close \
+         returns, or before each call returns; levels of files and directories take precedence: \
+         see 'segue help persist'",
     ),
 ];
 

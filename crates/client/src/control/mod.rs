@@ -64,7 +64,7 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
     let routes = routes.with_state(mount);
     Ok(tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!("control socket: {error}");
+            tracing::error!("the control socket failed: {error}");
         }
     }))
 }
@@ -79,7 +79,8 @@ async fn link(
 ) -> Result<Response, (StatusCode, String)> {
     let Some(every) = every else { return Ok(Json(mount.link_report()).into_response()) };
     if !EVERY_MS.contains(&every) {
-        let words = format!("every={every}: not {EVERY_MS:?} milliseconds");
+        let (least, most) = (EVERY_MS.start(), EVERY_MS.end());
+        let words = format!("every={every}: must be from {least} to {most} milliseconds");
         return Err((StatusCode::BAD_REQUEST, words));
     }
     let (tell, told) = mpsc::channel(4);

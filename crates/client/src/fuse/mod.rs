@@ -59,20 +59,20 @@ fn attach(front: Front, mountpoint: &Path) -> std::io::Result<Session<Front>> {
     let device = segue_fuse::mount(mountpoint, &options(&front.mount))?;
     let (wishes, front_mount) = (wishes(&front.mount), Shared::clone(&front.mount));
     let session = Session::begin(device, Arc::new(front), &wishes).inspect_err(|_| {
-        // The handshake failed: what was mounted must not stay.
+        // The handshake failed: the mount must not stay in the tree.
         if let Err(error) = segue_fuse::detach(mountpoint) {
-            tracing::warn!("{}: {error}", mountpoint.display());
+            tracing::warn!("{}: cannot unmount: {error}", mountpoint.display());
         }
     })?;
     pass_through(&front_mount, &session).inspect_err(|_| {
         if let Err(error) = segue_fuse::detach(mountpoint) {
-            tracing::warn!("{}: {error}", mountpoint.display());
+            tracing::warn!("{}: cannot unmount: {error}", mountpoint.display());
         }
     })?;
     if wishes.uring && !session.agreement().has(init::OVER_IO_URING) {
         tracing::warn!(
-            "{}: this kernel offers no io_uring for FUSE (Linux 6.14 and \
-             /sys/module/fuse/parameters/enable_uring at Y): requests come over the device",
+            "{}: this kernel offers no io_uring for FUSE (it needs Linux 6.14 and Y in \
+             /sys/module/fuse/parameters/enable_uring): using /dev/fuse instead",
             mountpoint.display()
         );
     }
@@ -87,18 +87,20 @@ fn pass_through(mount: &Shared, session: &Session<Front>) -> std::io::Result<()>
     }
     let tried = match session.agreement().has(init::PASSTHROUGH) {
         true => mount.try_passthrough(&session.notifier()),
-        false => Err(std::io::Error::other("this kernel has none (Linux 6.9)")),
+        false => Err(std::io::Error::other("this kernel has none (it needs Linux 6.9)")),
     };
     let Err(error) = tried else { return Ok(()) };
     let words = match error.raw_os_error() {
         Some(libc::EPERM) => "it needs CAP_SYS_ADMIN: mount as root".to_owned(),
-        Some(libc::ELOOP) => "the cache directory is on stacked file systems".to_owned(),
+        Some(libc::ELOOP) => {
+            "the cache directory is on stacked file systems: choose another cache-dir".to_owned()
+        }
         _ => error.to_string(),
     };
     if wanted == Passthrough::On {
-        return Err(std::io::Error::other(format!("passthrough=on: {words}")));
+        return Err(std::io::Error::other(format!("passthrough=on is not possible: {words}")));
     }
-    tracing::info!("no passthrough: {words}");
+    tracing::info!("passthrough is off: {words}");
     Ok(())
 }
 
@@ -146,7 +148,7 @@ fn explain(error: &std::io::Error) -> String {
     }
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => format!(
-            "{error}: /dev/fuse must be readable and writable for you, and the mount point yours"
+            "{error}: you need read and write permission on /dev/fuse, and must own the mountpoint"
         ),
         std::io::ErrorKind::NotFound => {
             format!("{error}: fusermount3 is missing (apt-get install fuse3)")

@@ -107,7 +107,7 @@ impl Mount {
             false => self.remote.link().stats().map_or(0, |stats| stats.bandwidth_up),
         };
         let delay = self.bound().delay(waiting, bytes, rate);
-        let pace = || "the link, as the update log is nearly full (log-max)".to_owned();
+        let pace = || "the link, because the update log is nearly full (log-max)".to_owned();
         waits(pace, tokio::time::sleep(delay)).await;
     }
 
@@ -123,8 +123,8 @@ impl Mount {
             if is_over && (self.remote.is_offline() || self.bytes_on_the_way() == before) {
                 if !self.waiting.is_stuck.swap(true, Ordering::Relaxed) {
                     tracing::error!(
-                        "{}: {} bytes wait for the server, as much as log-max allows, and nothing \
-                         goes: writing fails with ENOSPC until something does",
+                        "{}: {} bytes are pending, as many as log-max allows, and none are being \
+                         sent: writes fail with ENOSPC until the server takes some",
                         self.mountpoint.display(),
                         self.waiting_bytes()
                     );
@@ -145,7 +145,7 @@ impl Mount {
         if told.is_none_or(|told| now.since(told) >= TELL_EVERY) {
             *told = Some(now);
             tracing::warn!(
-                "{}: {waiting} of {} bytes (log-max) wait for the server: writers are slowed",
+                "{}: {waiting} of {} bytes (log-max) are pending: writers are slowed",
                 self.mountpoint.display(),
                 self.options.log_max
             );

@@ -438,14 +438,14 @@ impl Mount {
         self.note_writes(&handle).ok();
         self.close_door(ino, handle.way);
         if let Err(refusal) = self.seal_at_close(ino, handle.caller.clone()) {
-            tracing::error!("#{ino}: what was written last is not queued yet: {refusal}");
+            tracing::error!("inode {ino}: the last writes are not queued yet: {refusal}");
         }
         let is_to_go = {
             let mut core = self.core();
             core.closed(ino) && core.is_to_release(ino)
         };
         if is_to_go && let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
-            tracing::debug!("#{ino}: left to the server's own care: {refusal}");
+            tracing::debug!("inode {ino}: the server has to release it by itself: {refusal}");
         }
     }
 }

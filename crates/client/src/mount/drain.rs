@@ -369,12 +369,12 @@ impl Mount {
                 self.kernel.forget_name(parent, name.clone());
                 if !is_answered {
                     let directory = self.core().tree.path(parent);
-                    tracing::warn!("conflict: kept as {directory}/{name}");
+                    tracing::warn!("conflict: this host's change is kept as {directory}/{name}");
                 }
             }
             Effect::Release(ino) => {
                 if let Err(refusal) = self.release_orphan(ino, logged.caller.clone()) {
-                    tracing::debug!("#{ino}: left to the server's own care: {refusal}");
+                    tracing::debug!("inode {ino}: the server has to release it: {refusal}");
                 }
             }
             Effect::Refused { .. } => self.kernel_forgets(logged),
@@ -429,7 +429,7 @@ impl Mount {
         let job = move || mount.rewrite_log_if(|| mount.is_log_long());
         match tokio::task::spawn_blocking(job).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("update.log: {error}"),
+            Ok(Err(error)) => tracing::warn!("cannot rewrite update.log: {error}"),
             Err(error) => tracing::error!("{error}"),
         }
     }
@@ -453,7 +453,7 @@ impl Mount {
         &self,
         told: oneshot::Receiver<Outcome>,
     ) -> Result<Outcome, Refusal> {
-        let verdict = || "the server to have the change".to_owned();
+        let verdict = || "the server to commit the change".to_owned();
         waits(verdict, self.outcome_inner(told)).await
     }
 

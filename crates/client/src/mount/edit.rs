@@ -202,7 +202,7 @@ impl Mount {
         if let Some(size) = size
             && let Err(error) = container.cut(size)
         {
-            tracing::error!("#{ino}: its container stays longer than it is: {error}");
+            tracing::error!("inode {ino}: cannot truncate its container file: {error}");
         }
     }
 }

@@ -162,7 +162,7 @@ impl Mount {
             }
             // Others are at it. However often some fetch ends meanwhile, nothing was tried here.
             if gaps.is_empty() {
-                waits(|| "data that were on their way".to_owned(), fetched).await;
+                waits(|| "data that were already on their way".to_owned(), fetched).await;
                 continue;
             }
             attempts += 1;

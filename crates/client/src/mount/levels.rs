@@ -113,7 +113,7 @@ impl Mount {
         let by = lock(&self.unsealed).get(&ino).and_then(|unsealed| unsealed.by.clone());
         let writer = lock(&self.handles).writer(ino).or(by).unwrap_or_else(nobody_asked);
         if let Err(refusal) = self.seal(ino, writer, false) {
-            tracing::warn!("#{ino}: {refusal}");
+            tracing::warn!("inode {ino}: its data are not queued yet: {refusal}");
         }
     }
 }

@@ -57,7 +57,10 @@ impl Mount {
                     // Or something was made in it meanwhile.
                     Ok(false) | Err(Refusal::Unreachable | Refusal::NotEmpty) => left = true,
                     Err(refusal) => {
-                        tracing::warn!("what was made twice stays so: {}: {refusal}", kept.path);
+                        tracing::warn!(
+                            "{}: this conflict copy is not merged: {refusal}",
+                            kept.path
+                        );
                         given_up.insert(twice.ino);
                     }
                 }

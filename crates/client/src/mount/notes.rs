@@ -22,7 +22,7 @@ impl Mount {
         }
         let saved = match self.containers.put_down().and_then(|()| self.try_sync_disk()) {
             Ok(()) => self.index.save(&notes, position, wall_millis()).map_err(|error| {
-                tracing::error!("index.db: {error}");
+                tracing::error!("cannot write index.db: {error}");
                 Refusal::Io
             }),
             Err(error) => Err(self.disk_refusal("cache directory", &error)),
@@ -44,7 +44,7 @@ impl Mount {
         if let Err(error) = self.try_sync_disk()
             && error.kind() != std::io::ErrorKind::StorageFull
         {
-            tracing::warn!("what nobody needs stays on the disk: {error}");
+            tracing::warn!("cannot sync the log, so unneeded data stay on the disk: {error}");
             return self.core().keep_scrap();
         }
         scrap.into_iter().for_each(|scrap| self.remove(scrap));
@@ -56,7 +56,7 @@ impl Mount {
             Scrap::Preserved(seq) => self.preserved.remove(seq),
         };
         if let Err(error) = removed {
-            tracing::warn!("{scrap:?} stays: {error}");
+            tracing::warn!("cannot remove {scrap:?}: {error}");
         }
     }
 
@@ -68,7 +68,7 @@ impl Mount {
             Some(key) if key.1.0 < first => found.push(key),
             Some(_) => {}
             None => {
-                tracing::warn!("{}: no container; removed", path.display());
+                tracing::warn!("{}: removed, because it is no container file", path.display());
                 std::fs::remove_file(path).ok();
             }
         });
@@ -127,5 +127,5 @@ impl Mount {
 
 /// What the index says; one that cannot be read says nothing.
 pub(super) fn known<T>(what: &str, answer: rusqlite::Result<T>) -> Option<T> {
-    answer.inspect_err(|error| tracing::warn!("{what}: {error}")).ok()
+    answer.inspect_err(|error| tracing::warn!("cannot read {what}: {error}")).ok()
 }

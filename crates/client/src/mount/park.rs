@@ -22,7 +22,7 @@ use crate::control::types::{Conflict, ConflictKind};
 use crate::state::{replace_file, sync_directory};
 
 /// Of what is kept in a damaged file.
-pub(super) const UNREADABLE: &str = "what is kept of it cannot be read";
+pub(super) const UNREADABLE: &str = "the note of it on this host cannot be read";
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
 
@@ -56,7 +56,7 @@ impl Mount {
         if name.exists() {
             return Ok(());
         }
-        tracing::warn!("{path}: {} was refused by the server: {refusal}", logged.change.kind());
+        tracing::warn!("{path}: the server refused the {}: {refusal}", logged.change.kind());
         let kept =
             serde_json::json!({ "path": path, "why": refusal.to_string(), "change": logged });
         let parked = self.park_data(parking).and_then(|()| {

@@ -117,15 +117,17 @@ impl Mount {
                 resumed.filter(|resumed| resumed.changed.len() <= held.len())
             }
             Ok(Ok(response)) => {
-                tracing::warn!("what was promised is not resumed: {}", response.reply.name());
+                let name = response.reply.name();
+                tracing::warn!("callback promises are not resumed: the server answered {name}");
                 None
             }
             Ok(Err(error)) => {
-                tracing::debug!("what was promised is not resumed: {error}");
+                tracing::debug!("callback promises are not resumed: {error}");
                 None
             }
             Err(_) => {
-                tracing::info!("what was promised is not resumed: the answer takes too long");
+                let seconds = RESUME_PATIENCE.as_secs();
+                tracing::info!("callback promises are not resumed: no answer within {seconds} s");
                 None
             }
         };
@@ -137,7 +139,7 @@ impl Mount {
         self.remote.answered(asked);
         self.follow_open(open);
         let (held, changed) = (held.len(), resumed.changed.len());
-        tracing::info!(held, changed, "what is cached was compared with the server's");
+        tracing::info!(held, changed, "the cache was compared with the server");
     }
 
     /// Has the server keep its promises, for as long as the mount lives.

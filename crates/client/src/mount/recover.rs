@@ -93,7 +93,9 @@ impl Left<'_> {
         for lost in core.drop_lost(&mut unsealed, &found.entries, is_there) {
             let (ino, bytes) = (lost.ino, lost.ranges.iter().map(|range| range.end - range.start));
             let bytes: u64 = bytes.sum();
-            tracing::error!("#{ino}: {bytes} bytes that were written last went with its container");
+            tracing::error!(
+                "inode {ino}: the last {bytes} bytes written are lost: its container is missing"
+            );
         }
         self.redo(core, &found.entries).map_err(failed)?;
         if self.lost_power {
@@ -189,15 +191,15 @@ impl Left<'_> {
         let lost: Vec<&Entry> = entries.iter().skip(first).collect();
         let changes: Vec<_> = lost.iter().filter_map(|entry| entry.change()).collect();
         tracing::error!(
-            "the host went down: {} entries of the log, with {} changes, of the last second before \
-             that cannot be sent, because data of the first of them are not on the disk",
+            "{} log entries with {} changes from the last second before the crash of this host \
+             cannot be sent: data of the first of them are not on the disk",
             lost.len(),
             changes.len()
         );
         let name = self.refused_dir.join(format!("power-loss-{}.json", lost.len()));
         let kept = serde_json::json!({
             "path": "",
-            "why": "the host went down before their data were on its disk",
+            "why": "this host crashed before their data were on its disk",
             "entries": lost.len(),
             "changes": changes,
         });

@@ -34,13 +34,13 @@ impl Waits {
         match (queue.stage(seq), before, self.hindered) {
             _ if self.is_offline => "the server to be reachable".into(),
             (Some(Stage::Sent), ..) => "the server's answer".into(),
-            _ if queue.is_held(seq) => "company: it goes in a batch (log:T)".into(),
+            _ if queue.is_held(seq) => "the next batch (log:T)".into(),
             _ if self.uploading.contains(&seq) => "its data, which are being sent".into(),
-            (Some(Stage::Taken), ..) => "its turn, which is now".into(),
-            (_, Some(before), _) => format!("record {before} before it"),
-            (_, None, Some(refusal)) => format!("another attempt, after: {refusal}"),
-            (_, None, None) if self.is_silent => "the server to answer what is on its way".into(),
-            (_, None, None) => "the bandwidth to be free".into(),
+            (Some(Stage::Taken), ..) => "its batch, which is being prepared".into(),
+            (_, Some(before), _) => format!("record {before}, which goes first"),
+            (_, None, Some(refusal)) => format!("a retry after: {refusal}"),
+            (_, None, None) if self.is_silent => "the server, which does not answer".into(),
+            (_, None, None) => "free bandwidth".into(),
         }
     }
 }
@@ -147,8 +147,8 @@ impl Mount {
             age_seconds:
                 since.get(&ino).map_or(0.0, |unsealed| now.since(unsealed.since).as_secs_f64()),
             waits_for: match core.lm(ino) {
-                lm @ Lm::Delay(_) => format!("its time ({lm}), fsync, or a rename"),
-                _ => "its close, or some seconds without one".into(),
+                lm @ Lm::Delay(_) => format!("its time ({lm}), an fsync, or a rename"),
+                _ => "its close, or a few seconds while it stays open".into(),
             },
         }));
         LogReply { records }
@@ -242,7 +242,7 @@ impl Mount {
         gauge("segue_cache_bytes", "File data on this host", number(status.cache_bytes));
         gauge(
             "segue_cache_limit_bytes",
-            "Most of it that the server has too, as the disk is now",
+            "Most clean data on this host, with the present free space of the disk",
             number(status.cache_limit_bytes),
         );
         #[allow(clippy::cast_precision_loss)]
@@ -250,20 +250,20 @@ impl Mount {
         gauge("segue_passed_through", "Open files that the kernel reads by itself", backed);
         gauge(
             "segue_promises",
-            "Inodes of whose changes the server tells",
+            "Inodes with a callback promise of the server",
             number(status.promises),
         );
-        gauge("segue_conflicts", "Conflict copies that are still there", number(status.conflicts));
+        gauge("segue_conflicts", "Unresolved conflict copies", number(status.conflicts));
         gauge("segue_refused", "Records refused by the server", number(status.refused));
         let counters = [
             (
                 "segue_cache_evicted_bytes_total",
-                "File data that went from this host for room",
+                "File data evicted from the cache of this host",
                 self.space.evicted.load(Ordering::Relaxed),
             ),
             (
                 "segue_kernel_requests_total",
-                "What the kernel asked for that it did not know",
+                "Requests of the kernel that its own cache did not answer",
                 self.kernel.requests.load(Ordering::Relaxed),
             ),
         ];
@@ -291,25 +291,25 @@ fn write_link(text: &mut String, link: &LinkReport) {
     let limit = |limit: Option<u64>| limit.map_or(0.0, number);
     let gauges = [
         ("rtt_seconds", "Round trip to the server", link.rtt_seconds),
-        ("base_rtt_seconds", "The same with nothing queued on the way", link.base_rtt_seconds),
+        ("base_rtt_seconds", "Round trip of the idle link", link.base_rtt_seconds),
         (
             "bandwidth_bytes_per_second",
-            "Bytes a second that the server got when the link was busy last",
+            "Rate at which the server received when the link was last busy",
             number(link.bandwidth_up),
         ),
         (
             "rate_bytes_per_second",
-            "Bytes a second that the link is taken to carry to the server",
+            "Estimated capacity of the link to the server",
             number(link.rate_up),
         ),
         (
             "limit_up_bytes_per_second",
-            "Bytes a second that may be sent (bwlimit), 0 without limit",
+            "Limit to the server (bwlimit), 0 without one",
             limit(link.limit_up),
         ),
         (
             "limit_down_bytes_per_second",
-            "The same of what the server may send here",
+            "Limit from the server (bwlimit), 0 without one",
             limit(link.limit_down),
         ),
     ];
@@ -324,7 +324,7 @@ fn write_classes(text: &mut String, status: &Status) {
     let values: [(&str, &str, &str, Value); 3] = [
         ("queued_bytes", "gauge", "Bytes waiting to leave this host", |class| class.queued_bytes),
         ("sent_bytes_total", "counter", "Bytes sent on this connection", |class| class.sent_bytes),
-        ("sent_messages_total", "counter", "Calls and replies sent on it", |class| {
+        ("sent_messages_total", "counter", "Calls and replies sent on this connection", |class| {
             class.sent_messages
         }),
     ];

@@ -96,8 +96,8 @@ fn not_enrolled(plan: &MountPlan) -> MountError {
     MountError::Denied {
         host: server_name(&plan.url),
         reason: format!(
-            "this host is not enrolled for volume '{volume}': ask for an invite (on the server: \
-             segue invite --volume {volume}) and mount its URL once"
+            "this host is not enrolled for volume '{volume}': get an invite from the server (segue \
+             invite --volume {volume}) and mount its URL once"
         ),
     }
 }
@@ -195,8 +195,8 @@ impl HelloPlan {
                 if plan.expected.is_some_and(|uuid| uuid != welcome.volume_uuid) {
                     plan.is_other.store(true, Ordering::Relaxed);
                     return Err(GreetError::Refused(
-                        "another volume is at this URL now than the one that is mounted; unmount \
-                         and mount again (what waits to be sent stays in the cache directory)"
+                        "the server now has another volume at this URL than the mounted one; \
+                         unmount and mount again (pending changes stay in the cache directory)"
                             .into(),
                     ));
                 }
@@ -298,7 +298,10 @@ async fn known_session(
         }
         Err(MountError::Denied { .. }) if hello.is_other.load(Ordering::Relaxed) => {
             let path = directory.path.display();
-            tracing::warn!("another volume is at this URL now; the cache of the old one: {path}");
+            tracing::warn!(
+                "the server now has another volume at this URL; the cache of the old one stays in \
+                 {path}"
+            );
             return Ok(None);
         }
         Err(MountError::Offline { .. }) if directory.saved.role.is_some() => None,
@@ -340,7 +343,7 @@ async fn connected(
                 LinkState::Connecting => {}
             }
             if watch.changed().await.is_err() {
-                let reason = "the connection was given up".into();
+                let reason = "the connection attempt was abandoned".into();
                 return Err(MountError::Offline { host: host.clone(), reason });
             }
         }

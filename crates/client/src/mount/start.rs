@@ -125,10 +125,14 @@ fn check_mountpoint(path: &Path) -> Result<(), MountError> {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err(MountError::NotDirectory(path.into())),
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
-            tracing::warn!("{}: detaching what a dead mount left", path.display());
+            tracing::warn!("{}: detaching a mount whose process has ended", path.display());
             detach(path).map_err(|error| MountError::Fuse {
                 mountpoint: path.into(),
-                reason: format!("a dead mount is in the way: {error}; try fusermount3 -uz"),
+                reason: format!(
+                    "the mount there has no process and cannot be detached: {error}; try \
+                     fusermount3 -uz {}",
+                    path.display()
+                ),
             })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -295,7 +299,7 @@ async fn serve(
     let socket = socket_path(&plan.paths.runtime_dir, &plan.mountpoint);
     let (unmounted, mut ended) = oneshot::channel();
     let session = fuse::session(mount, plan.mountpoint.clone()).await?;
-    kernel.start(session.notifier()).map_err(|error| io("starting a thread", error))?;
+    kernel.start(session.notifier()).map_err(|error| io("cannot start a thread", error))?;
     mount.tell_for_long(&at_hello);
     let control = control::serve(Arc::clone(mount), &socket)
         .map_err(|error| MountError::state(&socket, error))?;
@@ -307,7 +311,7 @@ async fn serve(
     std::thread::Builder::new()
         .name("fuse".into())
         .spawn(run)
-        .map_err(|error| io("starting a thread", error))?;
+        .map_err(|error| io("cannot start a thread", error))?;
     let mut chores = vec![
         tokio::spawn(Arc::clone(mount).drain(Lane::Metadata)),
         tokio::spawn(Arc::clone(mount).drain(Lane::Fast)),
@@ -334,7 +338,7 @@ async fn serve(
         },
         () = mount.quit.notified() => {}
         () = stop => detach(&plan.mountpoint).unwrap_or_else(|error| {
-            tracing::warn!("{}: {error}", plan.mountpoint.display());
+            tracing::warn!("{}: cannot unmount: {error}", plan.mountpoint.display());
         }),
     }
     // No two drains at once.
@@ -353,14 +357,14 @@ impl Mount {
         let (host, volume) = url.split_once('/').unwrap_or((url, ""));
         let offline = match self.remote.is_offline() {
             true => format!(
-                "; the server cannot be reached ({}): {}",
+                "; offline, because the server cannot be reached ({}); {}",
                 self.offline_reason(),
                 self.cached_words()
             ),
             false => String::new(),
         };
         let note = match (self.owner.role, self.options.read_only) {
-            (Role::Reader, _) => " (read only: this identity may only read)",
+            (Role::Reader, _) => " (read only: this host has the role reader)",
             (_, true) => " (read only)",
             _ => "",
         };
@@ -372,8 +376,8 @@ impl Mount {
         let (inodes, files) = known("index.db", self.index.counts()).unwrap_or_default();
         let bytes = self.containers.bytes() / (1 << 20);
         format!(
-            "offline, with the names of {inodes} files and directories and the data of {files} \
-             files ({bytes} MiB) from this host; changes are sent when it is back"
+            "this host has the names of {inodes} files and directories and the data of {files} \
+             files ({bytes} MiB); changes are sent once the server is reachable again"
         )
     }
 
@@ -385,7 +389,7 @@ impl Mount {
         };
         if records > 0 {
             tell(format!(
-                "segue: {records} changes ({bytes} bytes) from last time are still to be sent"
+                "{records} changes ({bytes} bytes) of an earlier mount are still pending"
             ));
         }
     }
@@ -401,7 +405,7 @@ impl Mount {
             let synced = mount.containers.sync_all();
             synced.map_err(|error| mount.disk_refusal("containers", &error))?;
             mount.index.sync().map_err(|error| {
-                tracing::error!("index.db: {error}");
+                tracing::error!("cannot sync index.db: {error}");
                 Refusal::Io
             })?;
             let clean = lock(&mount.numbers).is_clean();

@@ -99,7 +99,7 @@ impl Mount {
     /// Makes the log durable, and with it what is settled. Where its disk fails it is written anew.
     fn sync_log(&self) -> io::Result<()> {
         self.try_sync_log().or_else(|error| {
-            tracing::error!("update.log: {error}; it is written anew");
+            tracing::error!("cannot sync update.log: {error}; rewriting it");
             self.rewrite_log()
         })
     }
@@ -182,7 +182,9 @@ impl Mount {
             if lock(&self.log).needs_sync()
                 && let Err(refusal) = self.sync_disk().await
             {
-                tracing::error!("changes of the last second may not survive a crash: {refusal}");
+                tracing::error!(
+                    "changes of the last second may not survive a crash of this host: {refusal}"
+                );
             }
             self.tidy().await;
             if second.is_multiple_of(SEAL_EVERY) {
@@ -197,11 +199,11 @@ impl Mount {
         let job = move || {
             mount.core().shrink(mount.now());
             if let Err(refusal) = mount.note() {
-                tracing::warn!("what is cached is not noted: {refusal}");
+                tracing::warn!("the index of the cache is not up to date: {refusal}");
             }
             let in_doubt = mount.core().is_in_doubt();
             if !in_doubt && let Err(error) = lock(&mount.numbers).is_clear() {
-                tracing::warn!("state.json: {error}");
+                tracing::warn!("cannot write state.json: {error}");
             }
             mount.let_go_of_bases();
             mount.sweep();
@@ -290,7 +292,7 @@ impl Mount {
             Some(timeout) => match tokio::time::timeout(timeout, self.sync_disk()).await {
                 Ok(synced) => synced?,
                 Err(_) => {
-                    let error = "this host's disk has not taken all yet".into();
+                    let error = "this host's disk has not written everything yet".into();
                     return Ok(SyncReply { error, ..SyncReply::default() });
                 }
             },
@@ -320,7 +322,7 @@ impl Mount {
                 reply.error = format!("the server cannot be reached: {}", self.offline_reason());
             }
             if is_committed && !ok {
-                reply.error = "committed, but other hosts may not have heard of it yet".into();
+                reply.error = "committed, but other hosts may not have been told yet".into();
                 if telling.as_ref().is_none_or(JoinHandle::is_finished) && !offline {
                     telling = Some(self.make_visible());
                 }

@@ -74,7 +74,7 @@ impl Mount {
     /// Finds out whether the kernel takes backing files, once.
     pub(crate) fn try_passthrough(&self, notifier: &Notifier) -> io::Result<()> {
         if MEMORY.contains(&rustix::fs::statfs(&self.refused_dir)?.f_type) {
-            return Err(io::Error::other("the cache directory is in memory"));
+            return Err(io::Error::other("the cache directory is on a file system in memory"));
         }
         let any = File::open(self.refused_dir.with_file_name("update.log"))?;
         notifier.open_backing(any.as_fd())?;
@@ -187,7 +187,7 @@ impl Mount {
             Some(libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE | libc::EINTR)
         );
         if !is_passing && self.through.permitted.swap(false, Ordering::Relaxed) {
-            tracing::warn!("files are not passed through any more: {error}");
+            tracing::warn!("passthrough is off from now on: {error}");
         }
     }
 
@@ -272,7 +272,7 @@ impl Mount {
         let mut noted = Ok(());
         for (ino, container) in mapped {
             if let Err(refusal) = self.note_map(ino, &container) {
-                tracing::error!("#{ino}: what a map wrote is not logged: {refusal}");
+                tracing::error!("inode {ino}: writes of a memory map are not logged: {refusal}");
                 noted = Err(refusal);
             }
         }
@@ -312,7 +312,7 @@ impl Mount {
         let logged = logged.inspect_err(|_| container.is_not_noted())?;
         self.kernel.forget_attributes(ino);
         if logged.is_none() {
-            tracing::error!("#{ino}: a map wrote into what is not the file's any more");
+            tracing::error!("inode {ino}: a memory map wrote to a container it no longer has");
             lock(&self.through.mapped).remove(&ino);
         }
         Ok(())

@@ -175,7 +175,7 @@ impl Mount {
         match self.fetch(ino, 0..data.size).await {
             Err(Refusal::Unreachable) => Err(Refusal::Unreachable),
             Err(refusal) => {
-                tracing::warn!("#{ino}: conflict copy without the rest of its base: {refusal}");
+                tracing::warn!("inode {ino}: its conflict copy lacks unchanged data: {refusal}");
                 Ok(())
             }
             Ok(()) => Ok(()),

@@ -38,7 +38,7 @@ pub(super) fn mend(
 ) -> io::Result<()> {
     let (doubted, kept) = (containers.take_doubted(), preserved.take_doubted());
     if !doubted.is_empty() || !kept.is_empty() {
-        tracing::error!("containers: {error}; what could not be written is written anew");
+        tracing::error!("cannot sync containers: {error}; rewriting them");
         doubted.iter().try_for_each(|(_, container)| container.write_anew())?;
         kept.iter().try_for_each(|seq| preserved.write_anew(*seq))?;
         let keys: BTreeSet<Key> = doubted.iter().map(|(key, _)| *key).collect();
@@ -54,7 +54,7 @@ pub(super) fn mend(
             },
         )?;
         if !lacking.is_empty() {
-            return Err(io::Error::other("the disk has lost what it could not write"));
+            return Err(io::Error::other("the disk has lost data that it could not write"));
         }
         doubted.iter().for_each(|(_, container)| container.is_whole());
         kept.iter().for_each(|seq| preserved.is_whole(*seq));

@@ -17,7 +17,7 @@ impl Mount {
     pub(super) async fn visible(&self) -> Result<(), Refusal> {
         let pending = lock(&self.unseen).pending(self.now());
         let Some(answer) = pending else { return Ok(()) };
-        let heard = || "other hosts to have heard of it".to_owned();
+        let heard = || "other hosts to be told of it".to_owned();
         waits(heard, self.remote.visible()).await?;
         lock(&self.unseen).seen(answer);
         Ok(())

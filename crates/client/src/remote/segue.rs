@@ -42,7 +42,7 @@ pub(crate) struct Remote {
 
 /// Why a reply of the wrong kind is refused.
 fn unexpected(request: &Request, reply: &Reply) -> Refusal {
-    tracing::warn!("{} was answered with {}", request.name(), reply.name());
+    tracing::warn!("the server answered {} with {}", request.name(), reply.name());
     Refusal::Protocol
 }
 

@@ -273,7 +273,7 @@ impl Container {
         let _fetching = self.writing_soon();
         let by_map = self.by_map();
         if by_map.is_some() {
-            return Err(io::Error::other("a map may write into it"));
+            return Err(io::Error::other("a memory map may still write to it"));
         }
         let file = self.file()?;
         write_anew(file)?;

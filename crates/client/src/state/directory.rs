@@ -67,7 +67,7 @@ impl StateDirectory {
                 let saved: Saved = serde_json::from_slice(&bytes)
                     .map_err(|error| MountError::state(&file, format!("is damaged: {error}")))?;
                 if saved.layout != LAYOUT {
-                    let reason = "was made by another version of segue: use that one";
+                    let reason = "was made by another version of segue: use that version";
                     return Err(MountError::state(&path, reason));
                 }
                 let lost_power = saved.boot_id != boot_id && !saved.clean;
@@ -102,9 +102,9 @@ impl StateDirectory {
 
     /// Identity of this cache.
     pub(crate) fn client(&self) -> Result<ClientId, MountError> {
-        unhex(&self.saved.client)
-            .map(ClientId)
-            .ok_or_else(|| MountError::state(self.path.join("state.json"), "is damaged: client"))
+        unhex(&self.saved.client).map(ClientId).ok_or_else(|| {
+            MountError::state(self.path.join("state.json"), "is damaged: no valid client ID")
+        })
     }
 
     /// Notes that what an earlier run of the host did not sync is in nobody's way any more.

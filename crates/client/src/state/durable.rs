@@ -27,7 +27,7 @@ impl Trust {
     /// Syncs a file that is whole.
     pub(super) fn sync(&mut self, file: &File) -> io::Result<()> {
         if *self != Trust::Whole {
-            return Err(io::Error::other("a sync failed before"));
+            return Err(io::Error::other("an earlier sync failed"));
         }
         let synced = sync_data(file);
         if synced.is_err() {

@@ -45,7 +45,7 @@ impl Index {
     /// again.
     pub(crate) fn open(path: &Path) -> rusqlite::Result<Index> {
         let db = connect(path).or_else(|error| {
-            tracing::warn!("{}: {error}; starting a new one", path.display());
+            tracing::warn!("{}: {error}; starting a new index", path.display());
             for end in ["", "-wal", "-shm"] {
                 let mut file = path.as_os_str().to_owned();
                 file.push(end);

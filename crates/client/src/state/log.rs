@@ -269,7 +269,7 @@ impl LogFile {
     }
 
     fn is_trusted(&self) -> io::Result<()> {
-        if self.doubted { Err(io::Error::other("a sync failed before")) } else { Ok(()) }
+        if self.doubted { Err(io::Error::other("an earlier sync failed")) } else { Ok(()) }
     }
 
     /// True if something is not durable yet.

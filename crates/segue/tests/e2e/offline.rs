@@ -485,7 +485,7 @@ fn a_slow_operation_can_be_explained() {
     assert!(!renamed.contains("rename"), "it is about the name that was: {renamed}");
     fs::rename(other.path().join("d/moved"), &large).unwrap();
     let renamed = why(&large)["operations"].to_string();
-    assert!(renamed.contains("the server to have the change"), "{renamed}");
+    assert!(renamed.contains("the server to commit the change"), "{renamed}");
     fs::rename(&large, other.path().join("d/moved")).unwrap();
     let shown = segue(&world.b, &["why", arg(&other.path().join("d/moved"))]);
     assert!(shown.code == Some(0) && shown.out.contains("on the server"), "{shown:?}");

@@ -141,7 +141,9 @@ pub(super) fn parse(
     let number = |at| number(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let begins = Position { generation: number(16), entries: number(24) };
     if head != header(incarnation, begins) {
-        return Err("is of another version or of another life of this cache".into());
+        return Err(
+            "is of another version of segue, or of another incarnation of this cache".into()
+        );
     }
     let file_len = bytes.len() as u64;
     let (mut entries, mut ends, mut at, mut data) = (Vec::new(), Vec::new(), 0, 0);
@@ -156,14 +158,14 @@ pub(super) fn parse(
     let was_synced = behind.iter().any(|later| later.synced > offset);
     if was_synced || (!restarted && !behind.is_empty()) {
         return Err(format!(
-            "is damaged at byte {offset}, with good records behind it; keep a copy of this \
-             directory before anything else"
+            "is damaged at byte {offset}, with intact records after it; copy the cache directory \
+             before you do anything else"
         ));
     }
     if !behind.is_empty() {
         tracing::warn!(
-            "update.log: {} entries behind byte {offset} were not synced when the host went down, \
-             and what they follow is gone",
+            "update.log: {} entries after byte {offset} are dropped: they were not synced before \
+             the crash of this host, and an entry before them is lost",
             behind.len()
         );
     }
