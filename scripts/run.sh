@@ -2,9 +2,9 @@
 # 'make run' and 'make stop': a server and a mount of it on this host.
 #
 # All state is in .segue-run, so that a run neither sees nor changes the user's own. Server
-# and mount are daemons in sessions of their own: Ctrl-C reaches only this script, which then
-# ends the mount before the server, so that everything written has arrived. A lock says
-# whether a run is alive; what a killed one left behind, the next one clears away.
+# and mount are daemons in sessions of their own: Ctrl-C reaches only this script. The script
+# then ends the mount before the server, so that all changes reach the server. A lock shows
+# whether a run is active. The next run ends the daemons of a killed one.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -18,7 +18,7 @@ is_mounted() {
         | grep -qxF "$(printf %s "$mountpoint" | sed 's/ /\\040/g')"
 }
 
-# Ends the mount and the server, whichever is there.
+# Ends the mount and the server, as far as they exist.
 end_daemons() {
     if is_mounted; then
         "$segue" umount "$mountpoint" || "$segue" umount --now "$mountpoint" || true
@@ -28,7 +28,7 @@ end_daemons() {
     fi
 }
 
-# The address of last time, for which this host is enrolled; else 7420; else any free port.
+# The address of the last run, for which this host is enrolled; else 7420; else any free port.
 choose_address() {
     for address in $(cat "$state/address" 2>/dev/null) 127.0.0.1:7420; do
         # The kernel's table has ports in hexadecimal.
@@ -57,21 +57,22 @@ start_daemons() {
 
 run() {
     if ! { [ -c /dev/fuse ] && (: <>/dev/fuse) 2>/dev/null; }; then
-        echo "make run: cannot open /dev/fuse, which a mount needs (modprobe fuse; in a" \
-            "container --device /dev/fuse --cap-add SYS_ADMIN)" >&2
+        echo "make run: cannot open /dev/fuse, which a mount needs: run 'modprobe fuse', or start" \
+            "the container with --device /dev/fuse --cap-add SYS_ADMIN" >&2
         exit 1
     fi
     mkdir -p "$state"
     exec 9>"$state/lock"
     if ! flock -n 9; then
-        echo "make run: it runs here already; 'make stop' ends it" >&2
+        echo "make run: a run of this directory is active already; 'make stop' ends it" >&2
         exit 1
     fi
     make --no-print-directory build 9>&-
     end_daemons
     echo $$ >"$state/pid"
     trap end_daemons EXIT
-    # A second signal ends what waits for the server, and not the script before the daemons have ended.
+    # A second signal ends commands that wait for the server, but not this script: the daemons end
+    # first.
     trap 'trap : INT TERM HUP; echo; echo "segue: stopping"; exit 0' INT TERM HUP
     start_daemons
     cat <<EOF
@@ -81,8 +82,8 @@ Volume home is at ./mnt-segue. Try, in another terminal:
     $segue status
     $segue where mnt-segue/crates/core/src/lib.rs
     $segue sync mnt-segue
-Its server's data and this host's cache are in .segue-run.
-Ctrl-C here, or 'make stop' anywhere, unmounts and stops the server.
+The server's data and this host's cache are in .segue-run.
+Ctrl-C here, or 'make stop' in another terminal, unmounts the volume and stops the server.
 EOF
     while is_mounted; do
         # In the background, because a shell handles signals only between commands.
@@ -94,15 +95,15 @@ EOF
 
 stop() {
     if [ ! -d "$state" ]; then
-        echo "make stop: nothing runs here"
+        echo "make stop: no run of this directory is active"
         return
     fi
     exec 9>"$state/lock"
     if ! flock -n 9; then
         kill "$(cat "$state/pid")"
-        flock -w 120 9 || { echo "make stop: the run does not end" >&2; exit 1; }
+        flock -w 120 9 || { echo "make stop: the run has not ended within 120 s" >&2; exit 1; }
     fi
-    # After a killed run there is nobody else to do it.
+    # A killed run did not end its daemons.
     end_daemons
     echo "segue: stopped"
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what is missing of the Debian packages for building and running (no argument) or
-# also for the tests ('test'). Where nothing is missing it does nothing and needs no root.
+# Installs the missing Debian packages for building and running (no argument), and also for the
+# tests ('test'). Without missing packages it changes nothing and needs no root.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -8,14 +8,14 @@ packages="gcc libc6-dev pkg-config make git ca-certificates fuse3"
 if [ "${1:-}" = test ]; then
     packages="$packages iproute2 util-linux sshfs rclone openssh-server rsync fio sqlite3 attr strace vim-tiny e2fsprogs"
 fi
-# Debian 12's own rustc is too old; its security archive has what browsers are built with.
+# Debian 12's own rustc is too old; its security archive has the one that browsers are built with.
 if ! scripts/toolchain.sh >/dev/null; then
     packages="$packages rustc-web cargo-web rustfmt-web"
     [ "${1:-}" != test ] || packages="$packages rust-web-clippy"
 fi
 
 if ! command -v dpkg-query >/dev/null; then
-    echo "setup: not a Debian system: install by hand what is missing of: $packages" >&2
+    echo "setup: not a Debian system: install the missing ones of these by hand: $packages" >&2
     exit 0
 fi
 missing=

@@ -72,7 +72,7 @@ pub enum LmError {
     #[error("'{0}' is not async, delay:T, log:T, close or sync, with a time such as 30s")]
     Unknown(String),
     /// Too long, or no time at all.
-    #[error("'{0}' is not between 1ms and 24h")]
+    #[error("'{0}' has a time that is not from 1ms to 24h")]
     OutOfRange(String),
 }
 

@@ -35,7 +35,7 @@ pub enum Refusal {
     #[error("operation not permitted")]
     NotPermitted,
     /// EROFS.
-    #[error("this identity may only read")]
+    #[error("this identity has read permission only")]
     ReadOnly,
     /// EMLINK.
     #[error("too many links")]
@@ -47,10 +47,10 @@ pub enum Refusal {
     #[error("no space left")]
     NoSpace,
     /// ENODATA.
-    #[error("no such attribute")]
+    #[error("no such extended attribute")]
     NoAttribute,
     /// ERANGE.
-    #[error("attribute too large")]
+    #[error("extended attribute too large")]
     AttributeTooLarge,
     /// EOPNOTSUPP.
     #[error("not supported")]
@@ -71,14 +71,14 @@ pub enum Refusal {
     #[error("protocol error")]
     Protocol,
     /// EFBIG's twin for requests: over a stated limit.
-    #[error("over a limit of the server")]
+    #[error("a limit of the server is exceeded")]
     Limit,
     /// EDQUOT.
-    #[error("over the quota of the volume or directory")]
+    #[error("the quota of the volume or directory is exceeded")]
     Quota,
     /// EXDEV: between directories that count against different quotas, only a file of one name
     /// moves.
-    #[error("across the border of a directory with a quota")]
+    #[error("the source and the target directory have different quotas")]
     OtherQuota,
 }
 

@@ -76,7 +76,7 @@ impl Device {
             // The request was given up meanwhile (ENOENT), or the mount is gone (ENODEV).
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {}
             Err(error) => {
-                tracing::error!(unique, "the kernel does not take an answer: {error}");
+                tracing::error!(unique, "the kernel rejected an answer: {error}");
                 // It may not even have seen whose it is, and then somebody waits for another.
                 self.send(unique, -libc::EIO, &[], &[]).ok();
             }

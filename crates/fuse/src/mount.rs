@@ -108,7 +108,7 @@ fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    device.ok_or_else(|| io::Error::other("fusermount3 did not pass the device on"))
+    device.ok_or_else(|| io::Error::other("fusermount3 passed no descriptor of /dev/fuse"))
 }
 
 fn said(stderr: &[u8]) -> io::Error {
@@ -121,7 +121,7 @@ pub fn unmount(mountpoint: &Path) -> io::Result<()> {
     unmounted.map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => {
             let path = mountpoint.display();
-            let words = format!("something of it is in use ('fuser -vm {path}' shows by whom)");
+            let words = format!("it is in use ('fuser -vm {path}' lists the processes)");
             io::Error::new(io::ErrorKind::ResourceBusy, words)
         }
         _ => error,

@@ -98,7 +98,7 @@ impl<F: FileSystem> Session<F> {
         }
         let mut result = read_requests(&device, &*files, agreement);
         returns.iter().for_each(|ring| ring.end());
-        let panicked = || io::Error::other("a thread that served panicked");
+        let panicked = || io::Error::other("a FUSE thread panicked");
         for thread in ring_threads {
             // The queue may end only now.
             result = result.and(thread.join().map_or_else(|_| Err(panicked()), |(_, end)| end));
@@ -114,7 +114,7 @@ impl<F: FileSystem> Session<F> {
 fn shake_hands(device: &Device, wishes: &Wishes) -> io::Result<Agreement> {
     let mut buffer = vec![0; 64 << 10];
     loop {
-        let gone = || io::Error::other("the mount was gone before the handshake");
+        let gone = || io::Error::other("unmounted before the handshake with the kernel");
         let read = device.read(&mut buffer)?.ok_or_else(gone)?;
         let bytes = buffer.get(..read).unwrap_or_default();
         let request = decode(bytes, Dialect::default()).map_err(io::Error::other)?;

@@ -78,7 +78,7 @@ impl Rings {
     pub(crate) fn new(device: &Arc<Device>, payload: usize) -> io::Result<Rings> {
         let allowed = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring")?;
         if !allowed.starts_with('Y') {
-            return Err(io::Error::other("fuse.enable_uring is off"));
+            return Err(io::Error::other("the kernel parameter fuse.enable_uring is off"));
         }
         let queues = (0..processors()?).map(|number| Queue::new(number, device, payload));
         Ok(Rings(queues.collect::<io::Result<_>>()?))
@@ -93,7 +93,7 @@ impl Rings {
 fn processors() -> io::Result<u16> {
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse().ok());
-    let last: u16 = last.ok_or_else(|| io::Error::other("the list of processors"))?;
+    let last: u16 = last.ok_or_else(|| io::Error::other("cannot read the list of processors"))?;
     Ok(last + 1)
 }
 

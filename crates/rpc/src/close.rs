@@ -43,7 +43,7 @@ impl CloseCode {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CloseReason {
     /// This side closed it.
-    #[error("closed here")]
+    #[error("closed by this side")]
     Here,
     /// The other side closed it.
     #[error("closed by the other side{}{words}", if .words.is_empty() { "" } else { ": " })]
@@ -54,7 +54,7 @@ pub enum CloseReason {
         words: String,
     },
     /// Nothing was heard for longer than the idle timeout.
-    #[error("nothing heard from the other side")]
+    #[error("the other side is silent")]
     Silent,
     /// It broke.
     #[error("{0}")]
@@ -150,10 +150,10 @@ pub enum CallError {
     #[error("protocol error: {0}")]
     Protocol(String),
     /// The message is longer than `MESSAGE_MAX`.
-    #[error("message is too long")]
+    #[error("the message is too long")]
     TooLarge,
     /// As many messages as one connection may have are being sent.
-    #[error("too many calls at once")]
+    #[error("too many calls at the same time")]
     Busy,
     /// No connection came within the patience of the caller.
     #[error("offline: {why}")]

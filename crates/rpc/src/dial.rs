@@ -59,8 +59,8 @@ pub enum ConnectError {
     Unreachable(String),
     /// Another server answers.
     #[error(
-        "another server answers: its authority is {found}, expected was {expected}; if the \
-         server was set up anew, ask for a new invite"
+        "another server answers: its certificate authority is {found}, but {expected} is \
+         expected; if the server was set up anew, get a new invite from it: segue invite"
     )]
     WrongAuthority {
         /// The pinned authority.
@@ -89,7 +89,7 @@ pub async fn dial(
     let name = format!("{}:{}", target.host, target.port);
     match timeout(patience, race(target, &name, identity)).await {
         Ok(result) => result,
-        Err(_) => Err(ConnectError::Unreachable(format!("{name}: no answer"))),
+        Err(_) => Err(ConnectError::Unreachable(format!("{name}: no answer within {patience:?}"))),
     }
 }
 
@@ -114,7 +114,7 @@ async fn race(
         }
     };
     begin(&mut attempts);
-    let mut worst = ConnectError::Resolve(format!("{name}: it has no address"));
+    let mut worst = ConnectError::Resolve(format!("{name}: the name has no address"));
     let mut wait = AGAIN_FIRST;
     loop {
         let attempt = match timeout(wait, attempts.join_next()).await {

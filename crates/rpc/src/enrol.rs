@@ -16,7 +16,7 @@ use crate::peer::Peer;
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
     /// The URL is not an invite.
-    #[error("the URL is not an invite")]
+    #[error("the URL is not an invite; get one from the server: segue invite")]
     NoInvite,
     /// The server cannot be reached.
     #[error(transparent)]

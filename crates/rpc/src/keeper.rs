@@ -130,12 +130,13 @@ impl Keeper {
                     backoff.next(random())
                 }
                 Setback::Refused(why) => {
-                    tracing::warn!(host = %self.target.host, %why, "refused");
+                    tracing::warn!(host = %self.target.host, %why, "the server refused this host");
                     self.publisher.publish(LinkState::Refused { why }, None);
                     REFUSED_WAIT
                 }
                 Setback::OtherVersion(why) => {
-                    tracing::warn!(host = %self.target.host, %why, "another version");
+                    let host = &self.target.host;
+                    tracing::warn!(%host, %why, "the server speaks another version");
                     self.publisher.publish(LinkState::OtherVersion { why }, None);
                     REFUSED_WAIT
                 }
@@ -180,9 +181,10 @@ impl Keeper {
                 Ok(next) => next,
                 Err(reason) => return reason.into(),
             };
-            tracing::info!(host = %self.target.host, "on a new connection, the old one is silent");
+            let host = &self.target.host;
+            tracing::info!(%host, "the old connection is silent, using a new one");
             let next = self.lend(next);
-            peer.close(CloseCode::Done, "there is a new connection");
+            peer.close(CloseCode::Done, "replaced by a new connection");
             peer = next;
         }
     }

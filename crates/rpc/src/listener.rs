@@ -134,7 +134,7 @@ async fn shake_hand(incoming: Incoming, options: &Options, peers: &mpsc::Sender<
             }
         },
         Ok(Err(error)) if close::is_other_protocol(&error) => {
-            tracing::warn!(%address, "refused: it knows no version of Segue's protocol");
+            tracing::warn!(%address, "refused a host: it knows no version of Segue's protocol");
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
         Err(_) => tracing::debug!(%address, "handshake took too long"),

@@ -48,7 +48,7 @@ impl Recorder {
         let counted = lost.clone();
         std::thread::Builder::new().name("record".into()).spawn(move || {
             if let Err(error) = write(&written, BufWriter::new(file), &counted) {
-                tracing::warn!("calls are not recorded any more: {error}");
+                tracing::warn!("stopped recording calls: {error}");
             }
         })?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -40,8 +40,8 @@ pub(crate) fn words(ours: u32, theirs: u32) -> String {
 /// The words of a host about a server that shares no version and gives no reason.
 pub(crate) fn silent_words() -> String {
     format!(
-        "what answers there does not speak version {VERSION} of Segue's protocol as this host \
-         does; compare 'segue --version' on both and upgrade the older"
+        "the server does not speak version {VERSION} of Segue's protocol, which this host speaks; \
+         compare 'segue --version' on both and upgrade the older"
     )
 }
 

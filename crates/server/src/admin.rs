@@ -261,10 +261,11 @@ pub(crate) fn execute(data: &Data, server: Option<&Server>, request: AdminReques
     let done = match request {
         AdminRequest::Invite { volume, role, ttl_seconds, host, no_root_squash } => {
             if no_root_squash && role != Role::Host {
-                return failed(FailReason::Invalid, "--no-root-squash goes with --role host only");
+                return failed(FailReason::Invalid, "--no-root-squash needs --role host");
             }
             if ttl_seconds == 0 || ttl_seconds > TTL_MAX_SECONDS {
-                return failed(FailReason::Invalid, "an invite is valid for 1s to 366d");
+                let words = "the validity of an invite must be from 1s to 366d (--ttl)";
+                return failed(FailReason::Invalid, words);
             }
             let terms = Terms { role, ttl_seconds, no_root_squash };
             invite(data, server, &volume, terms, host)
@@ -313,13 +314,15 @@ fn invite(
     let host = match host.or_else(|| default_host(listen)) {
         Some(host) => host,
         None => {
-            let words = "this machine has no address that others could reach; name one with --host";
+            let words = "no address of this host is reachable for others; name one with --host";
             return Ok(failed(FailReason::Invalid, words));
         }
     };
     let code = match random::<16>() {
         Ok(bytes) => hex(&bytes),
-        Err(error) => return Ok(failed(FailReason::Io, format!("no random bytes: {error}"))),
+        Err(error) => {
+            return Ok(failed(FailReason::Io, format!("cannot read random bytes: {error}")));
+        }
     };
     let authority = data.authority.fingerprint().to_owned();
     let port = listen.map_or(PORT, |listen| listen.port());
@@ -377,7 +380,7 @@ fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
 
 fn identity_revoke(data: &Data, id: &str) -> Result<AdminReply, StoreError> {
     if id.len() < ID_MIN || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let words = format!("'{id}' is not an identity's id; see: segue identity list");
+        let words = format!("'{id}' is not the ID of an identity; see: segue identity list");
         return Ok(failed(FailReason::Invalid, words));
     }
     let prefix = id.to_ascii_lowercase();
@@ -389,7 +392,7 @@ fn identity_revoke(data: &Data, id: &str) -> Result<AdminReply, StoreError> {
             return Ok(failed(FailReason::NotFound, words));
         }
         _ => {
-            let words = format!("'{id}' is the start of several identities; give more of it");
+            let words = format!("several identities begin with '{id}'; give more digits");
             return Ok(failed(FailReason::Invalid, words));
         }
     };

@@ -35,7 +35,7 @@ pub(crate) fn all(snapshot: &mut Kv<'_>) -> BTreeSet<ClientId> {
     match snapshot.range(&[ATTACHED], &after(&[ATTACHED]), usize::MAX) {
         Ok(rows) => rows.iter().filter_map(|(key, _)| client(key)).collect(),
         Err(error) => {
-            tracing::error!("it is not known who was connected: {error}");
+            tracing::error!("cannot read which clients were connected before: {error}");
             BTreeSet::from([ClientId([0; 16])])
         }
     }

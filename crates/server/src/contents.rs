@@ -51,12 +51,13 @@ impl Placed {
         let (fingerprint, start) = match &self.segment.source {
             None => return Ok(Part::Hole),
             Some(Source::Inline(bytes)) => return Ok(Part::Bytes(bytes.clone())),
-            Some(Source::Leaf { leaf, .. }) => return Err(format!("leaf {leaf} is in a leaf")),
+            Some(Source::Leaf { leaf, .. }) => {
+                return Err(format!("leaf {leaf} is inside another leaf"));
+            }
             Some(Source::Chunk { fingerprint, start }) => (fingerprint, *start as usize),
         };
-        let place = self
-            .place
-            .ok_or_else(|| format!("chunk {fingerprint} is in a file and not in the index"))?;
+        let place =
+            self.place.ok_or_else(|| format!("the place of chunk {fingerprint} is unknown"))?;
         let (stored, raw) = packs
             .read(fingerprint, &place)
             .map_err(|error| format!("chunk {fingerprint} cannot be read: {error}"))?;

@@ -67,7 +67,7 @@ impl Control {
             task.abort();
         }
         if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::debug!(path = %self.path.display(), %error, "the control socket stays");
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove the socket");
         }
     }
 }
@@ -138,7 +138,7 @@ async fn administrate(
         reply
     });
     Json(work.await.unwrap_or_else(|error| {
-        admin::failed(FailReason::Io, format!("the server failed inside: {error}"))
+        admin::failed(FailReason::Io, format!("internal error of the server: {error}"))
     }))
 }
 
@@ -177,7 +177,7 @@ fn work<L: Serialize + Send + 'static>(
         drop(tell);
     });
     if let Err(error) = thread {
-        refused.try_send(failed(format!("no thread for it: {error}"))).ok();
+        refused.try_send(failed(format!("the server cannot start a thread: {error}"))).ok();
     }
     Response::new(Body::new(Lines(told)))
 }

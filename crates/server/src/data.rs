@@ -60,7 +60,7 @@ impl Data {
         let row = directory_row(&store, &directory)?;
         let authority = Authority::load(&identity).map_err(|error| lost(&identity, error))?;
         if authority.fingerprint() != row.authority {
-            let words = "is not the certificate that this directory's hosts know";
+            let words = "is another certificate than the one that the hosts of this server know";
             return Err(ServeError::part(&identity.join("ca.pem"), words, Remedy::Identity));
         }
         let packs = open_packs(&store, &path)?;
@@ -93,7 +93,7 @@ impl Data {
         chunks: &[StoredChunk],
     ) -> Result<Vec<Place>, StoreError> {
         let appended = self.packs.append(volume, chunks).map_err(|error| {
-            tracing::error!("chunks cannot be written: {error}");
+            tracing::error!("cannot write chunks: {error}");
             match error.kind() {
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full,
                 _ => StoreError::Chunks(error.to_string()),
@@ -101,7 +101,7 @@ impl Data {
         });
         let (places, unsynced) = appended?;
         self.packs.sync(&unsynced).map_err(|error| {
-            tracing::error!("chunks cannot be made durable, restart the server: {error}");
+            tracing::error!("cannot sync chunks to disk, restart the server: {error}");
             self.store.poison();
             StoreError::Poisoned
         })?;
@@ -138,7 +138,7 @@ fn make_store(directory: &DataDir, authority: &Authority) -> Result<(), ServeErr
 fn open_store(path: &Path) -> Result<Store, ServeError> {
     let meta = path.join(META);
     if !meta.exists() {
-        let words = "is missing, and without it nothing is known of any file";
+        let words = "is missing; it holds the metadata of all files";
         return Err(ServeError::part(&meta, words, Remedy::Copy));
     }
     Store::open(&meta).map_err(|error| ServeError::part(&meta, error, Remedy::Copy))
@@ -155,8 +155,8 @@ fn directory_row(store: &Store, directory: &DataDir) -> Result<DirectoryRow, Ser
     };
     let words = match row {
         Some(row) if row.id == directory.id() => return Ok(row),
-        Some(_) => "is that of another data directory than VERSION",
-        None => "does not say which data directory it is of: it is cut short or something else",
+        Some(_) => "belongs to another data directory than VERSION",
+        None => "does not name its data directory: it is truncated, or no metadata file",
     };
     Err(ServeError::part(&meta, words, Remedy::Copy))
 }
@@ -176,11 +176,11 @@ fn open_packs(store: &Store, path: &Path) -> Result<Packs, ServeError> {
     for (id, row) in known.iter().filter(|(_, row)| row.chunks > 0) {
         let what = match packs.entry_bytes(*id) {
             Ok(bytes) if bytes >= row.live_bytes + ENTRY_BYTES * row.chunks => continue,
-            Ok(_) => "is shorter than what is in it".to_owned(),
-            Err(error) => error.to_string(),
+            Ok(_) => "is too short for its chunks".to_owned(),
+            Err(error) => format!("cannot be read: {error}"),
         };
         tracing::error!(
-            "pack {id}: {what}: {} chunks of files may be lost; segue volume check names the files",
+            "pack {id} {what}: up to {} chunks may be lost; segue volume check names the files",
             row.chunks
         );
     }

@@ -194,7 +194,7 @@ fn look(path: &Path) -> Result<Found, ServeError> {
         Some((FORMAT, Some(id))) => Ok(Found::Begun(id)),
         _ if names.is_empty() => Ok(Found::Nothing),
         _ if PARTS.iter().any(|part| names.iter().any(|name| name == part)) => {
-            let words = "is missing, and other parts of a data directory are there";
+            let words = "is missing, but other parts of a data directory exist";
             Err(ServeError::part(&path.join("VERSION"), words, Remedy::Copy))
         }
         _ => Err(ServeError::NotData { path: path.to_owned() }),

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 pub enum Remedy {
     /// Only another copy helps.
     #[error(
-        "Put the whole directory back, all its files from one copy that was made while no server \
-         ran on it, or from a backup"
+        "Restore the whole data directory, all files from one copy that was made while no server \
+         ran on it, or restore the volumes from a backup"
     )]
     Copy,
     /// What is lost can be replaced, at a price.
     #[error(
-        "Put ca.key and ca.pem back from a copy of this directory; if there is none: segue \
-         identity renew, after which every host needs a new invite"
+        "Restore ca.key and ca.pem from a copy of this directory; without a copy, run segue \
+         identity renew and give every host a new invite"
     )]
     Identity,
 }
@@ -38,8 +38,8 @@ pub enum ServeError {
     },
     /// A program of another version wrote the data directory.
     #[error(
-        "{} has format {found}, by its VERSION, and this program knows {known}; use the {} segue \
-         that wrote it",
+        "{} has format {found} (file VERSION), and this version of segue uses format {known}; use \
+         the {} version of segue that wrote it",
         path.display(), if found > known { "newer" } else { "older" }
     )]
     Version {
@@ -52,7 +52,7 @@ pub enum ServeError {
     },
     /// There is nothing there.
     #[error(
-        "{} has no server's data; start a server there once: segue serve --data {}",
+        "{} is not a server's data directory; to create one: segue serve --data {}",
         path.display(), path.display()
     )]
     NoData {
@@ -60,7 +60,10 @@ pub enum ServeError {
         path: PathBuf,
     },
     /// There is something else there.
-    #[error("{} is not empty and not a server's data directory; choose another", path.display())]
+    #[error(
+        "{} is not empty and is not a server's data directory; choose another directory",
+        path.display()
+    )]
     NotData {
         /// The directory.
         path: PathBuf,

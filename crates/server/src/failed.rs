@@ -31,7 +31,7 @@ impl Failed {
 
     /// Nobody listens any more, or the server stops.
     pub(crate) fn stopped() -> Failed {
-        Failed::new(FailReason::Io, "the server stops before this is at its end")
+        Failed::new(FailReason::Io, "the server stopped before the end of this task")
     }
 }
 

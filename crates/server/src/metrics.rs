@@ -36,10 +36,10 @@ impl Metrics {
             );
         };
         write("sessions", "gauge", "Clients connected now.", sessions as u64);
-        write("promises", "gauge", "Inodes of whose changes clients hear.", promises as u64);
+        write("promises", "gauge", "Inodes with callback promises to clients.", promises as u64);
         let counters = [
             ("requests_total", "Requests answered.", &self.requests),
-            ("records_applied_total", "Records applied or found applied.", &self.records),
+            ("records_applied_total", "Records applied, including retried ones.", &self.records),
             ("conflicts_total", "Records that became conflict copies.", &self.conflicts),
             ("records_refused_total", "Records refused.", &self.refused),
             ("chunks_received_total", "Chunks uploaded.", &self.chunks_received),
@@ -48,7 +48,11 @@ impl Metrics {
                 "Bytes of uploaded chunks as stored.",
                 &self.chunk_bytes_received,
             ),
-            ("chunks_known_total", "Chunks offered that were here already.", &self.chunks_known),
+            (
+                "chunks_known_total",
+                "Offered chunks that the server already had.",
+                &self.chunks_known,
+            ),
             (
                 "bytes_fetched_total",
                 "Bytes of files sent, before compression.",
@@ -57,7 +61,7 @@ impl Metrics {
             ("damaged_chunks_total", "Chunks found damaged on the disk.", &self.damaged),
             (
                 "chunks_collected_total",
-                "Chunks that nothing needed any more.",
+                "Unneeded chunks that were removed.",
                 &self.chunks_collected,
             ),
             ("packs_removed_total", "Packs removed, compacted or empty.", &self.packs_removed),

@@ -59,11 +59,11 @@ pub(crate) struct Used {
 /// Why an invite does not let in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum InviteError {
-    #[error("this server does not know this invite; ask for a new one: segue invite")]
+    #[error("this server does not know this invite; get a new one from it: segue invite")]
     Unknown,
-    #[error("this invite has expired; ask for a new one: segue invite")]
+    #[error("this invite has expired; get a new one from the server: segue invite")]
     Expired,
-    #[error("this invite has been used, and each works once; ask for a new one: segue invite")]
+    #[error("this invite has been used already; get a new one from the server: segue invite")]
     Used,
 }
 

@@ -116,7 +116,7 @@ pub async fn serve(
     // It was aborted, or it was over.
     awaiting.await.ok();
     if timeout(STOP, over.recv()).await.is_err() {
-        tracing::warn!("requests are still under way at the end; clients will send them again");
+        tracing::warn!("stopped with requests still in progress; clients will retry them");
     }
     // The store's thread ends with its last job, which takes a while.
     blocking(move || {
@@ -141,7 +141,7 @@ async fn await_those_before(server: Arc<Server>) {
 fn listen_words(error: ListenError) -> String {
     match error {
         ListenError::Bind { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
-            "another program listens there; choose another address with --listen".to_owned()
+            "another program uses this port; choose another address with --listen".to_owned()
         }
         ListenError::Bind { error, .. } => error.to_string(),
         other => other.to_string(),

@@ -65,8 +65,8 @@ impl Sessions {
     ) -> Result<Place, &'static str> {
         let mut table = self.lock();
         table.known.enter(fingerprint.to_owned()).map_err(|full| match full {
-            Full::All => "this server has as many connections as it takes; it is tried again",
-            Full::Own => "this host has as many connections as one may have; it is tried again",
+            Full::All => "this server has reached its limit of connections; the host will retry",
+            Full::Own => "this host has reached its limit of connections; it will retry",
         })?;
         let number = table.next;
         table.next += 1;
@@ -81,9 +81,10 @@ impl Sessions {
         peer: &Peer,
     ) -> Result<StrangersPlace, &'static str> {
         let from = network(peer.remote_address().ip());
-        self.lock().strangers.enter(from).map_err(
-            |_| "too many hosts ask to be let in at the same time; try again in a minute",
-        )?;
+        self.lock()
+            .strangers
+            .enter(from)
+            .map_err(|_| "too many hosts are enrolling at the same time; try again in a minute")?;
         Ok(StrangersPlace { sessions: self.clone(), from })
     }
 

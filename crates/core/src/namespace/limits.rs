@@ -20,25 +20,25 @@ const SLICE: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LimitError {
     /// No such name.
-    #[error("there is no such directory")]
+    #[error("no such directory")]
     NotFound,
     /// Something else than a directory.
-    #[error("it is no directory")]
+    #[error("it is not a directory")]
     NotDirectory,
     /// It is the volume's root.
-    #[error("it is the whole volume, which has limits of its own")]
+    #[error("it is the root of the volume: set the quota of the volume instead, without --dir")]
     Root,
     /// In or around the tree of another.
-    #[error("it stands in the tree of another directory with a quota, or has one in its own")]
+    #[error("it is above or below another directory with a quota")]
     Nested,
     /// Files have names inside and outside.
-    #[error("a file below it has another name outside of it")]
+    #[error("a file below it has another name (hard link) outside of it")]
     Shared,
     /// Too many inodes to count.
-    #[error("there are more than {COUNTED_MAX} files and directories below it")]
+    #[error("it has more than {COUNTED_MAX} files and directories")]
     TooLarge,
     /// Too many quotas.
-    #[error("the volume has {QUOTAS_MAX} directories with quotas, and that is the most")]
+    #[error("the volume already has {QUOTAS_MAX} directories with quotas, which is the maximum")]
     TooMany,
 }
 

@@ -24,7 +24,7 @@ pub enum BindError {
     #[error("this cache directory belongs to another volume")]
     OtherVolume,
     /// A later life of the client's log has been seen.
-    #[error("this cache directory was copied, or put back from an old copy")]
+    #[error("this cache directory was copied, or restored from an old copy")]
     OldIncarnation,
 }
 

@@ -15,11 +15,12 @@ const FIRST: Version = Version { epoch: 1, counter: 1 };
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VolumeError {
     /// There is one of that name.
-    #[error("a volume of this name exists")]
+    #[error("a volume of this name exists already")]
     Exists,
     /// The name would not stand in a URL.
     #[error(
-        "a volume's name has 1 to 64 letters, digits, '.', '_' or '-', and no '.' or '-' in front"
+        "the name of a volume has 1 to 64 letters, digits, '.', '_' or '-', and does not begin \
+         with '.' or '-'"
     )]
     BadName,
 }

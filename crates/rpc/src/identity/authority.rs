@@ -99,7 +99,7 @@ impl Authority {
             CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|error| {
                 IdentityError::Invalid { what: "certificate", words: error.to_string() }
             })?;
-        let words = "it is not that of the key beside it";
+        let words = "it does not belong to the key beside it";
         if public_key(&certificate).as_deref() != Some(key.public_key_raw()) {
             return Err(IdentityError::Invalid { what: "certificate", words: words.to_owned() });
         }

@@ -44,10 +44,10 @@ pub enum UrlError {
     #[error("'{0}' is not a host name or address (IPv6 addresses stand in brackets)")]
     Host(String),
     /// The port is not a number from 1 to 65535.
-    #[error("'{0}' is not a port")]
+    #[error("'{0}' is not a port number from 1 to 65535")]
     Port(String),
     /// The volume is missing or has other characters.
-    #[error("'{0}' is not a volume's name (letters, digits, '.', '_' and '-')")]
+    #[error("'{0}' is not the name of a volume (letters, digits, '.', '_' and '-')")]
     Volume(String),
     /// Something unknown after the question mark, or one of the two parts is missing.
     #[error("an invite ends with ?invite=CODE&ca=FINGERPRINT: is the URL complete?")]

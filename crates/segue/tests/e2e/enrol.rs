@@ -182,7 +182,7 @@ fn mistakes_have_their_exit_codes() {
         ("nonsense", &["nonsense", "help mount"]),
         ("prefetch=on", &["prefetch", "not in this version"]),
         ("grace=10", &["grace", "500ms"]),
-        ("write-back=delay:30d", &["is not between 1ms and 24h"]),
+        ("write-back=delay:30d", &["has a time that is not from 1ms to 24h"]),
     ];
     for (option, words) in cases {
         expect(&failing_mount(&world.a, &[&url, &point, "-o", option]), 2, words);

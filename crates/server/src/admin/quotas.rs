@@ -30,7 +30,7 @@ pub(super) fn set(
     };
     let parts = dir.split('/').filter(|part| !part.is_empty());
     let Ok(parts) = parts.map(Name::new).collect::<Result<Vec<_>, _>>() else {
-        return Ok(failed(FailReason::Invalid, format!("'{dir}' cannot be a path in a volume")));
+        return Ok(failed(FailReason::Invalid, format!("'{dir}' is not a valid path in a volume")));
     };
     let done = data.store.write_blocking(move |txn| {
         let before = match find_directory(txn, id, &parts)? {
@@ -46,7 +46,7 @@ pub(super) fn set(
                 LimitError::NotFound => FailReason::NotFound,
                 _ => FailReason::Invalid,
             };
-            Ok(failed(reason, format!("no quota for {name}:{dir}: {error}")))
+            Ok(failed(reason, format!("cannot set a quota for {name}:{dir}: {error}")))
         }
     }
 }

@@ -14,13 +14,15 @@ use crate::principals;
 pub(super) fn create(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
     let uuid = match random() {
         Ok(uuid) => uuid,
-        Err(error) => return Ok(failed(FailReason::Io, format!("no random bytes: {error}"))),
+        Err(error) => {
+            return Ok(failed(FailReason::Io, format!("cannot read random bytes: {error}")));
+        }
     };
     let new = name.to_owned();
     match data.store.write_blocking(move |txn| create_volume(txn, &new, uuid, now()))? {
         Ok(_) => show(data, name),
         Err(error @ VolumeError::Exists) => {
-            Ok(failed(FailReason::Exists, format!("{error}: {name}")))
+            Ok(failed(FailReason::Exists, format!("cannot create volume '{name}': {error}")))
         }
         Err(error) => Ok(failed(FailReason::Invalid, error.to_string())),
     }
@@ -66,7 +68,7 @@ pub(super) fn delete(data: &Data, name: &str) -> Result<AdminReply, StoreError> 
         Err(Kept::NoVolume) => no_volume(name),
         Err(Kept::Only) => {
             let words = format!(
-                "'{name}' is the server's only volume; make another one first (segue volume \
+                "'{name}' is the only volume of the server; create another one first (segue volume \
                  create), or stop the server and remove {}",
                 data.path().display()
             );

@@ -156,7 +156,7 @@ pub(super) fn report(
     let (store, teller) = (&backup.data.store, &mut *backup.teller);
     lost::files(store, backup.id, lost, &mut |file| {
         let what = format!(
-            "{} bytes of it cannot be read and are not in the backup, the first at byte {}",
+            "{} bytes of it cannot be read and are missing from the backup, the first at byte {}",
             file.bytes, file.first
         );
         teller.say(BackupLine::Finding { path: file.path, ino: Some(file.ino.0), what });

@@ -69,7 +69,7 @@ impl BackupDir {
         let held = BackupDir::hold(path, FlockOperation::NonBlockingLockExclusive)?;
         if held.uuid != hex(uuid) {
             let words = format!(
-                "{} has backups of another volume ('{}', {}); each volume has a directory of its own",
+                "{} has backups of another volume ('{}', {}); use one directory for each volume",
                 path.display(),
                 held.name,
                 held.uuid
@@ -90,8 +90,8 @@ impl BackupDir {
             Ok(lock) => lock,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let words = format!(
-                    "{} has no backups: there is no {MARKER} in it; name the directory that was \
-                     given to segue volume backup",
+                    "{} is not a directory of backups: it has no {MARKER}; name the directory that \
+                     was given to segue volume backup",
                     path.display()
                 );
                 return Err(Failed::new(FailReason::NotFound, words));
@@ -197,7 +197,7 @@ fn mark(path: &Path, uuid: &str, name: &str) -> Result<(), Failed> {
         let name = entry.map_err(fail)?.file_name();
         if !known.iter().any(|known| name == *known) {
             let words = format!(
-                "{} is not empty and has no backups of segue; choose another directory",
+                "{} is not empty and is not a directory of backups; choose another directory",
                 path.display()
             );
             return Err(Failed::new(FailReason::Invalid, words));
@@ -215,14 +215,17 @@ fn read_marker(path: &Path, text: &str) -> Result<(String, String), Failed> {
         (Some(FORMAT), Some((uuid, name))) => Ok((uuid.to_owned(), name.to_owned())),
         (Some(found), _) if found != FORMAT => {
             let words = format!(
-                "{} has format {found} and this program knows {FORMAT}; use the newer segue that \
-                 wrote it",
+                "{} has format {found}, and this version of segue reads format {FORMAT}; use the \
+                 newer version that wrote it",
                 path.display()
             );
             Err(Failed::new(FailReason::Invalid, words))
         }
         _ => {
-            let words = format!("{} has a {MARKER} that makes no sense", path.display());
+            let words = format!(
+                "{} has a damaged {MARKER}; restore that file from a copy of the directory",
+                path.display()
+            );
             Err(Failed::new(FailReason::Invalid, words))
         }
     }
@@ -254,7 +257,7 @@ mod tests {
     fn a_directory_belongs_to_one_volume_and_one_command() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("backups");
-        assert!(refusal(BackupDir::open(&path)).contains("has no backups"));
+        assert!(refusal(BackupDir::open(&path)).contains("is not a directory of backups"));
         let held = BackupDir::create(&path, &[1; 16], "home").unwrap();
         assert!(refusal(BackupDir::create(&path, &[1; 16], "home")).contains("wait for it"));
         assert!(refusal(BackupDir::open(&path)).contains("wait for it"));
@@ -273,7 +276,9 @@ mod tests {
         let words = refusal(BackupDir::create(dir.path(), &[1; 16], "home"));
         assert!(words.contains("is not empty"), "{words}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing was put there");
-        for (marker, expected) in [("segue-backup 2\n", "newer segue"), ("hello\n", "no sense")] {
+        for (marker, expected) in
+            [("segue-backup 2\n", "newer version"), ("hello\n", "damaged SEGUE-BACKUP")]
+        {
             std::fs::write(dir.path().join(MARKER), marker).unwrap();
             let words = refusal(BackupDir::open(dir.path()));
             assert!(words.contains(expected), "{words}");

@@ -31,7 +31,7 @@ impl Index {
     pub(crate) fn open(path: &Path, packs: &Path) -> Result<Index, Failed> {
         let index = match Index::at(path) {
             Err(error) if is_broken(&error) => {
-                tracing::warn!("{} is damaged and is made anew: {error}", path.display());
+                tracing::warn!("{} is damaged, rebuilding it: {error}", path.display());
                 std::fs::remove_file(path).map_err(|error| Failed::io(path, &error))?;
                 Index::at(path)
             }
@@ -47,7 +47,7 @@ impl Index {
         let packs = directory.packs();
         let opened = Index::open(&directory.index(), &packs);
         opened.or_else(|failed| {
-            tracing::info!("an index is made beside {}: {}", packs.display(), failed.words);
+            tracing::info!("using a temporary index of {}: {}", packs.display(), failed.words);
             Index::beside(&packs, None)
         })
     }
@@ -78,7 +78,7 @@ impl Index {
     }
 
     fn fail(&self, error: &rusqlite::Error) -> Failed {
-        let words = "remove it, and it is made again from the packs";
+        let words = "remove it, and the next backup rebuilds it from the packs";
         Failed::disk(&self.path, &format!("{error}; {words}"))
     }
 

@@ -269,8 +269,9 @@ impl Backup<'_, '_> {
                 writer.row(key, &[])?;
                 self.damaged(key, "");
             } else if dump::is_of_client(key) {
-                let words = ", and is not in the backup: it is of a host of this volume or of \
-                             another, which may be refused after a restore what it had not sent";
+                let words = ", and is missing from the backup: it belongs to a host of this or of \
+                             another volume; after a restore, unsent changes of that host may be \
+                             refused";
                 self.damaged(key, words);
             }
         }
@@ -281,7 +282,7 @@ impl Backup<'_, '_> {
     /// Tells of a row that is not what was written, and what becomes of it.
     fn damaged(&mut self, key: &[u8], becomes: &str) {
         self.rows_lost += 1;
-        let damage = Damage::Row { key: key.to_vec(), what: "what was written" };
+        let damage = Damage::Row { key: key.to_vec(), what: "as it was written" };
         let what = format!("{damage}{becomes}");
         self.teller.say(BackupLine::Finding { path: None, ino: None, what });
     }

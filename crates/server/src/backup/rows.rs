@@ -70,7 +70,7 @@ impl Writer {
     pub(crate) fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failed> {
         let lengths = (u16::try_from(key.len()), u32::try_from(value.len()));
         let (Ok(key_len @ 1..), Ok(value_len)) = lengths else {
-            let words = "a row has a length that no row has".to_owned();
+            let words = "a row of the metadata has an impossible length".to_owned();
             return Err(Failed::new(FailReason::Damaged, words));
         };
         self.rows += 1;
@@ -114,7 +114,7 @@ impl Reader {
         let mut input = Input { path: path.to_owned(), stream, sum: blake3::Hasher::new() };
         let (magic, version) = (input.array::<8>()?, u32::from_le_bytes(input.array()?));
         if magic != *MAGIC || version != VERSION {
-            return Err(input.damaged("is not a snapshot that this program knows"));
+            return Err(input.damaged("is not a snapshot that this version of segue can read"));
         }
         let length = u32::from_le_bytes(input.array()?) as usize;
         if length > HEAD_MAX {

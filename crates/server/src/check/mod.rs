@@ -120,7 +120,7 @@ pub(crate) fn check_live(
     tell: &mut dyn FnMut(CheckLine) -> bool,
 ) {
     if server.checking.swap(true, Ordering::AcqRel) {
-        let words = "a check is under way already; wait for it, or end it where it runs";
+        let words = "another check is running on this server; wait for it, or stop it with Ctrl-C";
         tell(CheckLine::Failed { reason: FailReason::Exists, words: words.to_owned() });
         return;
     }
@@ -171,7 +171,7 @@ fn run(
         Err(Failed::NotFound(words)) => (FailReason::NotFound, words),
         Err(Failed::Store(error)) => (FailReason::Damaged, error.to_string()),
         Err(Failed::Stopped) => {
-            (FailReason::Io, "the server stops before the check is at its end".to_owned())
+            (FailReason::Io, "the server stopped before the end of the check".to_owned())
         }
     };
     teller.say(CheckLine::Failed { reason, words });
@@ -237,7 +237,7 @@ impl Check<'_, '_> {
             if !self.told.insert(key.clone()) {
                 continue;
             }
-            let damage = Damage::Row { key, what: "what was written" };
+            let damage = Damage::Row { key, what: "as it was written" };
             self.finding(Finding { ino: None, path: None, entry: None, damage });
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn look(server: &Server) {
         match server.data.store.write_blocking(slice) {
             Ok(true) => {}
             Ok(false) => return,
-            Err(error) => return tracing::error!("old changes are not forgotten: {error}"),
+            Err(error) => return tracing::error!("cannot remove old rows of changes: {error}"),
         }
     }
 }

@@ -136,7 +136,7 @@ fn rows(server: &Server, said: &mut Option<StoreError>) {
         let Some(done) = server.data.holds.unless_held(|| slice(server)) else { return };
         let failed = done.as_ref().err();
         if let Some(error) = failed.filter(|error| said.as_ref() != Some(error)) {
-            tracing::error!("collection cannot go on: {error}");
+            tracing::error!("garbage collection failed: {error}");
         }
         *said = failed.cloned();
         let Ok(Collected { rows: 1.., chunks, .. }) = done else { return };

@@ -14,7 +14,7 @@ const SILENCE: Duration = Duration::from_secs(86_400);
 /// Notes who is here, and removes what those left open who are silent for too long.
 pub(super) fn look(server: &Server, begun: Instant) {
     if let Err(error) = try_look(server, begun) {
-        tracing::error!("nameless files cannot be looked after: {error}");
+        tracing::error!("cannot release files without a name: {error}");
     }
 }
 

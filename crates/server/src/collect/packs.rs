@@ -53,7 +53,7 @@ impl Upkeep {
     /// Looks at all packs.
     pub(super) fn look(&mut self, server: &Server) {
         if let Err(error) = self.try_look(server) {
-            tracing::error!("packs cannot be looked after: {error}");
+            tracing::error!("cannot compact and remove packs: {error}");
         }
     }
 
@@ -83,7 +83,7 @@ impl Upkeep {
                 Err(Failed::Later) => return Ok(()),
                 Err(Failed::Store(error)) => return Err(error),
                 Err(Failed::Pack(words)) => {
-                    tracing::error!("pack {id} is not compacted: {words}");
+                    tracing::error!("cannot compact pack {id}: {words}");
                     self.stuck.insert(*id);
                 }
             }
@@ -113,9 +113,9 @@ impl Upkeep {
             for id in unread.into_iter().filter(|id| !rows.contains_key(id)) {
                 match is_dead(server, id).map(|()| server.data.packs.remove(id)) {
                     Ok(Ok(())) => add(&server.metrics.packs_removed, 1),
-                    Ok(Err(error)) => tracing::error!("pack {id} cannot be removed: {error}"),
+                    Ok(Err(error)) => tracing::error!("cannot remove pack {id}: {error}"),
                     Err(words) => {
-                        tracing::error!("pack {id} stays although no count leads to it: {words}");
+                        tracing::error!("pack {id} is kept although its count is 0: {words}");
                         self.stuck.insert(id);
                     }
                 }
@@ -135,7 +135,7 @@ fn is_dead(server: &Server, id: u64) -> Result<(), String> {
         let found = server.data.store.read_blocking(move |kv| live(kv, wanted));
         let found = found.and_then(|found| Ok(found?)).map_err(|error| error.to_string())?;
         if let Some((_, fingerprint, _)) = found.first() {
-            return Err(format!("chunk {fingerprint} is in it; run segue volume check"));
+            return Err(format!("it has chunk {fingerprint}; run segue volume check"));
         }
     }
     Ok(())

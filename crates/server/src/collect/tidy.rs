@@ -78,7 +78,7 @@ impl Tidier {
     /// Puts files in order that nobody wrote since the last look at them, for a while.
     pub(super) fn look(&mut self, server: &Server) {
         if let Err(words) = self.try_look(server) {
-            tracing::error!("files are not put in order: {words}");
+            tracing::error!("cannot store the fragments of files as chunks: {words}");
         }
     }
 
@@ -133,7 +133,7 @@ fn put_in_order(
 }
 
 fn damaged(ino: Ino, words: &str) -> Tidied {
-    tracing::error!("{ino} is not put in order: {words}");
+    tracing::error!("cannot store the fragments of inode {ino} as chunks: {words}");
     Tidied::Over
 }
 
@@ -196,7 +196,7 @@ fn bytes(
             Err(Stop::Fault(fault)) => return Err(fault.into()),
         };
         if segments.is_empty() {
-            return Ok(Err("the file ends before its extents do".to_owned()));
+            return Ok(Err("its extents end beyond its size".to_owned()));
         }
         for placed in segments {
             at += placed.segment.len;

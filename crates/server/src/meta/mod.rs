@@ -45,7 +45,7 @@ pub(crate) type MetaFault = Fault<rusqlite::Error>;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// A write to the disk failed, now or before.
-    #[error("the server's disk failed; its log says how")]
+    #[error("the server's disk failed; see the server's log, then restart the server")]
     Poisoned,
     /// There is no space on the disk: nothing was written.
     #[error("the server's disk is full")]

@@ -65,7 +65,7 @@ fn stored<'r>(row: &'r Row<'_>) -> Stored<'r> {
 /// A row that is not what was written.
 pub(super) fn damage(key: &[u8]) -> rusqlite::Error {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    let words = format!("the row {key} is not what was written");
+    let words = format!("the row {key} is not as it was written");
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(words))
 }
 

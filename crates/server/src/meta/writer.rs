@@ -150,7 +150,7 @@ fn failed(error: &rusqlite::Error, poisoned: &AtomicBool) -> StoreError {
         return error;
     }
     poisoned.store(true, Ordering::Release);
-    tracing::error!("the metadata cannot be written, restart the server: {error}");
+    tracing::error!("cannot write the metadata, restart the server: {error}");
     StoreError::Poisoned
 }
 

@@ -230,7 +230,8 @@ impl Packs {
     pub(crate) fn sync(&self, unsynced: &Unsynced) -> io::Result<()> {
         for (pack, upto) in &unsynced.0 {
             let mut synced = lock(&pack.synced);
-            let done = synced.ok_or_else(|| io::Error::other("an earlier sync of it failed"))?;
+            let done =
+                synced.ok_or_else(|| io::Error::other("an earlier sync of this file failed"))?;
             if done < *upto {
                 let end = pack.end.load(Ordering::Acquire);
                 *synced = None;

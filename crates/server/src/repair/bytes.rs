@@ -13,9 +13,9 @@ use crate::meta::Kv;
 /// Chunks looked at on one snapshot.
 const PAGE: usize = 256;
 /// What can be done about bytes that are nowhere.
-const REMEDY: &str = "reading there fails, never with wrong bytes; restore the file from a backup, \
-                      or write it anew on a host that has it, which heals every file with these \
-                      bytes";
+const REMEDY: &str = "reads of these bytes fail and never return wrong bytes; restore the file \
+                      from a backup, or write it again on a host that has it: that repairs every \
+                      file with these bytes";
 
 /// Reads every chunk of the volume once, and gives those that are elsewhere their place.
 pub(super) fn repair(work: &mut Work<'_>, id: VolumeId) -> Result<(), Failed> {
@@ -45,8 +45,8 @@ pub(super) fn repair(work: &mut Work<'_>, id: VolumeId) -> Result<(), Failed> {
             work.say(RepairLine::Repaired {
                 path: None,
                 ino: None,
-                what: format!("chunk {fingerprint} cannot be read where it should be"),
-                how: "another copy was found in the packs".to_owned(),
+                what: format!("chunk {fingerprint} cannot be read at its place"),
+                how: "it now uses another copy found in the packs".to_owned(),
             });
         }
         work.say(RepairLine::Progress { inodes: 0, chunks });
@@ -56,7 +56,7 @@ pub(super) fn repair(work: &mut Work<'_>, id: VolumeId) -> Result<(), Failed> {
             path: file.path,
             ino: Some(file.ino.0),
             what: format!(
-                "{} bytes of it cannot be read, the first of them at byte {}",
+                "{} bytes of it cannot be read, the first at byte {}",
                 file.bytes, file.first
             ),
             remedy: REMEDY.to_owned(),

@@ -160,7 +160,7 @@ impl Work<'_> {
         heard.into_iter().for_each(|line| self.say(line));
         let done = thread.join().map_err(|_| StoreError::Poisoned)?;
         done?.map_err(|()| {
-            let words = "the volume's own row is gone: restore it from a backup";
+            let words = "the row of the volume itself is lost: restore the volume from a backup";
             Failed::new(FailReason::Damaged, words)
         })
     }
@@ -244,7 +244,7 @@ fn find(
         match Index::beside(&packs, Some(id)) {
             Ok(made) => *index = Some(made),
             Err(failed) => {
-                tracing::error!("the packs cannot be looked through: {}", failed.words);
+                tracing::error!("cannot search the packs: {}", failed.words);
                 return None;
             }
         }

@@ -203,7 +203,7 @@ impl Work<'_> {
                 Some(wanted) => format!(
                     "{path} has no snapshot '{wanted}'; see: segue volume backup {name} {path} --list"
                 ),
-                None => format!("{path} has no snapshot: no backup has come to its end"),
+                None => format!("{path} has no snapshot: no backup to it was completed"),
             };
             Failed::new(FailReason::NotFound, words)
         })
@@ -233,9 +233,9 @@ impl Work<'_> {
         }
         if lost > 0 && !self.request.partial {
             let words = format!(
-                "snapshot {snapshot} needs {lost} chunks that the backup does not have: they could \
-                 not be read when it was made, or packs are missing; choose another snapshot, or \
-                 restore without these bytes: --partial"
+                "snapshot {snapshot} needs {lost} chunks that the backup lacks: the server could \
+                 not read them during the backup, or packs of the backup are missing; choose \
+                 another snapshot, or restore without these bytes: --partial"
             );
             return Err(Failed::new(FailReason::Damaged, words));
         }
@@ -296,8 +296,8 @@ impl Work<'_> {
 
 fn in_use(name: &str) -> Failed {
     let words = format!(
-        "volume '{name}' exists and was used; restore under another name, or lose what is in it: \
-         --replace"
+        "volume '{name}' exists and was used; restore under another name, or replace the volume \
+         and lose its data: --replace"
     );
     Failed::new(FailReason::Exists, words)
 }

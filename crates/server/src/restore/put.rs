@@ -93,9 +93,9 @@ impl Put<'_, '_> {
             }
             Err(error) => {
                 let words = format!(
-                    "the backup is damaged: {error}; where the volume still is, segue volume \
-                     backup --verify copies it again; else choose another snapshot, or restore \
-                     without these bytes: --partial"
+                    "the backup is damaged: {error}; if a server still has the volume, segue \
+                     volume backup --verify copies the data again; otherwise choose another \
+                     snapshot, or restore without these bytes: --partial"
                 );
                 return Err(Failed::new(FailReason::Damaged, words));
             }

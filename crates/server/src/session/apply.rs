@@ -32,7 +32,7 @@ enum End {
 
 /// What a host hears whose cache is one of two.
 const CLONED: &str = "this cache directory was copied, and the other copy has written since; \
-                      mount with another --cache-dir";
+                      mount with another cache directory: -o cache-dir=DIR";
 
 impl Session {
     pub(super) async fn apply(&self, bound: &Bound, apply: Apply, body: BodyReader) -> Answer {

@@ -28,7 +28,7 @@ pub(super) fn check(put: &Put) -> Result<(), Refused> {
     };
     match ascend && put.deltas.iter().all(fits) {
         true => Ok(()),
-        false => Err(refuse(Refusal::Protocol, "a difference from nothing that there can be")),
+        false => Err(refuse(Refusal::Protocol, "a difference has no valid basis")),
     }
 }
 

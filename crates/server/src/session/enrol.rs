@@ -27,7 +27,7 @@ pub(super) async fn run(server: &Arc<Server>, peer: &Peer) {
     let _place = match server.sessions.enter_stranger(peer) {
         Ok(place) => place,
         Err(words) => {
-            tracing::warn!(address = %peer.remote_address(), "refused a host: {words}");
+            tracing::warn!(address = %peer.remote_address(), "refused to enrol a host: {words}");
             return peer.close(CloseCode::Stopping, words);
         }
     };
@@ -46,9 +46,10 @@ async fn answer(server: &Arc<Server>, peer: &Peer) {
         let Some(incoming) = peer.accept().await else { break };
         let answer = match &incoming.request {
             Request::Enrol(request) => enrol(server, request).await,
-            _ => {
-                Err(refuse(Refusal::NotPermitted, "this server lets in hosts with an invite only"))
-            }
+            _ => Err(refuse(
+                Refusal::NotPermitted,
+                "this host has no identity on this server; mount with an invite",
+            )),
         };
         let (reply, body) = answer.unwrap_or_else(|refused| (Reply::Refused(refused), Body::Empty));
         if incoming.reply(reply, body).await.is_err() {
@@ -84,8 +85,9 @@ async fn enrol(server: &Arc<Server>, ask: &Enrol) -> Answer {
         })
         .await?
         .map_err(denied)?;
-    let volume = volume.ok_or_else(|| refuse(Refusal::NotFound, "the volume is gone"))?;
-    tracing::info!(host = ask.host, volume = volume.name, "a host was let in");
+    let volume =
+        volume.ok_or_else(|| refuse(Refusal::NotFound, "the volume of this invite was deleted"))?;
+    tracing::info!(host = ask.host, volume = volume.name, "enrolled a host");
     let enrolled = Enrolled {
         certificate_pem: admission.certificate_pem,
         authority_pem: server.data.authority.certificate_pem().to_owned(),

@@ -22,7 +22,7 @@ use crate::serve::Server;
 /// Small pieces are put together into blocks of at least so many bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-const DAMAGED: &str = "the server's copy of this file is damaged; its log says where";
+const DAMAGED: &str = "the server's copy of this file is damaged; see the server's log";
 
 impl Session {
     pub(super) async fn fetch(&self, bound: &Bound, ask: Fetch) -> Answer {
@@ -42,7 +42,7 @@ impl Session {
         });
         let (volume, path) = found.await.unwrap_or_default();
         let (volume, path) = (volume.as_deref(), path.as_deref());
-        tracing::error!(volume, path, %ino, "a file cannot be read: see what was logged before");
+        tracing::error!(volume, path, %ino, "cannot read a file; the line before has the reason");
     }
 
     async fn range(&self, bound: &Bound, ask: Fetch) -> Answer {

@@ -34,8 +34,8 @@ impl Session {
             return Err(refuse(Refusal::Limit, "the host's name is too long"));
         }
         let nonce = random().map_err(|error| {
-            tracing::error!("no random bytes: {error}");
-            refuse(Refusal::Io, "the server has no random bytes")
+            tracing::error!("cannot read random bytes: {error}");
+            refuse(Refusal::Io, "the server cannot read random bytes")
         })?;
         let promises = self.server.data.store.promises();
         let bound = Bound {
@@ -136,7 +136,8 @@ fn greet(
     };
     if found != volume {
         let words = format!(
-            "this host's identity is not for volume '{}'; ask for an invite: segue invite --volume {}",
+            "this host's identity is not for volume '{}'; get an invite from the server: segue \
+             invite --volume {}",
             hello.volume, hello.volume
         );
         return Ok(Err(refuse(Refusal::NotPermitted, words)));
@@ -145,10 +146,10 @@ fn greet(
     take_over(txn, hello, identity, volume)?;
     if let Err(error) = namespace::bind(txn, client, identity, volume, hello.incarnation)? {
         let hint = match error {
-            BindError::OtherIdentity => "have that one revoked (segue identity revoke) or ",
+            BindError::OtherIdentity => "revoke that identity (segue identity revoke) or ",
             BindError::OtherVolume | BindError::OldIncarnation => "",
         };
-        let words = format!("{error}; {hint}mount with another --cache-dir");
+        let words = format!("{error}; {hint}mount with another cache directory: -o cache-dir=DIR");
         return Ok(Err(refuse(Refusal::NotPermitted, words)));
     }
     namespace::seen(txn, client, now_seconds())?;

@@ -161,11 +161,12 @@ pub(crate) async fn run(server: Arc<Server>, peer: Peer, alive: mpsc::Sender<()>
             return peer.close(CloseCode::Denied, REVOKED);
         }
         Ok(Ok(None)) => {
-            let words = "this server does not know this host's identity; mount with a new invite: segue invite";
+            let words = "this server does not know this host's identity; mount with a new invite: \
+                 segue invite";
             return peer.close(CloseCode::Denied, words);
         }
         Ok(Err(error)) | Err(error) => {
-            tracing::error!("an identity cannot be looked up: {error}");
+            tracing::error!("cannot look up an identity: {error}");
             return peer.close(CloseCode::Stopping, &error.to_string());
         }
     };
@@ -185,10 +186,11 @@ pub(crate) async fn run(server: Arc<Server>, peer: Peer, alive: mpsc::Sender<()>
 
 /// What a host hears whose identity was revoked.
 pub(crate) const REVOKED: &str =
-    "this host's identity was revoked on the server; ask for a new invite: segue invite";
+    "this host's identity was revoked on the server; get a new invite from it: segue invite";
 
 /// What a host hears whose volume was deleted while it was connected.
-pub(crate) const DELETED: &str = "the volume was deleted on the server; what this host has not sent stays in its cache directory";
+pub(crate) const DELETED: &str = "the volume was deleted on the server; pending changes stay in \
+                                  the cache directory of this host";
 
 impl Session {
     async fn run(self: Arc<Self>) {
@@ -211,7 +213,7 @@ impl Session {
     async fn expect_hello(self: Arc<Self>) {
         let over = timeout(HELLO, self.peer.closed()).await.is_ok();
         if !over && self.bound.get().is_none() {
-            self.peer.close(CloseCode::Protocol, "this connection said no hello");
+            self.peer.close(CloseCode::Protocol, "this connection sent no Hello");
         }
     }
 
@@ -342,5 +344,5 @@ fn settled<R>(result: Result<Result<R, Stop<rusqlite::Error>>, StoreError>) -> R
 /// Work that a worker did not finish.
 fn lost(error: tokio::task::JoinError) -> Refused {
     tracing::error!("a worker failed: {error}");
-    refuse(Refusal::Io, "the server failed inside; its log says how")
+    refuse(Refusal::Io, "internal error of the server; see the server's log")
 }

@@ -29,16 +29,16 @@ impl Session {
         let resumed = match store.read(look).await {
             Ok(Ok(Some(resumed))) => {
                 let changed = resumed.changed.len();
-                tracing::debug!(held = inodes.len(), changed, "a host came back");
+                tracing::debug!(held = inodes.len(), changed, "a host reconnected");
                 Some(resumed)
             }
             Ok(Ok(None)) => None,
             Ok(Err(fault)) => {
-                tracing::error!("it is not known what changed: {fault}");
+                tracing::error!("cannot read the changes since a reconnected host left: {fault}");
                 None
             }
             Err(error) => {
-                tracing::error!("it is not known what changed: {error}");
+                tracing::error!("cannot read the changes since a reconnected host left: {error}");
                 None
             }
         };

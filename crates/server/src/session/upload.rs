@@ -114,7 +114,9 @@ impl Session {
             let chunk = whole(*named, next_block(&mut blocks, named.1).await?);
             bytes += chunk.stored.len();
             if bytes > APPLY_BODY_MAX {
-                let words = format!("records bring along at most {APPLY_BODY_MAX} bytes");
+                let words = format!(
+                    "the data of records in one message have at most {APPLY_BODY_MAX} bytes"
+                );
                 return Err(refuse(Refusal::Limit, words));
             }
             batch.push(chunk);
@@ -248,7 +250,7 @@ fn check(chunk: &StoredChunk) -> Result<(), Refused> {
     let raw = decompress(chunk.raw_len as usize, chunk.stored.clone());
     match raw {
         Ok(raw) if fingerprint(&raw) == chunk.fingerprint => Ok(()),
-        _ => Err(refuse(Refusal::Protocol, "a chunk is not what its fingerprint says")),
+        _ => Err(refuse(Refusal::Protocol, "a chunk does not match its fingerprint")),
     }
 }
 
@@ -291,7 +293,7 @@ pub(super) fn few_files(files: Vec<Ino>) -> Result<Arc<[Ino]>, Refused> {
 
 /// What a host hears whose chunks the volume does not take.
 pub(super) fn full(refusal: Refusal) -> Refused {
-    refuse(refusal, "the volume takes no more than its quota")
+    refuse(refusal, "the quota of the volume is reached")
 }
 
 fn proves(
@@ -322,5 +324,5 @@ pub(super) fn read(
 /// Counts and reports a chunk that cannot be read.
 pub(super) fn note(server: &Arc<Server>, error: &ChunkError) {
     add(&server.metrics.damaged, 1);
-    tracing::error!("a chunk cannot be read: {error}");
+    tracing::error!("cannot read a chunk: {error}");
 }

@@ -21,7 +21,7 @@ async fn a_server_that_stops_ends_its_check() {
     let pieces = vec![chunk(0, &first), chunk(50_000, &second)];
     done(&tin.apply(store(ino, version, 100_000, pieces)).await, ino);
 
-    let (data, refusal) = (server.data(), "under way already");
+    let (data, refusal) = (server.data(), "another check is running");
     let slow = tokio::spawn(async move {
         let request = r#"{"volume":"home","quick":false,"rate_bytes":1}"#;
         loop {

@@ -45,7 +45,7 @@ async fn one_identity_has_so_many_connections() {
         held.push(tin.client(u8::try_from(number).unwrap() + 1).await);
     }
     let words = shut_out(&tin.dial().await).await;
-    assert!(words.contains("as many connections as one may have"), "{words}");
+    assert!(words.contains("has reached its limit of connections"), "{words}");
     goes_on(&mut zinc, "while").await;
     held.pop().unwrap().peer.close(segue_rpc::CloseCode::Done, "");
     // The server hears of it a moment later.

@@ -104,7 +104,7 @@ async fn an_address_that_is_taken_is_named() {
     let options = segue_server::ServeOptions { data, listen, record_calls: None };
     let failed = segue_server::serve(options, |_| panic!("it serves"), std::future::pending());
     let words = failed.await.unwrap_err().to_string();
-    let expected = format!("cannot listen on {listen}: another program listens there");
+    let expected = format!("cannot listen on {listen}: another program uses this port");
     assert!(words.starts_with(&expected), "{words}");
 }
 

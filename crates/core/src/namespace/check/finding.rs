@@ -19,111 +19,114 @@ pub struct Finding {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the words say it, and their numbers")]
 pub enum Damage {
-    #[error("the row {} cannot be read as {what}", hex(key))]
+    #[error("the row {} is damaged: it is not {what}", hex(key))]
     Row { key: Vec<u8>, what: &'static str },
-    #[error("the volume's own row is missing")]
+    #[error("the row of the volume itself is missing")]
     NoVolume,
-    #[error("the volume's name does not lead to it")]
+    #[error("the name of the volume does not lead to it")]
     VolumeName,
     #[error("the name {name:?} leads to no volume of this name")]
     StrayName { name: String },
-    #[error("rows of client {client:?} are there, and nothing says what client that is")]
+    #[error("client {client:?} has rows, but the row of the client itself is missing")]
     Nobody { client: ClientId },
-    #[error("the volume's counters are missing")]
+    #[error("the counters of the volume are missing")]
     NoTally,
-    #[error("the root directory is missing or is no directory")]
+    #[error("the root directory is missing, or is not a directory")]
     NoRoot,
-    #[error("the volume counts {told} files and directories, and {found} are there")]
+    #[error("the counter of files and directories in the volume is {told}, but there are {found}")]
     TallyInodes { told: u64, found: u64 },
-    #[error("the volume counts {told} bytes, and its files have {found}")]
+    #[error("the counter of bytes in the volume is {told}, but its files have {found}")]
     TallyBytes { told: u64, found: u64 },
-    #[error("its quota counts {told} bytes, and the files that count against it have {found}")]
+    #[error("the counter of bytes in its quota is {told}, but its files have {found}")]
     QuotaBytes { told: u64, found: u64 },
-    #[error("its quota counts {told} files and directories, and {found} count against it")]
+    #[error("the counter of files and directories in its quota is {told}, but there are {found}")]
     QuotaInodes { told: u64, found: u64 },
-    #[error("files count against its quota, and it has none")]
+    #[error("files are counted in its quota, but it has no quota")]
     NoQuota,
-    #[error("it counts against another quota than the directory it stands in")]
+    #[error("it is counted in another quota than its directory")]
     OtherQuota,
-    #[error("the server's own inode numbers lie outside of those that were granted")]
+    #[error("the server's own inode numbers are outside of the granted ones")]
     OwnNumbers,
     #[error("client {client:?} has inode numbers that were not granted")]
     Grants { client: ClientId },
 
-    #[error("this name cannot be one")]
+    #[error("this is not a valid name")]
     BadName,
-    #[error("the name leads to an inode that is not there")]
+    #[error("the name leads to a missing inode")]
     NameOfNothing,
-    #[error("the name leads to a directory whose place is elsewhere")]
+    #[error("the name leads to a directory that has its name elsewhere")]
     SecondName,
-    #[error("names stand in it, and there is no such directory")]
+    #[error("it has names in it, but the directory itself is missing")]
     NoDirectory,
-    #[error("names stand in it, and it is no directory")]
+    #[error("it has names in it, but is not a directory")]
     NotDirectory,
     #[error("no name leads to it")]
     NoName,
-    #[error("its parent directories form a ring, which the root does not lead to")]
+    #[error("its parent directories form a ring that no name in the root leads to")]
     Ring,
-    #[error("it counts {nlink} names, and has {found}")]
+    #[error("its link count is {nlink}, but the number of its names is {found}")]
     Links { nlink: u32, found: u32 },
-    #[error("its link count is {nlink}, and with its subdirectories should be {found}")]
+    #[error("its link count is {nlink}, but should be {found} with its subdirectories")]
     Subdirectories { nlink: u32, found: u32 },
 
-    #[error("a client is to have it open without a name, and it is not there")]
+    #[error("a client is noted to have it open without a name, but it is missing")]
     OrphanOfNothing,
-    #[error("it is to be open without a name, at a client that the volume does not have")]
+    #[error("it is noted as open without a name by a client that the volume does not have")]
     OrphanOfNobody,
-    #[error("a client is to have it open without a name, and it has names")]
+    #[error("a client is noted to have it open without a name, but it has names")]
     OrphanWithName,
-    #[error("it has no name, and {clients} clients have it open instead of one")]
+    #[error("it has no name, and {clients} clients are noted to have it open instead of one")]
     NotOpen { clients: u32 },
 
-    #[error("extents of a file stand there that is missing")]
+    #[error("it has extents, but the file itself is missing")]
     ExtentsOfNothing,
-    #[error("extended attributes of an inode stand there that is missing")]
+    #[error("it has extended attributes, but the inode itself is missing")]
     XattrsOfNothing,
-    #[error("extents stand there, and it is no file")]
+    #[error("it has extents, but is not a regular file")]
     ExtentsOfKind,
     #[error("the extent that ends at byte {end} is empty or overlaps the one before it")]
     Overlap { end: u64 },
-    #[error("its extents end at byte {end}, and its size is {size}")]
+    #[error("its extents end at byte {end}, but its size is {size} bytes")]
     BeyondEnd { end: u64, size: u64 },
-    #[error("the extent that ends at byte {end} holds another number of bytes than it says")]
+    #[error("the extent that ends at byte {end} has another length than its data")]
     InlineLength { end: u64 },
-    #[error("the bytes before byte {end} are in chunk {fingerprint}, whose place is not known")]
+    #[error("the bytes before byte {end} are in chunk {fingerprint}, whose place is unknown")]
     NoChunk { end: u64, fingerprint: Fingerprint },
-    #[error("the bytes before byte {end} go beyond chunk {fingerprint}, or its lengths are wrong")]
+    #[error("the bytes before byte {end} exceed chunk {fingerprint}, or its lengths are wrong")]
     ChunkLength { end: u64, fingerprint: Fingerprint },
-    #[error("the bytes before byte {end} are in leaf {leaf}, which is not there")]
+    #[error("the bytes before byte {end} are in leaf {leaf}, which is missing")]
     NoLeaf { end: u64, leaf: Fingerprint },
-    #[error("the bytes before byte {end} go beyond leaf {leaf}")]
+    #[error("the bytes before byte {end} exceed leaf {leaf}")]
     LeafLength { end: u64, leaf: Fingerprint },
-    #[error("{bytes} bytes of it cannot be read, the first of them at byte {first}: {cause}")]
+    #[error("{bytes} bytes of it cannot be read, the first at byte {first}: {cause}")]
     Bytes { bytes: u64, first: u64, cause: String },
 
-    #[error("chunk {fingerprint} counts {told} references, and has {found}")]
+    #[error("the reference count of chunk {fingerprint} is {told}, but it has {found} references")]
     ChunkRefs { fingerprint: Fingerprint, told: u64, found: u64 },
-    #[error("leaf {leaf} counts {told} references, and has {found}")]
+    #[error("the reference count of leaf {leaf} is {told}, but it has {found} references")]
     LeafRefs { leaf: Fingerprint, told: u64, found: u64 },
-    #[error("nothing refers to {fingerprint}, and it would never be collected")]
+    #[error("{fingerprint} has no references, but is not marked for collection")]
     NotIdle { fingerprint: Fingerprint },
-    #[error("the extents of leaf {leaf} are not those that it was named after")]
+    #[error("the extents of leaf {leaf} do not match its name")]
     LeafName { leaf: Fingerprint },
-    #[error("a row says that something is not needed, and it is, or is not there")]
+    #[error("a chunk or leaf is marked for collection, but is referenced or missing")]
     IdleOfNothing,
-    #[error("the volume counts {told} bytes that came and are in no file yet, and {found} are")]
+    #[error(
+        "the counter of uploaded bytes that are in no file yet is {told}, but there are {found}"
+    )]
     Arrived { told: u64, found: u64 },
-    #[error("pack {pack} counts {told} chunks, and {found} are in it")]
+    #[error("the counter of chunks in pack {pack} is {told}, but it has {found}")]
     Pack { pack: u64, told: u64, found: u64 },
 
-    #[error("it counts {told} bytes that are not holes, and has {found}")]
+    #[error("the counter of its bytes outside of holes is {told}, but it has {found}")]
     Allocated { told: u64, found: u64 },
-    #[error("its target is missing, has another length than it says, or should not be there")]
+    #[error("its target is missing, has a wrong length, or should not exist")]
     Target,
-    #[error("its number was never granted to anybody")]
+    #[error("its inode number was never granted")]
     Number,
     #[error(
-        "its versions are later than the volume's last commit, or that of its data than its own"
+        "its version is later than the last commit of the volume, or older than the version of its \
+         data"
     )]
     Versions,
 }
@@ -133,8 +136,9 @@ impl Damage {
     pub fn remedy(&self) -> &'static str {
         match self {
             Damage::NoChunk { .. } | Damage::ChunkLength { .. } | Damage::Bytes { .. } => {
-                "reading there fails, never with wrong bytes; write the file anew from a whole copy \
-                 (a backup, a host that has it cached), which heals every file with these bytes"
+                "reads of these bytes fail and never return wrong bytes; write the file again from \
+                 an intact copy (a backup, or a host that has it cached): that repairs every file \
+                 with these bytes"
             }
             Damage::TallyInodes { .. }
             | Damage::TallyBytes { .. }
@@ -158,13 +162,13 @@ impl Damage {
             | Damage::StrayName { .. }
             | Damage::Nobody { .. }
             | Damage::Pack { .. } => {
-                "no file's bytes are lost by it; stop the server and have it rebuilt: segue volume \
+                "no file data are lost; stop the server and rebuild the damaged rows: segue volume \
                  repair"
             }
             _ => {
-                "keep a copy of the data directory as it is; what it is about may be gone and has \
-                 to come from a backup (segue volume restore), or be rebuilt from what is left \
-                 (segue volume repair --dry-run says how far)"
+                "copy the data directory first; the damaged object may be lost: restore it from a \
+                 backup (segue volume restore), or rebuild the remaining data (segue volume repair \
+                 --dry-run shows the result)"
             }
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn fix<T: MetaTxn, R: Repairer>(
         Damage::ExtentsOfNothing => match row(txn, id, ino)? {
             Some(row) => {
                 held::bury(txn, id, &row)?;
-                Ok(Some("they are left to collection"))
+                Ok(Some("garbage collection will remove them"))
             }
             None => names::find_again(txn, id, ino, Kind::File),
         },
@@ -85,7 +85,7 @@ pub(super) fn fix<T: MetaTxn, R: Repairer>(
         Damage::OrphanOfNothing | Damage::OrphanWithName | Damage::OrphanOfNobody => {
             let all = !matches!(finding.damage, Damage::OrphanOfNobody);
             remove_orphans(txn, id, ino, &mut |known| all || !known)?;
-            Ok(Some("nobody is taken to have it open any more"))
+            Ok(Some("the note was removed"))
         }
         Damage::QuotaBytes { .. }
         | Damage::QuotaInodes { .. }
@@ -167,7 +167,7 @@ fn fix_volume<T: MetaTxn>(txn: &mut T, id: VolumeId, damage: &Damage) -> Fixed<T
             };
             (root.parent, root.name) = (Ino::ROOT, b"root".to_vec());
             put_inode(txn, id, root)?;
-            Ok(Some("the root was made anew"))
+            Ok(Some("the root was created anew"))
         }
         Damage::TallyInodes { found, .. } => {
             alter_tally(txn, id, |tally, _| tally.inodes = *found, "it was counted anew")
@@ -179,7 +179,7 @@ fn fix_volume<T: MetaTxn>(txn: &mut T, id: VolumeId, damage: &Damage) -> Fixed<T
             let fresh = |tally: &mut Tally, row: &VolumeRow| {
                 (tally.own_next, tally.own_end) = (row.next_ino, row.next_ino);
             };
-            alter_tally(txn, id, fresh, "it takes new ones")
+            alter_tally(txn, id, fresh, "the server will take new numbers")
         }
         Damage::Grants { client } => {
             let row: Option<ClientRow> = rows::client(txn, *client)?;
@@ -225,18 +225,18 @@ fn fix_row<T: MetaTxn, R: Repairer>(
     }
     if key.starts_with(&keys::dentries(id)) || key.starts_with(&keys::all_orphans(id)) {
         txn.remove(key).map_err(Fault::Store)?;
-        return Ok(Some("it was removed; what it was about is looked for"));
+        return Ok(Some("it was removed; the repair searches for its object"));
     }
     if key.starts_with(&keys::graves(id)) {
         return fix_grave(txn, id, key);
     }
     if key.starts_with(&keys::ragged_of(id)) {
         txn.remove(key).map_err(Fault::Store)?;
-        return Ok(Some("it was removed: the file is put in order when it is written again"));
+        return Ok(Some("it was removed: the next write to the file makes it again"));
     }
     if key.starts_with(&keys::all_further(id)) {
         txn.remove(key).map_err(Fault::Store)?;
-        return Ok(Some("it was removed: the name itself is there"));
+        return Ok(Some("it was removed: the name itself exists"));
     }
     if let Some(op) = keys::outcome_part(key).filter(|op| *key == keys::outcome(*op)) {
         let floor = keys::floor(op.client, op.incarnation);
@@ -244,7 +244,7 @@ fn fix_row<T: MetaTxn, R: Repairer>(
         // Of any other the client may still ask what became of it.
         if floor.is_some_and(|floor| op.seq < floor) {
             txn.remove(key).map_err(Fault::Store)?;
-            return Ok(Some("it was removed: the client knows it"));
+            return Ok(Some("it was removed: the client already has this outcome"));
         }
     }
     if key.starts_with(&keys::all_xattrs(id)) {
@@ -257,7 +257,7 @@ fn fix_row<T: MetaTxn, R: Repairer>(
     {
         row.attr.ino = ino;
         put_inode(txn, id, row)?;
-        return Ok(Some("it says its own number again"));
+        return Ok(Some("its inode number was corrected"));
     }
     Ok(None)
 }
@@ -286,13 +286,13 @@ fn fix_inode<T: MetaTxn>(
     let how = match damage {
         Damage::NoName | Damage::Ring | Damage::NotOpen { clients: 0 } => {
             found::put(txn, id, row)?;
-            return Ok(Some("it is in the directory of what was found"));
+            return Ok(Some("it was moved to /.segue-found"));
         }
         Damage::NotOpen { .. } => {
             let mut first = true;
             let ino = row.attr.ino;
             remove_orphans(txn, id, ino, &mut |_| !std::mem::take(&mut first))?;
-            return Ok(Some("one client is taken to have it open"));
+            return Ok(Some("it is now noted as open by one client"));
         }
         Damage::Links { found, .. } | Damage::Subdirectories { found, .. } => {
             row.attr.nlink = *found;
@@ -304,16 +304,16 @@ fn fix_inode<T: MetaTxn>(
         }
         Damage::BeyondEnd { end, .. } => {
             row.attr.size = *end;
-            "its size is that of its bytes"
+            "its size was set to the end of its extents"
         }
         Damage::ExtentsOfKind if row.attr.kind != Kind::Directory => {
             (row.attr.kind, row.target) = (Kind::File, None);
-            "it is a file"
+            "it is a regular file now"
         }
         Damage::Target => match (&row.target, row.attr.kind) {
             (Some(target), Kind::Symlink) if (1..=SYMLINK_MAX).contains(&target.len()) => {
                 row.attr.size = target.len() as u64;
-                "its size is that of its target"
+                "its size was set to the length of its target"
             }
             (Some(_), kind) if kind != Kind::Symlink => {
                 row.target = None;
@@ -336,11 +336,11 @@ fn fix_versions<T: MetaTxn>(txn: &mut T, id: VolumeId, mut row: InodeRow) -> Fix
     let leap = change.counter.saturating_sub(commits);
     if change.epoch == epoch && leap > 0 && leap < COUNTER_LEAP {
         let raise = |tally: &mut Tally, _: &VolumeRow| tally.commits = change.counter;
-        return alter_tally(txn, id, raise, "the volume's counter was raised");
+        return alter_tally(txn, id, raise, "the commit counter of the volume was raised");
     }
     row.attr.data_version = found::next_version(txn, id)?;
     put_inode(txn, id, row)?;
-    Ok(Some("it counts as changed now"))
+    Ok(Some("its data got a new version"))
 }
 
 /// The row of an inode, if it can be read.
@@ -406,7 +406,7 @@ fn rebuild_tally<T: MetaTxn>(txn: &mut T, id: VolumeId) -> Fixed<T::Error> {
     let next = volume.next_ino;
     let tally = Tally { commits: REBUILT, own_next: next, own_end: next, ..Tally::default() };
     rows::put_row(txn, &keys::volume_tally(id), &tally)?;
-    Ok(Some("they are counted anew, and the volume begins a new epoch"))
+    Ok(Some("they were counted anew, and the volume begins a new epoch"))
 }
 
 /// Numbers below `end` have been granted.
@@ -414,5 +414,5 @@ fn raise_numbers<T: MetaTxn>(txn: &mut T, id: VolumeId, end: u64) -> Fixed<T::Er
     let mut row = existing(txn, id)?;
     row.next_ino = row.next_ino.max(end);
     rows::put_row(txn, &keys::volume(id), &row)?;
-    Ok(Some("the volume's next number was raised"))
+    Ok(Some("the next inode number of the volume was raised"))
 }

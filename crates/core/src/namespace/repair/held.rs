@@ -71,7 +71,7 @@ pub(super) fn make_idle<T: MetaTxn>(
     {
         rows::put_row(txn, &keys::idle(due, Held::Leaf(id, fingerprint)), &())?;
     }
-    Ok(Some("it will be"))
+    Ok(Some("it was marked for collection"))
 }
 
 /// Takes from the table of idle ones what is not, or is not there.
@@ -94,7 +94,7 @@ pub(super) fn wake<T: MetaTxn>(txn: &mut T, id: VolumeId) -> Fixed<T::Error> {
             txn.remove(&key).map_err(Fault::Store)?;
         }
     }
-    Ok(Some("the row was removed"))
+    Ok(Some("the mark was removed"))
 }
 
 /// A leaf whose extents are those it was named after is as long as they are.
@@ -105,7 +105,7 @@ pub(super) fn measure<T: MetaTxn>(txn: &mut T, id: VolumeId, leaf: Fingerprint) 
     };
     let len = row.extents.iter().map(|extent| extent.len).sum();
     rows::put_row(txn, &keys::leaf(id, &leaf), &LeafRow { len, ..row })?;
-    Ok(Some("its length is that of its extents"))
+    Ok(Some("its length was set to that of its extents"))
 }
 
 /// Contents of `ino` that are not `present` are left to collection.
@@ -194,5 +194,5 @@ pub(super) fn lose<T: MetaTxn>(txn: &mut T, id: VolumeId, key: &[u8]) -> Fixed<T
     }
     let source = Source::Chunk { fingerprint: NOWHERE, start: 0 };
     rows::put_row(txn, key, &Extent { len: end.saturating_sub(start), source })?;
-    Ok(Some("its bytes are lost, and can be written anew"))
+    Ok(Some("its bytes are lost, and can be written again"))
 }

@@ -89,7 +89,7 @@ pub fn repair<T: MetaTxn, R: Repairer>(
             // A rehearsal leaves it where it is, also when it was put right.
             let is_left = txn.get(&key).map_err(Fault::Store)?.is_none() && !removed.contains(&key);
             if is_left && keys::is_of(&key, volume) {
-                let damage = Damage::Row { key, what: "what was written" };
+                let damage = Damage::Row { key, what: "as it was written" };
                 findings.push(Finding { ino: None, path: None, entry: None, damage });
             }
         }

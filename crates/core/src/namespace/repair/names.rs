@@ -50,7 +50,7 @@ pub(super) fn find_again<T: MetaTxn>(
     }
     let row = remade(txn, id, ino, kind)?;
     found::put(txn, id, row)?;
-    Ok(Some("it was made anew, in the directory of what was found"))
+    Ok(Some("it was created anew in /.segue-found"))
 }
 
 /// What is left of an inode without its row. Who may use it is for root to say.
@@ -85,5 +85,5 @@ fn make_again<T: MetaTxn>(
     let mut row = remade(txn, id, ino, kind)?;
     (row.parent, row.name) = (directory, name.to_vec());
     put_inode(txn, id, row)?;
-    Ok(Some("it was made anew under this name, for root alone"))
+    Ok(Some("it was created anew under this name, accessible for root only"))
 }
