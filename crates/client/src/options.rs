@@ -10,7 +10,7 @@ use segue_core::sched::{Discipline, Modes};
 
 use crate::bandwidth::{self, Timetable};
 
-/// What fsync(2) waits for.
+/// The disk that fsync(2) waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FsyncLevel {
     /// This host's disk.
@@ -19,53 +19,53 @@ pub enum FsyncLevel {
     Server,
 }
 
-/// Whether the kernel reads cached files by itself.
+/// Passthrough: the kernel reads large cached files directly from their containers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Passthrough {
-    /// Where it can.
+    /// Used if possible.
     Auto,
-    /// Or the mount fails.
+    /// Required: the mount fails without it.
     On,
-    /// Never.
+    /// Not used.
     Off,
 }
 
-/// How a volume is mounted.
+/// The options of a mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountOptions {
-    /// Where the cache directories of volumes lie; default `$XDG_STATE_HOME/segue`.
+    /// Parent of the cache directories of volumes; default `$XDG_STATE_HOME/segue`.
     pub cache_dir: Option<PathBuf>,
-    /// Most bytes of other hosts' or sent data that are kept.
+    /// Most bytes of clean data in the cache.
     pub cache_size: u64,
-    /// What such data leave of their disk to others.
+    /// Free space that clean data leave on their disk.
     pub cache_min_free: MinFree,
-    /// How soon changes must be with the server where neither file nor directory says so.
+    /// Level of files without a level of their own or of a directory above them.
     pub write_back: Lm,
-    /// What fsync waits for.
+    /// The disk that fsync waits for.
     pub fsync: FsyncLevel,
-    /// How long an operation waits for an unreachable server before EHOSTUNREACH.
+    /// Time that a call waits for an unreachable server before EHOSTUNREACH.
     pub grace: Duration,
-    /// What has waited for the server for so long goes before what is younger.
+    /// Changes that are pending for longer go before younger ones.
     pub due: Duration,
-    /// What decides what goes over the wire first.
+    /// Order of sending.
     pub priorities: Discipline,
-    /// Most bytes that may wait for the server: writers are slowed from three quarters on.
+    /// Most pending bytes; writers are slowed from three quarters of it.
     pub log_max: u64,
-    /// How much of the link may be taken, and when.
+    /// Bandwidth limit, with its times.
     pub bwlimit: Timetable,
-    /// Where each call to the server is noted, for experiments.
+    /// File for a record of each call to the server, for experiments.
     pub record_calls: Option<PathBuf>,
     /// Refuse changes.
     pub read_only: bool,
     /// Show every file as owned by this user.
     pub uid: Option<u32>,
-    /// Show every file as of this group.
+    /// Show every file with this group.
     pub gid: Option<u32>,
-    /// Users other than the one who mounts may enter.
+    /// Other users of this host may enter the mount.
     pub allow_other: bool,
-    /// Requests of the kernel come over io_uring where it offers that.
+    /// Receive kernel requests over io_uring if the kernel offers it.
     pub io_uring: bool,
-    /// The kernel reads large files from the cache by itself.
+    /// Passthrough of large cached files.
     pub passthrough: Passthrough,
 }
 
@@ -93,26 +93,26 @@ impl Default for MountOptions {
     }
 }
 
-/// Why an option was not taken.
+/// The error of an invalid option.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OptionError {
-    /// No version has it.
+    /// No version has this option.
     #[error("unknown mount option '{0}' (see 'segue help mount')")]
     Unknown(String),
     /// A later version has it.
     #[error("mount option '{0}' is not in this version")]
     NotInThisVersion(String),
-    /// The value makes no sense.
+    /// The value is not valid.
     #[error("mount option '{key}': {reason}")]
     Invalid {
         /// The option.
         key: String,
-        /// What is wrong, and what would be right.
+        /// The fault, with an example of a valid value.
         reason: String,
     },
 }
 
-/// The options of this version, with the values they take: what `help mount` lists.
+/// The options of this version with their values, as `segue help mount` lists them.
 pub const KEYS: &[(&str, &str)] = &[
     ("allow-other", "other users of this host may enter the mount"),
     ("bwlimit=UP:DOWN", "most bytes per second, or a timetable: see 'segue help bwlimit'"),
@@ -151,7 +151,7 @@ pub const KEYS: &[(&str, &str)] = &[
 
 const LATER: &[&str] = &["consistency", "observe", "prefetch"];
 
-/// Options that mount(8) passes to every file system and that mean nothing here.
+/// Options that mount(8) passes to every file system and that have no effect here.
 const IGNORED: &[&str] =
     &["_netdev", "auto", "defaults", "exec", "noauto", "noatime", "nodev", "nofail", "nosuid"];
 const IGNORED_MORE: &[&str] = &["relatime", "rw", "user", "users"];

@@ -86,10 +86,10 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(pace.words(start, 100, 100 * MB), "");
         assert_eq!(pace.words(at(10), 90, 80 * MB), "2.0 MB/s, about 1 min left", "by the records");
-        // What is written meanwhile makes it longer, and the rate no less.
+        // New changes make the wait longer and leave the rate as it is.
         assert_eq!(pace.words(at(10), 90, 180 * MB), "2.0 MB/s, about 1 min left");
         assert_eq!(pace.words(at(20), 10, 20 * MB), "9.0 MB/s, about 2 s left");
-        // Of the last seconds only.
+        // The rate covers the window only.
         assert_eq!(pace.words(at(40), 10, 20 * MB), "nothing sent recently");
     }
 

@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// Write-back had stopped, and `segue sync` waited until somebody killed it.
+    /// Write-back had stopped after a panic, and `segue sync` waited for ever.
     #[test]
     fn a_thread_that_panics_takes_the_others_along() {
         const TOLD: &str = "SEGUE_TEST_PANICS";
