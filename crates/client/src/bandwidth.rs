@@ -272,7 +272,7 @@ mod tests {
             ("24:00,1M", "'24:00,1M'"),
             ("08:00,1M 18:00", "'18:00'"),
             ("Mo-08:00,1M", "'Mo-08:00,1M'"),
-            ("08:00,1M 08:00,2M", "08:00 is there twice"),
+            ("08:00,1M 08:00,2M", "the time 08:00 occurs twice"),
             ("08:00,fast", "'fast'"),
         ] {
             let error = text.parse::<Timetable>().unwrap_err().to_string();

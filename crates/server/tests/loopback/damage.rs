@@ -197,7 +197,7 @@ async fn outcome(host: &Host, data: &Path, part: &str, files: &Files) -> Result<
         }
         Err(error) => {
             let words = error.to_string();
-            let has_way_out = ["Put ", "use the "].iter().any(|way| words.contains(way));
+            let has_way_out = ["Restore ", "use the "].iter().any(|way| words.contains(way));
             assert!(words.contains(part) && has_way_out, "{part}: {words}");
             Err(words)
         }

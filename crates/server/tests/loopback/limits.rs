@@ -75,7 +75,9 @@ async fn strangers_are_few_and_stay_briefly() {
     let words = shut_out(&stranger(&server).await).await;
     assert!(words.contains("too many hosts"), "{words}");
     goes_on(&mut client, "while").await;
-    for (peer, said) in held.iter().map(|peer| (peer, "no identity")).chain([(&silent, "hello")]) {
+    for (peer, said) in
+        held.iter().map(|peer| (peer, "no identity")).chain([(&silent, "sent no Hello")])
+    {
         let reason = tokio::time::timeout(PATIENCE, peer.closed()).await.unwrap();
         let CloseReason::Closed { words, .. } = reason else { panic!("{reason:?}") };
         assert!(words.contains(said), "{words}");
