@@ -296,14 +296,14 @@ impl ClientCore {
         gone.into_iter().chain(shown).filter(has_dirty).collect()
     }
 
-    /// Process session `session` writes to `ino`.
-    pub fn writes(&mut self, ino: Ino, session: u32) {
+    /// Notes process session `session` as a writer of `ino`.
+    pub fn note_writer(&mut self, ino: Ino, session: u32) {
         self.writers.entry(ino).or_default().insert(session);
     }
 
-    /// A sync of `ino` by process session `session` begins: all that the session does later comes
-    /// after what was changed of `ino` so far.
-    pub fn covers(&mut self, session: u32, ino: Ino) {
+    /// Covers the changes of `ino` so far by a sync of process session `session`: all later changes
+    /// of the session follow them.
+    pub fn cover(&mut self, session: u32, ino: Ino) {
         let last = self.queue.last_of(ino);
         if last.is_empty() {
             return;
@@ -320,12 +320,12 @@ impl ClientCore {
         }
         covered.extend(last);
         if covered.len() > COVERED_MAX {
-            self.covers_all(session);
+            self.cover_all(session);
         }
     }
 
     /// The same for everything that was changed so far.
-    pub fn covers_all(&mut self, session: u32) {
+    pub fn cover_all(&mut self, session: u32) {
         if !self.queue.is_empty() {
             self.covered.remove(&session);
             self.covered_all.insert(session);

@@ -35,7 +35,7 @@ pub(crate) fn kill(pid: i32) -> bool {
 
 /// Makes a panic of any thread or task abort this process. Otherwise the other threads would go on,
 /// and some would wait for ever for the one that panicked: for write-back, or for an answer.
-pub(crate) fn ends_with_panic() {
+pub(crate) fn abort_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tell(panic);
@@ -55,7 +55,7 @@ mod tests {
         const TOLD: &str = "SEGUE_TEST_PANICS";
         const THIS: &str = "process::tests::a_thread_that_panics_takes_the_others_along";
         if std::env::var_os(TOLD).is_some() {
-            ends_with_panic();
+            abort_on_panic();
             std::thread::spawn(|| panic!("as it must not be")).join().ok();
             return;
         }

@@ -159,9 +159,9 @@ impl Promises {
         sessions.any(|(id, (of, _))| *of == client && Some(*id) != but)
     }
 
-    /// Waits until nobody believes what an earlier server promised: before, nothing may change.
-    /// Who was connected to that and has not come back until then.
-    pub(crate) async fn may_change(&self) -> BTreeSet<ClientId> {
+    /// Waits for the end of the grace period: no client believes an earlier server's promises then,
+    /// and changes may begin. Returns the clients of that server that have not come back.
+    pub(crate) async fn await_grace(&self) -> BTreeSet<ClientId> {
         let mut heard = self.heard.subscribe();
         loop {
             let left = {
@@ -185,7 +185,7 @@ impl Promises {
     /// Waits until nobody but `holder` relies on what was before the commits of before this call:
     /// as long as the slowest of them takes to hear of it, or to be given up.
     pub(crate) async fn visible(&self, volume: VolumeId, holder: &Holder) {
-        self.may_change().await;
+        self.await_grace().await;
         let mut heard = self.heard.subscribe();
         let moment = self.lock().table.now();
         while !self.lock().table.is_visible(volume, holder.id, moment) {

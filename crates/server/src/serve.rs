@@ -90,7 +90,7 @@ pub async fn serve(
     let control = control::start(server.clone())?;
     let collector = Collector::start(server.clone())
         .map_err(|error| ServeError::data(server.data.path(), error))?;
-    let awaiting = tokio::spawn(await_those_before(server.clone()));
+    let awaiting = tokio::spawn(await_grace(server.clone()));
     ready(address);
     // Nothing is sent: it is closed when the last connection is over.
     let (alive, mut over) = mpsc::channel::<()>(1);
@@ -128,9 +128,9 @@ pub async fn serve(
 }
 
 /// Forgets who was connected to an earlier server and does not come back.
-async fn await_those_before(server: Arc<Server>) {
+async fn await_grace(server: Arc<Server>) {
     let store = &server.data.store;
-    let gone = store.promises().may_change().await;
+    let gone = store.promises().await_grace().await;
     let promises = Arc::clone(store.promises());
     store.write_later(move |txn| {
         let gone = gone.iter().filter(|client| !promises.is_attached(**client, None));

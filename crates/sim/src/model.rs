@@ -67,7 +67,7 @@ impl Model {
     pub(crate) fn wrote(&mut self, ino: Ino, offset: u64, bytes: &[u8]) {
         if let Some(Node::File(all)) = self.nodes.get_mut(&ino) {
             put(all, offset, bytes);
-            self.is_sure(ino, offset..offset + bytes.len() as u64);
+            self.mark_sure(ino, offset..offset + bytes.len() as u64);
         }
     }
 
@@ -209,7 +209,7 @@ impl Model {
             Op::Write { path, offset, len, fill, keep } => {
                 let (ino, bytes) = self.file(path)?;
                 put(bytes, *offset, &bytes_of(*offset, *len, *fill));
-                self.is_sure(ino, *offset..offset + len);
+                self.mark_sure(ino, *offset..offset + len);
                 if *keep {
                     self.handles.push(ino);
                 }
@@ -219,7 +219,7 @@ impl Model {
                 let ino = self.handles[self.handle(*which)?];
                 if let Some(Node::File(bytes)) = self.nodes.get_mut(&ino) {
                     put(bytes, *offset, &bytes_of(*offset, *len, *fill));
-                    self.is_sure(ino, *offset..offset + len);
+                    self.mark_sure(ino, *offset..offset + len);
                 }
                 Ok(Answered::Ino(ino))
             }
@@ -230,7 +230,7 @@ impl Model {
             Op::Truncate(path, size) => {
                 let (ino, bytes) = self.file(path)?;
                 bytes.resize(index(*size), 0);
-                self.is_sure(ino, *size..u64::MAX);
+                self.mark_sure(ino, *size..u64::MAX);
                 Ok(Answered::Ino(ino))
             }
             Op::Rename(from, to, flag) => self.rename(from, to, *flag),
@@ -270,7 +270,7 @@ impl Model {
         }
     }
 
-    fn is_sure(&mut self, ino: Ino, range: Range<u64>) {
+    fn mark_sure(&mut self, ino: Ino, range: Range<u64>) {
         self.unsure.retain(|(file, at)| *file != ino || !range.contains(at));
     }
 

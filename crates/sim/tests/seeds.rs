@@ -138,7 +138,7 @@ fn a_seed_is_one_run() {
 }
 
 /// Panics unless one of the first `seeds` seeds shows `bug` as a violation with these words.
-fn is_found(bug: Bug, seeds: u64, words: &str) {
+fn assert_found(bug: Bug, seeds: u64, words: &str) {
     let power_loss = bug.needs_power_loss();
     let (promises, sessions) = (bug.needs_promises(), bug.needs_sessions());
     let given = Options { bug: Some(bug), power_loss, promises, sessions, ..Options::default() };
@@ -157,54 +157,54 @@ fn is_found(bug: Bug, seeds: u64, words: &str) {
 
 #[test]
 fn a_server_that_forgets_outcomes_is_found() {
-    is_found(Bug::ServerForgetsOutcomes, 30, "applied twice");
+    assert_found(Bug::ServerForgetsOutcomes, 30, "applied twice");
 }
 
 #[test]
 fn a_client_that_acknowledges_what_it_may_forget_is_found() {
-    is_found(Bug::ClientAcksUnsynced, 100, "Protocol");
+    assert_found(Bug::ClientAcksUnsynced, 100, "Protocol");
 }
 
 #[test]
 fn a_client_that_forgets_to_log_is_found() {
-    is_found(Bug::ClientSkipsLog, 30, "nothing became of the acknowledged");
-    is_found(Bug::ClientSkipsLog, 30, "offline");
+    assert_found(Bug::ClientSkipsLog, 30, "nothing became of the acknowledged");
+    assert_found(Bug::ClientSkipsLog, 30, "offline");
 }
 
 #[test]
 fn a_client_that_drops_what_it_wrote_is_found() {
-    is_found(Bug::ClientDropsDirtyData, 30, ", sent");
+    assert_found(Bug::ClientDropsDirtyData, 30, ", sent");
 }
 
 #[test]
 fn a_client_that_overwrites_what_is_on_its_way_is_found() {
-    is_found(Bug::ClientOverwritesPending, 60, ", sent");
+    assert_found(Bug::ClientOverwritesPending, 60, ", sent");
 }
 
 #[test]
 fn a_client_that_notes_what_may_be_lost_is_found() {
-    is_found(Bug::ClientNotesUnsynced, 100, "not known though it was noted");
+    assert_found(Bug::ClientNotesUnsynced, 100, "not known though it was noted");
 }
 
 #[test]
 fn a_client_that_forgets_names_is_found() {
-    is_found(Bug::ClientForgetsNames, 30, "offline");
-    is_found(Bug::ClientForgetsPendingNames, 30, "offline");
+    assert_found(Bug::ClientForgetsNames, 30, "offline");
+    assert_found(Bug::ClientForgetsPendingNames, 30, "offline");
 }
 
 #[test]
 fn a_client_that_forgets_what_is_settled_is_found() {
-    is_found(Bug::ClientForgetsSettled, 30, "Protocol");
+    assert_found(Bug::ClientForgetsSettled, 30, "Protocol");
 }
 
 #[test]
 fn a_client_that_leaves_logged_bytes_in_the_log_is_found() {
-    is_found(Bug::ClientRedoesNothing, 30, "offline");
+    assert_found(Bug::ClientRedoesNothing, 30, "offline");
 }
 
 #[test]
 fn a_client_that_believes_in_bytes_that_were_not_synced_is_found() {
-    is_found(Bug::ClientBelievesNotedData, 60, "offline");
+    assert_found(Bug::ClientBelievesNotedData, 60, "offline");
 }
 
 /// Bytes of a lost write over a change that the server got in time: one seed of thousands.
@@ -237,29 +237,29 @@ fn a_client_that_sends_what_its_log_may_lose_is_found() {
 
 #[test]
 fn a_client_that_forgets_syncs_is_found() {
-    is_found(Bug::ClientForgetsSyncs, 100, "is sent before");
+    assert_found(Bug::ClientForgetsSyncs, 100, "is sent before");
 }
 
 #[test]
 fn a_client_that_mixes_groups_is_found() {
-    is_found(Bug::ClientMixesGroups, 100, "is sent before");
+    assert_found(Bug::ClientMixesGroups, 100, "is sent before");
 }
 
 /// What a loss of power left of what was sent whole stood beside it.
 #[test]
 fn a_client_that_does_not_say_what_it_may_have_forgotten_is_found() {
-    is_found(Bug::ClientHidesItsLoss, 100, "a conflict with nobody");
+    assert_found(Bug::ClientHidesItsLoss, 100, "a conflict with nobody");
 }
 
 #[test]
 fn a_client_that_logs_sums_of_what_is_written_over_its_own_is_found() {
-    is_found(Bug::ClientSumsWhatOnlyItHas, 400, ", sent");
+    assert_found(Bug::ClientSumsWhatOnlyItHas, 400, ", sent");
 }
 
 /// Bytes of a write that was torn were shown as the server's.
 #[test]
 fn a_client_that_believes_in_what_a_torn_write_left_is_found() {
-    is_found(Bug::ClientBelievesTorn, 100, "offline");
+    assert_found(Bug::ClientBelievesTorn, 100, "offline");
 }
 
 /// It died again before anything was noted, and the log's older entries said that all of the file
@@ -273,24 +273,24 @@ fn a_client_that_forgets_what_a_torn_write_spoiled_is_found() {
 
 #[test]
 fn a_client_that_evicts_what_it_wrote_is_found() {
-    is_found(Bug::ClientEvictsPending, 30, ", sent");
+    assert_found(Bug::ClientEvictsPending, 30, ", sent");
 }
 
 #[test]
 fn a_client_that_believes_that_what_was_evicted_is_there_is_found() {
-    is_found(Bug::ClientBelievesEvicted, 60, "offline");
+    assert_found(Bug::ClientBelievesEvicted, 60, "offline");
 }
 
 /// What the tests of other bugs of promises do not see: the word of the change is on its way.
 #[test]
 fn a_server_that_calls_visible_what_others_have_not_heard_of_is_found() {
-    is_found(Bug::ServerShowsUnheard, 60, "is believed to be");
+    assert_found(Bug::ServerShowsUnheard, 60, "is believed to be");
 }
 
 /// What it had promised is believed still, by those who find out later that it was gone.
 #[test]
 fn a_server_that_starts_again_as_if_it_had_promised_nothing_is_found() {
-    is_found(Bug::ServerForgetsSessions, 400, "is believed to be");
+    assert_found(Bug::ServerForgetsSessions, 400, "is believed to be");
 }
 
 #[test]
@@ -324,19 +324,19 @@ fn seeds_that_failed_once_with_promises_end_as_they_should() {
 /// Who lists a directory again is told what changed in it.
 #[test]
 fn a_server_that_does_not_say_what_is_gone_is_found() {
-    is_found(Bug::ServerForgetsGone, 300, "lists");
+    assert_found(Bug::ServerForgetsGone, 300, "lists");
 }
 
 /// Its clock stands still while the host sleeps, so the lease seems to last.
 #[test]
 fn a_client_that_does_not_count_sleep_is_found() {
-    is_found(Bug::ClientSleepsOnLease, 100, "believed");
+    assert_found(Bug::ClientSleepsOnLease, 100, "believed");
 }
 
 /// The disk was full in the middle of a write, and what stood there before was taken to be there still.
 #[test]
 fn a_client_that_forgets_what_a_failed_write_spoiled_is_found() {
-    is_found(Bug::ClientForgetsSpoiled, 250, "reads");
+    assert_found(Bug::ClientForgetsSpoiled, 250, "reads");
 }
 
 /// Another host's version was learnt of while bytes of the one before were on their way: one seed in
@@ -350,7 +350,7 @@ fn a_client_that_takes_bytes_of_another_version_is_found() {
 
 #[test]
 fn a_server_that_leaks_references_is_found() {
-    is_found(Bug::ServerLeaksReferences, 10, "a check of the volume");
+    assert_found(Bug::ServerLeaksReferences, 10, "a check of the volume");
 }
 
 /// What is left of a run fails in the same way, and by itself.
@@ -369,38 +369,38 @@ fn a_run_that_fails_is_told_in_short() {
 
 #[test]
 fn a_server_that_loses_breaks_is_found() {
-    is_found(Bug::ServerLosesBreaks, 30, "believed");
+    assert_found(Bug::ServerLosesBreaks, 30, "believed");
 }
 
 /// It says that nothing has changed while they were away.
 #[test]
 fn a_server_that_resumes_without_looking_is_found() {
-    is_found(Bug::ServerResumesUnread, 300, "believed");
+    assert_found(Bug::ServerResumesUnread, 300, "believed");
 }
 
 /// Others may have changed what the outcome said when it was new.
 #[test]
 fn a_server_that_promises_what_it_repeats_is_found() {
-    is_found(Bug::ServerPromisesRepeated, 100, "believed");
+    assert_found(Bug::ServerPromisesRepeated, 100, "believed");
 }
 
 /// What a host did not hear before it was away is not told again.
 #[test]
 fn a_server_that_takes_for_heard_what_was_not_answered_is_found() {
-    is_found(Bug::ServerCountsUnheard, 200, "believed");
+    assert_found(Bug::ServerCountsUnheard, 200, "believed");
 }
 
 #[test]
 fn a_client_that_comes_back_and_believes_everything_is_found() {
-    is_found(Bug::ClientResumesAll, 300, "believed");
+    assert_found(Bug::ClientResumesAll, 300, "believed");
 }
 
 #[test]
 fn a_client_that_keeps_promises_for_ever_is_found() {
-    is_found(Bug::ClientKeepsPromises, 60, "believed");
+    assert_found(Bug::ClientKeepsPromises, 60, "believed");
 }
 
 #[test]
 fn a_client_that_believes_answers_behind_breaks_is_found() {
-    is_found(Bug::ClientForgetsBreaks, 300, "believed");
+    assert_found(Bug::ClientForgetsBreaks, 300, "believed");
 }

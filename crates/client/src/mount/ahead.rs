@@ -39,17 +39,17 @@ impl Mount {
         let ahead = self.ahead_now();
         let whole = lock(&self.whole);
         let batch = ahead.batch(&core.queue, (lane, bytes), &whole, awaited);
-        batch.iter().for_each(|logged| core.queue.takes(logged.seq));
+        batch.iter().for_each(|logged| core.queue.take(logged.seq));
         batch
     }
 
-    /// A batch with these is over: what is not settled of it waits again.
-    pub(super) fn are_back(&self, seqs: &[u64]) {
+    /// Puts back the changes of a batch that is over: those not settled wait again.
+    pub(super) fn put_back(&self, seqs: &[u64]) {
         let mut core = self.core();
         let mut ahead = self.ahead_now();
         for &seq in seqs {
-            core.queue.is_back(seq);
-            ahead.is_back(seq);
+            core.queue.put_back(seq);
+            ahead.put_back(seq);
         }
     }
 

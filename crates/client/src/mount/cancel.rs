@@ -29,7 +29,7 @@ impl Mount {
         let (now, mut core) = (self.now(), self.core());
         self.note_unsealed(&entry, now);
         core.admit(entry, now);
-        lock(&self.ahead).is_back(seq);
+        lock(&self.ahead).put_back(seq);
         drop(core);
         self.lanes.wake();
         self.to_upload.notify_one();
@@ -94,7 +94,7 @@ impl Mount {
             (cancelled, times)
         };
         drop(log);
-        self.are_cancelled(ino, &cancelled);
+        self.drop_cancelled(ino, &cancelled);
         let by = cancelled.last().map(|logged| logged.caller.clone()).unwrap_or_default();
         for record in times {
             if let Err(refusal) = self.log_record(record, by.clone(), false) {
@@ -121,13 +121,13 @@ impl Mount {
         }
         let cancelled = self.core().supersede(ino, &seqs, &amended);
         drop(log);
-        self.are_cancelled(ino, &cancelled);
+        self.drop_cancelled(ino, &cancelled);
         self.settled.send_replace(());
         self.lanes.wake();
     }
 
-    /// These changes of `ino`, which has no name any more, will not be.
-    fn are_cancelled(&self, ino: Ino, cancelled: &[Logged]) {
+    /// Drops cancelled changes of `ino`, which has no name any more.
+    fn drop_cancelled(&self, ino: Ino, cancelled: &[Logged]) {
         {
             let mut ahead = lock(&self.ahead);
             cancelled.iter().for_each(|logged| ahead.cancelled(logged));

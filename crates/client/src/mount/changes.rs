@@ -233,7 +233,7 @@ impl Mount {
             return Err(Refusal::IsDirectory);
         }
         self.getattr(parent).await?;
-        let open = self.is_kept_unnamed(attr.ino)?;
+        let open = self.keep_unnamed(attr.ino)?;
         self.change(Record::Unlink { parent, name, ino: attr.ino, open }, caller, false).await
     }
 
@@ -248,12 +248,12 @@ impl Mount {
         if attr.kind != Kind::Directory {
             return Err(Refusal::NotDirectory);
         }
-        self.must_be_empty(attr.ino).await?;
+        self.check_empty(attr.ino).await?;
         self.getattr(parent).await?;
         self.change(Record::Rmdir { parent, name, ino: attr.ino }, caller, false).await
     }
 
-    async fn must_be_empty(&self, directory: Ino) -> Result<(), Refusal> {
+    async fn check_empty(&self, directory: Ino) -> Result<(), Refusal> {
         match self.list(directory, 0).await?.is_empty() {
             true => Ok(()),
             false => Err(Refusal::NotEmpty),
@@ -293,7 +293,7 @@ impl Mount {
             }
         };
         let open = match mode {
-            RenameMode::Replace(Some(replaced)) => self.is_kept_unnamed(replaced)?,
+            RenameMode::Replace(Some(replaced)) => self.keep_unnamed(replaced)?,
             _ => false,
         };
         let ((from_parent, from_name), (to_parent, to_name)) = (from, to);
@@ -311,7 +311,7 @@ impl Mount {
         match (source.kind == Kind::Directory, target.kind == Kind::Directory) {
             (true, false) => Err(Refusal::NotDirectory),
             (false, true) => Err(Refusal::IsDirectory),
-            (true, true) => self.must_be_empty(target.ino).await,
+            (true, true) => self.check_empty(target.ino).await,
             (false, false) => Ok(()),
         }
     }

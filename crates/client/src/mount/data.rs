@@ -272,7 +272,7 @@ impl Mount {
         }
         if handle.synchronous || self.lm(handle.ino) == Lm::Sync {
             let told = self.seal(handle.ino, handle.caller.clone(), true)?;
-            self.core().covers(handle.caller.session, handle.ino);
+            self.core().cover(handle.caller.session, handle.ino);
             return Ok(told);
         }
         Ok(None)
@@ -373,7 +373,7 @@ impl Mount {
             true => None,
             false => self.seal(handle.ino, handle.caller.clone(), server)?,
         };
-        self.core().covers(handle.caller.session, handle.ino);
+        self.core().cover(handle.caller.session, handle.ino);
         let synced = self.synced(told).await;
         // Of a refusal it is told once, and not by what follows.
         let refused = if server { handle.told() } else { Ok(()) };
@@ -389,7 +389,7 @@ impl Mount {
         let ino = self.directory(handle).ok_or(Refusal::Invalid)?.ino;
         let told = {
             let mut core = self.core();
-            core.covers(session, ino);
+            core.cover(session, ino);
             let server = self.options.fsync == FsyncLevel::Server;
             let last = if server { core.queue.last_of(ino) } else { Vec::new() };
             let told = last.into_iter().map(|seq| self.await_as(seq, Claim::Nothing));
@@ -402,7 +402,7 @@ impl Mount {
     pub(crate) async fn sync_all(self: &Shared, session: u32) -> Result<(), Refusal> {
         let noted = self.note_maps(None);
         self.seal_all();
-        self.core().covers_all(session);
+        self.core().cover_all(session);
         self.sync_disk().await.and(noted)
     }
 

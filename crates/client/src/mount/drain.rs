@@ -112,7 +112,7 @@ impl Mount {
             }
             let seqs: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
             let sent = self.send(lane, batch).await;
-            self.are_back(&seqs);
+            self.put_back(&seqs);
             // What waited for these may go in the other one.
             self.lanes.wake();
             *lock(&sending.hindered) = sent.err();
@@ -176,8 +176,8 @@ impl Mount {
         {
             let (now, mut core) = (self.now(), self.core());
             for logged in &*batch {
-                core.room.sends(logged.seq);
-                core.queue.sends(logged.seq, now);
+                core.room.mark_sending(logged.seq);
+                core.queue.mark_sending(logged.seq, now);
             }
         }
         let weight =

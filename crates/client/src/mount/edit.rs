@@ -53,7 +53,7 @@ impl Mount {
                 false => container.write(bytes, offset),
             },
             |core, payload, time| {
-                core.writes(ino, session);
+                core.note_writer(ino, session);
                 core.draft_write(ino, offset, payload.clone(), time)
             },
         )
@@ -72,7 +72,7 @@ impl Mount {
             |_, _| ((), true),
             |container, _| container.zero(offset, len),
             |core, (), time| {
-                core.writes(ino, session);
+                core.note_writer(ino, session);
                 core.draft_write(ino, offset, Payload::Zeros { len }, time)
             },
         )
@@ -96,7 +96,7 @@ impl Mount {
             |_, _| ((), true),
             |container, _| if stays.get() { container.resize(size) } else { Ok(()) },
             |core, (), time| {
-                core.writes(ino, session);
+                core.note_writer(ino, session);
                 core.draft_resize(ino, size, stays.get(), time)
             },
         )
@@ -133,7 +133,7 @@ impl Mount {
                     let changed = change(&container, is_logged);
                     // While the log is locked: so a sync that covers the entry covers this. And not
                     // before: a sync that began in between would have found nothing to do.
-                    self.containers.is_unsynced((ino, container.id), is_logged);
+                    self.containers.mark_unsynced((ino, container.id), is_logged);
                     changed.map_err(|error| {
                         let (container, range) = (container.id, range.clone());
                         let left = Entry::Spoiled { ino, container, range };

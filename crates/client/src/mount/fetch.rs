@@ -237,7 +237,7 @@ impl Mount {
         let put = |at: u64, len: u64, bytes: Option<&[u8]>| gathered.take(at, len, bytes);
         self.fetch_to((ino, version), gap, rpc, put).await?;
         gathered.put_down()?;
-        self.has_cached();
+        self.wake_cleaner();
         Ok(())
     }
 

@@ -61,7 +61,7 @@ impl Mount {
 
     /// True if the server is to keep `ino` when it loses its last name, until this host knows whether it
     /// was the last: what is kept back, or was on its way and need not go, then goes nowhere.
-    pub(super) fn is_kept_unnamed(&self, ino: Ino) -> Result<bool, Refusal> {
+    pub(super) fn keep_unnamed(&self, ino: Ino) -> Result<bool, Refusal> {
         let is_open = self.core().is_open(ino);
         Ok(is_open || self.is_kept_back(ino) || self.take_back(ino)?)
     }

@@ -102,7 +102,7 @@ impl Mount {
         other: &Attr,
         by: &Caller,
     ) -> Result<bool, Refusal> {
-        if self.are_same(copy, other).await? != Are::Same {
+        if self.compare_files(copy, other).await? != Are::Same {
             return Ok(false);
         }
         let Some(told) = self.remove_same((parent, name), copy, by)? else { return Ok(false) };
@@ -131,7 +131,7 @@ impl Mount {
             let there = self.lookup(into, &name).await?;
             let ours = self.getattr(ino).await?;
             let are = match &there {
-                Some(there) => self.are_same(&ours, there).await?,
+                Some(there) => self.compare_files(&ours, there).await?,
                 None => Are::Different,
             };
             match (there, are) {

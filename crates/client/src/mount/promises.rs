@@ -107,7 +107,7 @@ impl Mount {
     pub(super) async fn resume(self: &Shared, peer: &Peer, welcome: &Welcome) {
         let Welcome { epoch, commit, .. } = *welcome;
         let resume = self.core().tree.to_resume(epoch);
-        let Some(resume) = resume else { return self.core().tree.begins_with(epoch, commit) };
+        let Some(resume) = resume else { return self.core().tree.begin_connection(epoch, commit) };
         let (asked, held) = (self.now(), resume.held.clone());
         let request = Request::Resume(resume);
         let answer = timeout(RESUME_PATIENCE, peer.call(&request, Body::Empty)).await;
@@ -132,8 +132,8 @@ impl Mount {
             }
         };
         let mut core = self.core();
-        let Some(resumed) = resumed else { return core.tree.begins_with(epoch, commit) };
-        core.tree.resumes(&held, &resumed, self.now());
+        let Some(resumed) = resumed else { return core.tree.begin_connection(epoch, commit) };
+        core.tree.resume(&held, &resumed, self.now());
         let open = resumed.changed.iter().filter(|ino| core.is_open(*ino)).collect();
         drop(core);
         self.remote.answered(asked);

@@ -164,7 +164,7 @@ impl Mount {
 
     /// Starts fetching `range`, which a sequential reader will want next.
     pub(super) fn fetch_ahead(self: &Shared, ino: Ino, range: Range<u64>) {
-        if self.has_room(range.end - range.start) != Ok(true) {
+        if self.reserve_room(range.end - range.start) != Ok(true) {
             return;
         }
         let version = {

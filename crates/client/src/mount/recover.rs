@@ -114,7 +114,7 @@ impl Left<'_> {
         }
         self.preserved.retain(&core.all_preserved()).map_err(failed)?;
         // Not before: what was not synced must be known to be in doubt until it has been looked at.
-        if core.is_in_doubt() { Ok(()) } else { self.numbers.is_clear().map_err(failed) }
+        if core.is_in_doubt() { Ok(()) } else { self.numbers.clear_power_loss().map_err(failed) }
     }
 
     /// Takes out of the log what the containers do not have. After a loss of power that is all from
@@ -221,7 +221,7 @@ impl Left<'_> {
     fn redo(&self, core: &ClientCore, entries: &[Entry]) -> std::io::Result<()> {
         for place in entries.iter().filter_map(Entry::place) {
             if core.needs_container(place.ino, place.container) {
-                self.containers.is_unsynced((place.ino, place.container), false);
+                self.containers.mark_unsynced((place.ino, place.container), false);
             }
         }
         for (key, step) in redo(entries) {

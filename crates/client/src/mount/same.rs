@@ -21,8 +21,8 @@ pub(super) enum Are {
 }
 
 impl Mount {
-    /// Whether `copy`, which nobody has open here, is the same as `other` but for its times.
-    pub(super) async fn are_same(&self, copy: &Attr, other: &Attr) -> Result<Are, Refusal> {
+    /// Compares `copy`, which nobody has open here, with `other`: all but their times.
+    pub(super) async fn compare_files(&self, copy: &Attr, other: &Attr) -> Result<Are, Refusal> {
         if self.core().is_open(copy.ino) || !may_be_same(copy, other) {
             return Ok(Are::Different);
         }

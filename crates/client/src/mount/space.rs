@@ -60,8 +60,8 @@ impl Mount {
         Ok(Disk { total: bytes(space.f_blocks), free: bytes(space.f_bavail) })
     }
 
-    /// True if `more` bytes can be taken in.
-    pub(super) fn has_room(&self, more: u64) -> Result<bool, Refusal> {
+    /// Reserves room for `more` bytes; false if there is none.
+    pub(super) fn reserve_room(&self, more: u64) -> Result<bool, Refusal> {
         let (mut left, now) = (lock(&self.space.left), self.now());
         let is_old = left.asked.is_none_or(|asked| now.since(asked) >= ASK_EVERY);
         if is_old || left.bytes < DISK_RESERVE + more {
@@ -77,9 +77,9 @@ impl Mount {
     /// Refuses `more` bytes that somebody writes if there is no room for them, even without what
     /// is cached.
     pub(super) fn check_room(&self, more: u64) -> Result<(), Refusal> {
-        if self.has_room(more)?
-            || self.drop_bases() && self.has_room(more)?
-            || self.clean_cache() > 0 && self.has_room(more)?
+        if self.reserve_room(more)?
+            || self.drop_bases() && self.reserve_room(more)?
+            || self.clean_cache() > 0 && self.reserve_room(more)?
         {
             return Ok(());
         }
@@ -88,10 +88,10 @@ impl Mount {
 
     /// True if there is room to cache `more` bytes, perhaps where other ones were.
     pub(super) async fn can_cache(self: &Shared, more: u64) -> bool {
-        if self.has_room(more) == Ok(true) {
+        if self.reserve_room(more) == Ok(true) {
             return true;
         }
-        self.make_room().await && self.has_room(more) == Ok(true)
+        self.make_room().await && self.reserve_room(more) == Ok(true)
     }
 
     /// Removes what is to go; true if something went.
@@ -122,8 +122,8 @@ impl Mount {
         }
     }
 
-    /// Something was cached: the cleaner hears of it if that is too much.
-    pub(super) fn has_cached(&self) {
+    /// Wakes the cleaner if the cache has grown too large.
+    pub(super) fn wake_cleaner(&self) {
         if self.containers.bytes() > self.space.soft.load(Ordering::Relaxed) {
             self.to_clean.notify_one();
         }

@@ -275,7 +275,7 @@ fn recovered(
     let mut core = ClientCore::new(NODE_LIMIT, left.numbers.first_seq());
     core.number_containers(first_container);
     if let Some(welcome) = welcome {
-        core.tree.begins_with(welcome.epoch, welcome.commit);
+        core.tree.begin_connection(welcome.epoch, welcome.commit);
     }
     left.recover(&mut core, found)?;
     Ok(core)
@@ -398,7 +398,7 @@ impl Mount {
     async fn end(self: &Shared) -> Result<(), Refusal> {
         let mount = Shared::clone(self);
         let end = move || {
-            lock(&mount.log).ends();
+            lock(&mount.log).finish();
             mount.sync_disk_now()?;
             mount.note()?;
             mount.sweep();
@@ -408,7 +408,7 @@ impl Mount {
                 tracing::error!("cannot sync index.db: {error}");
                 Refusal::Io
             })?;
-            let clean = lock(&mount.numbers).is_clean();
+            let clean = lock(&mount.numbers).mark_clean();
             clean.map_err(|error| mount.disk_refusal("state.json", &error))
         };
         tokio::task::spawn_blocking(end).await.map_err(|_| Refusal::Io)?
@@ -420,7 +420,7 @@ impl Mount {
     async fn catch_up_first(self: &Shared) {
         tokio::time::timeout(CATCH_UP, self.send_pending()).await.ok();
         let mut core = self.core();
-        core.queue.all_are_back();
+        core.queue.put_all_back();
         core.tree.expire_all();
     }
 
@@ -434,21 +434,21 @@ impl Mount {
             // Whoever did so before does not any more. While the log is locked nobody makes a change
             // that waits another one, which would be sent as it was.
             let _log = lock(&self.log);
-            self.core().queue.all_are_back();
+            self.core().queue.put_all_back();
         }
         while !self.remote.is_offline() {
             let batch = {
                 let mut core = self.core();
                 let batch = core.queue.batch(64, 8 << 20);
                 // What is open is still written to: what is in a batch is not changed any more.
-                batch.iter().for_each(|logged| core.queue.takes(logged.seq));
+                batch.iter().for_each(|logged| core.queue.take(logged.seq));
                 batch
             };
             let seqs: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
             if batch.is_empty() || self.send(Lane::Data, batch).await.is_err() {
                 return;
             }
-            self.are_back(&seqs);
+            self.put_back(&seqs);
         }
     }
 

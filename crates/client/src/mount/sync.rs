@@ -202,7 +202,7 @@ impl Mount {
                 tracing::warn!("the index of the cache is not up to date: {refusal}");
             }
             let in_doubt = mount.core().is_in_doubt();
-            if !in_doubt && let Err(error) = lock(&mount.numbers).is_clear() {
+            if !in_doubt && let Err(error) = lock(&mount.numbers).clear_power_loss() {
                 tracing::warn!("cannot write state.json: {error}");
             }
             mount.let_go_of_bases();

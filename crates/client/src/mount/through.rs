@@ -309,7 +309,7 @@ impl Mount {
             },
             |_| (),
         );
-        let logged = logged.inspect_err(|_| container.is_not_noted())?;
+        let logged = logged.inspect_err(|_| container.retell_map())?;
         self.kernel.forget_attributes(ino);
         if logged.is_none() {
             tracing::error!("inode {ino}: a memory map wrote to a container it no longer has");

@@ -56,8 +56,8 @@ pub(super) fn mend(
         if !lacking.is_empty() {
             return Err(io::Error::other("the disk has lost data that it could not write"));
         }
-        doubted.iter().for_each(|(_, container)| container.is_whole());
-        kept.iter().for_each(|seq| preserved.is_whole(*seq));
+        doubted.iter().for_each(|(_, container)| container.mark_whole());
+        kept.iter().for_each(|seq| preserved.mark_whole(*seq));
     }
     containers.sync()?;
     preserved.sync()
@@ -198,7 +198,7 @@ mod tests {
         let (mut log, _) = LogFile::open(dir.path().join("update.log"), 1, false).unwrap();
         let (key, other) = ((Ino(7), ContainerId(1)), (Ino(8), ContainerId(2)));
         let fail = || {
-            containers.is_unsynced(key, false);
+            containers.mark_unsynced(key, false);
             failing::after(0);
             assert!(containers.sync().is_err());
         };
@@ -208,7 +208,7 @@ mod tests {
         let mend = || mend(&error, &log, &containers, &preserved);
         fail();
         containers.open(other).unwrap().write(b"other", 0).unwrap();
-        containers.is_unsynced(other, false);
+        containers.mark_unsynced(other, false);
         mend().unwrap();
         // Nor does the disk fail for those who come second.
         mend().unwrap();

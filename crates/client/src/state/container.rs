@@ -210,8 +210,9 @@ impl Container {
         Ok(std::mem::take(by_map))
     }
 
-    /// What [`changed_by_map`](Container::changed_by_map) told of could not be noted: it is told again.
-    pub(crate) fn is_not_noted(&self) {
+    /// Has [`changed_by_map`](Container::changed_by_map) report the last change again, after a failed
+    /// attempt to note the change.
+    pub(crate) fn retell_map(&self) {
         if let Some(by_map) = self.by_map().as_mut() {
             *by_map = true;
         }
@@ -281,8 +282,8 @@ impl Container {
         sync_data(file)
     }
 
-    /// It was, and has what it should have.
-    pub(crate) fn is_whole(&self) {
+    /// Marks the container as verified: its bytes are as expected.
+    pub(crate) fn mark_whole(&self) {
         *self.trust() = Trust::Whole;
     }
 }
@@ -383,7 +384,7 @@ mod tests {
             other.write_all_at(b"theirs", 10).unwrap();
             container.zero(50, 10).unwrap();
             assert!(container.changed_by_map().unwrap());
-            container.is_not_noted();
+            container.retell_map();
             assert!(container.changed_by_map().unwrap());
             assert!(!container.changed_by_map().unwrap());
         }

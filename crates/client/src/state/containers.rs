@@ -131,8 +131,8 @@ impl Containers {
         self.table().contains_key(&key) || self.path(key).exists()
     }
 
-    /// Notes that a container was written to; whether the log has what was written.
-    pub(crate) fn is_unsynced(&self, key: Key, is_logged: bool) {
+    /// Marks a container as written and not synced; `is_logged`: the log has the bytes, too.
+    pub(crate) fn mark_unsynced(&self, key: Key, is_logged: bool) {
         let mut unsynced = self.unsynced();
         let was_logged = unsynced.entry(key).or_insert(true);
         *was_logged &= is_logged;
@@ -165,13 +165,13 @@ impl Containers {
             false => Ok(()),
         });
         if synced.is_err() {
-            taken.into_iter().for_each(|(key, is_logged)| self.is_unsynced(key, is_logged));
+            taken.into_iter().for_each(|(key, is_logged)| self.mark_unsynced(key, is_logged));
         }
         synced
     }
 
     /// Those of which a sync failed: they are to be [written anew](Container::write_anew), and until they
-    /// [are whole](Container::is_whole) each further sync fails.
+    /// [are whole](Container::mark_whole) each further sync fails.
     pub(crate) fn take_doubted(&self) -> Vec<(Key, Arc<Container>)> {
         let table = self.table();
         let doubted = table.iter().filter(|(_, open)| open.take_doubt());
@@ -335,7 +335,7 @@ mod tests {
         let container = containers.open(KEY).unwrap();
         container.write(&[1; 9000], 4 << 20).unwrap();
         drop(container);
-        containers.is_unsynced(KEY, false);
+        containers.mark_unsynced(KEY, false);
         failing::after(0);
         assert!(containers.sync().is_err() && containers.sync().is_err());
         let doubted = containers.take_doubted();
@@ -346,7 +346,7 @@ mod tests {
             assert!(containers.sync().is_err(), "nobody has compared it with the log");
             assert_eq!(container.read(4 << 20, 9000).unwrap(), [1; 9000]);
             assert_eq!(container.bytes(), room, "holes stay");
-            container.is_whole();
+            container.mark_whole();
         }
         containers.sync().unwrap();
         assert!(containers.unsynced().is_empty());
@@ -376,7 +376,7 @@ mod tests {
         let containers = Containers::at(dir.path().into()).unwrap();
         let container = containers.open(KEY).unwrap();
         container.write_logged(b"logged", 0).unwrap();
-        containers.is_unsynced(KEY, true);
+        containers.mark_unsynced(KEY, true);
         containers.sync().unwrap();
         assert_eq!((files(&containers), containers.bytes()), (0, 6));
         containers.sync_all().unwrap();
@@ -392,9 +392,9 @@ mod tests {
         let containers = Containers::at(dir.path().into()).unwrap();
         let container = containers.open(KEY).unwrap();
         container.write_logged(b"logged", 0).unwrap();
-        containers.is_unsynced(KEY, true);
+        containers.mark_unsynced(KEY, true);
         container.write(&[7; 9000], 6).unwrap();
-        containers.is_unsynced(KEY, false);
+        containers.mark_unsynced(KEY, false);
         container.write_logged(b"!", 0).unwrap();
         containers.sync().unwrap();
         assert!(containers.unsynced().is_empty());

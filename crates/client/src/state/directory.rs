@@ -107,8 +107,8 @@ impl StateDirectory {
         })
     }
 
-    /// Notes that what an earlier run of the host did not sync is in nobody's way any more.
-    pub(crate) fn is_clear(&mut self) -> io::Result<()> {
+    /// Notes that no doubt is left about data that an earlier run of the host did not sync.
+    pub(crate) fn clear_power_loss(&mut self) -> io::Result<()> {
         self.saved.boot_id = boot_id();
         self.lost_power = false;
         self.save()

@@ -233,7 +233,7 @@ impl LogFile {
     /// Begins a sync of all entries so far, if some are not durable. They count as such when
     /// [`LogFile::synced`] says so, and not before: who asks meanwhile has to wait.
     pub(crate) fn begin_sync(&self) -> io::Result<Option<Syncing>> {
-        self.is_trusted()?;
+        self.check_trusted()?;
         if !self.needs_sync() {
             return Ok(None);
         }
@@ -249,7 +249,7 @@ impl LogFile {
         ended?;
         if is_this_file {
             // Of two syncs at once the disk tells one that it failed.
-            self.is_trusted()?;
+            self.check_trusted()?;
         }
         self.synced = self.synced.max(sync.through);
         if is_this_file {
@@ -258,8 +258,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// No change is to be logged any more. Whoever has a file open would write into what is said to be durable.
-    pub(crate) fn ends(&mut self) {
+    /// Closes the log to further changes: they would alter data that were reported as durable.
+    pub(crate) fn finish(&mut self) {
         self.is_final = true;
     }
 
@@ -268,7 +268,7 @@ impl LogFile {
         self.is_final
     }
 
-    fn is_trusted(&self) -> io::Result<()> {
+    fn check_trusted(&self) -> io::Result<()> {
         if self.doubted { Err(io::Error::other("an earlier sync failed")) } else { Ok(()) }
     }
 

@@ -33,14 +33,14 @@ impl Numbers {
         self.directory.saved.seq_reserved
     }
 
-    /// What an earlier run of the host did not sync is in nobody's way any more.
-    pub(crate) fn is_clear(&mut self) -> io::Result<()> {
-        if self.directory.lost_power { self.directory.is_clear() } else { Ok(()) }
+    /// Notes that no doubt is left about data that an earlier run of the host did not sync.
+    pub(crate) fn clear_power_loss(&mut self) -> io::Result<()> {
+        if self.directory.lost_power { self.directory.clear_power_loss() } else { Ok(()) }
     }
 
-    /// The cache directory was left in order: everything in it is durable, and right unless the
-    /// next process has to doubt it.
-    pub(crate) fn is_clean(&mut self) -> io::Result<()> {
+    /// Marks the cache directory as clean: everything in it is durable, and right unless the next
+    /// process has to doubt it.
+    pub(crate) fn mark_clean(&mut self) -> io::Result<()> {
         self.directory.saved.clean = !self.directory.lost_power;
         self.directory.save()
     }
@@ -159,12 +159,12 @@ mod tests {
             let mut numbers = Numbers::new(open());
             assert!(numbers.directory.lost_power);
             if ends_in_order {
-                numbers.is_clean().unwrap();
+                numbers.mark_clean().unwrap();
             }
         }
-        Numbers::new(open()).is_clear().unwrap();
+        Numbers::new(open()).clear_power_loss().unwrap();
         assert!(!open().lost_power, "the one that knew it was killed in this run of the host");
-        Numbers::new(open()).is_clean().unwrap();
+        Numbers::new(open()).mark_clean().unwrap();
         assert!(!open().lost_power);
     }
 }

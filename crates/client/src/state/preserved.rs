@@ -91,7 +91,7 @@ impl Preserved {
     }
 
     /// Changes of which a sync failed: what is kept for them is to be
-    /// [written anew](Preserved::write_anew), and until it [is whole](Preserved::is_whole) each further
+    /// [written anew](Preserved::write_anew), and until it [is whole](Preserved::mark_whole) each further
     /// sync fails.
     pub(crate) fn take_doubted(&self) -> BTreeSet<u64> {
         let mut doubted = self.doubted();
@@ -110,8 +110,8 @@ impl Preserved {
         sync_data(&file)
     }
 
-    /// It was, and is what was kept.
-    pub(crate) fn is_whole(&self, seq: u64) {
+    /// Marks the bytes kept for change `seq` as verified.
+    pub(crate) fn mark_whole(&self, seq: u64) {
         self.doubted().remove(&seq);
     }
 

@@ -40,8 +40,8 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// So many became so many.
-    fn changes(&self, before: usize, now: usize) {
+    /// Counts `now` bytes instead of `before`.
+    fn count_change(&self, before: usize, now: usize) {
         self.young.fetch_add(now, Ordering::Relaxed);
         self.young.fetch_sub(before, Ordering::Relaxed);
     }
@@ -62,14 +62,14 @@ impl Bytes {
         let (file, young) = Default::default();
         let bytes = Bytes { path, file, young, all: Arc::clone(all) };
         match File::options().read(true).write(true).open(&bytes.path) {
-            Ok(file) => drop(bytes.has_file(file)),
+            Ok(file) => drop(bytes.attach_file(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
         Ok(bytes)
     }
 
-    fn has_file(&self, file: File) -> &File {
+    fn attach_file(&self, file: File) -> &File {
         self.file.get_or_init(|| {
             self.all.files.fetch_add(1, Ordering::Relaxed);
             file
@@ -100,18 +100,18 @@ impl Bytes {
             fs::remove_file(&self.path)?;
         }
         written?;
-        self.all.changes(young.bytes.len(), 0);
+        self.all.count_change(young.bytes.len(), 0);
         young.bytes = Vec::new();
-        Ok(self.has_file(file))
+        Ok(self.attach_file(file))
     }
 
     /// True if `len` bytes at `offset` could be written into memory.
     pub(super) fn takes(&self, offset: u64, len: usize) -> bool {
-        self.young(|young| self.has_room(young, offset, len).is_some()).unwrap_or(false)
+        self.young(|young| self.room_for(young, offset, len).is_some()).unwrap_or(false)
     }
 
-    /// From where to where they would stand in memory, if there is room.
-    fn has_room(&self, young: &[u8], offset: u64, len: usize) -> Option<(usize, usize)> {
+    /// The range that `len` bytes at `offset` would take in memory, if there is room.
+    fn room_for(&self, young: &[u8], offset: u64, len: usize) -> Option<(usize, usize)> {
         let at = usize::try_from(offset).ok().filter(|at| *at <= young.len())?;
         let end = at.checked_add(len).filter(|end| *end <= FEW_MAX)?;
         let more = end.saturating_sub(young.len());
@@ -122,10 +122,10 @@ impl Bytes {
     /// Writes into memory, if they still can be there.
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> bool {
         let write = |young: &mut Vec<u8>| {
-            let Some((at, end)) = self.has_room(young, offset, bytes.len()) else { return false };
+            let Some((at, end)) = self.room_for(young, offset, bytes.len()) else { return false };
             let before = young.len();
             young.resize(before.max(end), 0);
-            self.all.changes(before, young.len());
+            self.all.count_change(before, young.len());
             young.get_mut(at..end).map(|place| place.copy_from_slice(bytes)).is_some()
         };
         self.young(write).unwrap_or(false)
@@ -153,7 +153,7 @@ impl Bytes {
         let cut = |young: &mut Vec<u8>| {
             let before = young.len();
             young.truncate(size);
-            self.all.changes(before, young.len());
+            self.all.count_change(before, young.len());
         };
         self.young(cut).is_some()
     }
@@ -191,7 +191,7 @@ impl Drop for Bytes {
     fn drop(&mut self) {
         match self.young(|young| young.len()) {
             None => drop(self.all.files.fetch_sub(1, Ordering::Relaxed)),
-            Some(len) => self.all.changes(len, 0),
+            Some(len) => self.all.count_change(len, 0),
         }
     }
 }

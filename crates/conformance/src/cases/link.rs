@@ -7,7 +7,7 @@ use crate::expect::{Outcome, fails, holds, same, works};
 use crate::place::{ALICE, BOB, Place};
 
 cases! { "link"
-    anyone: is_the_same_file, counts_up, of_every_kind_but_directories, over_anything_is_eexist,
+    anyone: names_the_same_file, counts_up, of_every_kind_but_directories, over_anything_is_eexist,
         does_not_follow_links, follows_when_told, bad_flags_are_einval, to_another_file_system,
         between_directories, writes_show_by_both_names, to_a_hundred_names,
         of_an_open_descriptor;
@@ -15,7 +15,7 @@ cases! { "link"
         of_others_files;
 }
 
-fn is_the_same_file(p: &Place) -> Outcome {
+fn names_the_same_file(p: &Place) -> Outcome {
     p.file("one", "text")?;
     works!(fs::link("one", "two"))?;
     let (one, two) = (p.stat("one")?, p.stat("two")?);

@@ -7,13 +7,13 @@ use crate::expect::{Outcome, fails, holds, same, works};
 use crate::place::{ALICE, Place, STAFF};
 
 cases! { "mkdir"
-    anyone: is_empty_and_has_two_links, over_anything_is_eexist, is_counted_by_its_parent,
+    anyone: starts_empty_with_two_links, over_anything_is_eexist, counts_in_its_parent,
         deep, ignores_set_id_bits;
     root: takes_the_callers_ids, set_group_id_is_inherited, sticky_is_kept,
         in_a_readable_directory_is_eacces;
 }
 
-fn is_empty_and_has_two_links(p: &Place) -> Outcome {
+fn starts_empty_with_two_links(p: &Place) -> Outcome {
     works!(mkdir("d", 0o750))?;
     let stat = p.stat("d")?;
     same!(FileType::from_raw_mode(stat.st_mode), FileType::Directory)?;
@@ -37,7 +37,7 @@ fn over_anything_is_eexist(p: &Place) -> Outcome {
     p.gone("nowhere")
 }
 
-fn is_counted_by_its_parent(p: &Place) -> Outcome {
+fn counts_in_its_parent(p: &Place) -> Outcome {
     p.dir("d")?;
     let links = |wanted| {
         let links = p.stat("d")?.st_nlink;

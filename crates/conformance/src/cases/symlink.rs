@@ -9,7 +9,7 @@ use crate::place::{ALICE, Place};
 cases! { "symlink"
     anyone: says_what_it_was_given, size_is_the_targets_length, over_anything_is_eexist,
         readlink_of_what_is_no_link, readlink_into_a_small_buffer, empty_target_is_enoent,
-        dangling_is_fine, is_resolved_where_it_stands, through_directories, replaced_by_rename,
+        dangling_is_fine, resolves_where_it_stands, through_directories, replaced_by_rename,
         times_of_its_own;
     root: permissions_are_always_all, owner_of_its_own;
 }
@@ -79,7 +79,7 @@ fn dangling_is_fine(p: &Place) -> Outcome {
     p.holds("link", "now here")
 }
 
-fn is_resolved_where_it_stands(p: &Place) -> Outcome {
+fn resolves_where_it_stands(p: &Place) -> Outcome {
     p.dir("d")?;
     p.file("f", "outer")?;
     p.file("d/f", "inner")?;

@@ -13,7 +13,7 @@ use crate::expect::{Failure, Outcome, fails, same, works};
 use crate::place::{ALICE, Place, write_all};
 
 cases! { "tmpfile"
-    anyone: has_no_name, gets_a_name, gets_no_name_when_exclusive, keeps_content_and_mode,
+    anyone: stays_nameless, gets_a_name, gets_no_name_when_exclusive, keeps_content_and_mode,
         over_an_existing_name_is_eexist, needs_a_directory, must_be_writable;
     root: takes_the_callers_ids, needs_write_permission;
 }
@@ -31,7 +31,7 @@ fn give_name(file: &OwnedFd, name: &str) -> Result<(), Errno> {
     fs::linkat(CWD, path, CWD, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-fn has_no_name(p: &Place) -> Outcome {
+fn stays_nameless(p: &Place) -> Outcome {
     let Some(file) = nameless(".", O::RDWR)? else { return Ok(()) };
     same!(p.names(".")?, Vec::<String>::new())?;
     let stat = works!(fs::fstat(&file))?;

@@ -48,7 +48,7 @@ fn list(path: &str) -> Result<Vec<String>> {
 }
 
 /// Makes the file, and says whether there are attributes at all.
-fn has_attributes(p: &Place) -> std::result::Result<bool, Failure> {
+fn probe_attributes(p: &Place) -> std::result::Result<bool, Failure> {
     p.file("f", "text")?;
     match set("user.probe", "") {
         Err(Errno::OPNOTSUPP) => Ok(false),
@@ -60,7 +60,7 @@ fn has_attributes(p: &Place) -> std::result::Result<bool, Failure> {
 
 /// The rest of a case, wherever there are attributes.
 fn with_attributes(p: &Place, case: impl FnOnce() -> Outcome) -> Outcome {
-    if has_attributes(p)? { case() } else { Ok(()) }
+    if probe_attributes(p)? { case() } else { Ok(()) }
 }
 
 fn set_and_got(p: &Place) -> Outcome {

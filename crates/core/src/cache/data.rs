@@ -252,7 +252,7 @@ impl FileData {
     /// Record `seq` gives this file, which is empty, the data of another, in `container`: what they are
     /// is not known before it is settled.
     pub fn cloned(&mut self, seq: u64, container: ContainerId) {
-        self.moves_to(container);
+        self.move_to(container);
         self.valid.clear();
         self.sealed = Some(seq);
         self.cloning = Some(seq);
@@ -270,12 +270,12 @@ impl FileData {
         self.is_noted = false;
         self.cloning = self.cloning.filter(|cloning| *cloning != seq);
         if self.sealed == Some(seq) {
-            self.is_settled();
+            self.drop_sealed();
             self.clean_len = self.cut.unwrap_or(u64::MAX);
         }
     }
 
-    fn is_settled(&mut self) {
+    fn drop_sealed(&mut self) {
         self.sealed = None;
         self.sealed_ranges.clear();
         for range in std::mem::take(&mut self.spoiled).iter() {
@@ -288,7 +288,7 @@ impl FileData {
     pub fn withdrawn(&mut self, seq: u64) {
         self.cloning = self.cloning.filter(|cloning| *cloning != seq);
         if self.sealed == Some(seq) {
-            self.is_settled();
+            self.drop_sealed();
             self.above = self.dirty_changes.then_some(seq);
         }
     }

@@ -36,9 +36,9 @@ impl<T> Known<T> {
 }
 
 impl Tree {
-    /// From now on what the server says without a promise is believed for so long after it was asked, and
-    /// not for that one question: it promises nothing.
-    pub fn polls(&mut self, every: Duration) {
+    /// Sets for how long an answer without a promise is believed, for a server that promises
+    /// nothing. Before, such an answer serves its own question only.
+    pub fn set_poll(&mut self, every: Duration) {
         self.poll = every;
     }
 
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn what_was_told_is_told_again_once_it_was_asked_for_again_or_is_stale() {
         let mut tree = Tree::new(100);
-        tree.polls(LIFETIME);
+        tree.set_poll(LIFETIME);
         let attr = attr(7, Kind::Directory, 1);
         let at = |ms| Time(Duration::from_millis(ms));
         tree.tell(Ino(7), at(0));
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn what_was_told_of_a_promised_listing_need_not_be_told_again_within_the_lifetime() {
         let mut tree = Tree::new(100);
-        tree.polls(LIFETIME);
+        tree.set_poll(LIFETIME);
         let at = |ms| Time(Duration::from_millis(ms));
         tree.follow(1, at(0));
         assert!(tree.install_listing(attr(7, Kind::Directory, 1), Vec::new(), at(0)));

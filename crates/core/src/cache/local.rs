@@ -228,19 +228,19 @@ impl Tree {
                 node.attr.mtime = time;
                 node.attr.ctime = time;
             }
-            None => self.unknown_is(ino, size),
+            None => self.note_unknown(ino, size),
         }
     }
 
-    /// `ino`, of which nothing else is known, was made `size` long here.
-    fn unknown_is(&mut self, ino: Ino, size: u64) {
+    /// Notes that `ino`, of which nothing else is known, was made `size` long here.
+    fn note_unknown(&mut self, ino: Ino, size: u64) {
         self.unknown.entry(ino).or_default().size = Some(size);
     }
 
-    /// An earlier life changed `ino` and left it `size` long. If that was noted nothing is new.
-    pub(crate) fn was_left(&mut self, ino: Ino, size: u64) {
+    /// Notes the size at which an earlier life left `ino`, unless the index knows the inode.
+    pub(crate) fn note_left(&mut self, ino: Ino, size: u64) {
         if !self.nodes.contains_key(&ino) {
-            self.unknown_is(ino, size);
+            self.note_unknown(ino, size);
         }
     }
 

@@ -146,9 +146,9 @@ impl Tree {
         }
     }
 
-    /// Directory `ino`, which an earlier life made, is not on the server yet: all its names are
-    /// pending, and in memory.
-    pub(crate) fn is_own(&mut self, ino: Ino) {
+    /// Marks directory `ino`, which an earlier life made, as unknown to the server: all its names
+    /// are pending, and in memory.
+    pub(crate) fn mark_own(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.listing = Listing::Own;
         }

@@ -158,13 +158,13 @@ impl Tree {
         (!held.is_empty()).then_some(Resume { since: heard.commit, held })
     }
 
-    /// The connection that is being made begins with `commit` of `epoch`.
-    pub fn begins_with(&mut self, epoch: u32, commit: u64) {
+    /// Has the connection that is being made begin with `commit` of `epoch`.
+    pub fn begin_connection(&mut self, epoch: u32, commit: u64) {
         self.session.next = Some(Next { epoch, commit, resumes: None });
     }
 
-    /// Over the connection that is being made `held` was resumed, by what is `resumed`.
-    pub fn resumes(&mut self, held: &Inodes, resumed: &Resumed, now: Time) {
+    /// Takes over the promises `held` into the connection that is being made, as `resumed` says.
+    pub fn resume(&mut self, held: &Inodes, resumed: &Resumed, now: Time) {
         let Some(last) = &mut self.session.last else { return };
         last.commit = resumed.commit;
         let Heard { session: earlier, epoch, commit } = *last;
@@ -264,7 +264,7 @@ mod tests {
     /// A tree on session 1, whose lease lasts 20 seconds.
     fn tree() -> Tree {
         let mut tree = Tree::new(100);
-        tree.polls(LIFETIME);
+        tree.set_poll(LIFETIME);
         tree.follow(1, at(400));
         tree
     }
@@ -315,8 +315,8 @@ mod tests {
     /// A tree that was promised `FILE` and `DIRECTORY` in session 1, which heard of all up to 41.
     fn promised_tree() -> Tree {
         let mut tree = Tree::new(100);
-        tree.polls(LIFETIME);
-        tree.begins_with(1, 40);
+        tree.set_poll(LIFETIME);
+        tree.begin_connection(1, 40);
         tree.follow(1, at(400));
         tree.install_node(node(attr(7, Kind::File, 1)), at(0));
         tree.install_node(node(attr(5, Kind::Directory, 1)), at(0));
@@ -335,7 +335,7 @@ mod tests {
         let held: Inodes = [FILE, DIRECTORY].into_iter().collect();
         assert_eq!(tree.to_resume(1), Some(Resume { since: 41, held: held.clone() }));
         let changed = [DIRECTORY].into_iter().collect();
-        tree.resumes(&held, &Resumed { changed, commit: 50 }, at(60_000));
+        tree.resume(&held, &Resumed { changed, commit: 50 }, at(60_000));
         assert!(!is_fresh(&tree, at(60_000)), "not before there is a session");
         tree.follow(2, at(60_000));
         assert!(is_fresh(&tree, at(60_001)) && is_fresh(&tree, at(79_000)));
@@ -351,7 +351,7 @@ mod tests {
         let mut tree = promised_tree();
         assert_eq!(tree.to_resume(2), None, "the volume was restored");
         assert!(tree.to_resume(1).is_some());
-        tree.begins_with(1, 70);
+        tree.begin_connection(1, 70);
         tree.follow(2, at(60_000));
         assert!(!is_fresh(&tree, at(60_001)));
         tree.follow(0, at(60_000));
@@ -372,7 +372,7 @@ mod tests {
         let mut tree = promised_tree();
         let Some(Resume { held, .. }) = tree.to_resume(1) else { panic!("nothing to resume") };
         let changed = [FILE].into_iter().collect();
-        tree.resumes(&held, &Resumed { changed, commit: 50 }, at(60_000));
+        tree.resume(&held, &Resumed { changed, commit: 50 }, at(60_000));
         let held = [DIRECTORY].into_iter().collect();
         assert_eq!(tree.to_resume(1), Some(Resume { since: 50, held }));
         tree.follow(2, at(60_000));
@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn breaks_are_bounded() {
         let mut tree = Tree::new(3);
-        tree.polls(LIFETIME);
+        tree.set_poll(LIFETIME);
         tree.follow(1, at(400));
         tree.install_node(node(attr(7, Kind::File, 1)), at(0));
         promise(&mut tree, &[FILE], 1, at(0));

@@ -16,7 +16,7 @@ fn name(text: &str) -> Name {
 
 fn tree() -> Tree {
     let mut tree = Tree::new(100);
-    tree.polls(Duration::from_secs(1));
+    tree.set_poll(Duration::from_secs(1));
     tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), at(0));
     tree
 }
@@ -43,7 +43,7 @@ fn a_complete_listing_knows_what_is_not_there_for_its_lifetime() {
 #[test]
 fn how_long_a_listing_is_is_known() {
     let mut tree = Tree::new(100);
-    tree.polls(Duration::from_secs(1));
+    tree.set_poll(Duration::from_secs(1));
     assert!(!tree.is_listed_within(Ino::ROOT, 9));
     let entries = vec![(name("a"), Node { attr: attr(5, Kind::File, 1), target: None })];
     tree.install_listing(attr(1, Kind::Directory, 1), entries, at(1));
@@ -231,7 +231,7 @@ fn what_moved_on_the_server_is_told_and_what_moved_here_is_not() {
 #[test]
 fn only_what_is_stale_and_settled_is_dropped() {
     let mut tree = Tree::new(2);
-    tree.polls(Duration::from_secs(1));
+    tree.set_poll(Duration::from_secs(1));
     let entries = (10..20)
         .map(|ino| (name(&ino.to_string()), Node { attr: attr(ino, Kind::File, 1), target: None }))
         .collect();
@@ -258,7 +258,7 @@ fn only_what_is_stale_and_settled_is_dropped() {
 #[test]
 fn a_reply_that_was_overtaken_changes_nothing_in_a_full_cache() {
     let mut tree = Tree::new(0);
-    tree.polls(Duration::from_secs(1));
+    tree.set_poll(Duration::from_secs(1));
     let (old, old_file) = (attr(5, Kind::Directory, 1), attr(6, Kind::File, 1));
     tree.install_node(Node { attr: old, target: None }, at(0));
     let record = Record::Link { parent: Ino(5), name: name("a"), ino: Ino(6) };
@@ -331,7 +331,7 @@ fn what_is_changed_here_is_as_long_as_it_was_made_though_nothing_else_is_known_o
 #[test]
 fn a_listing_goes_on_with_what_changed() {
     let mut tree = Tree::new(100);
-    tree.polls(Duration::from_secs(1));
+    tree.set_poll(Duration::from_secs(1));
     tree.follow(1, at(0));
     let node = |ino| Node { attr: attr(ino, Kind::File, 1), target: None };
     let page = |change, entries, commit, gone| Page {

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn those_of_an_older_version_are_kept_for_when_nobody_can_be_asked() {
         let mut tree = Tree::new(100);
-        tree.polls(Duration::from_secs(1));
+        tree.set_poll(Duration::from_secs(1));
         let node = |counter| crate::wire::Node { attr: attr(5, Kind::File, counter), target: None };
         let map = |value: &[u8]| XattrMap::from([(b"user.a".to_vec(), value.to_vec())]);
         let now = Time::default();

@@ -75,7 +75,7 @@ impl ClientCore {
         // The change that it is part of stands for it.
         self.tree.cancel(&Touched { inodes: vec![data.ino], names: Vec::new() });
         let before = self.queue.amend(seq, time, data);
-        self.queue.is_back(seq);
+        self.queue.put_back(seq);
         if let Some(preserved) = self.preserved.get_mut(&seq) {
             data.overwrites(preserved);
         }
@@ -156,7 +156,7 @@ impl ClientCore {
         let was_clean = !file.has_dirty();
         let (dirty, container) = (file.dirty_bytes(), file.container());
         change(file);
-        file.moves_to(place.container);
+        file.move_to(place.container);
         // What is written may be allocated already. Until the server says how much is, that is
         // not known, but it is never more than the file is long.
         let more = file.dirty_bytes().saturating_sub(dirty);

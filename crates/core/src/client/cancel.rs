@@ -21,7 +21,7 @@ impl ClientCore {
         if !is_last || self.is_open(ino) || file.is_mapped() || !fits {
             return None;
         }
-        self.queue.takes(seq);
+        self.queue.take(seq);
         Some(seq)
     }
 
@@ -59,7 +59,7 @@ impl ClientCore {
             return None;
         }
         let seqs: Vec<u64> = self.queue.cancel_out(ino)?.into_iter().collect();
-        seqs.iter().for_each(|seq| self.queue.takes(*seq));
+        seqs.iter().for_each(|seq| self.queue.take(*seq));
         Some(seqs)
     }
 
@@ -73,7 +73,7 @@ impl ClientCore {
             return None;
         }
         let (seqs, amended) = self.queue.superseded(by)?;
-        seqs.iter().chain([&by]).for_each(|seq| self.queue.takes(*seq));
+        seqs.iter().chain([&by]).for_each(|seq| self.queue.take(*seq));
         Some((ino, seqs.into_iter().collect(), amended))
     }
 
@@ -93,13 +93,13 @@ impl ClientCore {
             }
         }
         let cancelled = self.cancel(ino, seqs);
-        self.queue.is_back(by.seq);
+        self.queue.put_back(by.seq);
         cancelled
     }
 
     /// What was taken to be cancelled waits again.
     pub fn send_after_all(&mut self, seqs: &[u64]) {
-        seqs.iter().for_each(|seq| self.queue.is_back(*seq));
+        seqs.iter().for_each(|seq| self.queue.put_back(*seq));
     }
 
     /// These, all changes of `ino` and earlier times of its directories, are as if they had never been made.

@@ -150,7 +150,7 @@ impl ClientCore {
         if is_mapped || !fits || data.base != Base::Result(seq) {
             return None;
         }
-        self.queue.takes(seq);
+        self.queue.take(seq);
         Some((seq, Entry::Amended { seq, time, data }))
     }
 

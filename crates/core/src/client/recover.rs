@@ -111,7 +111,7 @@ impl ClientCore {
                 self.drop_dirty(ino);
             }
         }
-        self.queue.was_sent();
+        self.queue.mark_sent();
         self.tree.expire_all();
         self.next_seq = first;
         self.seq_reserved = self.seq_reserved.max(self.next_seq);
@@ -132,7 +132,7 @@ impl ClientCore {
         }
         for data in &left.unsealed {
             self.tree.mark(data.ino);
-            self.tree.was_left(data.ino, data.size);
+            self.tree.note_left(data.ino, data.size);
             self.kept_file(data, files).left_unsealed(data);
         }
     }
@@ -140,7 +140,7 @@ impl ClientCore {
     fn resume_data(&mut self, logged: &Logged, files: &BTreeMap<Ino, FileNote>) {
         match &logged.change {
             Change::Data(data) => {
-                self.tree.was_left(data.ino, data.size);
+                self.tree.note_left(data.ino, data.size);
                 self.kept_file(data, files).requeued(logged.seq, data);
             }
             Change::Record(Record::Create { ino, node: NewNode::File, .. }) => {
@@ -149,11 +149,11 @@ impl ClientCore {
                     Some(note) => FileData::restored(note.clone()),
                     None => FileData::created(logged.seq, container),
                 };
-                file.awaits(logged.seq);
+                file.requeue_made(logged.seq);
                 self.files.insert(*ino, file);
             }
             Change::Record(Record::Create { ino, node: NewNode::Directory, .. }) => {
-                self.tree.is_own(*ino);
+                self.tree.mark_own(*ino);
             }
             Change::Record(Record::Clone { ino, .. }) => {
                 if let Some(note) = files.get(ino) {
@@ -172,9 +172,9 @@ impl ClientCore {
             Some(note) => FileData::restored(note.clone()),
             None => FileData::new(Default::default(), data.container),
         });
-        file.changed_on(data.base);
+        file.rebase(data.base);
         if kept.is_none() {
-            file.moves_to(data.container);
+            file.move_to(data.container);
         }
         file
     }
@@ -188,9 +188,9 @@ impl ClientCore {
                 Some(note) => FileData::restored(note.clone()),
                 None => FileData::new(Default::default(), container),
             });
-            file.changed_on(base);
+            file.rebase(base);
             if !emptied {
-                file.moves_to(container);
+                file.move_to(container);
             }
         }
         if let Entry::Spoiled { ino, .. } = &entry

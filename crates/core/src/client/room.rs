@@ -114,8 +114,8 @@ impl Room {
         self.known.insert(quota, Known { bytes, inodes, at: now });
     }
 
-    /// Change `seq` goes out.
-    pub fn sends(&mut self, seq: u64) {
+    /// Notes that change `seq` is being sent.
+    pub fn mark_sending(&mut self, seq: u64) {
         self.sent.insert(seq);
     }
 
@@ -266,7 +266,7 @@ mod tests {
         room.sealed(1, Ino(5));
         room.wrote(Ino(6), bytes(5));
         room.sealed(2, Ino(6));
-        room.sends(1);
+        room.mark_sending(1);
         // The server has it already, and this host does not know that.
         room.told(None, &space(10, 1), NOW);
         assert!(!room.refuses(bytes(5), NOW, false) && room.refuses(bytes(6), NOW, false));

@@ -19,7 +19,7 @@ mod syncs;
 
 fn core() -> ClientCore {
     let mut core = ClientCore::new(100, 1);
-    core.tree.polls(Duration::from_secs(1));
+    core.tree.set_poll(Duration::from_secs(1));
     core.reserve_seqs(100);
     core.tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), Time::default());
     core

@@ -102,8 +102,8 @@ impl Ahead {
         self.left.insert(seq);
     }
 
-    /// The batch with change `seq` is over.
-    pub fn is_back(&mut self, seq: u64) {
+    /// Puts back change `seq`, whose batch is over.
+    pub fn put_back(&mut self, seq: u64) {
         self.next = self.next.min(seq);
     }
 

@@ -98,7 +98,7 @@ impl Replay {
             Entry::Resized { place, size } => {
                 let file = self.written(place);
                 file.data.truncate(*size, place.old_size);
-                file.data.moves_to(place.container);
+                file.data.move_to(place.container);
                 file.size = *size;
             }
             Entry::Preserved { seq, range, .. } => {

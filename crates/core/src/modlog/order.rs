@@ -150,10 +150,11 @@ impl Order {
         }
         let is_data = matches!(logged.change, Change::Data(_));
         self.nodes.insert(seq, Node { is_data, uses, waits, ..Node::default() });
-        self.free_if_it_is(seq);
+        self.free_unblocked(seq);
     }
 
-    fn free_if_it_is(&mut self, seq: u64) {
+    /// Frees change `seq` for the next batch, unless something blocks it.
+    fn free_unblocked(&mut self, seq: u64) {
         let is_free = |node: &&Node| node.waits == 0 && !node.is_under_way && !node.is_cancelled;
         if let Some(node) = self.nodes.get(&seq).filter(is_free) {
             self.free[usize::from(node.is_data)].insert(seq);
@@ -164,7 +165,7 @@ impl Order {
     pub(super) fn settle(&mut self, seq: u64) {
         let mut settled = vec![seq];
         while let Some(seq) = settled.pop() {
-            self.takes(seq);
+            self.take(seq);
             self.raised.remove(&seq);
             let Some(node) = self.nodes.remove(&seq) else { continue };
             if node.is_cancelled {
@@ -183,7 +184,7 @@ impl Order {
                 node.waits -= 1;
                 match node.waits == 0 && node.is_cancelled {
                     true => settled.push(follower),
-                    false => self.free_if_it_is(follower),
+                    false => self.free_unblocked(follower),
                 }
             }
         }
@@ -191,7 +192,7 @@ impl Order {
 
     /// Change `seq` will not be sent.
     pub(super) fn cancel(&mut self, seq: u64) {
-        self.takes(seq);
+        self.take(seq);
         self.raised.remove(&seq);
         let Some(node) = self.nodes.get_mut(&seq) else { return };
         node.is_cancelled = true;
@@ -288,8 +289,8 @@ impl Order {
         true
     }
 
-    /// Change `seq` is the last one of `ino` now, instead of one that it follows.
-    pub(super) fn takes_over(&mut self, seq: u64, ino: Ino) {
+    /// Makes change `seq` the last one of `ino`, instead of one that it follows.
+    pub(super) fn take_over(&mut self, seq: u64, ino: Ino) {
         let thing = Thing::Inode(ino);
         self.users.insert(thing, Users { alone: Some(seq), together: BTreeSet::new() });
         if let Some(node) = self.nodes.get_mut(&seq) {
@@ -297,19 +298,19 @@ impl Order {
         }
     }
 
-    /// Change `seq` is under way: nobody else is to send it.
-    pub(super) fn takes(&mut self, seq: u64) {
+    /// Marks change `seq` as under way: nobody else is to send it.
+    pub(super) fn take(&mut self, seq: u64) {
         if let Some(node) = self.nodes.get_mut(&seq) {
             node.is_under_way = true;
             self.free[usize::from(node.is_data)].remove(&seq);
         }
     }
 
-    /// It is not under way any more.
-    pub(super) fn is_back(&mut self, seq: u64) {
+    /// Marks change `seq` as not under way any more.
+    pub(super) fn put_back(&mut self, seq: u64) {
         if let Some(node) = self.nodes.get_mut(&seq) {
             node.is_under_way = false;
-            self.free_if_it_is(seq);
+            self.free_unblocked(seq);
         }
     }
 

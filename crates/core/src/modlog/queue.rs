@@ -226,19 +226,19 @@ impl Queue {
         batch
     }
 
-    /// Change `seq` is in a batch, or about to become another one: nobody else takes it.
-    pub fn takes(&mut self, seq: u64) {
+    /// Takes change `seq` for a batch, or to make another change of it: nobody else takes it.
+    pub fn take(&mut self, seq: u64) {
         if let Some(item) = self.items.get_mut(&seq) {
             assert!(item.stage == Stage::Waits, "change {seq} is somebody else's");
             item.stage = Stage::Taken;
-            self.order.takes(seq);
+            self.order.take(seq);
             // What was uploaded goes on in the lane of what is raised.
             self.raised_late.remove(&seq);
         }
     }
 
-    /// It is about to be sent, as it was when it was taken.
-    pub fn sends(&mut self, seq: u64, now: Time) {
+    /// Marks change `seq`, as it was when it was taken, as being sent.
+    pub fn mark_sending(&mut self, seq: u64, now: Time) {
         if let Some(item) = self.items.get_mut(&seq) {
             assert!(item.stage != Stage::Waits, "change {seq} may be another one by now");
             item.stage = Stage::Sent;
@@ -246,11 +246,11 @@ impl Queue {
         }
     }
 
-    /// Its batch is over: it waits again, unless it is settled.
-    pub fn is_back(&mut self, seq: u64) {
+    /// Puts back change `seq`, whose batch is over: it waits again, unless it is settled.
+    pub fn put_back(&mut self, seq: u64) {
         if let Some(item) = self.items.get_mut(&seq) {
             item.stage = Stage::Waits;
-            self.order.is_back(seq);
+            self.order.put_back(seq);
             self.raised_late.remove(&seq);
         }
     }
@@ -289,15 +289,15 @@ impl Queue {
         }
     }
 
-    /// Nobody is sending anything any more.
-    pub fn all_are_back(&mut self) {
+    /// Puts back all changes: nobody is sending any of them.
+    pub fn put_all_back(&mut self) {
         let under_way = self.items.iter().filter(|(_, item)| item.stage != Stage::Waits);
         let under_way: Vec<u64> = under_way.map(|(seq, _)| *seq).collect();
-        under_way.into_iter().for_each(|seq| self.is_back(seq));
+        under_way.into_iter().for_each(|seq| self.put_back(seq));
     }
 
-    /// An earlier process may have sent any of them.
-    pub fn was_sent(&mut self) {
+    /// Marks all changes as sent: an earlier process may have sent any of them.
+    pub fn mark_sent(&mut self) {
         for item in self.items.values_mut() {
             item.sent = Some(Time::default());
         }

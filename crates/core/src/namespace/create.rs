@@ -30,7 +30,7 @@ pub(super) fn create<T: MetaTxn>(
         None => conflict::shelter(tree, change)?,
     };
     let directory = tree.directory(home)?;
-    change.actor.may_enter(&directory.attr)?;
+    change.actor.check_enter(&directory.attr)?;
     check_number(tree, change, *ino)?;
     check_node(&change.actor, node)?;
     let kind = kind_of(node);
@@ -73,7 +73,7 @@ pub(super) fn link<T: MetaTxn>(
 ) -> Result<Effect, Stop<T::Error>> {
     let mut row = tree.inode(ino)?;
     let directory = tree.directory(parent)?;
-    change.actor.may_enter(&directory.attr)?;
+    change.actor.check_enter(&directory.attr)?;
     if row.attr.kind == Kind::Directory {
         return Err(Refusal::NotPermitted.into());
     }

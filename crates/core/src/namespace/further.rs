@@ -48,8 +48,8 @@ pub(super) fn gone<T: MetaTxn>(
     Ok(())
 }
 
-/// The name `from` of `row` becomes another one, which its row will say.
-pub(super) fn moves<T: MetaTxn>(
+/// Drops the name `from` of `row`, which gets another one that its row will say.
+pub(super) fn move_name<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     row: &InodeRow,
     from: Place<'_>,

@@ -141,17 +141,17 @@ impl<'a> Actor<'a> {
         (attr.mode >> shift) & want == want
     }
 
-    /// Entries of `directory` may be made.
-    pub(super) fn may_enter<E>(&self, directory: &Attr) -> Result<(), Stop<E>> {
+    /// Refuses, unless the actor may make entries in `directory`.
+    pub(super) fn check_enter<E>(&self, directory: &Attr) -> Result<(), Stop<E>> {
         if !self.may(directory, WRITE | SEARCH) {
             return Err(Refusal::Access.into());
         }
         Ok(())
     }
 
-    /// The entry of `inode` in `directory` may go.
-    pub(super) fn may_remove<E>(&self, directory: &Attr, inode: &Attr) -> Result<(), Stop<E>> {
-        self.may_enter(directory)?;
+    /// Refuses, unless the actor may remove the entry of `inode` in `directory`.
+    pub(super) fn check_remove<E>(&self, directory: &Attr, inode: &Attr) -> Result<(), Stop<E>> {
+        self.check_enter(directory)?;
         let sticky = directory.mode & STICKY != 0;
         if sticky && !self.owns(directory) && !self.owns(inode) {
             return Err(Refusal::NotPermitted.into());

@@ -41,7 +41,7 @@ pub(super) fn rmdir<T: MetaTxn>(
     if row.attr.kind != Kind::Directory {
         return Err(Refusal::NotDirectory.into());
     }
-    if !tree.is_empty(ino)? {
+    if !tree.check_empty(ino)? {
         return Err(Refusal::NotEmpty.into());
     }
     tree.remove_dentry(at.0, at.1)?;
@@ -69,7 +69,7 @@ fn meant<T: MetaTxn>(
         Some(found) if found != ino => Err(Refusal::Changed.into()),
         Some(_) => {
             let row = tree.find(ino)?.ok_or(Fault::Damaged("a name without an inode"))?;
-            change.actor.may_remove(&directory.attr, &row.attr)?;
+            change.actor.check_remove(&directory.attr, &row.attr)?;
             Ok(Some(row))
         }
     }

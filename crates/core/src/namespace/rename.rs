@@ -36,7 +36,7 @@ pub(super) fn rename<T: MetaTxn>(
         return Err(Refusal::NotFound.into());
     }
     let row = named(tree, rename.ino)?;
-    change.actor.may_remove(&from.attr, &row.attr)?;
+    change.actor.check_remove(&from.attr, &row.attr)?;
     check_move(tree, change, &row, rename.to.0)?;
     let target = tree.dentry(rename.to.0, rename.to.1)?;
     match (rename.mode, target) {
@@ -51,12 +51,12 @@ pub(super) fn rename<T: MetaTxn>(
         }
         (RenameMode::Exchange(_), Some(target)) => {
             let other = named(tree, target)?;
-            change.actor.may_remove(&to.attr, &other.attr)?;
+            change.actor.check_remove(&to.attr, &other.attr)?;
             check_move(tree, change, &other, rename.from.0)?;
             exchange(tree, change, rename, row, other)
         }
         (_, None) => {
-            change.actor.may_enter(&to.attr)?;
+            change.actor.check_enter(&to.attr)?;
             move_entry(tree, change, rename, row, rename.to.1, 0)?;
             Ok(Effect::Done)
         }
@@ -64,10 +64,10 @@ pub(super) fn rename<T: MetaTxn>(
             let replaced = named(tree, target)?;
             let is_meant = !matches!(mode, RenameMode::Replace(meant) if meant != Some(target));
             if is_meant && is_as_known(change, &replaced) {
-                change.actor.may_remove(&to.attr, &replaced.attr)?;
+                change.actor.check_remove(&to.attr, &replaced.attr)?;
                 return replace(tree, change, rename, row, replaced);
             }
-            change.actor.may_enter(&to.attr)?;
+            change.actor.check_enter(&to.attr)?;
             let name = conflict::free_name(tree, change, rename.to.0, rename.to.1)?;
             move_entry(tree, change, rename, row, &name, 0)?;
             tree.mention(target);
@@ -91,7 +91,7 @@ fn check_move<T: MetaTxn>(
     if row.attr.kind != Kind::Directory || row.parent == to {
         return Ok(check_border(&row.attr, &directory.attr, true)?);
     }
-    if tree.is_within(to, row.attr.ino)? {
+    if tree.check_within(to, row.attr.ino)? {
         return Err(Refusal::Invalid.into());
     }
     if !change.actor.may(&row.attr, WRITE) {
@@ -111,7 +111,7 @@ fn replace<T: MetaTxn>(
     match directories {
         (true, false) => return Err(Refusal::NotDirectory.into()),
         (false, true) => return Err(Refusal::IsDirectory.into()),
-        (true, true) if !tree.is_empty(replaced.attr.ino)? => {
+        (true, true) if !tree.check_empty(replaced.attr.ino)? => {
             return Err(Refusal::NotEmpty.into());
         }
         (true, true) => {
@@ -142,7 +142,7 @@ fn move_entry<T: MetaTxn>(
     tree.put_dentry(rename.to.0, name, rename.ino)?;
     tree.entries_changed(rename.from.0, -moved, change.time)?;
     tree.entries_changed(rename.to.0, moved + links, change.time)?;
-    further::moves(tree, &row, (rename.from.0, rename.from.1.as_bytes()))?;
+    further::move_name(tree, &row, (rename.from.0, rename.from.1.as_bytes()))?;
     row.attr.ctime = change.time;
     (row.parent, row.name) = (rename.to.0, name.as_bytes().to_vec());
     tree.move_charge(&mut row, rename.to.0)?;
@@ -165,7 +165,7 @@ fn exchange<T: MetaTxn>(
     for (moved, from, at) in
         [(&mut row, rename.from, rename.to), (&mut other, rename.to, rename.from)]
     {
-        further::moves(tree, moved, (from.0, from.1.as_bytes()))?;
+        further::move_name(tree, moved, (from.0, from.1.as_bytes()))?;
         moved.attr.ctime = change.time;
         (moved.parent, moved.name) = (at.0, at.1.as_bytes().to_vec());
         tree.move_charge(moved, at.0)?;

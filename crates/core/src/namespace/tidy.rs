@@ -87,14 +87,14 @@ pub fn untidy<S: MetaSnapshot>(
                     return Ok(Some(Untidy::Fragments(fragments.range())));
                 }
                 fragments = Run::default();
-            } else if !fragments.takes(start, extent.len) {
+            } else if !fragments.take_bounded(start, extent.len) {
                 if fragments.is_worth(average) {
                     return Ok(Some(Untidy::Fragments(fragments.range())));
                 }
                 fragments = Run::new(start, extent.len);
             }
             match extent.source {
-                Source::Chunk { .. } if chunks.takes_row(start, extent.len) => {}
+                Source::Chunk { .. } if chunks.take_row(start, extent.len) => {}
                 Source::Chunk { .. } => chunks = Run::new(start, extent.len),
                 _ => chunks = Run::default(),
             }
@@ -120,8 +120,8 @@ impl Run {
         Run { start, end: start.saturating_add(len), rows: 1 }
     }
 
-    /// Adds an extent that goes on where the run ends.
-    fn takes_row(&mut self, start: u64, len: u64) -> bool {
+    /// Adds an extent that begins where the run ends; false for any other.
+    fn take_row(&mut self, start: u64, len: u64) -> bool {
         let fits = self.rows > 0 && start == self.end;
         if fits {
             self.end = self.end.saturating_add(len);
@@ -131,9 +131,9 @@ impl Run {
     }
 
     /// The same, up to the longest run that is cut at once.
-    fn takes(&mut self, start: u64, len: u64) -> bool {
+    fn take_bounded(&mut self, start: u64, len: u64) -> bool {
         start.saturating_add(len).saturating_sub(self.start) <= RUN_MAX
-            && self.takes_row(start, len)
+            && self.take_row(start, len)
     }
 
     fn is_worth(&self, average: u64) -> bool {
@@ -196,8 +196,8 @@ pub fn gather<T: MetaTxn>(
     Ok(true)
 }
 
-/// The file is in order, if its data are still of `version`.
-pub fn is_tidy<T: MetaTxn>(
+/// Marks the file as tidy, if its data are still of `version`.
+pub fn mark_tidy<T: MetaTxn>(
     txn: &mut T,
     (volume, ino): (VolumeId, Ino),
     version: Option<Version>,

@@ -120,14 +120,15 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
         Ok(self.put_inode(row)?)
     }
 
-    pub(super) fn is_empty(&mut self, directory: Ino) -> Result<bool, Fault<T::Error>> {
+    /// Looks whether `directory` has no names.
+    pub(super) fn check_empty(&mut self, directory: Ino) -> Result<bool, Fault<T::Error>> {
         let prefix = keys::dentry(self.volume, directory, &[]);
         let first = self.txn.range(&prefix, &keys::after(&prefix), 1).map_err(Fault::Store)?;
         Ok(first.is_empty())
     }
 
-    /// True if `directory` is `ancestor` or stands below it.
-    pub(super) fn is_within(
+    /// Looks whether `directory` is `ancestor` or stands below it.
+    pub(super) fn check_within(
         &mut self,
         directory: Ino,
         ancestor: Ino,

@@ -12,7 +12,7 @@ use segue_client::{MountOptions, MountPlan, MountUrl, Ready};
 use super::{Context, block_on, block_on_daemon};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
-use crate::process::ends_with_panic;
+use crate::process::abort_on_panic;
 use crate::signals::StopSignals;
 use crate::{control, daemon, mounts, output};
 
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     }
     context.places.make_runtime_dir()?;
     if arguments.foreground {
-        ends_with_panic();
+        abort_on_panic();
         return block_on_daemon(serve(parsed, mountpoint, options, context));
     }
     let again = arguments_of_child(arguments, &url, &mountpoint);

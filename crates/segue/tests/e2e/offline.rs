@@ -228,7 +228,7 @@ fn sync_ends_when_it_is_true() {
     assert_eq!(segue(&world.a, &["sync", arg(&missing)]).code, Some(3));
 }
 
-fn has_all(value: &Value, keys: &[&str]) {
+fn assert_has_all(value: &Value, keys: &[&str]) {
     for key in keys {
         assert!(value.get(key).is_some(), "no {key} in {value}");
     }
@@ -302,7 +302,7 @@ fn what_is_pending_can_be_seen() {
     save(&file, &noise(1, 50_000)).unwrap();
     mount.sync().unwrap();
     let status = json(&world.a, &["status", &point]);
-    has_all(
+    assert_has_all(
         &status["mounts"][0],
         &[
             "mountpoint",
@@ -328,7 +328,7 @@ fn what_is_pending_can_be_seen() {
     assert_eq!((number(&status, "log_records"), number(&status, "unsafe_bytes")), (0, 0));
     let place = || json(&world.a, &["where", arg(&file)])["files"][0].clone();
     let clean = place();
-    has_all(
+    assert_has_all(
         &clean,
         &["path", "ino", "level", "cached_bytes", "size", "dirty", "shared", "version"],
     );
@@ -348,7 +348,7 @@ fn what_is_pending_can_be_seen() {
     assert_eq!(dirty["size"], 60_000);
     let log = json(&world.a, &["log", &point]);
     let records = log["records"].as_array().unwrap();
-    has_all(&records[0], &["seq", "kind", "path", "class", "bytes", "age_seconds", "waits_for"]);
+    assert_has_all(&records[0], &["seq", "kind", "path", "class", "bytes", "age_seconds", "waits_for"]);
     let paths: Vec<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
     assert_eq!(paths, [arg(&file), &format!("{point}/dir")], "{log}");
     let metrics = segue(&world.a, &["metrics", &point]);

@@ -68,7 +68,7 @@ fn remove(
     while complete < keep.get() {
         let Some(name) = names.pop() else { return Ok(()) };
         let path = directory.snapshot(&name);
-        complete += u32::from(is_complete(&path, &index, &mut needed, goes_on)?);
+        complete += u32::from(add_needed(&path, &index, &mut needed, goes_on)?);
     }
     if names.is_empty() {
         return Ok(());
@@ -82,9 +82,9 @@ fn remove(
     remove_packs(directory, &index, &needed, pruned)
 }
 
-/// True if a snapshot is whole and every chunk that it names is there, in packs that are added to
-/// `needed`.
-fn is_complete(
+/// Adds the packs of a snapshot to `needed`; true if the snapshot is whole and every chunk that it
+/// names is there.
+fn add_needed(
     path: &Path,
     index: &Index,
     needed: &mut BTreeSet<u64>,

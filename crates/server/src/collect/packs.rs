@@ -111,7 +111,7 @@ impl Upkeep {
             }
             let rows = rows(server)?;
             for id in unread.into_iter().filter(|id| !rows.contains_key(id)) {
-                match is_dead(server, id).map(|()| server.data.packs.remove(id)) {
+                match check_dead(server, id).map(|()| server.data.packs.remove(id)) {
                     Ok(Ok(())) => add(&server.metrics.packs_removed, 1),
                     Ok(Err(error)) => tracing::error!("cannot remove pack {id}: {error}"),
                     Err(words) => {
@@ -128,7 +128,7 @@ impl Upkeep {
 
 /// Looks whether any chunk leads to an entry of the pack. Its row says that none does, but a
 /// count alone is not worth a pack.
-fn is_dead(server: &Server, id: u64) -> Result<(), String> {
+fn check_dead(server: &Server, id: u64) -> Result<(), String> {
     let entries = server.data.packs.entries(id).map_err(|error| error.to_string())?;
     for listed in entries.chunks(SLICE) {
         let wanted = listed.to_vec();

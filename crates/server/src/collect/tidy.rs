@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
-use segue_core::namespace::tidy::{Untidy, gather, is_tidy, ragged, replace, untidy};
+use segue_core::namespace::tidy::{Untidy, gather, mark_tidy, ragged, replace, untidy};
 use segue_core::namespace::{self, Extent, Place, Source, Stop, arrived, chunk};
 use segue_core::types::{Fingerprint, Ino, Version, VolumeId};
 use segue_core::wire::{FETCH_MAX, Fetch};
@@ -45,13 +45,13 @@ struct Looks {
 
 impl Looks {
     /// Notes a look; true if the file was left alone since the last.
-    fn is_as_before(&mut self, key: Key, version: Option<Version>) -> bool {
+    fn note(&mut self, key: Key, version: Option<Version>) -> bool {
         self.this.insert(key, version);
         self.last.get(&key) == Some(&version)
     }
 
     /// All of them were looked at.
-    fn round_ends(&mut self) {
+    fn end_round(&mut self) {
         self.last = std::mem::take(&mut self.this);
     }
 }
@@ -92,11 +92,11 @@ impl Tidier {
             let files = server.data.store.read_blocking(move |kv| ragged(kv, after, 1))??;
             let Some((volume, ino, version)) = files.first().copied() else {
                 self.after = None;
-                self.looks.round_ends();
+                self.looks.end_round();
                 return Ok(());
             };
             self.after = Some((volume, ino));
-            let is_as_before = self.looks.is_as_before((volume, ino), version);
+            let is_as_before = self.looks.note((volume, ino), version);
             match version {
                 Some(version) if is_as_before => {
                     let file = File { volume, ino, version };
@@ -138,7 +138,7 @@ fn damaged(ino: Ino, words: &str) -> Tidied {
 }
 
 fn mark_tidy(server: &Server, key: Key, version: Option<Version>) -> Result<(), StoreError> {
-    server.data.store.write_blocking(move |txn| is_tidy(txn, key, version))
+    server.data.store.write_blocking(move |txn| mark_tidy(txn, key, version))
 }
 
 /// Puts one file in order, as far as it stays as it is and can be read.
@@ -279,17 +279,17 @@ mod tests {
     fn a_file_is_left_alone_if_a_whole_round_later_it_has_the_same_data() {
         let (mut looks, version) = (Looks::default(), |counter| Version { epoch: 1, counter });
         let [first, second] = [5, 6].map(|ino| (VolumeId(1), Ino(ino)));
-        assert!(!looks.is_as_before(first, Some(version(1))));
+        assert!(!looks.note(first, Some(version(1))));
         // Another look in the same round says nothing.
-        assert!(!looks.is_as_before(first, Some(version(1))));
-        looks.round_ends();
-        assert!(looks.is_as_before(first, Some(version(1))));
-        assert!(!looks.is_as_before(second, Some(version(1))));
-        looks.round_ends();
-        assert!(!looks.is_as_before(first, Some(version(2))));
-        looks.round_ends();
+        assert!(!looks.note(first, Some(version(1))));
+        looks.end_round();
+        assert!(looks.note(first, Some(version(1))));
+        assert!(!looks.note(second, Some(version(1))));
+        looks.end_round();
+        assert!(!looks.note(first, Some(version(2))));
+        looks.end_round();
         // One that was not there for a round is looked at as if for the first time.
-        assert!(looks.is_as_before(first, Some(version(2))));
-        assert!(!looks.is_as_before(second, Some(version(1))));
+        assert!(looks.note(first, Some(version(2))));
+        assert!(!looks.note(second, Some(version(1))));
     }
 }

@@ -58,7 +58,7 @@ impl Session {
             digests,
             acked_below: apply.acked_below,
         });
-        self.while_connected(self.server.data.store.promises().may_change()).await?;
+        self.while_connected(self.server.data.store.promises().await_grace()).await?;
         let (outcomes, but, end) = self.apply_slices(bound, &batch, places).await?;
         drop(pin);
         self.count(&outcomes);

@@ -131,7 +131,7 @@ impl Mount {
             return Ok(Err(refusal));
         }
         let is_only_here = self.core.is_only_here(ino, &range);
-        self.core.writes(ino, self.caller.session);
+        self.core.note_writer(ino, self.caller.session);
         let data = self.payload(ino, offset, bytes);
         let Some(entry) = self.core.draft_write(ino, offset, data, self.wall()) else {
             return Ok(Err(Refusal::Stale));
@@ -181,7 +181,7 @@ impl Mount {
         {
             return Ok(Err(refusal));
         }
-        self.core.writes(ino, self.caller.session);
+        self.core.note_writer(ino, self.caller.session);
         let Some(entry) = self.core.draft_resize(ino, size, false, self.wall()) else {
             return Ok(Err(Refusal::Stale));
         };
@@ -222,7 +222,7 @@ impl Mount {
             return Ok(Err(refusal));
         }
         if self.bug != Some(Bug::ClientForgetsSyncs) {
-            self.core.covers(self.caller.session, ino);
+            self.core.cover(self.caller.session, ino);
         }
         self.told.covers(ino);
         self.sync_disk();

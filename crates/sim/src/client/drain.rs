@@ -59,8 +59,8 @@ impl Mount {
         self.told.goes(&batch)?;
         for logged in &batch {
             self.kept.sent.insert(logged.seq);
-            self.core.queue.takes(logged.seq);
-            self.core.queue.sends(logged.seq, self.now);
+            self.core.queue.take(logged.seq);
+            self.core.queue.mark_sending(logged.seq, self.now);
         }
         self.call(request.clone(), Purpose::Drain(lane, request, batch));
         Ok(())

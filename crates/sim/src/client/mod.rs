@@ -427,7 +427,7 @@ impl Mount {
         server: &mut Server,
         op: impl Fn(&mut Mount) -> Result<R, Stop>,
     ) -> Result<Result<R, Refusal>, Violation> {
-        self.core.tree.polls(POLL);
+        self.core.tree.set_poll(POLL);
         for _ in 0..64 {
             let request = match op(self) {
                 Ok(result) => return Ok(Ok(result)),

@@ -70,7 +70,7 @@ impl Mount {
                 self.call(Request::Resume(resume), Purpose::Resume(held, commit));
             }
             None => {
-                self.core.tree.begins_with(1, commit);
+                self.core.tree.begin_connection(1, commit);
                 self.welcomed();
             }
         }
@@ -82,9 +82,9 @@ impl Mount {
                 if self.bug == Some(Bug::ClientResumesAll) {
                     resumed.changed = Inodes::default();
                 }
-                self.core.tree.resumes(held, &resumed, self.now);
+                self.core.tree.resume(held, &resumed, self.now);
             }
-            _ => self.core.tree.begins_with(1, commit),
+            _ => self.core.tree.begin_connection(1, commit),
         }
         self.welcomed();
     }

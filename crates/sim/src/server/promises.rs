@@ -208,8 +208,9 @@ impl Server {
         Some(Moment { client, id, clock, at })
     }
 
-    /// True if nobody else relies on what was before; `None` if the session is gone.
-    pub(crate) fn is_visible(&mut self, moment: &Moment, now: Time) -> Option<bool> {
+    /// Shows a change if nobody else relies on the state before it; true if it is visible. `None` if
+    /// the session is gone.
+    pub(crate) fn show(&mut self, moment: &Moment, now: Time) -> Option<bool> {
         if !self.is_session(moment.client, moment.id, now) {
             return None;
         }

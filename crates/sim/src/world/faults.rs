@@ -191,7 +191,7 @@ impl World {
             self.server.ledger.left(id(client), &mount.kept.left);
             mount.session.has_promises = self.options.promises;
             if !self.options.promises {
-                mount.core.tree.polls(POLL);
+                mount.core.tree.set_poll(POLL);
             }
             mount.failing.rng = Rng::new(*next_call ^ 5);
             mount.reads_ahead = self.plan.more.reads_ahead;

@@ -33,7 +33,7 @@ impl World {
 
     /// Answers once all others have heard of what was committed at that moment.
     pub(super) fn answer_visible(&mut self, client: usize, call: u64, moment: Moment) {
-        match self.server.is_visible(&moment, self.now).filter(|_| self.server_up) {
+        match self.server.show(&moment, self.now).filter(|_| self.server_up) {
             Some(true) => {
                 self.say(&format!("what client {client} asked about in {call} is visible"));
                 if let Some(delay) = self.travel(client, Way::Down, 0) {

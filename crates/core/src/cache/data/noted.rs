@@ -43,8 +43,8 @@ impl FileData {
         self.is_noted
     }
 
-    /// The bytes are in another container from here on, of which nothing is valid.
-    pub fn moves_to(&mut self, container: ContainerId) {
+    /// Moves the file to another container, of which nothing is valid.
+    pub fn move_to(&mut self, container: ContainerId) {
         if self.container != container {
             self.container = container;
             self.valid.clear();
@@ -54,8 +54,8 @@ impl FileData {
         }
     }
 
-    /// An earlier life changed it on `base`, as its log says.
-    pub fn changed_on(&mut self, base: Base) {
+    /// Takes `base` as the version that an earlier life changed, as its log says.
+    pub fn rebase(&mut self, base: Base) {
         if let Base::Version(version) = base
             && self.sealed.is_none()
         {
@@ -80,8 +80,8 @@ impl FileData {
         self.sealed = Some(seq);
     }
 
-    /// Record `seq` of an earlier life, which made the file, is on its way to the server.
-    pub fn awaits(&mut self, seq: u64) {
+    /// Marks record `seq` of an earlier life, which made the file, as pending.
+    pub fn requeue_made(&mut self, seq: u64) {
         self.sealed = Some(seq);
     }
 

@@ -142,11 +142,11 @@ fn what_a_cancelled_change_followed_is_followed_after_a_restart() {
     core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
     write(&mut core, 7, 0..10);
     assert!(seal(&mut core, 7));
-    core.covers(0, Ino(7));
+    core.cover(0, Ino(7));
     create(&mut core);
-    core.covers(0, Ino(5));
+    core.cover(0, Ino(5));
     unlink(&mut core, 5, false);
-    core.covers(0, Ino(5));
+    core.cover(0, Ino(5));
     let known = Node { attr: attr(8, Kind::File, 3), target: None };
     core.tree.install_node(known, Time::default());
     write(&mut core, 8, 0..10);

@@ -197,7 +197,7 @@ fn what_is_shown_between_two_states_needs_the_earlier_one() {
     let mut saver = Saver::new();
     saver.create("log", 9);
     saver.save(5, None);
-    saver.core.covers(0, Ino(5));
+    saver.core.cover(0, Ino(5));
     let data = saver.store(9);
     let by = saver.save(6, Some(5));
     assert!(saver.supersede(by).is_empty());
@@ -209,7 +209,7 @@ fn what_follows_what_was_superseded_follows_what_superseded_it() {
     let mut saver = Saver::new();
     saver.create("log", 9);
     saver.save(5, None);
-    saver.core.covers(0, Ino(5));
+    saver.core.cover(0, Ino(5));
     let by = saver.save(6, Some(5));
     assert_eq!(saver.supersede(by), [2, 3, 4]);
     let data = saver.store(9);
@@ -228,9 +228,9 @@ fn a_file_that_is_open_or_was_sent_or_has_another_name_stays() {
 
     let mut saver = Saver::new();
     saver.save(5, None);
-    saver.core.queue.takes(2);
-    saver.core.queue.sends(2, Time::default());
-    saver.core.queue.is_back(2);
+    saver.core.queue.take(2);
+    saver.core.queue.mark_sending(2, Time::default());
+    saver.core.queue.put_back(2);
     let by = saver.save(6, Some(5));
     assert!(saver.supersede(by).is_empty());
 

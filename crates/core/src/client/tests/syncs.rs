@@ -15,7 +15,7 @@ fn chmod(core: &mut ClientCore, ino: u64, session: u32) -> After {
 
 /// Two sessions write to file 5, which some third one closes; what that follows.
 fn store(core: &mut ClientCore, sessions: [u32; 2]) -> After {
-    sessions.into_iter().for_each(|session| core.writes(Ino(5), session));
+    sessions.into_iter().for_each(|session| core.note_writer(Ino(5), session));
     write(core, 5, 0..10);
     let entry = core.draft_seal(Ino(5), Caller::default()).unwrap();
     let after = entry.change().unwrap().after.clone();
@@ -29,12 +29,12 @@ fn what_a_session_does_after_a_sync_follows_what_that_covered() {
     let mut core = core();
     create(&mut core);
     assert_eq!(store(&mut core, [7, 7]), After::Nothing);
-    core.covers(7, Ino(5));
+    core.cover(7, Ino(5));
     assert_eq!(chmod(&mut core, 6, 8), After::Nothing);
     assert_eq!(chmod(&mut core, 6, 7), After::These(vec![2]));
     assert_eq!(store(&mut core, [8, 7]), After::These(vec![2]));
     // That one stands for both.
-    core.covers(7, Ino(5));
+    core.cover(7, Ino(5));
     assert_eq!(chmod(&mut core, 6, 7), After::These(vec![5]));
     let done = Outcome::Done { touched: Vec::new() };
     (1..=5).for_each(|seq| drop(settle(&mut core, seq, &done)));
@@ -46,7 +46,7 @@ fn what_a_session_does_after_a_sync_follows_what_that_covered() {
 fn a_sync_of_everything_counts_for_the_next_change_and_that_for_the_others() {
     let mut core = core();
     create(&mut core);
-    core.covers_all(7);
+    core.cover_all(7);
     assert_eq!(chmod(&mut core, 6, 8), After::Nothing);
     assert_eq!(chmod(&mut core, 6, 7), After::Everything);
     assert_eq!(chmod(&mut core, 6, 7), After::These(vec![3]));
@@ -54,7 +54,7 @@ fn a_sync_of_everything_counts_for_the_next_change_and_that_for_the_others() {
     (100..100 + COVERED_MAX as u64 + 1).for_each(|ino| {
         core.reserve_seqs(1_000);
         chmod(&mut core, ino, 9);
-        core.covers(7, Ino(ino));
+        core.cover(7, Ino(ino));
     });
     assert_eq!(chmod(&mut core, 6, 7), After::Everything);
 }
@@ -65,7 +65,7 @@ fn sessions_that_cannot_be_told_are_one() {
     let mut core = core();
     create(&mut core);
     store(&mut core, [0, 0]);
-    core.covers(0, Ino(5));
+    core.cover(0, Ino(5));
     assert_eq!(chmod(&mut core, 6, 7), After::Nothing);
     assert_eq!(chmod(&mut core, 6, 0), After::These(vec![2]));
     // Who closes a file that others wrote to does not make it: nobody knows who that was.

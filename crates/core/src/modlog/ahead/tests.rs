@@ -127,7 +127,7 @@ fn what_is_raised_goes_by_itself() {
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [3], "the other one is on its way");
     finish(&mut ahead, &queue, &picked, None);
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [1]);
-    queue.takes(1);
+    queue.take(1);
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [3]);
     queue.settle(3);
     assert_eq!(queue.raised().iter().copied().collect::<Vec<_>>(), [1]);
@@ -188,11 +188,11 @@ proptest! {
                 }
                 (Step::Take, _) if batch.is_empty() => {
                     batch = ahead.batch(&queue, (Lane::Data, 1 << 20), &BTreeSet::new(), None);
-                    batch.iter().for_each(|logged| queue.takes(logged.seq));
+                    batch.iter().for_each(|logged| queue.take(logged.seq));
                 }
                 (Step::Back, _) => {
-                    queue.all_are_back();
-                    batch.drain(..).for_each(|logged| ahead.is_back(logged.seq));
+                    queue.put_all_back();
+                    batch.drain(..).for_each(|logged| ahead.put_back(logged.seq));
                 }
                 _ => {}
             }
@@ -200,8 +200,8 @@ proptest! {
         if ahead.nonce.is_none() {
             ahead.follow(Some([9; 32]));
         }
-        queue.all_are_back();
-        batch.iter().for_each(|logged| ahead.is_back(logged.seq));
+        queue.put_all_back();
+        batch.iter().for_each(|logged| ahead.put_back(logged.seq));
         // Those that could not be sent are picked once more.
         while let Some(picked) = pick(&mut ahead, &queue) {
             uploads.push(picked);

@@ -143,11 +143,11 @@ fn moves_of_directories_keep_their_order_and_those_of_files_need_not() {
 #[test]
 fn what_was_not_taken_may_be_sent_again() {
     let mut order = order([create(1, 1, 20), store(20)]);
-    [1, 2].into_iter().for_each(|seq| order.takes(seq));
+    [1, 2].into_iter().for_each(|seq| order.take(seq));
     assert!(free(&order).is_empty());
-    [1, 2].into_iter().for_each(|seq| order.is_back(seq));
+    [1, 2].into_iter().for_each(|seq| order.put_back(seq));
     assert_eq!(free(&order), [1]);
-    [1, 2].into_iter().for_each(|seq| order.takes(seq));
+    [1, 2].into_iter().for_each(|seq| order.take(seq));
     order.settle(1);
     assert!(free(&order).is_empty(), "the other one of the batch is still under way");
     order.settle(2);
@@ -263,7 +263,7 @@ proptest! {
         let cancelled: BTreeSet<u64> = cancelled.intersection(&left).copied().collect();
         cancelled.iter().for_each(|seq| order.cancel(*seq));
         let had: BTreeSet<u64> = had.difference(&cancelled).copied().collect();
-        had.iter().for_each(|seq| order.takes(*seq));
+        had.iter().for_each(|seq| order.take(*seq));
         let end_cancelled = |left: &mut BTreeSet<u64>| {
             // What it follows is older: one pass is enough.
             for seq in &cancelled {
@@ -304,13 +304,13 @@ proptest! {
                 prop_assert_eq!(batch(&order, kind, &skips), taken);
             }
             let Some(seq) = expected.get(choice.index(expected.len().max(1))).copied() else { break };
-            order.takes(seq);
+            order.take(seq);
             if is_settled {
                 order.settle(seq);
                 left.remove(&seq);
                 end_cancelled(&mut left);
             } else {
-                order.is_back(seq);
+                order.put_back(seq);
             }
         }
     }

@@ -150,7 +150,7 @@ impl Queue {
             self.waiting.entry(ino).or_default().changes.insert(by.seq);
         }
         if let Some(replaced) = by.change.unnamed() {
-            self.order.takes_over(by.seq, replaced);
+            self.order.take_over(by.seq, replaced);
         }
         Some(before)
     }

@@ -95,9 +95,9 @@ fn the_lanes_part_when_there_is_bulk() {
     let lane = |queue: &Queue, lane| seqs(queue.batch_of(lane, 99, 1 << 20, |_| Fit::Takes(0)));
     assert_eq!(lane(&queue, Lane::Metadata), [1, 5]);
     assert_eq!(lane(&queue, Lane::Data), [2, 3, 4]);
-    queue.takes(2);
+    queue.take(2);
     assert_eq!((queue.stage(2), lane(&queue, Lane::Data)), (Some(Stage::Taken), vec![4]));
-    queue.all_are_back();
+    queue.put_all_back();
     assert_eq!(lane(&queue, Lane::Data), [2, 3, 4]);
     queue.settle(2);
     assert_eq!(lane(&queue, Lane::Metadata), [1, 3, 4, 5]);
@@ -110,18 +110,18 @@ fn the_lanes_part_when_there_is_bulk() {
 fn what_is_raised_on_its_way_is_known_until_it_is_over() {
     let (none, ends): (_, [fn(&mut Queue); 3]) = (
         BTreeSet::new(),
-        [|queue| queue.is_back(2), |queue| drop(queue.settle(2)), Queue::all_are_back],
+        [|queue| queue.put_back(2), |queue| drop(queue.settle(2)), Queue::put_all_back],
     );
     for end in ends {
         let mut queue = queue((1..=4).map(|seq| chmod(seq, seq)));
         assert_eq!(queue.raise(&BTreeSet::from([1]), &none), BTreeSet::from([1]));
         assert!(!queue.is_raised_late(), "it goes in its own lane");
-        queue.takes(1);
-        queue.takes(2);
-        queue.sends(2, Time::default());
+        queue.take(1);
+        queue.take(2);
+        queue.mark_sending(2, Time::default());
         let again = queue.raise(&BTreeSet::from([1, 2, 9]), &none);
         assert_eq!((again, queue.is_raised_late()), (BTreeSet::from([2]), true));
-        queue.is_back(1);
+        queue.put_back(1);
         assert!(queue.is_raised_late());
         end(&mut queue);
         assert!(!queue.is_raised_late());
@@ -129,7 +129,7 @@ fn what_is_raised_on_its_way_is_known_until_it_is_over() {
     let mut queue = queue((1..=4).map(|seq| chmod(seq, seq)));
     queue.raise(&BTreeSet::from([3]), &BTreeSet::from([3, 4]));
     assert!(queue.is_raised_late(), "its data are on their way");
-    queue.takes(3);
+    queue.take(3);
     assert!(!queue.is_raised_late());
 }
 

@@ -94,7 +94,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
                 }
                 let key = key.clone();
                 let told = last.replace(ino) == Some(ino);
-                if !told && !self.is_buried(&key)? {
+                if !told && !self.check_buried(&key)? {
                     self.report(ino, damage.clone())?;
                 }
                 self.step()?;
@@ -104,8 +104,8 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         Ok(())
     }
 
-    /// True for an extent that is left to collection.
-    fn is_buried(&mut self, key: &[u8]) -> Result<bool, S::Error> {
+    /// Looks whether an extent is left to collection.
+    fn check_buried(&mut self, key: &[u8]) -> Result<bool, S::Error> {
         let part = keys::inode_part(key).and_then(|(ino, rest)| {
             keys::extent_part(rest).map(|(generation, _)| (ino, generation))
         });
@@ -151,7 +151,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
                 continue;
             };
             if generation.is_some_and(|generation| generation != of) {
-                if !self.is_buried(&key)? && !std::mem::replace(&mut told, true) {
+                if !self.check_buried(&key)? && !std::mem::replace(&mut told, true) {
                     self.report(ino, Damage::ExtentsOfNothing)?;
                 }
                 continue;

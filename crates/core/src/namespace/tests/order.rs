@@ -385,7 +385,7 @@ proptest! {
                 sent.queue.raise(&BTreeSet::from([logged.seq]), &BTreeSet::new());
             }
             let batch = sent.queue.batch_of(lane, records, 1 << 20, |_| Fit::Takes(1));
-            batch.iter().for_each(|logged| sent.queue.takes(logged.seq));
+            batch.iter().for_each(|logged| sent.queue.take(logged.seq));
             // What the other lane sent may arrive before this one, or after it.
             let batch = match fate {
                 1 => std::mem::replace(&mut under_way[number], batch),
@@ -394,18 +394,18 @@ proptest! {
             let through = if fate == 2 { cut.min(batch.len()) } else { batch.len() };
             for (place, logged) in batch.iter().enumerate() {
                 if place < through {
-                    sent.queue.sends(logged.seq, Time::default());
+                    sent.queue.mark_sending(logged.seq, Time::default());
                     sent.arrives(logged.seq)?;
                     // An answer may be lost: then it is sent again.
                     if fate != 2 || place < through / 2 {
                         sent.queue.settle(logged.seq);
                     }
                 }
-                sent.queue.is_back(logged.seq);
+                sent.queue.put_back(logged.seq);
             }
             if fate != 1 {
                 for logged in std::mem::take(&mut under_way[number]) {
-                    sent.queue.is_back(logged.seq);
+                    sent.queue.put_back(logged.seq);
                 }
             }
         }

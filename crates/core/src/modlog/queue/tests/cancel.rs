@@ -77,13 +77,13 @@ fn what_the_server_may_have_or_what_is_about_others_too_does_not() {
     let replaced = [create("a", 5), create("b", 6), rename("b", 6, "a", Some(5))];
     assert_eq!(cancelled(&plain(replaced), 5), None);
     let mut queue = plain([create("a", 5), data(5), unlink("a", 5)]);
-    queue.takes(1);
+    queue.take(1);
     assert_eq!(cancelled(&queue, 5), None, "it is in a batch");
-    queue.is_back(1);
+    queue.put_back(1);
     assert!(cancelled(&queue, 5).is_some());
-    queue.takes(1);
-    queue.sends(1, Time::default());
-    queue.is_back(1);
+    queue.take(1);
+    queue.mark_sending(1, Time::default());
+    queue.put_back(1);
     assert_eq!(cancelled(&queue, 5), None, "it was sent once");
 }
 
@@ -182,9 +182,9 @@ fn data_are_part_of_what_waits_unless_something_lies_between() {
     let mut queue = plain([data(5)]);
     let other = Caller { uid: 7, ..Caller::default() };
     assert_eq!(queue.to_amend(Ino(5), &other, &After::Nothing), None);
-    queue.takes(1);
-    queue.sends(1, Time::default());
-    queue.is_back(1);
+    queue.take(1);
+    queue.mark_sending(1, Time::default());
+    queue.put_back(1);
     assert_eq!(queue.to_amend(Ino(5), &Caller::default(), &After::Nothing), None);
 }
 
@@ -223,7 +223,7 @@ fn what_follows_what_was_cancelled_follows_what_that_followed() {
     assert!(queue.is_cancelled(3) && !queue.is_cancelled(2));
     assert_eq!(queue.take_ended(), [2]);
     assert_eq!(seqs_of(&queue), [1, 4], "in this order, in one batch");
-    queue.takes(1);
+    queue.take(1);
     assert!(seqs_of(&queue).is_empty());
     queue.settle(1);
     assert_eq!((seqs_of(&queue), queue.take_ended()), (vec![4], vec![3]));
@@ -244,8 +244,8 @@ fn a_directory_has_one_time_of_what_was_cancelled() {
     };
     let mut queue = plain([create("a", 5), create("b", 6), when(1), unlink("b", 6)]);
     assert_eq!(cancelled(&queue, 6), Some(vec![2, 3, 4]));
-    queue.takes(3);
-    queue.sends(3, Time::default());
+    queue.take(3);
+    queue.mark_sending(3, Time::default());
     assert_eq!(cancelled(&queue, 6), None, "it may be there");
     let queue = plain([create("b", 6), when(1), create("kept", 7), unlink("b", 6)]);
     assert_eq!(cancelled(&queue, 6), None, "the time comes before what was made then");
@@ -256,8 +256,8 @@ fn a_directory_has_one_time_of_what_was_cancelled() {
 #[test]
 fn what_is_being_amended_goes_in_no_batch_with_what_it_follows() {
     let mut queue = plain([create("a", 5), data(5), chmod(3, 5).change]);
-    queue.takes(2);
+    queue.take(2);
     assert_eq!(seqs(queue.batch(9, 999)), [1]);
-    queue.is_back(2);
+    queue.put_back(2);
     assert_eq!(seqs(queue.batch(9, 999)), [1, 2, 3]);
 }
