@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use segue_fuse::abi::init;
-use segue_fuse::{MountOptions, Session, Wishes, mount};
+use segue_fuse::{MountOptions, FuseSession, Wishes, mount};
 
 use self::calls::Mirror;
 
@@ -105,7 +105,7 @@ pub fn serve(source: &Path, mountpoint: &Path, options: Options) -> io::Result<(
         ..MountOptions::default()
     };
     let device = mount(mountpoint, &as_what)?;
-    let session = Session::begin(device, Arc::clone(&mirror), &wishes)?;
+    let session = FuseSession::begin(device, Arc::clone(&mirror), &wishes)?;
     if wishes.uring && !session.agreement().has(init::OVER_IO_URING) {
         return Err(io::Error::other("no requests over io_uring here"));
     }

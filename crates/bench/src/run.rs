@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::record::{Figures, Measurement};
-use crate::workload::{Place, Workload};
+use crate::workload::{WorkloadDir, Workload};
 use segue_bed::peer::{Kind, Peer, Stage};
 use segue_bed::{Bed, Doing, Error, Link, Result};
 
@@ -127,7 +127,7 @@ pub(crate) fn act(
 ) -> Result<Figures> {
     let mut peer = kind.start(stage)?;
     peer.seed(&mut |dir| workload.seed(dir, scale))?;
-    let place = Place { host: stage.client.clone(), dir: peer.mount()?, scale };
+    let place = WorkloadDir { host: stage.client.clone(), dir: peer.mount()?, scale };
     workload.warm(&place)?;
     if drains {
         let_go(&place.dir, peer.as_mut())?;
@@ -149,7 +149,7 @@ pub(crate) fn act(
     let mut restarted_seconds = None;
     if workload.is_of_caches() {
         peer.umount()?;
-        let place = Place { dir: peer.mount()?, ..place };
+        let place = WorkloadDir { dir: peer.mount()?, ..place };
         restarted_seconds = Some(workload.measure(&place)?.seconds);
     }
     Ok(Figures {

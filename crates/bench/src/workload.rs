@@ -17,9 +17,9 @@ use std::time::Instant;
 
 use segue_bed::{Error, Host, Result};
 
-/// Where a workload runs.
+/// The directory in which a workload runs.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct WorkloadDir {
     /// The host that the file system is mounted on.
     pub host: Host,
     /// A directory on it, inside the file system under test.
@@ -28,7 +28,7 @@ pub struct Place {
     pub scale: f64,
 }
 
-impl Place {
+impl WorkloadDir {
     /// `standard` at this place's scale, at least one.
     fn scaled(&self, standard: u32) -> u32 {
         scaled(standard, self.scale)
@@ -58,13 +58,13 @@ pub trait Workload: Sync {
     }
 
     /// Brings the caches of the client into the state that the measurement is about.
-    fn warm(&self, place: &Place) -> Result<()> {
+    fn warm(&self, place: &WorkloadDir) -> Result<()> {
         let _ = place;
         Ok(())
     }
 
     /// The work itself: how long its user waits.
-    fn measure(&self, place: &Place) -> Result<Waited>;
+    fn measure(&self, place: &WorkloadDir) -> Result<Waited>;
 
     /// Whether it leaves changes behind, so that the time until the server has them counts.
     fn writes(&self) -> bool;

@@ -27,7 +27,7 @@ const CHUNKS_MAX: usize = 1 << 18;
 const SLACK: u64 = 256 << 10;
 
 /// A chunk of a new version: its name, its length, and where the basis has it.
-pub type Found = (Fingerprint, u32, Option<u64>);
+pub type MatchedChunk = (Fingerprint, u32, Option<u64>);
 
 /// An earlier version, and what was found in it.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ impl Basis {
     }
 
     /// What a leaf of these chunks is made of.
-    pub fn parts(&self, chunks: &[Found]) -> Vec<LeafPart> {
+    pub fn parts(&self, chunks: &[MatchedChunk]) -> Vec<LeafPart> {
         let mut parts: Vec<LeafPart> = Vec::new();
         for (name, len, found) in chunks {
             let Some(at) = *found else {

@@ -88,11 +88,12 @@ pub struct Promises {
     /// Questions from before are answered without a promise: too much changed.
     overrun: u64,
     holders: BTreeMap<Object, BTreeSet<SessionId>>,
-    sessions: BTreeMap<SessionId, Session>,
+    sessions: BTreeMap<SessionId, PromiseHolder>,
 }
 
+/// A session as the holder of promises.
 #[derive(Debug)]
-struct Session {
+struct PromiseHolder {
     volume: VolumeId,
     promised: BTreeSet<Ino>,
     /// What has changed and is not taken.
@@ -117,7 +118,7 @@ pub struct Promised {
     pub told: BTreeSet<SessionId>,
 }
 
-impl Session {
+impl PromiseHolder {
     /// When the first changed of what it has not heard.
     fn unheard_since(&self) -> Option<u64> {
         self.telling_since.or(self.broken_since)
@@ -147,7 +148,7 @@ impl Promises {
     pub fn enter(&mut self, volume: VolumeId) -> SessionId {
         let id = SessionId(self.next_session);
         self.next_session += 1;
-        let session = Session {
+        let session = PromiseHolder {
             volume,
             promised: BTreeSet::new(),
             broken: BTreeSet::new(),
@@ -261,7 +262,7 @@ impl Promises {
     fn make_room(&mut self, id: SessionId, more: usize) -> BTreeSet<SessionId> {
         let mut told = BTreeSet::new();
         let has = |promises: &Promises, id| {
-            promises.sessions.get(&id).map_or(0, |session: &Session| session.promised.len())
+            promises.sessions.get(&id).map_or(0, |session: &PromiseHolder| session.promised.len())
         };
         let beyond = has(self, id).saturating_add(more).saturating_sub(self.of_session);
         if beyond > 0 && self.evict(id, beyond.max(EVICTED_MAX.min(self.of_session / EVICTED))) {

@@ -30,9 +30,9 @@ impl std::fmt::Debug for Interrupts {
     }
 }
 
-/// A request that waits; no longer when dropped.
+/// A pending request; dropped when it waits no longer.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct PendingCall {
     table: Interrupts,
     unique: u64,
 }
@@ -44,7 +44,7 @@ impl Interrupts {
 
     /// Request `unique` waits from now on. `wake` is called once to end it, at once if its
     /// interrupt came before.
-    pub fn wait(&self, unique: u64, wake: impl FnOnce() + Send + 'static) -> Waiting {
+    pub fn wait(&self, unique: u64, wake: impl FnOnce() + Send + 'static) -> PendingCall {
         let mut table = self.table();
         let early = table.early.iter().position(|other| *other == unique);
         match early {
@@ -57,7 +57,7 @@ impl Interrupts {
                 table.waiting.insert(unique, Box::new(wake));
             }
         }
-        Waiting { table: self.clone(), unique }
+        PendingCall { table: self.clone(), unique }
     }
 
     /// Request `unique` is to end.
@@ -77,7 +77,7 @@ impl Interrupts {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         self.table.table().waiting.remove(&self.unique);
     }

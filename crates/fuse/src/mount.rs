@@ -35,7 +35,7 @@ pub struct MountOptions {
     pub owner: (u32, u32),
 }
 
-/// Mounts at `mountpoint`; what is returned is for `Session::begin`.
+/// Mounts at `mountpoint`; [`FuseSession::begin`](crate::FuseSession::begin) takes the returned descriptor.
 pub fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     if rustix::process::geteuid().is_root() {
         mount_as_root(mountpoint, options)

@@ -35,16 +35,16 @@ pub trait FileSystem: Send + Sync + 'static {
 
 /// A mount whose handshake is done.
 #[derive(Debug)]
-pub struct Session<F> {
+pub struct FuseSession<F> {
     device: Arc<Device>,
     files: Arc<F>,
     agreement: Agreement,
     rings: Option<Rings>,
 }
 
-impl<F: FileSystem> Session<F> {
+impl<F: FileSystem> FuseSession<F> {
     /// Shakes hands with the kernel over `device`, which `mount` returned.
-    pub fn begin(device: OwnedFd, files: Arc<F>, wishes: &Wishes) -> io::Result<Session<F>> {
+    pub fn begin(device: OwnedFd, files: Arc<F>, wishes: &Wishes) -> io::Result<FuseSession<F>> {
         let device = Arc::new(Device::new(device));
         let mut wishes = *wishes;
         let rings = wishes.uring.then(|| Rings::new(&device, wishes.payload_max()));
@@ -59,7 +59,7 @@ impl<F: FileSystem> Session<F> {
         wishes.uring = rings.is_some();
         let agreement = shake_hands(&device, &wishes)?;
         let rings = rings.filter(|_| agreement.has(init::OVER_IO_URING));
-        Ok(Session { device, files, agreement, rings })
+        Ok(FuseSession { device, files, agreement, rings })
     }
 
     /// The agreement of kernel and file system.
@@ -75,7 +75,7 @@ impl<F: FileSystem> Session<F> {
     /// Serves until the mount is gone, with `threads` reading the device; requests over
     /// io_uring come on a thread for each processor besides.
     pub fn run(self, threads: usize) -> io::Result<()> {
-        let Session { device, files, agreement, rings } = self;
+        let FuseSession { device, files, agreement, rings } = self;
         let dialect = agreement.dialect();
         let mut helpers = Vec::new();
         let mut ring_threads = Vec::new();

@@ -71,8 +71,8 @@ pub(crate) struct Keeper {
     generation: u64,
 }
 
-/// A connection, greeted.
-type Session = (Peer, Welcome);
+/// A connection that was greeted, with the server's welcome.
+type Greeted = (Peer, Welcome);
 
 /// Why one attempt, or one connection, ended.
 enum Setback {
@@ -154,7 +154,7 @@ impl Keeper {
         let _ = timeout(wait - soon, wanted).await;
     }
 
-    async fn connect(&self) -> Result<Session, Setback> {
+    async fn connect(&self) -> Result<Greeted, Setback> {
         let peer = self.dial().await?;
         self.greet(peer).await
     }
@@ -163,7 +163,7 @@ impl Keeper {
         dial(&self.target, Some(&self.identity), DIAL_PATIENCE).await
     }
 
-    async fn greet(&self, peer: Peer) -> Result<Session, Setback> {
+    async fn greet(&self, peer: Peer) -> Result<Greeted, Setback> {
         match timeout(GREET_PATIENCE, (self.greeting)(peer.clone())).await {
             Ok(Ok(welcome)) => Ok((peer, welcome)),
             Ok(Err(GreetError::Again(why))) => Err(Setback::Offline(why)),
@@ -174,7 +174,7 @@ impl Keeper {
     }
 
     /// Lends connections out, the next when one is silent, until one is over.
-    async fn serve(&mut self, session: Session) -> Setback {
+    async fn serve(&mut self, session: Greeted) -> Setback {
         let mut peer = self.lend(session);
         loop {
             let next = match self.successor(&peer).await {
@@ -189,7 +189,7 @@ impl Keeper {
         }
     }
 
-    fn lend(&mut self, (peer, welcome): Session) -> Peer {
+    fn lend(&mut self, (peer, welcome): Greeted) -> Peer {
         self.generation += 1;
         let state = LinkState::Online {
             since: Instant::now(),
@@ -201,7 +201,7 @@ impl Keeper {
     }
 
     /// A connection that got through while `peer` was silent; an error if `peer` is over.
-    async fn successor(&self, peer: &Peer) -> Result<Session, CloseReason> {
+    async fn successor(&self, peer: &Peer) -> Result<Greeted, CloseReason> {
         let closed = peer.closed();
         tokio::pin!(closed);
         loop {

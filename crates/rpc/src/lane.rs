@@ -155,9 +155,9 @@ fn lost(error: ReadError) -> CallError {
     }
 }
 
-/// The caller's end.
+/// The caller's end of a lane for small calls.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct SmallCallLane {
     connection: Connection,
     events: mpsc::UnboundedSender<Event>,
     discipline: Discipline,
@@ -191,10 +191,10 @@ fn lock(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Lane {
-    pub(crate) fn new(outbox: &Outbox) -> Lane {
+impl SmallCallLane {
+    pub(crate) fn new(outbox: &Outbox) -> SmallCallLane {
         let calls = Calls { waiting: HashMap::new(), next: 0, over: None };
-        Lane {
+        SmallCallLane {
             connection: outbox.connection.clone(),
             events: outbox.events.clone(),
             discipline: outbox.discipline.clone(),

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::body::{BUFFER_BYTES, Body, BodySource, Piece, Stopped};
 use crate::close::{CallError, CloseCode, StreamCode};
 use crate::frame;
-use crate::lane::Lane;
+use crate::lane::SmallCallLane;
 use crate::record::{self, Note, Recorder, Side, Times};
 use crate::rpc::{Rpc, UnderWay};
 use crate::stats::Counters;
@@ -139,7 +139,7 @@ impl Outbox {
         stream: SendStream,
         (message, body): (&[u8], Body),
         times: Option<Arc<Times>>,
-        lane: Option<&Arc<Lane>>,
+        lane: Option<&Arc<SmallCallLane>>,
     ) -> Result<(Sending, Option<BodySource>), CallError> {
         let (body, source) = match body {
             Body::Empty => (Bytes::new(), None),
@@ -170,7 +170,7 @@ impl Outbox {
         stream: SendStream,
         message: (&[u8], Body),
         times: Option<Arc<Times>>,
-        lane: &Arc<Lane>,
+        lane: &Arc<SmallCallLane>,
     ) -> Result<InFlight, CallError> {
         Ok(match self.open(rpc, stream, message, times, Some(lane))? {
             (sending, None) => InFlight::Queued { _sending: sending },

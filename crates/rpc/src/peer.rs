@@ -17,7 +17,7 @@ use crate::close::{CallError, CloseCode, CloseReason, StreamCode};
 use crate::frame::{self, Budget};
 use crate::identity::PeerIdentity;
 use crate::incoming::{Calls, Incoming};
-use crate::lane::{self, Lane};
+use crate::lane::{self, SmallCallLane};
 use crate::options::Options;
 use crate::outbox::{InFlight, Outbox};
 use crate::record::{End, Note, Recorder, Side};
@@ -45,7 +45,7 @@ pub struct Peer {
     /// Calls that have not got all of their reply.
     waiting: Arc<AtomicUsize>,
     budget: Budget,
-    lane: Arc<Lane>,
+    lane: Arc<SmallCallLane>,
     calls: Calls,
     identity: Option<Arc<PeerIdentity>>,
     /// The socket of a connection that was dialled here.
@@ -66,7 +66,7 @@ pub struct Response {
 pub(crate) struct Call {
     _sending: InFlight,
     _slot: Option<OwnedSemaphorePermit>,
-    _waiting: Waiting,
+    _waiting: WaiterCount,
     note: Option<Note>,
 }
 
@@ -79,16 +79,16 @@ impl Call {
 
 /// One caller that waits for a reply.
 #[derive(Debug)]
-struct Waiting(Arc<AtomicUsize>);
+struct WaiterCount(Arc<AtomicUsize>);
 
-impl Waiting {
-    fn count(waiting: &Arc<AtomicUsize>) -> Waiting {
+impl WaiterCount {
+    fn count(waiting: &Arc<AtomicUsize>) -> WaiterCount {
         waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(waiting.clone())
+        WaiterCount(waiting.clone())
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaiterCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl Peer {
         let budget = Budget::new(identity.is_some());
         let outbox = Arc::new(outbox);
         Peer {
-            lane: Arc::new(Lane::new(&outbox)),
+            lane: Arc::new(SmallCallLane::new(&outbox)),
             calls: Calls::receive(&outbox, budget.clone()),
             outbox,
             write_back: Arc::new(Semaphore::new(WRITE_BACK_MAX)),
@@ -144,7 +144,7 @@ impl Peer {
         body: Body,
     ) -> Result<Response, CallError> {
         let message = request.encode().map_err(|error| CallError::Protocol(error.to_string()))?;
-        let waiting = Waiting::count(&self.waiting);
+        let waiting = WaiterCount::count(&self.waiting);
         let is_of_lane = self.outbox.discipline.class(rpc.class()) == lane::CLASS;
         let is_small = request.is_small() && matches!(body, Body::Empty);
         // Each recorded call has a stream, because its times are the stream's.

@@ -12,7 +12,7 @@ use segue_core::types::Class;
 use tokio::sync::{mpsc, watch};
 
 use crate::close::CallError;
-use crate::lane::Lane;
+use crate::lane::SmallCallLane;
 use crate::outbox::Event;
 
 /// A call's class. Clones share it: one is with the call, another with the task that may raise it.
@@ -31,7 +31,7 @@ pub(crate) struct UnderWay {
     pub(crate) message: MessageId,
     pub(crate) events: mpsc::UnboundedSender<Event>,
     /// The stream of a request, and the way to tell the other side.
-    pub(crate) request: Option<(u64, Weak<Lane>)>,
+    pub(crate) request: Option<(u64, Weak<SmallCallLane>)>,
 }
 
 impl Rpc {

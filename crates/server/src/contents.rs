@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use segue_core::namespace::read::{Segment, contents};
-use segue_core::namespace::{Place, Source, Stop, chunk};
+use segue_core::namespace::{ChunkPlace, Source, Stop, chunk};
 use segue_core::types::VolumeId;
 use segue_core::wire::Fetch;
 
@@ -12,7 +12,7 @@ use crate::packs::{Packs, StoredChunk};
 /// A segment, with the place of its chunk.
 pub(crate) struct Placed {
     pub(crate) segment: Segment,
-    place: Option<Place>,
+    place: Option<ChunkPlace>,
 }
 
 /// What a segment holds.

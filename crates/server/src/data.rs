@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use segue_core::namespace::keys::SERVER_TAGS;
-use segue_core::namespace::{Place, create_volume, get_row, packs, put_row, volumes};
+use segue_core::namespace::{ChunkPlace, create_volume, get_row, packs, put_row, volumes};
 use segue_core::types::{Timestamp, VolumeId};
 use segue_rpc::identity::{Authority, IdentityError};
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,7 @@ impl Data {
         &self,
         volume: VolumeId,
         chunks: &[StoredChunk],
-    ) -> Result<Vec<Place>, StoreError> {
+    ) -> Result<Vec<ChunkPlace>, StoreError> {
         let appended = self.packs.append(volume, chunks).map_err(|error| {
             tracing::error!("cannot write chunks: {error}");
             match error.kind() {

@@ -42,8 +42,8 @@ pub(crate) struct DataDir {
     _lock: File,
 }
 
-/// What stands where a data directory is wanted.
-enum Found {
+/// How far a data directory is made.
+enum DirState {
     /// Nothing, or less than a VERSION.new.
     Nothing,
     /// A directory that was not made to its end, with its id.
@@ -62,9 +62,9 @@ impl DataDir {
         look(path)?;
         let lock = lock(path)?;
         let (id, is_new) = match look(path)? {
-            Found::Whole(id) => (id, false),
-            Found::Begun(id) => (id, true),
-            Found::Nothing => (begin(path).map_err(|error| ServeError::data(path, error))?, true),
+            DirState::Whole(id) => (id, false),
+            DirState::Begun(id) => (id, true),
+            DirState::Nothing => (begin(path).map_err(|error| ServeError::data(path, error))?, true),
         };
         if is_new {
             make(&path.join("packs"))?;
@@ -76,7 +76,7 @@ impl DataDir {
     /// Opens `path`, which has to be a data directory.
     pub(crate) fn open(path: &Path) -> Result<DataDir, ServeError> {
         let whole = || match look(path) {
-            Ok(Found::Whole(id)) => Ok(id),
+            Ok(DirState::Whole(id)) => Ok(id),
             Ok(_) => Err(ServeError::NoData { path: path.to_owned() }),
             Err(ServeError::Data { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Err(ServeError::NoData { path: path.to_owned() })
@@ -172,10 +172,10 @@ fn lock(path: &Path) -> Result<File, ServeError> {
 
 /// Tells what stands in `path`; refuses what a newer program wrote, what lacks its VERSION, and
 /// what is something else altogether.
-fn look(path: &Path) -> Result<Found, ServeError> {
+fn look(path: &Path) -> Result<DirState, ServeError> {
     if let Some(text) = read(&path.join("VERSION"))? {
         return match parse(&text) {
-            Some((FORMAT, Some(id))) => Ok(Found::Whole(id)),
+            Some((FORMAT, Some(id))) => Ok(DirState::Whole(id)),
             Some((found, _)) if found != FORMAT => {
                 Err(ServeError::Version { path: path.to_owned(), found, known: FORMAT })
             }
@@ -191,8 +191,8 @@ fn look(path: &Path) -> Result<Found, ServeError> {
     names.retain(|name| name != "lock" && name != NEW);
     let text = read(&path.join(NEW))?.unwrap_or_default();
     match parse(&text) {
-        Some((FORMAT, Some(id))) => Ok(Found::Begun(id)),
-        _ if names.is_empty() => Ok(Found::Nothing),
+        Some((FORMAT, Some(id))) => Ok(DirState::Begun(id)),
+        _ if names.is_empty() => Ok(DirState::Nothing),
         _ if PARTS.iter().any(|part| names.iter().any(|name| name == part)) => {
             let words = "is missing, but other parts of a data directory exist";
             Err(ServeError::part(&path.join("VERSION"), words, Remedy::Copy))

@@ -50,8 +50,8 @@ struct Live {
     client: Option<ClientId>,
 }
 
-/// One session's place in the table, for as long as it lives.
-pub(crate) struct Place {
+/// One session's slot in the table, until the session ends.
+pub(crate) struct SessionSlot {
     sessions: Arc<Sessions>,
     number: u64,
 }
@@ -62,7 +62,7 @@ impl Sessions {
         self: &Arc<Self>,
         peer: &Peer,
         fingerprint: &str,
-    ) -> Result<Place, &'static str> {
+    ) -> Result<SessionSlot, &'static str> {
         let mut table = self.lock();
         table.known.enter(fingerprint.to_owned()).map_err(|full| match full {
             Full::All => "this server has reached its limit of connections; the host will retry",
@@ -72,7 +72,7 @@ impl Sessions {
         table.next += 1;
         let live = Live { peer: peer.clone(), fingerprint: fingerprint.to_owned(), client: None };
         table.live.insert(number, live);
-        Ok(Place { sessions: self.clone(), number })
+        Ok(SessionSlot { sessions: self.clone(), number })
     }
 
     /// Enters a connection without identity, or says why not.
@@ -122,7 +122,7 @@ impl Sessions {
     }
 }
 
-impl Place {
+impl SessionSlot {
     /// The session is that of `client`, whose earlier session is over: a client has one.
     pub(crate) fn claim(&self, client: ClientId) {
         let mut table = self.sessions.lock();
@@ -136,7 +136,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         let mut table = self.sessions.lock();
         if let Some(live) = table.live.remove(&self.number) {

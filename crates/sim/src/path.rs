@@ -21,7 +21,7 @@ use bytes::BytesMut;
 
 pub use self::host::Control;
 use self::host::{Host, Keys};
-use self::lane::Lane;
+use self::lane::PathQueue;
 pub use self::lane::LaneSpec;
 
 /// How often a question is asked.
@@ -125,7 +125,7 @@ struct World {
     start: Instant,
     clients: Vec<Host>,
     servers: Vec<Host>,
-    lanes: [Lane; 2],
+    lanes: [PathQueue; 2],
     travelling: BinaryHeap<Reverse<Travelling>>,
     sent: u64,
     from: Instant,
@@ -144,8 +144,8 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Box<dyn std::error
         clients: Vec::new(),
         servers: Vec::new(),
         lanes: [
-            Lane::new(scenario.up.clone(), start, 2 * seed),
-            Lane::new(scenario.down.clone(), start, 2 * seed + 1),
+            PathQueue::new(scenario.up.clone(), start, 2 * seed),
+            PathQueue::new(scenario.down.clone(), start, 2 * seed + 1),
         ],
         travelling: BinaryHeap::new(),
         sent: 0,

@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rustix::mount::UnmountFlags;
-use segue_fuse::{MountOptions, Session, Wishes, mount};
+use segue_fuse::{MountOptions, FuseSession, Wishes, mount};
 
 use self::front::Front;
 pub use self::recording::{Fate, Image, Recording};
@@ -76,7 +76,7 @@ impl Disk {
             ..MountOptions::default()
         };
         let device = mount(point, &options)?;
-        let session = Session::begin(device, Arc::clone(&front), &Wishes::default())?;
+        let session = FuseSession::begin(device, Arc::clone(&front), &Wishes::default())?;
         let session = Some(std::thread::spawn(move || session.run(1)));
         Ok(Disk { point: point.to_owned(), front, session })
     }

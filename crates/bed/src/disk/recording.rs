@@ -13,7 +13,7 @@ use super::tree::Tree;
 use super::{crash, names};
 
 /// A directory and a name in it.
-pub(super) type Place = (u64, OsString);
+pub(super) type RecordedName = (u64, OsString);
 
 /// One operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,8 +29,8 @@ pub(super) enum Op {
         name: OsString,
     },
     Rename {
-        from: Place,
-        to: Place,
+        from: RecordedName,
+        to: RecordedName,
     },
     Write {
         file: u64,

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::tree;
 use crate::workload::content::noise;
-use crate::workload::{Place, expect, scaled};
+use crate::workload::{WorkloadDir, expect, scaled};
 use segue_bed::{Doing, Host, Result, Rng, run};
 
 /// What `Grep` looks at.
@@ -80,7 +80,7 @@ impl Activity {
     }
 
     /// Does it at `place`, the root of the file system: how many seconds it takes.
-    pub(super) fn act(self, place: &Place) -> Result<f64> {
+    pub(super) fn act(self, place: &WorkloadDir) -> Result<f64> {
         let start = Instant::now();
         match self {
             Activity::Grep => (0..GREPS).try_for_each(|_| grep(place))?,
@@ -102,7 +102,7 @@ impl Activity {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    fn dir(self, place: &Place) -> PathBuf {
+    fn dir(self, place: &WorkloadDir) -> PathBuf {
         place.dir.join(self.name())
     }
 
@@ -118,7 +118,7 @@ fn local(host: &Host) -> Result<PathBuf> {
 }
 
 /// Every file by its name: nobody has to list a directory.
-fn grep(place: &Place) -> Result<()> {
+fn grep(place: &WorkloadDir) -> Result<()> {
     let files = SMALL.paths(&Activity::Grep.dir(place), place.scale);
     let mut grep = place.host.command("grep");
     let found = run(grep.args(["-a", "-c", "^needle$"]).env("LC_ALL", "C").args(&files))?;

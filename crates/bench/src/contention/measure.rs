@@ -22,7 +22,7 @@ use super::activity::Activity;
 use super::cell::{Cell, Start, Test};
 use crate::measurement::Effort;
 use crate::run::{let_go, within};
-use crate::workload::Place;
+use crate::workload::WorkloadDir;
 use segue_bed::peer::{Peer, Stage};
 use segue_bed::{Bed, Error, Link, Result};
 
@@ -67,7 +67,7 @@ fn visit(cell: Cell, stage: &Stage, run: u32, scale: f64) -> Result<Figures> {
     let mut peer = system.start(stage)?;
     peer.seed(&mut |root| test.activities().try_for_each(|one| one.seed(root, run, scale)))?;
     test.activities().try_for_each(|one| one.prepare(client, run, scale))?;
-    let place = |dir| Place { host: client.clone(), dir, scale };
+    let place = |dir| WorkloadDir { host: client.clone(), dir, scale };
     let mut here = place(peer.mount()?);
     look(test, &here)?;
     let_go(&here.dir, peer.as_mut())?;
@@ -92,12 +92,12 @@ fn visit(cell: Cell, stage: &Stage, run: u32, scale: f64) -> Result<Figures> {
 }
 
 /// Has what is to be cached cached.
-fn look(test: Test, place: &Place) -> Result<()> {
+fn look(test: Test, place: &WorkloadDir) -> Result<()> {
     let mut cached = test.activities().filter(|one| one.is_of_cached());
     cached.try_for_each(|one| one.act(place).map(drop))
 }
 
-fn both(test: Test, place: &Place, peer: &mut dyn Peer) -> Result<Figures> {
+fn both(test: Test, place: &WorkloadDir, peer: &mut dyn Peer) -> Result<Figures> {
     let ready = Barrier::new(test.activities().count());
     let act = |activity: Option<Activity>| {
         activity.map(|activity| {

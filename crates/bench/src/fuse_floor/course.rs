@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::workload::{Place, Workload, content, expect, scaled, untar};
+use crate::workload::{WorkloadDir, Workload, content, expect, scaled, untar};
 use segue_bed::{Doing, Host, Result, Rng};
 
 /// Size of each file of data in MB.
@@ -76,8 +76,8 @@ impl Course {
         self.dir.join(name)
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place { host: self.host.clone(), dir: self.dir.clone(), scale: self.scale }
+    pub(super) fn place(&self) -> WorkloadDir {
+        WorkloadDir { host: self.host.clone(), dir: self.dir.clone(), scale: self.scale }
     }
 
     /// `standard` at this course's scale, at least one.

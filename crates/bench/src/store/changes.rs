@@ -11,9 +11,9 @@ const FILES: u32 = 1_000;
 /// Of so many inodes the place of one is kept.
 const KEPT: u64 = 100;
 
-/// Where a file is.
+/// A file and its name.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct NamedFile {
     pub(super) parent: Ino,
     pub(super) name: Name,
     pub(super) ino: Ino,
@@ -31,7 +31,7 @@ pub(super) struct Changes {
     files: u32,
     /// The file whose data come next.
     unwritten: Option<Ino>,
-    kept: Vec<Place>,
+    kept: Vec<NamedFile>,
 }
 
 impl Changes {
@@ -59,7 +59,7 @@ impl Changes {
     }
 
     /// Where some of them are, evenly spread.
-    pub(super) fn into_kept(self) -> Vec<Place> {
+    pub(super) fn into_kept(self) -> Vec<NamedFile> {
         self.kept
     }
 
@@ -85,14 +85,14 @@ impl Changes {
     }
 
     /// A new file or directory.
-    pub(super) fn create(&mut self, parent: Ino, node: NewNode) -> Result<(Place, Stamped)> {
+    pub(super) fn create(&mut self, parent: Ino, node: NewNode) -> Result<(NamedFile, Stamped)> {
         if self.taken == self.numbers.count {
             return Err(Error::Wrong("a client has used up its inode numbers".into()));
         }
         let ino = Ino(self.numbers.first + self.taken);
         self.taken += 1;
         let name = name(ino)?;
-        let place = Place { parent, name: name.clone(), ino };
+        let place = NamedFile { parent, name: name.clone(), ino };
         if self.taken.is_multiple_of(KEPT) {
             self.kept.push(place.clone());
         }

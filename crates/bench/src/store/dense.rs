@@ -17,7 +17,7 @@ use segue_core::wire::{Fetch, Offer, Put, Reply, Request, Stage, Staged, Wanted}
 use segue_rpc::codec::encode_block;
 use segue_rpc::{Body, Peer};
 
-use super::changes::Place;
+use super::changes::NamedFile;
 use super::client::{Client, wrong};
 use super::data::{ask, fetch, in_lanes};
 use super::served::HOME;
@@ -185,7 +185,7 @@ fn chunk(number: u32) -> Bytes {
 }
 
 /// Makes a file of the first `chunks` chunks.
-async fn upload(client: &mut Client, chunks: u32) -> Result<(Place, Attr)> {
+async fn upload(client: &mut Client, chunks: u32) -> Result<(NamedFile, Attr)> {
     let (mut pieces, mut offset) = (Vec::new(), 0);
     for leaf in ranges(0..chunks, LEAF_EXTENTS_MAX) {
         let (peer, nonce) = (client.peer.clone(), client.nonce);
@@ -237,7 +237,7 @@ async fn stage(client: &Client, parts: Vec<(Fingerprint, u32)>) -> Result<Finger
 }
 
 /// Makes a file of what the server has.
-async fn make(client: &mut Client, size: u64, pieces: Vec<Piece>) -> Result<(Place, Attr)> {
+async fn make(client: &mut Client, size: u64, pieces: Vec<Piece>) -> Result<(NamedFile, Attr)> {
     let acked_below = client.changes.next_seq();
     let (place, made) = client.changes.create(Ino::ROOT, NewNode::File)?;
     let store = client.changes.store(place.ino, size, pieces);
@@ -246,9 +246,9 @@ async fn make(client: &mut Client, size: u64, pieces: Vec<Piece>) -> Result<(Pla
     Ok((place, attr.ok_or_else(|| wrong("a store did not touch its file"))?))
 }
 
-async fn unlink(client: &mut Client, place: Place) -> Result<()> {
+async fn unlink(client: &mut Client, place: NamedFile) -> Result<()> {
     let acked_below = client.changes.next_seq();
-    let Place { parent, name, ino } = place;
+    let NamedFile { parent, name, ino } = place;
     let record = client.changes.stamp(Record::Unlink { parent, name, ino, open: false });
     client.apply(vec![record], acked_below).await.map(drop)
 }

@@ -10,7 +10,7 @@ use segue_core::wire::{Looked, Lookup, Reply, Request};
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 
-use super::changes::Place;
+use super::changes::NamedFile;
 use super::client::{Client, Door, wrong};
 use super::floor::{FILE_BYTES, look_up, reader, replay, writer};
 use super::{Course, SEGUE, SQLITE, data};
@@ -67,7 +67,7 @@ const ALL: [Beside; 4] = [
     },
 ];
 
-pub(super) fn run(course: &mut Course<'_>, places: &[Place]) -> Result<()> {
+pub(super) fn run(course: &mut Course<'_>, places: &[NamedFile]) -> Result<()> {
     course.remember_peak("metadata reads beside writes", |course| {
         for beside in &ALL {
             let times = reads_beside(course, beside, places)?;
@@ -104,7 +104,7 @@ fn in_order(mut times: Vec<f64>) -> Vec<f64> {
 }
 
 /// Microseconds of each read, ascending.
-fn reads_beside(course: &mut Course<'_>, beside: &Beside, places: &[Place]) -> Result<Vec<f64>> {
+fn reads_beside(course: &mut Course<'_>, beside: &Beside, places: &[NamedFile]) -> Result<Vec<f64>> {
     let (count, changes, data) = match beside.load {
         Load::Nothing => (0, 0, Vec::new()),
         Load::Changes(clients, changes) => (clients, changes, vec![b'x'; FILE_BYTES]),
@@ -169,7 +169,7 @@ async fn load(
 fn read(
     door: &Door,
     number: u32,
-    places: &[Place],
+    places: &[NamedFile],
     reads: u32,
     enough: impl Fn() -> bool,
 ) -> Result<Vec<f64>> {
@@ -180,7 +180,7 @@ fn read(
         let mut times = Vec::new();
         while times.len() < reads as usize || !enough() {
             let at = usize::try_from(rng.below(places.len() as u64)).unwrap_or(0);
-            let Some(Place { parent, name, ino }) = places.get(at) else { break };
+            let Some(NamedFile { parent, name, ino }) = places.get(at) else { break };
             let request = match times.len() % 2 {
                 0 => Request::Getattr(*ino),
                 _ => Request::Lookup(Lookup { parent: *parent, name: name.clone() }),
@@ -200,7 +200,7 @@ fn read(
 }
 
 /// The same of SQLite: a reader beside a writer, on a copy of the server's metadata.
-fn floor_beside(course: &mut Course<'_>, load: Load, places: &[Place]) -> Result<Vec<f64>> {
+fn floor_beside(course: &mut Course<'_>, load: Load, places: &[NamedFile]) -> Result<Vec<f64>> {
     let path = course.floor.dir().join("copy.db");
     let reads = course.scaled(READS);
     let writes = match load {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::changes::Place;
+use super::changes::NamedFile;
 use super::client::{Client, wrong};
 use super::floor::{FILE_BYTES, look_up, read_and_hash, sql, writer};
 use super::served::{HOME, MANY};
@@ -24,7 +24,7 @@ pub(super) struct Known {
     /// How many inodes there are, the root among them.
     pub(super) inodes: u64,
     /// Where some files are, evenly spread.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<NamedFile>,
 }
 
 /// Makes the inodes.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Place, Waited, Workload, content, timed, untar};
+use super::{WorkloadDir, Waited, Workload, content, timed, untar};
 use segue_bed::{Doing, Result, Rng, run};
 
 const FILES: u32 = 4_000;
@@ -24,7 +24,7 @@ impl Workload for Checkout {
 
     /// Two branches, of which the second has every other file changed; what that has is also put
     /// into an archive, as what is to be sent.
-    fn warm(&self, place: &Place) -> Result<()> {
+    fn warm(&self, place: &WorkloadDir) -> Result<()> {
         let files = place.scaled(FILES).max(2);
         git(place, &["init", "-q", "-b", "one", "."])?;
         for (key, value) in
@@ -47,7 +47,7 @@ impl Workload for Checkout {
         git(place, &["checkout", "-q", "one"])
     }
 
-    fn measure(&self, place: &Place) -> Result<Waited> {
+    fn measure(&self, place: &WorkloadDir) -> Result<Waited> {
         timed(|| git(place, &["checkout", "-q", "two"]))
     }
 
@@ -56,7 +56,7 @@ impl Workload for Checkout {
     }
 }
 
-fn git(place: &Place, args: &[&str]) -> Result<()> {
+fn git(place: &WorkloadDir, args: &[&str]) -> Result<()> {
     let mut git = place.host.command("git");
     run(git.arg("-C").arg(&place.dir).args(args)).map(drop)
 }

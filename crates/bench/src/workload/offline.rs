@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Place, Waited, Workload, content};
+use super::{WorkloadDir, Waited, Workload, content};
 use segue_bed::{Doing, Error, Result, Rng};
 
 const CUT: Duration = Duration::from_secs(20);
@@ -38,12 +38,12 @@ impl Workload for Offline {
         Ok(())
     }
 
-    fn warm(&self, place: &Place) -> Result<()> {
+    fn warm(&self, place: &WorkloadDir) -> Result<()> {
         fs::read_dir(&place.dir).doing("list")?.for_each(drop);
         (0..FILES).try_for_each(|number| read(place, number))
     }
 
-    fn measure(&self, place: &Place) -> Result<Waited> {
+    fn measure(&self, place: &WorkloadDir) -> Result<Waited> {
         let cut = CUT.mul_f64(place.scale).max(CUT_MIN);
         place.host.link_down()?;
         let working = place.clone();
@@ -62,7 +62,7 @@ impl Workload for Offline {
 }
 
 /// Reads, writes and creates until `end`; returns the time of the longest.
-fn work(place: &Place, end: Instant) -> Result<Duration> {
+fn work(place: &WorkloadDir, end: Instant) -> Result<Duration> {
     let (mut rng, mut longest) = (Rng::new(5), Duration::ZERO);
     let data = content::noise(&mut rng, 4096);
     let mut number = 0;
@@ -83,20 +83,20 @@ fn work(place: &Place, end: Instant) -> Result<Duration> {
     Ok(longest)
 }
 
-fn read(place: &Place, number: u64) -> Result<()> {
+fn read(place: &WorkloadDir, number: u64) -> Result<()> {
     let mut file = File::open(place.dir.join(format!("cached{number}"))).doing("open a file")?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).doing("read a file")?;
     super::expect(bytes.len() == BYTES, || format!("a file has {} bytes", bytes.len()))
 }
 
-fn overwrite(place: &Place, number: u64, data: &[u8]) -> Result<()> {
+fn overwrite(place: &WorkloadDir, number: u64, data: &[u8]) -> Result<()> {
     let path = place.dir.join(format!("cached{number}"));
     let file = File::options().write(true).open(path).doing("open a file")?;
     file.write_all_at(data, 8192).doing("write a file")
 }
 
-fn create(place: &Place, number: u64, data: &[u8]) -> Result<()> {
+fn create(place: &WorkloadDir, number: u64, data: &[u8]) -> Result<()> {
     let path = place.dir.join(format!("new{number}"));
     let mut file = File::create_new(path).doing("create a file")?;
     file.write_all(data).doing("write a file")

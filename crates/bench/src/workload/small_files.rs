@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 
-use super::{Place, Waited, Workload, content, timed};
+use super::{WorkloadDir, Waited, Workload, content, timed};
 use segue_bed::{Doing, Result, Rng};
 
 const FILES: u32 = 1_000;
@@ -20,7 +20,7 @@ impl Workload for SmallFiles {
         "1,000 times: create a file, write 1 KB, close, delete"
     }
 
-    fn measure(&self, place: &Place) -> Result<Waited> {
+    fn measure(&self, place: &WorkloadDir) -> Result<Waited> {
         let data = content::noise(&mut Rng::new(3), BYTES);
         timed(|| {
             for number in 0..place.scaled(FILES) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Place, Waited, Workload, scaled, timed};
+use super::{WorkloadDir, Waited, Workload, scaled, timed};
 use segue_bed::{Doing, Result};
 
 const DIRECTORIES: u32 = 100;
@@ -32,12 +32,12 @@ impl Workload for StatStorm {
         Ok(())
     }
 
-    fn warm(&self, place: &Place) -> Result<()> {
+    fn warm(&self, place: &WorkloadDir) -> Result<()> {
         walk(place)?;
         walk(place)
     }
 
-    fn measure(&self, place: &Place) -> Result<Waited> {
+    fn measure(&self, place: &WorkloadDir) -> Result<Waited> {
         timed(|| walk(place))
     }
 
@@ -50,7 +50,7 @@ impl Workload for StatStorm {
     }
 }
 
-fn walk(place: &Place) -> Result<()> {
+fn walk(place: &WorkloadDir) -> Result<()> {
     let mut files = 0;
     for dir in fs::read_dir(&place.dir).doing("list the tree")? {
         let dir = dir.doing("list the tree")?.path();

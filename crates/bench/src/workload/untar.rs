@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Place, Waited, Workload, content, timed};
+use super::{WorkloadDir, Waited, Workload, content, timed};
 use segue_bed::{Doing, Host, Result, Rng, run};
 
 /// A tree to unpack.
@@ -43,7 +43,7 @@ impl Workload for Untar {
         self.about
     }
 
-    fn warm(&self, place: &Place) -> Result<()> {
+    fn warm(&self, place: &WorkloadDir) -> Result<()> {
         let tree = place.host.mkdir("tree")?;
         self.make_tree(&tree, place.scaled(self.files))?;
         let mut tar = place.host.command("tar");
@@ -53,7 +53,7 @@ impl Workload for Untar {
         run(tar.arg(archive(&place.host)).arg(".")).map(drop)
     }
 
-    fn measure(&self, place: &Place) -> Result<Waited> {
+    fn measure(&self, place: &WorkloadDir) -> Result<Waited> {
         let mut tar = place.host.command("tar");
         tar.arg("-C").arg(&place.dir).arg("-xf").arg(archive(&place.host));
         timed(|| run(&mut tar).map(drop))

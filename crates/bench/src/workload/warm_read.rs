@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use super::{Place, Waited, Workload, content, scaled, timed};
+use super::{WorkloadDir, Waited, Workload, content, scaled, timed};
 use segue_bed::{Doing, Result, Rng};
 
 const MEGABYTES: u32 = 256;
@@ -30,11 +30,11 @@ impl Workload for WarmRead {
         file.sync_all().doing("fsync big")
     }
 
-    fn warm(&self, place: &Place) -> Result<()> {
+    fn warm(&self, place: &WorkloadDir) -> Result<()> {
         read_all(place)
     }
 
-    fn measure(&self, place: &Place) -> Result<Waited> {
+    fn measure(&self, place: &WorkloadDir) -> Result<Waited> {
         timed(|| read_all(place))
     }
 
@@ -47,7 +47,7 @@ impl Workload for WarmRead {
     }
 }
 
-fn read_all(place: &Place) -> Result<()> {
+fn read_all(place: &WorkloadDir) -> Result<()> {
     let mut file = File::open(place.dir.join("big")).doing("open big")?;
     let mut buffer = vec![0; MEGABYTE];
     let mut total = 0;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use segue_core::types::Role;
 use segue_fuse::abi::init;
-use segue_fuse::{Interrupts, MountOptions, Session, Wishes};
+use segue_fuse::{Interrupts, MountOptions, FuseSession, Wishes};
 use tokio::runtime::Handle;
 
 use crate::error::MountError;
@@ -39,7 +39,7 @@ pub(crate) struct Front {
 pub(crate) async fn session(
     mount: &Shared,
     mountpoint: PathBuf,
-) -> Result<Session<Front>, MountError> {
+) -> Result<FuseSession<Front>, MountError> {
     let front = Front {
         mount: Shared::clone(mount),
         runtime: Handle::current(),
@@ -55,10 +55,10 @@ pub(crate) async fn session(
     }
 }
 
-fn attach(front: Front, mountpoint: &Path) -> std::io::Result<Session<Front>> {
+fn attach(front: Front, mountpoint: &Path) -> std::io::Result<FuseSession<Front>> {
     let device = segue_fuse::mount(mountpoint, &options(&front.mount))?;
     let (wishes, front_mount) = (wishes(&front.mount), Shared::clone(&front.mount));
-    let session = Session::begin(device, Arc::new(front), &wishes).inspect_err(|_| {
+    let session = FuseSession::begin(device, Arc::new(front), &wishes).inspect_err(|_| {
         // The handshake failed: the mount must not stay in the tree.
         if let Err(error) = segue_fuse::detach(mountpoint) {
             tracing::warn!("{}: cannot unmount: {error}", mountpoint.display());
@@ -80,7 +80,7 @@ fn attach(front: Front, mountpoint: &Path) -> std::io::Result<Session<Front>> {
 }
 
 /// Finds out whether files can be passed through; an error if they must be and cannot.
-fn pass_through(mount: &Shared, session: &Session<Front>) -> std::io::Result<()> {
+fn pass_through(mount: &Shared, session: &FuseSession<Front>) -> std::io::Result<()> {
     let wanted = mount.options.passthrough;
     if wanted == Passthrough::Off {
         return Ok(());

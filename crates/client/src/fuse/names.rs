@@ -8,7 +8,7 @@ use segue_core::types::{Caller, Ino, Name};
 use segue_fuse::{Answer, Call, Outcome, SetTime};
 
 use super::convert::{self, attributes, empty, entry, made, node, outcome, time};
-use crate::mount::{Creation, RenameFlag, Shared, Through};
+use crate::mount::{Creation, RenameFlag, Shared, SizeChange};
 
 type Given<T> = Result<T, Refusal>;
 
@@ -38,7 +38,7 @@ pub(super) async fn set_attr(
         mtime: asked.mtime.map(|mtime| time(mtime, now)),
         times_now: is_now(asked.atime) && is_now(asked.mtime),
     };
-    let through = Through { open: asked.handle.is_some(), kills_set_ids: asked.kill_suidgid };
+    let through = SizeChange { open: asked.handle.is_some(), kills_set_ids: asked.kill_suidgid };
     let changed = async {
         if let Some(size) = asked.size {
             mount.truncate(ino, size, through, caller.clone()).await?;
@@ -93,11 +93,11 @@ pub(super) async fn rmdir(
 }
 
 /// A directory and a name in it.
-type Place = (Ino, Name);
+type ParentName = (Ino, Name);
 
 pub(super) async fn rename(
     mount: Shared,
-    places: Given<(Place, Place)>,
+    places: Given<(ParentName, ParentName)>,
     flags: u32,
     caller: Caller,
 ) -> Outcome {

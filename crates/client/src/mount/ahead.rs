@@ -1,10 +1,10 @@
-//! The shell of uploading ahead: looks at the connection, sends what [`Ahead`] picks, and says what
+//! The shell of uploading ahead: looks at the connection, sends what [`UploadAhead`] picks, and says what
 //! became of it.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
-use segue_core::modlog::{Ahead, Change, Lane, Logged, OFFER_FROM, Picked, Store};
+use segue_core::modlog::{UploadAhead, Change, Lane, Logged, OFFER_FROM, Picked, Store};
 use segue_core::refusal::Refusal;
 use segue_rpc::LinkState;
 
@@ -17,7 +17,7 @@ pub(super) const UPLOADS: usize = 2;
 impl Mount {
     /// What went ahead over the connection that is there now. That is looked up under the lock:
     /// nobody goes back to the round of an earlier one.
-    fn ahead_now(&self) -> MutexGuard<'_, Ahead> {
+    fn ahead_now(&self) -> MutexGuard<'_, UploadAhead> {
         let mut ahead = lock(&self.ahead);
         ahead.follow(match self.remote.link().state() {
             LinkState::Online { welcome, .. } => Some(welcome.nonce),

@@ -22,9 +22,9 @@ use crate::control::types::Writers;
 /// A person is told this often that writers are slowed.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// What waits for the server.
+/// Bytes that are pending, and whether their bound is met.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct PendingBytes {
     bytes: AtomicU64,
     /// The bound is met, and nothing goes.
     is_stuck: AtomicBool,

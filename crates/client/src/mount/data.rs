@@ -43,7 +43,7 @@ pub(crate) struct OpenMode {
 
 /// How a size is changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Through {
+pub(crate) struct SizeChange {
     /// By an open file, whose close is to come.
     pub(crate) open: bool,
     /// By somebody who may not keep set-id bits.
@@ -283,7 +283,7 @@ impl Mount {
         &self,
         ino: Ino,
         size: u64,
-        Through { open, kills_set_ids }: Through,
+        SizeChange { open, kills_set_ids }: SizeChange,
         caller: Caller,
     ) -> Result<Attr, Refusal> {
         self.getattr(ino).await?;

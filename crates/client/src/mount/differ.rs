@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use segue_core::delta::{Basis, Found};
+use segue_core::delta::{Basis, MatchedChunk};
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, Ino, Version};
@@ -25,7 +25,7 @@ use crate::state::Container;
 pub(super) struct Differ {
     alike: Alike,
     /// The chunks that are to be a leaf, the last ones without a gap between them.
-    run: Vec<Found>,
+    run: Vec<MatchedChunk>,
     /// Where those chunks stand in the file that were not found and are not sent.
     places: BTreeMap<Fingerprint, Range<u64>>,
     /// Bytes that were not found since the last that were.
@@ -84,7 +84,7 @@ impl Differ {
     }
 
     /// What comes next stands behind a gap.
-    pub(super) fn end_run(&mut self) -> Vec<Found> {
+    pub(super) fn end_run(&mut self) -> Vec<MatchedChunk> {
         std::mem::take(&mut self.run)
     }
 

@@ -68,7 +68,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{Ahead, Change, Entry, INLINE_MAX};
+use segue_core::modlog::{UploadAhead, Change, Entry, INLINE_MAX};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
@@ -80,7 +80,7 @@ use crate::remote::Remote;
 use crate::state::{Containers, Index, LogFile, Numbers, Preserved};
 
 pub(crate) use changes::{Creation, RenameFlag};
-pub(crate) use data::{OpenMode, Opened, Through, Written};
+pub(crate) use data::{OpenMode, Opened, SizeChange, Written};
 pub(crate) use handles::{DirectoryHandle, Reading};
 pub(crate) use holes::{Allocation, Sight};
 pub(crate) use kernel::KernelCache;
@@ -125,11 +125,11 @@ pub(crate) struct Mount {
     /// By the directory whose quota it is; no more than a volume has of those.
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
     /// Stores whose chunks the server has before their turn. Taken after the core.
-    ahead: Mutex<Ahead>,
+    ahead: Mutex<UploadAhead>,
     lanes: drain::Lanes,
     unseen: Mutex<Unseen>,
     limiter: limits::Limiter,
-    waiting: bound::Waiting,
+    waiting: bound::PendingBytes,
     space: space::Space,
     kept: basis::Kept,
     /// Stores that the server wants whole.
@@ -148,7 +148,7 @@ pub(crate) struct Mount {
     /// Changes with each settlement.
     settled: watch::Sender<()>,
     kernel: KernelCache,
-    through: through::Through,
+    through: through::PassthroughState,
 }
 
 /// Whose files are whose: how ids of this host and of the store map.

@@ -34,7 +34,7 @@ const LOOKS_AWAY: Duration = Duration::from_millis(250);
 
 /// A range that is being read ahead.
 #[derive(Debug)]
-struct Ahead {
+struct ReadAhead {
     ino: Ino,
     range: Range<u64>,
     /// What of it somebody waits for by now.
@@ -46,7 +46,7 @@ struct Ahead {
 /// What is being fetched, and for whom.
 #[derive(Debug)]
 pub(super) struct Fetches {
-    aheads: Mutex<Vec<Arc<Ahead>>>,
+    aheads: Mutex<Vec<Arc<ReadAhead>>>,
     /// Fetches under way that somebody waits for, in a hurry.
     demanded: AtomicUsize,
     /// Either of these has grown.
@@ -72,7 +72,7 @@ impl Drop for Demanded<'_> {
 }
 
 /// Takes a range off the list when it is here, or will not be.
-struct Listed<'a>(&'a Fetches, Arc<Ahead>);
+struct Listed<'a>(&'a Fetches, Arc<ReadAhead>);
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
@@ -119,25 +119,25 @@ impl Fetches {
         fetch: impl Future<Output = T>,
     ) -> T {
         let unhurried = Some(rpc.clone());
-        let ahead = Ahead { ino, range: range.clone(), wanted: Mutex::default(), unhurried };
+        let ahead = ReadAhead { ino, range: range.clone(), wanted: Mutex::default(), unhurried };
         let ahead = Arc::new(ahead);
         self.list(&ahead);
         let _listed = Listed(self, ahead);
         fetch.await
     }
 
-    fn list(&self, ahead: &Arc<Ahead>) {
+    fn list(&self, ahead: &Arc<ReadAhead>) {
         lock(&self.aheads).push(Arc::clone(ahead));
         self.pressing.notify_waiters();
     }
 
     /// Returns what of `ahead` is waited for, once something else would go first.
-    async fn overtaken(&self, ahead: &Ahead) -> Range<u64> {
+    async fn overtaken(&self, ahead: &ReadAhead) -> Range<u64> {
         loop {
             let pressing = self.pressing.notified();
             tokio::pin!(pressing);
             pressing.as_mut().enable();
-            let is_another = |other: &Arc<Ahead>| other.ino != ahead.ino;
+            let is_another = |other: &Arc<ReadAhead>| other.ino != ahead.ino;
             let is_pressed = self.demanded.load(Ordering::Relaxed) > 0
                 || lock(&self.aheads).iter().any(is_another);
             if is_pressed && let Some(wanted) = lock(&ahead.wanted).take() {
@@ -174,7 +174,7 @@ impl Mount {
             file.version()
         };
         let fetching = Fetching { mount: Arc::clone(self), ino, range: range.clone() };
-        let ahead = Ahead { ino, range, wanted: Mutex::default(), unhurried: None };
+        let ahead = ReadAhead { ino, range, wanted: Mutex::default(), unhurried: None };
         let ahead = Arc::new(ahead);
         self.fetches.list(&ahead);
         tokio::spawn(async move {
@@ -186,8 +186,8 @@ impl Mount {
         });
     }
 
-    async fn carry_ahead(&self, ahead: &Ahead, version: Version) -> Result<(), Refusal> {
-        let Ahead { ino, range, .. } = ahead;
+    async fn carry_ahead(&self, ahead: &ReadAhead, version: Version) -> Result<(), Refusal> {
+        let ReadAhead { ino, range, .. } = ahead;
         loop {
             let wanted = {
                 let rpc = Rpc::new(Class::Prefetch);

@@ -14,7 +14,7 @@ use super::notes::known;
 use super::verify::lacking;
 use super::{nobody_asked, wall_millis};
 use crate::error::MountError;
-use crate::state::{Containers, Found, Index, LogFile, Numbers, Preserved, replace_file};
+use crate::state::{Containers, FoundLog, Index, LogFile, Numbers, Preserved, replace_file};
 
 /// What a cache directory holds.
 pub(super) struct Left<'a> {
@@ -43,7 +43,7 @@ struct Undone {
 impl Left<'_> {
     /// How many entries of the log, which has so `many`, the index knows of. One that knows of more than
     /// there are is of no use.
-    fn noted(&self, found: &Found, many: usize) -> Result<usize, MountError> {
+    fn noted(&self, found: &FoundLog, many: usize) -> Result<usize, MountError> {
         let position = known("index.db", self.index.position()).flatten();
         match position {
             Some(position) if position.generation < found.generation => return Ok(found.noted),
@@ -64,7 +64,7 @@ impl Left<'_> {
     pub(super) fn recover(
         mut self,
         core: &mut ClientCore,
-        mut found: Found,
+        mut found: FoundLog,
     ) -> Result<(), MountError> {
         let failed = |error: std::io::Error| MountError::state("cache directory", error);
         core.reserve_seqs(self.numbers.reserve_seqs().map_err(failed)?);
@@ -120,7 +120,7 @@ impl Left<'_> {
     /// Takes out of the log what the containers do not have. After a loss of power that is all from
     /// the first such entry on: what came later may rely on it. A process that died had at most
     /// begun its last change, and told nobody that it was done.
-    fn verify(&mut self, found: &mut Found) -> std::io::Result<Undone> {
+    fn verify(&mut self, found: &mut FoundLog) -> std::io::Result<Undone> {
         let mut undone = Undone::default();
         let mut left: Vec<usize> = (0..found.entries.len()).collect();
         while let Some(&first) =

@@ -28,8 +28,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A volume of which the cache is here is waited for no longer than this.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The way to the server, and what is here of its volume.
-pub(super) struct Session {
+/// The link of a mount to its server, and the cached state of its volume.
+pub(super) struct MountSession {
     pub(super) link: Link,
     /// `None`: the server cannot be reached, and its volume was mounted here before.
     pub(super) welcome: Option<Arc<Welcome>>,
@@ -43,7 +43,7 @@ pub(super) async fn session(
     plan: &MountPlan,
     url: &str,
     base: &Path,
-) -> Result<Session, MountError> {
+) -> Result<MountSession, MountError> {
     let identities = Identities::at(plan.paths.identities());
     let Some(invite) = plan.url.invite() else {
         let authority = known_authority(plan, &identities)?;
@@ -240,7 +240,7 @@ async fn open_session(
     base: &Path,
     target: &Target,
     identity: Identity,
-) -> Result<Session, MountError> {
+) -> Result<MountSession, MountError> {
     if let Some(uuid) = known_volume(base, url)
         && let Some(session) = known_session(plan, (base, uuid), target, identity.clone()).await?
     {
@@ -266,10 +266,10 @@ async fn open_session(
         let link = Link::open(target.clone(), identity, hello.greeting());
         let welcome = Some(connected(&link, &plan.url, CONNECT_TIMEOUT).await?);
         let state = State::new(directory, hello, breaks);
-        return Ok(Session { link, welcome, uuid, state });
+        return Ok(MountSession { link, welcome, uuid, state });
     }
     let state = State::new(directory, hello, breaks);
-    Ok(Session { link, welcome: Some(welcome), uuid, state })
+    Ok(MountSession { link, welcome: Some(welcome), uuid, state })
 }
 
 fn set_role(directory: &mut StateDirectory, welcome: &Welcome) -> Result<(), MountError> {
@@ -283,7 +283,7 @@ async fn known_session(
     (base, uuid): (&Path, [u8; 16]),
     target: &Target,
     identity: Identity,
-) -> Result<Option<Session>, MountError> {
+) -> Result<Option<MountSession>, MountError> {
     let nobody = ClientId([0; 16]);
     let mut directory = StateDirectory::open(base, &uuid, nobody, &plan.mountpoint, PARTING * 3)?;
     let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
@@ -308,7 +308,7 @@ async fn known_session(
         Err(error) => return Err(error),
     };
     let state = State::new(directory, hello, breaks);
-    Ok(Some(Session { link, welcome, uuid, state }))
+    Ok(Some(MountSession { link, welcome, uuid, state }))
 }
 
 fn random() -> io::Result<[u8; 16]> {

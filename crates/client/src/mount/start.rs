@@ -24,8 +24,8 @@ use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
 use super::notes::known;
 use super::recover::Left;
-use super::session::{Session, State, session};
-use super::through::Through;
+use super::session::{MountSession, State, session};
+use super::through::PassthroughState;
 use super::told::AtHello;
 use super::{KernelCache, Mount, NODE_LIMIT, Owner, Shared, lock};
 use crate::control;
@@ -35,7 +35,7 @@ use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
 use crate::state::{
-    Containers, Found, Index, LogFile, Numbers, Preserved, remember_volume, sync_directory,
+    Containers, FoundLog, Index, LogFile, Numbers, Preserved, remember_volume, sync_directory,
 };
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
@@ -185,8 +185,8 @@ struct Assembled {
 }
 
 /// Opens everything in the cache directory and puts the mount together.
-fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled, MountError> {
-    let Session { link, welcome, state, .. } = session;
+fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Assembled, MountError> {
+    let MountSession { link, welcome, state, .. } = session;
     let State { directory, acked_below, breaks, at_hello, limiter } = state;
     let path = directory.path.clone();
     let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
@@ -210,7 +210,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
     let mut core = recovered(left, found, first_container, welcome.as_deref())?;
     core.lm = plan.options.write_back;
     let refused = count_refused(&refused_dir).map_err(|error| MountError::state(&path, error))?;
-    let through = Through::default();
+    let through = PassthroughState::default();
     let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
         core: Mutex::new(core),
@@ -241,7 +241,7 @@ fn assemble(plan: &MountPlan, url: String, session: Session) -> Result<Assembled
         lanes: Lanes::default(),
         unseen: Mutex::default(),
         limiter,
-        waiting: super::bound::Waiting::default(),
+        waiting: super::bound::PendingBytes::default(),
         space: super::space::Space::default(),
         kept: super::basis::Kept::default(),
         whole: Mutex::default(),
@@ -268,7 +268,7 @@ fn owner(role: Option<Role>) -> Owner {
 /// What an earlier process knew, and what the first session begins with.
 fn recovered(
     left: Left<'_>,
-    found: Found,
+    found: FoundLog,
     first_container: u64,
     welcome: Option<&Welcome>,
 ) -> Result<ClientCore, MountError> {

@@ -39,10 +39,10 @@ struct Behind {
     container: Arc<Container>,
 }
 
-/// What is passed through. Lock order: `behind`, `mapped` or a container's `writing`, the core,
+/// The files that are passed through. Lock order: `behind`, `mapped` or a container's `writing`, the core,
 /// `nodes`.
 #[derive(Debug)]
-pub(crate) struct Through {
+pub(crate) struct PassthroughState {
     /// The kernel takes backing files of this process.
     permitted: AtomicBool,
     pub(super) nodes: Arc<Mutex<Nodes>>,
@@ -53,9 +53,9 @@ pub(crate) struct Through {
     mapped: Mutex<BTreeMap<Ino, Arc<Container>>>,
 }
 
-impl Default for Through {
-    fn default() -> Through {
-        Through {
+impl Default for PassthroughState {
+    fn default() -> PassthroughState {
+        PassthroughState {
             permitted: AtomicBool::new(false),
             nodes: Arc::new(Mutex::new(Nodes::new(BACKED_MAX))),
             behind: Mutex::default(),

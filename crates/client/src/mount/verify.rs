@@ -127,7 +127,7 @@ pub(crate) fn has(
 #[cfg(test)]
 mod tests {
     use segue_core::cache::ContainerId;
-    use segue_core::modlog::{Base, Place};
+    use segue_core::modlog::{Base, WritePlace};
     use segue_core::types::{Ino, Timestamp, Version};
 
     use super::*;
@@ -139,7 +139,7 @@ mod tests {
             containers.open((ino, container)).unwrap().write(bytes, offset).unwrap();
         }
         let base = Base::Version(Version::default());
-        let place = Place { ino, container, base, old_size: 0, time: Timestamp::default() };
+        let place = WritePlace { ino, container, base, old_size: 0, time: Timestamp::default() };
         let data = Payload::Summed { len: bytes.len() as u64, sums: sums(offset, bytes) };
         Entry::Written { place, offset, data }
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use segue_core::modlog::Entry;
 
 use self::format::{FILE_HEADER, behind, encode, header, parse};
-pub(crate) use self::format::{Found, Position};
+pub(crate) use self::format::{FoundLog, Position};
 use super::durable::{sync_data, sync_name};
 use crate::error::MountError;
 
@@ -79,7 +79,7 @@ impl LogFile {
         path: PathBuf,
         incarnation: u32,
         restarted: bool,
-    ) -> Result<(LogFile, Found), MountError> {
+    ) -> Result<(LogFile, FoundLog), MountError> {
         let damaged = |reason: String| MountError::state(&path, reason);
         let mut file = File::options()
             .create(true)
@@ -97,7 +97,7 @@ impl LogFile {
                 .and_then(|()| file.sync_all())
                 .and_then(|()| sync_name(&path))
                 .map_err(|error| damaged(error.to_string()))?;
-            let found = Found { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
+            let found = FoundLog { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
             (found, FILE_HEADER as u64)
         } else {
             parse(&bytes, incarnation, restarted).map_err(damaged)?
@@ -130,10 +130,10 @@ impl LogFile {
 
     /// Reads the log at `path` and changes nothing. Of one that is damaged it gives what is good,
     /// and says what is not.
-    pub(crate) fn read(path: &Path) -> Result<(Found, Option<String>), MountError> {
+    pub(crate) fn read(path: &Path) -> Result<(FoundLog, Option<String>), MountError> {
         let bytes = fs::read(path).map_err(|error| MountError::state(path, error))?;
         if bytes.len() < FILE_HEADER {
-            let found = Found { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
+            let found = FoundLog { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
             return Ok((found, None));
         }
         let incarnation = bytes.get(12..).and_then(|rest| rest.first_chunk::<4>());

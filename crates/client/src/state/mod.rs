@@ -29,6 +29,6 @@ pub(crate) use directory::{StateDirectory, holder, known_volume, remember_volume
 pub(crate) use durable::failing;
 pub(crate) use durable::sync_directory;
 pub(crate) use index::Index;
-pub(crate) use log::{Found, LogFile};
+pub(crate) use log::{FoundLog, LogFile};
 pub(crate) use numbers::Numbers;
 pub(crate) use preserved::Preserved;

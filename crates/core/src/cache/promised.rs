@@ -53,9 +53,9 @@ struct Next {
     resumes: Option<u64>,
 }
 
-/// The session with the server.
+/// The session with the server, and how far its promises may be trusted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Session {
+pub(super) struct TrustedSession {
     pub(super) number: u64,
     /// Up to where this one was told.
     heard: Option<Heard>,
@@ -77,7 +77,7 @@ pub(super) struct Session {
     forgotten: Option<Time>,
 }
 
-impl Session {
+impl TrustedSession {
     /// True if `ino` is known to have changed since `checked`.
     pub(super) fn has_changed(&self, ino: Ino, checked: Time) -> bool {
         let broken = self.broken.get(&ino).copied().max(self.overrun);

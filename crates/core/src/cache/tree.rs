@@ -14,7 +14,7 @@ use super::as_of::When;
 use super::lifetime::{Known, TOLD};
 use super::local::Unsettled;
 use super::notes::Unnoted;
-use super::promised::{Promise, Session};
+use super::promised::{Promise, TrustedSession};
 use super::xattrs::Xattrs;
 use crate::persist::Lm;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
@@ -88,7 +88,7 @@ pub struct Tree {
     /// Names are not known any more that somebody may have been told.
     pub(super) has_dropped: bool,
     /// What of the server's promises counts.
-    pub(super) session: Session,
+    pub(super) session: TrustedSession,
     pub(super) nodes: BTreeMap<Ino, NodeEntry>,
     pub(super) names: BTreeMap<(Ino, Name), NameEntry>,
     /// Inodes whose data moved on the server, until the shell takes them.
@@ -120,7 +120,7 @@ impl Tree {
             longest: TOLD,
             limit,
             has_dropped: false,
-            session: Session::default(),
+            session: TrustedSession::default(),
             nodes: BTreeMap::new(),
             names: BTreeMap::new(),
             moved: Vec::new(),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{ClientCore, Growth};
 use crate::cache::{FileData, Touched};
-use crate::modlog::{Change, DataChange, Entry, NewNode, Place, Record};
+use crate::modlog::{Change, DataChange, Entry, NewNode, WritePlace, Record};
 use crate::types::{Ino, Kind, Time, Timestamp};
 
 impl ClientCore {
@@ -150,7 +150,7 @@ impl ClientCore {
         }
     }
 
-    fn change_data(&mut self, place: &Place, size: u64, change: impl FnOnce(&mut FileData)) {
+    fn change_data(&mut self, place: &WritePlace, size: u64, change: impl FnOnce(&mut FileData)) {
         let (ino, time) = (place.ino, place.time);
         let Some(file) = self.files.get_mut(&ino) else { return };
         let was_clean = !file.has_dirty();

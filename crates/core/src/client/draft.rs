@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::ClientCore;
 use crate::cache::FileData;
 use crate::modlog::{
-    After, Base, Change, DataChange, Entry, Logged, Payload, Place, Record, RenameMode,
+    After, Base, Change, DataChange, Entry, Logged, Payload, WritePlace, Record, RenameMode,
 };
 use crate::types::{Caller, Ino, Kind, Timestamp};
 
@@ -59,12 +59,12 @@ impl ClientCore {
         Entry::Change(Logged { seq, time, caller, operation: None, after, known: None, change })
     }
 
-    fn place(&mut self, ino: Ino, time: Timestamp) -> Option<Place> {
+    fn place(&mut self, ino: Ino, time: Timestamp) -> Option<WritePlace> {
         let old_size = self.tree.peek(ino)?.size;
         let file = self.file(ino)?;
         // It is in use until the entry is admitted.
         file.not_noted();
-        Some(Place { ino, container: file.container(), base: file.base(), old_size, time })
+        Some(WritePlace { ino, container: file.container(), base: file.base(), old_size, time })
     }
 
     fn of_what(&self, ino: Ino, entry: Entry) -> Entry {
@@ -197,7 +197,7 @@ impl ClientCore {
 
     fn log_unsealed(&self, ino: Ino, file: &FileData, entries: &mut Vec<Entry>) {
         let (Some(unsealed), Some(attr)) = (file.unsealed(), self.tree.peek(ino)) else { return };
-        let place = |old_size| Place {
+        let place = |old_size| WritePlace {
             ino,
             container: file.container(),
             base: unsealed.base,

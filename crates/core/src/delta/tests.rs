@@ -24,7 +24,7 @@ fn basis(chunks: &[(Fingerprint, u32)]) -> Basis {
 }
 
 /// What of `chunks` the basis has, each at its offset.
-fn found(basis: &mut Basis, chunks: &[(Fingerprint, u32)]) -> Vec<Found> {
+fn found(basis: &mut Basis, chunks: &[(Fingerprint, u32)]) -> Vec<MatchedChunk> {
     let mut at = 0;
     let find = |(name, len): &(Fingerprint, u32)| {
         let found = basis.find(at, name, *len);

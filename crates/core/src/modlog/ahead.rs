@@ -43,7 +43,7 @@ const PIECE_BYTES: u64 = 48;
 
 /// Stores whose chunks went ahead.
 #[derive(Debug, Default)]
-pub struct Ahead {
+pub struct UploadAhead {
     /// The connection that they went over, if there is one.
     nonce: Option<[u8; 32]>,
     /// Grows whenever everything is to be uploaded anew.
@@ -80,10 +80,10 @@ enum Passage {
     /// By the drain, alone.
     Alone,
     /// Its chunks are going there.
-    Ahead,
+    UploadAhead,
 }
 
-impl Ahead {
+impl UploadAhead {
     /// Begins a round when the connection is another; `nonce` tells them apart.
     pub fn follow(&mut self, nonce: Option<[u8; 32]>) {
         if self.nonce != nonce {
@@ -93,7 +93,7 @@ impl Ahead {
     }
 
     fn begin_anew(&mut self) {
-        *self = Ahead { nonce: self.nonce, round: self.round + 1, ..Ahead::default() };
+        *self = UploadAhead { nonce: self.nonce, round: self.round + 1, ..UploadAhead::default() };
     }
 
     /// Change `seq` is wanted in another way. Others may be wanted so, too.

@@ -16,7 +16,7 @@ pub enum Entry {
     /// Bytes go into the container of a file and belong to its next store.
     Written {
         /// Which file, and where.
-        place: Place,
+        place: WritePlace,
         /// First byte.
         offset: u64,
         /// What.
@@ -25,7 +25,7 @@ pub enum Entry {
     /// A file was made shorter or longer, which belongs to its next store.
     Resized {
         /// Which file; the container is the one that it has afterwards.
-        place: Place,
+        place: WritePlace,
         /// Size after.
         size: u64,
     },
@@ -94,9 +94,9 @@ pub enum Entry {
     },
 }
 
-/// Which data are changed, and how they were before.
+/// The place of a write: the changed file, its container, and their state before.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct WritePlace {
     /// The file.
     pub ino: Ino,
     /// Where its bytes are.
@@ -173,7 +173,7 @@ impl Entry {
     }
 
     /// The data that it is about, if it changes a container.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&WritePlace> {
         match self {
             Entry::Written { place, .. } | Entry::Resized { place, .. } => Some(place),
             Entry::Nameless(entry) => entry.place(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Base, Change, DataChange, Entry, Logged, Outcome, Place};
+use super::{Base, Change, DataChange, Entry, Logged, Outcome, WritePlace};
 use crate::cache::{FileData, RangeSet};
 use crate::types::{Ino, Timestamp, Version};
 
@@ -27,7 +27,7 @@ struct Written {
 }
 
 impl Written {
-    fn on(place: &Place) -> Written {
+    fn on(place: &WritePlace) -> Written {
         Written {
             data: FileData::new(Version::default(), place.container),
             base: place.base,
@@ -122,7 +122,7 @@ impl Replay {
         }
     }
 
-    fn written(&mut self, place: &Place) -> &mut Written {
+    fn written(&mut self, place: &WritePlace) -> &mut Written {
         let file = self.unsealed.entry(place.ino).or_insert_with(|| Written::on(place));
         file.time = place.time;
         file
@@ -180,8 +180,8 @@ mod tests {
     const BASE: Base = Base::Version(Version { epoch: 1, counter: 4 });
     const TIME: Timestamp = Timestamp { secs: 5, nanos: 0 };
 
-    fn place(ino: u64, old_size: u64) -> Place {
-        Place { ino: Ino(ino), container: ContainerId(7), base: BASE, old_size, time: TIME }
+    fn place(ino: u64, old_size: u64) -> WritePlace {
+        WritePlace { ino: Ino(ino), container: ContainerId(7), base: BASE, old_size, time: TIME }
     }
 
     fn written(ino: u64, range: Range<u64>, old_size: u64) -> Entry {

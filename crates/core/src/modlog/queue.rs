@@ -92,9 +92,9 @@ pub enum Fit {
     Ends,
 }
 
-/// What waits of one inode.
+/// Pending changes of one inode.
 #[derive(Clone, Debug, Default)]
-struct Waiting {
+struct PendingChanges {
     /// Changes that touch it.
     changes: BTreeSet<u64>,
     /// How many of them are its data.
@@ -113,7 +113,7 @@ pub struct Queue {
     bytes: u64,
     /// Changes of more data than go in a record.
     bulk: usize,
-    waiting: BTreeMap<Ino, Waiting>,
+    waiting: BTreeMap<Ino, PendingChanges>,
     /// What waits for company, by when that ends: a few times only.
     held: BTreeMap<Time, BTreeSet<u64>>,
     /// What was raised while it was on its way at its own class, and is so still.

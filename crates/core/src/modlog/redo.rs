@@ -85,12 +85,12 @@ pub fn has_all(entries: &[Entry], data: &DataChange) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modlog::{Base, Place};
+    use crate::modlog::{Base, WritePlace};
     use crate::types::{Timestamp, Version};
 
-    fn place(old_size: u64) -> Place {
+    fn place(old_size: u64) -> WritePlace {
         let (base, time) = (Base::Version(Version::default()), Timestamp::default());
-        Place { ino: Ino(7), container: ContainerId(1), base, old_size, time }
+        WritePlace { ino: Ino(7), container: ContainerId(1), base, old_size, time }
     }
 
     fn written(offset: u64, data: Payload, old_size: u64) -> Entry {

@@ -122,14 +122,14 @@ fn live(entries: &[Entry]) -> BTreeSet<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modlog::{After, Base, DataChange, Logged, Place};
+    use crate::modlog::{After, Base, DataChange, Logged, WritePlace};
     use crate::types::{Timestamp, Version};
 
     const CONTAINER: ContainerId = ContainerId(1);
 
     fn written(range: Range<u64>) -> Entry {
         let (base, time) = (Base::Version(Version::default()), Timestamp::default());
-        let place = Place { ino: Ino(7), container: CONTAINER, base, old_size: 0, time };
+        let place = WritePlace { ino: Ino(7), container: CONTAINER, base, old_size: 0, time };
         let data = Payload::Summed { len: range.end - range.start, sums: vec![0] };
         Entry::Written { place, offset: range.start, data }
     }

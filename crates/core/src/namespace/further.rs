@@ -13,13 +13,13 @@ use crate::types::{Ino, Kind};
 const TRIES: usize = 16;
 
 /// A directory and a name in it.
-type Place<'a> = (Ino, &'a [u8]);
+type DentryKey<'a> = (Ino, &'a [u8]);
 
 /// `ino` has the name `place`, too.
 pub(super) fn add<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     ino: Ino,
-    place: Place<'_>,
+    place: DentryKey<'_>,
 ) -> Result<(), Fault<T::Error>> {
     rows::put_row(&mut tree.txn, &keys::further(tree.volume, ino, place), &())
 }
@@ -28,7 +28,7 @@ pub(super) fn add<T: MetaTxn>(
 pub(super) fn gone<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     row: &mut InodeRow,
-    place: Place<'_>,
+    place: DentryKey<'_>,
 ) -> Result<(), Fault<T::Error>> {
     forget(tree, row.attr.ino, place)?;
     if (row.parent, row.name.as_slice()) != place {
@@ -52,7 +52,7 @@ pub(super) fn gone<T: MetaTxn>(
 pub(super) fn move_name<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     row: &InodeRow,
-    from: Place<'_>,
+    from: DentryKey<'_>,
 ) -> Result<(), Fault<T::Error>> {
     if row.attr.kind == Kind::Directory || row.attr.nlink < 2 {
         return Ok(());
@@ -66,7 +66,7 @@ pub(super) fn move_name<T: MetaTxn>(
 fn forget<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     ino: Ino,
-    place: Place<'_>,
+    place: DentryKey<'_>,
 ) -> Result<(), Fault<T::Error>> {
     let key = keys::further(tree.volume, ino, place);
     tree.txn.remove(&key).map_err(Fault::Store)

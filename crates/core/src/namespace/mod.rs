@@ -78,7 +78,7 @@ pub use refs::{
     lease, packs, stage,
 };
 pub use rows::{
-    ChunkRow, ClientRow, Extent, LeafRow, PackRow, Place, Source, Tally, VolumeRow, chunk, get_row,
+    ChunkRow, ClientRow, Extent, LeafRow, PackRow, ChunkPlace, Source, Tally, VolumeRow, chunk, get_row,
     put_row,
 };
 pub use session::{

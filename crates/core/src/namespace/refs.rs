@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use super::arrivals;
-use super::rows::{self, ChunkRow, Extent, LeafRow, PackRow, Place, Source};
+use super::rows::{self, ChunkRow, Extent, LeafRow, PackRow, ChunkPlace, Source};
 use super::{Fault, MetaSnapshot, MetaTxn, Overlay, is_damage, keys, readable};
 use crate::refusal::Refusal;
 use crate::types::{Fingerprint, Ino, VolumeId};
@@ -45,8 +45,8 @@ pub enum Held {
 pub fn arrived<T: MetaTxn>(
     txn: &mut T,
     (volume, fingerprint): (VolumeId, &Fingerprint),
-    place: Place,
-    known: Option<Place>,
+    place: ChunkPlace,
+    known: Option<ChunkPlace>,
     due: u64,
 ) -> Result<(), Fault<T::Error>> {
     let row = match rows::chunk(txn, volume, fingerprint) {
@@ -215,7 +215,7 @@ fn count<T: MetaTxn>(
 /// the pack is kept until a repair counts it anew.
 pub(super) fn shift_pack<T: MetaTxn>(
     txn: &mut T,
-    place: &Place,
+    place: &ChunkPlace,
     by: i64,
 ) -> Result<(), Fault<T::Error>> {
     let key = keys::pack(place.pack);

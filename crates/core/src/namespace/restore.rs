@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use super::arrivals;
 use super::refs::{self, Held};
-use super::rows::{self, ChunkRow, ClientRow, InodeRow, LeafRow, Place, Tally, VolumeRow};
+use super::rows::{self, ChunkRow, ClientRow, InodeRow, LeafRow, ChunkPlace, Tally, VolumeRow};
 use super::tree::Tree;
 use super::volume::{Readable, find_volume, is_name, volumes};
 use super::{Fault, MetaTxn, VolumeError, keys};
@@ -105,7 +105,7 @@ impl Restore {
         txn: &mut T,
         fingerprint: &Fingerprint,
         row: &ChunkRow,
-        place: Place,
+        place: ChunkPlace,
     ) -> Result<(), Fault<T::Error>> {
         if row.refs == 0 {
             let held = Held::Chunk(self.volume, *fingerprint);

@@ -110,7 +110,7 @@ pub struct LeafRow {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChunkRow {
     /// Where it is.
-    pub place: Place,
+    pub place: ChunkPlace,
     /// Extents that refer to it: rows, and those in leaves.
     pub refs: u64,
     /// When it may go if there are none, in seconds since 1970.
@@ -126,9 +126,9 @@ pub struct PackRow {
     pub live_bytes: u64,
 }
 
-/// Where a chunk is.
+/// The place of a chunk in a pack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct ChunkPlace {
     /// Number of the pack.
     pub pack: u64,
     /// Where its bytes start in the pack.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use segue_fuse::{Agreement, FileSystem, Notifier, Session, Wishes};
+use segue_fuse::{Agreement, FileSystem, Notifier, FuseSession, Wishes};
 
 use crate::examples::{Example, init};
 
@@ -35,7 +35,7 @@ impl Kernel {
         send(&ours, &init().whole());
         let (began, beginning) = channel();
         let session = std::thread::spawn(move || {
-            let session = Session::begin(theirs, files, &wishes).unwrap();
+            let session = FuseSession::begin(theirs, files, &wishes).unwrap();
             began.send((session.notifier(), session.agreement())).unwrap();
             session.run(1).unwrap();
         });

@@ -13,7 +13,7 @@ use crate::data::Data;
 use crate::interrupts::{HELD, Processes, hold_reads, holding, waiting};
 use crate::mounted::{Hooked, Serving, begin, can_mount, until};
 use crate::node::Kind;
-use crate::place::Place;
+use crate::place::Mountpoint;
 use crate::tree::Caller;
 
 pub(crate) const READERS: usize = 50;
@@ -84,11 +84,11 @@ pub(crate) struct Daemon(pub(crate) Child);
 
 impl Daemon {
     /// It has a file `held`, whose reads are never answered.
-    pub(crate) fn start(serving: Serving) -> Option<(Daemon, Place)> {
+    pub(crate) fn start(serving: Serving) -> Option<(Daemon, Mountpoint)> {
         if !can_mount() || serving.wishes.uring && !Serving::has_uring() {
             return None;
         }
-        let place = Place::new();
+        let place = Mountpoint::new();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "ends::daemon", "--ignored"]).env(POINT, place.root());
         if serving.wishes.uring {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use segue_fuse::abi::{FileLock, StatFs, fopen};
 use segue_fuse::{
-    Answer, Call, Errno, FileSystem, Interrupts, Open, Outcome, Reply, Request, Waiting,
+    Answer, Call, Errno, FileSystem, Interrupts, Open, Outcome, Reply, Request, PendingCall,
 };
 
 use crate::data::Data;
@@ -34,7 +34,7 @@ pub(crate) struct State {
     /// Else one who adds a name for each that he reads would never come to an end.
     ends: BTreeMap<u64, u64>,
     /// Requests that tests want to be without an answer.
-    pub(crate) held: Vec<Waiting>,
+    pub(crate) held: Vec<PendingCall>,
 }
 
 impl Memory {

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use segue_fuse::abi::init;
 use segue_fuse::{
-    Agreement, FileSystem, MountOptions, Notifier, Reply, Request, Session, Wishes, mount,
+    Agreement, FileSystem, MountOptions, Notifier, Reply, Request, FuseSession, Wishes, mount,
 };
 
 use crate::files::Memory;
-use crate::place::{Offered, Place, force_out};
+use crate::place::{Offered, Mountpoint, force_out};
 
 /// Longest that a test waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -128,7 +128,7 @@ pub(crate) struct Mounted {
     pub(crate) notifier: Notifier,
     pub(crate) agreement: Agreement,
     session: Option<JoinHandle<io::Result<()>>>,
-    pub(crate) place: Place,
+    pub(crate) place: Mountpoint,
 }
 
 impl Mounted {
@@ -145,7 +145,7 @@ impl Mounted {
         if !can_mount() {
             return None;
         }
-        let place = Place::new();
+        let place = Mountpoint::new();
         let files = Arc::new(Hooked::new(Box::new(hook)));
         let session = begin(&place.root(), &files, serving)?;
         let (notifier, agreement) = (session.notifier(), session.agreement());
@@ -203,10 +203,10 @@ pub(crate) fn begin(
     point: &Path,
     files: &Arc<Hooked>,
     serving: Serving,
-) -> Option<Session<Hooked>> {
+) -> Option<FuseSession<Hooked>> {
     let offered = if serving.wishes.uring { Some(Offered::new()?) } else { None };
     let device = mount(point, &options()).unwrap();
-    let session = Session::begin(device, Arc::clone(files), &serving.wishes).unwrap();
+    let session = FuseSession::begin(device, Arc::clone(files), &serving.wishes).unwrap();
     drop(offered);
     assert_eq!(session.agreement().has(init::OVER_IO_URING), serving.wishes.uring);
     Some(session)

@@ -20,21 +20,21 @@ const URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Where a mount is for a test: a directory that others can reach. Nothing is left of it when
 /// it is dropped, and whoever hangs in it is released if the test takes too long.
-pub(crate) struct Place {
+pub(crate) struct Mountpoint {
     dir: TempDir,
     hung: Arc<AtomicBool>,
     _watchdog: Sender<()>,
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
+impl Mountpoint {
+    pub(crate) fn new() -> Mountpoint {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("mnt")).unwrap();
         fs::create_dir(dir.path().join("connections")).unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let hung = Arc::default();
         let watchdog = watch_over(dir.path().to_owned(), Arc::clone(&hung));
-        let place = Place { dir, hung, _watchdog: watchdog };
+        let place = Mountpoint { dir, hung, _watchdog: watchdog };
         let (none, flags) = (None::<&CStr>, MountFlags::empty());
         rustix::mount::mount("none", place.beside("connections"), "fusectl", flags, none).unwrap();
         place
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Mountpoint {
     fn drop(&mut self) {
         force_out(&self.root());
         rustix::mount::unmount(self.beside("connections"), UnmountFlags::DETACH).ok();

@@ -1,6 +1,6 @@
 //! Requests that wait for a lock.
 
-use segue_fuse::{Answer, Errno, Lock, Outcome, Reply, Waiting};
+use segue_fuse::{Answer, Errno, Lock, Outcome, Reply, PendingCall};
 
 use crate::files::State;
 
@@ -9,7 +9,7 @@ struct Waiter {
     node: u64,
     lock: Lock,
     reply: Option<Reply>,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingCall>,
 }
 
 /// They, in the order in which they came.
@@ -25,7 +25,7 @@ impl Waiters {
     }
 
     /// `waiting` lasts as long as request `unique` waits, which may have ended.
-    pub(crate) fn interruptible(&mut self, unique: u64, waiting: Waiting) {
+    pub(crate) fn interruptible(&mut self, unique: u64, waiting: PendingCall) {
         if let Some(waiter) = self.0.iter_mut().find(|waiter| waiter.unique == unique) {
             waiter.waiting = Some(waiting);
         }

@@ -56,14 +56,14 @@ Examples:
   segue sync --timeout 30s --json     exit code 6: changes are still pending";
 
 /// The state of the wait, from the answers so far.
-struct Waiting {
+struct PendingSync {
     /// The last line of each mount.
     of: Vec<SyncReply>,
     progress: Progress,
     pace: Pace,
 }
 
-impl Waiting {
+impl PendingSync {
     /// Takes `reply` of mount `number`, and shows the pending changes of all mounts.
     fn told(&mut self, number: usize, reply: SyncReply) {
         if let Some(last) = self.of.get_mut(number) {
@@ -89,7 +89,7 @@ fn sum(replies: &[SyncReply]) -> SyncReply {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let started = Instant::now();
     let targets = targets(&arguments.paths)?;
-    let waiting = Mutex::new(Waiting {
+    let waiting = Mutex::new(PendingSync {
         of: vec![SyncReply::default(); targets.len()],
         progress: Progress::new(),
         pace: Pace::default(),

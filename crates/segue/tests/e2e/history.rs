@@ -41,8 +41,8 @@ impl Dice {
     }
 }
 
-/// One host of the three.
-struct Place {
+/// One host of the three, with its mount.
+struct Site {
     number: usize,
     host: Host,
     root: PathBuf,
@@ -84,12 +84,12 @@ impl Drop for End<'_> {
     }
 }
 
-impl Place {
-    fn new(world: &World, number: usize, host: &Host) -> Place {
+impl Site {
+    fn new(world: &World, number: usize, host: &Host) -> Site {
         let mount = world.mount_with(host, "grace=1s");
         let root = mount.path().join("d");
         let (mount, gate) = (Mutex::new(Some(mount)), RwLock::new(()));
-        Place { number, host: host.clone(), root, mount, gate }
+        Site { number, host: host.clone(), root, mount, gate }
     }
 
     fn is_connected(&self) -> bool {
@@ -150,7 +150,7 @@ fn states(is_there: bool, most: u64) -> Vec<u64> {
 /// What one host changes, and in which states it is.
 struct Maker<'a> {
     run: &'a Run,
-    place: &'a Place,
+    place: &'a Site,
     dice: Dice,
     states: BTreeMap<String, u64>,
     next: u64,
@@ -233,7 +233,7 @@ impl Maker<'_> {
 }
 
 /// Looks at everything again and again.
-fn look(run: &Run, place: &Place, mut dice: Dice) {
+fn look(run: &Run, place: &Site, mut dice: Dice) {
     let _end = End(run);
     while !run.is_over() {
         {
@@ -260,7 +260,7 @@ fn look(run: &Run, place: &Place, mut dice: Dice) {
 
 type Seen = Vec<(String, Vec<u64>)>;
 
-fn see(place: &Place, name: &str) -> Seen {
+fn see(place: &Site, name: &str) -> Seen {
     match fs::read_to_string(place_of(&place.root, name)) {
         Ok(text) => vec![(name.into(), vec![state_of(name, &text)])],
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => vec![(name.into(), vec![0])],
@@ -268,7 +268,7 @@ fn see(place: &Place, name: &str) -> Seen {
     }
 }
 
-fn see_names(place: &Place, of: u64) -> Seen {
+fn see_names(place: &Site, of: u64) -> Seen {
     let Ok(entries) = fs::read_dir(place.root.join(of.to_string())) else { return Vec::new() };
     let Ok(entries) = entries.collect::<Result<Vec<_>, _>>() else { return Vec::new() };
     let there: Vec<String> =
@@ -278,7 +278,7 @@ fn see_names(place: &Place, of: u64) -> Seen {
 }
 
 /// Kills a mount in the middle of whatever it does, and mounts again.
-fn kill(world: &World, run: &Run, place: &Place) {
+fn kill(world: &World, run: &Run, place: &Site) {
     let began = run.now();
     let mut mount = place.mount.lock().unwrap();
     let pid = mount.as_ref().and_then(SegueMount::pid).unwrap();
@@ -296,7 +296,7 @@ fn kill(world: &World, run: &Run, place: &Place) {
 }
 
 /// Cuts links, and kills mounts and the server, until the time is over.
-fn harm(world: &Mutex<World>, run: &Run, places: &[Place], time: Duration, mut dice: Dice) {
+fn harm(world: &Mutex<World>, run: &Run, places: &[Site], time: Duration, mut dice: Dice) {
     let _end = End(run);
     while run.begun.elapsed() < time && !run.is_over() {
         std::thread::sleep(dice.millis(1_000, 4_000));
@@ -333,8 +333,8 @@ fn harm(world: &Mutex<World>, run: &Run, places: &[Place], time: Duration, mut d
 fn what_hosts_see_fits_together() {
     let Some(world) = World::new() else { return };
     let hosts = [world.a.clone(), world.b.clone(), world.bed.host("c").unwrap()];
-    let places: Vec<Place> =
-        hosts.iter().enumerate().map(|(number, host)| Place::new(&world, number, host)).collect();
+    let places: Vec<Site> =
+        hosts.iter().enumerate().map(|(number, host)| Site::new(&world, number, host)).collect();
     for host in 0..HOSTS {
         fs::create_dir_all(places[0].root.join(host.to_string())).unwrap();
     }
@@ -374,7 +374,7 @@ fn what_hosts_see_fits_together() {
 }
 
 /// In the end all have everything, and see the same.
-fn come_together(run: &Run, places: &[Place]) {
+fn come_together(run: &Run, places: &[Site]) {
     places[HOSTS - 1].host.link_up().unwrap();
     for place in places {
         wait_for_state(&place.host, place.mount.lock().unwrap().as_ref().unwrap(), "online");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::namespace::{Place, chunk, dump};
+use segue_core::namespace::{ChunkPlace, chunk, dump};
 use segue_core::types::Fingerprint;
 
 use super::index::Index;
@@ -72,7 +72,7 @@ struct Copy<'a, 'b, 'c> {
     copied: Copied,
     unsynced: Vec<Unsynced>,
     /// Written and not yet in the index.
-    unindexed: Vec<(Fingerprint, Place)>,
+    unindexed: Vec<(Fingerprint, ChunkPlace)>,
     /// Bytes of these.
     fresh: u64,
 }
@@ -111,7 +111,7 @@ impl Copy<'_, '_, '_> {
     fn read(
         &mut self,
         fingerprint: &Fingerprint,
-        place: &Place,
+        place: &ChunkPlace,
     ) -> Result<Option<StoredChunk>, Failed> {
         let teller = &self.backup.teller;
         if !self.pace.wait(u64::from(place.stored_len), || teller.goes_on()) {

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use segue_core::namespace::Place;
+use segue_core::namespace::ChunkPlace;
 use segue_core::types::{Fingerprint, VolumeId};
 
 use super::BackupDir;
@@ -83,18 +83,18 @@ impl Index {
     }
 
     /// Where a chunk is.
-    pub(crate) fn find(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Failed> {
+    pub(crate) fn find(&self, fingerprint: &Fingerprint) -> Result<Option<ChunkPlace>, Failed> {
         self.try_find(fingerprint).map_err(|error| self.fail(&error))
     }
 
-    fn try_find(&self, fingerprint: &Fingerprint) -> rusqlite::Result<Option<Place>> {
+    fn try_find(&self, fingerprint: &Fingerprint) -> rusqlite::Result<Option<ChunkPlace>> {
         let sql = "SELECT pack, offset, stored_len, raw_len FROM chunk WHERE fingerprint = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         statement.query_row(params![fingerprint.0], place).optional()
     }
 
     /// Adds chunks that are on the disk, each in its pack behind those that were added before.
-    pub(crate) fn add(&self, chunks: &[(Fingerprint, Place)]) -> Result<(), Failed> {
+    pub(crate) fn add(&self, chunks: &[(Fingerprint, ChunkPlace)]) -> Result<(), Failed> {
         let add = || {
             self.begin()?;
             chunks.iter().try_for_each(|(fingerprint, place)| self.put(fingerprint, place))?;
@@ -111,9 +111,9 @@ impl Index {
         self.connection.execute_batch("COMMIT")
     }
 
-    fn put(&self, fingerprint: &Fingerprint, place: &Place) -> rusqlite::Result<()> {
+    fn put(&self, fingerprint: &Fingerprint, place: &ChunkPlace) -> rusqlite::Result<()> {
         let sql = "INSERT OR REPLACE INTO chunk VALUES (?1, ?2, ?3, ?4, ?5)";
-        let Place { pack, offset, stored_len, raw_len, .. } = *place;
+        let ChunkPlace { pack, offset, stored_len, raw_len, .. } = *place;
         let mut statement = self.connection.prepare_cached(sql)?;
         let (of, at) = (pack.cast_signed(), offset.cast_signed());
         statement.execute(params![fingerprint.0, of, at, stored_len, raw_len])?;
@@ -188,7 +188,7 @@ impl Index {
         Ok(gone.into_keys().collect())
     }
 
-    fn chunks_of(&self, pack: u64) -> rusqlite::Result<BTreeMap<Fingerprint, Place>> {
+    fn chunks_of(&self, pack: u64) -> rusqlite::Result<BTreeMap<Fingerprint, ChunkPlace>> {
         let sql =
             "SELECT pack, offset, stored_len, raw_len, fingerprint FROM chunk WHERE pack = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -268,11 +268,11 @@ impl Index {
 }
 
 /// The place that a row begins with.
-fn place(row: &rusqlite::Row<'_>) -> rusqlite::Result<Place> {
+fn place(row: &rusqlite::Row<'_>) -> rusqlite::Result<ChunkPlace> {
     let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
     let (stored_len, raw_len) = (row.get(2)?, row.get(3)?);
     let (pack, offset, compressed) = (number(0)?, number(1)?, stored_len < raw_len);
-    Ok(Place { pack, offset, stored_len, raw_len, compressed })
+    Ok(ChunkPlace { pack, offset, stored_len, raw_len, compressed })
 }
 
 /// Why a pack cannot be taken in.
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
     use crate::packs::{Packs, StoredChunk};
 
-    fn put(packs: &Packs, bytes: &'static [u8]) -> (Fingerprint, Place) {
+    fn put(packs: &Packs, bytes: &'static [u8]) -> (Fingerprint, ChunkPlace) {
         let fingerprint = segue_core::chunk::fingerprint(bytes);
         let raw_len = u32::try_from(bytes.len()).unwrap();
         let chunk = StoredChunk { fingerprint, raw_len, stored: bytes.into() };

@@ -126,7 +126,7 @@ fn remove_packs(
 
 #[cfg(test)]
 mod tests {
-    use segue_core::namespace::{ChunkRow, Limits, Place, Tally, VolumeRow, keys};
+    use segue_core::namespace::{ChunkRow, Limits, ChunkPlace, Tally, VolumeRow, keys};
     use segue_core::types::{Fingerprint, Timestamp, VolumeId};
 
     use super::super::{Head, rows::Writer};
@@ -135,7 +135,7 @@ mod tests {
 
     const VOLUME: VolumeId = VolumeId(1);
 
-    type Chunk = (Fingerprint, Place);
+    type Chunk = (Fingerprint, ChunkPlace);
 
     /// A directory with four packs of two chunks each.
     fn directory(path: &Path) -> (BackupDir, Vec<Chunk>) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use segue_core::namespace::{self, PackRow, Place, arrived};
+use segue_core::namespace::{self, PackRow, ChunkPlace, arrived};
 use segue_core::types::{Fingerprint, VolumeId};
 
 use super::{rest, stopping};
@@ -154,7 +154,7 @@ fn rows(server: &Server) -> Result<BTreeMap<u64, PackRow>, StoreError> {
 }
 
 /// A live chunk of a pack.
-type Live = (VolumeId, Fingerprint, Place);
+type Live = (VolumeId, Fingerprint, ChunkPlace);
 
 /// Moves what lives in the pack `id` to the present pack.
 fn compact(server: &Server, id: u64) -> Result<(), Failed> {

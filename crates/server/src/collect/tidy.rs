@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
 use segue_core::namespace::tidy::{Untidy, gather, mark_tidy, ragged, replace, untidy};
-use segue_core::namespace::{self, Extent, Place, Source, Stop, arrived, chunk};
+use segue_core::namespace::{self, Extent, ChunkPlace, Source, Stop, arrived, chunk};
 use segue_core::types::{Fingerprint, Ino, Version, VolumeId};
 use segue_core::wire::{FETCH_MAX, Fetch};
 use segue_rpc::codec::compress;
@@ -237,10 +237,10 @@ fn store_anew(
     let extents: Vec<Extent> = chunks.iter().map(whole).collect();
     let packs = &server.data.packs;
     // One that is here but damaged is written anew: what it was made from goes now.
-    let is_unreadable = |(chunk, known): &(StoredChunk, Option<Place>)| {
+    let is_unreadable = |(chunk, known): &(StoredChunk, Option<ChunkPlace>)| {
         known.is_none_or(|place| packs.read(&chunk.fingerprint, &place).is_err())
     };
-    let (new, known): (Vec<StoredChunk>, Vec<Option<Place>>) =
+    let (new, known): (Vec<StoredChunk>, Vec<Option<ChunkPlace>>) =
         chunks.into_iter().zip(known).filter(is_unreadable).unzip();
     let places = server.data.keep(volume, &new)?;
     server.data.store.write_blocking(move |txn| {

@@ -8,7 +8,7 @@ use segue_core::modlog::{
 use segue_core::namespace::collect::collect;
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::{
-    ApplyResult, Context, Fault, MapStore, MetaSnapshot, MetaTxn, Place, Rights, apply, arrived,
+    ApplyResult, Context, Fault, MapStore, MetaSnapshot, MetaTxn, ChunkPlace, Rights, apply, arrived,
     bind, create_volume, grant, lease,
 };
 use segue_core::types::{
@@ -153,7 +153,7 @@ fn carry_out<T: MetaTxn>(
         for piece in &store.pieces {
             let PieceBytes::Chunk { fingerprint, len } = &piece.bytes else { continue };
             let place =
-                Place { pack: 1, offset: 64, stored_len: 9, raw_len: *len, compressed: true };
+                ChunkPlace { pack: 1, offset: 64, stored_len: 9, raw_len: *len, compressed: true };
             arrived(txn, (VOLUME, fingerprint), place, None, lease(0))?;
         }
     }

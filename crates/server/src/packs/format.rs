@@ -12,7 +12,7 @@
 //! bytes, so that an index can be made again from packs alone.
 
 use segue_core::chunk::CHUNK_MAX;
-use segue_core::namespace::Place;
+use segue_core::namespace::ChunkPlace;
 use segue_core::types::{Fingerprint, VolumeId};
 
 use super::StoredChunk;
@@ -78,9 +78,9 @@ impl Entry {
     }
 
     /// Where its bytes are if they stand at `offset` of the pack `pack`.
-    pub(crate) fn place(&self, pack: u64, offset: u64) -> Place {
+    pub(crate) fn place(&self, pack: u64, offset: u64) -> ChunkPlace {
         let Entry { raw_len, stored_len, .. } = *self;
-        Place { pack, offset, stored_len, raw_len, compressed: stored_len < raw_len }
+        ChunkPlace { pack, offset, stored_len, raw_len, compressed: stored_len < raw_len }
     }
 
     /// True if `stored` are the bytes that the entry was made for.

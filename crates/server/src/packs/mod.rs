@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use segue_core::chunk::fingerprint;
-use segue_core::namespace::Place;
+use segue_core::namespace::ChunkPlace;
 use segue_core::types::{Fingerprint, VolumeId};
 use segue_rpc::codec::decompress;
 
@@ -170,7 +170,7 @@ impl Packs {
         &self,
         volume: VolumeId,
         chunks: &[StoredChunk],
-    ) -> io::Result<(Vec<Place>, Unsynced)> {
+    ) -> io::Result<(Vec<ChunkPlace>, Unsynced)> {
         let mut places = Vec::with_capacity(chunks.len());
         let mut unsynced: Vec<(Arc<Pack>, u64)> = Vec::new();
         self.check_space()?;
@@ -246,7 +246,7 @@ impl Packs {
     pub(crate) fn read(
         &self,
         fingerprint_wanted: &Fingerprint,
-        place: &Place,
+        place: &ChunkPlace,
     ) -> Result<(StoredChunk, Bytes), ChunkError> {
         let read = |error| ChunkError::Read { pack: place.pack, error };
         let damaged = || ChunkError::Damaged { pack: place.pack, offset: place.offset };
@@ -282,7 +282,7 @@ impl Packs {
 
 impl Pack {
     /// Writes one entry; returns its place and the pack's new end.
-    fn append(&self, volume: VolumeId, chunk: &StoredChunk) -> io::Result<(Place, u64)> {
+    fn append(&self, volume: VolumeId, chunk: &StoredChunk) -> io::Result<(ChunkPlace, u64)> {
         let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let stored_len = u32::try_from(chunk.stored.len()).map_err(too_long)?;
         let entry = Entry::new(volume, chunk, stored_len);
@@ -292,7 +292,7 @@ impl Pack {
         self.file.write_all_at(&chunk.stored, offset)?;
         let end = offset + u64::from(stored_len);
         self.end.store(end, Ordering::Release);
-        let place = Place {
+        let place = ChunkPlace {
             pack: self.id,
             offset,
             stored_len,

@@ -9,13 +9,13 @@ fn chunk(bytes: &[u8]) -> StoredChunk {
     StoredChunk { fingerprint: fingerprint(bytes), raw_len, stored }
 }
 
-fn append(packs: &Packs, bytes: &[u8]) -> Place {
+fn append(packs: &Packs, bytes: &[u8]) -> ChunkPlace {
     let (rows, unsynced) = packs.append(VolumeId(1), &[chunk(bytes)]).unwrap();
     packs.sync(&unsynced).unwrap();
     rows[0]
 }
 
-fn read(packs: &Packs, row: &Place, bytes: &[u8]) -> Bytes {
+fn read(packs: &Packs, row: &ChunkPlace, bytes: &[u8]) -> Bytes {
     packs.read(&fingerprint(bytes), row).unwrap().1
 }
 
@@ -142,7 +142,7 @@ fn entries_are_found_again_behind_damage() {
     let dir = tempfile::tempdir().unwrap();
     let packs = Packs::open(dir.path(), 0).unwrap();
     let bytes: Vec<Vec<u8>> = (0..5_u8).map(|n| vec![n; 50 + usize::from(n)]).collect();
-    let rows: Vec<Place> = bytes.iter().map(|bytes| append(&packs, bytes)).collect();
+    let rows: Vec<ChunkPlace> = bytes.iter().map(|bytes| append(&packs, bytes)).collect();
     let path = dir.path().join("00000001.pack");
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     let header = ENTRY_HEADER as u64;

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use segue_core::namespace::Place;
+use segue_core::namespace::ChunkPlace;
 use segue_core::types::{Fingerprint, VolumeId};
 
 use super::format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
 use super::{Packs, Pin, lock};
 
 /// An entry of a pack: whose, which, and where.
-pub(crate) type Listed = (VolumeId, Fingerprint, Place);
+pub(crate) type Listed = (VolumeId, Fingerprint, ChunkPlace);
 
 impl Packs {
     /// Keeps every pack that a row leads to now.

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use segue_core::namespace::check::{Counts, Finding};
 use segue_core::namespace::repair::{Repairer, Unreadable, Unrepaired, rehearse, repair};
-use segue_core::namespace::{Place, VolumeRow, volumes};
+use segue_core::namespace::{ChunkPlace, VolumeRow, volumes};
 use segue_core::types::{Fingerprint, VolumeId};
 use serde::{Deserialize, Serialize};
 
@@ -227,7 +227,7 @@ impl Repairer for Hand {
         self.say(RepairLine::Progress { inodes: counts.inodes, chunks: 0 });
     }
 
-    fn find_chunk(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+    fn find_chunk(&mut self, fingerprint: &Fingerprint) -> Option<ChunkPlace> {
         find(&self.data, self.id, &mut self.index, fingerprint)
     }
 }
@@ -238,7 +238,7 @@ fn find(
     id: VolumeId,
     index: &mut Option<Index>,
     fingerprint: &Fingerprint,
-) -> Option<Place> {
+) -> Option<ChunkPlace> {
     if index.is_none() {
         let packs = data.path().join("packs");
         match Index::beside(&packs, Some(id)) {

@@ -37,7 +37,7 @@ use crate::metrics::add;
 use crate::principals::{self, IdentityRow};
 use crate::promises::Holder;
 use crate::serve::Server;
-use crate::sessions::Place;
+use crate::sessions::SessionSlot;
 
 /// A host that has its certificate says at once which cache it serves.
 const HELLO: Duration = Duration::from_secs(30);
@@ -69,7 +69,7 @@ struct Session {
     peer: Peer,
     fingerprint: String,
     identity: IdentityRow,
-    place: Place,
+    place: SessionSlot,
     bound: OnceLock<Bound>,
     proven: Mutex<Proven>,
     rooms: Rooms,

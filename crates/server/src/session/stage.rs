@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use segue_core::chunk::CHUNK_MAX;
 use segue_core::namespace::outline::{Chunks, run};
 use segue_core::namespace::{
-    self, LEAF_EXTENTS_MAX, NotStaged, Place, Stop, is_damage, leaf_name, leaf_of,
+    self, LEAF_EXTENTS_MAX, NotStaged, ChunkPlace, Stop, is_damage, leaf_name, leaf_of,
 };
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, VolumeId};
@@ -39,7 +39,7 @@ struct Led {
     index: u32,
     chunks: Chunks,
     /// Where those are that were told by where they stand.
-    places: Vec<(Fingerprint, Place)>,
+    places: Vec<(Fingerprint, ChunkPlace)>,
     /// How long these are together.
     bytes: u64,
     /// Its chunks that are shown to be possessed, or stand in a file that may be read.

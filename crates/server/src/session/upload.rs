@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
-use segue_core::namespace::{self, Place, arrivals};
+use segue_core::namespace::{self, ChunkPlace, arrivals};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, Ino, Role, VolumeId};
 use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Stored, Wanted};
@@ -173,7 +173,7 @@ impl Session {
         &self,
         volume: VolumeId,
         fingerprints: impl Iterator<Item = Fingerprint>,
-    ) -> Result<Vec<Option<Place>>, Refused> {
+    ) -> Result<Vec<Option<ChunkPlace>>, Refused> {
         let fingerprints: Vec<_> = fingerprints.collect();
         let look = move |snapshot: &mut Kv<'_>| -> Result<Vec<_>, MetaFault> {
             let place = |fingerprint| {
@@ -214,7 +214,7 @@ fn whole((fingerprint, raw_len): (Fingerprint, u32), block: Block) -> StoredChun
 }
 
 /// A place for a chunk, and the one that it may replace.
-pub(super) type Placed = (Fingerprint, Place, Option<Place>);
+pub(super) type Placed = (Fingerprint, ChunkPlace, Option<ChunkPlace>);
 
 /// Chunks that are on the disk and in no row yet.
 pub(super) struct Arrivals {
@@ -228,7 +228,7 @@ fn write(
     server: &Arc<Server>,
     volume: VolumeId,
     chunks: Vec<StoredChunk>,
-    known: &[Option<Place>],
+    known: &[Option<ChunkPlace>],
 ) -> Result<Vec<Placed>, Refused> {
     let (mut new, mut replaced) = (Vec::new(), Vec::new());
     for (chunk, place) in chunks.into_iter().zip(known) {
@@ -300,7 +300,7 @@ fn proves(
     server: &Arc<Server>,
     nonce: &[u8; 32],
     fingerprint: &Fingerprint,
-    place: &Place,
+    place: &ChunkPlace,
     proof: &Fingerprint,
 ) -> bool {
     read(server, fingerprint, place).is_some_and(|raw| possession_proof(nonce, &raw) == *proof)
@@ -310,7 +310,7 @@ fn proves(
 pub(super) fn read(
     server: &Arc<Server>,
     fingerprint: &Fingerprint,
-    place: &Place,
+    place: &ChunkPlace,
 ) -> Option<Bytes> {
     match server.data.packs.read(fingerprint, place) {
         Ok((_, raw)) => Some(raw),

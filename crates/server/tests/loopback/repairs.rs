@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 use segue_core::chunk::fingerprint;
-use segue_core::namespace::{ChunkRow, Place, keys};
+use segue_core::namespace::{ChunkRow, ChunkPlace, keys};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Role, VolumeId};
 use segue_core::wire::Fetch;
@@ -113,7 +113,7 @@ async fn damage_in_the_store_is_repaired() {
         let key = keys::chunk(VOLUME, &fingerprint(&parts[0]));
         let sealed = stored(&db, &key);
         let row: ChunkRow = postcard::from_bytes(&sealed[..sealed.len() - 4]).unwrap();
-        let place = Place { pack: 77, ..row.place };
+        let place = ChunkPlace { pack: 77, ..row.place };
         put(&db, &key, &postcard::to_stdvec(&ChunkRow { place, ..row }).unwrap());
         remove(keys::chunk(VOLUME, &fingerprint(&parts[1])));
         remove(keys::dentry(VOLUME, Ino::ROOT, b"unnamed"));

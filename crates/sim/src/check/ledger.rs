@@ -17,10 +17,10 @@ use crate::server::content;
 use crate::store::{Txn, Written};
 
 /// A name in a directory.
-pub(crate) type Place = (Ino, Vec<u8>);
+pub(crate) type LedgerName = (Ino, Vec<u8>);
 
 /// A change of a dentry: before, after.
-type Names = BTreeMap<Place, (Option<Ino>, Option<Ino>)>;
+type Names = BTreeMap<LedgerName, (Option<Ino>, Option<Ino>)>;
 
 /// A file as commits left it.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -36,7 +36,7 @@ pub(crate) struct Ledger {
     volume: VolumeId,
     pub(crate) outcomes: BTreeMap<OpId, Outcome>,
     pub(crate) files: BTreeMap<Ino, FileState>,
-    pub(crate) names: BTreeMap<Place, Ino>,
+    pub(crate) names: BTreeMap<LedgerName, Ino>,
     copies: BTreeMap<(ClientId, Ino), Ino>,
     /// Orphans that went when a client's process began.
     dropped: BTreeSet<(ClientId, Ino)>,

@@ -93,7 +93,7 @@ impl Server {
     /// Checks whether all rows fit together: links, extents, and what refers to chunks.
     pub(crate) fn check_rows(&mut self) -> Result<(), Violation> {
         let volume = self.volume;
-        let mut found = Found(Vec::new());
+        let mut found = Findings(Vec::new());
         let checked = check::check(&mut self.snapshot(), volume, &mut found);
         match checked.is_ok() && found.0.is_empty() {
             true => Ok(()),
@@ -103,9 +103,9 @@ impl Server {
 }
 
 /// What `segue volume check` would say.
-struct Found(Vec<Finding>);
+struct Findings(Vec<Finding>);
 
-impl Visitor for Found {
+impl Visitor for Findings {
     fn finding(&mut self, finding: Finding) {
         self.0.push(finding);
     }

@@ -38,7 +38,7 @@ use chunks::Chunks;
 pub(crate) use disk::{Kept, Lost};
 pub(crate) use failing::Failing;
 pub(crate) use notes::Noted;
-use promises::Session;
+use promises::SimSession;
 
 /// Where the server promises nothing its answers are believed for so long.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
@@ -114,7 +114,7 @@ pub(crate) struct Mount {
     pub(crate) taken_back: u64,
     pub(crate) refused: u64,
     said_hello: bool,
-    pub(crate) session: Session,
+    pub(crate) session: SimSession,
     /// Files that got fetched bytes since that was looked at.
     pub(crate) filled: BTreeSet<Ino>,
     /// It heard an outcome that it could not log.
@@ -223,7 +223,7 @@ impl Mount {
             taken_back: 0,
             refused: 0,
             said_hello: false,
-            session: Session::start(next_call),
+            session: SimSession::start(next_call),
             filled: BTreeSet::new(),
             unsettled: false,
             failing: Failing::default(),

@@ -11,9 +11,9 @@ use segue_core::wire::{Reply, Request};
 use super::{Mount, Purpose};
 use crate::plan::Bug;
 
-/// A session, if the server promises anything.
+/// A simulated client's session, if the server promises anything.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
+pub(crate) struct SimSession {
     /// The server promises things.
     pub(crate) has_promises: bool,
     /// Grows with each connection.
@@ -26,11 +26,11 @@ pub(crate) struct Session {
     asked: BTreeMap<u64, Time>,
 }
 
-impl Session {
+impl SimSession {
     /// The first of a process whose calls are numbered from `next_call`: so no connection has the
     /// number of one of an earlier process, of which messages may be under way.
-    pub(super) fn start(next_call: u64) -> Session {
-        Session { connection: next_call, ..Session::default() }
+    pub(super) fn start(next_call: u64) -> SimSession {
+        SimSession { connection: next_call, ..SimSession::default() }
     }
 }
 

@@ -23,7 +23,8 @@ pub struct LaneSpec {
     pub jitter: Duration,
 }
 
-pub(crate) struct Lane {
+/// The queue of one direction of a path, and the link behind it.
+pub(crate) struct PathQueue {
     spec: LaneSpec,
     start: Instant,
     rng: Rng,
@@ -36,11 +37,11 @@ pub(crate) struct Lane {
     pub(crate) carried: u64,
 }
 
-impl Lane {
-    pub(crate) fn new(spec: LaneSpec, start: Instant, seed: u64) -> Lane {
+impl PathQueue {
+    pub(crate) fn new(spec: LaneSpec, start: Instant, seed: u64) -> PathQueue {
         let rng = Rng::new(seed);
         let waiting = VecDeque::new();
-        Lane { spec, start, rng, free: start, waiting, arrived: start, carried: 0 }
+        PathQueue { spec, start, rng, free: start, waiting, arrived: start, carried: 0 }
     }
 
     /// Sends `bytes`: when they arrive, `None` if they are dropped.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use segue_core::chunk::fingerprint;
-use segue_core::namespace::{self, ChunkRow, MetaTxn, Place, Source, Stop, keys, read};
+use segue_core::namespace::{self, ChunkRow, MetaTxn, ChunkPlace, Source, Stop, keys, read};
 use segue_core::types::{ClientId, Fingerprint, Ino, Time, VolumeId};
 use segue_core::wire::{Fetch, Fetched, Reply};
 
@@ -40,7 +40,7 @@ impl Server {
             txn.packs().insert(*name, bytes.to_vec());
             let known = namespace::chunk(&mut txn, volume, name)?.map(|row| row.place);
             let place =
-                Place { pack: 1, offset: 0, stored_len: *len, raw_len: *len, compressed: false };
+                ChunkPlace { pack: 1, offset: 0, stored_len: *len, raw_len: *len, compressed: false };
             namespace::arrived(&mut txn, (volume, name), place, known, 0)?;
         }
         Ok(())

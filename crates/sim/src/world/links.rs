@@ -23,7 +23,7 @@ pub(super) enum Way {
 
 /// A host's link.
 #[derive(Debug, Default)]
-pub(super) struct Link {
+pub(super) struct SimLink {
     pub(super) is_parted: bool,
     /// Until when what was sent before takes, each way.
     busy: [Time; 2],

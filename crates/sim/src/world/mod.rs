@@ -35,7 +35,7 @@ use crate::work::Op;
 use crate::{Summary, Violation};
 use clocks::Clock;
 use draws::{Draws, Who};
-use links::{Link, Way};
+use links::{SimLink, Way};
 
 /// Application threads of a client: two, so that one's replies meet the other's changes.
 const THREADS: usize = 2;
@@ -102,7 +102,7 @@ pub(crate) struct World {
     server: Server,
     server_up: bool,
     hosts: Vec<Host>,
-    links: Vec<Link>,
+    links: Vec<SimLink>,
     clocks: Vec<Clock>,
     /// Hosts whose disks are full.
     full: Vec<bool>,
@@ -168,7 +168,7 @@ impl World {
             }
             world.recurs(Event::Part(client));
             world.recurs(Event::Crash(client));
-            world.links.push(Link::default());
+            world.links.push(SimLink::default());
             world.clocks.push(Clock::draw(&world.plan, &mut world.disk_rng));
             world.recurs(Event::Sleep(client));
             world.recurs(Event::Jump(client));

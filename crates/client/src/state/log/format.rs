@@ -28,9 +28,9 @@ pub(crate) struct Position {
     pub(crate) entries: u64,
 }
 
-/// What was found in a log.
+/// A log as it was read.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundLog {
     pub(crate) entries: Vec<Entry>,
     pub(crate) generation: u64,
     /// The index has what so many entries did, if it has not lost it.
@@ -131,7 +131,7 @@ pub(super) fn parse(
     bytes: &[u8],
     incarnation: u32,
     restarted: bool,
-) -> Result<(Found, u64), String> {
+) -> Result<(FoundLog, u64), String> {
     let (head, body) =
         bytes.split_at_checked(FILE_HEADER).ok_or_else(|| "is cut short".to_string())?;
     if !head.starts_with(MAGIC) {
@@ -171,5 +171,5 @@ pub(super) fn parse(
     }
     let noted = usize::try_from(begins.entries).unwrap_or(usize::MAX);
     let durable = ends.partition_point(|end| *end <= data).max(noted.min(entries.len()));
-    Ok((Found { entries, generation: begins.generation, noted, durable }, offset))
+    Ok((FoundLog { entries, generation: begins.generation, noted, durable }, offset))
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use segue_core::cache::ContainerId;
-use segue_core::modlog::{After, Base, Change, Logged, Outcome, Payload, Place, Record};
+use segue_core::modlog::{After, Base, Change, Logged, Outcome, Payload, WritePlace, Record};
 use segue_core::types::{Caller, Ino, Timestamp, Version};
 
 use super::super::durable::failing;
@@ -22,7 +22,7 @@ fn change(seq: u64) -> Entry {
 fn written() -> Entry {
     let base = Base::Version(Version::default());
     let (time, container) = (Timestamp::default(), ContainerId(3));
-    let place = Place { ino: Ino(1), container, base, old_size: 0, time };
+    let place = WritePlace { ino: Ino(1), container, base, old_size: 0, time };
     Entry::Written { place, offset: 0, data: Payload::Inline(vec![7; 5]) }
 }
 

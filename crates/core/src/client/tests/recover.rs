@@ -33,7 +33,7 @@ fn what_a_failed_write_spoiled_is_not_valid_for_the_next_process() {
 /// sent.
 #[test]
 fn what_went_with_its_container_is_not_stored() {
-    let place = |container| crate::modlog::Place {
+    let place = |container| crate::modlog::WritePlace {
         ino: Ino(7),
         container: ContainerId(container),
         base: crate::modlog::Base::Version(Default::default()),

@@ -24,11 +24,11 @@ fn push(queue: &mut Queue, seq: u64, bytes: u64) {
     queue.push(data(seq, bytes).logged(seq, Caller::default()), Time::default(), |_| false);
 }
 
-fn pick(ahead: &mut Ahead, queue: &Queue) -> Option<Picked> {
+fn pick(ahead: &mut UploadAhead, queue: &Queue) -> Option<Picked> {
     ahead.pick(queue, LARGE * 2, &BTreeSet::new())
 }
 
-fn finish(ahead: &mut Ahead, queue: &Queue, picked: &Picked, refusal: Option<Refusal>) {
+fn finish(ahead: &mut UploadAhead, queue: &Queue, picked: &Picked, refusal: Option<Refusal>) {
     let store = |logged: &Logged| {
         let len = logged.change.bytes();
         let hole = Piece { offset: 0, bytes: PieceBytes::Hole { len } };
@@ -47,7 +47,7 @@ fn seqs(picked: &Picked) -> Vec<u64> {
 /// away from the second what that was about: change 2 was under way for ever.
 #[test]
 fn an_upload_of_an_earlier_connection_does_not_end_one_of_the_present() {
-    let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
+    let (mut ahead, mut queue) = (UploadAhead::default(), Queue::default());
     push(&mut queue, 1, LARGE);
     ahead.follow(Some([1; 32]));
     let early = pick(&mut ahead, &queue).unwrap();
@@ -64,7 +64,7 @@ fn an_upload_of_an_earlier_connection_does_not_end_one_of_the_present() {
 
 #[test]
 fn what_could_not_be_sent_is_picked_again_and_nothing_else() {
-    let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
+    let (mut ahead, mut queue) = (UploadAhead::default(), Queue::default());
     (1..=4).for_each(|seq| push(&mut queue, seq, LARGE));
     ahead.follow(Some([1; 32]));
     let [first, second] = [(); 2].map(|()| pick(&mut ahead, &queue).unwrap());
@@ -77,7 +77,7 @@ fn what_could_not_be_sent_is_picked_again_and_nothing_else() {
 /// The name of a new file goes before its data, and another one's data that are there.
 #[test]
 fn what_is_being_uploaded_holds_nothing_else_up() {
-    let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
+    let (mut ahead, mut queue) = (UploadAhead::default(), Queue::default());
     let set = |seq| {
         let set = Record::SetAttr { ino: Ino(seq + 1), set: SetAttr::default() };
         Logged { change: Change::Record(set), ..data(1, 0).logged(seq, Caller::default()) }
@@ -90,7 +90,7 @@ fn what_is_being_uploaded_holds_nothing_else_up() {
     ahead.follow(Some([1; 32]));
     let picked = pick(&mut ahead, &queue).unwrap();
     assert_eq!(seqs(&picked), [2, 5]);
-    let batch = |ahead: &Ahead, queue: &Queue, lane| -> Vec<u64> {
+    let batch = |ahead: &UploadAhead, queue: &Queue, lane| -> Vec<u64> {
         let batch = ahead.batch(queue, (lane, 1 << 20), &BTreeSet::new(), None);
         batch.iter().map(|logged| logged.seq).collect()
     };
@@ -105,11 +105,11 @@ fn what_is_being_uploaded_holds_nothing_else_up() {
 /// What is raised is no business of those that upload ahead, unless they have it already.
 #[test]
 fn what_is_raised_goes_by_itself() {
-    let (mut ahead, mut queue) = (Ahead::default(), Queue::default());
+    let (mut ahead, mut queue) = (UploadAhead::default(), Queue::default());
     (1..=4).for_each(|seq| push(&mut queue, seq, LARGE));
     ahead.follow(Some([1; 32]));
     queue.raise(&BTreeSet::from([3]), ahead.uploading());
-    let batch = |ahead: &Ahead, queue: &Queue, lane| -> Vec<u64> {
+    let batch = |ahead: &UploadAhead, queue: &Queue, lane| -> Vec<u64> {
         let batch = ahead.batch(queue, (lane, 1 << 20), &BTreeSet::new(), None);
         batch.iter().map(|logged| logged.seq).collect()
     };
@@ -170,7 +170,7 @@ proptest! {
     /// left to pick, the drain waits for none.
     #[test]
     fn nothing_is_waited_for_that_nobody_sends(steps in prop::collection::vec(step(), 0..60)) {
-        let (mut ahead, mut queue, mut uploads) = (Ahead::default(), Queue::default(), Vec::new());
+        let (mut ahead, mut queue, mut uploads) = (UploadAhead::default(), Queue::default(), Vec::new());
         let mut batch = Vec::new();
         for (step, seq) in steps.into_iter().zip(1..) {
             let oldest = queue.iter().next().map(|(logged, _)| logged.clone());

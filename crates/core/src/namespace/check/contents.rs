@@ -11,7 +11,7 @@ use super::super::refs::{Held, leaf_name};
 use super::super::rows::{ChunkRow, Extent, LeafRow, Source};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
-use super::{Checker, Damage, Found, Halt, Visitor, decode, find};
+use super::{Checker, Damage, FoundRow, Halt, Visitor, decode, find};
 use crate::types::{Fingerprint, VolumeId};
 
 /// What a chunk or a leaf says, and how many were found to refer to it.
@@ -40,9 +40,9 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     fn arrivals(&mut self) -> Result<(), Halt<S::Error>> {
         let key = keys::arrived(self.volume);
         let told = match find(self.snapshot, &key)? {
-            Found::Nothing => 0,
-            Found::Row(told) => told,
-            Found::Broken => {
+            FoundRow::Nothing => 0,
+            FoundRow::Row(told) => told,
+            FoundRow::Broken => {
                 self.report_row(&key, "a volume's arrivals");
                 return Ok(());
             }
@@ -188,14 +188,14 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             let (refs, said) = match held {
                 Held::Chunk(_, fingerprint) => {
                     match find::<_, ChunkRow>(self.snapshot, &keys::chunk(volume, &fingerprint))? {
-                        Found::Row(row) => (row.refs, row.due),
-                        Found::Nothing | Found::Broken => (1, 0),
+                        FoundRow::Row(row) => (row.refs, row.due),
+                        FoundRow::Nothing | FoundRow::Broken => (1, 0),
                     }
                 }
                 Held::Leaf(_, leaf) => {
                     match find::<_, LeafRow>(self.snapshot, &keys::leaf(volume, &leaf))? {
-                        Found::Row(row) => (row.refs, row.due),
-                        Found::Nothing | Found::Broken => (1, 0),
+                        FoundRow::Row(row) => (row.refs, row.due),
+                        FoundRow::Nothing | FoundRow::Broken => (1, 0),
                     }
                 }
             };

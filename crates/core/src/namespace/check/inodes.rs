@@ -4,7 +4,7 @@ use super::super::extents::{Contents, within};
 use super::super::rows::{ChunkRow, Extent, InodeRow, LeafRow, Source};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
-use super::{Checker, Damage, Found, Halt, Visitor, decode, find};
+use super::{Checker, Damage, FoundRow, Halt, Visitor, decode, find};
 use crate::types::{Fingerprint, Ino, Kind, SYMLINK_MAX, Version};
 
 /// Tables that are read along with the inodes: both stand in the inodes' order.
@@ -182,8 +182,8 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             Source::Leaf { leaf, start } => {
                 let key = keys::leaf(self.volume, leaf);
                 let row = match find::<_, LeafRow>(self.snapshot, &key)? {
-                    Found::Row(row) => row,
-                    Found::Nothing | Found::Broken => {
+                    FoundRow::Row(row) => row,
+                    FoundRow::Nothing | FoundRow::Broken => {
                         return self.report(ino, Damage::NoLeaf { end, leaf: *leaf });
                     }
                 };
@@ -210,10 +210,10 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     ) -> Result<(), Halt<S::Error>> {
         let key = keys::chunk(self.volume, &fingerprint);
         match find::<_, ChunkRow>(self.snapshot, &key)? {
-            Found::Nothing | Found::Broken => {
+            FoundRow::Nothing | FoundRow::Broken => {
                 self.report(ino, Damage::NoChunk { end, fingerprint })
             }
-            Found::Row(ChunkRow { place, .. }) => {
+            FoundRow::Row(ChunkRow { place, .. }) => {
                 let is_inside = last.is_some_and(|last| last <= u64::from(place.raw_len));
                 let is_possible = place.stored_len <= place.raw_len
                     && place.compressed == (place.stored_len < place.raw_len);

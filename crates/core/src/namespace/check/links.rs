@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::rows::InodeRow;
 use super::super::{MetaSnapshot, keys};
-use super::{Checker, Damage, Found, Halt, Visitor, find};
+use super::{Checker, Damage, FoundRow, Halt, Visitor, find};
 use crate::types::{Ino, Kind};
 
 /// Most directories remembered as reachable, so that few ways to the root are walked twice.
@@ -15,13 +15,13 @@ pub(super) struct Links {
     first: Ino,
     /// The first inode that is left to the next round.
     end: Option<Ino>,
-    counts: BTreeMap<Ino, Link>,
+    counts: BTreeMap<Ino, LinkCounts>,
     max: usize,
 }
 
-/// What was counted of one inode.
+/// The links counted of one inode.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Link {
+pub(super) struct LinkCounts {
     /// Names that it does not record.
     pub(super) names: u32,
     /// Clients that have it open without a name.
@@ -53,7 +53,7 @@ impl Links {
     }
 
     /// What was counted of the inode.
-    pub(super) fn of(&self, ino: Ino) -> Link {
+    pub(super) fn of(&self, ino: Ino) -> LinkCounts {
         self.counts.get(&ino).copied().unwrap_or_default()
     }
 
@@ -67,7 +67,7 @@ impl Links {
         self.add(ino, |link| link.orphans = link.orphans.saturating_add(1));
     }
 
-    fn add(&mut self, ino: Ino, count: impl FnOnce(&mut Link)) {
+    fn add(&mut self, ino: Ino, count: impl FnOnce(&mut LinkCounts)) {
         if !self.covers(ino) {
             return;
         }
@@ -91,7 +91,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         let link = self.links.of(ino);
         let recorded =
             find::<_, Ino>(self.snapshot, &keys::dentry(self.volume, row.parent, &row.name))?;
-        let is_there = matches!(recorded, Found::Row(named) if named == ino);
+        let is_there = matches!(recorded, FoundRow::Row(named) if named == ino);
         if link.orphans > 0 && nlink > 0 {
             self.report(ino, Damage::OrphanWithName)?;
         }
@@ -141,7 +141,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
                 (mark, steps, power) = (at, 0, power * 2);
             }
             // One that is missing is reported with the names in it.
-            let Found::Row(above) = self.inode(at)? else { return Ok(()) };
+            let FoundRow::Row(above) = self.inode(at)? else { return Ok(()) };
             at = above.parent;
         }
         if self.reachable.len() >= REACHABLE_MAX {
@@ -153,7 +153,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
 
     fn ring(&mut self, start: Ino, from: Ino) -> Result<(), Halt<S::Error>> {
         let (mut at, mut least) = (start, start);
-        while let Found::Row(row) = self.inode(at)? {
+        while let FoundRow::Row(row) = self.inode(at)? {
             at = row.parent;
             least = least.min(at);
             if at == start {

@@ -133,8 +133,8 @@ pub(super) fn check_within<S: MetaSnapshot, V: Visitor>(
     Ok(checker.counts)
 }
 
-/// What stands under a key.
-enum Found<R> {
+/// The row under a key.
+enum FoundRow<R> {
     Nothing,
     /// A row that does not decode; where its table is scanned it is reported.
     Broken,
@@ -149,10 +149,10 @@ fn decode<R: DeserializeOwned>(bytes: &[u8]) -> Option<R> {
 fn find<S: MetaSnapshot, R: DeserializeOwned>(
     snapshot: &mut S,
     key: &[u8],
-) -> Result<Found<R>, S::Error> {
+) -> Result<FoundRow<R>, S::Error> {
     Ok(match snapshot.get(key)? {
-        None => Found::Nothing,
-        Some(bytes) => decode(&bytes).map_or(Found::Broken, Found::Row),
+        None => FoundRow::Nothing,
+        Some(bytes) => decode(&bytes).map_or(FoundRow::Broken, FoundRow::Row),
     })
 }
 
@@ -203,18 +203,18 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         }
     }
 
-    fn inode(&mut self, ino: Ino) -> Result<Found<InodeRow>, Halt<S::Error>> {
+    fn inode(&mut self, ino: Ino) -> Result<FoundRow<InodeRow>, Halt<S::Error>> {
         Ok(find(self.snapshot, &keys::inode(self.volume, ino))?)
     }
 
     fn volume(&mut self) -> Result<(), Halt<S::Error>> {
         let key = keys::volume(self.volume);
         match find::<_, VolumeRow>(self.snapshot, &key)? {
-            Found::Nothing => self.report_volume(Damage::NoVolume),
-            Found::Broken => self.report_row(&key, "a volume"),
-            Found::Row(row) => {
+            FoundRow::Nothing => self.report_volume(Damage::NoVolume),
+            FoundRow::Broken => self.report_row(&key, "a volume"),
+            FoundRow::Row(row) => {
                 let named = find::<_, VolumeId>(self.snapshot, &keys::volume_name(&row.name))?;
-                if !matches!(named, Found::Row(volume) if volume == self.volume) {
+                if !matches!(named, FoundRow::Row(volume) if volume == self.volume) {
                     self.report_volume(Damage::VolumeName);
                 }
                 self.row = Some(row);
@@ -222,9 +222,9 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         }
         let key = keys::volume_tally(self.volume);
         match find::<_, Tally>(self.snapshot, &key)? {
-            Found::Nothing => self.report_volume(Damage::NoTally),
-            Found::Broken => self.report_row(&key, "a volume's tally"),
-            Found::Row(tally) => self.tally = Some(tally),
+            FoundRow::Nothing => self.report_volume(Damage::NoTally),
+            FoundRow::Broken => self.report_row(&key, "a volume's tally"),
+            FoundRow::Row(tally) => self.tally = Some(tally),
         }
         Ok(())
     }

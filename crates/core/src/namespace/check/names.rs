@@ -3,7 +3,7 @@
 use super::super::{ClientRow, MetaSnapshot, keys};
 use super::path::name_path;
 use super::scan::Scan;
-use super::{Checker, Damage, Finding, Found, Halt, Visitor, decode, find};
+use super::{Checker, Damage, Finding, FoundRow, Halt, Visitor, decode, find};
 use crate::types::{Ino, Kind, Name};
 
 /// A directory whose names are being looked at.
@@ -45,16 +45,16 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     fn open(&mut self, ino: Ino) -> Result<Directory, Halt<S::Error>> {
         let mut quota = None;
         let nlink = match self.inode(ino)? {
-            Found::Row(row) if row.attr.kind == Kind::Directory => {
+            FoundRow::Row(row) if row.attr.kind == Kind::Directory => {
                 quota = Some(row.attr.quota);
                 Some(row.attr.nlink)
             }
-            Found::Broken => None,
-            Found::Row(_) => {
+            FoundRow::Broken => None,
+            FoundRow::Row(_) => {
                 self.report_name(ino, Damage::NotDirectory)?;
                 None
             }
-            Found::Nothing => {
+            FoundRow::Nothing => {
                 self.report_name(ino, Damage::NoDirectory)?;
                 None
             }
@@ -90,9 +90,9 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             }
         }
         let row = match self.inode(ino)? {
-            Found::Row(row) => row,
-            Found::Broken => return Ok(()),
-            Found::Nothing => {
+            FoundRow::Row(row) => row,
+            FoundRow::Broken => return Ok(()),
+            FoundRow::Nothing => {
                 return self.report_entry((directory.ino, name), ino, Damage::NameOfNothing);
             }
         };
@@ -138,14 +138,14 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             if self.again {
                 continue;
             }
-            if matches!(self.inode(ino)?, Found::Nothing) {
+            if matches!(self.inode(ino)?, FoundRow::Nothing) {
                 self.report(ino, Damage::OrphanOfNothing)?;
             }
             let row = find::<_, ClientRow>(self.snapshot, &keys::client(client))?;
             match row {
-                Found::Broken => {}
-                Found::Row(row) if row.volume == self.volume => {}
-                Found::Row(_) | Found::Nothing => self.report(ino, Damage::OrphanOfNobody)?,
+                FoundRow::Broken => {}
+                FoundRow::Row(row) if row.volume == self.volume => {}
+                FoundRow::Row(_) | FoundRow::Nothing => self.report(ino, Damage::OrphanOfNobody)?,
             }
         }
         Ok(())

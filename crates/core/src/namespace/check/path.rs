@@ -2,7 +2,7 @@
 
 use super::super::rows::InodeRow;
 use super::super::{MetaSnapshot, keys};
-use super::{Found, find};
+use super::{FoundRow, find};
 use crate::types::{Ino, VolumeId};
 
 /// Most directories above an inode that are looked at: who is deeper has its upper part left
@@ -23,11 +23,11 @@ pub fn path<S: MetaSnapshot>(
         if at == Ino::ROOT {
             return Ok(Some(if above.is_empty() { "/".to_owned() } else { above }));
         }
-        let Found::Row(row) = find::<_, InodeRow>(snapshot, &keys::inode(volume, at))? else {
+        let FoundRow::Row(row) = find::<_, InodeRow>(snapshot, &keys::inode(volume, at))? else {
             break;
         };
         let own = find::<_, Ino>(snapshot, &keys::dentry(volume, row.parent, &row.name))?;
-        if !matches!(own, Found::Row(named) if named == at) {
+        if !matches!(own, FoundRow::Row(named) if named == at) {
             break;
         }
         above = format!("/{}{above}", String::from_utf8_lossy(&row.name));

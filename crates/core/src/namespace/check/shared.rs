@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::super::rows::{ChunkRow, PackRow, VolumeRow};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
-use super::{Damage, Finding, Found, Visitor, decode, find};
+use super::{Damage, Finding, FoundRow, Visitor, decode, find};
 use crate::types::VolumeId;
 
 /// Checks what belongs to no volume alone. What the server's own tables say is the server's
@@ -39,9 +39,9 @@ fn names<S: MetaSnapshot, V: Visitor>(snapshot: &mut S, visitor: &mut V) -> Resu
             continue;
         };
         let is_its = match find::<_, VolumeRow>(snapshot, &keys::volume(volume))? {
-            Found::Row(row) => row.name == name,
-            Found::Broken => true,
-            Found::Nothing => false,
+            FoundRow::Row(row) => row.name == name,
+            FoundRow::Broken => true,
+            FoundRow::Nothing => false,
         };
         if !is_its {
             tell(visitor, Damage::StrayName { name: name.to_owned() });

@@ -1,10 +1,10 @@
 //! Which files the chunks of a volume are used in, for whoever reads their bytes.
 
 use super::super::extents::within;
-use super::super::rows::{ChunkRow, Extent, LeafRow, Place, Source};
+use super::super::rows::{ChunkRow, Extent, LeafRow, ChunkPlace, Source};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
-use super::{Found, decode, find};
+use super::{FoundRow, decode, find};
 use crate::types::{Fingerprint, Ino, VolumeId};
 
 /// Extents on one page: so few that no snapshot is held for long.
@@ -22,7 +22,7 @@ pub struct ChunkUse {
     /// The chunk.
     pub fingerprint: Fingerprint,
     /// Where it is.
-    pub place: Place,
+    pub place: ChunkPlace,
 }
 
 /// Uses of chunks, and the key to go on from if there are more.
@@ -51,7 +51,7 @@ pub fn chunk_uses<S: MetaSnapshot>(
         for (at, part) in parts(snapshot, volume, extent)? {
             let Source::Chunk { fingerprint, .. } = part.source else { continue };
             let found = find::<_, ChunkRow>(snapshot, &keys::chunk(volume, &fingerprint))?;
-            if let Found::Row(ChunkRow { place, .. }) = found {
+            if let FoundRow::Row(ChunkRow { place, .. }) = found {
                 let offset = start + at;
                 uses.push(ChunkUse { ino, offset, len: part.len, fingerprint, place });
             }
@@ -72,7 +72,7 @@ fn parts<S: MetaSnapshot>(
 ) -> Result<Vec<(u64, Extent)>, S::Error> {
     let Source::Leaf { leaf, start } = &extent.source else { return Ok(vec![(0, extent)]) };
     Ok(match find::<_, LeafRow>(snapshot, &keys::leaf(volume, leaf))? {
-        Found::Row(row) => within(&row.extents, *start, extent.len),
-        Found::Nothing | Found::Broken => Vec::new(),
+        FoundRow::Row(row) => within(&row.extents, *start, extent.len),
+        FoundRow::Nothing | FoundRow::Broken => Vec::new(),
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::extents::Contents;
 use super::super::refs::{self, Held};
-use super::super::rows::{self, ChunkRow, Extent, InodeRow, LeafRow, PackRow, Place, Source};
+use super::super::rows::{self, ChunkRow, Extent, InodeRow, LeafRow, PackRow, ChunkPlace, Source};
 use super::super::{Fault, MetaTxn, keys, readable};
 use super::fix::Fixed;
 use crate::types::{Fingerprint, Ino, VolumeId};
@@ -14,7 +14,7 @@ pub(super) fn put_chunk<T: MetaTxn>(
     txn: &mut T,
     id: VolumeId,
     fingerprint: &Fingerprint,
-    place: Place,
+    place: ChunkPlace,
 ) -> Fixed<T::Error> {
     let row = match readable::<T, _>(rows::chunk(txn, id, fingerprint))? {
         Some(row) if row.place == place => return Ok(None),

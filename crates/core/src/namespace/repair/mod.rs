@@ -24,7 +24,7 @@ mod quotas;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{self, Counts, Damage, Finding, Halt, Visitor};
-use super::{Fault, MetaTxn, Overlay, Place, keys};
+use super::{Fault, MetaTxn, Overlay, ChunkPlace, keys};
 use crate::types::{Fingerprint, VolumeId};
 
 pub use found::FOUND;
@@ -49,7 +49,7 @@ pub trait Repairer {
     /// So much has been looked at in a round.
     fn progress(&mut self, counts: &Counts);
     /// Where a whole copy of the chunk is, other than its row says.
-    fn find_chunk(&mut self, fingerprint: &Fingerprint) -> Option<Place>;
+    fn find_chunk(&mut self, fingerprint: &Fingerprint) -> Option<ChunkPlace>;
 }
 
 /// Why a repair changed nothing.

@@ -262,11 +262,11 @@ fn altered_contents(txn: &MapTxn, key: &[u8]) -> Vec<MapTxn> {
         let chunk: ChunkRow = row(txn, key);
         let place = chunk.place;
         let mut rows = vec![
-            ChunkRow { place: Place { stored_len: place.stored_len + 1, ..place }, ..chunk },
+            ChunkRow { place: ChunkPlace { stored_len: place.stored_len + 1, ..place }, ..chunk },
             ChunkRow { refs: chunk.refs + 1, ..chunk },
         ];
         if chunk.refs > 0 {
-            rows.push(ChunkRow { place: Place { compressed: true, ..place }, ..chunk });
+            rows.push(ChunkRow { place: ChunkPlace { compressed: true, ..place }, ..chunk });
             rows.push(ChunkRow { refs: 0, ..chunk });
         } else {
             rows.push(ChunkRow { due: chunk.due + 1, ..chunk });

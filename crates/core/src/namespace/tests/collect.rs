@@ -233,7 +233,7 @@ impl Scene {
         let name = fingerprint(&part(number));
         let Some(row) = chunk(&mut self.txn, VOLUME, &name).unwrap() else { return };
         self.pack += 1;
-        let place = Place { pack: self.pack, ..row.place };
+        let place = ChunkPlace { pack: self.pack, ..row.place };
         arrived(&mut self.txn, (VOLUME, &name), place, Some(row.place), 0).unwrap();
     }
 

@@ -14,7 +14,7 @@ use crate::types::Kind;
 struct Heard {
     repaired: Vec<(Finding, &'static str)>,
     lost: Vec<Finding>,
-    chunks: BTreeMap<Fingerprint, Place>,
+    chunks: BTreeMap<Fingerprint, ChunkPlace>,
 }
 
 impl Heard {
@@ -37,7 +37,7 @@ impl Repairer for Heard {
         Unreadable::new()
     }
     fn progress(&mut self, _: &Counts) {}
-    fn find_chunk(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+    fn find_chunk(&mut self, fingerprint: &Fingerprint) -> Option<ChunkPlace> {
         self.chunks.get(fingerprint).copied()
     }
 }
