@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use super::error::{Doing, Result, run};
-use super::link::{Cable, Link};
+use super::link::{Cable, LinkSpec};
 use super::netns::NetNs;
 use super::process::Proc;
 
@@ -108,12 +108,12 @@ impl Host {
     }
 
     /// Its link as set last.
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> LinkSpec {
         self.inner.cable.link()
     }
 
     /// Changes its link, under running connections.
-    pub fn set_link(&self, link: Link) -> Result<()> {
+    pub fn set_link(&self, link: LinkSpec) -> Result<()> {
         self.inner.cable.set_link(link)
     }
 

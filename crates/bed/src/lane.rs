@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::link::Link;
+use super::link::LinkSpec;
 use super::rng::Rng;
 
 /// Held back at least this long when reordered, so that something can overtake it.
@@ -23,9 +23,10 @@ const FLIGHT_BYTES_MAX: u64 = 64 << 20;
 
 const NEVER: Duration = Duration::MAX;
 
+/// The packets of one direction: queued, or in flight.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    link: Link,
+pub(crate) struct RelayQueue {
+    link: LinkSpec,
     down: bool,
     rng: Rng,
     queue: VecDeque<Vec<u8>>,
@@ -44,9 +45,9 @@ pub(crate) struct Lane {
     last_due: Duration,
 }
 
-impl Lane {
-    pub(crate) fn new(link: Link, seed: u64) -> Lane {
-        Lane {
+impl RelayQueue {
+    pub(crate) fn new(link: LinkSpec, seed: u64) -> RelayQueue {
+        RelayQueue {
             link,
             down: false,
             rng: Rng::new(seed),
@@ -64,7 +65,7 @@ impl Lane {
     }
 
     /// Changes the link under the packets that are on it; a trace starts anew.
-    pub(crate) fn set_link(&mut self, link: Link, now: Duration) {
+    pub(crate) fn set_link(&mut self, link: LinkSpec, now: Duration) {
         self.settle(now);
         self.link = link;
         self.trace_start = now;

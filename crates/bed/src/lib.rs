@@ -38,7 +38,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use self::error::{Doing, Error, Result, run, run_detaching};
 pub use self::host::Host;
-pub use self::link::Link;
+pub use self::link::LinkSpec;
 use self::netns::NetNs;
 pub use self::netns::{Counters, counters_here};
 pub use self::process::Proc;
@@ -109,11 +109,11 @@ impl Bed {
 
     /// Adds a host on an unlimited link. Hosts find each other by [`Host::addr`].
     pub fn host(&self, name: &str) -> Result<Host> {
-        self.host_with(name, Link::default())
+        self.host_with(name, LinkSpec::default())
     }
 
     /// Adds a host on `link`.
-    pub fn host_with(&self, name: &str, link: Link) -> Result<Host> {
+    pub fn host_with(&self, name: &str, link: LinkSpec) -> Result<Host> {
         let mut hosts = lock(&self.hosts);
         // 254 addresses, far more than a machine can carry hosts.
         let number = u8::try_from(hosts.len() + 1)

@@ -4,9 +4,9 @@
 //! link takes one of two ways, and may change from one to the other under running connections:
 //!
 //! ```text
-//!            eth0 ════ veth, tbf at both ends ════ pN
-//!   host ──<                                         >── switch (routes) ── other hosts
-//!            tun0 ──── relay threads (Lane x 2) ── tN
+//!            eth0 ════ veth, tbf at both ends ════════════ pN
+//!   host ──<                                                  >── switch (routes) ── other hosts
+//!            tun0 ──── relay threads (RelayQueue x 2) ──── tN
 //! ```
 //!
 //! A link with nothing but a rate is a veth pair shaped by the kernel. Delay, jitter, loss,
@@ -29,9 +29,9 @@ const QUEUE_BYTES_DEFAULT: u64 = 1 << 20;
 /// The smallest default queue: twenty full packets.
 const QUEUE_BYTES_MIN: u64 = 32 << 10;
 
-/// What a link is like, the same in both directions. The default is as fast as the machine.
+/// The properties of a link, the same in both directions. The default is as fast as the machine.
 #[derive(Debug, Clone, Default)]
-pub struct Link {
+pub struct LinkSpec {
     /// Bytes a second; none: unlimited.
     pub rate: Option<u64>,
     /// Delay of each direction: half of what is added to a round trip.
@@ -48,15 +48,15 @@ pub struct Link {
     pub queue: Option<u64>,
 }
 
-impl Link {
+impl LinkSpec {
     /// A link of `kilobytes` (of 1024 bytes) a second.
-    pub fn kb_per_s(kilobytes: u64) -> Link {
-        Link { rate: Some(kilobytes * 1024), ..Link::default() }
+    pub fn kb_per_s(kilobytes: u64) -> LinkSpec {
+        LinkSpec { rate: Some(kilobytes * 1024), ..LinkSpec::default() }
     }
 
     /// The same link with `rtt` added to each round trip.
-    pub fn with_rtt(self, rtt: Duration) -> Link {
-        Link { delay: rtt / 2, ..self }
+    pub fn with_rtt(self, rtt: Duration) -> LinkSpec {
+        LinkSpec { delay: rtt / 2, ..self }
     }
 
     pub(crate) fn queue_bytes(&self) -> u64 {
@@ -85,7 +85,7 @@ pub(crate) struct Cable {
 #[derive(Debug)]
 struct State {
     addr: Ipv4Addr,
-    link: Link,
+    link: LinkSpec,
     down: bool,
     relay: Option<Relay>,
 }
@@ -107,7 +107,7 @@ impl Cable {
              route add {GATEWAY} dev eth0\n\
              route add default via {GATEWAY} dev eth0 src {addr}\n"
         ))?;
-        let state = Mutex::new(State { addr, link: Link::default(), down: false, relay: None });
+        let state = Mutex::new(State { addr, link: LinkSpec::default(), down: false, relay: None });
         Ok(Cable { host, switch, port, seed, state })
     }
 
@@ -128,12 +128,12 @@ impl Cable {
         self.plug(addr, state.down)
     }
 
-    pub(crate) fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> LinkSpec {
         self.lock().link.clone()
     }
 
     /// Makes the link `link`; what is under way on the old one may be lost.
-    pub(crate) fn set_link(&self, link: Link) -> Result<()> {
+    pub(crate) fn set_link(&self, link: LinkSpec) -> Result<()> {
         let mut state = self.lock();
         if link.needs_relay() {
             self.take_relay(&mut state, &link)?;
@@ -167,7 +167,7 @@ impl Cable {
         self.lock().relay = None;
     }
 
-    fn take_relay(&self, state: &mut State, link: &Link) -> Result<()> {
+    fn take_relay(&self, state: &mut State, link: &LinkSpec) -> Result<()> {
         if let Some(relay) = &state.relay {
             relay.set_link(link);
             return Ok(());
@@ -184,7 +184,7 @@ impl Cable {
         Ok(())
     }
 
-    fn take_veth(&self, state: &mut State, link: &Link) -> Result<()> {
+    fn take_veth(&self, state: &mut State, link: &LinkSpec) -> Result<()> {
         for (ns, device) in [(&self.host, "eth0"), (&self.switch, self.port.as_str())] {
             shape(ns, device, link)?;
         }
@@ -219,7 +219,7 @@ impl Cable {
 ///
 /// A shaped device does not take segmentation off the kernel's hands: its counters would miss
 /// the headers of all packets but the first of each batch.
-fn shape(ns: &NetNs, device: &str, link: &Link) -> Result<()> {
+fn shape(ns: &NetNs, device: &str, link: &LinkSpec) -> Result<()> {
     let Some(rate) = link.rate else {
         ns.ip(&format!("link set {device} gso_max_segs 65535\n"))?;
         // Back to the default, which is no queue at all; fails where it is there already.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::error::Result;
-use super::lane::Lane;
-use super::link::Link;
+use super::lane::RelayQueue;
+use super::link::LinkSpec;
 use super::netns::NetNs;
 use super::tun;
 
@@ -33,18 +33,18 @@ pub(crate) struct Relay {
 
 #[derive(Debug)]
 struct SharedLane {
-    lane: Mutex<Lane>,
+    lane: Mutex<RelayQueue>,
     /// Told when the lane has got a packet or another link.
     changed: Condvar,
     epoch: Instant,
 }
 
 impl SharedLane {
-    fn lock(&self) -> MutexGuard<'_, Lane> {
+    fn lock(&self) -> MutexGuard<'_, RelayQueue> {
         self.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn update(&self, change: impl FnOnce(&mut Lane, Duration)) {
+    fn update(&self, change: impl FnOnce(&mut RelayQueue, Duration)) {
         let mut lane = self.lock();
         // The clock is read under the lock, so that the lane's time never runs backwards.
         change(&mut lane, self.epoch.elapsed());
@@ -58,7 +58,7 @@ impl Relay {
     pub(crate) fn start(
         near: (&NetNs, &str),
         far: (&NetNs, &str),
-        link: &Link,
+        link: &LinkSpec,
         seed: u64,
     ) -> Result<Relay> {
         let near = Arc::new(tun::open(near.0, near.1)?);
@@ -71,7 +71,7 @@ impl Relay {
         Ok(Relay { lanes, stop, threads })
     }
 
-    pub(crate) fn set_link(&self, link: &Link) {
+    pub(crate) fn set_link(&self, link: &LinkSpec) {
         for lane in &self.lanes {
             lane.update(|lane, now| lane.set_link(link.clone(), now));
         }
@@ -103,8 +103,8 @@ impl Drop for Relay {
     }
 }
 
-fn shared(link: &Link, seed: u64) -> Arc<SharedLane> {
-    let lane = Mutex::new(Lane::new(link.clone(), seed));
+fn shared(link: &LinkSpec, seed: u64) -> Arc<SharedLane> {
+    let lane = Mutex::new(RelayQueue::new(link.clone(), seed));
     Arc::new(SharedLane { lane, changed: Condvar::new(), epoch: Instant::now() })
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use segue_bed::{Bed, Host, Link};
+use segue_bed::{Bed, Host, LinkSpec};
 
 /// An address of `host`, of any port that is free. Whatever a test that runs beside this one
 /// starts has a copy of our sockets for a moment, so one of a fixed port may still be there
@@ -71,7 +71,7 @@ fn pings(from: &Host, to: &Host, count: u32) -> Vec<(u32, Duration)> {
     })
 }
 
-fn assert_rate(link: Link, rate: u64, bytes: usize) {
+fn assert_rate(link: LinkSpec, rate: u64, bytes: usize) {
     let Some(bed) = Bed::for_test() else { return };
     let server = bed.host("server").unwrap();
     let client = bed.host_with("client", link).unwrap();
@@ -91,12 +91,12 @@ fn assert_rate(link: Link, rate: u64, bytes: usize) {
 
 #[test]
 fn a_shaped_link_gives_its_rate_both_ways_and_counts_bytes() {
-    assert_rate(Link::kb_per_s(512), 512 << 10, 512 << 10);
+    assert_rate(LinkSpec::kb_per_s(512), 512 << 10, 512 << 10);
 }
 
 #[test]
 fn a_relayed_link_gives_its_rate_both_ways_and_counts_bytes() {
-    let link = Link::kb_per_s(512).with_rtt(Duration::from_millis(10));
+    let link = LinkSpec::kb_per_s(512).with_rtt(Duration::from_millis(10));
     assert_rate(link, 512 << 10, 512 << 10);
 }
 
@@ -104,7 +104,7 @@ fn a_relayed_link_gives_its_rate_both_ways_and_counts_bytes() {
 fn a_trace_gives_its_mean_rate() {
     let step = Duration::from_millis(100);
     let trace = vec![(step, 1 << 20), (step, 256 << 10)];
-    assert_rate(Link { trace, ..Link::default() }, 640 << 10, 640 << 10);
+    assert_rate(LinkSpec { trace, ..LinkSpec::default() }, 640 << 10, 640 << 10);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_delay_is_added_to_every_round_trip() {
     let quick = pings(&client, &server, 20);
     assert_eq!(quick.len(), 20);
 
-    client.set_link(Link::default().with_rtt(rtt)).unwrap();
+    client.set_link(LinkSpec::default().with_rtt(rtt)).unwrap();
     let slow = pings(&client, &server, 20);
     assert_eq!(slow.len(), 20);
     assert!(slow.iter().all(|(_, time)| *time >= rtt), "{slow:?}");
@@ -126,7 +126,7 @@ fn a_delay_is_added_to_every_round_trip() {
 fn loss_loses_about_its_share() {
     let Some(bed) = Bed::for_test() else { return };
     let server = bed.host("server").unwrap();
-    let client = bed.host_with("client", Link { loss: 0.2, ..Link::default() }).unwrap();
+    let client = bed.host_with("client", LinkSpec { loss: 0.2, ..LinkSpec::default() }).unwrap();
     // Lost on the way there or back: 36 of 100.
     let echoes = pings(&client, &server, 500).len();
     assert!((200..440).contains(&echoes), "{echoes} of 500 came back");
@@ -136,7 +136,7 @@ fn loss_loses_about_its_share() {
 fn reordering_lets_later_packets_overtake() {
     let Some(bed) = Bed::for_test() else { return };
     let server = bed.host("server").unwrap();
-    let client = bed.host_with("client", Link { reorder: 0.1, ..Link::default() }).unwrap();
+    let client = bed.host_with("client", LinkSpec { reorder: 0.1, ..LinkSpec::default() }).unwrap();
     let echoes = pings(&client, &server, 200);
     assert_eq!(echoes.len(), 200);
     assert!(echoes.windows(2).any(|pair| pair[0].0 > pair[1].0));
@@ -147,7 +147,7 @@ fn a_link_that_is_down_carries_nothing_and_comes_back() {
     let Some(bed) = Bed::for_test() else { return };
     let server = bed.host("server").unwrap();
     let client = bed.host("client").unwrap();
-    for link in [Link::default(), Link::kb_per_s(1024).with_rtt(Duration::from_millis(4))] {
+    for link in [LinkSpec::default(), LinkSpec::kb_per_s(1024).with_rtt(Duration::from_millis(4))] {
         client.set_link(link).unwrap();
         client.link_down().unwrap();
         assert_eq!(pings(&client, &server, 5), []);
@@ -166,8 +166,8 @@ fn a_connection_survives_every_change_of_its_link() {
     let there = listener.local_addr().unwrap();
     let mut near = client.enter(|| TcpStream::connect(there)).unwrap().unwrap();
     let (mut far, _) = listener.accept().unwrap();
-    let delayed = Link::default().with_rtt(Duration::from_millis(10));
-    for link in [Link::kb_per_s(256), delayed, Link::kb_per_s(1024), Link::default()] {
+    let delayed = LinkSpec::default().with_rtt(Duration::from_millis(10));
+    for link in [LinkSpec::kb_per_s(256), delayed, LinkSpec::kb_per_s(1024), LinkSpec::default()] {
         client.set_link(link).unwrap();
         near.write_all(b"ping").unwrap();
         let mut buffer = [0; 4];
@@ -240,7 +240,7 @@ impl Traces {
     #[allow(clippy::zombie_processes)] // The bed must end them, not this test.
     fn make(bed: &Bed) -> Traces {
         let host = bed.host("a").unwrap();
-        host.set_link(Link::default().with_rtt(Duration::from_millis(1))).unwrap();
+        host.set_link(LinkSpec::default().with_rtt(Duration::from_millis(1))).unwrap();
         let script = "trap '' TERM HUP INT; echo $$; exec >&-; while :; do sleep 1; done";
         let mut daemon = host.command("setsid");
         let mut child = daemon.args(["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();

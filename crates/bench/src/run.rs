@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::record::{Figures, Measurement};
 use crate::workload::{WorkloadDir, Workload};
 use segue_bed::peer::{Kind, Peer, Stage};
-use segue_bed::{Bed, Doing, Error, Link, Result};
+use segue_bed::{Bed, Doing, Error, LinkSpec, Result};
 
 /// What to measure.
 pub struct Plan {
@@ -81,7 +81,7 @@ impl Plan {
     fn measure(&self, cell: Cell) -> Result<Figures> {
         let bed = Bed::new()?;
         let stage = Stage::on(&bed)?;
-        let link = cell.rate.map_or_else(Link::default, Link::kb_per_s).with_rtt(self.rtt);
+        let link = cell.rate.map_or_else(LinkSpec::default, LinkSpec::kb_per_s).with_rtt(self.rtt);
         let (scale, drains) = (self.scale, self.drains);
         within(self.limit, move || act(cell.workload, cell.kind, &stage, link, scale, drains))
     }
@@ -121,7 +121,7 @@ pub(crate) fn act(
     workload: &dyn Workload,
     kind: Kind,
     stage: &Stage,
-    link: Link,
+    link: LinkSpec,
     scale: f64,
     drains: bool,
 ) -> Result<Figures> {

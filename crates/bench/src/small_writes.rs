@@ -21,7 +21,7 @@ use crate::report::{median, middle};
 use crate::run::{act, within};
 use crate::workload::{self, Workload, untar};
 use segue_bed::peer::{self, Kind, Stage};
-use segue_bed::{Bed, Link, Result};
+use segue_bed::{Bed, LinkSpec, Result};
 
 /// Part of the results' names, and the experiment's on the command line.
 pub const NAME: &str = "small-writes";
@@ -112,12 +112,12 @@ fn measure(
     effort: &Effort,
 ) -> Result<Written> {
     let stage = Stage::on(bed)?;
-    let slow = |rtt| Link::kb_per_s(RATE).with_rtt(Duration::from_millis(rtt));
-    let link = rtt_ms.map_or_else(Link::default, slow);
+    let slow = |rtt| LinkSpec::kb_per_s(RATE).with_rtt(Duration::from_millis(rtt));
+    let link = rtt_ms.map_or_else(LinkSpec::default, slow);
     let scale = effort.scale;
     within(effort.limit, move || {
         let figures = act(workload, kind, &stage, link, scale, true)?;
-        stage.client.set_link(Link::default())?;
+        stage.client.set_link(LinkSpec::default())?;
         let shipped_bytes = peer::shipped_bytes(&stage, &untar::archive(&stage.client))?;
         Ok(Written { figures, shipped_bytes })
     })

@@ -24,7 +24,7 @@ use crate::measurement::Effort;
 use crate::run::{let_go, within};
 use crate::workload::WorkloadDir;
 use segue_bed::peer::{Peer, Stage};
-use segue_bed::{Bed, Error, Link, Result};
+use segue_bed::{Bed, Error, LinkSpec, Result};
 
 /// What was measured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ fn visit(cell: Cell, stage: &Stage, run: u32, scale: f64) -> Result<Figures> {
     let_go(&here.dir, peer.as_mut())?;
     // What earlier work has left to the disk must not disturb this.
     rustix::fs::sync();
-    let link = rate.map_or_else(Link::default, Link::kb_per_s);
+    let link = rate.map_or_else(LinkSpec::default, LinkSpec::kb_per_s);
     if system.keeps_its_cache() {
         peer.umount()?;
         client.set_link(link)?;

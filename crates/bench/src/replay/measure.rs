@@ -11,7 +11,7 @@ use crate::measurement::{self, Effort};
 use crate::run::{let_go, within};
 use segue_bed::peer::Stage;
 use segue_bed::peer::system::System;
-use segue_bed::{Bed, Link, Result};
+use segue_bed::{Bed, LinkSpec, Result};
 
 /// What is measured: a trace in some file system over one link.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,7 +91,7 @@ fn visit(cell: Cell, stage: &Stage, run: u32, scale: f64) -> Result<Figures> {
     rustix::fs::sync();
     // The connection is to know no other link.
     peer.umount()?;
-    client.set_link(Link::kb_per_s(cell.rate))?;
+    client.set_link(LinkSpec::kb_per_s(cell.rate))?;
     let root = peer.mount()?;
     let before = (client.tx_bytes()?, client.rx_bytes()?);
     let ends = play.play(&root, || peer.drain())?;

@@ -17,7 +17,7 @@ use super::setting::Setting;
 use super::variant::Variant;
 use super::{within, wrong};
 use crate::workload::scaled;
-use segue_bed::{Bed, Doing, Error, Host, Link, Proc, Result, run};
+use segue_bed::{Bed, Doing, Error, Host, LinkSpec, Proc, Result, run};
 
 /// What the identity is for: there is no such volume.
 pub(super) const VOLUME: &str = "home";
@@ -115,7 +115,7 @@ pub(super) struct Door {
 pub(super) fn visit<T: Send + 'static>(
     bed: &Bed,
     variant: Variant,
-    link: Link,
+    link: LinkSpec,
     limit: Duration,
     work: impl AsyncFnOnce(&Door, Host) -> Result<T> + Send + 'static,
 ) -> Result<T> {

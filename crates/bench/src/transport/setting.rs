@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::direction::Direction;
-use segue_bed::Link;
+use segue_bed::LinkSpec;
 
 /// Bytes of a full packet on the link.
 pub(super) const PACKET_BYTES: u32 = 1472;
@@ -57,9 +57,9 @@ impl Setting {
         rounded(self.queue_seconds * self.rate() as f64).max(QUEUE_MIN_BYTES)
     }
 
-    pub(super) fn link(&self) -> Link {
+    pub(super) fn link(&self) -> LinkSpec {
         let queue = Some(self.queue_bytes());
-        let link = Link { rate: Some(self.rate()), queue, ..Link::default() };
+        let link = LinkSpec { rate: Some(self.rate()), queue, ..LinkSpec::default() };
         link.with_rtt(Duration::from_millis(self.rtt_ms))
     }
 

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use super::wrong;
-use segue_bed::{Link, Result};
+use segue_bed::{LinkSpec, Result};
 
 /// Longer traces are a mistake.
 const SECONDS_MAX: usize = 3600;
@@ -44,10 +44,10 @@ impl Moment {
     }
 
     /// The link itself, before which so many bytes may wait.
-    pub(super) fn link(&self, queue_bytes: u64) -> Link {
+    pub(super) fn link(&self, queue_bytes: u64) -> LinkSpec {
         let (rate, queue) = (Some(self.bytes()), Some(queue_bytes));
         let loss = self.loss_percent / 100.0;
-        Link { rate, queue, loss, ..Link::default() }.with_rtt(Duration::from_millis(self.rtt_ms))
+        LinkSpec { rate, queue, loss, ..LinkSpec::default() }.with_rtt(Duration::from_millis(self.rtt_ms))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use segue_bed::segue::SegueMount;
-use segue_bed::{Host, Link};
+use segue_bed::{Host, LinkSpec};
 use segue_client::paths::socket_path;
 use serde_json::Value;
 
@@ -166,7 +166,7 @@ fn get(mount: &SegueMount, path: &str, lines: usize) -> String {
 fn the_link_is_told_of_for_plots() {
     let Some(world) = World::new() else { return };
     let mount = world.mount(&world.a);
-    world.a.set_link(Link::kb_per_s(1024)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(1024)).unwrap();
     let before = link(&world.a, &mount);
     push(&mount, "file", &noise(5, 3_000_000));
     let after = link(&world.a, &mount);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use segue_bed::disk::{Disk, Fate, Image};
 use segue_bed::segue::{SegueMount, is_mounted};
-use segue_bed::{Host, Link, Proc, Rng};
+use segue_bed::{Host, LinkSpec, Proc, Rng};
 
 use crate::cache::put_after_power_loss;
 use crate::remount::cache_directory;
@@ -321,7 +321,7 @@ fn recovered(world: &World, base: &Path, round: u64) -> BTreeMap<PathBuf, Vec<u8
 #[test]
 fn a_killed_client_has_every_write_and_no_half() {
     let Some(world) = World::new() else { return };
-    world.a.set_link(Link::kb_per_s(4096).with_rtt(Duration::from_millis(4))).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(4096).with_rtt(Duration::from_millis(4))).unwrap();
     let (mut history, mut rng) = (History::default(), Rng::new(5));
     let base = world.local("cache");
     let options = format!("write-back=async,cache-dir={}", base.display());

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use segue_bed::segue::SegueMount;
-use segue_bed::{Host, Link};
+use segue_bed::{Host, LinkSpec};
 
 use crate::build;
 use crate::tree::{hash, hash_of, noise};
@@ -182,7 +182,7 @@ fn a_file_that_is_written_anew_survives_both_sides() {
     for (round, kills_server) in [(0, true), (1, false), (2, true), (3, false)] {
         // So much is new that it is on its way for seconds.
         let new = [&noise(20 + round, MIB)[..], &bytes, &noise(30 + round, MIB)].concat();
-        world.a.set_link(Link::kb_per_s(512)).unwrap();
+        world.a.set_link(LinkSpec::kb_per_s(512)).unwrap();
         let by_rename = round >= 2;
         let name = if by_rename { "large.new" } else { "large" };
         save(&mount.path().join(name), &new).unwrap();
@@ -199,7 +199,7 @@ fn a_file_that_is_written_anew_survives_both_sides() {
         }
         let now = hash(&other.path().join("large"));
         assert!(now == hash_of(&bytes) || now == hash_of(&new), "round {round}");
-        world.a.set_link(Link::default()).unwrap();
+        world.a.set_link(LinkSpec::default()).unwrap();
         if !kills_server {
             drop(mount);
             mount = world.mount(&world.a);
@@ -222,7 +222,7 @@ fn an_upload_goes_on_where_it_was() {
     let mut mount = world.mount(&world.a);
     sh(mount.path(), "ls");
     let bytes = noise(40, 12 * MIB);
-    world.a.set_link(Link::kb_per_s(2048)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(2048)).unwrap();
     let sent = || world.a.tx_bytes().unwrap();
     let before = sent();
     save(&mount.path().join("large"), &bytes).unwrap();
@@ -236,7 +236,7 @@ fn an_upload_goes_on_where_it_was() {
             mount = world.mount(&world.a);
         }
     }
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     mount.sync().unwrap();
     let sent = sent() - before;
     eprintln!("12 MiB: {sent} bytes");

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use segue_bed::{Link, Proc};
+use segue_bed::{LinkSpec, Proc};
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{CLOSE, World, arg, end, eventually, save, segue, wait_for_state};
@@ -194,7 +194,7 @@ fn a_signal_that_is_handled_does_not_fail_calls_on_a_slow_link() {
     let Some(world) = World::new() else { return };
     let mount = world.mount(&world.a);
     let names = names_only(&world, mount.path(), 20);
-    world.a.set_link(Link::kb_per_s(128).with_rtt(Duration::from_millis(200))).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(128).with_rtt(Duration::from_millis(200))).unwrap();
     // A tick each 20 ms, as a progress display has.
     let script = "use Time::HiRes qw(setitimer ITIMER_REAL); \
         $SIG{ALRM} = sub { $ticks++ }; setitimer(ITIMER_REAL, 0.02, 0.02); \

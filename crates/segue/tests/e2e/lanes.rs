@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use segue_bed::Link;
+use segue_bed::LinkSpec;
 
 use crate::git::configure;
 use crate::sqlite::sqlite;
@@ -40,7 +40,7 @@ fn metadata_go_past_bulk_and_contents_before_their_name() {
     let (here, there) = (mount.path(), other.path());
     fs::write(here.join("old"), "old").unwrap();
     mount.sync().unwrap();
-    world.a.set_link(Link::kb_per_s(200)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
     write_bulk(&world, &here.join("bulk"));
     fs::create_dir_all(here.join("a/b")).unwrap();
     fs::rename(here.join("old"), here.join("a/new")).unwrap();
@@ -68,7 +68,7 @@ fn metadata_go_past_bulk_and_contents_before_their_name() {
     assert_eq!(synced["ok"], true, "{synced}");
     assert_eq!(fs::read_to_string(there.join("a/b/small")).unwrap(), "small");
     assert_eq!(len(&there.join("bulk")), 0, "the bulk had to wait");
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     mount.sync().unwrap();
     assert_eq!(fs::read(there.join("a/text")).unwrap(), noise(2, 64 << 10));
     assert_eq!(fs::read(there.join("bulk")).unwrap(), noise(1, BULK));
@@ -82,7 +82,7 @@ fn what_is_pushed_goes_first() {
     let Some(world) = World::new() else { return };
     let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
     let (here, there) = (mount.path(), other.path());
-    world.a.set_link(Link::kb_per_s(200)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
     write_bulk(&world, &here.join("bulk"));
     let script = "mkdir album; cd album
         head -c 300000 /dev/urandom > draft; mv draft text; head -c 3000000 /dev/urandom > photo";
@@ -110,7 +110,7 @@ fn what_is_pushed_goes_first() {
     let pushed = json(&world.a, &["push", arg(&here.join("bulk"))]);
     assert!(pushed["pushed"][0]["records"].as_u64().unwrap() >= 1, "{pushed}");
     assert_eq!(classes("/bulk"), ["store-fast"]);
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     mount.sync().unwrap();
     assert!(is_there("bulk"));
     let nothing = segue(&world.a, &["push", arg(here)]);
@@ -131,7 +131,7 @@ fn write_back_goes_on_while_others_read_without_end() {
     other.sync().unwrap();
     let mount = world.mount(&world.a);
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 6);
-    world.a.set_link(Link::kb_per_s(512)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(512)).unwrap();
     let paths = (0..6).map(|n| mount.path().join(format!("large-{n}")));
     let reading: Vec<_> = paths.map(|path| std::thread::spawn(move || hash(&path))).collect();
     sh(mount.path(), "mkdir many; cd many; for n in $(seq 400); do echo $n > file-$n; done");
@@ -140,7 +140,7 @@ fn write_back_goes_on_while_others_read_without_end() {
     eventually("the log is empty", || pending() == Some(0));
     assert!(reading.iter().all(|reader| !reader.is_finished()), "only when nobody read any more");
     assert_eq!(fs::read_dir(other.path().join("many")).unwrap().count(), 400);
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     for (n, reader) in (0..6).zip(reading) {
         assert_eq!(reader.join().unwrap(), hash_of(&noise(n, 4 << 20)));
     }
@@ -157,7 +157,7 @@ fn what_follows_a_sync_comes_after_it() {
     fs::write(here.join("second"), "").unwrap();
     mount.sync().unwrap();
     assert_eq!(len(&there.join("second")), 0);
-    world.a.set_link(Link::kb_per_s(200)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
     sh(
         here,
         "head -c 600000 /dev/urandom | dd of=first bs=100k conv=fsync status=none
@@ -234,7 +234,7 @@ fn what_a_lost_host_leaves_on_the_server_is_whole() {
         sqlite(&top.join(database), &format!("PRAGMA journal_mode={mode}; {rows}"));
     }
     mount.sync().unwrap();
-    world.a.set_link(Link::kb_per_s(300)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(300)).unwrap();
     let mails = |top: &Path| fs::read_dir(top.join("mail/new")).unwrap().count();
     let mut work = begin_work(&top);
     // So that not all of it is behind the bulk, which takes longer than this test.
@@ -254,7 +254,7 @@ fn what_a_lost_host_leaves_on_the_server_is_whole() {
     let group = rustix::process::Pid::from_child(&work);
     rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
     work.wait().unwrap();
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     mount.sync().unwrap();
     assert_whole(&there, &copy, 9);
 }

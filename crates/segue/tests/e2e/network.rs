@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 use rustix::process::{Pid, Signal, kill_process};
-use segue_bed::Link;
+use segue_bed::LinkSpec;
 use segue_bed::segue::SegueMount;
 
 use crate::build;
@@ -198,7 +198,7 @@ fn grace_counts_from_the_loss_of_the_link() {
 #[test]
 fn a_tree_over_a_lossy_link() {
     let Some(world) = World::new() else { return };
-    let link = Link { loss: 0.02, reorder: 0.01, ..Link::default() };
+    let link = LinkSpec { loss: 0.02, reorder: 0.01, ..LinkSpec::default() };
     let bad = link.with_rtt(Duration::from_millis(40));
     world.a.set_link(bad.clone()).unwrap();
     world.b.set_link(bad).unwrap();
@@ -224,8 +224,8 @@ fn a_link_that_changes_under_a_copy() {
     let bytes = noise(4, 12 << 20);
     std::thread::scope(|scope| {
         let copy = scope.spawn(|| save(&mount.path().join("file"), &bytes));
-        let slow = Link::kb_per_s(4_096);
-        for link in [slow.clone(), slow.with_rtt(Duration::from_millis(30)), Link::default()] {
+        let slow = LinkSpec::kb_per_s(4_096);
+        for link in [slow.clone(), slow.with_rtt(Duration::from_millis(30)), LinkSpec::default()] {
             world.a.set_link(link).unwrap();
             std::thread::sleep(Duration::from_millis(700));
         }
@@ -248,7 +248,7 @@ fn a_small_file_overtakes_what_is_read_ahead() {
     other.sync().unwrap();
     let mount = world.mount(&world.a);
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 4);
-    world.a.set_link(Link::kb_per_s(256)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(256)).unwrap();
     let large = mount.path().join("large");
     let path = large.clone();
     let reading = std::thread::spawn(move || hash(&path));
@@ -258,6 +258,6 @@ fn a_small_file_overtakes_what_is_read_ahead() {
         assert_eq!(fs::read(mount.path().join(format!("small-{n}"))).unwrap(), noise(n, 3000));
     }
     assert!(!reading.is_finished());
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     assert_eq!(reading.join().unwrap(), hash_of(&bytes));
 }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use segue_bed::segue::SegueMount;
-use segue_bed::{Host, Link};
+use segue_bed::{Host, LinkSpec};
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, end, eventually, json, save, segue, sh, wait_for_state};
@@ -57,13 +57,13 @@ fn umount_waits_no_longer_than_it_is_told() {
     assert!(ended.code == Some(0) && !mount.is_mounted(), "{ended:?}");
     drop(mount);
     let mount = world.mount(&world.a);
-    world.a.set_link(Link::kb_per_s(16)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(16)).unwrap();
     save(&mount.path().join("much"), &noise(1, 4 << 20)).unwrap();
     let ended = going_down(mount.path());
     assert!(ended.code == Some(6) && !mount.is_mounted(), "{ended:?}");
     assert!(ended.err.contains("kept on this host for the next mount"), "{ended:?}");
     drop(mount);
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     let mount = world.mount(&world.a);
     // Without a network nobody waits.
     world.a.link_down().unwrap();
@@ -462,7 +462,7 @@ fn a_slow_operation_can_be_explained() {
     fs::create_dir(mount.path().join("d")).unwrap();
     save(&mount.path().join("d/large"), &noise(1, 2 << 20)).unwrap();
     mount.sync().unwrap();
-    world.b.set_link(Link::kb_per_s(512)).unwrap();
+    world.b.set_link(LinkSpec::kb_per_s(512)).unwrap();
     let large = other.path().join("d/large");
     assert_eq!(hash(&large), hash_of(&noise(1, 2 << 20)));
     let why = |path: &Path| json(&world.b, &["why", arg(path)]);

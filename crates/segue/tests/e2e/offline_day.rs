@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use segue_bed::Link;
+use segue_bed::LinkSpec;
 use segue_bed::segue::SegueMount;
 
 use crate::editors::vim;
@@ -107,7 +107,7 @@ fn after_noon(top: &Path) {
 
 /// The network is back, at 256 KB/s and 40 ms: everything arrives.
 fn come_back(world: &World, mount: &SegueMount) {
-    world.a.set_link(Link::kb_per_s(256).with_rtt(Duration::from_millis(40))).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(256).with_rtt(Duration::from_millis(40))).unwrap();
     world.a.link_up().unwrap();
     wait_for_state(&world.a, mount, "online");
     mount.sync().unwrap();
@@ -174,7 +174,7 @@ fn another_host_worked_meanwhile() {
     expected.extend(tree::read_contents(&there).into_iter().filter(|(path, _)| is_theirs(path)));
     come_back(&world, &mount);
     assert_eq!(conflicts(&world, &mount), 0);
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     // What they know of each other's names may be a second old.
     let mounts = [world.remount(&world.a, mount), world.remount(&world.b, other)];
     let reader = world.mount(&world.bed.host("reader").unwrap());

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::thread;
 
-use segue_bed::Link;
+use segue_bed::LinkSpec;
 
 use crate::levels::data_sent;
 use crate::remount::cache_directory;
@@ -143,7 +143,7 @@ fn a_removed_file_is_not_uploaded_to_the_end() {
     let Some(world) = World::new() else { return };
     let (mount, other) = (world.mount(&world.a), world.mount(&world.b));
     sh(mount.path(), "ls");
-    world.a.set_link(Link::kb_per_s(256)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(256)).unwrap();
     sh(mount.path(), "head -c 30000000 /dev/urandom > video && head -c 100000 /dev/urandom > note");
     eventually("its name is there", || other.path().join("video").exists());
     eventually("it is on its way", || data_sent(&world.a, mount.path()) > 200_000);
@@ -191,7 +191,7 @@ fn what_is_synced_while_the_mount_goes_is_kept() {
     let options = format!("cache-dir={}", arg(&base));
     let mut mount = world.mount_with(&world.a, &options);
     sh(mount.path(), "ls");
-    world.a.set_link(Link::kb_per_s(512)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(512)).unwrap();
     let small = mount.path().join("small");
     let mut open = File::create(&small).unwrap();
     save(&mount.path().join("large"), &noise(1, 600_000)).unwrap();
@@ -209,7 +209,7 @@ fn what_is_synced_while_the_mount_goes_is_kept() {
     let modified =
         |name| fs::metadata(cache_directory(&base).join(name)).unwrap().modified().unwrap();
     assert!(modified("update.log") <= modified("state.json"));
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     let mount = world.mount_with(&world.a, &options);
     mount.sync().unwrap();
     for mount in [&mount, &world.mount(&world.b)] {

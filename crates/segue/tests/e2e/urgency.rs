@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use segue_bed::{Host, Link};
+use segue_bed::{Host, LinkSpec};
 
 use crate::tree::noise;
 use crate::world::{World, arg, eventually, json, save};
@@ -33,7 +33,7 @@ fn an_idle_reader_waits_for_the_others() {
     other.sync().unwrap();
     let mount = world.mount(&world.a);
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 2);
-    world.a.set_link(Link::kb_per_s(256)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(256)).unwrap();
     let backup = mount.path().join("backup");
     let mut idle = Command::new("ionice")
         .args(["-c", "3", "cat", arg(&backup)])
@@ -50,7 +50,7 @@ fn an_idle_reader_waits_for_the_others() {
     // What was on its way, and what came while nothing was asked for yet.
     assert!(meanwhile < 512 << 10, "{meanwhile} bytes came for who is idle");
     // One in a hurry who wants the same does not wait for the idle one.
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     assert_eq!(fs::read(&backup).unwrap(), noise(1, 16 << 20));
     assert!(idle.wait().unwrap().success());
 }
@@ -76,7 +76,7 @@ fn an_idle_listing_is_in_nobody_s_way_and_ends() {
         assert_eq!(listed.stdout, b"name\n", "{listed:?}");
     };
     list("free");
-    world.a.set_link(Link::kb_per_s(128)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(128)).unwrap();
     let page = mount.path().join("page");
     let reader = std::thread::spawn(move || fs::read(page).unwrap());
     eventually("it is being read", || {
@@ -85,7 +85,7 @@ fn an_idle_listing_is_in_nobody_s_way_and_ends() {
     });
     list("busy");
     assert!(!reader.is_finished(), "the link was not busy");
-    world.a.set_link(Link::default()).unwrap();
+    world.a.set_link(LinkSpec::default()).unwrap();
     assert_eq!(reader.join().unwrap(), noise(2, 2 << 20));
     mount.umount(&[]).unwrap();
     let text = fs::read_to_string(&notes).unwrap();

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::time::Duration;
 
-use segue_bed::Link;
+use segue_bed::LinkSpec;
 use serde_json::Value;
 
 use crate::remount::cache_directory;
@@ -23,7 +23,7 @@ fn small_files_on_a_slow_link_arrive_in_order() {
     sh(mount.path(), "mkdir tree");
     mount.sync().unwrap();
     let other = world.mount(&world.b);
-    world.a.set_link(Link::kb_per_s(64).with_rtt(Duration::from_millis(100))).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(64).with_rtt(Duration::from_millis(100))).unwrap();
     let point = mount.path().join("tree");
     for number in 0..300_u64 {
         save(&point.join(format!("{number:03}")), &noise(number, 1_000)).unwrap();
@@ -31,7 +31,7 @@ fn small_files_on_a_slow_link_arrive_in_order() {
     let status = json(&world.a, &["status", arg(mount.path())]);
     assert!(status["mounts"][0]["log_records"].as_u64().unwrap() > 0, "it waited: {status}");
     mount.kill9().unwrap();
-    world.a.set_link(Link::kb_per_s(256)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(256)).unwrap();
     let mount = world.mount(&world.a);
     let seen = || {
         let names = fs::read_dir(other.path().join("tree")).unwrap();
@@ -67,7 +67,7 @@ fn log_max_slows_and_refuses_with_words() {
     let point = arg(mount.path()).to_owned();
     assert_eq!(of(&world, &point, "log_limit_bytes"), 4 << 20);
     // More than fits, on a link that takes it.
-    world.a.set_link(Link::kb_per_s(4_096)).unwrap();
+    world.a.set_link(LinkSpec::kb_per_s(4_096)).unwrap();
     save(&mount.path().join("through"), &noise(1, 12 << 20)).unwrap();
     mount.sync().unwrap();
     assert_eq!(of(&world, &point, "writers"), "free");
