@@ -7,7 +7,7 @@
 //! [`ClientCore::settle`] takes the change out again.
 
 mod admit;
-mod alike;
+mod similar;
 mod cancel;
 mod draft;
 mod levels;
@@ -27,7 +27,7 @@ use crate::namespace::mode_after_write;
 use crate::persist::Lm;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
-pub use alike::CleanCopy;
+pub use similar::CleanCopy;
 pub use merge::{may_be_same, may_become_one};
 pub use notes::Notes;
 pub use places::{Scrap, Sight};

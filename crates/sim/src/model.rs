@@ -10,7 +10,7 @@ use segue_core::types::{Attr, Ino, Kind, Name};
 
 use crate::Violation;
 use crate::check::structure::Reached;
-use crate::check::told::overwritten;
+use crate::check::acknowledged::overwritten;
 use crate::server::{Server, content};
 use crate::work::{Answered, Flag, Op, Path, bytes_of};
 

@@ -5,7 +5,7 @@ use super::outcome::Effect;
 use super::permission::{Actor, Change};
 use super::rows::{self, InodeRow};
 use super::tree::Tree;
-use super::{Fault, MetaTxn, Stop, further, quota};
+use super::{Fault, MetaTxn, Stop, hard_links, quota};
 use crate::modlog::{NewNode, Record};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Ino, Kind, Name, SYMLINK_MAX, Timestamp};
@@ -98,7 +98,7 @@ pub(super) fn link<T: MetaTxn>(
     row.attr.ctime = change.time;
     tree.put_inode(row)?;
     tree.put_dentry(parent, &place, ino)?;
-    further::add(tree, ino, (parent, place.as_bytes()))?;
+    hard_links::add(tree, ino, (parent, place.as_bytes()))?;
     tree.entries_changed(parent, 0, change.time)?;
     Ok(match taken {
         None => Effect::Done,

@@ -5,7 +5,7 @@ use super::permission::Change;
 use super::rows::{self, InodeRow};
 use super::store::is_as_known;
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, Stop, further, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, Stop, hard_links, keys};
 use crate::refusal::Refusal;
 use crate::types::{Ino, Kind, Name};
 
@@ -86,7 +86,7 @@ pub(super) fn drop_link<T: MetaTxn>(
     row.attr.nlink = row.attr.nlink.saturating_sub(1);
     row.attr.ctime = change.time;
     if row.attr.nlink > 0 {
-        further::gone(tree, &mut row, at)?;
+        hard_links::drop_name(tree, &mut row, at)?;
         return tree.put_inode(row);
     }
     if !open {

@@ -8,7 +8,7 @@ use super::remove::drop_link;
 use super::rows::InodeRow;
 use super::store::is_as_known;
 use super::tree::Tree;
-use super::{Fault, MetaTxn, Stop, further};
+use super::{Fault, MetaTxn, Stop, hard_links};
 use crate::modlog::RenameMode;
 use crate::refusal::Refusal;
 use crate::types::{Ino, Kind, Name};
@@ -142,7 +142,7 @@ fn move_entry<T: MetaTxn>(
     tree.put_dentry(rename.to.0, name, rename.ino)?;
     tree.entries_changed(rename.from.0, -moved, change.time)?;
     tree.entries_changed(rename.to.0, moved + links, change.time)?;
-    further::move_name(tree, &row, (rename.from.0, rename.from.1.as_bytes()))?;
+    hard_links::move_name(tree, &row, (rename.from.0, rename.from.1.as_bytes()))?;
     row.attr.ctime = change.time;
     (row.parent, row.name) = (rename.to.0, name.as_bytes().to_vec());
     tree.move_charge(&mut row, rename.to.0)?;
@@ -165,7 +165,7 @@ fn exchange<T: MetaTxn>(
     for (moved, from, at) in
         [(&mut row, rename.from, rename.to), (&mut other, rename.to, rename.from)]
     {
-        further::move_name(tree, moved, (from.0, from.1.as_bytes()))?;
+        hard_links::move_name(tree, moved, (from.0, from.1.as_bytes()))?;
         moved.attr.ctime = change.time;
         (moved.parent, moved.name) = (at.0, at.1.as_bytes().to_vec());
         tree.move_charge(moved, at.0)?;

@@ -12,9 +12,9 @@ use super::extents::Contents;
 use super::outcome::Effect;
 use super::permission::{Change, WRITE, mode_after_write};
 use super::rows::{self, Extent, InodeRow, Source};
-use super::same::is_same;
+use super::equal::is_same;
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, forgotten, keys, quota};
+use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, lost_tail, keys, quota};
 use crate::chunk::CHUNK_MAX;
 use crate::modlog::{Base, INLINE_MAX, Outcome, PieceBytes, Store};
 use crate::refusal::Refusal;
@@ -56,7 +56,7 @@ pub(super) fn store<T: MetaTxn>(
     if original.is_none() && current.is_none() && was_dropped(tree, change, store.ino)? {
         return Ok(Effect::Done);
     }
-    if current.is_none() && forgotten::is_outdated(tree, change, store, original.as_ref())? {
+    if current.is_none() && lost_tail::is_outdated(tree, change, store, original.as_ref())? {
         return Ok(Effect::Done);
     }
     if current.is_none() && !store.whole {

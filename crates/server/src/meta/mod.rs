@@ -5,14 +5,14 @@
 //!
 //! What is read is what was written, or it is an error: see `seal`.
 
-mod beside;
+mod neighbour_rows;
 mod pending;
 mod seal;
 mod sqlite;
 mod writer;
 
 #[cfg(test)]
-mod alike;
+mod equivalence;
 #[cfg(test)]
 mod tests;
 

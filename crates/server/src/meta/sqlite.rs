@@ -8,7 +8,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, para
 use segue_core::namespace::repair::Unreadable;
 use segue_core::namespace::{MetaSnapshot, MetaTxn, PastDamage};
 
-use super::beside::{Beside, is_within};
+use super::neighbour_rows::{NeighbourRows, is_within};
 use super::pending::Pending;
 use super::seal::{original, seal, unseal};
 
@@ -145,10 +145,10 @@ impl<'a> Kv<'a> {
     }
 
     /// What stands on one side of `key`.
-    fn beside(&self, sql: &str, key: &[u8]) -> rusqlite::Result<Beside> {
+    fn beside(&self, sql: &str, key: &[u8]) -> rusqlite::Result<NeighbourRows> {
         let mut statement = self.statement(sql)?;
         let mut rows = statement.query(params![key])?;
-        let mut beside = Beside::default();
+        let mut beside = NeighbourRows::default();
         while let Some(row) = rows.next()? {
             let (key, sealed) = stored(row);
             if self.value((key, sealed)).is_some() {
@@ -175,8 +175,8 @@ impl<'a> Kv<'a> {
         if self.noted.is_none() {
             let between = (before.whole.as_deref(), after.whole.as_deref());
             is_within(key, between).then_some(()).ok_or_else(|| damage(key))?;
-            before.damaged.are_others(between, |own| own == key)?;
-            after.damaged.are_others(between, |own| own == key)?;
+            before.damaged.check_others(between, |own| own == key)?;
+            after.damaged.check_others(between, |own| own == key)?;
         }
         Ok(None)
     }
@@ -188,7 +188,7 @@ impl<'a> Kv<'a> {
         limit: usize,
     ) -> rusqlite::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let Beside { mut damaged, whole: before } = self.beside(BEFORE, from)?;
+        let NeighbourRows { mut damaged, whole: before } = self.beside(BEFORE, from)?;
         let is_inside = |own: &[u8]| own >= from && own < to;
         // Without an end, which only a row that is whole can say.
         let mut statement = self.statement("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?;
@@ -204,7 +204,7 @@ impl<'a> Kv<'a> {
                 let after = row.map(|(key, _)| key);
                 after.is_none_or(|key| key >= from).then_some(()).ok_or_else(|| damage(from))?;
                 let last = found.last().map(|(key, _)| key).or(before.as_ref());
-                damaged.are_others((last.map(Vec::as_slice), after), is_inside)?;
+                damaged.check_others((last.map(Vec::as_slice), after), is_inside)?;
                 damaged.clear();
             }
             match (row, value) {

@@ -1,5 +1,5 @@
-//! What must hold: after each commit ([`ledger`]), for what applications were told ([`told`]), when
-//! a client starts again ([`restart`]) or got bytes ([`clean`]), of what the server promised
+//! The checks: after each commit ([`ledger`]), of acknowledged calls ([`acknowledged`]), when a
+//! client starts again ([`restart`]) or gets bytes ([`clean`]), of the server's promises
 //! ([`promised`]), and at the end ([`structure`], [`view`], [`bounded`]).
 
 pub(crate) mod bounded;
@@ -9,5 +9,5 @@ mod ordered;
 pub(crate) mod promised;
 pub(crate) mod restart;
 pub(crate) mod structure;
-pub(crate) mod told;
+pub(crate) mod acknowledged;
 pub(crate) mod view;

@@ -76,8 +76,8 @@ impl Ordered {
         sessions.iter().filter_map(|session| self.covered.get(session)).flatten().copied().collect()
     }
 
-    /// A sync of `ino` by `session` began.
-    pub(super) fn covers(&mut self, session: u32, ino: Ino) {
+    /// Covers the changes of `ino` so far by a sync of `session`.
+    pub(super) fn cover(&mut self, session: u32, ino: Ino) {
         let of_file = self.made.iter().filter(|(_, made)| made.ino == ino);
         self.covered.entry(session).or_default().extend(of_file.map(|(seq, _)| *seq));
     }

@@ -26,7 +26,7 @@ pub(crate) fn check(
     for ino in files {
         clean::check(mount, ledger, ino)?;
     }
-    for (ino, bytes) in mount.told.written() {
+    for (ino, bytes) in mount.acknowledged.written() {
         check_written(mount, ino, &bytes)?;
     }
     match model {

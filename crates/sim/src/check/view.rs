@@ -60,12 +60,12 @@ fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
             return Err(Violation(format!("#{parent}/{name} ({ino}) is {found:?} for ever")));
         }
     }
-    for ino in mount.told.unsealed() {
+    for ino in mount.acknowledged.unsealed() {
         if server.ledger.is_named(ino) {
             return Err(Violation(format!("#{ino} was written and is never stored")));
         }
     }
-    for seq in mount.told.seqs() {
+    for seq in mount.acknowledged.seqs() {
         if !server.ledger.outcomes.keys().any(|op| op.client == mount.id && op.seq == seq) {
             return Err(Violation(format!("nothing became of the acknowledged seq {seq}")));
         }

@@ -223,8 +223,8 @@ impl Mount {
         }
     }
 
-    fn acts_for(&mut self, caller: Caller) {
-        self.told.acts_for((caller.session, caller.process_group));
+    fn act_for(&mut self, caller: Caller) {
+        self.acknowledged.act_for((caller.session, caller.process_group));
         self.caller = caller;
         if self.bug == Some(Bug::ClientMixesGroups) {
             self.caller.process_group ^= u32::try_from(self.core.next_seq() << 8).unwrap_or(0);
@@ -240,9 +240,9 @@ impl Mount {
         let result = match state.tries > TRIES {
             true => Err(Stop::Refused(Refusal::Changed)),
             false => {
-                self.acts_for(self.caller_of(thread));
+                self.act_for(self.caller_of(thread));
                 let result = self.attempt(&op, changed)?;
-                self.acts_for(Caller::default());
+                self.act_for(Caller::default());
                 result
             }
         };

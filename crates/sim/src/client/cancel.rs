@@ -24,7 +24,7 @@ impl Mount {
         };
         while let Some(seq) = self.core.take_to_unseal(ino) {
             self.meanwhile(seq)?;
-            if let Err(refusal) = self.failing.writes() {
+            if let Err(refusal) = self.failing.try_write() {
                 self.core.send_after_all(&[seq]);
                 return Ok(Err(refusal));
             }
@@ -41,7 +41,7 @@ impl Mount {
         let Some(seqs) = self.core.take_to_cancel(ino) else { return Ok(()) };
         seqs.last().map_or(Ok(()), |seq| self.meanwhile(*seq))?;
         let changed_at = self.changed_at;
-        if self.failing.writes().is_err() {
+        if self.failing.try_write().is_err() {
             self.core.send_after_all(&seqs);
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl Mount {
         let by = self.core.next_seq() - 1;
         let Some((ino, seqs, amended)) = self.core.take_superseded(by) else { return Ok(()) };
         self.meanwhile(by)?;
-        if self.failing.writes().is_err() {
+        if self.failing.try_write().is_err() {
             self.core.send_after_all(&seqs);
             self.core.send_after_all(&[by]);
             return Ok(());

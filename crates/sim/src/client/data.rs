@@ -65,7 +65,7 @@ impl Mount {
             return Ok(Ok(()));
         }
         for (seq, part) in self.core.to_preserve(ino, range) {
-            if let Err(refusal) = self.failing.reads() {
+            if let Err(refusal) = self.failing.try_read() {
                 return Ok(Err(refusal));
             }
             let Some(container) = self.container(ino) else { continue };
@@ -137,7 +137,7 @@ impl Mount {
             return Ok(Err(Refusal::Stale));
         };
         // What the log has got by then is taken back.
-        if let Err((refusal, written)) = self.failing.changes(bytes.len(), is_only_here) {
+        if let Err((refusal, written)) = self.failing.try_change(bytes.len(), is_only_here) {
             if let Some(container) = self.container(ino) {
                 put(container, offset, &bytes[..written]);
             }
@@ -150,7 +150,7 @@ impl Mount {
         if let Some(container) = self.change(ino) {
             put(container, offset, bytes);
         }
-        self.told.wrote(ino, offset, bytes, old_size);
+        self.acknowledged.wrote(ino, offset, bytes, old_size);
         Ok(Ok(()))
     }
 
@@ -193,7 +193,7 @@ impl Mount {
         {
             container.resize(index(size), 0);
         }
-        self.told.resized(ino, size, old_size);
+        self.acknowledged.resized(ino, size, old_size);
         Ok(Ok(()))
     }
 
@@ -224,7 +224,7 @@ impl Mount {
         if self.bug != Some(Bug::ClientForgetsSyncs) {
             self.core.cover(self.caller.session, ino);
         }
-        self.told.covers(ino);
+        self.acknowledged.cover(ino);
         self.sync_disk();
         Ok(Ok(()))
     }
@@ -252,7 +252,7 @@ impl Mount {
         self.load(ino)?;
         let range = range.start.min(size)..range.end.min(size);
         self.fetch(ino, range.clone(), size)?;
-        self.failing.reads()?;
+        self.failing.try_read()?;
         Ok(self.container(ino).map_or_else(Vec::new, |container| bytes_of(container, &range)))
     }
 
@@ -281,7 +281,7 @@ impl Mount {
 
     /// Puts fetched bytes into the container where nothing newer is.
     pub(super) fn fill(&mut self, ask: &Fetch, fetched: &Fetched, body: &[u8]) {
-        if self.failing.writes().is_err() {
+        if self.failing.try_write().is_err() {
             return;
         }
         let Some(file) = self.core.files.get_mut(&ask.ino) else { return };

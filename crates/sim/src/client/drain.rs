@@ -42,7 +42,7 @@ impl Mount {
         if batch.is_empty() {
             return Ok(());
         }
-        if self.failing.reads().is_err() {
+        if self.failing.try_read().is_err() {
             return Ok(());
         }
         let is_rewritten = |logged: &Logged| self.core.queue.is_rewritten(logged.seq);
@@ -56,7 +56,7 @@ impl Mount {
             }
             Err(request) => request,
         };
-        self.told.goes(&batch)?;
+        self.acknowledged.check_sent(&batch)?;
         for logged in &batch {
             self.kept.sent.insert(logged.seq);
             self.core.queue.take(logged.seq);
@@ -119,7 +119,7 @@ impl Mount {
             }
         }
         let store = data.store(pieces, cut);
-        self.told.sent(seq, data, &store)?;
+        self.acknowledged.sent(seq, data, &store)?;
         Ok(store)
     }
 
@@ -147,7 +147,7 @@ impl Mount {
                 }
                 Outcome::Missing { chunks } => self.chunks.missing(&chunks)?,
                 // The others are sent again, and answered the same.
-                _ if self.failing.writes().is_err() => {
+                _ if self.failing.try_write().is_err() => {
                     self.unsettled = true;
                     return Ok(());
                 }
@@ -194,7 +194,7 @@ impl Mount {
     /// durable.
     pub(crate) fn rewrite_log(&mut self) {
         let entries = self.core.log_entries();
-        if !self.note() || self.failing.writes().is_err() {
+        if !self.note() || self.failing.try_write().is_err() {
             return;
         }
         if !entries.is_empty() {

@@ -19,31 +19,31 @@ pub(crate) struct Failing {
 }
 
 impl Failing {
-    fn fails(&mut self, per_mille: u64) -> bool {
+    fn draw(&mut self, per_mille: u64) -> bool {
         let fails = per_mille > 0 && self.rng.chance(per_mille);
         self.count += u64::from(fails);
         fails
     }
 
-    /// The log or the index is to be written, or a container is to get what the server has.
-    pub(super) fn writes(&mut self) -> Result<(), Refusal> {
+    /// Tries to write the log or the index, or to fill a container from the server.
+    pub(super) fn try_write(&mut self) -> Result<(), Refusal> {
         let per_mille = if self.is_full { FULL } else { 0 };
-        if self.fails(per_mille) { Err(Refusal::NoSpace) } else { Ok(()) }
+        if self.draw(per_mille) { Err(Refusal::NoSpace) } else { Ok(()) }
     }
 
-    /// A container is to get `len` bytes: how many of them it has got if that fails. None of them, where
-    /// it has what is nowhere else: a full disk takes what is written over what it has.
-    pub(super) fn changes(
+    /// Tries to write `len` bytes to a container; the error says how many it has got. None, if the
+    /// container has the only copy: a full disk takes bytes that overwrite others.
+    pub(super) fn try_change(
         &mut self,
         len: usize,
         is_only_here: bool,
     ) -> Result<(), (Refusal, usize)> {
         let written = |rng: &mut Rng| if is_only_here { 0 } else { rng.index(len + 1) };
-        self.writes().map_err(|refusal| (refusal, written(&mut self.rng)))
+        self.try_write().map_err(|refusal| (refusal, written(&mut self.rng)))
     }
 
-    /// Something is to be read.
-    pub(super) fn reads(&mut self) -> Result<(), Refusal> {
-        if self.fails(self.read_errors) { Err(Refusal::Io) } else { Ok(()) }
+    /// Tries to read.
+    pub(super) fn try_read(&mut self) -> Result<(), Refusal> {
+        if self.draw(self.read_errors) { Err(Refusal::Io) } else { Ok(()) }
     }
 }

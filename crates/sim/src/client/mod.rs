@@ -29,7 +29,7 @@ use segue_core::types::{Caller, ClientId, Ino, Time, Timestamp};
 use segue_core::wire::{Reply, Request};
 
 use crate::Violation;
-use crate::check::told::Told;
+use crate::check::acknowledged::Acknowledged;
 use crate::plan::Bug;
 use crate::server::Server;
 use crate::work::Op;
@@ -87,7 +87,7 @@ pub(crate) struct Mount {
     pub(crate) id: ClientId,
     pub(crate) core: ClientCore,
     pub(crate) kept: Kept,
-    pub(crate) told: Told,
+    pub(crate) acknowledged: Acknowledged,
     pub(crate) now: Time,
     pub(crate) is_offline: bool,
     pub(crate) threads: Vec<Thread>,
@@ -164,12 +164,12 @@ impl Mount {
     /// Starts a process on what an earlier one left; calls are numbered from `next_call`.
     pub(crate) fn start(
         id: ClientId,
-        (kept, told): (Kept, Told),
+        (kept, acknowledged): (Kept, Acknowledged),
         (threads, next_call): (usize, u64),
         bug: Option<Bug>,
         now: Time,
     ) -> Result<Mount, Violation> {
-        let mut mount = Mount::new(id, (kept, told), (threads, next_call), bug, now);
+        let mut mount = Mount::new(id, (kept, acknowledged), (threads, next_call), bug, now);
         match mount.recover(Steps(u32::MAX)) {
             Err(Broken::Violation(violation)) => return Err(violation),
             Ok(()) | Err(Broken::Died) => mount.say_hello(),
@@ -180,21 +180,21 @@ impl Mount {
     /// Starts a process that dies after so many steps of its recovery, if there are so many.
     pub(crate) fn die_recovering(
         id: ClientId,
-        left: (Kept, Told),
+        left: (Kept, Acknowledged),
         bug: Option<Bug>,
         now: Time,
         steps: u32,
-    ) -> Result<(Kept, Told), Violation> {
+    ) -> Result<(Kept, Acknowledged), Violation> {
         let mut mount = Mount::new(id, left, (0, 0), bug, now);
         match mount.recover(Steps(steps)) {
             Err(Broken::Violation(violation)) => Err(violation),
-            Ok(()) | Err(Broken::Died) => Ok((mount.kept, mount.told)),
+            Ok(()) | Err(Broken::Died) => Ok((mount.kept, mount.acknowledged)),
         }
     }
 
     fn new(
         id: ClientId,
-        (kept, told): (Kept, Told),
+        (kept, acknowledged): (Kept, Acknowledged),
         (threads, next_call): (usize, u64),
         bug: Option<Bug>,
         now: Time,
@@ -205,7 +205,7 @@ impl Mount {
             inos_used: kept.inos_reserved,
             changed_at: kept.end,
             kept,
-            told,
+            acknowledged,
             now,
             is_offline: true,
             threads: vec![Thread::default(); threads],
@@ -299,8 +299,8 @@ impl Mount {
     }
 
     /// The process dies: what it leaves, and the number of its next call.
-    pub(crate) fn die(self) -> (Kept, Told, u64) {
-        (self.kept, self.told, self.next_call)
+    pub(crate) fn die(self) -> (Kept, Acknowledged, u64) {
+        (self.kept, self.acknowledged, self.next_call)
     }
 
     fn reserve_seqs(&mut self) {
@@ -310,9 +310,9 @@ impl Mount {
 
     fn append(&mut self, entry: Entry) -> Result<(), Violation> {
         if self.kept.loses_power {
-            self.told.remember(self.kept.end);
+            self.acknowledged.remember(self.kept.end);
         }
-        self.told.logged(&entry)?;
+        self.acknowledged.logged(&entry)?;
         let skips = self.bug == Some(Bug::ClientSkipsLog) && self.core.next_seq().is_multiple_of(7);
         if skips && entry.change().is_some() {
             return Ok(());
@@ -329,7 +329,7 @@ impl Mount {
 
     /// Logs `entry`, which was drafted last, and takes it in. What cannot be logged did not happen.
     fn log_change(&mut self, entry: Entry) -> Tried<()> {
-        if let Err(refusal) = self.failing.writes() {
+        if let Err(refusal) = self.failing.try_write() {
             return Ok(Err(refusal));
         }
         self.append(entry.clone())?;
@@ -394,7 +394,7 @@ impl Mount {
     pub(crate) fn sync_disk(&mut self) {
         self.kept.sync_disk();
         self.acked_below = self.core.acked_below();
-        self.told.forget_past();
+        self.acknowledged.forget_past();
     }
 
     /// The chores that the real client does every few seconds.

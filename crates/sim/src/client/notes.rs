@@ -118,7 +118,7 @@ impl Mount {
     /// it.
     pub(super) fn note_through(&mut self, entries: usize) -> bool {
         let mut notes = self.core.take_notes();
-        if self.failing.writes().is_err() {
+        if self.failing.try_write().is_err() {
             self.core.noted(&notes, false);
             return false;
         }

@@ -123,7 +123,7 @@ impl Mount {
         if !is_logged && bytes_of(container, &range) != bytes {
             return Ok(None);
         }
-        self.told.wrote(ino, offset, &bytes, old_size);
+        self.acknowledged.wrote(ino, offset, &bytes, old_size);
         Ok(Some(Done { ino, offset, bytes }))
     }
 

@@ -128,15 +128,15 @@ impl World {
                 self.summary.taken_back += mount.taken_back;
                 self.summary.refused += mount.refused;
                 self.summary.disk_errors += mount.failing.count;
-                let (mut kept, mut told, next_call) = mount.die();
+                let (mut kept, mut acknowledged, next_call) = mount.die();
                 if kept.loses_power {
                     let lost = kept.lose_power(self.model.is_some(), &mut self.disk_rng);
-                    told.lost(&lost);
+                    acknowledged.lost(&lost);
                     self.say(&format!("client {client} lost {} entries", lost.entries.len()));
                     self.take_back(&lost);
                 }
-                told.crashed();
-                Host::Down(Box::new((kept, told)), next_call)
+                acknowledged.crashed();
+                Host::Down(Box::new((kept, acknowledged)), next_call)
             }
             down => down,
         };

@@ -24,7 +24,7 @@ use segue_core::promise::SessionId;
 use segue_core::types::{ClientId, Ino, Time};
 use segue_core::wire::Request;
 
-use crate::check::{bounded, clean, structure, told::Told, view};
+use crate::check::{bounded, clean, structure, acknowledged::Acknowledged, view};
 use crate::client::{Ended, Kept, Mount};
 use crate::model::Model;
 use crate::plan::{Options, Plan};
@@ -86,7 +86,7 @@ enum Event {
 
 enum Host {
     Up(Box<Mount>),
-    Down(Box<(Kept, Told)>, u64),
+    Down(Box<(Kept, Acknowledged)>, u64),
 }
 
 /// One run.
@@ -157,7 +157,7 @@ impl World {
             let sizes = [None, Some(0), Some(150), Some(500), Some(1500)];
             let size = if options.plain { None } else { world.disk_rng.pick(&sizes) };
             let kept = Kept::new(options.power_loss, size);
-            world.hosts.push(Host::Down(Box::new((kept, Told::default())), 0));
+            world.hosts.push(Host::Down(Box::new((kept, Acknowledged::default())), 0));
             world.after(Duration::ZERO, Event::Restart(client));
             world.after(TICK, Event::Tick(client));
             if options.power_loss {
@@ -236,7 +236,7 @@ impl World {
                 let named = |ino| self.server.ledger.is_named(ino);
                 let core = &mount.core;
                 let sent = core.queue.is_empty() && core.unsealed().is_empty();
-                let stored = !mount.told.unsealed().any(named);
+                let stored = !mount.acknowledged.unsealed().any(named);
                 mount.handles.is_empty() && sent && stored
             }
             Host::Down(..) => false,
@@ -249,7 +249,7 @@ impl World {
                 "{} queued, open {:?}, unsealed {:?}; ",
                 mount.core.queue.len(),
                 mount.handles,
-                mount.told.unsealed().collect::<Vec<_>>()
+                mount.acknowledged.unsealed().collect::<Vec<_>>()
             ),
             Host::Down(..) => "down; ".to_owned(),
         };

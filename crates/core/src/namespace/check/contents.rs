@@ -29,8 +29,8 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         self.notes(keys::graves(self.volume), |key| keys::grave_part(key).is_some(), "a grave")?;
         let is_ragged = |key: &[u8]| keys::ragged_part(key).is_some();
         self.notes(keys::ragged_of(self.volume), is_ragged, "a ragged file")?;
-        let is_further = |key: &[u8]| keys::further_part(key).is_some();
-        self.notes(keys::all_further(self.volume), is_further, "a further name")?;
+        let is_hard_link = |key: &[u8]| keys::hard_link_part(key).is_some();
+        self.notes(keys::all_hard_links(self.volume), is_hard_link, "a further name")?;
         self.rounds(keys::chunks(self.volume), at_once, &Table::chunks())?;
         self.rounds(keys::leaves(self.volume), at_once, &Table::leaves())?;
         self.arrivals()

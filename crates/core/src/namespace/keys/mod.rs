@@ -27,7 +27,7 @@ const LEAF: u8 = 0x15;
 const GRAVE: u8 = 0x16;
 const RAGGED: u8 = 0x17;
 const QUOTA: u8 = 0x18;
-const FURTHER: u8 = 0x19;
+const HARD_LINK: u8 = 0x19;
 const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
@@ -229,23 +229,23 @@ pub fn quotas(volume: VolumeId) -> Vec<u8> {
     key(QUOTA, &[&volume.0.to_be_bytes()])
 }
 
-/// A name of an inode beside the one that its row says.
-pub fn further(volume: VolumeId, ino: Ino, (parent, name): (Ino, &[u8])) -> Vec<u8> {
-    of_inode(FURTHER, volume, ino, &[&parent.0.to_be_bytes(), name].concat())
+/// A hard link: a name of an inode beside the one that its row records.
+pub fn hard_link(volume: VolumeId, ino: Ino, (parent, name): (Ino, &[u8])) -> Vec<u8> {
+    of_inode(HARD_LINK, volume, ino, &[&parent.0.to_be_bytes(), name].concat())
 }
 
-/// All such names of an inode.
-pub fn further_of(volume: VolumeId, ino: Ino) -> Vec<u8> {
-    of_inode(FURTHER, volume, ino, &[])
+/// All hard links of an inode.
+pub fn hard_links_of(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    of_inode(HARD_LINK, volume, ino, &[])
 }
 
-/// All such names of a volume.
-pub fn all_further(volume: VolumeId) -> Vec<u8> {
-    key(FURTHER, &[&volume.0.to_be_bytes()])
+/// All hard links of a volume.
+pub fn all_hard_links(volume: VolumeId) -> Vec<u8> {
+    key(HARD_LINK, &[&volume.0.to_be_bytes()])
 }
 
 /// The directory and the name of such a key.
-pub fn further_part(key: &[u8]) -> Option<(Ino, &[u8])> {
+pub fn hard_link_part(key: &[u8]) -> Option<(Ino, &[u8])> {
     let (parent, name) = inode_part(key)?.1.split_first_chunk()?;
     (!name.is_empty()).then_some((Ino(u64::from_be_bytes(*parent)), name))
 }

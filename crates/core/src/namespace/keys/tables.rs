@@ -1,7 +1,7 @@
 //! Which tables are whose.
 
 use super::{
-    CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, FURTHER, GRAVE, INODE, LEAF, ORPHAN,
+    CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, HARD_LINK, GRAVE, INODE, LEAF, ORPHAN,
     OUTCOME, QUOTA, RAGGED, SERVER_TAGS, XATTR, all_idle, arrived, key, packs, volume,
     volume_tally,
 };
@@ -27,7 +27,7 @@ pub fn of_server() -> (Vec<u8>, Vec<u8>) {
 
 /// Every table whose keys begin with a volume: what refers to others comes after them.
 pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 11] {
-    [CHUNK, LEAF, INODE, DENTRY, XATTR, EXTENT, ORPHAN, QUOTA, GRAVE, RAGGED, FURTHER]
+    [CHUNK, LEAF, INODE, DENTRY, XATTR, EXTENT, ORPHAN, QUOTA, GRAVE, RAGGED, HARD_LINK]
         .map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
 }
 
@@ -38,7 +38,7 @@ pub fn is_chunk(key: &[u8]) -> bool {
 
 /// True for the key of a row that is of no volume alone.
 pub fn is_shared(key: &[u8]) -> bool {
-    !matches!(key.first().copied(), Some(CHUNK | INODE..=FURTHER))
+    !matches!(key.first().copied(), Some(CHUNK | INODE..=HARD_LINK))
 }
 
 /// True for the key of a row that the volume has for itself.

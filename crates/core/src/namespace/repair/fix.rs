@@ -234,7 +234,7 @@ fn fix_row<T: MetaTxn, R: Repairer>(
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed: the next write to the file makes it again"));
     }
-    if key.starts_with(&keys::all_further(id)) {
+    if key.starts_with(&keys::all_hard_links(id)) {
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed: the name itself exists"));
     }

@@ -139,7 +139,7 @@ pub(super) fn may_go(txn: &MapTxn, key: &[u8]) -> bool {
         || key.starts_with(&keys::outcomes(client))
         || key == keys::client(client)
         || key.starts_with(&keys::all_ragged())
-        || key.starts_with(&keys::all_further(VOLUME))
+        || key.starts_with(&keys::all_hard_links(VOLUME))
         || is_buried(txn, key)
         || key == keys::next_volume()
 }

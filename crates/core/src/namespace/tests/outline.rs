@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::outline::{outline, run};
-use super::super::same::compare;
+use super::super::equal::compare;
 use super::*;
 use crate::delta::Basis;
 use crate::wire::{Compare, LeafPart, OUTLINE_MAX, Outline, Outlined};

@@ -124,7 +124,7 @@ fn a_file_is_told_of_under_a_name_that_it_has() {
     assert_eq!(after(&mut txn, renamed), ["~d/b"]);
     assert_eq!(after(&mut txn, vec![moved("b", "h"), gone(d, "h")]), ["~d/e"]);
     assert!(
-        txn.range(&keys::all_further(VOLUME), &keys::after(&keys::all_further(VOLUME)), 9)
+        txn.range(&keys::all_hard_links(VOLUME), &keys::after(&keys::all_hard_links(VOLUME)), 9)
             .unwrap()
             .is_empty()
     );

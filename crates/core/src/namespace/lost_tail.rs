@@ -1,9 +1,9 @@
-//! What a host did and has forgotten.
+//! Stores of a host that lost the tail of its log.
 //!
-//! A loss of power takes the end of a host's log, and with it what was sent already. What is left sends
-//! an earlier state of a file again: of a change that was sealed in what is lost, or that was taken back
-//! there. The server knows better, by the records of this host that it has: what they made is newer, and
-//! is there; what they removed does not come back.
+//! A loss of power takes the end of a host's log, with changes that were sent already. The rest of
+//! the log sends an earlier state of a file again: of a change that was sealed, or taken back, in
+//! the lost tail. The server has later records of this host. A version that these made is newer
+//! and stays. A file that they removed does not come back.
 
 use super::permission::Change;
 use super::rows::{self, InodeRow, OutcomeRow};

@@ -1,5 +1,5 @@
-//! The rules come to the same on SQLite as on a map, whose results the tests of `segue-core`
-//! compare with a model: outcomes, reasons of refusal, and every row.
+//! The rules on SQLite are equivalent to the rules on a map: outcomes, reasons of refusal, and every
+//! row. The tests of `segue-core` compare the results on a map with a model.
 
 use proptest::prelude::*;
 use segue_core::modlog::{

@@ -1,10 +1,10 @@
-//! Damaged rows beside a place in the table: whether what is looked for could be one of them.
+//! Neighbour rows: damaged rows beside a place in the table, one of which could be the wanted row.
 //!
-//! A search that finds nothing ends where the row would stand. A damaged row there may be that
-//! row with another key, or have led the search astray. It is neither where it stands between
-//! whole rows that enclose what is looked for, and its key is its own: the one with which its
-//! sum is right after one bit is flipped back, or else, its value being what is damaged, the key
-//! that it has, if that is in its place.
+//! A search that finds nothing ends at the place of the wanted row. A damaged row there may be
+//! that row with another key, or have led the search astray. It is neither if it stands between
+//! whole rows that enclose the wanted key, and its key is its own. Its own key is the one with
+//! which its sum is right after one bit is flipped back. If none is, the value is damaged, and the
+//! key is its own if it is in its place.
 
 use super::seal::original;
 use super::sqlite::{Stored, damage};
@@ -12,9 +12,9 @@ use super::sqlite::{Stored, damage};
 /// Most damaged rows in sequence that are looked at: more are no flipped bits.
 const DAMAGED_MAX: usize = 64;
 
-/// What stands on one side of a place.
+/// The rows on one side of a place.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct NeighbourRows {
     pub(super) damaged: Damaged,
     /// Key of the first row beyond those.
     pub(super) whole: Option<Vec<u8>>,
@@ -34,9 +34,9 @@ impl Damaged {
         self.0.clear();
     }
 
-    /// An error if one of them, which stand `between` two whole rows, may have a key of those
-    /// that are `wanted`.
-    pub(super) fn are_others(
+    /// Fails if one of them, which stand `between` two whole rows, may have one of the `wanted`
+    /// keys.
+    pub(super) fn check_others(
         &self,
         between: (Option<&[u8]>, Option<&[u8]>),
         wanted: impl Fn(&[u8]) -> bool,

@@ -1,5 +1,5 @@
-//! Which file a new one may have most in common with: programs write a file anew under another name
-//! and rename it, or copy one and change the copy.
+//! Similar files: the one with which a new file may have most data in common. Programs write a file
+//! anew under another name and rename it, or copy one and change the copy.
 
 use super::ClientCore;
 use crate::cache::{ContainerId, FileData};

@@ -1,8 +1,10 @@
-//! Further names: those that an inode has beside the one that its row says. When that one goes, as where a file is
-//! made under one name and linked to another, one of them takes its place: so whoever watches hears of the
-//! file, and its conflict copies stand beside it.
+//! Hard links: the names of an inode beside the one that its row records.
 //!
-//! Names that an earlier build gave are not among them.
+//! A file is made under one name and linked to another, then the recorded name is removed. One of
+//! the hard links takes its place. So watchers hear of the file, and its conflict copies stand
+//! beside it.
+//!
+//! Links that an earlier build made are not among them.
 
 use super::rows::InodeRow;
 use super::tree::Tree;
@@ -15,17 +17,17 @@ const TRIES: usize = 16;
 /// A directory and a name in it.
 type DentryKey<'a> = (Ino, &'a [u8]);
 
-/// `ino` has the name `place`, too.
+/// Adds the name `place` to `ino`.
 pub(super) fn add<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     ino: Ino,
     place: DentryKey<'_>,
 ) -> Result<(), Fault<T::Error>> {
-    rows::put_row(&mut tree.txn, &keys::further(tree.volume, ino, place), &())
+    rows::put_row(&mut tree.txn, &keys::hard_link(tree.volume, ino, place), &())
 }
 
-/// The name `place` of `row` is gone, and others are there.
-pub(super) fn gone<T: MetaTxn>(
+/// Drops the name `place` of `row`, which has others.
+pub(super) fn drop_name<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     row: &mut InodeRow,
     place: DentryKey<'_>,
@@ -35,11 +37,11 @@ pub(super) fn gone<T: MetaTxn>(
         return Ok(());
     }
     let (volume, ino) = (tree.volume, row.attr.ino);
-    let all = keys::further_of(volume, ino);
+    let all = keys::hard_links_of(volume, ino);
     // What is damaged of them is in no key.
     let found = tree.txn.range_past_damage(&all, &keys::after(&all), TRIES);
     for (key, _) in found.map_err(Fault::Store)? {
-        let Some((parent, name)) = keys::further_part(&key) else { continue };
+        let Some((parent, name)) = keys::hard_link_part(&key) else { continue };
         if rows::dentry(&mut tree.txn, volume, parent, name)? == Some(ino) {
             (row.parent, row.name) = (parent, name.to_vec());
             return tree.txn.remove(&key).map_err(Fault::Store);
@@ -68,6 +70,6 @@ fn forget<T: MetaTxn>(
     ino: Ino,
     place: DentryKey<'_>,
 ) -> Result<(), Fault<T::Error>> {
-    let key = keys::further(tree.volume, ino, place);
+    let key = keys::hard_link(tree.volume, ino, place);
     tree.txn.remove(&key).map_err(Fault::Store)
 }

@@ -1,5 +1,6 @@
-//! What one client's applications were told, kept outside of the client so that no crash of it
-//! forgets: each acknowledged byte must be logged, sealed, sent and settled.
+//! Acknowledged calls: the promises made to one client's applications. They are kept outside of the
+//! client, so that no crash of it forgets them. Each acknowledged byte must be logged, sealed, sent
+//! and settled.
 //!
 //! Proves S1.3, S13.3, S15.5, S23.4.
 
@@ -26,7 +27,7 @@ struct Unsealed {
 
 /// Promises made to applications, as they are and as they were.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Acknowledged {
     now: Promises,
     /// What they were when so many entries were in the log, as far as a loss of power may bring
     /// that back.
@@ -59,15 +60,15 @@ struct Promises {
 }
 
 impl Promises {
-    /// `ino` is about to be changed.
-    fn changes(&mut self, ino: Ino) {
+    /// Begins a change of `ino`.
+    fn begin_change(&mut self, ino: Ino) {
         if self.released.remove(&ino) {
             self.unsealed.remove(&ino);
         }
     }
 }
 
-impl Told {
+impl Acknowledged {
     /// The next entry of the log is the one behind `end`.
     pub(crate) fn remember(&mut self, end: u64) {
         self.past.push((end, self.now.clone()));
@@ -92,14 +93,14 @@ impl Told {
         }
     }
 
-    /// What follows is the doing of this session and process group.
-    pub(crate) fn acts_for(&mut self, actor: (u32, u32)) {
+    /// Sets the session and the process group of the calls that follow.
+    pub(crate) fn act_for(&mut self, actor: (u32, u32)) {
         self.actor = actor;
     }
 
-    /// That session syncs `ino`.
-    pub(crate) fn covers(&mut self, ino: Ino) {
-        self.now.ordered.covers(self.actor.0, ino);
+    /// Covers the changes of `ino` so far: that session syncs the file.
+    pub(crate) fn cover(&mut self, ino: Ino) {
+        self.now.ordered.cover(self.actor.0, ino);
     }
 
     /// The client died, and all its handles with it.
@@ -126,7 +127,7 @@ impl Told {
 
     /// An application was told that `bytes` stand at `offset`.
     pub(crate) fn wrote(&mut self, ino: Ino, offset: u64, bytes: &[u8], old_size: u64) {
-        self.now.changes(ino);
+        self.now.begin_change(ino);
         let file = self.now.unsealed.entry(ino).or_default();
         file.writers.insert(self.actor.0);
         let truth = Rc::make_mut(self.now.bytes.entry(ino).or_default());
@@ -139,7 +140,7 @@ impl Told {
 
     /// An application was told that `ino` is `size` bytes long.
     pub(crate) fn resized(&mut self, ino: Ino, size: u64, old_size: u64) {
-        self.now.changes(ino);
+        self.now.begin_change(ino);
         let file = self.now.unsealed.entry(ino).or_default();
         file.writers.insert(self.actor.0);
         if size < old_size {
@@ -212,8 +213,8 @@ impl Told {
         self.now.unsealed.get(&ino).map(|file| file.writers.clone()).unwrap_or_default()
     }
 
-    /// These are sent in this order.
-    pub(crate) fn goes(&self, batch: &[Logged]) -> Result<(), Violation> {
+    /// Checks that these may be sent in this order.
+    pub(crate) fn check_sent(&self, batch: &[Logged]) -> Result<(), Violation> {
         for (at, Logged { seq, .. }) in batch.iter().enumerate() {
             let is_there = |other: u64| {
                 self.settled.contains(&other)
