@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "style/names.rs"]
+mod names;
+#[path = "style/predicates.rs"]
+mod predicates;
 #[path = "style/ratchets.rs"]
 mod ratchets;
 #[path = "style/words.rs"]
