@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use segue_fuse::abi::init;
-use segue_fuse::{MountOptions, FuseSession, Wishes, mount};
+use segue_fuse::{FuseSession, MountOptions, Wishes, mount};
 
 use self::calls::Mirror;
 

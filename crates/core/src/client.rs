@@ -7,7 +7,6 @@
 //! [`ClientCore::settle`] takes the change out again.
 
 mod admit;
-mod similar;
 mod cancel;
 mod draft;
 mod levels;
@@ -17,6 +16,7 @@ mod places;
 mod recover;
 mod room;
 mod settle;
+mod similar;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -27,12 +27,12 @@ use crate::namespace::mode_after_write;
 use crate::persist::Lm;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
-pub use similar::CleanCopy;
 pub use merge::{may_be_same, may_become_one};
 pub use notes::Notes;
 pub use places::{Scrap, Sight};
 pub use recover::{Needs, needs};
 pub use room::{Growth, Quota, Room};
+pub use similar::CleanCopy;
 
 /// State of one mount.
 #[derive(Debug)]

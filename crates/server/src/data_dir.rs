@@ -64,7 +64,9 @@ impl DataDir {
         let (id, is_new) = match look(path)? {
             DirState::Whole(id) => (id, false),
             DirState::Begun(id) => (id, true),
-            DirState::Nothing => (begin(path).map_err(|error| ServeError::data(path, error))?, true),
+            DirState::Nothing => {
+                (begin(path).map_err(|error| ServeError::data(path, error))?, true)
+            }
         };
         if is_new {
             make(&path.join("packs"))?;

@@ -9,8 +9,8 @@ use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind, Name};
 
 use crate::Violation;
-use crate::check::structure::Reached;
 use crate::check::acknowledged::overwritten;
+use crate::check::structure::Reached;
 use crate::server::{Server, content};
 use crate::work::{Answered, Flag, Op, Path, bytes_of};
 

@@ -21,8 +21,8 @@ use bytes::BytesMut;
 
 pub use self::host::Control;
 use self::host::{Host, Keys};
-use self::lane::PathQueue;
 pub use self::lane::LaneSpec;
+use self::lane::PathQueue;
 
 /// How often a question is asked.
 const ASK_PERIOD: Duration = Duration::from_millis(50);

@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rustix::mount::UnmountFlags;
-use segue_fuse::{MountOptions, FuseSession, Wishes, mount};
+use segue_fuse::{FuseSession, MountOptions, Wishes, mount};
 
 use self::front::Front;
 pub use self::recording::{Fate, Image, Recording};

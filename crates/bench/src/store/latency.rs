@@ -104,7 +104,11 @@ fn in_order(mut times: Vec<f64>) -> Vec<f64> {
 }
 
 /// Microseconds of each read, ascending.
-fn reads_beside(course: &mut Course<'_>, beside: &Beside, places: &[NamedFile]) -> Result<Vec<f64>> {
+fn reads_beside(
+    course: &mut Course<'_>,
+    beside: &Beside,
+    places: &[NamedFile],
+) -> Result<Vec<f64>> {
     let (count, changes, data) = match beside.load {
         Load::Nothing => (0, 0, Vec::new()),
         Load::Changes(clients, changes) => (clients, changes, vec![b'x'; FILE_BYTES]),

@@ -47,7 +47,8 @@ impl Moment {
     pub(super) fn link(&self, queue_bytes: u64) -> LinkSpec {
         let (rate, queue) = (Some(self.bytes()), Some(queue_bytes));
         let loss = self.loss_percent / 100.0;
-        LinkSpec { rate, queue, loss, ..LinkSpec::default() }.with_rtt(Duration::from_millis(self.rtt_ms))
+        LinkSpec { rate, queue, loss, ..LinkSpec::default() }
+            .with_rtt(Duration::from_millis(self.rtt_ms))
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use segue_core::types::Role;
 use segue_fuse::abi::init;
-use segue_fuse::{Interrupts, MountOptions, FuseSession, Wishes};
+use segue_fuse::{FuseSession, Interrupts, MountOptions, Wishes};
 use tokio::runtime::Handle;
 
 use crate::error::MountError;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
-use segue_core::modlog::{UploadAhead, Change, Lane, Logged, OFFER_FROM, Picked, Store};
+use segue_core::modlog::{Change, Lane, Logged, OFFER_FROM, Picked, Store, UploadAhead};
 use segue_core::refusal::Refusal;
 use segue_rpc::LinkState;
 

@@ -68,7 +68,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{UploadAhead, Change, Entry, INLINE_MAX};
+use segue_core::modlog::{Change, Entry, INLINE_MAX, UploadAhead};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};

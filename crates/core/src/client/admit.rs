@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{ClientCore, Growth};
 use crate::cache::{FileData, Touched};
-use crate::modlog::{Change, DataChange, Entry, NewNode, WritePlace, Record};
+use crate::modlog::{Change, DataChange, Entry, NewNode, Record, WritePlace};
 use crate::types::{Ino, Kind, Time, Timestamp};
 
 impl ClientCore {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::ClientCore;
 use crate::cache::FileData;
 use crate::modlog::{
-    After, Base, Change, DataChange, Entry, Logged, Payload, WritePlace, Record, RenameMode,
+    After, Base, Change, DataChange, Entry, Logged, Payload, Record, RenameMode, WritePlace,
 };
 use crate::types::{Caller, Ino, Kind, Timestamp};
 

@@ -21,11 +21,11 @@ mod record;
 mod redo;
 mod verify;
 
-pub use ahead::{UploadAhead, OFFER_FROM, Picked};
+pub use ahead::{OFFER_FROM, Picked, UploadAhead};
 pub use batch::{BatchSize, group_bytes};
 pub use bound::Bound;
 pub use change::{After, Change, DataChange, Logged};
-pub use entry::{Entry, Payload, WritePlace, SUM_BLOCK};
+pub use entry::{Entry, Payload, SUM_BLOCK, WritePlace};
 pub use leftover::{Leftover, replay};
 pub use queue::{Fit, Lane, Queue, Stage};
 pub use record::{

@@ -32,11 +32,12 @@ mod conflict;
 mod copy_name;
 mod create;
 pub mod dump;
+pub mod equal;
 mod extents;
-mod lost_tail;
 mod hard_links;
 pub mod keys;
 mod limits;
+mod lost_tail;
 mod map;
 mod outcome;
 pub mod outline;
@@ -50,7 +51,6 @@ mod rename;
 pub mod repair;
 pub mod restore;
 mod rows;
-pub mod equal;
 mod session;
 mod setattr;
 mod store;
@@ -78,8 +78,8 @@ pub use refs::{
     lease, packs, stage,
 };
 pub use rows::{
-    ChunkRow, ClientRow, Extent, LeafRow, PackRow, ChunkPlace, Source, Tally, VolumeRow, chunk, get_row,
-    put_row,
+    ChunkPlace, ChunkRow, ClientRow, Extent, LeafRow, PackRow, Source, Tally, VolumeRow, chunk,
+    get_row, put_row,
 };
 pub use session::{
     BindError, GRANT_COUNT, bind, drop_orphans, drop_silent_orphans, grant, grants, raise_floor,

@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use super::arrivals;
-use super::rows::{self, ChunkRow, Extent, LeafRow, PackRow, ChunkPlace, Source};
+use super::rows::{self, ChunkPlace, ChunkRow, Extent, LeafRow, PackRow, Source};
 use super::{Fault, MetaSnapshot, MetaTxn, Overlay, is_damage, keys, readable};
 use crate::refusal::Refusal;
 use crate::types::{Fingerprint, Ino, VolumeId};

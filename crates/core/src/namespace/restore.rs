@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use super::arrivals;
 use super::refs::{self, Held};
-use super::rows::{self, ChunkRow, ClientRow, InodeRow, LeafRow, ChunkPlace, Tally, VolumeRow};
+use super::rows::{self, ChunkPlace, ChunkRow, ClientRow, InodeRow, LeafRow, Tally, VolumeRow};
 use super::tree::Tree;
 use super::volume::{Readable, find_volume, is_name, volumes};
 use super::{Fault, MetaTxn, VolumeError, keys};

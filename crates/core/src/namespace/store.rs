@@ -8,13 +8,13 @@
 
 use std::collections::BTreeSet;
 
+use super::equal::is_same;
 use super::extents::Contents;
 use super::outcome::Effect;
 use super::permission::{Change, WRITE, mode_after_write};
 use super::rows::{self, Extent, InodeRow, Source};
-use super::equal::is_same;
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, lost_tail, keys, quota};
+use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys, lost_tail, quota};
 use crate::chunk::CHUNK_MAX;
 use crate::modlog::{Base, INLINE_MAX, Outcome, PieceBytes, Store};
 use crate::refusal::Refusal;

@@ -132,8 +132,7 @@ impl Run {
 
     /// The same, up to the longest run that is cut at once.
     fn take_bounded(&mut self, start: u64, len: u64) -> bool {
-        start.saturating_add(len).saturating_sub(self.start) <= RUN_MAX
-            && self.take_row(start, len)
+        start.saturating_add(len).saturating_sub(self.start) <= RUN_MAX && self.take_row(start, len)
     }
 
     fn is_worth(&self, average: u64) -> bool {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use segue_fuse::{Agreement, FileSystem, Notifier, FuseSession, Wishes};
+use segue_fuse::{Agreement, FileSystem, FuseSession, Notifier, Wishes};
 
 use crate::examples::{Example, init};
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use segue_fuse::abi::{FileLock, StatFs, fopen};
 use segue_fuse::{
-    Answer, Call, Errno, FileSystem, Interrupts, Open, Outcome, Reply, Request, PendingCall,
+    Answer, Call, Errno, FileSystem, Interrupts, Open, Outcome, PendingCall, Reply, Request,
 };
 
 use crate::data::Data;

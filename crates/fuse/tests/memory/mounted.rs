@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use segue_fuse::abi::init;
 use segue_fuse::{
-    Agreement, FileSystem, MountOptions, Notifier, Reply, Request, FuseSession, Wishes, mount,
+    Agreement, FileSystem, FuseSession, MountOptions, Notifier, Reply, Request, Wishes, mount,
 };
 
 use crate::files::Memory;
-use crate::place::{Offered, Mountpoint, force_out};
+use crate::place::{Mountpoint, Offered, force_out};
 
 /// Longest that a test waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Requests that wait for a lock.
 
-use segue_fuse::{Answer, Errno, Lock, Outcome, Reply, PendingCall};
+use segue_fuse::{Answer, Errno, Lock, Outcome, PendingCall, Reply};
 
 use crate::files::State;
 

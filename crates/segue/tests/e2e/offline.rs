@@ -348,7 +348,10 @@ fn what_is_pending_can_be_seen() {
     assert_eq!(dirty["size"], 60_000);
     let log = json(&world.a, &["log", &point]);
     let records = log["records"].as_array().unwrap();
-    assert_has_all(&records[0], &["seq", "kind", "path", "class", "bytes", "age_seconds", "waits_for"]);
+    assert_has_all(
+        &records[0],
+        &["seq", "kind", "path", "class", "bytes", "age_seconds", "waits_for"],
+    );
     let paths: Vec<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
     assert_eq!(paths, [arg(&file), &format!("{point}/dir")], "{log}");
     let metrics = segue(&world.a, &["metrics", &point]);

@@ -126,7 +126,7 @@ fn remove_packs(
 
 #[cfg(test)]
 mod tests {
-    use segue_core::namespace::{ChunkRow, Limits, ChunkPlace, Tally, VolumeRow, keys};
+    use segue_core::namespace::{ChunkPlace, ChunkRow, Limits, Tally, VolumeRow, keys};
     use segue_core::types::{Fingerprint, Timestamp, VolumeId};
 
     use super::super::{Head, rows::Writer};

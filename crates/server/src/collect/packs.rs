@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use segue_core::namespace::{self, PackRow, ChunkPlace, arrived};
+use segue_core::namespace::{self, ChunkPlace, PackRow, arrived};
 use segue_core::types::{Fingerprint, VolumeId};
 
 use super::{rest, stopping};

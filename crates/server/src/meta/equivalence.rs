@@ -8,8 +8,8 @@ use segue_core::modlog::{
 use segue_core::namespace::collect::collect;
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::{
-    ApplyResult, Context, Fault, MapStore, MetaSnapshot, MetaTxn, ChunkPlace, Rights, apply, arrived,
-    bind, create_volume, grant, lease,
+    ApplyResult, ChunkPlace, Context, Fault, MapStore, MetaSnapshot, MetaTxn, Rights, apply,
+    arrived, bind, create_volume, grant, lease,
 };
 use segue_core::types::{
     Caller, ClientId, Fingerprint, Ino, Name, Role, Timestamp, Version, VolumeId,

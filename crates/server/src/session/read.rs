@@ -1,7 +1,7 @@
 //! Questions about metadata, each answered from one snapshot.
 
-use segue_core::namespace::outline::outline;
 use segue_core::namespace::equal::compare;
+use segue_core::namespace::outline::outline;
 use segue_core::namespace::{Stop, read, space};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Found, Reply, Request};

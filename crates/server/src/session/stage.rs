@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use segue_core::chunk::CHUNK_MAX;
 use segue_core::namespace::outline::{Chunks, run};
 use segue_core::namespace::{
-    self, LEAF_EXTENTS_MAX, NotStaged, ChunkPlace, Stop, is_damage, leaf_name, leaf_of,
+    self, ChunkPlace, LEAF_EXTENTS_MAX, NotStaged, Stop, is_damage, leaf_name, leaf_of,
 };
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, VolumeId};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 use segue_core::chunk::fingerprint;
-use segue_core::namespace::{ChunkRow, ChunkPlace, keys};
+use segue_core::namespace::{ChunkPlace, ChunkRow, keys};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Role, VolumeId};
 use segue_core::wire::Fetch;

@@ -2,6 +2,7 @@
 //! client starts again ([`restart`]) or gets bytes ([`clean`]), of the server's promises
 //! ([`promised`]), and at the end ([`structure`], [`view`], [`bounded`]).
 
+pub(crate) mod acknowledged;
 pub(crate) mod bounded;
 pub(crate) mod clean;
 pub(crate) mod ledger;
@@ -9,5 +10,4 @@ mod ordered;
 pub(crate) mod promised;
 pub(crate) mod restart;
 pub(crate) mod structure;
-pub(crate) mod acknowledged;
 pub(crate) mod view;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use segue_core::chunk::fingerprint;
-use segue_core::namespace::{self, ChunkRow, MetaTxn, ChunkPlace, Source, Stop, keys, read};
+use segue_core::namespace::{self, ChunkPlace, ChunkRow, MetaTxn, Source, Stop, keys, read};
 use segue_core::types::{ClientId, Fingerprint, Ino, Time, VolumeId};
 use segue_core::wire::{Fetch, Fetched, Reply};
 
@@ -39,8 +39,13 @@ impl Server {
             self.ledger.chunks.insert(*name, bytes.to_vec());
             txn.packs().insert(*name, bytes.to_vec());
             let known = namespace::chunk(&mut txn, volume, name)?.map(|row| row.place);
-            let place =
-                ChunkPlace { pack: 1, offset: 0, stored_len: *len, raw_len: *len, compressed: false };
+            let place = ChunkPlace {
+                pack: 1,
+                offset: 0,
+                stored_len: *len,
+                raw_len: *len,
+                compressed: false,
+            };
             namespace::arrived(&mut txn, (volume, name), place, known, 0)?;
         }
         Ok(())

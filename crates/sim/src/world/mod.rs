@@ -24,7 +24,7 @@ use segue_core::promise::SessionId;
 use segue_core::types::{ClientId, Ino, Time};
 use segue_core::wire::Request;
 
-use crate::check::{bounded, clean, structure, acknowledged::Acknowledged, view};
+use crate::check::{acknowledged::Acknowledged, bounded, clean, structure, view};
 use crate::client::{Ended, Kept, Mount};
 use crate::model::Model;
 use crate::plan::{Options, Plan};

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use segue_core::cache::ContainerId;
-use segue_core::modlog::{After, Base, Change, Logged, Outcome, Payload, WritePlace, Record};
+use segue_core::modlog::{After, Base, Change, Logged, Outcome, Payload, Record, WritePlace};
 use segue_core::types::{Caller, Ino, Timestamp, Version};
 
 use super::super::durable::failing;

@@ -1,7 +1,7 @@
 //! Which files the chunks of a volume are used in, for whoever reads their bytes.
 
 use super::super::extents::within;
-use super::super::rows::{ChunkRow, Extent, LeafRow, ChunkPlace, Source};
+use super::super::rows::{ChunkPlace, ChunkRow, Extent, LeafRow, Source};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
 use super::{FoundRow, decode, find};

@@ -1,7 +1,7 @@
 //! Which tables are whose.
 
 use super::{
-    CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, HARD_LINK, GRAVE, INODE, LEAF, ORPHAN,
+    CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, GRAVE, HARD_LINK, INODE, LEAF, ORPHAN,
     OUTCOME, QUOTA, RAGGED, SERVER_TAGS, XATTR, all_idle, arrived, key, packs, volume,
     volume_tally,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::extents::Contents;
 use super::super::refs::{self, Held};
-use super::super::rows::{self, ChunkRow, Extent, InodeRow, LeafRow, PackRow, ChunkPlace, Source};
+use super::super::rows::{self, ChunkPlace, ChunkRow, Extent, InodeRow, LeafRow, PackRow, Source};
 use super::super::{Fault, MetaTxn, keys, readable};
 use super::fix::Fixed;
 use crate::types::{Fingerprint, Ino, VolumeId};

@@ -24,7 +24,7 @@ mod quotas;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{self, Counts, Damage, Finding, Halt, Visitor};
-use super::{Fault, MetaTxn, Overlay, ChunkPlace, keys};
+use super::{ChunkPlace, Fault, MetaTxn, Overlay, keys};
 use crate::types::{Fingerprint, VolumeId};
 
 pub use found::FOUND;

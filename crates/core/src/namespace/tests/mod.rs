@@ -204,7 +204,8 @@ fn splice(ino: Ino, base: Base, offset: u64, bytes: &[u8], size: u64) -> Record 
 pub(super) fn arrive(txn: &mut MapTxn, bytes: &[u8]) -> Fingerprint {
     let fingerprint = crate::chunk::fingerprint(bytes);
     let len = u32::try_from(bytes.len()).unwrap();
-    let place = ChunkPlace { pack: 1, offset: 64, stored_len: len, raw_len: len, compressed: false };
+    let place =
+        ChunkPlace { pack: 1, offset: 64, stored_len: len, raw_len: len, compressed: false };
     arrived(txn, (VOLUME, &fingerprint), place, None, lease(NOW)).unwrap();
     fingerprint
 }

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::outline::{outline, run};
 use super::super::equal::compare;
+use super::super::outline::{outline, run};
 use super::*;
 use crate::delta::Basis;
 use crate::wire::{Compare, LeafPart, OUTLINE_MAX, Outline, Outlined};
