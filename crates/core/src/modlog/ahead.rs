@@ -80,7 +80,7 @@ enum Passage {
     /// By the drain, alone.
     Alone,
     /// Its chunks are going there.
-    UploadAhead,
+    Ahead,
 }
 
 impl UploadAhead {

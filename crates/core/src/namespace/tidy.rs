@@ -195,8 +195,8 @@ pub fn gather<T: MetaTxn>(
     Ok(true)
 }
 
-/// Marks the file as tidy, if its data are still of `version`.
-pub fn mark_tidy<T: MetaTxn>(
+/// Removes the note that the file is ragged, if its data are still of `version`.
+pub fn clear_ragged<T: MetaTxn>(
     txn: &mut T,
     (volume, ino): (VolumeId, Ino),
     version: Option<Version>,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
-use segue_core::namespace::tidy::{Untidy, gather, mark_tidy, ragged, replace, untidy};
+use segue_core::namespace::tidy::{Untidy, clear_ragged, gather, ragged, replace, untidy};
 use segue_core::namespace::{self, ChunkPlace, Extent, Source, Stop, arrived, chunk};
 use segue_core::types::{Fingerprint, Ino, Version, VolumeId};
 use segue_core::wire::{FETCH_MAX, Fetch};
@@ -138,7 +138,7 @@ fn damaged(ino: Ino, words: &str) -> Tidied {
 }
 
 fn mark_tidy(server: &Server, key: Key, version: Option<Version>) -> Result<(), StoreError> {
-    server.data.store.write_blocking(move |txn| mark_tidy(txn, key, version))
+    server.data.store.write_blocking(move |txn| clear_ragged(txn, key, version))
 }
 
 /// Puts one file in order, as far as it stays as it is and can be read.

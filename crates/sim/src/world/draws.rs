@@ -14,7 +14,7 @@ pub(super) enum Who {
     /// Operations of a host's thread.
     Thread(usize, usize),
     /// What becomes of messages of a host.
-    SimLink(usize),
+    Link(usize),
     /// Faults of a host, or of the server.
     Fault(Option<usize>),
 }

@@ -55,7 +55,7 @@ fn put_in_order(txn: &mut MapTxn, ino: Ino, chunks: &mut BTreeMap<Fingerprint, V
             }
         }
     }
-    tidy::mark_tidy(txn, key, Some(attr.data_version)).unwrap();
+    tidy::clear_ragged(txn, key, Some(attr.data_version)).unwrap();
     done
 }
 
@@ -106,7 +106,7 @@ fn what_grew_in_small_steps_is_read_in_large_ones() {
     tin.apply(&mut txn, write);
     let nothing = tidy::replace(&mut txn, (VOLUME, ino), old, 0..10_000, Vec::new()).unwrap();
     assert!(!nothing, "of a version that is gone");
-    tidy::mark_tidy(&mut txn, (VOLUME, ino), Some(old)).unwrap();
+    tidy::clear_ragged(&mut txn, (VOLUME, ino), Some(old)).unwrap();
     assert!(txn.0.contains_key(&keys::ragged(VOLUME, ino)));
     assert!(put_in_order(&mut txn, ino, &mut BTreeMap::new()) > 0);
     assert!(rows(&txn) < 20, "{}", rows(&txn));
