@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::record::{Figures, Measurement};
-use crate::workload::{WorkloadDir, Workload};
+use crate::workload::{Workload, WorkloadDir};
 use segue_bed::peer::{Kind, Peer, Stage};
 use segue_bed::{Bed, Doing, Error, LinkSpec, Result};
 

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::workload::{WorkloadDir, Workload, content, expect, scaled, untar};
+use crate::workload::{Workload, WorkloadDir, content, expect, scaled, untar};
 use segue_bed::{Doing, Host, Result, Rng};
 
 /// Size of each file of data in MB.

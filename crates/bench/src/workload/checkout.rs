@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{WorkloadDir, Waited, Workload, content, timed, untar};
+use super::{Waited, Workload, WorkloadDir, content, timed, untar};
 use segue_bed::{Doing, Result, Rng, run};
 
 const FILES: u32 = 4_000;

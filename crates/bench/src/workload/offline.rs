@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{WorkloadDir, Waited, Workload, content};
+use super::{Waited, Workload, WorkloadDir, content};
 use segue_bed::{Doing, Error, Result, Rng};
 
 const CUT: Duration = Duration::from_secs(20);

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 
-use super::{WorkloadDir, Waited, Workload, content, timed};
+use super::{Waited, Workload, WorkloadDir, content, timed};
 use segue_bed::{Doing, Result, Rng};
 
 const FILES: u32 = 1_000;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{WorkloadDir, Waited, Workload, scaled, timed};
+use super::{Waited, Workload, WorkloadDir, scaled, timed};
 use segue_bed::{Doing, Result};
 
 const DIRECTORIES: u32 = 100;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{WorkloadDir, Waited, Workload, content, timed};
+use super::{Waited, Workload, WorkloadDir, content, timed};
 use segue_bed::{Doing, Host, Result, Rng, run};
 
 /// A tree to unpack.

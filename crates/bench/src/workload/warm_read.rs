@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use super::{WorkloadDir, Waited, Workload, content, scaled, timed};
+use super::{Waited, Workload, WorkloadDir, content, scaled, timed};
 use segue_bed::{Doing, Result, Rng};
 
 const MEGABYTES: u32 = 256;
