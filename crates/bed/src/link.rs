@@ -115,7 +115,8 @@ impl Cable {
         self.lock().addr
     }
 
-    /// Gives the host, whose link needs no relay, another address: what goes to the old one is lost.
+    /// Gives the host, whose link needs no relay, another address: what goes to the old one is
+    /// lost.
     pub(crate) fn move_to(&self, addr: Ipv4Addr) -> Result<()> {
         let mut state = self.lock();
         let old = std::mem::replace(&mut state.addr, addr);

@@ -241,8 +241,8 @@ fn kill9(pid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// A zombie no longer runs: it only waits to be noticed by its parent. Its first thread may be one while others
-/// still hold its files and locks.
+/// A zombie no longer runs: it only waits to be noticed by its parent. Its first thread may be one
+/// while others still hold its files and locks.
 fn runs(pid: u32) -> bool {
     let is_alive = |thread: fs::DirEntry| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();

@@ -2,8 +2,8 @@
 //!
 //! It is written over fuser, a library, and lets the kernel cache all it can, for nobody else
 //! changes the source. What it takes is what FUSE itself takes, so no FUSE file system can be
-//! expected to do much better than `fuse-floor` in a measurement. Its source must be one file system,
-//! and it holds one descriptor for each inode that the kernel knows.
+//! expected to do much better than `fuse-floor` in a measurement. Its source must be one file
+//! system, and it holds one descriptor for each inode that the kernel knows.
 
 mod calls;
 mod mirror;

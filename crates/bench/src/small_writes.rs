@@ -137,8 +137,8 @@ const HEADING: &str = "\
 fn markdown(context: &Context, measured: &[Measurement]) -> String {
     let (repeats, scale) = repeats_and_scale(measured);
     let mut text = format!(
-        "{}Medians of {repeats}, at {scale} of the standard size. {ABOUT} {TARGET} times the time on an \
-         unlimited link.\n\n{HEADING}",
+        "{}Medians of {repeats}, at {scale} of the standard size. {ABOUT} {TARGET} times the time \
+         on an unlimited link.\n\n{HEADING}",
         context.heading()
     );
     for cell in kinds(measured) {

@@ -187,8 +187,8 @@ fn rate(text: &str, all: &str) -> Result<Option<u64>, LimitError> {
 
 fn wrong(text: &str) -> LimitError {
     LimitError(format!(
-        "'{text}' is not UP:DOWN in bytes a second such as 500K:2M, off:2M or off, nor an entry of a \
-         timetable such as \"08:00,500K:2M 18:00,off\" or \"Mon-08:00,500K:2M Fri-18:00,off\""
+        "'{text}' is not UP:DOWN in bytes a second such as 500K:2M, off:2M or off, nor an entry of \
+         a timetable such as \"08:00,500K:2M 18:00,off\" or \"Mon-08:00,500K:2M Fri-18:00,off\""
     ))
 }
 

@@ -94,8 +94,8 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
     Ok(Uncommitted { directory: directory.into(), core, entries, index, damage })
 }
 
-/// Takes out what was written and is not in its container, from entry `first` on: a process that was killed had
-/// begun its last change, and a loss of power takes any part of what was not synced.
+/// Takes out what was written and is not in its container, from entry `first` on: a process that
+/// was killed had begun its last change, and a loss of power takes any part of what was not synced.
 fn leave_out_lacking(directory: &Path, entries: &mut Vec<Entry>, first: usize) -> io::Result<()> {
     let is_there = |key, range, sums: &[u32], later: &RangeSet| {
         let ReadContainer::There(container) = read_container(directory, key)? else {

@@ -47,8 +47,8 @@ pub struct ClientCore {
     pub room: Room,
     /// How soon changes must be with the server where neither file nor directory says so.
     pub lm: Lm,
-    /// By process session, of which those that cannot be told are one: what its syncs covered, and is
-    /// not settled.
+    /// By process session, of which those that cannot be told are one: what its syncs covered, and
+    /// is not settled.
     covered: BTreeMap<u32, BTreeSet<u64>>,
     /// Sessions whose next change follows everything before it, and what they do later that one.
     covered_all: BTreeSet<u32>,
@@ -190,16 +190,16 @@ impl ClientCore {
         false
     }
 
-    /// True if the server may let go of `ino`: no name of it is left, nobody has it open here, and what is to
-    /// be stored of it is queued.
+    /// True if the server may let go of `ino`: no name of it is left, nobody has it open here, and
+    /// what is to be stored of it is queued.
     pub fn is_to_release(&self, ino: Ino) -> bool {
         let is_nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
         let is_dirty = self.files.get(&ino).is_some_and(FileData::has_dirty);
         is_nameless && !is_dirty && !self.is_open(ino)
     }
 
-    /// True if somebody has `ino` open, which changed, and the server does not tell what becomes of it: it is
-    /// to be asked for again.
+    /// True if somebody has `ino` open, which changed, and the server does not tell what becomes of
+    /// it: it is to be asked for again.
     pub fn is_to_follow(&self, ino: Ino, now: Time) -> bool {
         self.is_open(ino) && !self.tree.is_promised(ino, now)
     }
@@ -342,8 +342,8 @@ impl ClientCore {
         After::these(seqs)
     }
 
-    /// The process sessions that made a change, which comes next: of data those that wrote them, not
-    /// whoever closes the file.
+    /// The process sessions that made a change, which comes next: of data those that wrote them,
+    /// not whoever closes the file.
     fn makers(&self, change: &Change, caller: &Caller) -> BTreeSet<u32> {
         let writers = match change {
             Change::Record(_) => None,

@@ -78,15 +78,15 @@ impl Basis {
         self.chunks.is_empty()
     }
 
-    /// How a new version of `size` bytes is cut: as the basis was, unless it is much longer. Or a byte
-    /// more would change all cuts of a file whose size is at a limit, and what is stored while it is
-    /// still written would be cut in another way than what it will be.
+    /// How a new version of `size` bytes is cut: as the basis was, unless it is much longer. Or a
+    /// byte more would change all cuts of a file whose size is at a limit, and what is stored while
+    /// it is still written would be cut in another way than what it will be.
     pub fn cutter(&self, size: u64) -> Cutter {
         Cutter::for_file(if size / 2 <= self.size { self.size } else { size })
     }
 
-    /// Where the basis has a chunk that stands at `offset` of the new version. Of several places the
-    /// one behind what was found last.
+    /// Where the basis has a chunk that stands at `offset` of the new version. Of several places
+    /// the one behind what was found last.
     pub fn find(&mut self, offset: u64, name: &Fingerprint, len: u32) -> Option<u64> {
         let brief = Brief::from(name);
         let before = self.runs.last_key_value().map(|(at, (from, len))| (*at, *from, *len));
@@ -105,8 +105,8 @@ impl Basis {
         Some(found)
     }
 
-    /// Which bytes of the basis are most like those that stand in `range` of the new version and were
-    /// not found.
+    /// Which bytes of the basis are most like those that stand in `range` of the new version and
+    /// were not found.
     pub fn dictionary(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let before = self.runs.range(..range.start).next_back();
         let after = self.runs.range(range.end..).next();

@@ -9,8 +9,8 @@
 //!   sync        every change waits
 //! ```
 //!
-//! A file or directory says it with an extended attribute, [`ATTRIBUTE`]; who says nothing is as the
-//! directory it is in, and the volume's root as it is mounted.
+//! A file or directory says it with an extended attribute, [`ATTRIBUTE`]; who says nothing is as
+//! the directory it is in, and the volume's root as it is mounted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +45,8 @@ impl Lm {
         self.waits(true)
     }
 
-    /// True if who makes a change waits for its commit; `counts`: others go by its having succeeded.
+    /// True if who makes a change waits for its commit; `counts`: others go by its having
+    /// succeeded.
     pub fn waits(self, counts: bool) -> bool {
         match self {
             Lm::Async | Lm::Delay(_) | Lm::Log(_) => false,

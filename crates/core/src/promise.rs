@@ -41,8 +41,8 @@ use crate::types::{Ino, VolumeId};
 /// for longer after the last question that it answered: clients take 2 % off for their clocks.
 pub const TERM: Duration = Duration::from_secs(20);
 
-/// Where there is no room, this part of what a session may have is broken at a time, and no more than so many:
-/// others wait for the table.
+/// Where there is no room, this part of what a session may have is broken at a time, and no more
+/// than so many: others wait for the table.
 const EVICTED: usize = 64;
 const EVICTED_MAX: usize = 4096;
 
@@ -332,8 +332,8 @@ impl Promises {
         told
     }
 
-    /// `author` made `change`, or nobody who has a session, and is told what `inodes` are now: of which of
-    /// these changes are promised.
+    /// `author` made `change`, or nobody who has a session, and is told what `inodes` are now: of
+    /// which of these changes are promised.
     pub fn committed_by(
         &mut self,
         author: Option<SessionId>,
@@ -352,8 +352,8 @@ impl Promises {
         Promised { but: gone.into_iter().chain(promised.but.iter()).collect(), told }
     }
 
-    /// These are gone, which was [`Promises::changed`]: no inode has their numbers again, so there is
-    /// nothing to promise.
+    /// These are gone, which was [`Promises::changed`]: no inode has their numbers again, so there
+    /// is nothing to promise.
     fn gone(&mut self, objects: &BTreeSet<Object>) {
         for object in objects {
             let holders = self.holders.remove(object).unwrap_or_default();

@@ -260,9 +260,9 @@ impl Class {
         }
     }
 
-    /// The class of an answer of more than a packet, without a body. Write-back waits for it before it
-    /// goes on, so it takes its turn among what is fetched: below that it would wait for as long as
-    /// anything is.
+    /// The class of an answer of more than a packet, without a body. Write-back waits for it before
+    /// it goes on, so it takes its turn among what is fetched: below that it would wait for as long
+    /// as anything is.
     pub fn of_answer(self) -> Class {
         match self {
             Class::StoreAttr | Class::StoreFast | Class::StoreData => Class::Fetch,

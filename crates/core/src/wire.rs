@@ -64,7 +64,9 @@ pub enum DecodeError {
 }
 
 macro_rules! messages {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $tag:literal $variant:ident($body:ty),)* }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$vdoc:meta])* $tag:literal $variant:ident($body:ty),)*
+    }) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Debug)]
         pub enum $name { $($(#[$vdoc])* $variant($body),)* }
@@ -117,8 +119,8 @@ messages! {
         13 Xattrs(Ino),
         /// Space and inodes of what an inode counts against. Reply `Space`.
         14 Statfs(Ino),
-        /// What a host knows from its last session, to be promised in this one: which of that changed
-        /// since. Reply `Resumed`.
+        /// What a host knows from its last session, to be promised in this one: which of that
+        /// changed since. Reply `Resumed`.
         15 Resume(Resume),
         /// A sign of life, so that what is promised counts for longer. Reply `Renewed`.
         16 Renew(()),
@@ -206,8 +208,8 @@ messages! {
 }
 
 impl Request {
-    /// Whether it is a few hundred bytes without a body, and answered by as much and without waiting
-    /// for others: many such calls share a stream.
+    /// Whether it is a few hundred bytes without a body, and answered by as much and without
+    /// waiting for others: many such calls share a stream.
     pub fn is_small(&self) -> bool {
         matches!(
             self,
@@ -362,8 +364,8 @@ pub struct Sought {
     pub end: u64,
 }
 
-/// Asks whether two files have the same bytes, each in one data version; another one on the server is
-/// refused with `Changed`.
+/// Asks whether two files have the same bytes, each in one data version; another one on the server
+/// is refused with `Changed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Compare {
     /// The one.
@@ -449,7 +451,8 @@ pub struct Applied {
     pub outcomes: Vec<Outcome>,
     /// No other host relies on what was before, of all that is committed: `Visible` need not wait.
     pub visible: bool,
-    /// See [`PromisedBut`]: of the inodes that the outcomes touched. Not of those of outcomes that are repeated.
+    /// See [`PromisedBut`]: of the inodes that the outcomes touched. Not of those of outcomes that
+    /// are repeated.
     pub promised: PromisedBut,
     /// This session has been told of all that was promised to it, up to this commit.
     pub heard: u64,

@@ -35,7 +35,8 @@ pub struct MountOptions {
     pub owner: (u32, u32),
 }
 
-/// Mounts at `mountpoint`; [`FuseSession::begin`](crate::FuseSession::begin) takes the returned descriptor.
+/// Mounts at `mountpoint`; [`FuseSession::begin`](crate::FuseSession::begin) takes the returned
+/// descriptor.
 pub fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     if rustix::process::geteuid().is_root() {
         mount_as_root(mountpoint, options)

@@ -195,9 +195,9 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Answers at the call's class, without a body at that of such an answer, or at the top one if it
-    /// is a packet. Returns once all of it was handed to QUIC, so that as many bodies are in memory as
-    /// there are answers being given; dropping the future cancels the answer.
+    /// Answers at the call's class, without a body at that of such an answer, or at the top one if
+    /// it is a packet. Returns once all of it was handed to QUIC, so that as many bodies are in
+    /// memory as there are answers being given; dropping the future cancels the answer.
     pub async fn reply(mut self, reply: Reply, body: Body) -> Result<(), CallError> {
         match self.way.take() {
             Some(Way::Stream(mut stream, _listed)) => match reply.encode() {

@@ -133,8 +133,8 @@ impl Limit {
         let before = std::mem::replace(&mut self.counted, sent);
         let packets = sent.packets.saturating_sub(before.packets);
         let bytes = sent.bytes.saturating_sub(before.bytes) + packets * self.header;
-        // Nothing of this host's goes further ahead than that, so the rest are acknowledgements and repeats: who
-        // waits for an answer does not pay for all of them.
+        // Nothing of this host's goes further ahead than that, so the rest are acknowledgements and
+        // repeats: who waits for an answer does not pay for all of them.
         let least = -micro(self.rate.max(AHEAD_PACKETS * whole));
         self.credit = (self.credit - micro(bytes)).max(least);
     }

@@ -1,9 +1,9 @@
 //! A client's connection that heals itself.
 //!
 //! ```text
-//!  Connecting ──connected, greeted──▶ Online ──connection lost──▶ Offline ──▶ (again, after a wait)
-//!      │                                ▲                            ▲
-//!      ├──not reached────────────────── │ ───────────────────────────┤
+//!  Connecting ──connected, greeted──▶ Online ──link lost──▶ Offline ──▶ (again, after a wait)
+//!      │                                ▲                      ▲
+//!      ├──not reached────────────────── │ ─────────────────────┤
 //!      └──denied by the server──▶ Refused, or OtherVersion ──(again, after a longer wait)
 //! ```
 //!
@@ -40,8 +40,8 @@ use crate::stats::LinkStats;
 /// request that always fails there must not be sent for ever.
 const UNANSWERED_MAX: u32 = 4;
 
-/// However long there has been no connection a call waits for one for so long: it has the next attempt begin
-/// within a second, and a server that is back answers within another.
+/// However long there has been no connection a call waits for one for so long: it has the next
+/// attempt begin within a second, and a server that is back answers within another.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// Opens the session on each new connection, usually with [`greet`](crate::greet).
@@ -126,8 +126,8 @@ impl Link {
         Link { current, states, silent, wanted, task: Arc::new(Task(task)) }
     }
 
-    /// Ends the connection, if there is one, and tells the server, before the process ends. No other
-    /// one is made.
+    /// Ends the connection, if there is one, and tells the server, before the process ends. No
+    /// other one is made.
     pub async fn leave(&self) {
         self.task.0.abort();
         if let Some(peer) = self.peer() {
@@ -180,9 +180,10 @@ impl Link {
         self.peer().map(|peer| peer.stats())
     }
 
-    /// How long who has `patience` with a server that cannot be reached waits for it from now on. That counts from
-    /// when the connection was lost: after it nobody waits for longer than it takes to find the server there again,
-    /// nor at all while this host has no way to where the server was.
+    /// How long who has `patience` with a server that cannot be reached waits for it from now on.
+    /// That counts from when the connection was lost: after it nobody waits for longer than it
+    /// takes to find the server there again, nor at all while this host has no way to where the
+    /// server was.
     pub fn patience_left(&self, patience: Duration) -> Duration {
         let (state, address) = {
             let current = self.current.borrow();
@@ -219,8 +220,8 @@ impl Link {
     }
 
     /// Calls at the class of `rpc`, on as many connections as it takes. Fails with
-    /// [`CallError::Offline`] when there is none for [what is left](Link::patience_left) of `patience`, and with
-    /// [`CallError::Refused`] at once when the server does not want this host.
+    /// [`CallError::Offline`] when there is none for [what is left](Link::patience_left) of
+    /// `patience`, and with [`CallError::Refused`] at once when the server does not want this host.
     pub async fn call_as(
         &self,
         rpc: &Rpc,

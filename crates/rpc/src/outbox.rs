@@ -130,9 +130,9 @@ impl Outbox {
     /// Begins to send a message, with its body if that is in memory, else with what the
     /// returned source will give. A request says how the other side hears that it is raised.
     ///
-    /// A question ahead of time that is a packet goes at the class of one that somebody waits for, and
-    /// only its answer at its own: behind write-back it would come when it is not ahead any more, while
-    /// nothing came the other way.
+    /// A question ahead of time that is a packet goes at the class of one that somebody waits for,
+    /// and only its answer at its own: behind write-back it would come when it is not ahead any
+    /// more, while nothing came the other way.
     fn open(
         &self,
         rpc: &Rpc,

@@ -27,8 +27,8 @@ use crate::stats::LinkStats;
 use crate::transport::STREAMS_MAX;
 use crate::writer::Writer;
 
-/// Calls that may be under way at the classes of write-back. The other side takes [`STREAMS_MAX`] at
-/// once; what these and prefetch leave is free for what somebody waits for.
+/// Calls that may be under way at the classes of write-back. The other side takes [`STREAMS_MAX`]
+/// at once; what these and prefetch leave is free for what somebody waits for.
 const WRITE_BACK_MAX: usize = STREAMS_MAX as usize / 2;
 /// The same at prefetch, which may wait for as long as others read: so not in places of write-back.
 const PREFETCH_MAX: usize = STREAMS_MAX as usize / 4;
@@ -135,8 +135,8 @@ impl Peer {
         self.call_as(&Rpc::new(class), request, body).await
     }
 
-    /// Calls at the class of `rpc`, at which the reply travels too. Returns when the reply's head is
-    /// here; dropping the future before that cancels the call.
+    /// Calls at the class of `rpc`, at which the reply travels too. Returns when the reply's head
+    /// is here; dropping the future before that cancels the call.
     pub async fn call_as(
         &self,
         rpc: &Rpc,
@@ -261,8 +261,8 @@ impl Peer {
         self.outbox.connection.close(code.to_wire(), words.as_bytes());
     }
 
-    /// Ends a connection that was made from here, and waits a moment until the other side was told: a
-    /// process that ends at once tells nobody.
+    /// Ends a connection that was made from here, and waits a moment until the other side was told:
+    /// a process that ends at once tells nobody.
     pub(crate) async fn leave(&self) {
         self.close(CloseCode::Done, "");
         if let Some(endpoint) = &self.endpoint {

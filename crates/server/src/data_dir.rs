@@ -255,9 +255,10 @@ mod tests {
         for (number, rest) in [(FORMAT + 1, " something new"), (FORMAT - 1, "")] {
             std::fs::write(path.join("VERSION"), format!("{WORD} {number}{rest}\n")).unwrap();
             let refused = DataDir::create(&path).unwrap_err();
-            assert!(
-                matches!(refused, ServeError::Version { found, known: FORMAT, .. } if found == number)
-            );
+            let ServeError::Version { found, known: FORMAT, .. } = refused else {
+                panic!("{refused:?}");
+            };
+            assert_eq!(found, number);
         }
     }
 

@@ -28,7 +28,9 @@ pub enum ServeError {
     /// Another process has the data directory.
     #[error(
         "{} is in use by another server{}; stop it first: segue serve --stop --data {}",
-        path.display(), pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(), path.display()
+        path.display(),
+        pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(),
+        path.display()
     )]
     InUse {
         /// The data directory.

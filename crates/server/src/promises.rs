@@ -104,8 +104,8 @@ impl Promises {
         Asked { promises: self, ask: Some(self.lock().table.ask()) }
     }
 
-    /// `author` committed `change`, or nobody who has a session, and is told what `inodes` are now. Of
-    /// these, all whose changes are promised but those that are returned.
+    /// `author` committed `change`, or nobody who has a session, and is told what `inodes` are now.
+    /// Of these, all whose changes are promised but those that are returned.
     pub(crate) fn committed_by(
         &self,
         author: Option<SessionId>,
@@ -139,8 +139,8 @@ impl Promises {
         while self.heard_through(holder) < commit && heard.changed().await.is_ok() {}
     }
 
-    /// `holder` relies on what these inodes were at some commit. True if it will hear of changes from
-    /// here on.
+    /// `holder` relies on what these inodes were at some commit. True if it will hear of changes
+    /// from here on.
     pub(crate) fn resume(&self, holder: &Holder, inodes: &[Ino]) -> bool {
         // Others wait for the table.
         inodes.chunks(SLICE).all(|slice| self.lock().hold(holder.id, slice).is_empty())

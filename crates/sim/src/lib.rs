@@ -3,11 +3,11 @@
 //! Real logic (`core`'s namespace and client) runs over a simulated network, disk and clock.
 //! A run ends quiet, and then: every record took effect once; nothing acknowledged is lost;
 //! each client sees the server's tree; and the tree is a tree. A host that was alone ends up
-//! with exactly what its applications were told, and whenever it starts it shows, before it has heard
-//! from the server, nothing else.
+//! with exactly what its applications were told, and whenever it starts it shows, before it has
+//! heard from the server, nothing else.
 //!
-//! A seed that fails is a regression test: `segue-sim SEED` shows what is left of it when all is left
-//! out that can be, `--trace` the whole run.
+//! A seed that fails is a regression test: `segue-sim SEED` shows what is left of it when all is
+//! left out that can be, `--trace` the whole run.
 
 mod check;
 mod client;

@@ -33,11 +33,12 @@ struct Arguments {
     /// Have the threads of a host be process groups and sessions of their own, and sync files
     #[arg(long)]
     sessions: bool,
-    /// Have each run draw more from its seed: power loss, promises, narrow links, clocks that are wrong,
-    /// hosts that sleep, disks that are full or cannot be read, chunks, up to five clients
+    /// Have each run draw more from its seed: power loss, promises, narrow links, clocks that are
+    /// wrong, hosts that sleep, disks that are full or cannot be read, chunks, up to five clients
     #[arg(long, conflicts_with_all = ["power_loss", "plain", "promises"])]
     swarm: bool,
-    /// Let only these of its operations and faults happen, and nothing to messages unless they end with n
+    /// Let only these of its operations and faults happen, and nothing to messages unless they end
+    /// with n
     #[arg(long, value_name = "1,2,3,n", value_parser = only, conflicts_with = "seeds")]
     only: Option<Only>,
     /// Plant a bug, to see how it is found
@@ -111,11 +112,10 @@ fn tell_least(seed: u64, options: Options, failure: Failure) {
 
 fn words(total: &Summary) -> String {
     format!(
-        "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} superseded, \
-         {} stores in one, {} taken back, {} conflicts, {} refused; faults: {} messages lost, {} duplicated, \
-         {} partitions, {} client crashes, {} server crashes, \
-         {} broken recoveries, {} sleeps, {} clocks set, {} full disks, {} disk errors; {} breaks \
-         heard, {} sessions resumed",
+        "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} superseded, {} stores in \
+         one, {} taken back, {} conflicts, {} refused; faults: {} messages lost, {} duplicated, {} \
+         partitions, {} client crashes, {} server crashes, {} broken recoveries, {} sleeps, {} \
+         clocks set, {} full disks, {} disk errors; {} breaks heard, {} sessions resumed",
         total.virtual_time.as_secs_f64() / 3600.0,
         total.operations,
         total.records,

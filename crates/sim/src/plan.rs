@@ -150,8 +150,8 @@ pub struct Options {
     pub promises: bool,
     /// The threads of a host are process groups and sessions of their own, and sync files.
     pub sessions: bool,
-    /// Each run draws more: narrow links, clocks that are wrong, hosts that sleep, disks that are full
-    /// or cannot be read, chunks.
+    /// Each run draws more: narrow links, clocks that are wrong, hosts that sleep, disks that are
+    /// full or cannot be read, chunks.
     pub swarm: bool,
 }
 
@@ -231,8 +231,8 @@ pub(crate) struct More {
 }
 
 impl Plan {
-    /// What a seed stands for. What only some runs have is drawn from numbers of its own: so the others
-    /// stay what they were.
+    /// What a seed stands for. What only some runs have is drawn from numbers of its own: so the
+    /// others stay what they were.
     pub(crate) fn of(seed: u64, rng: &mut Rng, is_swarm: bool) -> Plan {
         let mut plan = Plan::draw(rng);
         if is_swarm {

@@ -1,8 +1,8 @@
 //! What of a run that failed is left out without its failing otherwise: what is left says why.
 //!
-//! Runs are numbered inside: each operation that an application begins, and each fault. Left out are
-//! halves, quarters, and so on, as long as the rest fails in the same way (delta debugging, [Zeller and
-//! Hildebrandt 2002]).
+//! Runs are numbered inside: each operation that an application begins, and each fault. Left out
+//! are halves, quarters, and so on, as long as the rest fails in the same way (delta debugging,
+//! [Zeller and Hildebrandt 2002]).
 
 use std::collections::BTreeSet;
 

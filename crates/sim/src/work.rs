@@ -114,7 +114,8 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// One of its own: some kinds more often, and some hardly ever. Without files there is nothing to do.
+    /// One of its own: some kinds more often, and some hardly ever. Without files there is nothing
+    /// to do.
     pub(crate) fn draw(rng: &mut Rng) -> Mix {
         let usual = Mix::default().often;
         let mut often = usual.map(|often| often * rng.pick(&[0, 1, 1, 1, 3, 8]));

@@ -63,10 +63,11 @@ fn what_sessions_do_goes_in_their_order() {
     assert!(unsent.iter().all(|count| *count > 5), "{total:?}");
 }
 
-/// A file that this host had made longer, and of which it had to store all, ended on the server: what lay
-/// beyond was asked for again and again (1788). Of a directory what changed in it was asked for again and
-/// again, while what was not known was what unchanged names of it named (2103). Behind a name that this host
-/// took back another one's was not seen (6149). The cleaner took what a loss of power brought back (20898).
+/// A file that this host had made longer, and of which it had to store all, ended on the server:
+/// what lay beyond was asked for again and again (1788). Of a directory what changed in it was
+/// asked for again and again, while what was not known was what unchanged names of it named (2103).
+/// Behind a name that this host took back another one's was not seen (6149). The cleaner took what
+/// a loss of power brought back (20898).
 #[test]
 fn seeds_of_the_swarm_that_failed_once_end_as_they_should() {
     for seed in [2103, 6149, 8031, 20_898] {
@@ -120,8 +121,8 @@ fn seeds_that_failed_once_after_a_loss_of_power_end_as_they_should() {
 }
 
 /// Found since processes die while they recover: a file that was not noted yet had the server's
-/// length (304), and files in doubt were trusted by the next process (141, 6393). A process that died
-/// with a nameless file open had not to store it (377), which is what the checker waited for.
+/// length (304), and files in doubt were trusted by the next process (141, 6393). A process that
+/// died with a nameless file open had not to store it (377), which is what the checker waited for.
 #[test]
 fn seeds_that_failed_once_after_two_deaths_end_as_they_should() {
     let runs = [(304, 1000, false), (141, 1000, true), (377, 1000, true), (6393, 150, true)];
@@ -225,8 +226,8 @@ fn a_client_that_forgets_its_doubt_is_found() {
     assert!(failure.what.contains("reads"), "{}", failure.what);
 }
 
-/// It lost power before its disk said durably that the change which it had just sent was another one
-/// than at first: one seed of thousands.
+/// It lost power before its disk said durably that the change which it had just sent was another
+/// one than at first: one seed of thousands.
 #[test]
 fn a_client_that_sends_what_its_log_may_lose_is_found() {
     let bug = Some(Bug::ClientSendsRewritten);
@@ -308,11 +309,12 @@ fn hosts_that_are_promised_to_hear_of_changes_end_as_they_should() {
 /// before the promise was given (2469). A name was forgotten while its directory's listing stayed
 /// (1670), and one that this host had made was believed because of a listing that came while that
 /// was under way (7866). A conflict copy of which this host knew nothing was shown as it was before
-/// its own change, by an answer that came behind the outcome (24). An outcome that the server repeated
-/// was believed as of the repetition (14, once sessions went on), and a rename that did nothing as if it had
-/// (1197). A file that was removed here under
-/// one name was written under another, in a container that was removed then (15415). What had been written to a
-/// container that a file has no more was taken for undone, and the index for newer than it was (19434).
+/// its own change, by an answer that came behind the outcome (24). An outcome that the server
+/// repeated was believed as of the repetition (14, once sessions went on), and a rename that did
+/// nothing as if it had (1197). A file that was removed here under
+/// one name was written under another, in a container that was removed then (15415). What had been
+/// written to a container that a file has no more was taken for undone, and the index for newer
+/// than it was (19434).
 #[test]
 fn seeds_that_failed_once_with_promises_end_as_they_should() {
     let short = [14, 128, 232, 1670, 2469, 7866, 15415, 19434].map(|seed| (seed, 150));
@@ -333,14 +335,15 @@ fn a_client_that_does_not_count_sleep_is_found() {
     assert_found(Bug::ClientSleepsOnLease, 100, "believed");
 }
 
-/// The disk was full in the middle of a write, and what stood there before was taken to be there still.
+/// The disk was full in the middle of a write, and what stood there before was taken to be there
+/// still.
 #[test]
 fn a_client_that_forgets_what_a_failed_write_spoiled_is_found() {
     assert_found(Bug::ClientForgetsSpoiled, 250, "reads");
 }
 
-/// Another host's version was learnt of while bytes of the one before were on their way: one seed in
-/// 2,500.
+/// Another host's version was learnt of while bytes of the one before were on their way: one seed
+/// in 2,500.
 #[test]
 fn a_client_that_takes_bytes_of_another_version_is_found() {
     let bug = Some(Bug::ClientFillsStale);

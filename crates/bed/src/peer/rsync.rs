@@ -1,4 +1,5 @@
-//! rsync over ssh, as installed: a local directory, and what it takes to bring the server's up to date.
+//! rsync over ssh, as installed: a local directory, and what it takes to bring the server's up to
+//! date.
 
 use std::path::{Path, PathBuf};
 

@@ -50,8 +50,8 @@ impl Mirror {
         })
     }
 
-    /// All who have an inode open at a time must have one backing file: another is the kernel's EIO,
-    /// and a file that was closed is open until its release has come.
+    /// All who have an inode open at a time must have one backing file: another is the kernel's
+    /// EIO, and a file that was closed is open until its release has come.
     fn backing(&self, notifier: &Notifier, file: &File) -> io::Result<Arc<Backing>> {
         let ino = file.metadata()?.ino();
         let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);

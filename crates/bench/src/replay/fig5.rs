@@ -173,8 +173,8 @@ fn beside_the_paper(measured: &[Measurement], systems: &[System], cells: &[Cell]
     let mut text = format!(
         "\n## Less than with {BASE}, beside the paper\n\n\
          The paper's percentages are \"the decrease in the time spent to read all the files\"; it does \
-         not say between which two of the four, and they are taken for {BEST} against {BASE}. Its \
-         seconds are those of {BEST}. Below 0: more.\n\n{}",
+         not say between which two of the four, and they are taken for {BEST} against {BASE}. \
+         Its seconds are those of {BEST}. Below 0: more.\n\n{}",
         heading(&["trace", "KB/s", ""], &others, "paper")
     );
     let Some(base) = System::named(BASE) else { return text };

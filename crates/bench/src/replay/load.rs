@@ -35,8 +35,8 @@ impl Load {
     }
 
     /// Its column of the table. At `scale` that share of time, files and bytes, so that as much
-    /// happens in a second and files are as large; and as many applications, for as much to contend,
-    /// as far as there are files for them.
+    /// happens in a second and files are as large; and as many applications, for as much to
+    /// contend, as far as there are files for them.
     pub(super) fn parameters(self, scale: f64) -> Parameters {
         let (seconds, applications, files, bytes) = match self {
             Load::Reads => (101, 25, 2952, [46.61, 10.82, 3.44]),

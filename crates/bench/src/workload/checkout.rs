@@ -39,7 +39,8 @@ impl Workload for Checkout {
         git(place, &["checkout", "-q", "-b", "two"])?;
         (0..files).step_by(2).try_for_each(|number| write(&place.dir, number, &mut rng))?;
         git(place, &["commit", "-q", "-a", "-m", "two"])?;
-        // Not by tar, which finds that files change under it: rclone sets their times once they are sent.
+        // Not by tar, which finds that files change under it: rclone sets their times once they are
+        // sent.
         let mut archive = place.host.command("git");
         archive.arg("-C").arg(&place.dir).args(["archive", "--format=tar", "-o"]);
         archive.arg(untar::archive(&place.host)).arg("two");

@@ -48,8 +48,8 @@ impl Workload for Untar {
         self.make_tree(&tree, place.scaled(self.files))?;
         let mut tar = place.host.command("tar");
         tar.args(["--sort=name", "--mtime=2024-01-01", "-C"]).arg(&tree).arg("-cf");
-        // The tree stays: ext4 looks for places for new files among those that were removed in the last
-        // minutes, which took a third of the time of the thread that made them.
+        // The tree stays: ext4 looks for places for new files among those that were removed in the
+        // last minutes, which took a third of the time of the thread that made them.
         run(tar.arg(archive(&place.host)).arg(".")).map(drop)
     }
 

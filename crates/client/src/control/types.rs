@@ -337,12 +337,13 @@ pub enum ConflictKind {
 pub struct Conflict {
     /// Which of both.
     pub kind: ConflictKind,
-    /// The copy, relative to the mount point; of a refused change what it was to change. Empty if that is
-    /// not known.
+    /// The copy, relative to the mount point; of a refused change what it was to change. Empty if
+    /// that is not known.
     pub path: String,
     /// What a copy stands beside, as it was called then.
     pub of: String,
-    /// A refused change by what it is kept as, or a copy of which nothing else is known; empty for others.
+    /// A refused change by what it is kept as, or a copy of which nothing else is known; empty for
+    /// others.
     pub id: String,
     /// What a refused change was: create, store, rename, ..
     pub change: String,
@@ -352,8 +353,8 @@ pub struct Conflict {
     pub bytes: u64,
     /// When the change was made, since 1970; 0 if that is not known.
     pub time_seconds: f64,
-    /// The file on this host with the data that were refused, each byte where it was in the file; empty if
-    /// there are none.
+    /// The file on this host with the data that were refused, each byte where it was in the file;
+    /// empty if there are none.
     pub data: String,
     /// Which of its bytes were written.
     pub ranges: Vec<Range<u64>>,
@@ -384,7 +385,8 @@ pub struct ResolveReply {
     pub error: String,
 }
 
-/// `POST /v1/watch`: a line of [`WatchLine`] for each change below a directory, until the caller goes.
+/// `POST /v1/watch`: a line of [`WatchLine`] for each change below a directory, until the caller
+/// goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchRequest {
     /// The directory, from the mount point on; empty for all of the mount.

@@ -64,8 +64,8 @@ pub(super) async fn read(
 }
 
 /// The answer to READDIRPLUS. What the kernel was told a moment ago it need not look up and put in
-/// order again: it gets the names, without the inodes. The server is asked for nothing once a name is
-/// said with how long it may be used: that would be out of date by then.
+/// order again: it gets the names, without the inodes. The server is asked for nothing once a name
+/// is said with how long it may be used: that would be out of date by then.
 pub(super) async fn read_plus(
     mount: &Shared,
     handle: u64,

@@ -1,5 +1,5 @@
-//! The shell of uploading ahead: looks at the connection, sends what [`UploadAhead`] picks, and says what
-//! became of it.
+//! The shell of uploading ahead: looks at the connection, sends what [`UploadAhead`] picks, and
+//! says what became of it.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;

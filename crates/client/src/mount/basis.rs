@@ -1,13 +1,13 @@
-//! What a store may have in common with what the server has: which version is a basis for it, and this
-//! host's copy of that, out of which a chunk that differs is told as a difference.
+//! What a store may have in common with what the server has: which version is a basis for it, and
+//! this host's copy of that, out of which a chunk that differs is told as a difference.
 //!
 //! ```text
 //!   a large file is emptied ─▶ its container is kept open ─▶ the store is made ─▶ it is settled
-//!                              (it has no name any more)                          or a minute passes
+//!                              (it has no name any more)                      or a minute passes
 //! ```
 //!
-//! Nobody relies on a copy that is kept: it takes room until it is let go of, and a process that dies
-//! lets go of all. Without it a chunk that differs goes whole.
+//! Nobody relies on a copy that is kept: it takes room until it is let go of, and a process that
+//! dies lets go of all. Without it a chunk that differs goes whole.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -77,8 +77,8 @@ impl Mount {
         !std::mem::take(&mut *lock(&self.kept.0)).is_empty()
     }
 
-    /// True if somebody is writing anew what stood in `ino`, or may be going to replace another file
-    /// with it: that is to be one change.
+    /// True if somebody is writing anew what stood in `ino`, or may be going to replace another
+    /// file with it: that is to be one change.
     pub(super) fn is_rewritten(&self, ino: Ino) -> bool {
         let since = lock(&self.unsealed).get(&ino).map(|unsealed| unsealed.since);
         let is_kept = lock(&self.kept.0).contains_key(&ino);

@@ -1,5 +1,5 @@
-//! What is not sent because of what came later: data that were written anew, stores of files that are
-//! removed, changes that cancel out, and files that another one was renamed over.
+//! What is not sent because of what came later: data that were written anew, stores of files that
+//! are removed, changes that cancel out, and files that another one was renamed over.
 
 use segue_core::cache::touched;
 use segue_core::modlog::{Change, Entry, Logged};
@@ -36,9 +36,9 @@ impl Mount {
         Ok(true)
     }
 
-    /// `ino` is about to lose its last name: what was stored of it and waits is as if it had never been
-    /// closed, and goes nowhere once the server has said that there is no other name. True if something
-    /// was taken back.
+    /// `ino` is about to lose its last name: what was stored of it and waits is as if it had never
+    /// been closed, and goes nowhere once the server has said that there is no other name. True if
+    /// something was taken back.
     pub(super) fn take_back(&self, ino: Ino) -> Result<bool, Refusal> {
         let mut is_taken_back = false;
         // A file may be stored in parts.
@@ -70,8 +70,8 @@ impl Mount {
         Ok(true)
     }
 
-    /// `ino` may have lost its last name just now: if the server has heard of none of its changes, none is
-    /// sent.
+    /// `ino` may have lost its last name just now: if the server has heard of none of its changes,
+    /// none is sent.
     pub(super) fn cancel_out(&self, ino: Ino) {
         let mut log = lock(&self.log);
         let seqs = {
@@ -105,7 +105,8 @@ impl Mount {
         self.lanes.wake();
     }
 
-    /// Change `by` may be a rename over a file of which the server has not heard: then nothing of that is sent.
+    /// Change `by` may be a rename over a file of which the server has not heard: then nothing of
+    /// that is sent.
     pub(super) fn supersede(&self, by: u64) {
         let mut log = lock(&self.log);
         let Some((ino, seqs, amended)) = self.core().take_superseded(by) else { return };

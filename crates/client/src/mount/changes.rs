@@ -113,8 +113,8 @@ impl Mount {
         }
     }
 
-    /// The caller is told that the name exists: so what was made beside it must go, and what was renamed
-    /// gets its old name again.
+    /// The caller is told that the name exists: so what was made beside it must go, and what was
+    /// renamed gets its old name again.
     fn give_way(
         &self,
         change: Change,

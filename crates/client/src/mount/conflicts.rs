@@ -142,7 +142,8 @@ impl Conflicts {
         self.unreadable.iter().map(conflict).collect()
     }
 
-    /// Whoever had to has dealt with the copy of which `id` is all that is known. False if there is none.
+    /// Whoever had to has dealt with the copy of which `id` is all that is known. False if there is
+    /// none.
     fn forget_unreadable(&mut self, id: &str) -> io::Result<bool> {
         let Some(seq) = id.parse().ok().filter(|seq| self.unreadable.contains(seq)) else {
             return Ok(false);
@@ -211,7 +212,8 @@ impl Mount {
         kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
 
-    /// Keeps that `ino`, which change `seq` of `by` was to give the place `of`, stands at another one.
+    /// Keeps that `ino`, which change `seq` of `by` was to give the place `of`, stands at another
+    /// one.
     pub(super) fn keep_copy(
         &self,
         (seq, ino, by): (u64, Ino, &Caller),
@@ -234,8 +236,9 @@ impl Mount {
         kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
 
-    /// The copies that this host's changes became, those of which only that is known, and the changes that were refused. Of those that are
-    /// gone, as somebody else has dealt with them, nothing is known any more.
+    /// The copies that this host's changes became, those of which only that is known, and the
+    /// changes that were refused. Of those that are gone, as somebody else has dealt with them,
+    /// nothing is known any more.
     pub(crate) async fn conflict_list(&self) -> Vec<Conflict> {
         let mut list = Vec::new();
         let copies = lock(&self.conflicts).list();

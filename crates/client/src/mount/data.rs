@@ -342,8 +342,8 @@ impl Mount {
         self.note_writes(&handle)?;
         let caller = handle.caller.clone();
         if !self.lm(handle.ino).closes() {
-            // A shell that redirects into a file closes it once before anything is written: what is written
-            // anew is one change, and sealed when the last one closes it.
+            // A shell that redirects into a file closes it once before anything is written: what is
+            // written anew is one change, and sealed when the last one closes it.
             if !self.is_rewritten(handle.ino) {
                 self.seal_at_close(handle.ino, caller)?;
             }
@@ -406,8 +406,8 @@ impl Mount {
         self.sync_disk().await.and(noted)
     }
 
-    /// What was changed so far is durable here, and these changes on the server if syncs are to mean
-    /// that.
+    /// What was changed so far is durable here, and these changes on the server if syncs are to
+    /// mean that.
     async fn synced(
         self: &Shared,
         told: impl IntoIterator<Item = oneshot::Receiver<Outcome>>,

@@ -1,8 +1,8 @@
 //! Chunks that go as what differs from a copy of a basis, where that is much less.
 //!
-//! Which bytes of it a chunk most likely came from is known once it is known where the chunks before
-//! and behind it stand there. So what differs is not sent at once, but with the next chunk that is
-//! found, if that comes soon.
+//! Which bytes of it a chunk most likely came from is known once it is known where the chunks
+//! before and behind it stand there. So what differs is not sent at once, but with the next chunk
+//! that is found, if that comes soon.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -97,7 +97,8 @@ impl Mount {
     pub(super) async fn drain(self: Shared, lane: Lane) {
         let sending = self.lanes.of(lane);
         loop {
-            // What nobody can send is not taken: it may become part of what comes later, or be cancelled.
+            // What nobody can send is not taken: it may become part of what comes later, or be
+            // cancelled.
             self.reachable().await;
             if lane == Lane::Metadata {
                 self.linger().await;
@@ -343,8 +344,8 @@ impl Mount {
         Ok(effects)
     }
 
-    /// The kernel was told for a while what this host changed: where the server does not tell what becomes
-    /// of it, the kernel asks again.
+    /// The kernel was told for a while what this host changed: where the server does not tell what
+    /// becomes of it, the kernel asks again.
     fn take_back_unpromised(&self, answered: &[(Logged, Outcome)], as_of: &AsOf) {
         for (logged, outcome) in answered {
             let unpromised = as_of.unpromised(outcome);

@@ -1,6 +1,6 @@
 //! What has waited for the server for too long goes before what is younger: with strict order
-//! between the classes nothing else bounds how long write-back waits. So does what is pushed and is on
-//! its way already.
+//! between the classes nothing else bounds how long write-back waits. So does what is pushed and is
+//! on its way already.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::Mount;
 use super::report::age;
 
 impl Mount {
-    /// Runs a call of write-back, which is raised once the oldest change is due, or what it may carry
-    /// is pushed.
+    /// Runs a call of write-back, which is raised once the oldest change is due, or what it may
+    /// carry is pushed.
     pub(super) async fn until_due<F: Future>(
         &self,
         class: Class,

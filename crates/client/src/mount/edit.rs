@@ -5,10 +5,10 @@
 //!   what is on its way there is preserved ─▶ log ─▶ container ─▶ core
 //! ```
 //!
-//! The log has small data themselves, those of small new files, and those that are written over what the
-//! server lacks; of others it has checksums: so the next process knows whether a change that was cut off there is
-//! whole. One that is not was never done: what it spoiled is fetched anew. Where the disk refuses the
-//! bytes the log says so instead of the change.
+//! The log has small data themselves, those of small new files, and those that are written over
+//! what the server lacks; of others it has checksums: so the next process knows whether a change
+//! that was cut off there is whole. One that is not was never done: what it spoiled is fetched
+//! anew. Where the disk refuses the bytes the log says so instead of the change.
 
 use std::cell::Cell;
 use std::io;
@@ -40,7 +40,8 @@ impl Mount {
             ino,
             || range.clone(),
             |container, is_only_here| {
-                // A map may write over it, in a container that is watched, and then no sum is right.
+                // A map may write over it, in a container that is watched, and then no sum is
+                // right.
                 let all = is_only_here || container.is_watched();
                 // Writing them twice, in a row, costs less than making a file while somebody waits.
                 let payload = payload(offset, bytes, all || container.takes(offset, bytes.len()));
@@ -104,9 +105,9 @@ impl Mount {
 
     /// Logs a change of a range of a container, which is asked for while nobody else writes to it,
     /// and carries it out. A container that was replaced in between is left alone: the new one
-    /// gets the change. What it takes the place of is preserved under the same lock of the log under which
-    /// that could become a change. `plan` hears whether what stands in the range may be nowhere else, and
-    /// says how the log has the change, and whether all of it.
+    /// gets the change. What it takes the place of is preserved under the same lock of the log
+    /// under which that could become a change. `plan` hears whether what stands in the range may be
+    /// nowhere else, and says how the log has the change, and whether all of it.
     fn change_data<P>(
         &self,
         ino: Ino,
@@ -207,9 +208,9 @@ impl Mount {
     }
 }
 
-/// Bytes as the log has them: those that are small, and `whole`. A process that dies in the middle of
-/// writing them leaves some of them in the container: where that may be all that there is of what stood
-/// there, the log has the whole, so that they are written again.
+/// Bytes as the log has them: those that are small, and `whole`. A process that dies in the middle
+/// of writing them leaves some of them in the container: where that may be all that there is of
+/// what stood there, the log has the whole, so that they are written again.
 fn payload(offset: u64, bytes: &[u8], whole: bool) -> Payload {
     match bytes.len() < INLINE_MAX || whole {
         true => Payload::Inline(bytes.to_vec()),

@@ -40,8 +40,8 @@ impl Drop for Fetching {
 }
 
 /// Fetched bytes on their way into a container. They go there in large pieces at even places, of
-/// which the kernel makes large pages: a file in pages as its chunks were cut is read a third slower
-/// when it is cached. What has come is put down also when the rest does not come.
+/// which the kernel makes large pages: a file in pages as its chunks were cut is read a third
+/// slower when it is cached. What has come is put down also when the rest does not come.
 struct Gathered<'a> {
     mount: &'a Mount,
     ino: Ino,
@@ -95,9 +95,9 @@ impl Drop for Gathered<'_> {
 
 impl Mount {
     /// Attributes of `ino`, which is being opened. Of data that are not here the server is asked in
-    /// any case, also where it has promised to tell of changes, and sooner is better: whether another
-    /// host removed the file since its name was looked up can be told from an open, with which the
-    /// kernel begins anew, but not from a read.
+    /// any case, also where it has promised to tell of changes, and sooner is better: whether
+    /// another host removed the file since its name was looked up can be told from an open, with
+    /// which the kernel begins anew, but not from a read.
     pub(super) async fn getattr_to_read(
         self: &Shared,
         ino: Ino,

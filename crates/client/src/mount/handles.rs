@@ -29,13 +29,14 @@ pub(crate) struct FileHandle {
 }
 
 impl FileHandle {
-    /// Fails if the server has refused what was written to the file while this was open: an fsync is told,
-    /// and then nobody else.
+    /// Fails if the server has refused what was written to the file while this was open: an fsync
+    /// is told, and then nobody else.
     pub(crate) fn told(&self) -> Result<(), Refusal> {
         lock(&self.refused).take().map_or(Ok(()), Err)
     }
 
-    /// The same of a close, which may be that of a child that never asks for the answer: others hear it, too.
+    /// The same of a close, which may be that of a child that never asks for the answer: others
+    /// hear it, too.
     pub(crate) fn hears(&self) -> Result<(), Refusal> {
         lock(&self.refused).map_or(Ok(()), Err)
     }

@@ -1,7 +1,7 @@
 //! Callers that want to be in nobody's way: what they wait for travels as what nobody waits for.
 //!
-//! That is a process of the idle I/O class (`ionice -c 3`), which it also has by the idle scheduling
-//! policy (`chrt -i 0`), and one in a control group whose processor time or I/O is idle.
+//! That is a process of the idle I/O class (`ionice -c 3`), which it also has by the idle
+//! scheduling policy (`chrt -i 0`), and one in a control group whose processor time or I/O is idle.
 
 use std::fs;
 use std::path::Path;

@@ -162,15 +162,15 @@ impl KernelCache {
         drop(self.answering.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// True if all that the kernel was told can be taken back at any time, so that it may be told for
-    /// as long as the server's promises hold.
+    /// True if all that the kernel was told can be taken back at any time, so that it may be told
+    /// for as long as the server's promises hold.
     pub(crate) fn can_be_told_for_long(&self) -> bool {
         let has_epochs = |kernel: &Notifier| kernel.agreement().minor >= EPOCHS;
         self.keeps_places() && self.notifier.get().is_some_and(has_epochs)
     }
 
-    /// Has all names looked up again before they are used, also those that nobody here knows any more.
-    /// They are dropped one after the other as they are used.
+    /// Has all names looked up again before they are used, also those that nobody here knows any
+    /// more. They are dropped one after the other as they are used.
     pub(super) fn forget_all_names(&self) {
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.increment_epoch() {
@@ -178,8 +178,9 @@ impl KernelCache {
         }
     }
 
-    /// Has attributes of `inodes` and what `names` mean forgotten, and if `all`, what any name means. What
-    /// was known of them here is not used any more. Returns when the kernel uses none of it.
+    /// Has attributes of `inodes` and what `names` mean forgotten, and if `all`, what any name
+    /// means. What was known of them here is not used any more. Returns when the kernel uses none
+    /// of it.
     pub(super) async fn take_back(&self, inodes: &[Ino], names: Vec<(Ino, Name)>, all: bool) {
         // Brief: answers are made without waiting.
         self.answers_given();
@@ -187,8 +188,8 @@ impl KernelCache {
         for (directory, name) in names {
             self.forget_name(directory, name);
         }
-        // A directory is locked while somebody waits for an answer about it, and the connection that
-        // the answer is to come over may wait for this.
+        // A directory is locked while somebody waits for an answer about it, and the connection
+        // that the answer is to come over may wait for this.
         let is_done = timeout(PATIENCE, self.names.done()).await.is_ok();
         if all || !is_done {
             self.forget_all_names();

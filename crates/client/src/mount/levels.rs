@@ -59,15 +59,16 @@ impl Mount {
         since.is_some_and(|since| self.core().is_delayed(ino, since, self.now()))
     }
 
-    /// True if the server is to keep `ino` when it loses its last name, until this host knows whether it
-    /// was the last: what is kept back, or was on its way and need not go, then goes nowhere.
+    /// True if the server is to keep `ino` when it loses its last name, until this host knows
+    /// whether it was the last: what is kept back, or was on its way and need not go, then goes
+    /// nowhere.
     pub(super) fn keep_unnamed(&self, ino: Ino) -> Result<bool, Refusal> {
         let is_open = self.core().is_open(ino);
         Ok(is_open || self.is_kept_back(ino) || self.take_back(ino)?)
     }
 
-    /// Seals every written file, open or not. Those that may be gone once the server has spoken are left,
-    /// and returned.
+    /// Seals every written file, open or not. Those that may be gone once the server has spoken are
+    /// left, and returned.
     pub(crate) fn seal_all(&self) -> Vec<Ino> {
         self.note_maps(None).ok();
         let (left, unsealed) = {

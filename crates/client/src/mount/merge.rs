@@ -1,10 +1,10 @@
 //! What two hosts made under one name becomes one: directories, and files that are the same.
 //!
 //! The server keeps both, the one that came second as a conflict copy. The host that made this one
-//! moves what is in a directory into the other one, by changes like those of a user, and removes it.
-//! Nothing is replaced: for what has the same name there the server finds another name, as ever. What
-//! may not be moved stays, and the copy with it. A file goes once [it is the same](super::same) as the other
-//! one, which it may become later: a host gives names before data.
+//! moves what is in a directory into the other one, by changes like those of a user, and removes
+//! it. Nothing is replaced: for what has the same name there the server finds another name, as
+//! ever. What may not be moved stays, and the copy with it. A file goes once [it is the
+//! same](super::same) as the other one, which it may become later: a host gives names before data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -21,8 +21,8 @@ use super::conflicts::Kept;
 use super::same::Are;
 use super::{Mount, Shared, lock};
 
-/// What could not be merged just now is tried again after this, and after twice as long each time that
-/// nothing comes of it.
+/// What could not be merged just now is tried again after this, and after twice as long each time
+/// that nothing comes of it.
 const AGAIN: Duration = Duration::from_secs(5);
 /// But no later than this.
 const AGAIN_MAX: Duration = Duration::from_secs(5 * 60);

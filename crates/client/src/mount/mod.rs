@@ -220,7 +220,8 @@ impl Mount {
         self.core().tree.remaining(ino, self.now())
     }
 
-    /// Held while an answer to the kernel is made and given: what is taken back is taken back behind it.
+    /// Held while an answer to the kernel is made and given: what is taken back is taken back
+    /// behind it.
     pub(crate) fn kernel_hears(&self) -> RwLockReadGuard<'_, ()> {
         self.kernel.answering()
     }
@@ -245,8 +246,8 @@ impl Mount {
     }
 
     /// The same, where something is to be done that only the logged entry allows. If that fails
-    /// the entry is taken back, and another logged that says what it left: for that is room where it
-    /// stood, also on a full disk.
+    /// the entry is taken back, and another logged that says what it left: for that is room where
+    /// it stood, also on a full disk.
     fn log_change_and<R>(
         &self,
         draft: impl FnOnce(&mut ClientCore) -> Result<Option<Entry>, Refusal>,

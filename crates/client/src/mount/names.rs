@@ -278,8 +278,8 @@ impl Mount {
         known.usable(true).ok_or(Refusal::Unreachable)
     }
 
-    /// Fetches what changed in `directory` since all its names were told, or else all pages, of one state of
-    /// the directory if it holds still for long enough.
+    /// Fetches what changed in `directory` since all its names were told, or else all pages, of one
+    /// state of the directory if it holds still for long enough.
     async fn ask_listing(&self, remote: &Remote, rpc: &Rpc, directory: Ino) -> Result<(), Refusal> {
         let mut entries = Vec::new();
         for attempt in 0..OVERTAKEN_MAX {
@@ -330,8 +330,8 @@ impl Mount {
         self.core().tree.peek(ino).map_or(Kind::File, |attr| attr.kind)
     }
 
-    /// Attributes of what a listing of `directory` names, which is being read `since` then, as far as they
-    /// need not be asked for.
+    /// Attributes of what a listing of `directory` names, which is being read `since` then, as far
+    /// as they need not be asked for.
     pub(crate) fn listed(
         &self,
         directory: Ino,

@@ -34,8 +34,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Removes what nobody needs any more, once the log says so durably: a loss of power would bring back
-    /// changes whose data are gone. A full disk needs the room more.
+    /// Removes what nobody needs any more, once the log says so durably: a loss of power would
+    /// bring back changes whose data are gone. A full disk needs the room more.
     pub(super) fn sweep(&self) {
         let scrap = self.core().take_scrap();
         if scrap.is_empty() {

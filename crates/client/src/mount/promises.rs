@@ -87,8 +87,8 @@ impl Mount {
         }
     }
 
-    /// `ino`, which somebody has open, has changed: asks what it is now, until that is promised. Of a change
-    /// behind an answer that is not, nobody would hear.
+    /// `ino`, which somebody has open, has changed: asks what it is now, until that is promised. Of
+    /// a change behind an answer that is not, nobody would hear.
     async fn follow(&self, ino: Ino) {
         loop {
             if let Err(refusal) = self.ask_attr(ino).await {
@@ -102,8 +102,8 @@ impl Mount {
         }
     }
 
-    /// Has the server promise over a new connection what it promised over the last one, but for what
-    /// changed meanwhile. Without it all that is asked for is asked anew.
+    /// Has the server promise over a new connection what it promised over the last one, but for
+    /// what changed meanwhile. Without it all that is asked for is asked anew.
     pub(super) async fn resume(self: &Shared, peer: &Peer, welcome: &Welcome) {
         let Welcome { epoch, commit, .. } = *welcome;
         let resume = self.core().tree.to_resume(epoch);

@@ -1,13 +1,13 @@
-//! What a user wants at the server first: it goes in a lane of its own, with what it has to follow, at a
-//! class before other data.
+//! What a user wants at the server first: it goes in a lane of its own, with what it has to follow,
+//! at a class before other data.
 
 use super::sync::is_below;
 use super::{Mount, lock};
 use crate::control::types::PushReply;
 
 impl Mount {
-    /// Has what was changed below these paths go first; how many changes that are with those that they
-    /// follow, and how many bytes of data these have.
+    /// Has what was changed below these paths go first; how many changes that are with those that
+    /// they follow, and how many bytes of data these have.
     pub(crate) fn push(&self, paths: Vec<String>) -> PushReply {
         self.note_maps(None).ok();
         let unsealed = {

@@ -3,9 +3,9 @@
 //!
 //! A reader that catches up waits for what is on its way. While nothing else is, that is as fast
 //! as asking; when something is, it would go first, for ever even. So what is on its way is raised,
-//! if that is little more than what is waited for. Of more, the part that is waited for is asked for
-//! anew, at the class of what somebody waits for, and the rest later: only what is on the wire in
-//! that moment is sent twice.
+//! if that is little more than what is waited for. Of more, the part that is waited for is asked
+//! for anew, at the class of what somebody waits for, and the rest later: only what is on the wire
+//! in that moment is sent twice.
 
 use std::future::Future;
 use std::ops::Range;

@@ -41,8 +41,8 @@ struct Undone {
 }
 
 impl Left<'_> {
-    /// How many entries of the log, which has so `many`, the index knows of. One that knows of more than
-    /// there are is of no use.
+    /// How many entries of the log, which has so `many`, the index knows of. One that knows of more
+    /// than there are is of no use.
     fn noted(&self, found: &FoundLog, many: usize) -> Result<usize, MountError> {
         let position = known("index.db", self.index.position()).flatten();
         match position {
@@ -216,8 +216,8 @@ impl Left<'_> {
         Ok(())
     }
 
-    /// Writes what the log has itself into the containers again. Whatever of the rest was not synced
-    /// is with the next sync.
+    /// Writes what the log has itself into the containers again. Whatever of the rest was not
+    /// synced is with the next sync.
     fn redo(&self, core: &ClientCore, entries: &[Entry]) -> std::io::Result<()> {
         for place in entries.iter().filter_map(Entry::place) {
             if core.needs_container(place.ino, place.container) {

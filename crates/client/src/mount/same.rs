@@ -1,7 +1,8 @@
-//! Files that two hosts made alike under one name: the one that came second, which stands beside as a
-//! conflict copy, goes.
+//! Files that two hosts made alike under one name: the one that came second, which stands beside as
+//! a conflict copy, goes.
 //!
-//! It goes as it was when it was compared. Who writes it meanwhile keeps it, here or on another host.
+//! It goes as it was when it was compared. Who writes it meanwhile keeps it, here or on another
+//! host.
 
 use segue_core::client::may_be_same;
 use segue_core::modlog::{Outcome, Record};
@@ -64,8 +65,8 @@ impl Mount {
         }
     }
 
-    /// Removes `copy` as it was compared; whoever waits hears whether the server did. `None` if it is
-    /// another one by now, or somebody has it open.
+    /// Removes `copy` as it was compared; whoever waits hears whether the server did. `None` if it
+    /// is another one by now, or somebody has it open.
     pub(super) fn remove_same(
         &self,
         (parent, name): (Ino, &Name),

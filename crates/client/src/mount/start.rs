@@ -431,8 +431,8 @@ impl Mount {
 
     async fn send_pending(self: &Shared) {
         {
-            // Whoever did so before does not any more. While the log is locked nobody makes a change
-            // that waits another one, which would be sent as it was.
+            // Whoever did so before does not any more. While the log is locked nobody makes a
+            // change that waits another one, which would be sent as it was.
             let _log = lock(&self.log);
             self.core().queue.put_all_back();
         }

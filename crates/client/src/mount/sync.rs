@@ -213,8 +213,8 @@ impl Mount {
         }
     }
 
-    /// Has numbers for files that are made without a network, for as long as the mount lives. Nothing
-    /// else waits for the server's answer.
+    /// Has numbers for files that are made without a network, for as long as the mount lives.
+    /// Nothing else waits for the server's answer.
     pub(super) async fn keep_numbers(self: Shared) {
         loop {
             tokio::time::sleep(GRANTS_EVERY).await;
@@ -340,7 +340,8 @@ impl Mount {
     }
 }
 
-/// True if `path` is one of `tops` or below one. Where nobody knows what something is called it may be.
+/// True if `path` is one of `tops` or below one. Where nobody knows what something is called it may
+/// be.
 pub(super) fn is_below(tops: &[String], path: &str) -> bool {
     let is_in = |top: &String| {
         let rest = path.strip_prefix(top.as_str());

@@ -39,8 +39,8 @@ struct Behind {
     container: Arc<Container>,
 }
 
-/// The files that are passed through. Lock order: `behind`, `mapped` or a container's `writing`, the core,
-/// `nodes`.
+/// The files that are passed through. Lock order: `behind`, `mapped` or a container's `writing`,
+/// the core, `nodes`.
 #[derive(Debug)]
 pub(crate) struct PassthroughState {
     /// The kernel takes backing files of this process.
@@ -261,8 +261,8 @@ impl Mount {
     }
 
     /// Logs what maps wrote into the containers of these files, or of all: not knowing where,
-    /// as a write of everything, of which only what is new will be sent. What cannot be logged is tried again
-    /// the next time; why the last of it could not be.
+    /// as a write of everything, of which only what is new will be sent. What cannot be logged is
+    /// tried again the next time; why the last of it could not be.
     pub(super) fn note_maps(&self, only: Option<Ino>) -> Result<(), Refusal> {
         let mapped: Vec<_> = {
             let mapped = lock(&self.through.mapped);

@@ -1,5 +1,6 @@
-//! What the kernel was told, for as long as the server's promises hold; and taking it back when they
-//! end earlier: with another connection, and with a sleep, during which its clock stands still.
+//! What the kernel was told, for as long as the server's promises hold; and taking it back when
+//! they end earlier: with another connection, and with a sleep, during which its clock stands
+//! still.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -11,8 +12,8 @@ use segue_rpc::Peer;
 use super::{Mount, Shared, lock};
 use crate::clock::slept;
 
-/// The kernel's clock may stand still for so long unnoticed: the lease is shorter than it could be by
-/// more.
+/// The kernel's clock may stand still for so long unnoticed: the lease is shorter than it could be
+/// by more.
 const NAP: Duration = Duration::from_millis(200);
 
 /// What may end it.
@@ -30,8 +31,8 @@ impl Default for Told {
     }
 }
 
-/// What a mount does around the hello of a new connection: from then on the server's promises to the
-/// one before count no more, unless they are resumed.
+/// What a mount does around the hello of a new connection: from then on the server's promises to
+/// the one before count no more, unless they are resumed.
 #[derive(Clone, Default)]
 pub(super) struct AtHello(Arc<OnceLock<Weak<Mount>>>);
 
@@ -55,8 +56,8 @@ impl AtHello {
 }
 
 impl Mount {
-    /// From now on the server's promises end before another connection says hello; and the kernel is
-    /// told for as long as they hold, if it can be made to forget all of it at any time.
+    /// From now on the server's promises end before another connection says hello; and the kernel
+    /// is told for as long as they hold, if it can be made to forget all of it at any time.
     pub(super) fn tell_for_long(self: &Shared, at_hello: &AtHello) {
         // Nobody else sets it.
         at_hello.0.set(Arc::downgrade(self)).ok();
@@ -74,8 +75,8 @@ impl Mount {
         has_slept
     }
 
-    /// Has the kernel forget all that it was told because of promises, if this host slept, or the session
-    /// is `over` and some of them would count still.
+    /// Has the kernel forget all that it was told because of promises, if this host slept, or the
+    /// session is `over` and some of them would count still.
     async fn take_back_told(&self, over: bool) {
         let _one = self.kernel.told.taking_back.lock().await;
         let has_slept = self.has_slept();

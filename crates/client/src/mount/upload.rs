@@ -324,8 +324,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Has a leaf made of chunks that were sent, and of some that its basis has. Where that is another
-    /// one by now, the store is made anew without.
+    /// Has a leaf made of chunks that were sent, and of some that its basis has. Where that is
+    /// another one by now, the store is made anew without.
     async fn stage_sent(
         self: &Shared,
         leaf: Leaf,

@@ -12,7 +12,8 @@ use segue_core::modlog::{self, Entry, Payload, SUM_BLOCK};
 use super::edit::sums;
 use crate::state::{Containers, Key, LogFile, Preserved};
 
-/// Which of `entries`, from the `first` on, [lack](modlog::lacking) some of their bytes on the disk.
+/// Which of `entries`, from the `first` on, [lack](modlog::lacking) some of their bytes on the
+/// disk.
 pub(super) fn lacking(
     entries: &[Entry],
     first: usize,
@@ -27,9 +28,9 @@ pub(super) fn lacking(
     )
 }
 
-/// After a sync that failed with `error`: writes anew what the disk may not have taken, and syncs the
-/// rest again. Of what was written anew each byte that the server may lack has to be what `log` says.
-/// No more is logged meanwhile.
+/// After a sync that failed with `error`: writes anew what the disk may not have taken, and syncs
+/// the rest again. Of what was written anew each byte that the server may lack has to be what `log`
+/// says. No more is logged meanwhile.
 pub(super) fn mend(
     error: &io::Error,
     log: &LogFile,
@@ -63,8 +64,8 @@ pub(super) fn mend(
     preserved.sync()
 }
 
-/// An entry with checksums instead of bytes: those, too, have to be in the container, for the log may
-/// be written anew without them.
+/// An entry with checksums instead of bytes: those, too, have to be in the container, for the log
+/// may be written anew without them.
 fn summed(entry: Entry) -> Entry {
     match entry {
         Entry::Written { place, offset, data: Payload::Inline(bytes) } => {
@@ -102,8 +103,8 @@ fn is_there(
     has(range, expected, later, |at, len| container.read(at, len))
 }
 
-/// Whether a container that is `read` so has in `range` what the checksums are of, but for what was written
-/// later.
+/// Whether a container that is `read` so has in `range` what the checksums are of, but for what was
+/// written later.
 pub(crate) fn has(
     range: Range<u64>,
     expected: &[u32],
@@ -167,8 +168,8 @@ mod tests {
         assert_eq!(lacking(&[kept(1), kept(2), kept(3)], 0), [1, 2]);
     }
 
-    /// What was amended is overwritten again, and preserved again: nobody needs what was before, for
-    /// which a loss of power cut the log off.
+    /// What was amended is overwritten again, and preserved again: nobody needs what was before,
+    /// for which a loss of power cut the log off.
     #[test]
     fn of_what_was_preserved_twice_the_second_is_looked_for() {
         let dir = tempfile::tempdir().unwrap();
@@ -241,8 +242,8 @@ mod tests {
         assert!(mend(&error, &log, &containers, &preserved).is_err());
     }
 
-    /// What is cut to nothing gets another container, and the first is removed before the change is settled: what
-    /// had been written to the first was taken for a change that nobody had done.
+    /// What is cut to nothing gets another container, and the first is removed before the change is
+    /// settled: what had been written to the first was taken for a change that nobody had done.
     #[test]
     fn what_a_file_had_in_another_container_is_not_looked_for() {
         let dir = tempfile::tempdir().unwrap();

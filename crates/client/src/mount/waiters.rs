@@ -1,4 +1,5 @@
-//! Who waits for the outcomes of changes, and what need not be kept of an outcome because somebody was told.
+//! Who waits for the outcomes of changes, and what need not be kept of an outcome because somebody
+//! was told.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +8,14 @@ use tokio::sync::oneshot;
 
 use super::{Mount, lock};
 
-/// What somebody who waits for an outcome passes on to whom it concerns. All else is kept as if nobody had waited.
+/// What somebody who waits for an outcome passes on to whom it concerns. All else is kept as if
+/// nobody had waited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Claim {
     /// Nothing: it waits until what others made is settled.
     Nothing,
-    /// That it is refused: it closes or syncs what it wrote, which fails with that. That a file became a
-    /// conflict copy is no failure, and not told by it.
+    /// That it is refused: it closes or syncs what it wrote, which fails with that. That a file
+    /// became a conflict copy is no failure, and not told by it.
     IsRefused,
     /// All of it: it is the answer to the call that made the change.
     Answers,

@@ -186,7 +186,8 @@ impl Remote {
         }
     }
 
-    /// Has the server keep what it promised. Up to which commit it has told which session of changes.
+    /// Has the server keep what it promised. Up to which commit it has told which session of
+    /// changes.
     pub(crate) async fn renew(&self) -> Result<(u64, u64), Refusal> {
         let session = self.link.generation();
         match self.ask(Request::Renew(())).await? {

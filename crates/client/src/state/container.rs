@@ -210,8 +210,8 @@ impl Container {
         Ok(std::mem::take(by_map))
     }
 
-    /// Has [`changed_by_map`](Container::changed_by_map) report the last change again, after a failed
-    /// attempt to note the change.
+    /// Has [`changed_by_map`](Container::changed_by_map) report the last change again, after a
+    /// failed attempt to note the change.
     pub(crate) fn retell_map(&self) {
         if let Some(by_map) = self.by_map().as_mut() {
             *by_map = true;
@@ -242,8 +242,8 @@ impl Container {
         Ok(())
     }
 
-    /// The same as [`writing`](Container::writing), where it is not held by who waits for the log: nobody else has
-    /// it for longer than it takes to write what was fetched.
+    /// The same as [`writing`](Container::writing), where it is not held by who waits for the log:
+    /// nobody else has it for longer than it takes to write what was fetched.
     fn writing_soon(&self) -> Option<MutexGuard<'_, ()>> {
         (0..SOON).find_map(|_| match self.writing.try_lock() {
             Ok(writing) => Some(writing),

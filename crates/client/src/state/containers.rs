@@ -170,8 +170,8 @@ impl Containers {
         synced
     }
 
-    /// Those of which a sync failed: they are to be [written anew](Container::write_anew), and until they
-    /// [are whole](Container::mark_whole) each further sync fails.
+    /// Those of which a sync failed: they are to be [written anew](Container::write_anew), and
+    /// until they [are whole](Container::mark_whole) each further sync fails.
     pub(crate) fn take_doubted(&self) -> Vec<(Key, Arc<Container>)> {
         let table = self.table();
         let doubted = table.iter().filter(|(_, open)| open.take_doubt());

@@ -1,11 +1,11 @@
 //! Making durable what is in files and directories: where the disk says that it could not.
 //!
-//! It says so once. Linux marks pages clean that could not be written, so the next sync succeeds without
-//! them (Rebello et al., ATC 2020). What a file has then is told apart by nobody: ext4 and XFS keep the
-//! pages, until memory is short, but for those that found no blocks; Btrfs may read again what stood
-//! there before. So a file whose sync failed is [`Trust::Doubted`]: it is written anew as it reads, and
-//! trusted again if that is what the log has. A directory needs nothing like it: where a change of names
-//! cannot be written, all three write nothing any more.
+//! It says so once. Linux marks pages clean that could not be written, so the next sync succeeds
+//! without them (Rebello et al., ATC 2020). What a file has then is told apart by nobody: ext4 and
+//! XFS keep the pages, until memory is short, but for those that found no blocks; Btrfs may read
+//! again what stood there before. So a file whose sync failed is [`Trust::Doubted`]: it is written
+//! anew as it reads, and trusted again if that is what the log has. A directory needs nothing like
+//! it: where a change of names cannot be written, all three write nothing any more.
 
 use std::fs::File;
 use std::io;

@@ -241,8 +241,8 @@ impl LogFile {
         self.file.try_clone().map(|file| Some(Syncing { file, through, len, rewrites }))
     }
 
-    /// A sync has ended so. Whoever asked for it: once one has failed only [`LogFile::rewrite`] makes
-    /// the log durable.
+    /// A sync has ended so. Whoever asked for it: once one has failed only [`LogFile::rewrite`]
+    /// makes the log durable.
     pub(crate) fn synced(&mut self, sync: &Syncing, ended: io::Result<()>) -> io::Result<()> {
         let is_this_file = sync.rewrites == self.rewrites;
         self.doubted |= is_this_file && ended.is_err();

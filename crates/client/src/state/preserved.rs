@@ -91,8 +91,8 @@ impl Preserved {
     }
 
     /// Changes of which a sync failed: what is kept for them is to be
-    /// [written anew](Preserved::write_anew), and until it [is whole](Preserved::mark_whole) each further
-    /// sync fails.
+    /// [written anew](Preserved::write_anew), and until it [is whole](Preserved::mark_whole) each
+    /// further sync fails.
     pub(crate) fn take_doubted(&self) -> BTreeSet<u64> {
         let mut doubted = self.doubted();
         doubted.iter_mut().filter_map(|(seq, trust)| trust.take_doubt().then_some(*seq)).collect()

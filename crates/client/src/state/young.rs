@@ -1,9 +1,9 @@
 //! The bytes of one container: a file, or memory for as long as they are few and the log has them.
 //!
 //! Most small files are gone a moment after they were made, or are written once. Making a file on
-//! disk for one costs more than all the rest of its way. So its bytes stay in memory until the index
-//! is to say that they are here, until something is written that the log lacks, or until they are
-//! too many. A process that dies before has its log, from which they are written again, or the
+//! disk for one costs more than all the rest of its way. So its bytes stay in memory until the
+//! index is to say that they are here, until something is written that the log lacks, or until they
+//! are too many. A process that dies before has its log, from which they are written again, or the
 //! server has them.
 //!
 //! Invariant: what is in memory only is in the log as it is, byte for byte. Where it becomes a file

@@ -1,5 +1,5 @@
-//! As of when an answer is: of each inode that it tells of as of when it came, if changes of that are
-//! promised, else as of when it was asked for.
+//! As of when an answer is: of each inode that it tells of as of when it came, if changes of that
+//! are promised, else as of when it was asked for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -81,8 +81,8 @@ impl Promised {
 }
 
 impl Tree {
-    /// As of when an answer is that was asked for and came then: what is promised of it, and has not
-    /// changed since it was asked for, is as of now.
+    /// As of when an answer is that was asked for and came then: what is promised of it, and has
+    /// not changed since it was asked for, is as of now.
     pub fn as_of(&self, promised: Option<Promised>, [asked, came]: [Time; 2]) -> AsOf {
         let session = self.session.number;
         let promised = promised.filter(|promised| promised.session == session);

@@ -249,8 +249,8 @@ impl FileData {
         self.above = None;
     }
 
-    /// Record `seq` gives this file, which is empty, the data of another, in `container`: what they are
-    /// is not known before it is settled.
+    /// Record `seq` gives this file, which is empty, the data of another, in `container`: what they
+    /// are is not known before it is settled.
     pub fn cloned(&mut self, seq: u64, container: ContainerId) {
         self.move_to(container);
         self.valid.clear();

@@ -1,8 +1,8 @@
 //! How long what the server said may be used, and what was told of it for as long.
 //!
 //! That is as long as a promise holds which is no younger than the question, or for `poll` after
-//! that was put; then it is stale and asked for again. What is known to have changed since is stale.
-//! What this host changed is fresh until the last change of it is settled.
+//! that was put; then it is stale and asked for again. What is known to have changed since is
+//! stale. What this host changed is fresh until the last change of it is settled.
 
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ impl Tree {
         checked.is_some_and(|checked| self.left(ino, checked, now) > Duration::ZERO)
     }
 
-    /// How much longer that may be used, as far as can be told now: after that it is looked at again.
+    /// How much longer that may be used, as far as can be told now: after that it is looked at
+    /// again.
     fn left(&self, ino: Ino, checked: Time, now: Time) -> Duration {
         if self.session.has_changed(ino, checked) {
             return Duration::ZERO;
@@ -85,8 +86,8 @@ impl Tree {
         self.longest > TOLD && self.session.left(now) > Duration::ZERO
     }
 
-    /// All that somebody may have been told: inodes, and names in directories. It is to be taken back:
-    /// listings are told whole again, or each of their names would be asked for by itself.
+    /// All that somebody may have been told: inodes, and names in directories. It is to be taken
+    /// back: listings are told whole again, or each of their names would be asked for by itself.
     pub fn take_told(&mut self) -> (Vec<Ino>, Vec<(Ino, Name)>) {
         self.nodes.values_mut().for_each(|node| node.told = None);
         let names = self.names.iter().filter(|(_, entry)| entry.ino.is_some());
@@ -125,8 +126,8 @@ impl Tree {
     }
 
     /// Attributes of inodes that a listing of `directory` names, and how much longer they and
-    /// their names may be used; `None` for one that must be asked for. What was asked for from `since`
-    /// on is an answer to who reads the directory since.
+    /// their names may be used; `None` for one that must be asked for. What was asked for from
+    /// `since` on is an answer to who reads the directory since.
     pub fn listed(
         &self,
         directory: Ino,

@@ -1,4 +1,5 @@
-//! All names of a directory: as they are known, and as the server tells them, whole or by what changed.
+//! All names of a directory: as they are known, and as the server tells them, whole or by what
+//! changed.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +37,8 @@ impl Tree {
         }
     }
 
-    /// The server says everything that is in a directory, or which of its names have changed. False if that is
-    /// of no use any more: ask for all.
+    /// The server says everything that is in a directory, or which of its names have changed. False
+    /// if that is of no use any more: ask for all.
     pub fn install_page(&mut self, page: Page, when: impl When) -> bool {
         let Page { directory, entries, commit, gone, .. } = page;
         let is_taken = match gone {
@@ -88,8 +89,9 @@ impl Tree {
         true
     }
 
-    /// Behind which commit names of `directory` are not known, if all others are, with what they name. Not in
-    /// another session, unless it goes on in that: of what they name nothing is promised any more.
+    /// Behind which commit names of `directory` are not known, if all others are, with what they
+    /// name. Not in another session, unless it goes on in that: of what they name nothing is
+    /// promised any more.
     pub fn listed_through(&self, directory: Ino) -> Option<u64> {
         let node = self.nodes.get(&directory)?;
         let (session, commit) = node.listed?;
@@ -104,8 +106,9 @@ impl Tree {
         named.all(|ino| self.nodes.contains_key(&ino))
     }
 
-    /// The server says which names of `directory`, of which all were known, have changed: all others are as
-    /// they were. False if they are not known any more, or something newer is: ask for all.
+    /// The server says which names of `directory`, of which all were known, have changed: all
+    /// others are as they were. False if they are not known any more, or something newer is: ask
+    /// for all.
     fn install_changed(
         &mut self,
         directory: Attr,

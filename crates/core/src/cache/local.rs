@@ -316,8 +316,9 @@ impl Tree {
         touched.inodes.iter().for_each(|&ino| self.expire(ino));
     }
 
-    /// A change that touched these was taken back before anybody else could hear of it: names are as
-    /// they were before, but for those that another host gave meanwhile, which are to be asked for.
+    /// A change that touched these was taken back before anybody else could hear of it: names are
+    /// as they were before, but for those that another host gave meanwhile, which are to be asked
+    /// for.
     pub(crate) fn cancel(&mut self, touched: &Touched) {
         self.unmark_inodes(touched);
         for key in &touched.names {
@@ -340,8 +341,8 @@ impl Tree {
         }
     }
 
-    /// One change less of these is unsettled; names with none are known since `checked`, which depends
-    /// on their directory.
+    /// One change less of these is unsettled; names with none are known since `checked`, which
+    /// depends on their directory.
     fn unmark(&mut self, touched: &Touched, checked: impl Fn(Ino) -> Option<Time>) {
         self.unmark_inodes(touched);
         for key in &touched.names {
@@ -375,9 +376,9 @@ impl Tree {
         }
     }
 
-    /// A name in `directory` was ours until now, and is what the server made of it when it was asked
-    /// at `checked`. A listing that came since may have it as it was before, or as another host made
-    /// it afterwards.
+    /// A name in `directory` was ours until now, and is what the server made of it when it was
+    /// asked at `checked`. A listing that came since may have it as it was before, or as another
+    /// host made it afterwards.
     fn doubt_listing(&mut self, directory: Ino, checked: Option<Time>) {
         if let Some(node) = self.nodes.get_mut(&directory)
             && matches!(node.listing, Listing::Complete(Some(at)) if checked < Some(at))

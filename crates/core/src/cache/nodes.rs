@@ -135,8 +135,8 @@ impl Nodes {
         !is_open && !self.is_left_behind(ino) && self.backed.len() < self.limit
     }
 
-    /// The container of `ino` is given up for another. True if the kernel is to call it something else
-    /// from now on.
+    /// The container of `ino` is given up for another. True if the kernel is to call it something
+    /// else from now on.
     pub fn moved(&mut self, ino: Ino) -> bool {
         self.backed.contains_key(&ino) && self.left.insert(ino)
     }
@@ -250,7 +250,9 @@ mod tests {
     proptest! {
         /// As the kernel sees it: an open in the wrong mode is its EIO.
         #[test]
-        fn no_open_is_an_error(steps in prop::collection::vec((0..4u8, any::<bool>(), any::<bool>()), 1..60)) {
+        fn no_open_is_an_error(
+            steps in prop::collection::vec((0..4u8, any::<bool>(), any::<bool>()), 1..60),
+        ) {
             let mut nodes = Nodes::new(9);
             // Descriptors by the kernel's inode.
             let mut open: Vec<(u64, Way)> = Vec::new();

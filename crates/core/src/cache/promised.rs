@@ -1,12 +1,13 @@
 //! What the server has promised to tell, and for how long that counts [MFS 2.1].
 //!
 //! A promise is of one session, and counts as long as the server surely thinks that the session is
-//! there: its *lease*. It covers the answer that it came with, which is therefore as of its arrival,
-//! and what was asked for later: what was asked for before may have changed before it was given. A
-//! break ends it, and may overtake the answer to a question from before.
+//! there: its *lease*. It covers the answer that it came with, which is therefore as of its
+//! arrival, and what was asked for later: what was asked for before may have changed before it was
+//! given. A break ends it, and may overtake the answer to a question from before.
 //!
-//! A session goes on in the next one where the server knows what changed in between: everything since
-//! the last commit of which this host surely had heard. That is as if these breaks had been late.
+//! A session goes on in the next one where the server knows what changed in between: everything
+//! since the last commit of which this host surely had heard. That is as if these breaks had been
+//! late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -72,8 +73,8 @@ pub(super) struct TrustedSession {
     broken: BTreeMap<Ino, Time>,
     /// What was asked for until then may have changed: there were too many.
     overrun: Option<Time>,
-    /// The last of those that are not remembered any more: an answer to what was asked for before comes
-    /// too late to be promised.
+    /// The last of those that are not remembered any more: an answer to what was asked for before
+    /// comes too late to be promised.
     forgotten: Option<Time>,
 }
 
@@ -144,8 +145,8 @@ impl Tree {
     }
 
     /// Another connection is being made, which takes the place of one that was being made, and the
-    /// volume is in `epoch`. What is to be asked over it first, if what was promised before may count
-    /// again.
+    /// volume is in `epoch`. What is to be asked over it first, if what was promised before may
+    /// count again.
     pub fn to_resume(&mut self, epoch: u32) -> Option<Resume> {
         self.session.next = None;
         let heard = self.session.last.filter(|heard| heard.epoch == epoch)?;
@@ -226,8 +227,8 @@ impl Tree {
         holds && !self.session.has_changed(ino, checked)
     }
 
-    /// True if it is to be asked how far this session was told, so that the server keeps what it has
-    /// promised, and the next session begins not far back.
+    /// True if it is to be asked how far this session was told, so that the server keeps what it
+    /// has promised, and the next session begins not far back.
     pub fn wants_lease(&self, now: Time) -> bool {
         let since = self.session.answered.min(self.session.renewed);
         self.session.is_used && now.since(since) >= RENEW

@@ -50,8 +50,8 @@ fn how_long_a_listing_is_is_known() {
     assert!(tree.is_listed_within(Ino::ROOT, 1) && !tree.is_listed_within(Ino::ROOT, 0));
 }
 
-/// A directory was listed without what another host had made in it, while this host had something of
-/// that name, which it then removed before the server heard of it.
+/// A directory was listed without what another host had made in it, while this host had something
+/// of that name, which it then removed before the server heard of it.
 #[test]
 fn what_the_server_named_behind_what_was_taken_back_is_asked_for() {
     let record = create(5, "a", NewNode::File);
@@ -114,8 +114,8 @@ fn a_reply_that_was_overtaken_by_an_outcome_changes_nothing() {
     assert_eq!(tree.name(Ino::ROOT, &name("d"), at(0)), Known::Fresh(None));
 }
 
-/// Two batches were under way: the later one's outcome came first, and the earlier one's was believed
-/// (seed 2994).
+/// Two batches were under way: the later one's outcome came first, and the earlier one's was
+/// believed (seed 2994).
 #[test]
 fn an_outcome_that_was_overtaken_by_a_later_one_is_not_believed() {
     let mut tree = tree();

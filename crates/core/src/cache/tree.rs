@@ -1,8 +1,8 @@
 //! Names and attributes as this host sees them: the server's, with the changes on top that
 //! the server does not have yet.
 //!
-//! What came from the server may be used as long as the server has promised to tell when it changes;
-//! then it is stale and asked for again. What this host changed is its own truth
+//! What came from the server may be used as long as the server has promised to tell when it
+//! changes; then it is stale and asked for again. What this host changed is its own truth
 //! until the last change of it is settled: no reply of the server overwrites it before.
 //!
 //! Invariant: an entry with pending changes is neither stale nor dropped.
@@ -20,8 +20,8 @@ use crate::persist::Lm;
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::Node;
 
-/// Names from the root to something: a rename on the server can leave a circle of old places, and no
-/// path is this deep.
+/// Names from the root to something: a rename on the server can leave a circle of old places, and
+/// no path is this deep.
 const PATH_MAX: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -45,8 +45,8 @@ pub(super) struct NodeEntry {
     pub(super) told: Option<[Time; 2]>,
     /// The server has promised to tell when it changes.
     pub(super) promise: Option<Promise>,
-    /// All names were told in this session, as of this commit of the server. Those that it told of later
-    /// are newer.
+    /// All names were told in this session, as of this commit of the server. Those that it told of
+    /// later are newer.
     pub(super) listed: Option<(u64, u64)>,
 }
 
@@ -333,8 +333,8 @@ impl Tree {
         parts.join("/")
     }
 
-    /// What `ino` says of how soon it is to be with the server, or the nearest directory above it that
-    /// says something; and which of them that is.
+    /// What `ino` says of how soon it is to be with the server, or the nearest directory above it
+    /// that says something; and which of them that is.
     pub fn lm(&self, ino: Ino) -> Option<(Lm, Ino)> {
         let mut at = ino;
         for _ in 0..PATH_MAX {

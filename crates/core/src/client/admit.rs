@@ -132,8 +132,8 @@ impl ClientCore {
                 self.files.insert(*ino, FileData::created(seq, container));
             }
             Record::Clone { ino, .. } => {
-                // What the log says of the old one is over: it would be done again, with zeros where the
-                // other file's data were fetched to.
+                // What the log says of the old one is over: it would be done again, with zeros
+                // where the other file's data were fetched to.
                 let fresh = self.fresh_container();
                 if let Some(file) = self.files.get_mut(ino) {
                     let old = file.container();

@@ -1,5 +1,5 @@
-//! What is not sent: stores of files that lose their last names, and what was made and removed before the
-//! server heard of it.
+//! What is not sent: stores of files that lose their last names, and what was made and removed
+//! before the server heard of it.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use crate::modlog::{Base, Change, Logged, Record, SetAttr};
 use crate::types::Ino;
 
 impl ClientCore {
-    /// The change with the newest data of `ino`, if it can be [unsealed](ClientCore::unseal): the file, which
-    /// nobody has open, is about to lose its last name. It is taken until then, or until it is [sent after
-    /// all](ClientCore::send_after_all). Log `Entry::Unsealed` before.
+    /// The change with the newest data of `ino`, if it can be [unsealed](ClientCore::unseal): the
+    /// file, which nobody has open, is about to lose its last name. It is taken until then, or
+    /// until it is [sent after all](ClientCore::send_after_all). Log `Entry::Unsealed` before.
     pub fn take_to_unseal(&mut self, ino: Ino) -> Option<u64> {
         let is_last = self.tree.peek(ino)?.nlink == 1;
         let file = self.files.get(&ino)?;
@@ -25,8 +25,8 @@ impl ClientCore {
         Some(seq)
     }
 
-    /// Change `seq` is not sent: what it had of a file's data, and who made it when, is as if it had never
-    /// been closed. Returns it.
+    /// Change `seq` is not sent: what it had of a file's data, and who made it when, is as if it
+    /// had never been closed. Returns it.
     pub fn unseal(&mut self, seq: u64) -> Option<Logged> {
         let logged = self.queue.cancel(seq)?;
         self.forget_ended();
@@ -51,8 +51,8 @@ impl ClientCore {
         Some(logged)
     }
 
-    /// The changes that made `ino` and removed its last name, if they can go without the server. They are
-    /// taken until they are [cancelled](ClientCore::cancel), or [sent after
+    /// The changes that made `ino` and removed its last name, if they can go without the server.
+    /// They are taken until they are [cancelled](ClientCore::cancel), or [sent after
     /// all](ClientCore::send_after_all). Log `Entry::Cancelled` with them before.
     pub fn take_to_cancel(&mut self, ino: Ino) -> Option<Vec<u64>> {
         if !self.is_out_of_reach(ino) {
@@ -63,10 +63,10 @@ impl ClientCore {
         Some(seqs)
     }
 
-    /// The changes that made the file which change `by` renamed another one over, and what that change is without
-    /// them, if they can go without the server. All are taken until they are
-    /// [superseded](ClientCore::supersede), or [sent after all](ClientCore::send_after_all) with `by`. Log
-    /// `Entry::Superseded` before.
+    /// The changes that made the file which change `by` renamed another one over, and what that
+    /// change is without them, if they can go without the server. All are taken until they are
+    /// [superseded](ClientCore::supersede), or [sent after all](ClientCore::send_after_all) with
+    /// `by`. Log `Entry::Superseded` before.
     pub fn take_superseded(&mut self, by: u64) -> Option<(Ino, Vec<u64>, Logged)> {
         let ino = self.queue.change(by)?.unnamed()?;
         if !self.is_out_of_reach(ino) {
@@ -77,7 +77,8 @@ impl ClientCore {
         Some((ino, seqs.into_iter().collect(), amended))
     }
 
-    /// These, all changes of `ino`, are as if they had never been made, and a later rename is `by`. Returns them.
+    /// These, all changes of `ino`, are as if they had never been made, and a later rename is `by`.
+    /// Returns them.
     pub fn supersede(&mut self, ino: Ino, seqs: &[u64], by: &Logged) -> Vec<Logged> {
         let replacing = |seq: &&u64| self.queue.change(**seq).and_then(Change::unnamed).is_some();
         let earlier = seqs.iter().find(replacing).copied();
@@ -102,8 +103,8 @@ impl ClientCore {
         seqs.iter().for_each(|seq| self.queue.put_back(*seq));
     }
 
-    /// These, all changes of `ino` and earlier times of its directories, are as if they had never been made.
-    /// Returns them.
+    /// These, all changes of `ino` and earlier times of its directories, are as if they had never
+    /// been made. Returns them.
     pub fn cancel(&mut self, ino: Ino, seqs: &[u64]) -> Vec<Logged> {
         let mut cancelled = Vec::with_capacity(seqs.len());
         for seq in seqs {
@@ -124,8 +125,8 @@ impl ClientCore {
         cancelled
     }
 
-    /// What is left of changes that cancelled out: their directories were changed, last at these times. One
-    /// record for each that is still there.
+    /// What is left of changes that cancelled out: their directories were changed, last at these
+    /// times. One record for each that is still there.
     pub fn times_of_cancelled(&self, cancelled: &[Logged]) -> Vec<Record> {
         let mut times = BTreeMap::new();
         for logged in cancelled {

@@ -21,8 +21,8 @@ impl ClientCore {
         self.draft_knowing(replaced, record, caller, time)
     }
 
-    /// The same of a change that is made while the server cannot be asked. What it removes stays, too,
-    /// if others change it meanwhile: who removes a file does not mean what he has not seen.
+    /// The same of a change that is made while the server cannot be asked. What it removes stays,
+    /// too, if others change it meanwhile: who removes a file does not mean what he has not seen.
     pub fn draft_apart(&self, record: Record, caller: Caller, time: Timestamp) -> Entry {
         self.draft_knowing(record.unnamed(), record, caller, time)
     }
@@ -132,10 +132,10 @@ impl ClientCore {
         })
     }
 
-    /// The change with data of `ino` that waits, and the entry that makes what was written since part of it,
-    /// if that can be: nothing that has to go between them, nobody else's, and nothing
-    /// that a map may write meanwhile. The change is taken until the entry is admitted, or [sent after
-    /// all](ClientCore::send_after_all) as it was.
+    /// The change with data of `ino` that waits, and the entry that makes what was written since
+    /// part of it, if that can be: nothing that has to go between them, nobody else's, and nothing
+    /// that a map may write meanwhile. The change is taken until the entry is admitted, or [sent
+    /// after all](ClientCore::send_after_all) as it was.
     pub fn take_to_amend(&mut self, ino: Ino, caller: &Caller) -> Option<(u64, Entry)> {
         let data = self.unsealed_data(ino)?;
         let time = self.tree.peek(ino)?.ctime;
@@ -154,8 +154,8 @@ impl ClientCore {
         Some((seq, Entry::Amended { seq, time, data }))
     }
 
-    /// The entry that makes a change of what an earlier life left unsealed. If the host `lost_power`, that
-    /// may have been sealed and sent, and changed again.
+    /// The entry that makes a change of what an earlier life left unsealed. If the host
+    /// `lost_power`, that may have been sealed and sent, and changed again.
     pub fn draft_leftover(&self, data: DataChange, caller: Caller, lost_power: bool) -> Entry {
         let known = lost_power.then_some(data.base);
         let logged = data.logged(self.next_seq, caller);

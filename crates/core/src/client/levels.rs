@@ -9,7 +9,8 @@ use crate::persist::Lm;
 use crate::types::{Ino, Time};
 
 impl ClientCore {
-    /// That of `ino`: its own, or that of the nearest directory above it that has one, or the mount's.
+    /// That of `ino`: its own, or that of the nearest directory above it that has one, or the
+    /// mount's.
     pub fn lm(&self, ino: Ino) -> Lm {
         self.tree.lm(ino).map_or(self.lm, |(lm, _)| lm)
     }
@@ -26,8 +27,8 @@ impl ClientCore {
         })
     }
 
-    /// True if something was written to `ino`, the oldest of it at `since`, and is kept back: also where
-    /// its last name was removed, until the server has said that this was the last.
+    /// True if something was written to `ino`, the oldest of it at `since`, and is kept back: also
+    /// where its last name was removed, until the server has said that this was the last.
     pub fn is_delayed(&self, ino: Ino, since: Time, now: Time) -> bool {
         if !self.files.get(&ino).is_some_and(FileData::has_dirty) {
             return false;
@@ -36,8 +37,8 @@ impl ClientCore {
             || self.lm(ino).delay().is_some_and(|delay| now.since(since) < delay)
     }
 
-    /// True if the last name of `ino`, which nobody has open, was removed here, and the server has still to
-    /// say whether it was the last.
+    /// True if the last name of `ino`, which nobody has open, was removed here, and the server has
+    /// still to say whether it was the last.
     pub fn awaits_verdict(&self, ino: Ino) -> bool {
         let is_nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
         is_nameless && !self.is_open(ino) && self.queue.newest_of(ino).is_some()

@@ -3,8 +3,8 @@
 use crate::persist::Lm;
 use crate::types::{Attr, Ino, Kind};
 
-/// Nobody may do with one what he might not with the other, and it counts against the same quota and goes
-/// as soon to the server.
+/// Nobody may do with one what he might not with the other, and it counts against the same quota
+/// and goes as soon to the server.
 fn terms(attr: &Attr) -> (Kind, u32, u32, u32, Option<Ino>, Option<Lm>) {
     (attr.kind, attr.mode, attr.uid, attr.gid, attr.quota, attr.lm)
 }
@@ -14,8 +14,8 @@ pub fn may_become_one(one: &Attr, other: &Attr) -> bool {
     one.kind == Kind::Directory && one.ino != other.ino && terms(one) == terms(other)
 }
 
-/// True if `copy` may go because `other` is the same, as far as their attributes say: it is no directory,
-/// and has no other name. When they were made or changed does not matter.
+/// True if `copy` may go because `other` is the same, as far as their attributes say: it is no
+/// directory, and has no other name. When they were made or changed does not matter.
 pub fn may_be_same(copy: &Attr, other: &Attr) -> bool {
     let is_like = |attr: &Attr| (terms(attr), attr.rdev, attr.size);
     let may_go = copy.kind != Kind::Directory && copy.nlink == 1 && copy.ino != other.ino;

@@ -133,8 +133,8 @@ impl ClientCore {
         parts
     }
 
-    /// True if `range` of `ino` may be changed in `container` now: the file has no other one since, and nothing was
-    /// closed into a change there that is not preserved.
+    /// True if `range` of `ino` may be changed in `container` now: the file has no other one since,
+    /// and nothing was closed into a change there that is not preserved.
     pub fn may_be_overwritten(
         &mut self,
         (ino, container): (Ino, ContainerId),
@@ -156,8 +156,8 @@ impl ClientCore {
 
     /// Forgets which data of `ino` are in `container`, for it is to go from the disk. False, and
     /// nothing happens, if somebody uses the file or may write to it by a map, if the server lacks
-    /// some of it, or if what is noted is not what is here; nor if the container goes anyway, once the log
-    /// says durably that nobody needs it.
+    /// some of it, or if what is noted is not what is here; nor if the container goes anyway, once
+    /// the log says durably that nobody needs it.
     pub fn evict(&mut self, ino: Ino, container: ContainerId) -> bool {
         if self.is_open(ino) || self.queue.has_data(ino) || self.is_going(ino, container) {
             return false;

@@ -59,9 +59,9 @@ impl ClientCore {
         self.files.values_mut().filter(|_| down).for_each(FileData::doubted);
     }
 
-    /// What was written to a file that nobody could reach any more went with it, and its container, but not
-    /// from the log if the disk was full. Takes out of `unsealed`, of which `entries` speak, what is not
-    /// there, and returns that.
+    /// What was written to a file that nobody could reach any more went with it, and its container,
+    /// but not from the log if the disk was full. Takes out of `unsealed`, of which `entries`
+    /// speak, what is not there, and returns that.
     pub fn drop_lost(
         &mut self,
         unsealed: &mut Vec<DataChange>,
@@ -78,8 +78,8 @@ impl ClientCore {
         lost
     }
 
-    /// True as long as there are files of which only this process knows that the host went down under
-    /// them: the next one has to be told so, too.
+    /// True as long as there are files of which only this process knows that the host went down
+    /// under them: the next one has to be told so, too.
     pub fn is_in_doubt(&self) -> bool {
         self.files.values().any(FileData::is_doubted)
     }

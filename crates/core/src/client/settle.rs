@@ -9,8 +9,8 @@ use crate::types::{Attr, Ino};
 impl ClientCore {
     /// The server's final answer to change `seq`. Log `Entry::Settled` with it before.
     ///
-    /// What is not promised of it is as of when the change was first sent: the server repeats what it
-    /// answered then.
+    /// What is not promised of it is as of when the change was first sent: the server repeats what
+    /// it answered then.
     pub fn settle(&mut self, seq: u64, outcome: &Outcome, as_of: &AsOf) -> Vec<Effect> {
         let as_of = &self.queue.sent(seq).map_or(as_of.clone(), |sent| as_of.asked_at(sent));
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
@@ -80,8 +80,8 @@ impl ClientCore {
         }
     }
 
-    /// A change that touched these is committed. Where the server says nothing of a directory it did
-    /// nothing there: a file that was renamed over another name of itself has both.
+    /// A change that touched these is committed. Where the server says nothing of a directory it
+    /// did nothing there: a file that was renamed over another name of itself has both.
     fn settle_names(&mut self, touched: Touched, attrs: &[Attr], as_of: &AsOf) {
         let Touched { inodes, names } = touched;
         let is_changed =

@@ -10,8 +10,8 @@ use crate::types::{Ino, Kind, Name, Version};
 const CHANGES_MAX: usize = 256;
 /// So many names of its directory are.
 const NAMES_MAX: usize = 4096;
-/// A file is stored while it is still written. What it is like may be so many times as large: to ask
-/// how that is cut costs a hundredth of what is stored then.
+/// A file is stored while it is still written. What it is like may be so many times as large: to
+/// ask how that is cut costs a hundredth of what is stored then.
 const LARGER_MAX: u64 = 64;
 
 /// All data of one version of a file, as the server has them.
@@ -70,8 +70,8 @@ impl ClientCore {
         alike
     }
 
-    /// True if `ino` is new, and called almost like a file of `size_min` bytes or more that is not smaller:
-    /// it may be going to replace that.
+    /// True if `ino` is new, and called almost like a file of `size_min` bytes or more that is not
+    /// smaller: it may be going to replace that.
     pub fn may_replace(&self, ino: Ino, size_min: u64) -> bool {
         let size = self.tree.peek(ino).map_or(0, |attr| attr.size);
         let dirty = self.files.get(&ino).map_or(0, FileData::dirty_bytes);

@@ -622,8 +622,8 @@ fn nothing_is_copied_into_a_file_that_is_being_copied_into() {
     assert_eq!(core.clone_of(Ino(7), Ino(8), all), None);
 }
 
-/// The file had been emptied in the container that the copy was fetched to: the next process, which had
-/// a write to do again, emptied it once more.
+/// The file had been emptied in the container that the copy was fetched to: the next process, which
+/// had a write to do again, emptied it once more.
 #[test]
 fn what_is_copied_into_a_file_is_not_in_the_container_that_it_was_emptied_in() {
     let (mut core, all) = two_files();

@@ -138,8 +138,8 @@ proptest! {
         prop_assert_eq!(resolved(&basis.parts(&found), &base), new);
     }
 
-    /// A server may say what it likes: nothing overflows, and no dictionary is longer than it may be
-    /// or beyond the file's end.
+    /// A server may say what it likes: nothing overflows, and no dictionary is longer than it may
+    /// be or beyond the file's end.
     #[test]
     fn any_outline_is_borne(
         answers in prop::collection::vec(

@@ -24,8 +24,8 @@ const GROUP_TIME: Duration = Duration::from_millis(250);
 /// While one group is asked about and answered the other is sent.
 const GROUP_TRIPS: u32 = 3;
 
-/// Of about how many bytes a group of chunks is on a link, if it is known, of so many bytes a second
-/// and such a round trip.
+/// Of about how many bytes a group of chunks is on a link, if it is known, of so many bytes a
+/// second and such a round trip.
 pub fn group_bytes(link: Option<(u64, Duration)>) -> usize {
     let Some((rate, round_trip)) = link else { return GROUP_MIN };
     let millis = GROUP_TIME.max(GROUP_TRIPS * round_trip).as_millis();

@@ -55,8 +55,8 @@ impl DataChange {
         Logged { seq, time, caller, operation: None, after: After::Nothing, known: None, change }
     }
 
-    /// Both in one, `later` being made on this one. `None` if that would be too many ranges for one change,
-    /// or the bytes of this one that stay are not where those of `later` are.
+    /// Both in one, `later` being made on this one. `None` if that would be too many ranges for one
+    /// change, or the bytes of this one that stay are not where those of `later` are.
     pub fn with(&self, later: &DataChange) -> Option<DataChange> {
         let mut ranges: RangeSet = self.ranges.iter().cloned().collect();
         if let Some(cut) = later.cut {

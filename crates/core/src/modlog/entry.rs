@@ -51,8 +51,8 @@ pub enum Entry {
     /// `Written` or `Resized` of an open file that has no name on any host: it goes with this
     /// process, and so does what was written before and is not stored.
     Nameless(Box<Entry>),
-    /// A change of a container failed on its way, and is no entry: of what is clean there nothing is
-    /// valid.
+    /// A change of a container failed on its way, and is no entry: of what is clean there nothing
+    /// is valid.
     Spoiled {
         /// The file.
         ino: Ino,
@@ -75,15 +75,16 @@ pub enum Entry {
         /// Its seq.
         seq: u64,
     },
-    /// These, which made an inode and removed its last name, were not sent and will not be; nor will earlier
-    /// times of its directories.
+    /// These, which made an inode and removed its last name, were not sent and will not be; nor
+    /// will earlier times of its directories.
     Cancelled {
         /// The inode.
         ino: Ino,
         /// Their seqs, ascending.
         seqs: Vec<u64>,
     },
-    /// These, which made a file, were not sent and will not be, because another one was renamed over it.
+    /// These, which made a file, were not sent and will not be, because another one was renamed
+    /// over it.
     Superseded {
         /// The file.
         ino: Ino,
@@ -113,8 +114,8 @@ pub struct WritePlace {
 /// in the container after a loss of power.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Payload {
-    /// Less than [`INLINE_MAX`](super::INLINE_MAX), of a small new file, or written over what is nowhere
-    /// else: the bytes themselves.
+    /// Less than [`INLINE_MAX`](super::INLINE_MAX), of a small new file, or written over what is
+    /// nowhere else: the bytes themselves.
     Inline(#[serde(with = "super::record::bytes_as_slice")] Vec<u8>),
     /// A checksum (CRC-32C) of each block of [`SUM_BLOCK`] bytes of the file, as far as it was
     /// written.

@@ -22,17 +22,17 @@
 //! ```
 //!
 //! Two more keep what a program relies on whole on the server, if this host is lost. A change
-//! follows what a sync covered that its session did before ([`After`]): so databases are. And within
-//! a process group names are given and taken in order, and data come behind that: so is a git
-//! repository, whose objects are in place before the branch that names them, and which syncs few of
-//! them.
+//! follows what a sync covered that its session did before ([`After`]): so databases are. And
+//! within a process group names are given and taken in order, and data come behind that: so is a
+//! git repository, whose objects are in place before the branch that names them, and which syncs
+//! few of them.
 //!
 //! Each change knows how many it waits for, and those that follow it. A change follows the last one
 //! that used something alone, or those that used it together since: so there are no more links than
 //! uses.
 //!
-//! Changes that cancel out keep their places until those that they follow are settled: so what follows
-//! them follows these.
+//! Changes that cancel out keep their places until those that they follow are settled: so what
+//! follows them follows these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -109,8 +109,8 @@ pub(super) struct Order {
     ended: Vec<u64>,
 }
 
-/// So many changes are looked at to find out whether something has to go between others; and so many that
-/// were cancelled, as those of all files of a directory.
+/// So many changes are looked at to find out whether something has to go between others; and so
+/// many that were cancelled, as those of all files of a directory.
 const BETWEEN_MAX: [usize; 2] = [256, 1 << 14];
 
 impl Order {
@@ -201,8 +201,8 @@ impl Order {
         }
     }
 
-    /// True if a later change of the data of `ino`, by this process group and following `after`, follows
-    /// nothing that change `seq`, which is the last one of `ino`, does not follow.
+    /// True if a later change of the data of `ino`, by this process group and following `after`,
+    /// follows nothing that change `seq`, which is the last one of `ino`, does not follow.
     pub(super) fn is_last_word(&self, seq: u64, (ino, group): (Ino, u32), after: &[u64]) -> bool {
         let Some(node) = self.nodes.get(&seq) else { return false };
         let is_before = |other: u64| {
@@ -217,7 +217,8 @@ impl Order {
             && named.is_none_or(|named| named < seq && follows_names)
     }
 
-    /// True if something follows change `seq`, also what was cancelled: what follows that is behind it, too.
+    /// True if something follows change `seq`, also what was cancelled: what follows that is behind
+    /// it, too.
     pub(super) fn is_followed(&self, seq: u64) -> bool {
         self.nodes.get(&seq).is_some_and(|node| !node.followers.is_empty())
     }
@@ -238,8 +239,8 @@ impl Order {
         std::mem::take(&mut self.ended)
     }
 
-    /// True if something that will be sent follows one of these and is followed by another one, or there
-    /// may be such a thing: then they cannot be done all at one moment.
+    /// True if something that will be sent follows one of these and is followed by another one, or
+    /// there may be such a thing: then they cannot be done all at one moment.
     pub(super) fn has_between(&self, these: &BTreeSet<u64>) -> bool {
         let Some(last) = these.last() else { return false };
         // With each whether something that will be sent is on the way to it.
@@ -264,8 +265,8 @@ impl Order {
         false
     }
 
-    /// True if all that follows one of `these` is one of them, of `others` or not sent, or is behind change
-    /// `last`: so whatever has to come after them comes after that.
+    /// True if all that follows one of `these` is one of them, of `others` or not sent, or is
+    /// behind change `last`: so whatever has to come after them comes after that.
     pub(super) fn leads_only_to(
         &self,
         these: &BTreeSet<u64>,

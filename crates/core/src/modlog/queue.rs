@@ -308,8 +308,8 @@ impl Queue {
         self.items.get(&seq)?.sent
     }
 
-    /// True if change `seq` is not what it was logged as. The disk has to be synced before it is sent: after a
-    /// loss of power it would be sent again as it was.
+    /// True if change `seq` is not what it was logged as. The disk has to be synced before it is
+    /// sent: after a loss of power it would be sent again as it was.
     pub fn is_rewritten(&self, seq: u64) -> bool {
         self.items.get(&seq).is_some_and(|item| item.is_rewritten)
     }

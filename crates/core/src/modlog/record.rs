@@ -336,11 +336,12 @@ pub struct Stamped {
     pub caller: Caller,
     /// The operation it belongs to, when operations are shipped [OPS 3].
     pub operation: Option<u64>,
-    /// The data of the file that loses its last name by this, as they were known: if they are others by
-    /// now, somebody has changed what this would remove, and it stays. Nothing where it may go whatever it is.
+    /// The data of the file that loses its last name by this, as they were known: if they are
+    /// others by now, somebody has changed what this would remove, and it stays. Nothing where it
+    /// may go whatever it is.
     ///
-    /// Of a store its base, if a loss of power may have taken the end of its host's log: what that did
-    /// since is on the server perhaps, and newer.
+    /// Of a store its base, if a loss of power may have taken the end of its host's log: what that
+    /// did since is on the server perhaps, and newer.
     pub known: Option<Base>,
     /// The change.
     pub record: Record,

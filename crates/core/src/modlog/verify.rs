@@ -7,10 +7,10 @@ use super::{Change, Entry, Payload};
 use crate::cache::{ContainerId, RangeSet};
 use crate::types::Ino;
 
-/// Which of `entries`, from the `first` on, lack some of their bytes on the disk. Only data that the
-/// server may lack are looked at, and of these only what nothing was written over: `is_there` says
-/// whether a container has in a range what the checksums are of, but for what was written later;
-/// `is_preserved` the same of the bytes that a change had.
+/// Which of `entries`, from the `first` on, lack some of their bytes on the disk. Only data that
+/// the server may lack are looked at, and of these only what nothing was written over: `is_there`
+/// says whether a container has in a range what the checksums are of, but for what was written
+/// later; `is_preserved` the same of the bytes that a change had.
 pub fn lacking<E>(
     entries: &[Entry],
     first: usize,
@@ -74,8 +74,8 @@ pub fn left_of(entries: usize, removed: &[usize]) -> usize {
     entries - removed.iter().filter(|index| **index < entries).count()
 }
 
-/// Entries of data that are not known to be on the server. What a file had in one container is of no use
-/// once it has another: that was emptied before.
+/// Entries of data that are not known to be on the server. What a file had in one container is of
+/// no use once it has another: that was emptied before.
 fn live(entries: &[Entry]) -> BTreeSet<usize> {
     let mut unsealed: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
     let mut sealed: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

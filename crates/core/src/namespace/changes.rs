@@ -1,5 +1,5 @@
-//! Which inodes each commit changed, and which names in which directories: so a host that comes back
-//! asks what changed since, and who watches is told what does (DESIGN.md 6, catching up).
+//! Which inodes each commit changed, and which names in which directories: so a host that comes
+//! back asks what changed since, and who watches is told what does (DESIGN.md 6, catching up).
 //!
 //! ```text
 //!   commit 41          commit 42          commit 43            head
@@ -11,8 +11,8 @@
 //! The oldest rows go by age and when all are too large; who asks for what was before them is told
 //! that it is not known.
 //!
-//! Invariant: a row of a volume that is newer than `forgotten` names every inode whose row that commit
-//! wrote or removed. A number stands for one commit, also after the head was lost.
+//! Invariant: a row of a volume that is newer than `forgotten` names every inode whose row that
+//! commit wrote or removed. A number stands for one commit, also after the head was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -140,8 +140,8 @@ pub struct Span {
     pub through: u64,
 }
 
-/// Tells `each`, which says whether to go on, what changed in `volume` by each of these commits. The
-/// number of the last that was looked at; `None` if not all of that is known.
+/// Tells `each`, which says whether to go on, what changed in `volume` by each of these commits.
+/// The number of the last that was looked at; `None` if not all of that is known.
 pub fn since<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
@@ -174,8 +174,9 @@ pub fn since<S: MetaSnapshot>(
     Ok(None)
 }
 
-/// Which of what a host knows from before has changed since: `None` if that is not known. All of it is to be
-/// promised to the host before `snapshot` is taken, so that what changes behind that is told.
+/// Which of what a host knows from before has changed since: `None` if that is not known. All of it
+/// is to be promised to the host before `snapshot` is taken, so that what changes behind that is
+/// told.
 pub fn resumed<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
@@ -191,8 +192,8 @@ pub fn resumed<S: MetaSnapshot>(
     Ok(commit.map(|commit| Resumed { changed: changed.into_iter().collect(), commit }))
 }
 
-/// Removes at most `limit` of the oldest rows: those of before `time`, and those without which at most
-/// `most` bytes are left. True if there are more of them.
+/// Removes at most `limit` of the oldest rows: those of before `time`, and those without which at
+/// most `most` bytes are left. True if there are more of them.
 pub fn forget<T: MetaTxn>(
     txn: &mut T,
     (time, most): (u64, u64),

@@ -1,7 +1,7 @@
 //! Conflict copies: where the side that came second keeps what it did.
 //!
-//! A copy stands beside the original, under a name that [says so](super::copy_name). Where there is no
-//! such place (the directory is gone, or the caller may not write in it) it stands in
+//! A copy stands beside the original, under a name that [says so](super::copy_name). Where there is
+//! no such place (the directory is gone, or the caller may not write in it) it stands in
 //! `.segue-conflicts/HOST` under the root.
 
 use super::copy_name::{copy_name, host_name};

@@ -1,5 +1,5 @@
-//! Whether a store of all of a file's data says what the file's data are already, or two files have the
-//! same data: then two hosts did the same, and there is no conflict.
+//! Whether a store of all of a file's data says what the file's data are already, or two files have
+//! the same data: then two hosts did the same, and there is no conflict.
 
 use bytes::Bytes;
 
@@ -14,8 +14,8 @@ use crate::modlog::{PieceBytes, Store};
 use crate::types::{Fingerprint, VolumeId};
 use crate::wire::Compare;
 
-/// Bytes in rows that are hashed as one, whatever rows they are in: more are not, which costs no more
-/// than a conflict copy.
+/// Bytes in rows that are hashed as one, whatever rows they are in: more are not, which costs no
+/// more than a conflict copy.
 const INLINE_MAX: usize = 1 << 20;
 
 /// Most runs of a file that is compared with another one: what as many leaves have as are read.
@@ -57,8 +57,8 @@ pub(super) fn is_same<T: MetaTxn>(
     Ok(of_file(&mut tree.txn, tree.volume, row, ours.len())? == Some(ours))
 }
 
-/// Whether two files have the same bytes, each in the version meant. False also where that cannot be told,
-/// as with a store.
+/// Whether two files have the same bytes, each in the version meant. False also where that cannot
+/// be told, as with a store.
 pub fn compare<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,

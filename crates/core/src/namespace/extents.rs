@@ -18,7 +18,8 @@ use crate::types::{Fingerprint, Ino, VolumeId};
 
 /// Rows read at a time.
 const SLICE: usize = 64;
-/// Places of bytes from which on a range is answered in part: those of 4 MiB in pieces of 512 bytes.
+/// Places of bytes from which on a range is answered in part: those of 4 MiB in pieces of 512
+/// bytes.
 pub(super) const PARTS_MAX: usize = 8192;
 
 /// Whose extents: those of one generation of a file's contents.
@@ -186,8 +187,8 @@ pub(super) fn within(extents: &[Extent], start: u64, len: u64) -> Vec<(u64, Exte
     found
 }
 
-/// Makes `from..to` a hole; returns how many bytes went, and of how many rows. `None` if these are more
-/// than `most`, and then the hole is not whole.
+/// Makes `from..to` a hole; returns how many bytes went, and of how many rows. `None` if these are
+/// more than `most`, and then the hole is not whole.
 pub(super) fn clear<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     contents: Contents,

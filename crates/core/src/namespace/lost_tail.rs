@@ -13,8 +13,8 @@ use super::{Fault, MetaSnapshot, MetaTxn, keys};
 use crate::modlog::{Base, Store};
 use crate::types::{Ino, OpId};
 
-/// Most outcomes that are looked at: a host that is well has fewer, because it says what it knows once
-/// a second. One that has more gets a conflict copy.
+/// Most outcomes that are looked at: a host that is well has fewer, because it says what it knows
+/// once a second. One that has more gets a conflict copy.
 const OUTCOMES_MAX: usize = 1 << 16;
 /// Outcomes read at a time.
 const SLICE: usize = 1 << 10;

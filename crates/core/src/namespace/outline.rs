@@ -1,7 +1,7 @@
 //! How a version of a file is cut, and which chunks stand in a range of it.
 //!
-//! Both are for whoever may read the file: a session learns nothing of a chunk here that it could not
-//! have by a fetch, so what a range leads to needs no other proof. Both read as much as their
+//! Both are for whoever may read the file: a session learns nothing of a chunk here that it could
+//! not have by a fetch, so what a range leads to needs no other proof. Both read as much as their
 //! answer may be long, whatever the file is like.
 
 use super::extents::{self, Contents};

@@ -12,8 +12,8 @@ use crate::wire::{FETCH_MAX, Fetch, Looked, Node, PAGE_MAX, Page, Readdir, Seek,
 
 /// Bytes of names and targets after which a page ends: a page is one message.
 const PAGE_BYTES: usize = 4 << 20;
-/// Most commits of the server, of whatever volume, that are looked at for what changed in a directory, and most
-/// names of it: about what a page costs.
+/// Most commits of the server, of whatever volume, that are looked at for what changed in a
+/// directory, and most names of it: about what a page costs.
 const CHANGED_COMMITS: u64 = 256;
 const CHANGED_NAMES: usize = PAGE_MAX as usize;
 /// Most extended attributes that one answer carries.
@@ -78,7 +78,8 @@ pub fn lookup<S: MetaSnapshot>(
     Ok(Looked { parent: parent_attr, node, promised: None })
 }
 
-/// A page of a directory, or what of it changed behind a commit, where that is asked for and is known.
+/// A page of a directory, or what of it changed behind a commit, where that is asked for and is
+/// known.
 pub fn page<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
@@ -124,8 +125,8 @@ fn bytes_of(name: &Name, node: &Node) -> usize {
     name.as_bytes().len() + node.target.as_ref().map_or(0, Vec::len) + size_of::<Attr>()
 }
 
-/// What names of `directory` changed behind commit `since`; `None` if that is not known, or is so much that
-/// all names cost no more.
+/// What names of `directory` changed behind commit `since`; `None` if that is not known, or is so
+/// much that all names cost no more.
 fn changed<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
@@ -191,8 +192,8 @@ pub(super) fn file<S: MetaSnapshot>(
     }
 }
 
-/// What a range of one version of a file holds, without gaps from its start to its end, to the end of
-/// file, or as far as one answer goes.
+/// What a range of one version of a file holds, without gaps from its start to its end, to the end
+/// of file, or as far as one answer goes.
 pub fn contents<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! What came and is not used yet is kept for [`LEASE_SECONDS`], so that an upload that broke
-//! off goes on where it stopped, and counts against the volume's quota (`arrivals`). A commit looks again at each chunk it names, in its own
-//! transaction: one that was collected meanwhile is answered as missing and comes again.
+//! off goes on where it stopped, and counts against the volume's quota (`arrivals`). A commit looks
+//! again at each chunk it names, in its own transaction: one that was collected meanwhile is
+//! answered as missing and comes again.
 //!
 //! Invariant: a row with no references, and no other, has a row in the table of idle ones under
 //! its `due`. A pack's row sums up the chunk rows that point into it.

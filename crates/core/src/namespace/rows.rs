@@ -51,8 +51,8 @@ pub(super) struct InodeRow {
     pub(super) attr: Attr,
     /// Target of a symbolic link.
     pub(super) target: Option<Vec<u8>>,
-    /// A directory's parent; of another inode the directory of the name that it had first or was moved
-    /// to last, or of another one when that went. It need not be there any more.
+    /// A directory's parent; of another inode the directory of the name that it had first or was
+    /// moved to last, or of another one when that went. It need not be there any more.
     pub(super) parent: Ino,
     /// The name in `parent`.
     pub(super) name: Vec<u8>,
@@ -161,7 +161,8 @@ pub struct ClientRow {
 pub(super) struct OutcomeRow {
     pub(super) digest: [u8; 32],
     pub(super) outcome: Outcome,
-    /// The inode that went with it. Where none did, and in rows of earlier versions, the row ends before.
+    /// The inode that went with it. Where none did, and in rows of earlier versions, the row ends
+    /// before.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "at_end")]
     pub(super) removed: Option<Ino>,
 }

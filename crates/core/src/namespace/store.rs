@@ -27,8 +27,8 @@ const PIECES_MAX: usize = 1 << 16;
 /// stores at once. Of a file of which it would be more the host stores all, and then nothing of it
 /// need be looked at in one commit.
 const CLEARED_MAX: usize = 1 << 18;
-/// Most records that are known to have made the same data. Who made them before, and has a change under
-/// way that follows, gets a conflict copy.
+/// Most records that are known to have made the same data. Who made them before, and has a change
+/// under way that follows, gets a conflict copy.
 const MADE_BY_MAX: usize = 8;
 /// Largest file: offsets are signed to applications.
 const SIZE_MAX: u64 = i64::MAX as u64;
@@ -211,7 +211,8 @@ fn was_dropped<T: MetaTxn>(
     Ok(tree.txn.get(&key).map_err(Fault::Store)?.is_some())
 }
 
-/// Chunks and leaves that the store names and the server lacks, or the session has not shown to have.
+/// Chunks and leaves that the store names and the server lacks, or the session has not shown to
+/// have.
 fn missing<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,

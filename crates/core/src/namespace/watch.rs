@@ -1,5 +1,5 @@
-//! What became of names and files below a directory by some commits, for who watches it: as they are
-//! now, each once, whatever happened in between.
+//! What became of names and files below a directory by some commits, for who watches it: as they
+//! are now, each once, whatever happened in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use crate::wire::{Became, WATCHED_MAX, Watched, WatchedAll};
 
 /// Deeper is no directory that a path can name.
 const DEPTH_MAX: usize = 4096;
-/// Bytes that the paths of directories in one answer have in memory: half of what a message may have. What a
-/// commit can change, with paths that people use, takes less.
+/// Bytes that the paths of directories in one answer have in memory: half of what a message may
+/// have. What a commit can change, with paths that people use, takes less.
 const PATHS_BYTES: usize = 8 << 20;
 
 /// Finds paths below one directory, from one snapshot.
@@ -19,15 +19,15 @@ struct Paths<'a, S> {
     snapshot: &'a mut S,
     volume: VolumeId,
     top: Ino,
-    /// Where directories are, by one step; none leads to the top from where there is no step. Not as paths,
-    /// of which a chain of directories has as many bytes as the square of its length.
+    /// Where directories are, by one step; none leads to the top from where there is no step. Not
+    /// as paths, of which a chain of directories has as many bytes as the square of its length.
     known: BTreeMap<Ino, Option<(Ino, Name)>>,
     /// Of the paths that were put together.
     bytes: usize,
 }
 
-/// What became of what commits of `span` changed below `top`: of as many of them as there is room for in
-/// an answer, or others than are told of, if that is not known.
+/// What became of what commits of `span` changed below `top`: of as many of them as there is room
+/// for in an answer, or others than are told of, if that is not known.
 pub fn since<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,

@@ -1,5 +1,5 @@
-//! A set of inodes in little space: hosts number what they make one after the other, so most sets are
-//! a few runs of numbers.
+//! A set of inodes in little space: hosts number what they make one after the other, so most sets
+//! are a few runs of numbers.
 
 use std::collections::BTreeSet;
 
@@ -43,8 +43,8 @@ impl Inodes {
         self.runs.iter().map_while(run).flatten().map(Ino)
     }
 
-    /// The same in at most `runs` runs: with what lies between those that are close, unless there would be
-    /// more than `most`; then without those at the end.
+    /// The same in at most `runs` runs: with what lies between those that are close, unless there
+    /// would be more than `most`; then without those at the end.
     pub fn within(mut self, runs: usize, most: u64) -> Inodes {
         let mut gaps: Vec<u64> = self.runs.iter().skip(1).map(|(gap, _)| *gap).collect();
         gaps.sort_unstable_by(|a, b| b.cmp(a));

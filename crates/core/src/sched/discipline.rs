@@ -63,8 +63,8 @@ impl Modes {
 }
 
 impl Default for Modes {
-    /// Two, as Coda has them [its weakly connected mode, as in MFS 1]: below 64 KB/s what is written
-    /// waits for better times.
+    /// Two, as Coda has them [its weakly connected mode, as in MFS 1]: below 64 KB/s what is
+    /// written waits for better times.
     fn default() -> Modes {
         Modes::new([(64 << 10, Class::Prefetch)], Class::Fetch)
     }

@@ -9,7 +9,8 @@ use crate::modlog::Outcome;
 use crate::promise::Inodes;
 use crate::types::{Attr, Ino, Name, Version};
 
-/// Of the inodes in an answer those whose changes the server will not tell; `None`: it will tell of none.
+/// Of the inodes in an answer those whose changes the server will not tell; `None`: it will tell of
+/// none.
 pub type PromisedBut = Option<Inodes>;
 
 /// An inode as the server has it.
@@ -57,7 +58,8 @@ pub struct Readdir {
     pub ino: Ino,
     /// Entries after this name; `None` from the start.
     pub after: Option<Name>,
-    /// Only names that changed behind this commit of the server, if it knows which: all others are known.
+    /// Only names that changed behind this commit of the server, if it knows which: all others are
+    /// known.
     pub since: Option<u64>,
     /// At most this many entries, and never more than [`PAGE_MAX`](super::PAGE_MAX).
     pub limit: u32,
@@ -76,8 +78,8 @@ pub struct Page {
     pub promised: PromisedBut,
     /// The last commit of the server that is in it.
     pub commit: u64,
-    /// The entries are all whose names changed behind the commit that was asked about, and these names are
-    /// gone.
+    /// The entries are all whose names changed behind the commit that was asked about, and these
+    /// names are gone.
     pub gone: Option<Vec<Name>>,
 }
 

@@ -324,8 +324,8 @@ mod tests {
         panic!("there is room without end");
     }
 
-    /// Of a host that sends a little less than the link carries nothing queues up, and a window that
-    /// grew each round for that became one that fills the link for a while when it was used.
+    /// Of a host that sends a little less than the link carries nothing queues up, and a window
+    /// that grew each round for that became one that fills the link for a while when it was used.
     #[test]
     fn a_rate_that_stays_allows_a_quarter_more_at_most() {
         let mut now = Instant::now();

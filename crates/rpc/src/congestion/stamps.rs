@@ -42,7 +42,8 @@ pub struct Stamps {
     stamped: Option<Instant>,
     /// The other side's last stamp, its transit, and bytes received, until they are answered.
     arrived: Option<(Micros, Micros, u32)>,
-    /// When the last stamp that was told arrived, by the other clock, and bytes received until then.
+    /// When the last stamp that was told arrived, by the other clock, and bytes received until
+    /// then.
     told: Option<(Micros, u32)>,
     /// The least transit of the present and of the previous time.
     least: [Option<Micros>; 2],

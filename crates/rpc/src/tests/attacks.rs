@@ -1,9 +1,9 @@
 //! Enrolled hosts, and servers, that do their worst over a real connection.
 //!
 //! Who is attacked is a process of its own: this test's program once more, as `victim`. Whatever
-//! comes, it takes bounded memory, panics nowhere, and answers others meanwhile. Each attack is tried
-//! by a host on a server and by a server on a host: both sides may call, so most attacks are the same.
-//! `SEGUE_TEST_LONG=1` makes each of them ten times as long.
+//! comes, it takes bounded memory, panics nowhere, and answers others meanwhile. Each attack is
+//! tried by a host on a server and by a server on a host: both sides may call, so most attacks are
+//! the same. `SEGUE_TEST_LONG=1` makes each of them ten times as long.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -32,11 +32,12 @@ const SERVING: &str = "victim serves at ";
 /// How long one attack goes on.
 const ATTACK: Duration = Duration::from_millis(1_000);
 /// Bytes that one connection may take at most: 40 MiB of bodies on their way, which are up to twice
-/// that where they are kept by packets, and the buffers of its answers. With windows of ten times that
-/// it was 165 MiB within the second.
+/// that where they are kept by packets, and the buffers of its answers. With windows of ten times
+/// that it was 165 MiB within the second.
 const MEMORY_MAX: u64 = 128 << 20;
-/// The same where messages are announced and do not come: 32 MiB of long ones, 16 MiB of short ones, and
-/// what the allocator keeps of it. A minute took 203 MiB after half of it, and no more after that.
+/// The same where messages are announced and do not come: 32 MiB of long ones, 16 MiB of short
+/// ones, and what the allocator keeps of it. A minute took 203 MiB after half of it, and no more
+/// after that.
 const ANNOUNCED_MAX: u64 = 256 << 20;
 /// Calls that the victim makes at once where it is the host.
 const CALLERS: usize = 64;
@@ -159,7 +160,8 @@ async fn lies(connection: &Connection) {
             3 => ([question.clone(), vec![9; BODY]].concat(), true),
             // Shorter than said.
             4 => (question[..question.len() - 1].to_vec(), true),
-            // The longest that is compressed, of which a little comes, and zeros that are no message.
+            // The longest that is compressed, of which a little comes, and zeros that are no
+            // message.
             5 => (packed(u32::try_from(MESSAGE_MAX).unwrap(), 1 << 20), false),
             6 => (packed(4 << 20, 4 << 20), true),
             _ => (announced(u32::MAX as usize, 0), false),
@@ -193,7 +195,8 @@ async fn datagrams(connection: &Connection) {
         if connection.send_datagram_wait(bytes.into()).await.is_err() {
             return;
         }
-        // While QUIC takes them faster than they are made nothing waits, and nobody else had a turn.
+        // While QUIC takes them faster than they are made nothing waits, and nobody else had a
+        // turn.
         yield_now().await;
     }
 }

@@ -134,10 +134,10 @@ async fn words_of_a_server_of_another_version_arrive() {
     let host = tempfile::tempdir().unwrap();
     let identities = Identities::at(host.path());
     let error = enrol(&invite, &identities, "laptop", PATIENCE).await.unwrap_err();
-    assert!(
-        matches!(&error, EnrolError::Connect(ConnectError::OtherVersion(words)) if words == "upgrade"),
-        "{error:?}"
-    );
+    let EnrolError::Connect(ConnectError::OtherVersion(words)) = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(words, "upgrade");
     let greeting: Greeting = Arc::new(|peer| {
         Box::pin(async move {
             let reply = peer.call(&getattr(1), Body::Empty).await;

@@ -55,7 +55,8 @@ async fn head_that_makes_no_sense_ends_its_stream_only() {
         framed(0, &[10, 0]),
         framed(6, &getattr(1).encode().unwrap()),
         framed(254, b""),
-        // Compressed: no length, one that is not shorter, too long, no frame, another length, and a bomb.
+        // Compressed: no length, one that is not shorter, too long, no frame, another length, and a
+        // bomb.
         framed(0x80, b"\x09\0"),
         framed(0x80, b"\x02\0\0\0ab"),
         framed(0x80, &[&over.to_le_bytes()[..], b"ab"].concat()),

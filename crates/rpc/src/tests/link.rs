@@ -307,8 +307,8 @@ async fn last_link_dropped_closes_the_connection() {
     assert!(matches!(peer.closed().await, CloseReason::Closed { code: CloseCode::Done, .. }));
 }
 
-/// A process that ends right after it left has told the server, which does not take it for one that was cut
-/// off.
+/// A process that ends right after it left has told the server, which does not take it for one that
+/// was cut off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_leaves_is_gone_at_once() {
     let world = World::new();

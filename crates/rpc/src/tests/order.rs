@@ -55,8 +55,8 @@ fn bulk() -> Body {
     vec![0x5a; BULK].into()
 }
 
-/// Begins to store bulk, which goes on for as long as the task and the responder are kept; the bytes
-/// of it that have arrived.
+/// Begins to store bulk, which goes on for as long as the task and the responder are kept; the
+/// bytes of it that have arrived.
 async fn store_bulk(client: &Peer, server: &Peer) -> (Arc<AtomicUsize>, (JoinSet<()>, Responder)) {
     let mut storing = JoinSet::new();
     let client = client.clone();
@@ -188,8 +188,8 @@ async fn small_answer_to_bulk_does_not_wait_for_bulk_the_other_way() {
     assert!(ahead < BULK / 2, "{ahead} bytes of bulk came first");
 }
 
-/// A batch of records is answered with more than a packet, and the next one waits for that. Write-back
-/// stood still for as long as others read.
+/// A batch of records is answered with more than a packet, and the next one waits for that.
+/// Write-back stood still for as long as others read.
 #[tokio::test]
 async fn an_answer_to_a_store_comes_while_others_fetch_without_end() {
     const FETCHES: usize = 200;

@@ -212,8 +212,8 @@ fn the_link_is_told_of_for_plots() {
     }
 }
 
-/// `record-calls=FILE` notes each call to the server when it is over: what it was, how it ended, and
-/// when it was queued, sent and answered.
+/// `record-calls=FILE` notes each call to the server when it is over: what it was, how it ended,
+/// and when it was queued, sent and answered.
 #[test]
 fn calls_are_noted_in_a_file() {
     let Some(world) = World::new() else { return };

@@ -298,7 +298,8 @@ fn die_starting(world: &World, point: &Path, options: &str, rng: &mut Rng) {
     }
 }
 
-/// What `segue recover` finds in a cache directory whose mount was killed: files of which all is there.
+/// What `segue recover` finds in a cache directory whose mount was killed: files of which all is
+/// there.
 fn recovered(world: &World, base: &Path, round: u64) -> BTreeMap<PathBuf, Vec<u8>> {
     let (cache, to) = (cache_directory(base), world.local(&format!("recovered-{round}")));
     let listed = json(&world.a, &["recover", arg(&cache)]);
@@ -314,9 +315,9 @@ fn recovered(world: &World, base: &Path, round: u64) -> BTreeMap<PathBuf, Vec<u8
 }
 
 /// Again and again the mount is killed in the middle of writes that wait for a slow link. What
-/// is mounted then, perhaps by the second or third process that tries, is what the files were after the last call that returned, or after the one
-/// that did not; in the end so is what another host reads. `segue recover`
-/// finds the same in what each leaves.
+/// is mounted then, perhaps by the second or third process that tries, is what the files were after
+/// the last call that returned, or after the one that did not; in the end so is what another host
+/// reads. `segue recover` finds the same in what each leaves.
 /// Proves S1.3, S13.1, S13.9.
 #[test]
 fn a_killed_client_has_every_write_and_no_half() {
@@ -388,8 +389,8 @@ fn a_client_that_loses_power_has_what_was_synced() {
     }
 }
 
-/// A host loses power seconds after writes that no program synced. The mount has synced them, and the
-/// next one sends them before it appears.
+/// A host loses power seconds after writes that no program synced. The mount has synced them, and
+/// the next one sends them before it appears.
 /// Proves S3.2, S13.2.
 #[test]
 fn what_was_written_seconds_ago_survives_a_power_loss() {

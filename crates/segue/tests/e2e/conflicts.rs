@@ -29,8 +29,8 @@ fn copies(dir: &Path) -> Vec<PathBuf> {
     found.lines().map(PathBuf::from).collect()
 }
 
-/// Does `ours` on host a while it is cut off, and `theirs` on b meanwhile; returns when a is back and has
-/// sent everything.
+/// Does `ours` on host a while it is cut off, and `theirs` on b meanwhile; returns when a is back
+/// and has sent everything.
 fn apart(
     world: &World,
     (a, b): (&SegueMount, &SegueMount),
@@ -49,8 +49,8 @@ fn apart(
     a.sync().unwrap();
 }
 
-/// Both unpack the same new release of a tree over the old one: nobody finds a conflict, and either goes on.
-/// Proves S9.6.
+/// Both unpack the same new release of a tree over the old one: nobody finds a conflict, and either
+/// goes on. Proves S9.6.
 #[test]
 fn what_two_hosts_do_alike_is_no_conflict() {
     let Some(world) = World::new() else { return };
@@ -63,8 +63,8 @@ fn what_two_hosts_do_alike_is_no_conflict() {
     for (name, len) in files {
         fs::write(release.join(name), noise(2, len + 100)).unwrap();
     }
-    // Not by this process: what it has open is closed once more by each program that another test starts,
-    // and stored as far as it is written.
+    // Not by this process: what it has open is closed once more by each program that another test
+    // starts, and stored as far as it is written.
     let release = |dir: &Path| drop(sh(dir, &format!("cp {}/* .", release.display())));
     apart(&world, (&a, &b), release, release);
     assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
@@ -133,8 +133,8 @@ fn attributes_and_data_that_two_hosts_changed_merge() {
     }
 }
 
-/// Two hosts make a directory of one name and fill it: there is one, with what either put into it, and
-/// only what really differs has a copy beside it.
+/// Two hosts make a directory of one name and fill it: there is one, with what either put into it,
+/// and only what really differs has a copy beside it.
 /// Proves S9.8.
 #[test]
 fn directories_that_two_hosts_made_become_one() {
@@ -147,7 +147,8 @@ fn directories_that_two_hosts_made_become_one() {
                 &format!(
                     "mkdir -p 2026/11/{host}; cd 2026/11
                      for i in $(seq 100); do echo {host} $i > {host}-$i; done
-                     echo {host} > both; echo x > {host}/x; ln {host}/x link-{host}; ln -s both to-{host}"
+                     echo {host} > both; echo x > {host}/x; ln {host}/x link-{host}; \
+                     ln -s both to-{host}"
                 ),
             );
         }
@@ -179,8 +180,8 @@ fn directories_that_two_hosts_made_become_one() {
     eventually("it is one directory for both", || a.path().join("2026/11/ours/more").exists());
 }
 
-/// Two hosts unpack one release where there was nothing: it is there once, and what differs has a copy beside.
-/// Proves S9.7.
+/// Two hosts unpack one release where there was nothing: it is there once, and what differs has a
+/// copy beside. Proves S9.7.
 #[test]
 fn files_that_two_hosts_made_alike_become_one() {
     let Some(world) = World::new() else { return };
@@ -313,8 +314,8 @@ fn a_user_says_which_side_stays() {
     assert!(nothing.code == Some(3) && nothing.err.contains("no conflict is known"), "{nothing:?}");
 }
 
-/// Programs merge copies with what has the name: one that is given, and those that are configured. What one makes
-/// stays with the file's mode; where it fails both stay.
+/// Programs merge copies with what has the name: one that is given, and those that are configured.
+/// What one makes stays with the file's mode; where it fails both stay.
 /// Proves S10.4, S10.5.
 #[test]
 fn a_program_merges_both_sides() {
@@ -382,8 +383,8 @@ fn a_program_merges_both_sides() {
     }
 }
 
-/// A disk damages what tells of a copy: it is listed all the same, with what to do, until its user says that it
-/// is dealt with.
+/// A disk damages what tells of a copy: it is listed all the same, with what to do, until its user
+/// says that it is dealt with.
 /// Proves S10.7.
 #[test]
 fn a_copy_of_which_only_a_damaged_file_tells_is_listed() {
@@ -501,8 +502,8 @@ fn three_refused_files_are_dealt_with(world: &World) -> bool {
     true
 }
 
-/// Who removes or replaces a file while he is cut off, and what another host did with it meanwhile: that stays,
-/// and so does what was made in a directory which the other one removed.
+/// Who removes or replaces a file while he is cut off, and what another host did with it meanwhile:
+/// that stays, and so does what was made in a directory which the other one removed.
 /// Proves S9.9, S9.12, S9.15.
 #[test]
 fn what_was_not_seen_is_not_removed() {
@@ -563,8 +564,8 @@ fn what_was_not_seen_is_not_removed() {
     eventually("it is gone", || !b.path().join("edited").exists());
 }
 
-/// Of two changes of a name the first stands, and the second is listed as refused. Data follow their
-/// file.
+/// Of two changes of a name the first stands, and the second is listed as refused. Data follow
+/// their file.
 /// Proves S9.14, S9.16, S9.17, S9.18, S9.19.
 #[test]
 fn of_two_changes_of_a_name_the_first_stands() {
@@ -617,8 +618,8 @@ fn of_two_that_were_renamed_alike_the_second_stands_beside() {
     assert!(listed.len() == 1 && listed[0]["kind"] != "refused", "{listed:?}");
 }
 
-/// Who waits for the server is told that the name was taken meanwhile, and what he renamed has its old name. It
-/// was removed.
+/// Who waits for the server is told that the name was taken meanwhile, and what he renamed has its
+/// old name. It was removed.
 /// Proves S4.13.
 #[test]
 fn a_rename_that_hears_of_a_taken_name_is_taken_back() {

@@ -14,8 +14,9 @@ use crate::world::{World, arg, errno, eventually, sh};
 
 const EEXIST: Option<i32> = Some(17);
 
-/// Appends of two processes never overwrite each other: each line is there once and whole. Many files, because
-/// what is saved again and again is sent once, and not without what was written last.
+/// Appends of two processes never overwrite each other: each line is there once and whole. Many
+/// files, because what is saved again and again is sent once, and not without what was written
+/// last.
 #[test]
 fn two_processes_append() {
     const FILES: usize = 100;

@@ -1,5 +1,5 @@
-//! A small change of a large file sends what changed. Bytes are counted on the wire, with all headers,
-//! of what no compressor makes smaller.
+//! A small change of a large file sends what changed. Bytes are counted on the wire, with all
+//! headers, of what no compressor makes smaller.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -83,8 +83,9 @@ fn a_kilobyte_in_64_mib_costs_a_few() {
     });
 }
 
-/// A file that is emptied and written anew shows what it was until it is closed, and one that is stored
-/// while it is still written is cut as what it replaces: so it costs no more if that takes long.
+/// A file that is emptied and written anew shows what it was until it is closed, and one that is
+/// stored while it is still written is cut as what it replaces: so it costs no more if that takes
+/// long.
 #[test]
 fn a_kilobyte_costs_a_few_however_long_the_file_is_written() {
     let Some(world) = World::new() else { return };
@@ -149,8 +150,8 @@ fn copy_beside(dir: &Path) -> Option<PathBuf> {
     entries.into_iter().find(|path| path.to_string_lossy().contains("large.conflict-"))
 }
 
-/// Where another host changed the file meanwhile, what was told by where it stands is told anew: both
-/// are there, whole.
+/// Where another host changed the file meanwhile, what was told by where it stands is told anew:
+/// both are there, whole.
 /// Proves S9.1.
 #[test]
 fn nothing_is_lost_where_the_basis_is_another_one() {
@@ -171,8 +172,8 @@ fn nothing_is_lost_where_the_basis_is_another_one() {
     }
 }
 
-/// Whoever is killed in the middle of it, the file is what it was before or what was written, and the
-/// latter once that has come.
+/// Whoever is killed in the middle of it, the file is what it was before or what was written, and
+/// the latter once that has come.
 /// Proves S7.3.
 #[test]
 fn a_file_that_is_written_anew_survives_both_sides() {
@@ -245,8 +246,8 @@ fn an_upload_goes_on_where_it_was() {
     assert_eq!(hash(&world.mount(&world.b).path().join("large")), hash_of(&bytes));
 }
 
-/// What some file of the volume has is not sent again, by whichever host and under whatever name; a host
-/// that has never seen that file is asked for no more than fingerprints.
+/// What some file of the volume has is not sent again, by whichever host and under whatever name; a
+/// host that has never seen that file is asked for no more than fingerprints.
 #[test]
 fn what_the_volume_has_is_not_sent_again() {
     let Some(world) = World::new() else { return };
@@ -268,7 +269,8 @@ fn what_the_volume_has_is_not_sent_again() {
     }
 }
 
-/// Small files go together in one message, which is compressed as a whole: before, each went as it is.
+/// Small files go together in one message, which is compressed as a whole: before, each went as it
+/// is.
 #[test]
 fn small_files_take_less_of_the_link_than_their_bytes() {
     let Some(world) = World::new() else { return };

@@ -1,5 +1,5 @@
-//! Three hosts work in one volume while links are cut, mounts and the server are killed; and nobody sees
-//! what SEMANTICS.md rules out. For ten minutes with `SEGUE_TEST_LONG=1`.
+//! Three hosts work in one volume while links are cut, mounts and the server are killed; and nobody
+//! sees what SEMANTICS.md rules out. For ten minutes with `SEGUE_TEST_LONG=1`.
 
 mod check;
 mod kept;
@@ -105,7 +105,8 @@ impl Site {
     }
 }
 
-/// Where `name` is: what one host makes is in a directory of its own, so that it may be quiet there.
+/// Where `name` is: what one host makes is in a directory of its own, so that it may be quiet
+/// there.
 fn place_of(root: &Path, name: &str) -> PathBuf {
     match name {
         "shared" => root.join(name),

@@ -80,7 +80,8 @@ fn a_punched_hole_takes_no_room() {
 #[test]
 fn the_modes_of_fallocate_do_as_on_a_local_file_system() {
     let Some(world) = World::new() else { return };
-    // Each command's changes by themselves: in one store with what it punches, a hole is whole blocks.
+    // Each command's changes by themselves: in one store with what it punches, a hole is whole
+    // blocks.
     let mount = world.mount_with(&world.a, "write-back=close");
     let local = world.local("plain");
     let script = "

@@ -95,7 +95,8 @@ fn a_writer_that_waits_for_close_can_be_killed() {
     let path = mount.path().join("file");
     save(&path, b"before").unwrap();
     world.a.link_down().unwrap();
-    let script = "open F, '>>', $ARGV[0] or die; syswrite F, 'after'; print STDOUT \"written\\n\"; sleep 600";
+    let script = "open F, '>>', $ARGV[0] or die; syswrite F, 'after'; \
+                  print STDOUT \"written\\n\"; sleep 600";
     let mut perl = world.a.command("perl");
     perl.args(["-e", &format!("$| = 1; {script}"), arg(&path)]).stdout(Stdio::piped());
     let mut writer = world.a.spawn(&mut perl).unwrap();
@@ -153,7 +154,8 @@ fn a_caught_signal_interrupts_who_changes_a_file_without_a_link() {
         sub told { print $_[0] ? \"$_[1] done\n\" : \"$_[1] $!\n\" } \
         sysopen(F, $ARGV[0], 1 | 02000) or die \"open: $!\"; \
         syswrite(F, 'after') == 5 or die \"write: $!\"; \
-        told(F->sync, 'fsync'); told(POSIX::close(fileno F), 'close'); told(truncate($ARGV[0], 9), 'truncate')";
+        told(F->sync, 'fsync'); told(POSIX::close(fileno F), 'close'); \
+        told(truncate($ARGV[0], 9), 'truncate')";
     let mut perl = world.a.command("timeout");
     let ended = end(perl.args(["60", "perl", "-e", script, arg(&path)]));
     let eintr = "Interrupted system call";
@@ -201,7 +203,9 @@ fn a_signal_that_is_handled_does_not_fail_calls_on_a_slow_link() {
         for (@ARGV) { \
             stat($_) or die \"stat: $!\"; \
             sysopen(F, $_, 0) or die \"open: $!\"; \
-            while (1) { $n = sysread(F, $bytes, 65536); defined $n or die \"read: $!\"; last if !$n } \
+            while (1) { \
+                $n = sysread(F, $bytes, 65536); defined $n or die \"read: $!\"; last if !$n \
+            } \
             close F or die \"close: $!\"; \
             open(F, '>', \"$_.new\") or die \"create: $!\"; print F 'x'; \
             close F or die \"close: $!\"; \

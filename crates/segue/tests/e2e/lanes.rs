@@ -74,8 +74,8 @@ fn metadata_go_past_bulk_and_contents_before_their_name() {
     assert_eq!(fs::read(there.join("bulk")).unwrap(), noise(1, BULK));
 }
 
-/// `segue push`: files that wait behind a large one go first, with what they follow, and what is on its way
-/// goes on at the same class.
+/// `segue push`: files that wait behind a large one go first, with what they follow, and what is on
+/// its way goes on at the same class.
 /// Proves S7.10.
 #[test]
 fn what_is_pushed_goes_first() {
@@ -119,8 +119,8 @@ fn what_is_pushed_goes_first() {
     assert_eq!(missing.code, Some(3), "{missing:?}");
 }
 
-/// Records are answered with more than a packet. With some who read without end the link down has no
-/// moment for what is less urgent, and the next records waited for that.
+/// Records are answered with more than a packet. With some who read without end the link down has
+/// no moment for what is less urgent, and the next records waited for that.
 #[test]
 fn write_back_goes_on_while_others_read_without_end() {
     let Some(world) = World::new() else { return };

@@ -35,7 +35,8 @@ fn a_second_signal_leaves_nothing_running() {
     let pid = fs::read_to_string(state.join("pid")).unwrap().trim().parse().unwrap();
     let pid = Pid::from_raw(pid).unwrap();
     eventually("it ends", || {
-        // As often as somebody can press it. (SIGINT is ignored where the tests run in the background.)
+        // As often as somebody can press it. (SIGINT is ignored where the tests run in the
+        // background.)
         kill_process(pid, Signal::TERM).ok();
         run.try_wait().unwrap().is_some()
     });

@@ -169,8 +169,8 @@ fn cached_files_without_a_network() {
     assert_eq!((look(), hash(&dir.join("file"))), before);
 }
 
-/// Without a network one waits for `grace` once, and not for each of a hundred files that are not here: a compiler
-/// or git would seem to hang.
+/// Without a network one waits for `grace` once, and not for each of a hundred files that are not
+/// here: a compiler or git would seem to hang.
 /// Proves S11.3.
 #[test]
 fn grace_counts_from_the_loss_of_the_link() {

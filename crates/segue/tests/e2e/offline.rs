@@ -44,8 +44,8 @@ fn umount_waits_for_the_server_or_stays() {
     assert_eq!(hash(&other.path().join("file")), hash_of(&noise(1, 300_000)));
 }
 
-/// Before a host goes down: `umount --timeout` waits for the server no longer than it is told, says what is
-/// left, and leaves nothing mounted.
+/// Before a host goes down: `umount --timeout` waits for the server no longer than it is told, says
+/// what is left, and leaves nothing mounted.
 /// Proves S12.4.
 #[test]
 fn umount_waits_no_longer_than_it_is_told() {
@@ -88,8 +88,8 @@ fn is_sealed(host: &Host, mount: &SegueMount, name: &str) -> bool {
     records.any(|record| record["path"] == arg(&path) && record["kind"] == "store")
 }
 
-/// What `make install` gives systemd: the hook before a sleep seals and ends well without a network, and does
-/// nothing after it; what the unit runs when the host goes down is a command.
+/// What `make install` gives systemd: the hook before a sleep seals and ends well without a
+/// network, and does nothing after it; what the unit runs when the host goes down is a command.
 /// Proves S12.5, S12.6.
 #[test]
 fn a_host_may_sleep_and_go_down() {
@@ -127,8 +127,8 @@ fn a_host_may_sleep_and_go_down() {
     assert!(!mount.is_mounted());
 }
 
-/// Whoever unmounts is gone for others at once: nobody waits until the server gives him up, which takes
-/// twenty seconds.
+/// Whoever unmounts is gone for others at once: nobody waits until the server gives him up, which
+/// takes twenty seconds.
 #[test]
 fn nobody_waits_for_a_host_that_has_left() {
     let Some(world) = World::new() else { return };
@@ -234,7 +234,8 @@ fn assert_has_all(value: &Value, keys: &[&str]) {
     }
 }
 
-/// A process that has ended does not hide what waits in another mount of the same user: he is told of both.
+/// A process that has ended does not hide what waits in another mount of the same user: he is told
+/// of both.
 #[test]
 fn a_dead_mount_hides_no_other() {
     let Some(world) = World::new() else { return };
@@ -258,8 +259,8 @@ fn a_dead_mount_hides_no_other() {
     }
 }
 
-/// Before a host sleeps: `sync --level host` reaches each mount in the time that it has, also behind one whose
-/// process has ended and one whose process hangs.
+/// Before a host sleeps: `sync --level host` reaches each mount in the time that it has, also
+/// behind one whose process has ended and one whose process hangs.
 /// Proves S3.6, S12.6.
 #[test]
 fn a_dead_mount_keeps_no_other_from_being_synced() {

@@ -189,8 +189,8 @@ fn names_of_one_file_on_two_hosts() {
     eventually("no name is left", || !there.join("second").exists());
 }
 
-/// A file that another host removed is written on, and closed: what was written is not lost. What this host
-/// removed itself goes with the last close.
+/// A file that another host removed is written on, and closed: what was written is not lost. What
+/// this host removed itself goes with the last close.
 /// Proves S6.19.
 #[test]
 fn what_is_written_to_a_removed_file() {

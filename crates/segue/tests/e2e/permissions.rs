@@ -179,7 +179,8 @@ fn root_of_a_host_is_squashed() {
     let setup = setup.unwrap();
     sh(
         setup.path(),
-        "mkdir mine; chown 1001:1001 mine; mkdir roots; chmod 755 roots; umask 077; echo s >roots/s",
+        "mkdir mine; chown 1001:1001 mine; mkdir roots; chmod 755 roots; \
+         umask 077; echo s >roots/s",
     );
 
     let mount = world.mount_with(&world.a, "allow-other");

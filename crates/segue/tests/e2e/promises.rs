@@ -100,8 +100,8 @@ fn git_and_make_ask_nothing_the_second_time() {
     first.assert_nothing_since(&world);
 }
 
-/// What a host made is promised to it with the answer: it costs no question later either, and of what it
-/// removed nothing is promised.
+/// What a host made is promised to it with the answer: it costs no question later either, and of
+/// what it removed nothing is promised.
 /// Proves S6.7.
 #[test]
 fn what_a_host_made_itself_is_not_asked_for() {
@@ -120,8 +120,8 @@ fn what_a_host_made_itself_is_not_asked_for() {
     first.assert_nothing_since(&world);
 }
 
-/// Who lists a large directory again after another host changed something in it is told what changed, not
-/// all names: whatever was made, moved, removed and made again there.
+/// Who lists a large directory again after another host changed something in it is told what
+/// changed, not all names: whatever was made, moved, removed and made again there.
 /// Proves S9.4.
 #[test]
 fn of_a_large_directory_only_what_changed_is_told() {
@@ -159,8 +159,8 @@ fn of_a_large_directory_only_what_changed_is_told() {
     });
 }
 
-/// What a host has cached for longer than a kernel is told what may change without a word is another's the
-/// moment that it changes it.
+/// What a host has cached for longer than a kernel is told what may change without a word is
+/// another's the moment that it changes it.
 /// Proves S6.3, S6.8.
 #[test]
 fn a_change_is_heard_of() {
@@ -245,8 +245,8 @@ fn what_changed_while_nobody_could_tell_is_seen() {
     });
 }
 
-/// A host that was away asks once what changed meanwhile, and then for that alone; so it does when it
-/// was the server that was away.
+/// A host that was away asks once what changed meanwhile, and then for that alone; so it does when
+/// it was the server that was away.
 /// Proves S6.13.
 #[test]
 fn what_did_not_change_meanwhile_is_not_asked_for_again() {

@@ -104,8 +104,8 @@ fn one_refused_file_is_kept(world: &World) -> bool {
     true
 }
 
-/// What was refused before anybody waited for it is told to each who had the file open to write: by close, or
-/// once by an fsync that is to mean the server.
+/// What was refused before anybody waited for it is told to each who had the file open to write: by
+/// close, or once by an fsync that is to mean the server.
 /// Proves S20.1, S20.2.
 #[test]
 fn a_late_refusal_is_told_once() {
@@ -146,8 +146,8 @@ fn a_late_refusal_is_told_once() {
     }
 }
 
-/// A child that has the file open, too, ends, and the kernel closes that first: whoever wrote is told all the
-/// same, where closes wait.
+/// A child that has the file open, too, ends, and the kernel closes that first: whoever wrote is
+/// told all the same, where closes wait.
 /// Proves S20.3.
 #[test]
 fn a_refusal_that_a_child_was_told_is_told_to_who_wrote() {

@@ -105,8 +105,8 @@ fn append(path: &Path, bytes: &[u8]) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Works in `mounted` and in `twin` until that `ends`, or the mount is dead: then it returns the names that it
-/// was about.
+/// Works in `mounted` and in `twin` until that `ends`, or the mount is dead: then it returns the
+/// names that it was about.
 fn work(mounted: &Path, twin: &Path, seed: u64, ends: &AtomicBool) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let mut number = 0;

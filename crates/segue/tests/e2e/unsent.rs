@@ -18,8 +18,8 @@ fn waiting(world: &World, point: &std::path::Path) -> (u64, u64) {
     (number("log_records"), number("unsafe_bytes"))
 }
 
-/// A build without a network, and `make clean`: nothing is left to be sent, also for a mount that comes
-/// after a kill.
+/// A build without a network, and `make clean`: nothing is left to be sent, also for a mount that
+/// comes after a kill.
 /// Proves S8.1, S8.4, S11.9.
 #[test]
 fn what_is_made_and_removed_offline_is_not_sent() {
@@ -30,8 +30,11 @@ fn what_is_made_and_removed_offline_is_not_sent() {
     sh(
         &here,
         "printf 'int main(void) { return 0; }' > main.c
-         printf 'program: out/main.o\\n\\tcc -g -o $@ $^\\nout/main.o: main.c\\n\\tmkdir -p out\\n' > Makefile
-         printf '\\tcc -g -save-temps=obj -c -o $@ $^\\nclean:\\n\\trm -rf out program\\n' >> Makefile
+         printf \
+         'program: out/main.o\\n\\tcc -g -o $@ $^\\nout/main.o: main.c\\n\\tmkdir -p out\\n' \
+         > Makefile
+         printf '\\tcc -g -save-temps=obj -c -o $@ $^\\nclean:\\n\\trm -rf out program\\n' \
+         >> Makefile
          ls -la",
     );
     mount.sync().unwrap();
@@ -90,8 +93,8 @@ fn what_is_saved_again_and_again_is_sent_once() {
     assert_eq!(status["mounts"][0]["conflicts"], 0, "{status}");
 }
 
-/// Programs that save by a rename, with fsync and without: the last state is sent, and what it replaces is what the
-/// first one replaced, also where another host has changed that meanwhile.
+/// Programs that save by a rename, with fsync and without: the last state is sent, and what it
+/// replaces is what the first one replaced, also where another host has changed that meanwhile.
 /// Proves S8.2, S11.9.
 #[test]
 fn what_is_saved_by_renames_is_sent_once() {
@@ -180,9 +183,9 @@ fn what_has_another_name_elsewhere_is_sent() {
     assert!(!other.path().join("file").exists());
 }
 
-/// Whoever has a file open writes on while `umount --now` sends what it can: what is synced then is not in
-/// what is on its way, and not forgotten with it; and once the cache directory is said to be in order nothing is
-/// written any more.
+/// Whoever has a file open writes on while `umount --now` sends what it can: what is synced then is
+/// not in what is on its way, and not forgotten with it; and once the cache directory is said to be
+/// in order nothing is written any more.
 /// Proves S12.7.
 #[test]
 fn what_is_synced_while_the_mount_goes_is_kept() {

@@ -107,8 +107,8 @@ impl World {
         }
     }
 
-    /// Has `mount` of `host`, whose link was cut, lose its connection now rather than after 20 silent
-    /// seconds, here and at the server, and waits until it says that it is offline.
+    /// Has `mount` of `host`, whose link was cut, lose its connection now rather than after 20
+    /// silent seconds, here and at the server, and waits until it says that it is offline.
     pub(crate) fn lose_link(&self, host: &Host, mount: &SegueMount) {
         let (address, data) = (host.addr().to_string(), arg(self.server.data()));
         let args = ["lose-link", arg(mount.path()), "--address", &address, "--data", data];

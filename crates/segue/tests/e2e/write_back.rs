@@ -141,9 +141,9 @@ fn what_is_not_safe_is_said() {
     assert_eq!(of(&world, &point, "unsafe_oldest_seconds"), 0.0);
 }
 
-/// A small new file has its bytes in the log, and no file on the disk of its own before the second is over: so
-/// who writes many does not wait for the disk. What only the log has is there after a kill.
-/// Proves S1.3.
+/// A small new file has its bytes in the log, and no file on the disk of its own before the second
+/// is over: so who writes many does not wait for the disk. What only the log has is there after a
+/// kill. Proves S1.3.
 #[test]
 fn a_small_new_file_is_in_the_log() {
     let Some(world) = World::new() else { return };

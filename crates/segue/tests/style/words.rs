@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn items_and_cells_begin_sentences_and_code_is_none() {
-        let document = "Lead in\n* one item\n  goes on\n2. second\n\n| a cell | another |\n|---|---|\n\
+        let document = "Lead in\n* one item\n  goes on\n2. second\n\n| a cell | another |\n\
+                        |---|---|\n\
                         ```\nwhat is code is left out\n```\n\n    so is what is indented\n";
         assert_eq!(lengths(document), [2, 4, 1, 2, 1, 0, 0]);
     }

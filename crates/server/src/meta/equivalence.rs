@@ -1,5 +1,5 @@
-//! The rules on SQLite are equivalent to the rules on a map: outcomes, reasons of refusal, and every
-//! row. The tests of `segue-core` compare the results on a map with a model.
+//! The rules on SQLite are equivalent to the rules on a map: outcomes, reasons of refusal, and
+//! every row. The tests of `segue-core` compare the results on a map with a model.
 
 use proptest::prelude::*;
 use segue_core::modlog::{
@@ -38,16 +38,18 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let (ino, name) = (|| 0u64..14, || 0u8..5);
+    let pieces = || prop::collection::vec((0u16..9000, any::<u8>()), 0..5);
     prop_oneof![
         4 => (ino(), name(), 0u8..3).prop_map(|(p, n, k)| Step::Create(p, n, k)),
         1 => (ino(), ino(), name()).prop_map(|(i, p, n)| Step::Link(i, p, n)),
-        1 => (ino(), name(), ino(), any::<bool>()).prop_map(|(p, n, i, o)| Step::Unlink(p, n, i, o)),
+        1 => (ino(), name(), ino(), any::<bool>())
+            .prop_map(|(p, n, i, o)| Step::Unlink(p, n, i, o)),
         1 => (ino(), name(), ino()).prop_map(|(p, n, i)| Step::Rmdir(p, n, i)),
         2 => (ino(), name(), ino(), ino(), name(), 0u8..3)
             .prop_map(|(fp, f, i, tp, t, m)| Step::Rename(fp, f, i, tp, t, m)),
         1 => (ino(), 0u32..0o10000).prop_map(|(i, m)| Step::Mode(i, m)),
         1 => (ino(), name(), any::<bool>()).prop_map(|(i, n, s)| Step::Xattr(i, n, s)),
-        4 => (ino(), 0u64..60, prop::collection::vec((0u16..9000, any::<u8>()), 0..5), any::<bool>())
+        4 => (ino(), 0u64..60, pieces(), any::<bool>())
             .prop_map(|(i, v, p, w)| Step::Store(i, v, p, w)),
         1 => ino().prop_map(Step::Release),
         1 => (ino(), ino(), 0u64..60).prop_map(|(i, f, v)| Step::Clone(i, f, v)),
@@ -191,12 +193,13 @@ proptest! {
         store.write_blocking(|txn| begin(txn)).unwrap();
         let there = steps.clone();
         let found = store.write_blocking(move |txn| {
-            (1..).zip(&there).map(|(seq, step)| carry_out(txn, seq, step)).collect::<Result<Vec<_>, _>>()
+            let done = (1..).zip(&there).map(|(seq, step)| carry_out(txn, seq, step));
+            done.collect::<Result<Vec<_>, _>>()
         });
         let here = (1..).zip(&steps).map(|(seq, step)| carry_out(&mut map, seq, step));
         let expected: Vec<_> = here.map(Result::unwrap).collect();
         prop_assert_eq!(found.unwrap(), expected);
-        let rows = store.read_blocking(|kv| kv.range(&[], &[SERVER_TAGS], usize::MAX)).unwrap().unwrap();
-        prop_assert_eq!(rows, map.0.into_iter().collect::<Vec<_>>());
+        let rows = store.read_blocking(|kv| kv.range(&[], &[SERVER_TAGS], usize::MAX));
+        prop_assert_eq!(rows.unwrap().unwrap(), map.0.into_iter().collect::<Vec<_>>());
     }
 }

@@ -110,7 +110,8 @@ impl<'a> Kv<'a> {
         Kv { connection, noted: None, pending: Some(pending) }
     }
 
-    /// A transaction that reads and passes over damaged rows as if they were not there, and notes their keys.
+    /// A transaction that reads and passes over damaged rows as if they were not there, and notes
+    /// their keys.
     pub(super) fn noting(connection: &'a Connection) -> Self {
         Kv { connection, noted: Some(Noted::default()), pending: None }
     }

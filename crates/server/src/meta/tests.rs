@@ -73,7 +73,8 @@ proptest! {
                 Ok(())
             });
             prop_assert_eq!(done, Ok(()));
-            for (from, to, limit) in [(&[][..], &[255, 255, 255, 255][..], 99), (&[7], &[255], 2), (&[255], &[0], 9)] {
+            let all = (&[][..], &[255, 255, 255, 255][..], 99);
+            for (from, to, limit) in [all, (&[7], &[255], 2), (&[255], &[0], 9)] {
                 let found = store.read_blocking(|kv| kv.range(from, to, limit)).unwrap().unwrap();
                 prop_assert_eq!(found, range(&expected, from, to, limit));
             }
@@ -144,7 +145,8 @@ proptest! {
                 answers.push((answered, fails));
             }
             drop(jobs);
-            writer::run(&connection, &queue, &poisoned, &Promises::new(std::collections::BTreeSet::new(), 0), large);
+            let promises = Promises::new(std::collections::BTreeSet::new(), 0);
+            writer::run(&connection, &queue, &poisoned, &promises, large);
             for (answered, fails) in answers {
                 let damaged = Err(StoreError::Damaged("a row".into()));
                 let expected = if fails { damaged } else { Ok(()) };

@@ -39,7 +39,8 @@ pub(super) trait Job: Send {
     fn run(&mut self, txn: &mut Kv<'_>) -> Result<bool, rusqlite::Error>;
     /// Of which inodes its author is told what they are now.
     fn tells(&self) -> &[Ino];
-    /// Tells who asked what came of the commit, and of which of these inodes changes are not promised.
+    /// Tells who asked what came of the commit, and of which of these inodes changes are not
+    /// promised.
     fn answer(self: Box<Self>, commit: Result<Inodes, StoreError>);
 }
 

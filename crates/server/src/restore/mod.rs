@@ -201,7 +201,8 @@ impl Work<'_> {
             let name = &self.request.volume;
             let words = match &self.request.snapshot {
                 Some(wanted) => format!(
-                    "{path} has no snapshot '{wanted}'; see: segue volume backup {name} {path} --list"
+                    "{path} has no snapshot '{wanted}'; see: \
+                     segue volume backup {name} {path} --list"
                 ),
                 None => format!("{path} has no snapshot: no backup to it was completed"),
             };

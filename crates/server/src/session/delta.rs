@@ -1,8 +1,8 @@
 //! Chunks that come as what differs from a part of a file.
 //!
-//! The part is named as in a fetch, and may be read by whoever may fetch it. If it is not what the host
-//! had, the difference does not lead to the chunk's fingerprint, and the chunk has to come whole: that is
-//! nobody's fault, since files change.
+//! The part is named as in a fetch, and may be read by whoever may fetch it. If it is not what the
+//! host had, the difference does not lead to the chunk's fingerprint, and the chunk has to come
+//! whole: that is nobody's fault, since files change.
 
 use std::sync::Arc;
 

@@ -273,8 +273,8 @@ impl Session {
         (Reply::Limited(()), Body::Empty)
     }
 
-    /// Waits for others, which nobody need do for a host that is gone: it would keep the server from
-    /// ending.
+    /// Waits for others, which nobody need do for a host that is gone: it would keep the server
+    /// from ending.
     async fn while_connected<R>(&self, waiting: impl Future<Output = R>) -> Result<R, Refused> {
         tokio::select! {
             done = waiting => Ok(done),

@@ -1,5 +1,5 @@
-//! A host comes back: what it knows from its last session is promised to it in this one, but for what
-//! changed meanwhile.
+//! A host comes back: what it knows from its last session is promised to it in this one, but for
+//! what changed meanwhile.
 
 use segue_core::namespace::changes;
 use segue_core::refusal::Refusal;

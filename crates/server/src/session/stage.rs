@@ -1,8 +1,9 @@
 //! Leaves: long runs of chunks, named before the record that commits them.
 //!
-//! A part may be told by where it stands in a version of a file. Whoever is served the volume may fetch
-//! that, so these chunks need no other proof; and a leaf that is not what it was called is not made. Nor
-//! is one of chunks that cannot be read here: writing a file anew heals what is damaged.
+//! A part may be told by where it stands in a version of a file. Whoever is served the volume may
+//! fetch that, so these chunks need no other proof; and a leaf that is not what it was called is
+//! not made. Nor is one of chunks that cannot be read here: writing a file anew heals what is
+//! damaged.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +22,8 @@ use super::{Answer, Bound, Session, lost, refuse};
 use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
 
-/// So many bytes that are told by where they stand are read for one request: what one leaf can have, which
-/// is what hosts ask for. What is beyond comes by its names.
+/// So many bytes that are told by where they stand are read for one request: what one leaf can
+/// have, which is what hosts ask for. What is beyond comes by its names.
 const READ_MAX: u64 = (LEAF_EXTENTS_MAX * CHUNK_MAX) as u64;
 
 /// Leaves to be made.
@@ -68,7 +69,8 @@ impl Session {
         shown.sort_unstable();
         let (volume, now) = (bound.volume, now_seconds());
         let leaves = Leaves { volume, leaves: stage.leaves, shown };
-        // Not in the transaction, for which others would wait: a chunk that goes in between is missing.
+        // Not in the transaction, for which others would wait: a chunk that goes in between is
+        // missing.
         let pin = self.server.data.packs.pin();
         let led = self.server.data.store.read(move |kv| leaves.lead(kv)).await?;
         let (led, mut astray) = led.map_err(StoreError::from)?;

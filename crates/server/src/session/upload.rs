@@ -3,8 +3,8 @@
 //! An offer counts only with proof: whoever knows a fingerprint without having the chunk must
 //! not get at it by linking it into a file. A chunk that is sent is its own proof. It is synced
 //! before its row is committed, and that before the answer. It counts against the volume's quota
-//! before it is in a file; what comes along with records is in one at once, or not kept. Of a reader
-//! nothing is kept.
+//! before it is in a file; what comes along with records is in one at once, or not kept. Of a
+//! reader nothing is kept.
 
 use std::sync::Arc;
 
@@ -187,8 +187,8 @@ impl Session {
 }
 
 impl Bound {
-    /// Refuses what a reader brings, as if there were no room: its host then sends the record without
-    /// it, and hears with that that it changes nothing.
+    /// Refuses what a reader brings, as if there were no room: its host then sends the record
+    /// without it, and hears with that that it changes nothing.
     pub(super) fn brings(&self) -> Result<(), Refused> {
         match self.rights.role {
             Role::Reader => Err(refuse(Refusal::Quota, "this identity may only read")),

@@ -1,4 +1,5 @@
-//! Who watches a directory is told of changes below it as they are committed, in the order of commits.
+//! Who watches a directory is told of changes below it as they are committed, in the order of
+//! commits.
 
 use std::time::Duration;
 

@@ -174,8 +174,8 @@ async fn what_comes_is_within_the_quota() {
     assert_eq!((arrived(&server).await, tin.content(ino).await), (0, new));
 }
 
-/// A reader could use up the quota, and fill the disk where there is none. Not as what it may not do:
-/// a host whose identity became a reader's would send it again for ever.
+/// A reader could use up the quota, and fill the disk where there is none. Not as what it may not
+/// do: a host whose identity became a reader's would send it again for ever.
 /// Proves S17.7.
 #[tokio::test]
 async fn a_reader_brings_nothing() {

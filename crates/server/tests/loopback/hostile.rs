@@ -1,5 +1,5 @@
-//! An enrolled host that sends what is almost right: it is answered, refused or shut out, no task of
-//! the server panics, others are served, and the volume fits together afterwards.
+//! An enrolled host that sends what is almost right: it is answered, refused or shut out, no task
+//! of the server panics, others are served, and the volume fits together afterwards.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -174,8 +174,8 @@ async fn what_one_batch_writes_has_an_end() {
     assert_eq!(copy.size, 120 * 10 * 8_000);
 }
 
-/// A host may limit what is sent to it from before its hello on. Whatever it says it is sent a KiB a
-/// second, and others are served as ever.
+/// A host may limit what is sent to it from before its hello on. Whatever it says it is sent a KiB
+/// a second, and others are served as ever.
 #[tokio::test]
 async fn a_host_is_sent_no_more_than_it_wants_and_some_in_any_case() {
     let server = Server::start().await;

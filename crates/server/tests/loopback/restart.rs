@@ -108,8 +108,8 @@ async fn an_address_that_is_taken_is_named() {
     assert!(words.starts_with(&expected), "{words}");
 }
 
-/// A host that broke off while it was greeted counted as connected for good: after the next start of the server
-/// nothing changed until it had been waited for.
+/// A host that broke off while it was greeted counted as connected for good: after the next start
+/// of the server nothing changed until it had been waited for.
 #[tokio::test]
 async fn who_breaks_off_while_it_is_greeted_is_not_waited_for() {
     let server = Server::start().await;

@@ -1,5 +1,5 @@
-//! What goes to the server before what, by the rule as a user could tell it: changes of one inode, what
-//! a process group does to names, and what a session does behind a sync.
+//! What goes to the server before what, by the rule as a user could tell it: changes of one inode,
+//! what a process group does to names, and what a session does behind a sync.
 //!
 //! Proves S7.4, S7.6, S7.7, S11.5.
 

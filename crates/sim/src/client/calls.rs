@@ -84,8 +84,8 @@ impl Mount {
         self.call(Request::Hello(hello), Purpose::Hello);
     }
 
-    /// Makes another connection, unless there is one, or one is being made: an earlier process may have
-    /// waited for this.
+    /// Makes another connection, unless there is one, or one is being made: an earlier process may
+    /// have waited for this.
     pub(crate) fn reconnect(&mut self) {
         let is_greeting =
             |purpose: &Purpose| matches!(purpose, Purpose::Hello | Purpose::Resume(..));

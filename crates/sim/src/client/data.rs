@@ -154,8 +154,8 @@ impl Mount {
         Ok(Ok(()))
     }
 
-    /// A change of `range` failed on its way. There is room for the word of that where the change stood
-    /// in the log.
+    /// A change of `range` failed on its way. There is room for the word of that where the change
+    /// stood in the log.
     fn spoiled(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Violation> {
         if let Some(container) = self.core.container(ino)
             && self.bug != Some(Bug::ClientForgetsSpoiled)

@@ -114,8 +114,8 @@ impl Mount {
         self.note_through(self.kept.log.len())
     }
 
-    /// Notes what is known, which is what the first `entries` of the log did. False if the disk refuses
-    /// it.
+    /// Notes what is known, which is what the first `entries` of the log did. False if the disk
+    /// refuses it.
     pub(super) fn note_through(&mut self, entries: usize) -> bool {
         let mut notes = self.core.take_notes();
         if self.failing.try_write().is_err() {

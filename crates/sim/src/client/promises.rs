@@ -61,8 +61,8 @@ impl Mount {
         }
     }
 
-    /// The server has let this host in over a connection that begins with `commit`: what was promised
-    /// over the last one may count still.
+    /// The server has let this host in over a connection that begins with `commit`: what was
+    /// promised over the last one may count still.
     pub(super) fn resume(&mut self, commit: u64) {
         match self.core.tree.to_resume(1) {
             Some(resume) => {

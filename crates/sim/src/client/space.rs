@@ -65,8 +65,8 @@ impl Mount {
         }
     }
 
-    /// Containers of this process that are neither in use nor noted. Those of earlier ones go with the
-    /// next start, at the latest.
+    /// Containers of this process that are neither in use nor noted. Those of earlier ones go with
+    /// the next start, at the latest.
     pub(crate) fn unneeded_containers(&self) -> impl Iterator<Item = Key> + '_ {
         let first = self.kept.starts << 32;
         let is_needed = move |(ino, id): Key| {

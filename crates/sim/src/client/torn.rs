@@ -76,7 +76,8 @@ impl Mount {
         Payload::Summed { sums: sums.collect(), len: bytes.len() as u64 }
     }
 
-    /// Begins a write to a file that `may_be` written, and dies anywhere in it. Returns it if it counts.
+    /// Begins a write to a file that `may_be` written, and dies anywhere in it. Returns it if it
+    /// counts.
     pub(crate) fn die_writing(
         &mut self,
         rng: &mut Rng,

@@ -208,8 +208,8 @@ impl Server {
         Some(Moment { client, id, clock, at })
     }
 
-    /// Shows a change if nobody else relies on the state before it; true if it is visible. `None` if
-    /// the session is gone.
+    /// Shows a change if nobody else relies on the state before it; true if it is visible. `None`
+    /// if the session is gone.
     pub(crate) fn show(&mut self, moment: &Moment, now: Time) -> Option<bool> {
         if !self.is_session(moment.client, moment.id, now) {
             return None;
@@ -278,8 +278,8 @@ impl Server {
         known.is_some_and(|known| known.id == id && now.since(known.heard) <= IDLE)
     }
 
-    /// True if `client` was connected to the server that went down, and may believe still what it was to be
-    /// told then: nobody else is told so.
+    /// True if `client` was connected to the server that went down, and may believe still what it
+    /// was to be told then: nobody else is told so.
     pub(crate) fn may_believe(&self, client: ClientId, now: Time) -> bool {
         self.sessions.as_ref().is_some_and(|sessions| {
             let is_young = sessions.went.is_some_and(|went| now.since(went) <= IDLE);

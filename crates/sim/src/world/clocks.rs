@@ -93,8 +93,8 @@ impl World {
         self.recurs(Event::Jump(client));
     }
 
-    /// What happens if a host that is concerned does not sleep. What comes over the network for one that
-    /// does is lost; all else waits.
+    /// What happens if a host that is concerned does not sleep. What comes over the network for one
+    /// that does is lost; all else waits.
     pub(super) fn unless_asleep(&mut self, event: Event) -> Option<Event> {
         let concerned = match &event {
             Event::Reply { client, .. }

@@ -1,5 +1,5 @@
-//! Who draws random numbers: each from numbers of its own, so that little else changes where something is
-//! left out.
+//! Who draws random numbers: each from numbers of its own, so that little else changes where
+//! something is left out.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

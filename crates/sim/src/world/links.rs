@@ -63,7 +63,8 @@ impl World {
         }
     }
 
-    /// How long `client`'s link may take for a question of so many bytes, what is before it, and an answer.
+    /// How long `client`'s link may take for a question of so many bytes, what is before it, and an
+    /// answer.
     pub(super) fn patience(&self, client: usize, bytes: u64) -> Duration {
         let Some(bandwidth) = self.plan.more.bandwidth else { return Duration::ZERO };
         let [up, down] = self.links[client].busy.map(|busy| busy.since(self.now));

@@ -53,8 +53,8 @@ impl FileData {
     }
 
     /// The container may hold anything in `range`: of what is clean there nothing is valid any
-    /// more, nor of what is on its way there once the server has that. What was written since can be
-    /// had from nowhere else.
+    /// more, nor of what is on its way there once the server has that. What was written since can
+    /// be had from nowhere else.
     pub fn spoiled(&mut self, range: Range<u64>) {
         self.is_noted = false;
         for part in self.dirty.missing(range) {
@@ -68,8 +68,8 @@ impl FileData {
     }
 
     /// What to fetch ahead of a read of `range`, if reading is sequential. The window doubles
-    /// while it lasts, up to `window_max` bytes, and is never longer: of most files only the beginning is
-    /// read, and what nobody wants takes seconds of a slow link.
+    /// while it lasts, up to `window_max` bytes, and is never longer: of most files only the
+    /// beginning is read, and what nobody wants takes seconds of a slow link.
     pub fn read_ahead(
         &mut self,
         range: Range<u64>,

@@ -97,8 +97,8 @@ impl FileData {
         self.dirty_changes = true;
     }
 
-    /// Change `seq` is not sent: its `data`, with what was written since, are unsealed again; `before` is the
-    /// change that they were made on, if it is not settled.
+    /// Change `seq` is not sent: its `data`, with what was written since, are unsealed again;
+    /// `before` is the change that they were made on, if it is not settled.
     pub fn unsealed_again(&mut self, seq: u64, data: &DataChange, before: Option<u64>) {
         self.left_unsealed(data);
         if self.sealed == Some(seq) {

@@ -32,8 +32,8 @@ fn nothing_is_left_of_it() {
     assert!(core.tree.peek(Ino(5)).is_none() && core.files.is_empty());
 }
 
-/// The cleaner took its data before the log said durably that it was gone: a loss of power brought it back,
-/// without them.
+/// The cleaner took its data before the log said durably that it was gone: a loss of power brought
+/// it back, without them.
 #[test]
 fn its_data_stay_until_the_log_says_durably_that_nothing_is_left() {
     let mut core = made_and_removed(false);
@@ -180,7 +180,8 @@ fn stored(core: &ClientCore, seq: u64) -> DataChange {
     }
 }
 
-/// A file is made and saved, then written at other places, cut, and written anew; the log says the same.
+/// A file is made and saved, then written at other places, cut, and written anew; the log says the
+/// same.
 #[test]
 fn what_is_saved_again_is_one_change() {
     let mut core = core();

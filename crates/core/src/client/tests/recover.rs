@@ -29,8 +29,8 @@ fn what_a_failed_write_spoiled_is_not_valid_for_the_next_process() {
     }
 }
 
-/// The file was closed for good, its container went, and the log could not say so: zeros would have been
-/// sent.
+/// The file was closed for good, its container went, and the log could not say so: zeros would have
+/// been sent.
 #[test]
 fn what_went_with_its_container_is_not_stored() {
     let place = |container| crate::modlog::WritePlace {

@@ -125,8 +125,8 @@ fn of_a_file_that_is_saved_by_a_rename_again_and_again_only_the_last_is_sent() {
     assert_eq!(core.acked_below(), core.next_seq());
 }
 
-/// A backup that was linked is moved back over what had replaced it: without the latter both were names of one
-/// file, and stayed.
+/// A backup that was linked is moved back over what had replaced it: without the latter both were
+/// names of one file, and stayed.
 #[test]
 fn a_name_is_not_moved_over_another_one_of_its_file() {
     let mut saver = Saver::new();
@@ -184,7 +184,8 @@ fn a_file_that_was_made_under_its_name_is_superseded_too() {
 /// Proves S8.5.
 #[test]
 fn what_is_shown_between_two_states_needs_the_earlier_one() {
-    // A name given in between by the same processes, as git's branch between two states of its index.
+    // A name given in between by the same processes, as git's branch between two states of its
+    // index.
     let mut saver = Saver::new();
     saver.create("branch.new", 9);
     saver.save(5, None);

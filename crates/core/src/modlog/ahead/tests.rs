@@ -170,7 +170,8 @@ proptest! {
     /// left to pick, the drain waits for none.
     #[test]
     fn nothing_is_waited_for_that_nobody_sends(steps in prop::collection::vec(step(), 0..60)) {
-        let (mut ahead, mut queue, mut uploads) = (UploadAhead::default(), Queue::default(), Vec::new());
+        let (mut ahead, mut queue) = (UploadAhead::default(), Queue::default());
+        let mut uploads = Vec::new();
         let mut batch = Vec::new();
         for (step, seq) in steps.into_iter().zip(1..) {
             let oldest = queue.iter().next().map(|(logged, _)| logged.clone());

@@ -231,9 +231,9 @@ fn follows(earlier: &Logged, later: &Logged) -> bool {
 
 proptest! {
     /// A change is free when no earlier one that it would collide with is left, and goes in a
-    /// batch when all of those do, whatever was settled or skipped before. What is raised goes by itself,
-    /// with all that it follows. What was cancelled is never free, and passes on what it follows. What
-    /// somebody has, whether it was free or not, is in no batch.
+    /// batch when all of those do, whatever was settled or skipped before. What is raised goes by
+    /// itself, with all that it follows. What was cancelled is never free, and passes on what it
+    /// follows. What somebody has, whether it was free or not, is in no batch.
     #[test]
     fn links_say_what_looking_at_all_would(
         changes in prop::collection::vec((change(), 0..3_u32), 1..30),
@@ -303,7 +303,8 @@ proptest! {
                 let skips: Vec<u64> = skips.iter().copied().collect();
                 prop_assert_eq!(batch(&order, kind, &skips), taken);
             }
-            let Some(seq) = expected.get(choice.index(expected.len().max(1))).copied() else { break };
+            let choice = choice.index(expected.len().max(1));
+            let Some(seq) = expected.get(choice).copied() else { break };
             order.take(seq);
             if is_settled {
                 order.settle(seq);

@@ -1,10 +1,10 @@
 //! What is not sent because of what came later.
 //!
-//! A store that waits is taken back when its file is about to lose its last name: its data are kept until the
-//! server has said whether that was the last one.
+//! A store that waits is taken back when its file is about to lose its last name: its data are kept
+//! until the server has said whether that was the last one.
 //!
-//! Data that were written after those of a change that waits become part of it, if nothing has to go
-//! between them: so what is saved again and again is sent once.
+//! Data that were written after those of a change that waits become part of it, if nothing has to
+//! go between them: so what is saved again and again is sent once.
 //!
 //! What was made and removed before the server heard of it cancels out:
 //!
@@ -16,16 +16,16 @@
 //! That is as if all were done at one moment. So nothing may have to go between them: a change that
 //! follows one of them and is followed by another one, by a sync or for what it is about.
 //!
-//! What was made and replaced by a rename before the server heard of it is superseded, as where an editor saves by
-//! a rename again and again:
+//! What was made and replaced by a rename before the server heard of it is superseded, as where an
+//! editor saves by a rename again and again:
 //!
 //! ```text
 //!   create a ──▶ store a ──▶ rename a, f      these three are not sent,
 //!   create b ──▶ store b ──▶ rename b, f      the last one replaces what the earlier rename did
 //! ```
 //!
-//! That is as if all were done at the moment of the later rename. So whatever follows one of them must be
-//! behind that.
+//! That is as if all were done at the moment of the later rename. So whatever follows one of them
+//! must be behind that.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -78,8 +78,8 @@ fn are_by_one(one: &Caller, other: &Caller) -> bool {
 }
 
 impl Queue {
-    /// All changes of the file that change `by` renamed another one over, and what that change is without them, if
-    /// they made the file and it can be as if they had never been made.
+    /// All changes of the file that change `by` renamed another one over, and what that change is
+    /// without them, if they made the file and it can be as if they had never been made.
     pub fn superseded(&self, by: u64) -> Option<(BTreeSet<u64>, Logged)> {
         let mut amended = self.items.get(&by).filter(|item| item.is_unsent())?.logged.clone();
         let caller = amended.caller.clone();
@@ -131,8 +131,8 @@ impl Queue {
         Some((seqs, amended))
     }
 
-    /// Change `by.seq`, which waits, is `by` now: what it replaces was replaced by a change that is cancelled
-    /// next. Returns what it was.
+    /// Change `by.seq`, which waits, is `by` now: what it replaces was replaced by a change that is
+    /// cancelled next. Returns what it was.
     pub fn supersede(&mut self, by: &Logged) -> Option<Logged> {
         let item = self.items.get_mut(&by.seq)?;
         item.is_rewritten = true;
@@ -183,7 +183,8 @@ impl Queue {
         (!self.order.has_between(&all)).then_some(all)
     }
 
-    /// Times that directories got when earlier changes of what is in them were cancelled, as these are now.
+    /// Times that directories got when earlier changes of what is in them were cancelled, as these
+    /// are now.
     fn earlier_times(&self, these: &BTreeSet<u64>) -> Vec<u64> {
         let changes = these.iter().filter_map(|seq| self.items.get(seq));
         let Some(last) = changes.clone().next_back() else { return Vec::new() };
@@ -215,8 +216,8 @@ impl Queue {
         (is_data && item.is_unsent() && !self.order.is_followed(seq)).then_some(seq)
     }
 
-    /// The change that waits with data of `ino`, if what was written later to it by `caller`, which follows
-    /// `after`, can be part of it.
+    /// The change that waits with data of `ino`, if what was written later to it by `caller`, which
+    /// follows `after`, can be part of it.
     pub fn to_amend(&self, ino: Ino, caller: &Caller, after: &After) -> Option<u64> {
         let seq = self.newest_of(ino)?;
         let item = self.items.get(&seq)?;

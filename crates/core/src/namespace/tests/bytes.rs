@@ -134,7 +134,8 @@ proptest! {
                             parts.push((fingerprint, part.len() as u32));
                         }
                         let proven = |fingerprint: &Fingerprint| tin.proven.contains(fingerprint);
-                        let leaf = stage(&mut txn, VOLUME, (&parts, &[]), &proven, NOW).unwrap().unwrap();
+                        let leaf = stage(&mut txn, VOLUME, (&parts, &[]), &proven, NOW);
+                        let leaf = leaf.unwrap().unwrap();
                         tin.proven.insert(leaf);
                         chunks.insert(leaf, bytes);
                         PieceBytes::Leaf { leaf, len: len as u64 }
@@ -166,7 +167,8 @@ proptest! {
         }
         tin.apply(&mut txn, unlink(Ino::ROOT, "f", ino, false));
         while super::super::collect::collect(&mut txn, u64::MAX, 50).unwrap().rows > 0 {}
-        for table in [keys::all_extents(VOLUME), keys::chunks(VOLUME), keys::leaves(VOLUME), keys::all_idle(), keys::packs()] {
+        let chunks = [keys::chunks(VOLUME), keys::leaves(VOLUME), keys::packs()];
+        for table in [keys::all_extents(VOLUME), keys::all_idle()].into_iter().chain(chunks) {
             prop_assert!(!txn.0.keys().any(|key| key.starts_with(&table)));
         }
     }

@@ -198,8 +198,8 @@ fn pipelined_stores_do_not_conflict_with_each_other() {
     assert_eq!(content(&mut txn, f), b"01234");
 }
 
-/// What two hosts did alike is no conflict, whatever it was made from and however it was cut; and each of
-/// them goes on from it.
+/// What two hosts did alike is no conflict, whatever it was made from and however it was cut; and
+/// each of them goes on from it.
 /// Proves S9.6.
 #[test]
 fn who_stores_what_is_there_already_is_in_no_conflict() {
@@ -280,8 +280,8 @@ fn a_copy_of_a_linked_file_stands_beside_a_name_that_is_there() {
     assert!(parent == Ino::ROOT && name.starts_with("final.conflict-tin-"), "{name}");
 }
 
-/// What a loss of power left of a change that was sent whole, before it was lost, is not in conflict with that.
-/// Proves S13.5.
+/// What a loss of power left of a change that was sent whole, before it was lost, is not in
+/// conflict with that. Proves S13.5.
 #[test]
 fn what_its_own_host_did_later_is_newer() {
     let (mut txn, mut a, mut b) = two();

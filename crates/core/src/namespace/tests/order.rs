@@ -204,7 +204,8 @@ struct Sent<'a> {
     records: BTreeMap<u64, Stamped>,
     arrived: BTreeSet<u64>,
     cancelled: BTreeSet<u64>,
-    /// What goes instead of each one that became part of an earlier one, or was replaced by a later one.
+    /// What goes instead of each one that became part of an earlier one, or was replaced by a later
+    /// one.
     instead: BTreeMap<u64, u64>,
 }
 

@@ -79,7 +79,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
     #[test]
-    fn a_row_that_is_gone_is_rebuilt_as_far_as_it_can_be(ops in prop::collection::vec(op(), 0..30)) {
+    fn a_row_that_is_gone_is_rebuilt_as_far_as_it_can_be(
+        ops in prop::collection::vec(op(), 0..30),
+    ) {
         let txn = lived_in(ops);
         for key in txn.0.keys().filter(|key| !may_go(&txn, key) && !is_irreplaceable(key)) {
             let mut damaged = txn.clone();

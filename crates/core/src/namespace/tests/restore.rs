@@ -101,7 +101,8 @@ proptest! {
         prop_assert_eq!(dump.restore(&mut other, "home", None), Err(VolumeError::Exists));
         let (restore, _) = dump.restore(&mut other, "home", Some(VOLUME)).unwrap();
         prop_assert_eq!(findings_of(&mut other, restore.volume), []);
-        prop_assert_eq!(find_volume(&mut other, "home").unwrap().map(|(id, _)| id), Some(restore.volume));
+        let found = find_volume(&mut other, "home").unwrap().map(|(id, _)| id);
+        prop_assert_eq!(found, Some(restore.volume));
         prop_assert_eq!(dumped(&mut other, restore.volume).len(), dump.rows.len());
     }
 }

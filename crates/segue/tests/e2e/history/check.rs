@@ -6,8 +6,8 @@
 //! * a state that nobody had begun to make;
 //! * one that is older than what the host that makes them had made, whatever died in between;
 //! * one that is older than what the same host had seen, unless its mount was killed in between;
-//! * where the host was connected, one that is older than what was synced a second before it looked: for
-//!   so long a host believes what nobody has promised.
+//! * where the host was connected, one that is older than what was synced a second before it
+//!   looked: for so long a host believes what nobody has promised.
 
 use std::collections::BTreeMap;
 

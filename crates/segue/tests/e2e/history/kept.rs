@@ -1,4 +1,5 @@
-//! Whether what a host wrote to a file while its link was cut is kept, where others wrote to it too.
+//! Whether what a host wrote to a file while its link was cut is kept, where others wrote to it
+//! too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,9 +39,9 @@ pub(super) fn found(root: &Path) -> BTreeSet<String> {
     files.map(|(_, bytes)| String::from_utf8(bytes).unwrap()).collect()
 }
 
-/// The first value that is kept nowhere: the last that a host wrote during a cut in which another wrote
-/// and synced. So neither had seen the other's. What the host wrote afterwards before it had synced may be
-/// over it, in the same copy.
+/// The first value that is kept nowhere: the last that a host wrote during a cut in which another
+/// wrote and synced. So neither had seen the other's. What the host wrote afterwards before it had
+/// synced may be over it, in the same copy.
 pub(super) fn lost(
     writes: &[Shared],
     cuts: &[Cut],

@@ -251,8 +251,8 @@ fn a_directory_has_one_time_of_what_was_cancelled() {
     assert_eq!(cancelled(&queue, 6), None, "the time comes before what was made then");
 }
 
-/// What was written last was missing on the server: a batch that took what the store follows took the
-/// store, too, as it was before it was amended.
+/// What was written last was missing on the server: a batch that took what the store follows took
+/// the store, too, as it was before it was amended.
 #[test]
 fn what_is_being_amended_goes_in_no_batch_with_what_it_follows() {
     let mut queue = plain([create("a", 5), data(5), chmod(3, 5).change]);
