@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::sample::is_long;
 use crate::world::{World, arg, json};
 
 /// What Segue does not offer yet, and why not.
@@ -36,20 +37,12 @@ fn conforms(write_back: &str) {
     assert_eq!((&status["refused"], &status["log_records"]), (&0.into(), &0.into()), "{status}");
 }
 
+/// With the level of the default; a long run has the suite at others too.
 /// Proves S1.1, S1.2, S1.7, S1.9, S2.2, S5.1, S17.5.
 #[test]
 fn the_suite_passes() {
-    conforms("close");
-}
-
-/// Proves S1.1, S1.2, S1.7, S1.9, S2.2, S5.1, S17.5.
-#[test]
-fn the_suite_passes_when_nothing_waits() {
-    conforms("async");
-}
-
-/// Proves S1.1, S1.2, S1.7, S1.9, S2.2, S5.1, S17.5.
-#[test]
-fn the_suite_passes_when_everything_waits() {
-    conforms("sync");
+    let levels = ["async", "close", "sync"];
+    for level in levels.into_iter().take(if is_long() { 3 } else { 1 }) {
+        conforms(level);
+    }
 }

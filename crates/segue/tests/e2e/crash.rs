@@ -7,7 +7,7 @@ use std::time::Duration;
 use segue_bed::Rng;
 
 use crate::check::check;
-use crate::sample::times;
+use crate::sample::{is_long, times};
 use crate::tree::{hash, hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
 use crate::world::{CLOSE, PATIENCE, World, arg, close, eventually, save};
@@ -125,7 +125,7 @@ fn the_server_is_killed_in_the_middle_of_work() {
     for seed in 0..times() {
         let Some(mut world) = World::new() else { return };
         let mut rng = Rng::new(seed);
-        hosts_go_on(&mut world, 10, |world, round| {
+        hosts_go_on(&mut world, if is_long() { 10 } else { 5 }, |world, round| {
             std::thread::sleep(Duration::from_millis(rng.below(400)));
             world.server.kill9().unwrap();
             assert_whole(world, &format!("round {round}"));

@@ -117,8 +117,14 @@ impl Job {
 }
 
 /// Test binaries most of whose time is spent waiting.
-const WAITING: [&str; 5] =
-    ["segue/e2e", "segue-server/loopback", "segue-bed/bed", "segue-bed/disk", "segue-fuse/memory"];
+const WAITING: [&str; 6] = [
+    "segue/e2e",
+    "segue-server/loopback",
+    "segue-bed/bed",
+    "segue-bed/disk",
+    "segue-bench/run",
+    "segue-fuse/memory",
+];
 
 /// Waits for `child`, and kills it when it hangs.
 fn wait(mut child: Child) -> Ended {
