@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use self::cell::{Cell, Start, Test};
 use self::measure::{Figures, measure};
 use crate::measurement::{Effort, Run};
+use crate::plot::dots::Panel;
 use crate::record::Context;
 use crate::side_by_side::Options;
 use segue_bed::peer::system::{CONFIGURATIONS, System};
@@ -58,7 +59,7 @@ impl Experiment {
     }
 
     /// Its name on the command line.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Experiment::Table2 => "mfs-table2",
             Experiment::Fig3 => "mfs-fig3",
@@ -67,7 +68,7 @@ impl Experiment {
     }
 
     /// What it is, in a line.
-    pub fn about(self) -> &'static str {
+    pub const fn about(self) -> &'static str {
         match self {
             Experiment::Table2 => "grep or read beside compile or write, as in table 2 of MFS",
             Experiment::Fig3 => "another name for it: its plot is figure 3",
@@ -85,11 +86,11 @@ impl Experiment {
         let Run { results, measured, .. } = run;
         if self == Experiment::Fig4 {
             let text = fig4::markdown(results.context(), &measured) + &results.joined();
-            results.finish(&text, &fig4::panels(&measured))?;
+            results.finish(&text, &Panel::parts(fig4::panels(&measured)))?;
             return Ok(text);
         }
         let text = table2::markdown(results.context(), &measured) + &results.joined();
-        results.finish_with_curves(&text, &table2::charts(&measured))?;
+        results.finish(&text, &table2::parts(&measured))?;
         Ok(text)
     }
 
@@ -137,8 +138,8 @@ impl Plan {
         self.experiment.finish(run)
     }
 
-    /// Once. Different tests come in turn, so that of the beds beside each other few compile at once
-    /// and most wait for their links.
+    /// Each cell once. Different tests come in turn, so that of the beds beside each other few
+    /// compile at once and most wait for their links.
     fn cells(&self) -> Result<Vec<Cell>> {
         let (tests, systems) = (self.tests()?, self.systems()?);
         let own = self.experiment.rates();
@@ -251,7 +252,7 @@ mod tests {
         for row in [
             "## 64 KB/s",
             "## 512 KB/s",
-            "| RW | read | 12.0 (0.0) | 10.0 (0.0) | - |",
+            "| RW | read | 12.0 | 10.0 | - |",
             "| RW | 512 | **1.20** |",
             "RW, async-priorities, 64 KB/s #2 failed: wrong answer: gone",
             "3, commit c1, c2\n",

@@ -58,14 +58,28 @@ const SIZES: [Size; 2] = [
     },
 ];
 
+/// Kilobytes that a change may cost, by the name that [`SIZES`] has for it.
+const TARGETS: [(&str, f64); 8] = [
+    (SIZES[0].tests[0], 8.0),
+    (SIZES[0].tests[1], 8.0),
+    (SIZES[0].tests[2], 8.0),
+    (SIZES[0].tests[3], 8.0),
+    (SIZES[1].tests[0], 64.0),
+    (SIZES[1].tests[1], 64.0),
+    (SIZES[1].tests[2], 64.0),
+    (SIZES[1].tests[3], 64.0),
+];
+
 const STYLE: Style = Style {
     title: NAME,
     base: "segue",
-    preface: "One kilobyte of a file is changed, as programs do it, and brought to the server. Files and what is \
-              put in are noise, new in each repeat. Bytes on the client's link, both directions, with all headers, \
-              until the server has the change (`segue sync`; rsync: its whole run over ssh, with -t -I; sshfs: until \
-              close returns). Targets: 8 KB in 64 MB, 64 KB in 1 GB.",
+    preface: "One kilobyte of a file is changed, as programs do it, and brought to the server. \
+              Files and the new kilobytes are noise, new in each repeat. Bytes on the client's \
+              link, both directions, with all headers, until the server has the change (`segue \
+              sync`; rsync: its whole run over ssh, with -t -I; sshfs: until close returns). \
+              Targets: 8 KB in 64 MB, 64 KB in 1 GB.",
     sections: &[Section { heading: "Bytes on the wire", text: "", units: &[Unit::Kilobytes] }],
+    targets: &TARGETS,
 };
 
 /// What to measure.

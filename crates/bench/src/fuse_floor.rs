@@ -52,6 +52,7 @@ const STYLE: Style = Style {
             units: &[Unit::Microseconds],
         },
     ],
+    targets: &[],
 };
 
 /// One test: what it is called, what it takes, how it goes.

@@ -80,8 +80,8 @@ where
         Ok(Run { results, scale, measured: Vec::new() })
     }
 
-    /// Puts what earlier runs have measured, each into a file of lines, into new files. Where the machine or
-    /// the scale was another one times do not compare, and nothing is joined.
+    /// Puts the lines of earlier runs, each in a file of its own, into new files. Runs on another
+    /// machine or at another scale do not compare, and nothing is joined.
     pub(crate) fn join(
         files: &[PathBuf],
         out: &Path,
@@ -156,10 +156,12 @@ where
     }
 }
 
-/// How often each was measured, and at which scale.
-pub(crate) fn repeats_and_scale<W, F>(measured: &[Measurement<W, F>]) -> (u32, f64) {
-    let repeats = measured.iter().map(|one| one.repeat).max().unwrap_or(0);
-    (repeats, measured.first().map_or(1.0, |one| one.scale))
+/// The most runs of anything that succeeded, and the scale of all.
+pub(crate) fn runs_and_scale<W: Copy + PartialEq, F>(
+    measured: &[Measurement<W, F>],
+) -> (usize, f64) {
+    let runs = kinds(measured).into_iter().map(|what| figures_of(measured, what).count()).max();
+    (runs.unwrap_or(0), measured.first().map_or(1.0, |one| one.scale))
 }
 
 /// What was measured, in the order of first appearance.
@@ -251,7 +253,7 @@ mod tests {
     fn what_failed_once_has_its_other_figures_and_its_reason() {
         let measured = measured();
         let (slow, fast) = (Named { system: "slow" }, Named { system: "fast" });
-        assert_eq!(repeats_and_scale(&measured), (2, 0.5));
+        assert_eq!(runs_and_scale(&measured), (1, 0.5));
         assert_eq!(firsts(&measured), [(slow, &Rate { rate: 3 }), (fast, &Rate { rate: 7 })]);
         assert_eq!(failures(&measured), "\n* slow #1 failed: wrong answer: gone away\n");
         assert_eq!(measured[1].to_string(), "fast #1: 7 a second");

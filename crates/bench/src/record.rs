@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::spread::median;
 use segue_bed::run;
 
 /// One workload once on one file system over one link.
@@ -47,6 +48,21 @@ pub struct Figures {
     pub sent_bytes: u64,
     /// Bytes to the client on its link in that time.
     pub received_bytes: u64,
+}
+
+impl Figures {
+    /// The median of each figure for itself.
+    pub(crate) fn median(figures: &[Figures]) -> Option<Figures> {
+        let of = |figure: fn(&Figures) -> Option<f64>| median(figures.iter().filter_map(figure));
+        Some(Figures {
+            seconds: of(|one| Some(one.seconds))?,
+            restarted_seconds: of(|one| one.restarted_seconds),
+            until_server_seconds: of(|one| one.until_server_seconds),
+            pending_records: median(figures.iter().filter_map(|one| one.pending_records)),
+            sent_bytes: median(figures.iter().map(|one| one.sent_bytes))?,
+            received_bytes: median(figures.iter().map(|one| one.received_bytes))?,
+        })
+    }
 }
 
 #[derive(Serialize)]

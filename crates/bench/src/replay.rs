@@ -23,6 +23,7 @@ use std::path::Path;
 use self::load::Load;
 use self::measure::{Cell, Measurement, measure};
 use crate::measurement::{Effort, Run};
+use crate::plot::dots::Panel;
 use crate::record::Context;
 use crate::side_by_side::Options;
 use segue_bed::peer::system::System;
@@ -57,7 +58,7 @@ impl Experiment {
     }
 
     /// Its name on the command line.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Experiment::Table3 => "mfs-table3",
             Experiment::Fig5 => "mfs-fig5",
@@ -65,7 +66,7 @@ impl Experiment {
     }
 
     /// What it is, in a line.
-    pub fn about(self) -> &'static str {
+    pub const fn about(self) -> &'static str {
         match self {
             Experiment::Table3 => "the traces of mfs-fig5 counted, beside table 3 of MFS",
             Experiment::Fig5 => "traces of whole machines played on slow links, as in figure 5",
@@ -98,7 +99,7 @@ impl Plan {
         let Run { results, measured, .. } = run;
         let measured: Vec<Measurement> = measured;
         let text = fig5::markdown(results.context(), &measured);
-        results.finish(&text, &fig5::panels(&measured))?;
+        results.finish(&text, &Panel::parts(fig5::panels(&measured)))?;
         Ok(text)
     }
 

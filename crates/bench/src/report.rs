@@ -1,10 +1,11 @@
-//! Results on disk: JSON lines as they come, then a Markdown table and a plot of the medians.
+//! Results on disk: JSON lines as they come, then a Markdown table and a plot.
 
 use std::path::Path;
 
-use crate::plot::{Bar, Panel};
+use crate::plot::dots::{self, Panel};
 use crate::record::{Context, Figures, Measurement};
 use crate::results::Results;
+use crate::spread::{Spread, caption};
 use segue_bed::Result;
 
 /// The files of one run.
@@ -16,17 +17,12 @@ pub struct Report {
 
 /// All repeats of one workload on one file system over one link.
 #[derive(Debug)]
-struct Row {
-    workload: &'static str,
-    file_system: &'static str,
-    link: String,
+struct Row<'a> {
+    first: &'a Measurement,
     /// Of the repeats that succeeded.
-    median: Option<Figures>,
-    fastest: f64,
-    slowest: f64,
-    succeeded: usize,
+    figures: Vec<Figures>,
     repeats: usize,
-    error: Option<String>,
+    error: Option<&'a str>,
 }
 
 impl Report {
@@ -46,13 +42,13 @@ impl Report {
     pub fn finish(self) -> Result<String> {
         let rows = rows(&self.measured);
         let table = markdown(self.results.context(), &rows);
-        self.results.finish(&table, &panels(&rows))?;
+        self.results.finish(&table, &Panel::parts(panels(&rows)))?;
         Ok(table)
     }
 }
 
 /// Groups measurements, in the order of first appearance.
-fn rows(measured: &[Measurement]) -> Vec<Row> {
+fn rows(measured: &[Measurement]) -> Vec<Row<'_>> {
     let mut groups: Vec<Vec<&Measurement>> = Vec::new();
     for new in measured {
         match groups.iter_mut().find(|group| group.iter().all(|old| same_cell(old, new))) {
@@ -73,21 +69,12 @@ fn same_cell(a: &Measurement, b: &Measurement) -> bool {
     key(a) == key(b)
 }
 
-fn row(group: &[&Measurement]) -> Option<Row> {
-    let first = group.first()?;
-    let figures: Vec<Figures> =
-        group.iter().filter_map(|m| m.figures.as_ref().ok().copied()).collect();
-    let error = group.iter().find_map(|m| m.figures.as_ref().err().cloned());
+fn row<'a>(group: &[&'a Measurement]) -> Option<Row<'a>> {
     Some(Row {
-        workload: first.workload,
-        file_system: first.file_system,
-        link: link(first),
-        median: median(&figures),
-        fastest: figures.iter().map(|f| f.seconds).fold(f64::INFINITY, f64::min),
-        slowest: figures.iter().map(|f| f.seconds).fold(0.0, f64::max),
-        succeeded: figures.len(),
+        first: group.first()?,
+        figures: group.iter().filter_map(|one| one.figures.as_ref().ok().copied()).collect(),
         repeats: group.len(),
-        error,
+        error: group.iter().find_map(|one| one.figures.as_ref().err().map(String::as_str)),
     })
 }
 
@@ -103,93 +90,84 @@ fn link(measurement: &Measurement) -> String {
     format!("{rate}, {} ms", measurement.rtt_seconds * 1000.0)
 }
 
-/// The median of each figure for itself.
-pub(crate) fn median(figures: &[Figures]) -> Option<Figures> {
-    let until = figures.iter().filter_map(|f| f.until_server_seconds);
-    let restarted = figures.iter().filter_map(|f| f.restarted_seconds);
-    Some(Figures {
-        seconds: middle(figures.iter().map(|f| f.seconds))?,
-        restarted_seconds: middle(restarted),
-        until_server_seconds: middle(until),
-        pending_records: middle(figures.iter().filter_map(|f| f.pending_records)),
-        sent_bytes: middle(figures.iter().map(|f| f.sent_bytes))?,
-        received_bytes: middle(figures.iter().map(|f| f.received_bytes))?,
-    })
+impl Row<'_> {
+    /// One figure in each repeat that has it.
+    fn spread(&self, figure: impl Fn(&Figures) -> Option<f64>) -> Option<Spread> {
+        Spread::over(self.figures.iter().filter_map(figure))
+    }
 }
 
-/// The middle value, of an even number the lower one.
-pub(crate) fn middle<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
-    let mut values: Vec<T> = values.collect();
-    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-    values.get(values.len().checked_sub(1)? / 2).copied()
-}
-
-/// A panel for each workload: what the user waits for, and lightly behind it the time until the
-/// server has everything.
-fn panels(rows: &[Row]) -> Vec<Panel> {
-    let bar = |row: &Row| {
-        let failed = if row.median.is_none() { ", failed" } else { "" };
-        Bar {
-            label: format!("{} {}{failed}", row.file_system, row.link),
-            value: row.median.map(|figures| figures.seconds),
-            behind: row.median.and_then(|figures| figures.until_server_seconds),
+/// A panel for each workload: the wait of the user, and the time until the server has
+/// everything.
+fn panels(rows: &[Row<'_>]) -> Vec<Panel> {
+    let drawn = |row: &Row<'_>| {
+        let failed = if row.figures.is_empty() { ", failed" } else { "" };
+        dots::Row {
+            value: row.spread(|figures| Some(figures.seconds)),
+            later: row.spread(|figures| figures.until_server_seconds).map(|spread| spread.median()),
+            ..dots::Row::named(format!("{} {}{failed}", row.first.file_system, link(row.first)))
         }
     };
-    let workloads = rows.chunk_by(|a, b| a.workload == b.workload);
-    let panel = |rows: &[Row]| Panel {
-        title: rows.first().map_or("", |row| row.workload).to_owned(),
-        axis: "seconds",
-        bars: rows.iter().map(bar).collect(),
+    let workloads = rows.chunk_by(|a, b| a.first.workload == b.first.workload);
+    let panel = |rows: &[Row<'_>]| Panel {
+        later: "the server has everything",
+        ..Panel::new(
+            rows.first().map_or("", |row| row.first.workload),
+            "seconds",
+            rows.iter().map(drawn).collect(),
+        )
     };
     workloads.map(panel).collect()
 }
 
-fn markdown(context: &Context, rows: &[Row]) -> String {
+fn markdown(context: &Context, rows: &[Row<'_>]) -> String {
+    let runs = rows.iter().map(|row| row.figures.len()).max().unwrap_or(0);
     let mut table = format!(
-        "{}Medians. Seconds: how long the user waits (offline: for the slowest call). Mounted \
+        "{}{} Seconds: how long the user waits (offline: for the slowest call). Mounted \
          anew: the same after umount and mount. On the server: from the start (offline: from \
          the link's return) until the server has every change. Bytes: the client's link, until \
          then. 1 KB = 1024 bytes.\n\n\
-         | workload | link | file system | seconds | fastest-slowest | mounted anew \
-         | on the server | sent KB | received KB | repeats |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
-        context.heading()
+         | workload | link | file system | seconds | mounted anew | on the server | sent KB \
+         | received KB | runs |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+        context.heading(),
+        caption(runs)
     );
     for row in rows {
         table.push_str(&line(row));
     }
-    for row in rows.iter().filter(|row| row.error.is_some()) {
-        let error = row.error.as_deref().unwrap_or_default().replace('\n', " ");
-        let Row { workload, file_system, link, .. } = row;
+    for row in rows {
+        let Some(error) = row.error else { continue };
+        let Measurement { workload, file_system, .. } = row.first;
+        let (link, error) = (link(row.first), error.replace('\n', " "));
         table.push_str(&format!("\n* {workload}, {link}, {file_system} failed: {error}\n"));
     }
     table
 }
 
-fn line(row: &Row) -> String {
-    let Row { workload, link, file_system, succeeded, repeats, .. } = row;
-    let figures = match row.median {
-        None => "failed | | | | | ".to_owned(),
-        Some(figures) => {
-            let seconds = |s: Option<f64>| s.map_or(String::new(), |s| format!("{s:.3}"));
-            format!(
-                "{:.3} | {:.3}-{:.3} | {} | {} | {} | {}",
-                figures.seconds,
-                row.fastest,
-                row.slowest,
-                seconds(figures.restarted_seconds),
-                seconds(figures.until_server_seconds),
-                figures.sent_bytes / 1024,
-                figures.received_bytes / 1024
-            )
-        }
+fn line(row: &Row<'_>) -> String {
+    let cell = |figure: fn(&Figures) -> Option<f64>, digits: usize| {
+        row.spread(figure).map_or(String::new(), |spread| spread.cell(digits))
     };
-    let count = if succeeded == repeats {
-        format!("{repeats}")
-    } else {
-        format!("{succeeded} of {repeats}")
-    };
-    format!("| {workload} | {link} | {file_system} | {figures} | {count} |\n")
+    let kilobytes: [fn(&Figures) -> Option<f64>; 2] = [
+        |figures| Some(figures.sent_bytes as f64 / 1024.0),
+        |figures| Some(figures.received_bytes as f64 / 1024.0),
+    ];
+    let seconds: [fn(&Figures) -> Option<f64>; 3] = [
+        |figures| Some(figures.seconds),
+        |figures| figures.restarted_seconds,
+        |figures| figures.until_server_seconds,
+    ];
+    let mut cells: Vec<String> = seconds.map(|figure| cell(figure, 3)).to_vec();
+    cells.extend(kilobytes.map(|figure| cell(figure, 0)));
+    let (succeeded, repeats) = (row.figures.len(), row.repeats);
+    if succeeded == 0 {
+        cells = ["failed", "", "", "", ""].map(str::to_owned).to_vec();
+    }
+    let of = if succeeded == repeats { String::new() } else { format!(" of {repeats}") };
+    let Measurement { workload, file_system, .. } = row.first;
+    let (link, cells) = (link(row.first), cells.join(" | "));
+    format!("| {workload} | {link} | {file_system} | {cells} | {succeeded}{of} |\n")
 }
 
 #[cfg(test)]
@@ -218,13 +196,26 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_median_of_what_succeeded_and_the_reason_of_what_did_not() {
+    fn a_row_has_the_runs_that_succeeded_and_the_reason_of_those_that_failed() {
         let measured = [(1, Ok(3.0)), (2, Err("gone")), (3, Ok(1.0)), (4, Ok(2.0))]
             .map(|(r, f)| measurement(r, f));
         let table = markdown(&Context::of_test(), &rows(&measured));
-        let expected = "| untar | 64 KB/s, 40 ms | sshfs | 2.000 | 1.000-3.000 | 6.000 | 4.000 | 2 | 1 | 3 of 4 |";
+        let expected = "| untar | 64 KB/s, 40 ms | sshfs | 2.000 (1.000-3.000) \
+                        | 6.000 (3.000-9.000) | 4.000 (2.000-6.000) | 2 (2-2) | 1 (1-1) | 3 of 4 |";
         assert!(table.contains(expected), "{table}");
+        assert!(table.contains("Medians of 3 runs"), "{table}");
         assert!(table.contains("* untar, 64 KB/s, 40 ms, sshfs failed: gone"), "{table}");
+    }
+
+    #[test]
+    fn two_runs_have_no_median_and_a_failure_has_as_many_columns() {
+        let two = [(1, Ok(3.0)), (2, Ok(1.0))].map(|(r, f)| measurement(r, f));
+        let table = markdown(&Context::of_test(), &rows(&two));
+        assert!(table.contains("| 1.000 / 3.000 | 3.000 / 9.000 |"), "{table}");
+        assert!(!table.contains("edian"), "{table}");
+        let failed = [measurement(1, Err("gone"))];
+        let table = markdown(&Context::of_test(), &rows(&failed));
+        assert!(table.contains("| sshfs | failed |  |  |  |  | 0 of 1 |"), "{table}");
     }
 
     #[test]

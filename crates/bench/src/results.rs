@@ -1,5 +1,5 @@
-//! The files of one run: JSON lines as they come, then a Markdown text and a plot. Or of several runs,
-//! whose lines are joined.
+//! The files of one run: JSON lines as they come, then a Markdown text and a plot. Or of several
+//! runs, whose lines are joined.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::plot::lines::{self, Chart};
-use crate::plot::{self, Panel};
+use crate::plot::{self, Part};
 use crate::record::Context;
 use segue_bed::{Doing, Error, Result};
 
@@ -81,20 +80,11 @@ impl Results {
     }
 
     /// Writes the text and the plot.
-    pub(crate) fn finish(self, text: &str, panels: &[Panel]) -> Result<()> {
-        self.write(text, |path| plot::write(path, panels))
-    }
-
-    /// Writes the text and a plot of curves.
-    pub(crate) fn finish_with_curves(self, text: &str, charts: &[Chart]) -> Result<()> {
-        self.write(text, |path| lines::write(path, charts))
-    }
-
-    fn write(self, text: &str, plot: impl FnOnce(&Path) -> plot::Result<()>) -> Result<()> {
+    pub(crate) fn finish(self, text: &str, parts: &[Part]) -> Result<()> {
         let path = self.stem.with_extension("md");
         fs::write(&path, text).doing(format!("write {}", path.display()))?;
-        let path = self.stem.with_extension("svg");
-        plot(&path).map_err(|error| Error::Wrong(format!("plot {}: {error}", path.display())))
+        plot::write(&self.stem, parts)
+            .map_err(|error| Error::Wrong(format!("plot {}: {error}", self.stem.display())))
     }
 }
 

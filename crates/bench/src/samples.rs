@@ -1,14 +1,14 @@
 //! Results of an experiment that compares systems test by test: JSON lines as they come, then
-//! tables and a plot of the medians.
+//! tables and a plot.
 
 use std::path::Path;
 
 use serde::Serialize;
 
-use crate::plot::{Bar, Panel};
+use crate::plot::dots::{Panel, Row};
 use crate::record::Context;
-use crate::report::middle;
 use crate::results::Results;
+use crate::spread::{Spread, caption, times};
 use segue_bed::Result;
 
 /// What the figure of a test means.
@@ -88,6 +88,8 @@ pub(crate) struct Style {
     pub(crate) preface: &'static str,
     /// The tables, in order.
     pub(crate) sections: &'static [Section],
+    /// Figures that the base is to reach, by test.
+    pub(crate) targets: &'static [(&'static str, f64)],
 }
 
 /// One table of a report.
@@ -123,78 +125,80 @@ impl Report {
 
     /// Writes the tables and the plot, and returns the tables.
     pub(crate) fn finish(self) -> Result<String> {
-        let medians = Medians::of(&self.samples, self.style.base);
-        let text = markdown(self.results.context(), &self.style, &self.samples, &medians);
-        self.results.finish(&text, &medians.panels())?;
+        let figures = Figures::of(&self.samples, self.style.base);
+        let text = markdown(self.results.context(), &self.style, &self.samples, &figures);
+        self.results.finish(&text, &Panel::parts(figures.panels(self.style.targets)))?;
         Ok(text)
     }
 }
 
-/// The medians, by test and system, both in the order of first appearance.
-struct Medians {
+/// The figures, by test and system, both in the order of first appearance.
+struct Figures {
     base: &'static str,
     systems: Vec<&'static str>,
     tests: Vec<(&'static str, Unit)>,
     /// For each test, by system.
-    figures: Vec<Vec<Option<f64>>>,
+    spreads: Vec<Vec<Option<Spread>>>,
 }
 
-impl Medians {
-    fn of(samples: &[Sample], base: &'static str) -> Medians {
+impl Figures {
+    fn of(samples: &[Sample], base: &'static str) -> Figures {
         let systems = distinct(samples.iter().map(|sample| sample.system));
         let tests = distinct(samples.iter().map(|sample| (sample.test, sample.unit)));
-        let median = |test: (&str, Unit), system: &str| {
+        let spread = |test: (&str, Unit), system: &str| {
             let of = samples.iter().filter(|s| (s.test, s.unit) == test && s.system == system);
-            middle(of.filter_map(|sample| sample.figure))
+            Spread::over(of.filter_map(|sample| sample.figure))
         };
         let row =
-            |&test: &(&str, Unit)| systems.iter().map(|system| median(test, system)).collect();
-        let figures = tests.iter().map(row).collect();
-        Medians { base, systems, tests, figures }
+            |&test: &(&str, Unit)| systems.iter().map(|system| spread(test, system)).collect();
+        let spreads = tests.iter().map(row).collect();
+        Figures { base, systems, tests, spreads }
     }
 
-    fn rows(&self) -> impl Iterator<Item = (&'static str, Unit, &[Option<f64>])> {
-        let rows = self.tests.iter().zip(&self.figures);
-        rows.map(|(&(test, unit), figures)| (test, unit, figures.as_slice()))
+    fn rows(&self) -> impl Iterator<Item = (&'static str, Unit, &[Option<Spread>])> {
+        let rows = self.tests.iter().zip(&self.spreads);
+        rows.map(|(&(test, unit), spreads)| (test, unit, spreads.as_slice()))
     }
 
-    /// The base's figure among a test's.
-    fn base(&self, figures: &[Option<f64>]) -> Option<f64> {
+    /// The most runs of a test on a system.
+    fn runs(&self) -> usize {
+        self.spreads.iter().flatten().flatten().map(Spread::runs).max().unwrap_or(0)
+    }
+
+    /// The base's figures among a test's.
+    fn base<'a>(&self, spreads: &'a [Option<Spread>]) -> Option<&'a Spread> {
         let at = self.systems.iter().position(|name| *name == self.base)?;
-        figures.get(at).copied().flatten()
+        spreads.get(at)?.as_ref()
     }
 
     fn table(&self, units: &[Unit]) -> String {
         let names = self.systems.join(" | ");
         let mut table =
             format!("| | | {names} |\n|---|---|{}\n", "--:|".repeat(self.systems.len()));
-        for (test, unit, figures) in self.rows().filter(|(_, unit, _)| units.contains(unit)) {
-            let base = self.base(figures);
+        for (test, unit, spreads) in self.rows().filter(|(_, unit, _)| units.contains(unit)) {
+            let base = self.base(spreads);
             let cells: Vec<String> = self
                 .systems
                 .iter()
-                .zip(figures)
-                .map(|(name, figure)| cell(*figure, base.filter(|_| *name != self.base), unit))
+                .zip(spreads)
+                .map(|(name, spread)| {
+                    cell(spread.as_ref(), base.filter(|_| *name != self.base), unit)
+                })
                 .collect();
             table.push_str(&format!("| {test} | {} | {} |\n", unit.word(), cells.join(" | ")));
         }
         table
     }
 
-    fn panels(&self) -> Vec<Panel> {
-        let panel = |(test, unit, figures): (&str, Unit, &[Option<f64>])| Panel {
-            title: test.to_owned(),
-            axis: unit.word(),
-            bars: self
-                .systems
-                .iter()
-                .zip(figures)
-                .map(|(name, figure)| Bar {
-                    label: (*name).to_owned(),
-                    value: *figure,
-                    behind: None,
-                })
-                .collect(),
+    fn panels(&self, targets: &[(&str, f64)]) -> Vec<Panel> {
+        let panel = |(test, unit, spreads): (&'static str, Unit, &[Option<Spread>])| {
+            let target = targets.iter().find(|(name, _)| *name == test).map(|(_, target)| *target);
+            let row = |(name, spread): (&&str, &Option<Spread>)| Row {
+                value: spread.clone(),
+                target: target.filter(|_| *name == self.base),
+                ..Row::named(*name)
+            };
+            Panel::new(test, unit.word(), self.systems.iter().zip(spreads).map(row).collect())
         };
         self.rows().map(panel).collect()
     }
@@ -210,37 +214,24 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     seen
 }
 
-/// A figure, and behind it how many times as fast that is as the base.
-fn cell(figure: Option<f64>, base: Option<f64>, unit: Unit) -> String {
-    let Some(figure) = figure else { return "-".into() };
-    let times = base.map(|base| if unit.less_is_better() { base / figure } else { figure / base });
-    let times = times.map_or(String::new(), |times| format!(" ({times:.2})"));
-    format!("{}{times}", if figure < 100.0 { format!("{figure:.1}") } else { grouped(figure) })
+/// The figures, and behind them how many times as fast as the base that is.
+fn cell(spread: Option<&Spread>, base: Option<&Spread>, unit: Unit) -> String {
+    let Some(own) = spread else { return "-".into() };
+    let times = if unit.less_is_better() { times(base, spread) } else { times(spread, base) };
+    let times = times.map_or(String::new(), |times| format!(" ×{times:.2}"));
+    format!("{}{times}", own.cell(if own.median() < 100.0 { 1 } else { 0 }))
 }
 
-/// With a comma before each three digits.
-fn grouped(figure: f64) -> String {
-    let digits = format!("{figure:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn markdown(context: &Context, style: &Style, samples: &[Sample], medians: &Medians) -> String {
-    let repeats = samples.iter().map(|sample| sample.repeat).max().unwrap_or(0);
+fn markdown(context: &Context, style: &Style, samples: &[Sample], figures: &Figures) -> String {
     let scale = samples.first().map_or(1.0, |sample| sample.scale);
-    let ratios = match medians.systems.len() {
+    let ratios = match figures.systems.len() {
         0 | 1 => String::new(),
-        _ => format!("In brackets: how many times as fast as {}. ", style.base),
+        _ => format!("Behind ×: how many times as fast as {}. ", style.base),
     };
     let mut text = format!(
-        "{}Medians of {repeats}, at {scale} of the standard size. {ratios}{} 1 MB = 2^20 bytes.\n",
+        "{}{} At {scale} of the standard size. {ratios}{} 1 MB = 2^20 bytes.\n",
         context.heading(),
+        caption(figures.runs()),
         style.preface
     );
     for Section { heading, text: words, units } in style.sections {
@@ -248,7 +239,7 @@ fn markdown(context: &Context, style: &Style, samples: &[Sample], medians: &Medi
         if !words.is_empty() {
             text.push_str(&format!("{words}\n\n"));
         }
-        text.push_str(&medians.table(units));
+        text.push_str(&figures.table(units));
     }
     let failed = samples.iter().filter_map(|s| Some((s.test, s.system, s.error.as_ref()?)));
     for (test, system, error) in distinct(failed) {
@@ -271,6 +262,7 @@ mod tests {
             Section { heading: "Rates", text: "", units: RATES },
             Section { heading: "Costs", text: "Of each.", units: COSTS },
         ],
+        targets: &[("OPEN", 25.0)],
     };
 
     fn sample(system: &'static str, unit: Unit, repeat: u32, figure: f64) -> Sample {
@@ -287,11 +279,15 @@ mod tests {
             samples.push(sample("fuser", Unit::Microseconds, repeat, 30.0));
             samples.push(sample("binding", Unit::Microseconds, repeat, 20.0));
         }
-        let medians = Medians::of(&samples, "fuser");
-        let rates = medians.table(RATES);
-        assert!(rates.ends_with("| stat | files/s | 1,000 | 2,500 (2.50) |\n"), "{rates}");
-        let costs = medians.table(COSTS);
-        assert!(costs.ends_with("| OPEN | microseconds | 30.0 | 20.0 (1.50) |\n"), "{costs}");
+        let figures = Figures::of(&samples, "fuser");
+        let rates = figures.table(RATES);
+        let row = "| 1,000 (500-90,000) | 2,500 (1,250-225,000) ×2.50 |\n";
+        assert!(rates.ends_with(row), "{rates}");
+        let costs = figures.table(COSTS);
+        assert!(costs.ends_with("| 30.0 (30.0-30.0) | 20.0 (20.0-20.0) ×1.50 |\n"), "{costs}");
+        let panels = figures.panels(STYLE.targets);
+        let targets = panels.iter().flat_map(|panel| &panel.rows).map(|row| row.target);
+        assert_eq!(targets.collect::<Vec<_>>(), [None, None, Some(25.0), None]);
     }
 
     #[test]
@@ -308,7 +304,7 @@ mod tests {
             ..sample("libfuse", Unit::Files, repeat, 0.0)
         };
         let samples = [failed(1), failed(2)];
-        let text = markdown(&context, &STYLE, &samples, &Medians::of(&samples, "fuser"));
+        let text = markdown(&context, &STYLE, &samples, &Figures::of(&samples, "fuser"));
         assert_eq!(text.matches("* stat, libfuse: gone").count(), 1, "{text}");
         assert!(text.contains("| stat | files/s | - |"), "{text}");
         assert!(text.contains("## Costs\n\nOf each.\n\n| |"), "{text}");

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::measurement::{self, Effort, Run, failures, figures_of, kinds, repeats_and_scale};
-use crate::plot::{Bar, Panel};
+use crate::measurement::{self, Effort, Run, failures, figures_of, kinds, runs_and_scale};
+use crate::plot::dots::{Panel, Row};
 use crate::record::{Context, Figures};
-use crate::report::{median, middle};
 use crate::run::{act, within};
+use crate::spread::{Spread, caption, median};
 use crate::workload::{self, Workload, untar};
 use segue_bed::peer::{self, Kind, Stage};
 use segue_bed::{Bed, LinkSpec, Result};
@@ -80,8 +80,8 @@ pub fn run(kinds: Vec<Kind>, effort: &Effort, out: &Path, context: Context) -> R
     let usual = || FILE_SYSTEMS.into_iter().filter_map(peer::named).collect();
     let kinds: Vec<Kind> = if kinds.is_empty() { usual() } else { kinds };
     let mut run = Run::create(out, NAME, context, effort.scale)?;
-    // With all their files until the end, though nothing runs there: ext4 looks for places for new ones
-    // among those that were removed in the last minutes, so who comes later would wait for what others left.
+    // The beds keep their files until the end, though nothing runs there: ext4 looks for places
+    // for new files among those removed in the last minutes, and later runs would wait for that.
     let mut beds = Vec::new();
     for repeat in 1..=effort.repeats {
         for workload in WORKLOADS.into_iter().filter_map(workload::named) {
@@ -100,7 +100,7 @@ pub fn run(kinds: Vec<Kind>, effort: &Effort, out: &Path, context: Context) -> R
     }
     let Run { results, measured, .. } = run;
     let text = markdown(results.context(), &measured);
-    results.finish(&text, &panels(&measured))?;
+    results.finish(&text, &Panel::parts(panels(&measured)))?;
     Ok(text)
 }
 
@@ -124,22 +124,23 @@ fn measure(
 }
 
 const ABOUT: &str = "\
-    untar: a local tar of 2,000 files, 30 MB; npm-tree: of 20,000 files, 80 MB; git-checkout: 2,000 of \
-    4,000 files change with the branch, in a repository that lies in the mount and is cached. Seconds: \
-    what the user waits. Records: what waited for the server then; drained in: seconds from then until it \
-    has everything. KB sent: the client's link until then, and for a tar of the same files by zstd and \
-    ssh. Bold: more than";
+    untar: a local tar of 2,000 files, 30 MB; npm-tree: of 20,000 files, 80 MB; git-checkout: \
+    2,000 of 4,000 files change with the branch, in a repository that lies in the mount and is \
+    cached. Seconds: the user's wait. Records: those pending then; drained in: seconds from then \
+    until the server has everything. KB sent: the client's link until then, and for a tar of the \
+    same files by zstd and ssh. Bold: more than";
 
 const HEADING: &str = "\
     | workload | file system | link | seconds | × unlimited | records | drained in | records/s \
     | KB sent | tar, zstd, ssh | × |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
 
 fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let (repeats, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let mut text = format!(
-        "{}Medians of {repeats}, at {scale} of the standard size. {ABOUT} {TARGET} times the time \
-         on an unlimited link.\n\n{HEADING}",
-        context.heading()
+        "{}{} At {scale} of the standard size. {ABOUT} {TARGET} times the time on an unlimited \
+         link.\n\n{HEADING}",
+        context.heading(),
+        caption(runs)
     );
     for cell in kinds(measured) {
         match middling(measured, cell) {
@@ -162,8 +163,13 @@ fn markdown(context: &Context, measured: &[Measurement]) -> String {
 fn middling(measured: &[Measurement], cell: Cell) -> Option<Written> {
     let of = figures_of(measured, cell);
     let figures: Vec<Figures> = of.clone().map(|written| written.figures).collect();
-    let shipped_bytes = middle(of.map(|written| written.shipped_bytes))?;
-    Some(Written { figures: median(&figures)?, shipped_bytes })
+    let shipped_bytes = median(of.map(|written| written.shipped_bytes))?;
+    Some(Written { figures: Figures::median(&figures)?, shipped_bytes })
+}
+
+/// The seconds that a user waits, in each repeat that succeeded.
+fn waits(measured: &[Measurement], cell: Cell) -> Option<Spread> {
+    Spread::over(figures_of(measured, cell).map(|written| written.figures.seconds))
 }
 
 fn line(measured: &[Measurement], cell: Cell, written: Written) -> String {
@@ -180,10 +186,11 @@ fn line(measured: &[Measurement], cell: Cell, written: Written) -> String {
         figure.map_or(String::new(), |figure| format!("{figure:.digits$}"))
     };
     format!(
-        "| {} | {} | {} | {seconds:.2} | {times} | {} | {} | {} | {} | {} | {:.2} |\n",
+        "| {} | {} | {} | {} | {times} | {} | {} | {} | {} | {} | {:.2} |\n",
         cell.workload,
         cell.system,
         cell.link(),
+        waits(measured, cell).map_or(String::new(), |waits| waits.cell(2)),
         pending_records.map_or(String::new(), |records| records.to_string()),
         shown(drained, 1),
         shown(rate, 0),
@@ -193,21 +200,26 @@ fn line(measured: &[Measurement], cell: Cell, written: Written) -> String {
     )
 }
 
-/// For each workload what the user waits, and lightly behind it until the server has everything.
+/// For each workload the user's wait beside its target, and the time until the server has
+/// everything.
 fn panels(measured: &[Measurement]) -> Vec<Panel> {
-    let bar = |cell: &Cell| {
+    let row = |cell: &Cell| {
         let figures = middling(measured, *cell).map(|written| written.figures);
-        Bar {
-            label: format!("{} {}", cell.system, cell.link()),
-            value: figures.map(|figures| figures.seconds),
-            behind: figures.and_then(|figures| figures.until_server_seconds),
+        let base = waits(measured, Cell { rtt_ms: None, ..*cell });
+        let base = base.filter(|_| cell.rtt_ms.is_some());
+        Row {
+            value: waits(measured, *cell),
+            later: figures.and_then(|figures| figures.until_server_seconds),
+            target: base.map(|base| TARGET * base.median()),
+            ..Row::named(format!("{} {}", cell.system, cell.link()))
         }
     };
     let cells = kinds(measured);
     let mut panels = Vec::new();
     for workload in WORKLOADS {
-        let of: Vec<Bar> = cells.iter().filter(|one| one.workload == workload).map(bar).collect();
-        panels.push(Panel { title: workload.to_owned(), axis: "seconds", bars: of });
+        let of = cells.iter().filter(|one| one.workload == workload).map(row).collect();
+        let later = "the server has everything";
+        panels.push(Panel { later, ..Panel::new(workload, "seconds", of) });
     }
     panels
 }

@@ -72,6 +72,7 @@ const STYLE: Style = Style {
             units: &[Unit::MegabytesHeld],
         },
     ],
+    targets: &[],
 };
 
 /// What to measure.

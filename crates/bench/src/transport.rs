@@ -10,9 +10,10 @@
 //!         ── client's link: rate, round trip, queue ──
 //! ```
 //!
-//! With bulk in both directions one PUT and one FETCH have no end. Each link is measured afresh: idle first, then with the bulk, once that had time to find the
-//! link's rate. What is asked for is that 99 of 100 questions take at most the round trip, two
-//! packets' time and 20 ms, while the bulk gets 0.90 of the link.
+//! With bulk in both directions one PUT and one FETCH have no end. Each link is measured afresh:
+//! idle first, then with the bulk, once that had time to find the link's rate. The target: 99 of
+//! 100 questions take at most the round trip, two packets' time and 20 ms, while the bulk gets 0.90
+//! of the link.
 //!
 //! Beside it, sshfs and rclone: `ls` of a directory under an upload of their own (`listing`).
 //!
@@ -51,6 +52,7 @@ use self::table::{Asked, markdown, panels};
 pub use self::variant::Variant;
 pub use self::varying::Varying;
 use crate::measurement::{Effort, Run};
+use crate::plot::dots::Panel;
 use crate::record::Context;
 use crate::run::within;
 use segue_bed::peer::{self, Kind};
@@ -150,7 +152,7 @@ impl Plan {
         }
         let Run { results, measured, .. } = run;
         let text = markdown(results.context(), &measured);
-        results.finish(&text, &panels(&measured))?;
+        results.finish(&text, &Panel::parts(panels(&measured)))?;
         Ok(text)
     }
 

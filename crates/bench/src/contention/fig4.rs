@@ -1,11 +1,11 @@
-//! The table and the bars of `mfs-fig4`.
+//! The table and the dots of `mfs-fig4`.
 
 use super::cell::Cell;
 use super::part::{Measurement, Part};
-use crate::measurement::{failures, kinds, repeats_and_scale};
-use crate::plot::{Bar, Panel};
+use crate::measurement::{failures, kinds, runs_and_scale};
+use crate::plot::dots::{Panel, Row};
 use crate::record::Context;
-use crate::spread::shown;
+use crate::spread::{caption, shown};
 
 const ABOUT: &str = "\
     The test GW of `mfs-table2`: three greps through 256 files of 8 KB that have been read, and \
@@ -18,11 +18,11 @@ const HEADING: &str = "\
     | KB/s | file system | grep | write | all on the server | runs |\n|--:|---|--:|--:|--:|--:|\n";
 
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let (repeats, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let mut text = format!(
-        "{}Seconds: means (and standard deviations) of {repeats}, at {scale} of the standard size. \
-         {ABOUT}\n\n{HEADING}",
-        context.heading()
+        "{}Seconds. {} At {scale} of the standard size. {ABOUT}\n\n{HEADING}",
+        context.heading(),
+        caption(runs)
     );
     for cell in sorted(measured) {
         let parts = Part::ALL.map(|part| shown(part.spread(measured, cell)));
@@ -59,10 +59,6 @@ fn panel(measured: &[Measurement], cells: &[Cell], part: Part) -> Panel {
     let title = cells.first().map_or(String::new(), |&cell| {
         format!("{}, {} KB/s", part.activity(cell), shown(cell.rate))
     });
-    let bar = |&cell: &Cell| Bar {
-        label: label(cell),
-        value: part.spread(measured, cell).map(|spread| spread.mean),
-        behind: None,
-    };
-    Panel { title, axis: "seconds", bars: cells.iter().map(bar).collect() }
+    let row = |&cell: &Cell| Row { value: part.spread(measured, cell), ..Row::named(label(cell)) };
+    Panel::new(title, "seconds", cells.iter().map(row).collect())
 }

@@ -4,10 +4,12 @@ use super::cell::{Cell, Start, Test};
 use super::paper;
 use super::part::{Measurement, Part};
 use super::{ALONE, LOCAL};
-use crate::measurement::{failures, kinds, repeats_and_scale};
+use crate::measurement::{failures, kinds, runs_and_scale};
+use crate::plot::Part as Drawing;
+use crate::plot::dots::{Panel, Row};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
-use crate::spread::{Spread, shown, times};
+use crate::spread::{Spread, caption, shown, times};
 use segue_bed::peer::system::{CONFIGURATIONS, System};
 
 /// What the foreground may take beside the background, of its time alone; and the background, of
@@ -15,13 +17,14 @@ use segue_bed::peer::system::{CONFIGURATIONS, System};
 const TARGET: f64 = 1.1;
 
 const ABOUT: &str = "\
-    Tests [MFS 3.4], two activities begun at once: G greps three times through 256 cached files of \
-    8 KB, R reads 16 files of 1 MB that are not cached, C compiles 259 files and directories of \
-    1,223 KB that are not cached, W copies 16 files of 1 MB into the mount. All data are noise, \
-    another one in each run. The link has the rate both ways and no delay of its own. cache-size is \
-    256M. Expired: mounted just before, so that nothing is promised of what is cached; otherwise it \
-    was looked at before. Log empty: from the start until the server has everything. Alone: with \
-    async and priorities, and nothing beside it. Local: in a plain directory, nothing beside it.";
+    Tests [MFS 3.4], two activities begun at once: G greps three times through 256 cached files \
+    of 8 KB, R reads 16 files of 1 MB that are not cached, C compiles 259 files and directories \
+    of 1,223 KB that are not cached, W copies 16 files of 1 MB into the mount. All data are \
+    noise, another one in each run. The link has the rate both ways and no delay of its own. \
+    cache-size is 256M. Expired: mounted just before, so that nothing is promised of what is \
+    cached; otherwise it was looked at before. Log empty: from the start until the server has \
+    everything. Alone: with async and priorities, and nothing beside it. Local: in a plain \
+    directory, nothing beside it.";
 
 /// What was measured, and the order in which it is told.
 struct Told<'a> {
@@ -69,11 +72,11 @@ impl<'a> Told<'a> {
 /// The tables.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
     let told = Told::of(measured);
-    let (repeats, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let mut text = format!(
-        "{}Seconds: means (and standard deviations) of {repeats}, at {scale} of the standard size. \
-         {ABOUT}\n",
-        context.heading()
+        "{}Seconds. {} At {scale} of the standard size. {ABOUT}\n",
+        context.heading(),
+        caption(runs)
     );
     for &rate in &told.rates {
         text += &at_rate(&told, rate);
@@ -89,7 +92,7 @@ fn names(systems: &[System]) -> String {
 
 fn at_rate(told: &Told<'_>, rate: u64) -> String {
     let is_paper = rate == paper::RATE;
-    let ratio = if is_paper { " Behind ×: how many times the paper's time it is." } else { "" };
+    let ratio = if is_paper { " Behind ×: how many times the paper's mean it is." } else { "" };
     let mut text = format!(
         "\n## {rate} KB/s\n\n{}| test | activity | {} | alone | local |\n|---|---|{}--:|--:|\n",
         if is_paper { format!("{}\n\n", ratio.trim_start()) } else { String::new() },
@@ -103,8 +106,9 @@ fn at_rate(told: &Told<'_>, rate: u64) -> String {
             text += &format!("| {}{} | {} |", test.name, first.mark(), part.activity(first));
             for &system in &told.systems {
                 let ours = told.spread(cell(system), part);
-                let theirs = paper::spread(test.name, part, system.name()).filter(|_| is_paper);
-                let times = times(ours, theirs).map(|times| format!(" ×{times:.2}"));
+                let theirs = paper::figure(test.name, part, system.name()).filter(|_| is_paper);
+                let both = ours.as_ref().zip(theirs);
+                let times = both.map(|(ours, (mean, _))| format!(" ×{:.2}", ours.median() / mean));
                 text += &format!(" {}{} |", shown(ours), times.unwrap_or_default());
             }
             let alone = told.alone(first, part, ALONE, Some(rate));
@@ -137,10 +141,10 @@ fn beside_the_paper(told: &Told<'_>) -> String {
             let cell = |system| Cell { test, start, system, rate: Some(paper::RATE) };
             for (_, with, without) in EFFECTS {
                 let ours = |name| told.spread(cell(System::named(name)?), part);
-                let theirs = |name| paper::spread(test.name, part, name);
+                let theirs = |name| paper::figure(test.name, part, name).map(|(mean, _)| mean);
                 let share = |times: Option<f64>| shown(times.map(|times| format!("{times:.2}")));
-                let (here, there) =
-                    (times(ours(with), ours(without)), times(theirs(with), theirs(without)));
+                let here = times(ours(with).as_ref(), ours(without).as_ref());
+                let there = theirs(with).zip(theirs(without)).map(|(with, without)| with / without);
                 line += &format!(" {} | {} |", share(here), share(there));
             }
             let Some(first) = told.systems.first().map(|system| cell(*system)) else { continue };
@@ -154,9 +158,9 @@ fn beside_the_paper(told: &Told<'_>) -> String {
 fn targets(told: &Told<'_>) -> String {
     let count = told.systems.len();
     let mut text = format!(
-        "\n## Targets\n\nThe foreground beside the background is to take at most {TARGET} times what \
-         it takes alone, the background at most {TARGET} times what it takes on the local disk, at \
-         each rate. What misses is bold.\n\n\
+        "\n## Targets\n\nThe foreground beside the background is to take at most {TARGET} times \
+         its time alone, the background at most {TARGET} times its time on the local disk, at each \
+         rate. Misses are bold.\n\n\
          | test | KB/s | foreground: {} | background: {} |\n|---|--:|{}\n",
         names(&told.systems),
         names(&told.systems),
@@ -172,7 +176,8 @@ fn targets(told: &Told<'_>) -> String {
                 for &system in &told.systems {
                     let cell = Cell { test, start, system, rate: Some(rate) };
                     mark = cell.mark();
-                    let times = times(told.spread(cell, part), told.alone(cell, part, base, at));
+                    let (ours, base) = (told.spread(cell, part), told.alone(cell, part, base, at));
+                    let times = times(ours.as_ref(), base.as_ref());
                     cells += &format!(" {} |", shown(times.map(judged)));
                 }
             }
@@ -187,15 +192,46 @@ fn judged(times: f64) -> String {
     if times > TARGET { format!("**{times:.digits$}**") } else { format!("{times:.digits$}") }
 }
 
-/// [MFS figure 3]: how many times as fast each part is as without priorities and with synchronous
-/// writes on the slowest link; cached files are to be asked for, as there.
-pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
-    const CURVES: [(&str, Look, &str); 3] = [
-        ("uniform: grey", Look::Grey, "sync-uniform"),
-        ("priorities: blue", Look::Blue, "sync-priorities"),
-        ("async: thick", Look::Dark, "async-priorities"),
-    ];
+/// The plot: the times at the fastest rate, then the curves of figure 3.
+pub(super) fn parts(measured: &[Measurement]) -> Vec<Drawing> {
     let told = Told::of(measured);
+    let mut parts = Panel::parts(panels(&told));
+    parts.extend(Chart::parts(charts(&told)));
+    parts
+}
+
+/// The times at the fastest rate beside the targets, and beside the paper's if that is its rate.
+fn panels(told: &Told<'_>) -> Vec<Panel> {
+    let Some(&rate) = told.rates.last() else { return Vec::new() };
+    let mut panels = Vec::new();
+    for &(test, start) in &told.tests {
+        for (part, base, at) in
+            [(Part::Foreground, ALONE, Some(rate)), (Part::Background, LOCAL, None)]
+        {
+            let cell = |system| Cell { test, start, system, rate: Some(rate) };
+            let row = |&system: &System| {
+                let alone = told.alone(cell(system), part, base, at);
+                let paper = paper::figure(test.name, part, system.name());
+                Row {
+                    value: told.spread(cell(system), part),
+                    target: alone.map(|alone| TARGET * alone.median()),
+                    paper: paper.filter(|_| rate == paper::RATE),
+                    ..Row::named(system.name())
+                }
+            };
+            let Some(first) = told.systems.first().map(|system| cell(*system)) else { continue };
+            let title =
+                format!("{}{}: {}, {rate} KB/s", test.name, first.mark(), part.activity(first));
+            panels.push(Panel::new(title, "seconds", told.systems.iter().map(row).collect()));
+        }
+    }
+    panels
+}
+
+/// [MFS figure 3]: how many times as fast each part is as without priorities and with synchronous
+/// writes on the slowest link; cached files are to be asked for, as there. Below each chart is the
+/// effect of priorities at each rate, because curves with and without them lie on each other.
+fn charts(told: &Told<'_>) -> Vec<Chart> {
     let Some(&slowest) = told.rates.first() else { return Vec::new() };
     let mut charts = Vec::new();
     for &(test, start) in &told.tests {
@@ -203,21 +239,41 @@ pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
             continue;
         }
         for part in [Part::Foreground, Part::Background] {
+            let first = Cell { test, start, system: System::Segue(CONFIGURATIONS[0]), rate: None };
+            let title = format!("{}: {}", test.name, part.activity(first));
             let spread = |name: &str, rate| {
                 let cell = Cell { test, start, system: System::named(name)?, rate: Some(rate) };
                 told.spread(cell, part)
             };
-            let base = spread("sync-uniform", slowest);
-            let curve = |(name, look, system): (&'static str, Look, &str)| {
-                let point = |&rate: &u64| Some((rate as f64, times(base, spread(system, rate))?));
+            // How many times as fast `system` is as `base`, by rate.
+            let curve = |name, look, system: &str, base: &dyn Fn(u64) -> Option<Spread>| {
+                let point = |&rate: &u64| {
+                    let speed = times(base(rate).as_ref(), spread(system, rate).as_ref())?;
+                    Some((rate as f64, speed))
+                };
                 Curve { name, look, pieces: vec![told.rates.iter().filter_map(point).collect()] }
             };
-            let first = Cell { test, start, system: System::Segue(CONFIGURATIONS[0]), rate: None };
-            charts.push(Chart {
-                title: format!("{} ({})", test.name, part.activity(first)),
-                axes: ["KB/s", "times as fast"],
-                curves: CURVES.into_iter().map(curve).collect(),
-            });
+            let slow = |_| spread("sync-uniform", slowest);
+            let speeds = vec![
+                curve("sync-uniform", Look::Grey, "sync-uniform", &slow),
+                curve("sync-priorities", Look::Blue, "sync-priorities", &slow),
+                curve("async-priorities", Look::Dark, "async-priorities", &slow),
+            ];
+            if speeds.iter().all(|curve| curve.pieces.iter().all(Vec::is_empty)) {
+                continue;
+            }
+            let [sync, uniform] =
+                ["sync-uniform", "async-uniform"].map(|name| move |rate| spread(name, rate));
+            let effects = vec![
+                curve("without priorities", Look::Grey, "sync-uniform", &sync),
+                curve("with, sync", Look::Blue, "sync-priorities", &sync),
+                curve("with, async", Look::Dark, "async-priorities", &uniform),
+            ];
+            let speed = format!("{title}, beside sync-uniform at {slowest} KB/s");
+            let chart = Chart::new(speed, ["KB/s", "times as fast"], speeds);
+            charts.push(chart.logarithmic_if_needed());
+            let effect = format!("{title}, with priorities beside without");
+            charts.push(Chart::beside(effect, ["KB/s", "times as fast"], effects));
         }
     }
     charts

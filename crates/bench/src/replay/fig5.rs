@@ -1,12 +1,12 @@
-//! The tables and the bars of `mfs-fig5`.
+//! The tables and the dots of `mfs-fig5`.
 
 use super::load::Load;
 use super::measure::{Cell, Figures, Measurement};
 use super::trace::{Access, Trace};
-use crate::measurement::{failures, figures_of, kinds, repeats_and_scale};
-use crate::plot::{Bar, Panel};
+use crate::measurement::{failures, figures_of, kinds, runs_and_scale};
+use crate::plot::dots::{Panel, Row};
 use crate::record::Context;
-use crate::spread::{Spread, shown, times};
+use crate::spread::{Spread, caption, shown, times};
 use segue_bed::peer::system::{CONFIGURATIONS, System};
 
 /// What the others are compared with: as a file system without either would be.
@@ -15,14 +15,15 @@ const BASE: &str = "sync-uniform";
 const BEST: &str = "async-priorities";
 
 const ABOUT: &str = "\
-    Traces [MFS 3.5] with the parameters of its table 3 (`mfs-table3`), played from an empty cache; \
-    another noise in each run. Each application does one access after the other and thinks between \
-    them as long as in the trace. The link has the rate both ways and no delay of its own. \
-    cache-size is 256M. Last read: from the start until nobody reads any more. Last write: until the \
-    server has everything. Returned: until nobody waits for a write any more. Link: what its rate \
-    takes for the bytes that are read, or written, and nothing else; where that is later, when the \
-    trace itself reads or writes last. MFS fetches and stores whole files, which is up to 4.5 times what is read; \
-    Segue moves what is read or written, and what the kernel and it read ahead.";
+    Traces [MFS 3.5] with the parameters of its table 3 (`mfs-table3`), played from an empty \
+    cache; another noise in each run. Each application does one access after the other and thinks \
+    between them as long as in the trace. The link has the rate both ways and no delay of its \
+    own. cache-size is 256M. Last read: from the start until nobody reads any more. Last write: \
+    until the server has everything. Returned: until nobody waits for a write any more. Link: \
+    what its rate takes for the bytes that are read, or written, and nothing else; where that is \
+    later, when the trace itself reads or writes last. MFS fetches and stores whole files, which \
+    is up to 4.5 times the bytes that are read; Segue moves the bytes that are read or written, \
+    and its read-ahead.";
 
 /// What the paper says of a trace at a rate.
 struct Told {
@@ -40,6 +41,9 @@ const PAPER: [Told; 6] = [
     Told { load: Load::Reads, rate: 64, says: "little, slightly less of both" },
     Told { load: Load::Reads, rate: 512, says: "little, slightly less of both" },
 ];
+
+/// The same as seconds until the last read, where the paper names them.
+const LAST_READS: [(Load, u64, f64); 1] = [(Load::Heavy, 64, 2220.0)];
 
 /// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,11 +89,11 @@ impl Part {
 
 /// The tables.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let (repeats, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let mut text = format!(
-        "{}Seconds: means (and standard deviations) of {repeats}, at {scale} of the standard size. \
-         {ABOUT}\n",
-        context.heading()
+        "{}Seconds. {} At {scale} of the standard size. {ABOUT}\n",
+        context.heading(),
+        caption(runs)
     );
     let cells = kinds(measured);
     let systems = systems(&cells);
@@ -152,13 +156,13 @@ fn traffic(measured: &[Measurement], systems: &[System], rate: u64, cells: &[Cel
     for load in loads(cells) {
         let mut line = String::new();
         for &system in systems {
-            let mean = |bytes: fn(&Figures) -> u64| {
+            let middle = |bytes: fn(&Figures) -> u64| {
                 let figures = figures_of(measured, Cell { load, system, rate });
                 let spread =
                     Spread::over(figures.map(|one| bytes(one) as f64 / f64::from(1 << 20)));
-                shown(spread.map(|spread| format!("{:.1}", spread.mean)))
+                shown(spread.map(|spread| format!("{:.1}", spread.median())))
             };
-            let (up, down) = (mean(|one| one.sent_bytes), mean(|one| one.received_bytes));
+            let (up, down) = (middle(|one| one.sent_bytes), middle(|one| one.received_bytes));
             line += &format!(" {up} / {down} |");
         }
         text += &format!("| {} | MB up / down |{line} |\n", load.name());
@@ -172,9 +176,9 @@ fn beside_the_paper(measured: &[Measurement], systems: &[System], cells: &[Cell]
         systems.iter().copied().filter(|system| system.name() != BASE).collect();
     let mut text = format!(
         "\n## Less than with {BASE}, beside the paper\n\n\
-         The paper's percentages are \"the decrease in the time spent to read all the files\"; it does \
-         not say between which two of the four, and they are taken for {BEST} against {BASE}. \
-         Its seconds are those of {BEST}. Below 0: more.\n\n{}",
+         The paper's percentages are \"the decrease in the time spent to read all the files\". It \
+         does not say between which two of the four; they are taken for {BEST} against {BASE}. Its \
+         seconds are those of {BEST}. Below 0: more.\n\n{}",
         heading(&["trace", "KB/s", ""], &others, "paper")
     );
     let Some(base) = System::named(BASE) else { return text };
@@ -184,7 +188,7 @@ fn beside_the_paper(measured: &[Measurement], systems: &[System], cells: &[Cell]
             let less = |&system: &System| {
                 // Plus 0, or what rounds to none would have a sign.
                 let percent = |times: f64| (100.0 * (1.0 - times)).round() + 0.0;
-                let less = times(spread(system), spread(base)).map(percent);
+                let less = times(spread(system).as_ref(), spread(base).as_ref()).map(percent);
                 format!(" {} |", shown(less.map(|less| format!("{less} %"))))
             };
             let line: String = others.iter().map(less).collect();
@@ -196,29 +200,29 @@ fn beside_the_paper(measured: &[Measurement], systems: &[System], cells: &[Cell]
     text
 }
 
-/// As in the figure: for each trace and rate the time to the last read, and lightly behind it to
-/// the last write.
+/// As in the figure: for each trace and rate the time to the last read, and to the last write.
 pub(super) fn panels(measured: &[Measurement]) -> Vec<Panel> {
     let cells = kinds(measured);
+    let (_, scale) = runs_and_scale(measured);
     let mut panels = Vec::new();
     for (rate, cells) in by_rate(&cells) {
         for load in loads(&cells) {
-            let bar = |system: System| {
-                let mean = |part: Part| {
-                    let spread = part.spread(measured, Cell { load, system, rate });
-                    spread.map(|spread| spread.mean)
-                };
-                Bar {
-                    label: system.name().to_owned(),
-                    value: mean(Part::Read),
-                    behind: mean(Part::Write),
+            let row = |system: System| {
+                let spread = |part: Part| part.spread(measured, Cell { load, system, rate });
+                // The paper's is a single figure, of its best configuration at full size.
+                let is_best = system.name() == BEST && scale == 1.0;
+                let paper = LAST_READS.iter().find(|(of, at, _)| (*of, *at) == (load, rate));
+                Row {
+                    value: spread(Part::Read),
+                    later: spread(Part::Write).map(|spread| spread.median()),
+                    paper: paper.filter(|_| is_best).map(|(.., seconds)| (*seconds, 0.0)),
+                    ..Row::named(system.name())
                 }
             };
-            panels.push(Panel {
-                title: format!("{}, {rate} KB/s", load.name()),
-                axis: "seconds until the last read (light: write)",
-                bars: systems(&cells).into_iter().map(bar).collect(),
-            });
+            let title = format!("{}, {rate} KB/s", load.name());
+            let rows = systems(&cells).into_iter().map(row).collect();
+            let panel = Panel::new(title, "seconds until the last read", rows);
+            panels.push(Panel { later: "last write", ..panel });
         }
     }
     panels
@@ -249,8 +253,8 @@ mod tests {
         ];
         let text = markdown(&Context::of_test(), &measured);
         for row in [
-            "| mostly-writes | last read | 1000.0 (0.0) | - | 250.0 (0.0) | 204 |",
-            "| mostly-writes | last write | 800.0 (0.0) | - | 880.0 (0.0) | 319 |",
+            "| mostly-writes | last read | 1,000.0 | - | 250.0 | 204 |",
+            "| mostly-writes | last write | 800.0 | - | 880.0 | 319 |",
             "| mostly-writes | MB up / down | 20.0 / 13.0 | - / - | 20.0 / 13.0 | |",
             "| mostly-writes | 64 | last read | - | 75 % | last read 79 % less |",
             "| mostly-writes | 64 | last write | - | -10 % |  |",
@@ -259,7 +263,10 @@ mod tests {
             assert!(text.contains(row), "{row}: {text}");
         }
         let [panel] = panels(&measured).try_into().unwrap();
-        assert_eq!(panel.bars.len(), 3);
-        assert_eq!((panel.bars[0].value, panel.bars[0].behind), (Some(1000.0), Some(800.0)));
+        assert_eq!(panel.rows.len(), 3);
+        let values = panel.rows[0].value.as_ref().map(Spread::median);
+        assert_eq!((values, panel.rows[0].later), (Some(1000.0), Some(800.0)));
+        // Of that trace and rate the paper has no seconds.
+        assert_eq!(panel.rows[2].paper, None);
     }
 }

@@ -13,8 +13,8 @@ use segue_bed::Result;
 
 const ABOUT: &str = "\
     Ours are made anew (`crates/bench/src/replay/generate.rs`, seeds fixed): the paper's are not \
-    published. 1 MB = 2^20 bytes. Total file sizes: of the files that are there before. Files of more \
-    than 4 MB are dropped. What the paper does not say is below the line.";
+    published. 1 MB = 2^20 bytes. Total file sizes: of the files that are there before. Files of \
+    more than 4 MB are dropped. Figures that the paper does not have are below the line.";
 
 /// A trace, counted.
 #[derive(Debug, Serialize)]
@@ -47,8 +47,8 @@ pub(super) fn run(out: &Path, context: Context, scale: f64) -> Result<String> {
         results.add(&Counted { trace: load.name(), scale, parameters, beside })?;
     }
     let text = markdown(results.context(), scale, &traces);
-    let charts: Vec<Chart> = traces.iter().map(|(load, trace)| chart(*load, trace)).collect();
-    results.finish_with_curves(&text, &charts)?;
+    let charts = traces.iter().map(|(load, trace)| chart(*load, trace, scale)).collect();
+    results.finish(&text, &Chart::parts(charts))?;
     Ok(text)
 }
 
@@ -117,8 +117,8 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.2}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// What was read and written until each moment.
-fn chart(load: Load, trace: &Trace) -> Chart {
+/// The bytes that were read and written until each moment, and the paper's totals.
+fn chart(load: Load, trace: &Trace, scale: f64) -> Chart {
     let mut accesses: Vec<_> = trace.accesses().collect();
     accesses.sort_by_key(|access| access.at);
     let curve = |name, look, is_of: bool| {
@@ -131,14 +131,12 @@ fn chart(load: Load, trace: &Trace) -> Chart {
         });
         Curve { name, look, pieces: vec![points.collect()] }
     };
-    Chart {
-        title: load.name().to_owned(),
-        axes: ["s", "MB"],
-        curves: vec![
-            curve("read: blue", Look::Blue, true),
-            curve("written: thick", Look::Dark, false),
-        ],
-    }
+    let curves = vec![curve("read", Look::Blue, true), curve("written", Look::Dark, false)];
+    let theirs = load.parameters(scale);
+    let level = |name: &str, bytes: u64| (name.to_owned(), bytes as f64 / f64::from(1 << 20));
+    let levels =
+        vec![level("the paper's totals", theirs.read_bytes), level("", theirs.written_bytes)];
+    Chart { levels, ..Chart::new(load.name(), ["seconds", "MB"], curves) }
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ const STYLE: Style = Style {
             units: &[Unit::MegabytesHeld],
         },
     ],
+    targets: &[],
 };
 
 /// Measures both files, writes the results into `out` and returns the tables.

@@ -42,11 +42,12 @@ const WAYS: [Way; 4] = [
 const STYLE: Style = Style {
     title: "storm",
     base: ALONE,
-    preface: "One writer makes 10,000 files (at scale 1) in a directory, 64 in an APPLY and the next when it is \
-              answered, while other hosts have that directory cached. They hear of each change that they were \
-              promised to hear of: once, until they look again. Those that only hear do not; those that list \
-              again read all of it each time that they hear. \
-              `segue serve` is asked over QUIC by all of them on its host, whose two processors they share.",
+    preface: "One writer makes 10,000 files (at scale 1) in a directory, 64 in an APPLY and the \
+              next when it is answered, while other hosts have that directory cached. They hear \
+              of each change that they were promised to hear of: once, until they look again. \
+              Those that only hear do not; those that list again read all of it each time that \
+              they hear. `segue serve` is asked over QUIC by all of them on its host, whose two \
+              processors they share.",
     sections: &[
         Section { heading: "Files made", text: "", units: &[Unit::Files] },
         Section {
@@ -56,11 +57,12 @@ const STYLE: Style = Style {
         },
         Section {
             heading: "Bytes to a host",
-            text: "UDP payload that one of them received, with all that it asked for; of the writer, where it is \
-                   alone.",
+            text: "UDP payload that one of them received, with all that it asked for; of the \
+                   writer, where it is alone.",
             units: &[Unit::MegabytesHeld],
         },
     ],
+    targets: &[],
 };
 
 /// Measures all, writes the results into `out` and returns the tables.

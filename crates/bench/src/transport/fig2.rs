@@ -39,6 +39,7 @@ use super::trace::{Trace, utilization};
 use super::variant::Variant;
 use super::wrong;
 use crate::measurement::{Effort, Run};
+use crate::plot::lines::Chart;
 use crate::record::Context;
 use segue_bed::{Bed, Host, Result};
 
@@ -123,7 +124,7 @@ pub(super) fn run(effort: &Effort, out: &Path, context: Context) -> Result<Strin
     }
     let Run { results, measured, .. } = run;
     let text = report::markdown(results.context(), &measured, &swept);
-    results.finish_with_curves(&text, &report::charts(&measured))?;
+    results.finish(&text, &Chart::parts(report::charts(&measured)))?;
     Ok(text)
 }
 

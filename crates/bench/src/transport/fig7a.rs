@@ -26,7 +26,9 @@ use super::trace::{Moment, Trace, utilization};
 use super::variant::Variant;
 use super::wrong;
 use crate::measurement::{Effort, Run};
+use crate::plot::lines::Chart;
 use crate::record::Context;
+use crate::spread::median;
 use segue_bed::{Bed, Host, Result, Rng};
 
 const TRACE: &str = include_str!("../../traces/mfs-fig7a.txt");
@@ -83,7 +85,7 @@ pub(super) fn run(effort: &Effort, out: &Path, context: Context) -> Result<Strin
     }
     let Run { results, measured, .. } = run;
     let text = report::markdown(results.context(), &measured);
-    results.finish_with_curves(&text, &report::charts(&measured))?;
+    results.finish(&text, &Chart::parts(report::charts(&measured)))?;
     Ok(text)
 }
 
@@ -169,7 +171,7 @@ fn by_second(trace: &Trace, trips: &[Trip], used: &[Option<f64>]) -> Vec<Second>
             is_step: before.replace(rate_kb).is_some_and(|before| before != rate_kb),
             calls: took.len(),
             late: took.iter().filter(|took| **took > target).count(),
-            p50_ms: took.get(took.len() / 2).map(ms),
+            p50_ms: median(took.iter().map(ms)),
             max_ms: took.last().map(ms),
             used: used.get(number).copied().flatten(),
         }

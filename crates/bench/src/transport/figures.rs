@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::drive::Driven;
 use super::setting::Setting;
 use super::wrong;
-use crate::report::middle;
+use crate::spread::median;
 use segue_bed::Result;
 
 /// What was measured; shares are of the link's rate.
@@ -80,16 +80,16 @@ impl Figures {
 
     /// The median of each figure for itself.
     pub(super) fn median(figures: &[Figures]) -> Option<Figures> {
-        let each = |figure: fn(&Figures) -> f64| middle(figures.iter().map(figure));
+        let each = |figure: fn(&Figures) -> f64| median(figures.iter().map(figure));
         Some(Figures {
-            calls: middle(figures.iter().map(|one| one.calls))?,
+            calls: median(figures.iter().map(|one| one.calls))?,
             idle_ms: each(|one| one.idle_ms)?,
             p50_ms: each(|one| one.p50_ms)?,
             p99_ms: each(|one| one.p99_ms)?,
             max_ms: each(|one| one.max_ms)?,
             late: each(|one| one.late)?,
-            up_share: middle(figures.iter().filter_map(|one| one.up_share)),
-            down_share: middle(figures.iter().filter_map(|one| one.down_share)),
+            up_share: median(figures.iter().filter_map(|one| one.up_share)),
+            down_share: median(figures.iter().filter_map(|one| one.down_share)),
             sent_share: each(|one| one.sent_share)?,
             received_share: each(|one| one.received_share)?,
             bulk_ended: figures.iter().any(|one| one.bulk_ended),

@@ -29,6 +29,7 @@ use self::table::{Figures, Loaded, markdown, panels};
 use super::variant::Variant;
 use super::{pair, within, wrong};
 use crate::measurement::{Effort, Run};
+use crate::plot::dots::Panel;
 use crate::record::Context;
 use segue_bed::{Bed, Host, Proc, Result, run};
 
@@ -144,7 +145,7 @@ impl Plan {
         }
         let Run { results, measured, .. } = run;
         let text = markdown(results.context(), &measured);
-        results.finish(&text, &panels(&measured))?;
+        results.finish(&text, &Panel::parts(panels(&measured)))?;
         Ok(text)
     }
 

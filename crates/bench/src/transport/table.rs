@@ -7,9 +7,10 @@ use serde::Serialize;
 use super::System;
 use super::figures::Figures;
 use super::setting::Setting;
-use crate::measurement::{self, failures, figures_of, kinds, repeats_and_scale};
-use crate::plot::{Bar, Panel};
+use crate::measurement::{self, failures, figures_of, kinds, runs_and_scale};
+use crate::plot::dots::{Panel, Row};
 use crate::record::Context;
+use crate::spread::{Spread, caption};
 
 /// Share of the link's rate that the bulk is to get, and that it should.
 const GOODPUT: f64 = 0.90;
@@ -58,15 +59,21 @@ fn median(measured: &[Measurement], asked: Asked) -> Option<Figures> {
     Figures::median(&figures_of(measured, asked).copied().collect::<Vec<_>>())
 }
 
-/// The table of all medians.
+/// A trip in each repeat that succeeded, in milliseconds.
+fn trips(measured: &[Measurement], asked: Asked, trip: fn(&Figures) -> f64) -> Option<Spread> {
+    Spread::over(figures_of(measured, asked).map(trip))
+}
+
+/// The table.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let (repeats, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let mut text = format!(
-        "{}Medians of {repeats}, at {scale} of the standard time. {ABOUT}\n\n{HEADING}",
-        context.heading()
+        "{}{} At {scale} of the standard time. {ABOUT}\n\n{HEADING}",
+        context.heading(),
+        caption(runs)
     );
     for asked in kinds(measured) {
-        text.push_str(&line(asked, median(measured, asked)));
+        text.push_str(&line(measured, asked));
     }
     text.push_str(&failures(measured));
     text
@@ -91,25 +98,30 @@ const HEADING: &str = "\
     | late | up | down | bulk met |\n\
     |---|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|---|\n";
 
-fn line(asked: Asked, median: Option<Figures>) -> String {
+fn line(measured: &[Measurement], asked: Asked) -> String {
     let Asked { system, setting, target_ms: target, .. } = asked;
     let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = setting;
     let start =
         format!("| {system} | {rate_kb_per_s} | {rtt_ms} | {queue_seconds} | {direction} |");
-    let Some(figures) = median else {
+    let Some(figures) = median(measured, asked) else {
         return format!("{start} failed |{}\n", " |".repeat(10));
     };
-    let Figures { calls, idle_ms, p50_ms, p99_ms, max_ms, late, bulk_ended, .. } = figures;
-    let beside_bulk = |trip: f64| format!("{}{}", if bulk_ended { "≥ " } else { "" }, ms(trip));
+    let Figures { calls, idle_ms, p99_ms, late, bulk_ended, .. } = figures;
+    let beside_bulk = |trip: fn(&Figures) -> f64| {
+        let spread = trips(measured, asked, trip);
+        let digits = |spread: &Spread| usize::from(spread.median() < 100.0);
+        let trip = spread.map_or(String::new(), |spread| spread.cell(digits(&spread)));
+        format!("{}{trip}", if bulk_ended { "≥ " } else { "" })
+    };
     // What a file system does takes several round trips: the target is not meant for it.
     let is_call = figures.goodput().is_some();
     let of_calls = |text: String| if is_call { text } else { "-".into() };
     format!(
         "{start} {calls} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         ms(idle_ms),
-        beside_bulk(p50_ms),
-        beside_bulk(p99_ms),
-        beside_bulk(max_ms),
+        beside_bulk(|one| one.p50_ms),
+        beside_bulk(|one| one.p99_ms),
+        beside_bulk(|one| one.max_ms),
         of_calls(ms(target)),
         of_calls(if p99_ms <= target { "yes" } else { "no" }.into()),
         of_calls(share(late)),
@@ -141,23 +153,25 @@ fn ms(ms: f64) -> String {
     if ms < 100.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
 }
 
-/// A panel for each kind of link and bulk: the median, and lightly behind it the 99th of 100.
+/// A panel for each kind of link and bulk: the 99th of 100 trips beside its target, and the 50th.
 pub(super) fn panels(measured: &[Measurement]) -> Vec<Panel> {
     let mut panels: Vec<Panel> = Vec::new();
     for asked in kinds(measured) {
         let Asked { system, setting, .. } = asked;
         let Setting { rate_kb_per_s, rtt_ms, queue_seconds, direction } = setting;
-        let median = median(measured, asked);
         let title = format!("bulk {direction}, round trip {rtt_ms} ms, queue {queue_seconds} s");
-        let bar = Bar {
-            label: format!("{system} {rate_kb_per_s} KB/s"),
-            value: median.map(|figures| figures.p50_ms),
-            behind: median.map(|figures| figures.p99_ms),
+        let is_call = median(measured, asked).is_some_and(|figures| figures.goodput().is_some());
+        let row = Row {
+            value: trips(measured, asked, |figures| figures.p99_ms),
+            later: trips(measured, asked, |figures| figures.p50_ms).map(|trips| trips.median()),
+            target: is_call.then_some(asked.target_ms),
+            ..Row::named(format!("{system} {rate_kb_per_s} KB/s"))
         };
         match panels.iter_mut().find(|panel| panel.title == title) {
-            Some(panel) => panel.bars.push(bar),
+            Some(panel) => panel.rows.push(row),
             None => {
-                panels.push(Panel { title, axis: "milliseconds, p50 and p99", bars: vec![bar] })
+                let panel = Panel::new(title, "milliseconds, 99 of 100 take at most", vec![row]);
+                panels.push(Panel { later: "50 of 100", ..panel });
             }
         }
     }
@@ -196,7 +210,8 @@ mod tests {
             measurement(3, 130_000, 0.91),
         ];
         let table = markdown(&Context::of_test(), &measured);
-        let row = "| segue | 64 | 40 | 0.4 | up | 2 | 42.0 | 50.0 | 120 | 120 | 105 | no";
+        let row = "| segue | 64 | 40 | 0.4 | up | 2 | 42.0 | 50.0 (50.0-50.0) | 120 (90-130) \
+                   | 120 (90-130) | 105 | no";
         let expected = format!("{row} | 0.50 | 0.92 (1.00) | - (0.04) | yes |");
         assert!(table.contains(&expected), "{table}");
     }

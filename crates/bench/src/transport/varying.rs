@@ -28,7 +28,7 @@ impl Varying {
     }
 
     /// Its name on the command line, and part of its results' names.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Varying::Fig2 => "mfs-fig2",
             Varying::Fig7a => "mfs-fig7a",
@@ -37,7 +37,7 @@ impl Varying {
     }
 
     /// What it is, in a line.
-    pub fn about(self) -> &'static str {
+    pub const fn about(self) -> &'static str {
         match self {
             Varying::Fig2 => "modeless against modal adaptation, as in figure 2 of MFS",
             Varying::Fig7a => "questions beside bulk while the link becomes slower, as in 7(a)",

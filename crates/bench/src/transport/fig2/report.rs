@@ -5,10 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Application, Figures};
-use crate::measurement::{self, failures, figures_of, firsts, kinds, repeats_and_scale};
+use crate::measurement::{self, failures, figures_of, firsts, kinds, runs_and_scale};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
-use crate::report::middle;
+use crate::spread::{Spread, caption, median};
 use crate::transport::modal::{MODES, Rule};
 
 /// What modeless adaptation is to use of the link, and how much more than modal it is to send.
@@ -53,27 +53,24 @@ fn mb(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Medians of an application's repeats.
+/// An application's repeats: medians, and the range of the share.
 struct Row {
     kind: Kind,
     message_bytes: u64,
     link_bytes: u64,
     capacity_bytes: u64,
-    /// Least and most of the link's share.
-    shares: [f64; 2],
-    utilization: f64,
+    /// Of the link, that was used.
+    shares: Spread,
 }
 
 fn row(kind: Kind, measured: &[Measurement]) -> Option<Row> {
     let figures = figures_of(measured, kind);
-    let shares = figures.clone().map(|one| one.utilization);
     Some(Row {
         kind,
-        message_bytes: middle(figures.clone().map(|one| one.message_bytes))?,
-        link_bytes: middle(figures.clone().map(|one| one.link_bytes))?,
+        message_bytes: median(figures.clone().map(|one| one.message_bytes))?,
+        link_bytes: median(figures.clone().map(|one| one.link_bytes))?,
         capacity_bytes: figures.clone().next()?.capacity_bytes,
-        shares: [shares.clone().fold(f64::INFINITY, f64::min), shares.clone().fold(0.0, f64::max)],
-        utilization: middle(shares)?,
+        shares: Spread::over(figures.clone().map(|one| one.utilization))?,
     })
 }
 
@@ -83,12 +80,13 @@ pub(super) fn markdown(
     measured: &[Measurement],
     swept: &[(Rule, f64)],
 ) -> String {
-    let (repeats, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let kinds = kinds(measured).into_iter();
     let rows: Vec<Row> = kinds.filter_map(|kind| row(kind, measured)).collect();
     let mut text = format!(
-        "{}Medians of {repeats}, over {scale} of the trace. {ABOUT}\n\n{HEADING}",
-        context.heading()
+        "{}{} Over {scale} of the trace. {ABOUT}\n\n{HEADING}",
+        context.heading(),
+        caption(runs)
     );
     rows.iter().for_each(|row| text.push_str(&line(row)));
     text.push_str(&verdict(&rows));
@@ -113,7 +111,7 @@ const ABOUT: &str = "\
 
 const HEADING: &str = "\
     | application | modes, KB/s | messages, MB | on the link, MB | link's capacity, MB \
-    | used | least-most |\n|---|---|--:|--:|--:|--:|--:|\n";
+    | used |\n|---|---|--:|--:|--:|--:|\n";
 
 const SWEEP: &str = "\
     What each rule would send if the link were a pipe and the bandwidth known at once, for 165 \
@@ -144,15 +142,14 @@ fn modes(rule: &Rule) -> String {
 }
 
 fn line(row: &Row) -> String {
-    let [least, most] = row.shares;
     format!(
-        "| {} | {} | {:.1} | {:.1} | {:.1} | {:.3} | {least:.3}-{most:.3} |\n",
+        "| {} | {} | {:.1} | {:.1} | {:.1} | {} |\n",
         row.kind,
         row.kind.rule.as_ref().map_or("-".into(), modes),
         mb(row.message_bytes),
         mb(row.link_bytes),
         mb(row.capacity_bytes),
-        row.utilization,
+        row.shares.cell(3),
     )
 }
 
@@ -161,8 +158,8 @@ fn verdict(rows: &[Row]) -> String {
     let reached = |is: bool| if is { "reached" } else { "missed" };
     let mut text = format!(
         "\n* modeless uses {:.3} of the link; asked for: {UTILIZATION}, {}.\n",
-        modeless.utilization,
-        reached(modeless.utilization >= UTILIZATION)
+        modeless.shares.median(),
+        reached(modeless.shares.median() >= UTILIZATION)
     );
     for row in modal {
         let times = modeless.message_bytes as f64 / row.message_bytes.max(1) as f64;
@@ -175,12 +172,13 @@ fn verdict(rows: &[Row]) -> String {
     text
 }
 
-/// A chart for each application's first success: the link, what was used, and its modes or classes.
+/// Two charts for each application's first success: the link, its use, and modes or classes; and
+/// the share that was used, because use and link lie on each other.
 pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
-    firsts(measured).into_iter().map(chart).collect()
+    firsts(measured).into_iter().flat_map(charts_of).collect()
 }
 
-fn chart((kind, figures): (Kind, &Figures)) -> Chart {
+fn charts_of((kind, figures): (Kind, &Figures)) -> [Chart; 2] {
     // As in the paper, the most urgent class is the lowest line; modes stand at their rates.
     let most = figures.rate_kb.iter().copied().fold(0.0, f64::max);
     let height = |mode: usize| match &kind.rule {
@@ -190,15 +188,19 @@ fn chart((kind, figures): (Kind, &Figures)) -> Chart {
     let known = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
     let modes: Vec<Option<f64>> = figures.mode.iter().map(|mode| mode.map(height)).collect();
     let name = if kind.rule.is_some() { "mode" } else { "most urgent class sent" };
-    Chart {
-        title: kind.to_string(),
-        axes: ["seconds", "KB/s"],
-        curves: vec![
-            Curve::steps("true bandwidth: grey", Look::Grey, &known(&figures.rate_kb)),
-            Curve::steps("used: blue", Look::Blue, &known(&figures.used_kb)),
-            Curve::steps(name, Look::Dark, &modes),
-        ],
-    }
+    let curves = vec![
+        Curve::steps("true bandwidth", Look::Grey, &known(&figures.rate_kb)),
+        Curve::steps("used", Look::Blue, &known(&figures.used_kb)),
+        Curve::steps(name, Look::Dark, &modes),
+    ];
+    let share = Curve::share("used of the bandwidth", &figures.used_kb, &figures.rate_kb);
+    let below =
+        Chart::beside(format!("{kind}, share of the link"), ["seconds", "share"], vec![share]);
+    let target = (format!("{UTILIZATION} in all, asked of modeless"), UTILIZATION);
+    [
+        Chart::new(kind.to_string(), ["seconds", "KB/s"], curves),
+        Chart { levels: vec![target], ..below },
+    ]
 }
 
 #[cfg(test)]
@@ -231,6 +233,6 @@ mod tests {
         assert!(text.contains("1.20 times what modal does; asked for: 1.17, reached"), "{text}");
         assert!(text.contains("uses 0.980 of the link; asked for: 0.97, reached"), "{text}");
         assert!(text.contains("| 1, 2, 3, 4 | 1 | 1 | 1.0 |"), "{text}");
-        assert_eq!(charts(&measured).len(), 2);
+        assert_eq!(charts(&measured).len(), 4);
     }
 }

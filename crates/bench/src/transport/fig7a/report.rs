@@ -5,10 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Figures, START_SECONDS, Second};
-use crate::measurement::{self, failures, figures_of, firsts, kinds, repeats_and_scale};
+use crate::measurement::{self, failures, figures_of, firsts, kinds, runs_and_scale};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
-use crate::report::middle;
+use crate::spread::{Spread, caption, median};
 use crate::transport::direction::Direction;
 use crate::transport::variant::Variant;
 
@@ -114,8 +114,8 @@ impl Sum {
 
     /// Each figure's median for itself.
     fn median(sums: &[Sum]) -> Option<Sum> {
-        let each = |figure: fn(&Sum) -> f64| middle(sums.iter().map(figure));
-        let count = |figure: fn(&Sum) -> usize| middle(sums.iter().map(figure));
+        let each = |figure: fn(&Sum) -> f64| median(sums.iter().map(figure));
+        let count = |figure: fn(&Sum) -> usize| median(sums.iter().map(figure));
         Some(Sum {
             seconds: count(|sum| sum.seconds)?,
             calls: count(|sum| sum.calls)?,
@@ -144,18 +144,19 @@ const HEADING: &str = "\
 
 /// The table of medians, and each second of the first success.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let (repeats, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let mut text = format!(
-        "{}Medians of {repeats}, over {scale} of the trace. {ABOUT}\n\n{HEADING}",
-        context.heading()
+        "{}{} Over {scale} of the trace. {ABOUT}\n\n{HEADING}",
+        context.heading(),
+        caption(runs)
     );
     for bulk in kinds(measured) {
         let figures = figures_of(measured, bulk);
-        let used = middle(figures.clone().map(|one| one.utilization));
+        let used = Spread::over(figures.clone().map(|one| one.utilization));
         for part in PARTS {
             let sums: Vec<Sum> = figures.clone().filter_map(|one| Sum::of(one, part)).collect();
-            if let Some(sum) = Sum::median(&sums) {
-                text.push_str(&line(bulk, part, &sum, used));
+            if let (Some(sum), Some(used)) = (Sum::median(&sums), &used) {
+                text.push_str(&line(bulk, part, (&sum, &sums), used));
             }
         }
     }
@@ -166,15 +167,21 @@ pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
     text
 }
 
-fn line(bulk: Bulk, part: Part, sum: &Sum, used: Option<f64>) -> String {
+/// A part's medians, with the ranges over the repeats.
+fn line(bulk: Bulk, part: Part, (sum, sums): (&Sum, &[Sum]), used: &Spread) -> String {
     let Bulk { system, direction } = bulk;
-    let Sum { seconds, calls, late, good_seconds, max_ms, over_ms } = sum;
+    let Sum { seconds, calls, late, good_seconds, .. } = sum;
     let late = *late as f64 / *calls as f64;
-    let used = used.unwrap_or(0.0);
+    let cell = |figure: fn(&Sum) -> f64| {
+        Spread::over(sums.iter().map(figure)).map_or(String::new(), |spread| spread.cell(0))
+    };
     format!(
         "| {system} | {direction} | {} | {calls} | {late:.2} | {good_seconds} of {seconds} \
-         | {max_ms:.0} | {over_ms:.0} | {used:.2} |\n",
-        part.name()
+         | {} | {} | {} |\n",
+        part.name(),
+        cell(|sum| sum.max_ms),
+        cell(|sum| sum.over_ms),
+        used.cell(2)
     )
 }
 
@@ -200,39 +207,44 @@ fn seconds(Bulk { system, direction }: Bulk, figures: &Figures) -> String {
     text
 }
 
-/// Two charts for each system and direction: the questions, and the link.
+/// Three charts for each system and direction: the questions, the link, and its share that was
+/// used.
 pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
-    let chart = |(Bulk { system, direction }, figures): (Bulk, &Figures)| {
+    let charts = |(Bulk { system, direction }, figures): (Bulk, &Figures)| {
         let of = |figure: &dyn Fn(&Second) -> Option<f64>| {
             figures.seconds.iter().map(figure).collect::<Vec<_>>()
         };
-        let title = format!("{system}, bulk {direction}");
         let targets = of(&|second| Some(second.target_ms));
+        let slowest = of(&|second| second.max_ms);
         let rates = of(&|second| Some(second.rate_kb));
+        let used = of(&|one| one.used.map(|used| used * one.rate_kb));
+        let shares = of(&|second| second.used);
+        let title = |of: &str| format!("{system}, bulk {direction}: {of}");
         [
-            Chart {
-                title: title.clone(),
-                axes: ["seconds", "milliseconds"],
-                curves: vec![
-                    Curve::steps("target: grey", Look::Grey, &targets),
-                    Curve::steps("slowest question: blue", Look::Blue, &of(&|one| one.max_ms)),
+            Chart::new(
+                title("questions"),
+                ["seconds", "milliseconds"],
+                vec![
+                    Curve::steps("target", Look::Grey, &targets),
+                    Curve::steps("slowest question of the second", Look::Blue, &slowest),
                 ],
-            },
-            Chart {
-                title,
-                axes: ["seconds", "KB/s"],
-                curves: vec![
-                    Curve::steps("true bandwidth: grey", Look::Grey, &rates),
-                    Curve::steps(
-                        "used: blue",
-                        Look::Blue,
-                        &of(&|one| one.used.map(|used| used * one.rate_kb)),
-                    ),
+            ),
+            Chart::new(
+                title("link"),
+                ["seconds", "KB/s"],
+                vec![
+                    Curve::steps("true bandwidth", Look::Grey, &rates),
+                    Curve::steps("used", Look::Blue, &used),
                 ],
-            },
+            ),
+            Chart::beside(
+                title("share of the link"),
+                ["seconds", "share"],
+                vec![Curve::steps("used of the bandwidth", Look::Blue, &shares)],
+            ),
         ]
     };
-    firsts(measured).into_iter().flat_map(chart).collect()
+    firsts(measured).into_iter().flat_map(charts).collect()
 }
 
 #[cfg(test)]
@@ -266,6 +278,6 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        assert_eq!(charts(&[measurement()]).len(), 2);
+        assert_eq!(charts(&[measurement()]).len(), 3);
     }
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::System;
 use super::drive::Spent;
 use super::load::Load;
-use crate::measurement::{self, failures, figures_of, repeats_and_scale};
-use crate::plot::{Bar, Panel};
+use crate::measurement::{self, failures, figures_of, runs_and_scale};
+use crate::plot::dots::{Panel, Row};
 use crate::record::Context;
-use crate::report::middle;
+use crate::spread::{Spread, caption, times};
 
 /// Calls a second that are asked for.
 const ONE_MIN: f64 = 12_000.0;
@@ -60,16 +60,6 @@ impl Figures {
         let each = |time: f64| time * cost / count;
         Figures { rate: count / unit / seconds, client: each(client), server: each(server) }
     }
-
-    /// The median of each figure for itself.
-    fn median(figures: &[Figures]) -> Option<Figures> {
-        let each = |figure: fn(&Figures) -> f64| middle(figures.iter().map(figure));
-        Some(Figures {
-            rate: each(|one| one.rate)?,
-            client: each(|one| one.client)?,
-            server: each(|one| one.server)?,
-        })
-    }
 }
 
 /// For whoever waits.
@@ -80,23 +70,32 @@ impl fmt::Display for Figures {
     }
 }
 
-/// The medians of one system under one load.
-fn median(measured: &[Measurement], system: System, load: Load) -> Option<Figures> {
-    let figures = figures_of(measured, Loaded::new(system, load));
-    Figures::median(&figures.copied().collect::<Vec<_>>())
+/// A figure of one system under one load, in each repeat that succeeded.
+fn spread(
+    measured: &[Measurement],
+    system: System,
+    load: Load,
+    figure: fn(&Figures) -> f64,
+) -> Option<Spread> {
+    Spread::over(figures_of(measured, Loaded::new(system, load)).map(figure))
 }
 
-/// The table of all medians.
+fn rate(measured: &[Measurement], system: System, load: Load) -> Option<Spread> {
+    spread(measured, system, load, |figures| figures.rate)
+}
+
+/// The table.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let (repeats, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let mut text = format!(
-        "{}Medians of {repeats}, at {scale} of the standard time and length. {ABOUT}\n\n{HEADING}",
-        context.heading()
+        "{}{} At {scale} of the standard time and length. {ABOUT}\n\n{HEADING}",
+        context.heading(),
+        caption(runs)
     );
     for load in Load::ALL {
         for system in System::ALL {
-            if let Some(figures) = median(measured, system, load) {
-                text.push_str(&line(measured, system, load, figures));
+            if let Some(rate) = rate(measured, system, load) {
+                text.push_str(&line(measured, system, load, &rate));
             }
         }
     }
@@ -116,17 +115,19 @@ const HEADING: &str = "\
     | load | system | rate | client | server | of quinn | of sshfs | target | met |\n\
     |---|---|--:|--:|--:|--:|--:|--:|---|\n";
 
-fn line(measured: &[Measurement], system: System, load: Load, figures: Figures) -> String {
-    let Figures { rate, client, server } = figures;
+fn line(measured: &[Measurement], system: System, load: Load, own: &Spread) -> String {
     let beside = |other: System| {
-        let other = median(measured, other, load).filter(|_| system == System::Segue);
-        other.map(|other| rate / other.rate)
+        let other = rate(measured, other, load).filter(|_| system == System::Segue);
+        times(Some(own), other.as_ref())
+    };
+    let cost = |figure| {
+        spread(measured, system, load, figure).map_or(String::new(), |spread| spread.cell(2))
     };
     let of_sshfs = beside(System::Sshfs);
     let (target, is_met) = match load {
         _ if system != System::Segue => (String::new(), None),
-        Load::One => (format!("{ONE_MIN:.0}"), Some(rate >= ONE_MIN)),
-        Load::Many => (format!("{MANY_MIN:.0}"), Some(rate >= MANY_MIN)),
+        Load::One => (format!("{ONE_MIN:.0}"), Some(own.median() >= ONE_MIN)),
+        Load::Many => (format!("{MANY_MIN:.0}"), Some(own.median() >= MANY_MIN)),
         Load::Up | Load::Down => {
             (format!("{TIMES_SSHFS} of sshfs"), of_sshfs.map(|times| times >= TIMES_SSHFS))
         }
@@ -134,9 +135,12 @@ fn line(measured: &[Measurement], system: System, load: Load, figures: Figures) 
     let times = |times: Option<f64>| times.map_or(String::new(), |times| format!("{times:.2}"));
     let is_met = is_met.map_or("", |is_met| if is_met { "yes" } else { "no" });
     format!(
-        "| {} | {} | {rate:.0} | {client:.2} | {server:.2} | {} | {} | {target} | {is_met} |\n",
+        "| {} | {} | {} | {} | {} | {} | {} | {target} | {is_met} |\n",
         load.words(),
         system.name(),
+        own.cell(0),
+        cost(|figures| figures.client),
+        cost(|figures| figures.server),
         times(beside(System::Quinn)),
         times(of_sshfs),
     )
@@ -145,13 +149,20 @@ fn line(measured: &[Measurement], system: System, load: Load, figures: Figures) 
 /// A panel for each load.
 pub(super) fn panels(measured: &[Measurement]) -> Vec<Panel> {
     let panel = |load: Load| {
-        let bar = |system: System| {
-            let value = median(measured, system, load)?.rate;
-            Some(Bar { label: system.name().to_owned(), value: Some(value), behind: None })
+        let target = || match load {
+            Load::One => Some(ONE_MIN),
+            Load::Many => Some(MANY_MIN),
+            Load::Up | Load::Down => {
+                Some(TIMES_SSHFS * rate(measured, System::Sshfs, load)?.median())
+            }
+        };
+        let row = |system: System| {
+            let value = Some(rate(measured, system, load)?);
+            let target = target().filter(|_| system == System::Segue);
+            Some(Row { value, target, ..Row::named(system.name()) })
         };
         let axis = if load.is_bulk() { "MB a second" } else { "calls a second" };
-        let bars = System::ALL.into_iter().filter_map(bar).collect();
-        Panel { title: load.words(), axis, bars }
+        Panel::new(load.words(), axis, System::ALL.into_iter().filter_map(row).collect())
     };
     Load::ALL.into_iter().map(panel).collect()
 }
@@ -178,7 +189,8 @@ mod tests {
             measurement(System::Sshfs, Load::Up, 1, 600_000_000),
         ];
         let table = markdown(&Context::of_test(), &measured);
-        let one = "| calls, 1 in flight | segue | 20000 | 25.00 | 12.50 | 0.80 |  | 12000 | yes |";
+        let one = "| calls, 1 in flight | segue | 20,000 (10,000-45,000) | 25.00 (11.11-50.00) \
+                   | 12.50 (5.56-25.00) | 0.80 |  | 12000 | yes |";
         let up = "| up | segue | 500 | 1.00 | 0.50 |  | 1.67 | 2 of sshfs | no |";
         assert!(table.contains(one) && table.contains(up), "{table}");
     }

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::Figures;
 use super::trips::Latency;
-use crate::measurement::{self, failures, figures_of, repeats_and_scale};
+use crate::measurement::{self, failures, figures_of, runs_and_scale};
 use crate::plot::lines::{Chart, Curve, Look};
 use crate::record::Context;
-use crate::report::middle;
+use crate::spread::{Spread, caption, median};
 
 /// One ride.
 pub(super) type Measurement = measurement::Measurement<Ride, Figures>;
@@ -60,8 +60,8 @@ const HEADING: &str = "\
     |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n";
 
 const LATENCY_ABOUT: &str = "\
-    Milliseconds that calls took, medians of the rides. Through a tunnel: under way in one, or \
-    begun within three seconds after it.";
+    A run is a ride. Milliseconds that calls took. Through a tunnel: under way in one, or begun \
+    within three seconds after it.";
 
 const LATENCY_HEADING: &str = "\
     | call, class | calls | p50 | p99 | max | through a tunnel: calls | max |\n\
@@ -69,7 +69,7 @@ const LATENCY_HEADING: &str = "\
 
 /// The table.
 pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
-    let (_, scale) = repeats_and_scale(measured);
+    let (runs, scale) = runs_and_scale(measured);
     let mut text = format!("{}Over {scale} of the trace. {ABOUT}\n\n{HEADING}", context.heading());
     for one in measured {
         match &one.figures {
@@ -77,7 +77,8 @@ pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
             None => text.push_str(&format!("| {} | failed |{}\n", one.repeat, " |".repeat(10))),
         }
     }
-    text.push_str(&format!("\n## By class\n\n{LATENCY_ABOUT}\n\n{LATENCY_HEADING}"));
+    let about = format!("{} {LATENCY_ABOUT}", caption(runs));
+    text.push_str(&format!("\n## By class\n\n{about}\n\n{LATENCY_HEADING}"));
     let rides: Vec<&Figures> = figures_of(measured, Ride {}).collect();
     let kinds = rides.first().map_or(0, |figures| figures.latencies.len());
     for kind in 0..kinds {
@@ -103,11 +104,11 @@ fn line(ride: u32, figures: &Figures) -> String {
 
 fn latency_line(of: &[&Latency]) -> String {
     let each = |figure: fn(&Latency) -> Option<f64>| {
-        let middle = middle(of.iter().filter_map(|one| figure(one)));
-        middle.map_or("-".to_owned(), |ms| format!("{ms:.0}"))
+        let spread = Spread::over(of.iter().filter_map(|one| figure(one)));
+        spread.map_or("-".to_owned(), |spread| spread.cell(0))
     };
     let count =
-        |figure: fn(&Latency) -> usize| middle(of.iter().map(|one| figure(one))).unwrap_or(0);
+        |figure: fn(&Latency) -> usize| median(of.iter().map(|one| figure(one))).unwrap_or(0);
     format!(
         "| {} | {} | {} | {} | {} | {} | {} |\n",
         of.first().map_or("", |one| one.kind),
@@ -120,19 +121,22 @@ fn latency_line(of: &[&Latency]) -> String {
     )
 }
 
-/// The first ride: what was used of the link, each way.
+/// The first ride: the use of the link, each way, and its share.
 pub(super) fn charts(measured: &[Measurement]) -> Vec<Chart> {
     let Some(figures) = figures_of(measured, Ride {}).next() else { return Vec::new() };
     let known = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
-    let chart = |(title, used): (&str, &Vec<f64>)| Chart {
-        title: title.to_owned(),
-        axes: ["seconds", "KB/s"],
-        curves: vec![
-            Curve::steps("true bandwidth: grey", Look::Grey, &known(&figures.rate_kb)),
-            Curve::steps("used: blue", Look::Blue, &known(used)),
-        ],
+    let charts = |(title, used): (&str, &Vec<f64>)| {
+        let curves = vec![
+            Curve::steps("true bandwidth", Look::Grey, &known(&figures.rate_kb)),
+            Curve::steps("used", Look::Blue, &known(used)),
+        ];
+        let share = Curve::share("used of the bandwidth", used, &figures.rate_kb);
+        [
+            Chart::new(title, ["seconds", "KB/s"], curves),
+            Chart::beside(format!("{title}, share of the link"), ["seconds", "share"], vec![share]),
+        ]
     };
-    ["up", "down"].into_iter().zip(&figures.used_kb).map(chart).collect()
+    ["up", "down"].into_iter().zip(&figures.used_kb).flat_map(charts).collect()
 }
 
 #[cfg(test)]
@@ -167,6 +171,6 @@ mod tests {
         let text = markdown(&Context::of_test(), &measured);
         let row = "| 1 | 100 | 2 | 0 | 7 | 0 | 0 | 0 | 2 | 0.90 | 0.80 | 250, 1200 |";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("| question | 10 | 60 | - | 90 | 1 | 9000 |"), "{text}");
+        assert!(text.contains("| question | 10 | 60 | - | 90 | 1 | 9,000 |"), "{text}");
     }
 }
