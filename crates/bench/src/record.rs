@@ -1,14 +1,13 @@
-//! What one measurement says, and where and when it was made.
+//! The figures of one measurement, and where and when it was made.
 
 use std::fs;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize, Serializer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::spread::median;
-use segue_bed::run;
+use crate::tree::Tree;
 
 /// One workload once on one file system over one link.
 #[derive(Debug, Clone, Serialize)]
@@ -32,7 +31,7 @@ pub struct Measurement {
     pub figures: Result<Figures, String>,
 }
 
-/// What was measured.
+/// The figures of a workload.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Figures {
     /// How long the user waits.
@@ -85,7 +84,7 @@ fn figures_or_error<S: Serializer>(
 pub struct Context {
     /// When it began, in UTC.
     pub date: String,
-    /// The commit measured; `-dirty` if the tree differed from it.
+    /// The commit measured: `-dirty` behind it if the tree differed, "unknown" without git.
     pub commit: String,
     /// The command line.
     pub command: String,
@@ -94,14 +93,28 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context of this process, now.
+    /// The context of this process now, with the tree as it is.
     pub fn now() -> Context {
+        Context::of(&Tree::of_program())
+    }
+
+    /// The same of a tree without changes: an error if it has any.
+    pub fn committed() -> Result<Context, String> {
+        let tree = Tree::of_program();
+        tree.expect_committed()?;
+        Ok(Context::of(&tree))
+    }
+
+    fn of(tree: &Tree) -> Context {
+        if !tree.has_commit() {
+            eprintln!("segue-bench: git names no commit here; the results say \"unknown\"");
+        }
         let date = OffsetDateTime::now_utc().replace_nanosecond(0);
         let date = date.ok().and_then(|date| date.format(&Rfc3339).ok()).unwrap_or_default();
         let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
         Context {
             date,
-            commit: commit(),
+            commit: tree.commit(),
             command: format!("segue-bench {command}"),
             machine: machine(),
         }
@@ -110,7 +123,9 @@ impl Context {
     /// How a report in Markdown begins.
     pub(crate) fn heading(&self) -> String {
         let Context { date, commit, command, machine } = self;
-        format!("# {command}\n\n{date}, commit {commit}\n{machine}\n\n")
+        let dirty = commit.ends_with("-dirty");
+        let note = if dirty { " (with changes that are in no commit)" } else { "" };
+        format!("# {command}\n\n{date}, commit {commit}{note}\n{machine}\n\n")
     }
 
     /// One that is the same in each test.
@@ -119,15 +134,6 @@ impl Context {
         let [date, commit, command, machine] = ["d", "c", "x", "m"].map(str::to_owned);
         Context { date, commit, command, machine }
     }
-}
-
-fn commit() -> String {
-    let here = env!("CARGO_MANIFEST_DIR");
-    let git = |args: &[&str]| run(Command::new("git").args(["-C", here]).args(args));
-    let Ok(head) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".into() };
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
-    let dirty = changed.is_ok_and(|changed| changed.is_empty());
-    format!("{}{}", head.trim(), if dirty { "" } else { "-dirty" })
 }
 
 fn machine() -> String {

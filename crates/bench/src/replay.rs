@@ -52,11 +52,6 @@ impl Experiment {
     /// Each of them.
     pub const ALL: [Experiment; 2] = [Experiment::Table3, Experiment::Fig5];
 
-    /// The one called `name`.
-    pub fn named(name: &str) -> Option<Experiment> {
-        Experiment::ALL.into_iter().find(|one| one.name() == name)
-    }
-
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {

@@ -17,7 +17,9 @@ const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 fn fuse_floor(peers: &[&str], out: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_segue-bench"));
-    command.args(["run", "fuse-floor", "--repeat", "1", "--scale", "0.01", "--out"]).arg(out);
+    command
+        .args(["run", "fuse-floor", "--dirty", "--repeat", "1", "--scale", "0.01", "--out"])
+        .arg(out);
     for peer in peers {
         command.args(["--peer", peer]);
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 fn segue_bench(args: &[&str], out: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_segue-bench"));
-    command.arg("run").args(args).args(["--scale", "0.01", "--out"]).arg(out);
+    command.arg("run").args(args).args(["--dirty", "--scale", "0.01", "--out"]).arg(out);
     // So that `segue` is found nowhere: these tests are of the bench.
     command.env("SEGUE_BIN", "/nonexistent/segue").output().unwrap()
 }

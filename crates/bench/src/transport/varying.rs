@@ -22,11 +22,6 @@ impl Varying {
     /// Each of them.
     pub const ALL: [Varying; 3] = [Varying::Fig2, Varying::Fig7a, Varying::Train];
 
-    /// The one called `name`.
-    pub fn named(name: &str) -> Option<Varying> {
-        Varying::ALL.into_iter().find(|one| one.name() == name)
-    }
-
     /// Its name on the command line, and part of its results' names.
     pub const fn name(self) -> &'static str {
         match self {
