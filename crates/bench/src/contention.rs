@@ -71,7 +71,7 @@ impl Experiment {
     pub const fn about(self) -> &'static str {
         match self {
             Experiment::Table2 => "grep or read beside compile or write, as in table 2 of MFS",
-            Experiment::Fig3 => "another name for it: its plot is figure 3",
+            Experiment::Fig3 => "mfs-table2 by another name: its plot has the curves of figure 3",
             Experiment::Fig4 => "grep beside a synchronous write, and in sshfs and rclone",
         }
     }
