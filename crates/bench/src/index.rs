@@ -173,7 +173,7 @@ mod tests {
                 "| by-hand | [2026-02-03](20260203T000000Z-by-hand.md) | 12ab | - | - \
                  | made by hand: see the text |  |",
                 "| untar | [2026-02-02](20260202T000000Z-untar.md) \
-                 ([plot](20260202T000000Z-untar.png)) | abc | 2 x P, Linux 6 | 3 | untar 2.00 s \
+                 ([plot](20260202T000000Z-untar.png)) | abc | 2 x P, Linux 6 | 3 | `untar` 2.00 s \
                  | [2026-01-01](20260101T000000Z-untar.md) ([plot](20260101T000000Z-untar.svg)) |",
             ]
         );

@@ -124,7 +124,7 @@ fn workloads(lines: &[Value]) -> String {
         beside.extend(seconds("local").map(|seconds| format!("local {}", figure(seconds))));
         let beside = beside.join(", ");
         let beside = if beside.is_empty() { beside } else { format!(" ({beside})") };
-        Some(format!("{workload} {} s{at}{beside}", figure(seconds(SEGUE)?)))
+        Some(format!("`{workload}` {} s{at}{beside}", figure(seconds(SEGUE)?)))
     };
     listed(distinct(lines, "workload").into_iter().map(of))
 }
@@ -151,7 +151,7 @@ fn beside(lines: &[Value], system: &str, base: &str) -> Option<String> {
     let ratios = Spread::over(ratios.into_iter())?;
     let [median, least, greatest] =
         [ratios.median(), ratios.least(), ratios.greatest()].map(figure);
-    Some(format!("{system} ×{median} as fast as {base} ({least}-{greatest}, {count} tests)"))
+    Some(format!("`{system}` ×{median} as fast as {base} ({least}-{greatest}, {count} tests)"))
 }
 
 /// Changes a second by how many are in flight, and bytes.
@@ -188,7 +188,7 @@ fn storm(lines: &[Value]) -> String {
     let of = |way: String| {
         let figure =
             middle(lines, &[("system", &way), ("test", "files made")], "figure").map(figure)?;
-        Some(format!("{way} {figure}"))
+        Some(format!("`{way}` {figure}"))
     };
     let ways = listed(distinct(lines, "system").into_iter().map(of));
     if ways.is_empty() { ways } else { format!("files made a second: {ways}") }
@@ -206,7 +206,7 @@ fn edit_big(lines: &[Value]) -> String {
         };
         let systems: Vec<String> =
             distinct(lines, "system").into_iter().filter_map(dearest).collect();
-        (!systems.is_empty()).then(|| format!("1 KB in {size}: {}", systems.join(", ")))
+        (!systems.is_empty()).then(|| format!("`{size}`, 1 KB changed: {}", systems.join(", ")))
     };
     listed(["64 MB", "1 GB"].map(of))
 }
@@ -238,7 +238,7 @@ fn atp_latency(lines: &[Value]) -> String {
             trip.zip(middle(lines, &with, "target_ms")).is_some_and(|(trip, most)| trip <= most)
         };
         let met = links.iter().filter(is_met).count();
-        is_call.then(|| format!("{system} on {met} of {}", links.len()))
+        is_call.then(|| format!("`{system}` on {met} of {}", links.len()))
     };
     let systems = listed(distinct(lines, "system").into_iter().map(of));
     if systems.is_empty() { systems } else { format!("links with p99 in time: {systems}") }
@@ -259,7 +259,7 @@ fn mfs_fig4(lines: &[Value]) -> String {
     let Some(slowest) = rates.first() else { return String::new() };
     let of = |system: String| {
         let with = [("system", system.as_str()), ("rate_kb_per_s", slowest), ("promises", "held")];
-        Some(format!("{system} {}", figure(middle(lines, &with, "foreground_seconds")?)))
+        Some(format!("`{system}` {}", figure(middle(lines, &with, "foreground_seconds")?)))
     };
     let systems = listed(distinct(lines, "system").into_iter().map(of));
     if systems.is_empty() {
@@ -278,7 +278,7 @@ fn mfs_fig5(lines: &[Value]) -> String {
             middle(lines, &with, "last_read_seconds").map(figure)
         };
         let (best, base) = (last("async-priorities")?, last("sync-uniform")?);
-        Some(format!("{trace} {best} (sync-uniform {base})"))
+        Some(format!("`{trace}` {best} (sync-uniform {base})"))
     };
     let traces = listed(distinct(lines, "trace").into_iter().map(of));
     if traces.is_empty() {
@@ -302,7 +302,7 @@ fn mfs_fig7a(lines: &[Value]) -> String {
         );
         let used = middle(lines, &[("system", &system)], "utilization")?;
         let late = 100.0 * late / calls.max(1.0);
-        Some(format!("{system} {late:.1} % of questions late, {used:.2} of the link used"))
+        Some(format!("`{system}` {late:.1} % of questions late, {used:.2} of the link used"))
     };
     listed(distinct(lines, "system").into_iter().map(of))
 }
@@ -333,7 +333,7 @@ fn mfs_table2(lines: &[Value]) -> String {
         }
     }
     let text = |(test, ratio, rate): &(String, f64, String)| {
-        Some(format!("{test} ×{ratio:.2} at {rate} KB/s"))
+        Some(format!("`{test}` ×{ratio:.2} at {rate} KB/s"))
     };
     let tests = listed(worst.iter().map(text));
     if tests.is_empty() {
@@ -349,7 +349,7 @@ fn mfs_table3(lines: &[Value]) -> String {
         let bytes = |field| middle(lines, &[("trace", &trace)], field);
         let [read, written] =
             [bytes("read_bytes")?, bytes("written_bytes")?].map(|bytes| bytes / 1048576.0);
-        Some(format!("{trace} reads {read:.2} MB and writes {written:.2} MB"))
+        Some(format!("`{trace}` reads {read:.2} MB and writes {written:.2} MB"))
     };
     listed(distinct(lines, "trace").into_iter().map(of))
 }
@@ -359,7 +359,7 @@ fn rpc_speed(lines: &[Value]) -> String {
         let rate = |system: &str| middle(lines, &[("system", system), ("load", &load)], "rate");
         let best = ["quinn", "sshfs"].map(|peer| Some(format!("{peer} {}", figure(rate(peer)?))));
         let best = best.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        Some(format!("{load} {} ({best})", figure(rate(SEGUE)?)))
+        Some(format!("`{load}` {} ({best})", figure(rate(SEGUE)?)))
     };
     let loads = listed(distinct(lines, "load").into_iter().map(of));
     if loads.is_empty() { loads } else { format!("calls or MB a second: {loads}") }
@@ -375,7 +375,7 @@ fn small_writes(lines: &[Value]) -> String {
             let with = [("workload", workload.as_str()), ("system", SEGUE), ("rtt_ms", rtt)];
             middle(lines, &with, "seconds")
         };
-        Some(format!("{workload} ×{:.2}", seconds(longest)? / seconds("null")?))
+        Some(format!("`{workload}` ×{:.2}", seconds(longest)? / seconds("null")?))
     };
     let workloads = listed(distinct(lines, "workload").into_iter().map(of));
     if workloads.is_empty() {
@@ -423,7 +423,7 @@ mod tests {
             line("local", 0.01),
         ];
         let text = outcome("untar+small-files", &lines);
-        assert_eq!(text, "untar 2.00 s at 64 KB/s (rclone 20.0, local 0.010)");
+        assert_eq!(text, "`untar` 2.00 s at 64 KB/s (rclone 20.0, local 0.010)");
     }
 
     #[test]
@@ -439,7 +439,7 @@ mod tests {
             line("read", 512, 2.0),
         ];
         let text = outcome("mfs-table2", &lines);
-        assert!(text.ends_with(": RW ×1.50 at 512 KB/s"), "{text}");
+        assert!(text.ends_with(": `RW` ×1.50 at 512 KB/s"), "{text}");
     }
 
     #[test]
@@ -449,7 +449,7 @@ mod tests {
                 "direction": "up", "target_ms": 60.0, "p99_ms": p99, "up_share": 0.9})
         };
         let lines = [line(64.0, 70.0), line(64.0, 50.0), line(128.0, 61.0), line(64.0, 55.0)];
-        assert_eq!(outcome("atp-latency", &lines), "links with p99 in time: segue on 1 of 2");
+        assert_eq!(outcome("atp-latency", &lines), "links with p99 in time: `segue` on 1 of 2");
     }
 
     #[test]
@@ -465,7 +465,7 @@ mod tests {
             line("fuser", ["OPEN", "microseconds"], 10.0),
         ];
         let text = outcome("fuse-floor", &lines);
-        assert_eq!(text, "binding ×2.00 as fast as fuser (1.00-3.00, 2 tests)");
+        assert_eq!(text, "`binding` ×2.00 as fast as fuser (1.00-3.00, 2 tests)");
     }
 
     #[test]
