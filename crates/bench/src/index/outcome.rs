@@ -206,7 +206,8 @@ fn edit_big(lines: &[Value]) -> String {
         };
         let systems: Vec<String> =
             distinct(lines, "system").into_iter().filter_map(dearest).collect();
-        (!systems.is_empty()).then(|| format!("`{size}`, 1 KB changed: {}", systems.join(", ")))
+        (!systems.is_empty())
+            .then(|| format!("`{size}`, dearest change of 1 KB: {}", systems.join(", ")))
     };
     listed(["64 MB", "1 GB"].map(of))
 }
