@@ -196,7 +196,7 @@ impl Drop for SegueMount {
         if self.is_mounted()
             && let Err(error) = self.kill9()
         {
-            eprintln!("segue-bench: {error}");
+            eprintln!("segue-bed: {error}");
         }
     }
 }

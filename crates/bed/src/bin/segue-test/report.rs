@@ -163,20 +163,15 @@ fn closing(counts: Counts, seconds: f64) -> String {
     )
 }
 
-/// Adds up the closing lines in `output`.
+/// The counts of the last closing line in `output`. A test of a runner may print others before it.
 fn counts(output: &str) -> Counts {
-    let mut counts = Counts::default();
-    for line in output.lines().filter(|line| line.starts_with("test result: ")) {
-        let count = |what: &str| {
-            let before = line.split("; ").find_map(|part| part.strip_suffix(what));
-            let digits = before.and_then(|before| before.rsplit(' ').next());
-            digits.and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(0)
-        };
-        counts.passed += count(" passed");
-        counts.failed += count(" failed");
-        counts.ignored += count(" ignored");
-    }
-    counts
+    let line = output.lines().rfind(|line| line.starts_with("test result: ")).unwrap_or_default();
+    let count = |what: &str| {
+        let before = line.split("; ").find_map(|part| part.strip_suffix(what));
+        let digits = before.and_then(|before| before.rsplit(' ').next());
+        digits.and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(0)
+    };
+    Counts { passed: count(" passed"), failed: count(" failed"), ignored: count(" ignored") }
 }
 
 /// The seeds from which a test drew, so that it can draw them again.
@@ -233,9 +228,9 @@ mod tests {
     const PASSED: &str = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 7 filtered";
 
     #[test]
-    fn counts_are_those_of_all_closing_lines() {
-        let two = "x\ntest result: ok. 12 passed; 0 failed; 3 ignored; 0 measured\n\
-                   test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured\n";
+    fn counts_are_those_of_the_closing_line() {
+        let two = "x\ntest result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured\n\
+                   test result: ok. 13 passed; 2 failed; 3 ignored; 0 measured\n";
         assert_eq!(counts(two), Counts { passed: 13, failed: 2, ignored: 3 });
         let line = closing(Counts { passed: 13, failed: 2, ignored: 3 }, 1.0);
         assert_eq!(counts(&line), Counts { passed: 13, failed: 2, ignored: 3 });
