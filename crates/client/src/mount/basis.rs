@@ -41,6 +41,24 @@ struct Old {
     version: Version,
     container: Arc<Container>,
     since: Time,
+    /// Whether the truncation is logged. Until then the file is clean, and no change refers to it.
+    is_emptied: bool,
+}
+
+impl Kept {
+    /// Lets go of copies of emptied files that have no pending data.
+    fn let_go(&self, has_data: impl Fn(Ino) -> bool) {
+        lock(&self.0).retain(|ino, old| !old.is_emptied || has_data(*ino));
+    }
+
+    /// The file is emptied, or could not be.
+    fn emptied(&self, ino: Ino, is_done: bool) {
+        let mut kept = lock(&self.0);
+        match kept.get_mut(&ino) {
+            Some(old) if is_done => old.is_emptied = true,
+            _ => drop(kept.remove(&ino)),
+        }
+    }
 }
 
 /// A basis, and this host's copy of it.
@@ -63,13 +81,19 @@ impl Mount {
         {
             kept.remove(&oldest);
         }
-        kept.insert(ino, Old { version, container, since: self.now() });
+        let since = self.now();
+        kept.insert(ino, Old { version, container, since, is_emptied: false });
+    }
+
+    /// The file of a kept copy is emptied, or could not be.
+    pub(super) fn basis_emptied(&self, ino: Ino, is_done: bool) {
+        self.kept.emptied(ino, is_done);
     }
 
     /// Lets go of copies for which no store comes any more.
     pub(super) fn let_go_of_bases(&self) {
         let core = self.core();
-        lock(&self.kept.0).retain(|ino, _| core.is_ahead(*ino) || core.queue.has_data(*ino));
+        self.kept.let_go(|ino| core.is_ahead(ino) || core.queue.has_data(ino));
     }
 
     /// Lets go of all copies: the disk needs their room. True if there were any.
@@ -144,5 +168,37 @@ impl Mount {
             }
         }
         (!basis.is_empty()).then_some(basis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::cache::ContainerId;
+
+    use super::*;
+    use crate::state::Containers;
+
+    /// A tidy between the copy and the log's entry let go of the copy. Then the timer sealed the
+    /// file before it was whole: a kilobyte at the front of 64 MB cost 125 KB to 69 MB.
+    #[test]
+    fn a_copy_stays_while_its_file_is_being_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        let container = containers.open((Ino(2), ContainerId(1))).unwrap();
+        let (version, since) = (Version::default(), Time::default());
+        let old = Old { version, container, since, is_emptied: false };
+        let kept = Kept::default();
+        let has = || lock(&kept.0).contains_key(&Ino(2));
+        for is_done in [true, false] {
+            lock(&kept.0).insert(Ino(2), old.clone());
+            kept.let_go(|_| false);
+            assert!(has());
+            kept.emptied(Ino(2), is_done);
+            assert_eq!(has(), is_done);
+            kept.let_go(|_| true);
+            assert_eq!(has(), is_done);
+            kept.let_go(|_| false);
+            assert!(!has());
+        }
     }
 }

@@ -83,7 +83,8 @@ impl Mount {
     pub(crate) fn resize(&self, (ino, session): (Ino, u32), size: u64) -> Result<(), Refusal> {
         let old_size = self.core().tree.peek(ino).map_or(0, |attr| attr.size);
         // Whoever empties a file gets another container, but for those who read it past us.
-        if size == 0 && old_size > 0 {
+        let is_emptied = size == 0 && old_size > 0;
+        if is_emptied {
             self.keep_basis(ino);
         }
         let stays = Cell::new(true);
@@ -91,7 +92,7 @@ impl Mount {
             stays.set(size > 0 || self.is_backed(ino));
             if stays.get() { size..old_size.max(size) } else { 0..0 }
         };
-        self.change_data(
+        let resized = self.change_data(
             ino,
             affected,
             |_, _| ((), true),
@@ -100,7 +101,11 @@ impl Mount {
                 core.note_writer(ino, session);
                 core.draft_resize(ino, size, stays.get(), time)
             },
-        )
+        );
+        if is_emptied {
+            self.basis_emptied(ino, resized.is_ok());
+        }
+        resized
     }
 
     /// Logs a change of a range of a container, which is asked for while nobody else writes to it,
