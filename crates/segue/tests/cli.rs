@@ -131,6 +131,16 @@ fn help_lists_every_command_and_each_teaches_by_example() {
     assert!(user.run(&["--version"]).done().starts_with("segue 0."));
 }
 
+/// A command for tests is no user's.
+#[test]
+fn help_hides_the_command_that_loses_a_link() {
+    let user = User::new();
+    for arguments in [&["--help"][..], &["help"]] {
+        let said = user.run(arguments).done();
+        assert!(said.contains("umount") && !said.contains("lose-link"), "{arguments:?}: {said}");
+    }
+}
+
 #[test]
 fn every_mount_option_is_in_the_help() {
     let help = User::new().run(&["mount", "--help"]).done();
