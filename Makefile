@@ -54,8 +54,8 @@ lint:
 doc:
 	@$(with_cargo) RUSTDOCFLAGS="-D warnings" cargo doc $(ci) --no-deps --locked --quiet
 
-# Builds the tests that the options $(1) choose, and has segue-test run those that $(2) names. In CI a test may be
-# skipped only if .ci/may-skip names it.
+# Builds the tests that the options $(1) choose, and has segue-test run those that $(2) names. In
+# CI a test may be skipped only if .ci/may-skip names it.
 define run_tests
 	@$(with_cargo); export PATH; mkdir -p $(TARGET)/ci; \
 	cargo test $(ci) --locked --no-run --message-format=json-render-diagnostics $(1) \
