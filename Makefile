@@ -74,7 +74,7 @@ test: setup setup-test ## all that CI runs; root and /dev/fuse for the end-to-en
 	@$(MAKE) --no-print-directory fmt lint
 	$(call run_tests)
 
-test-long: setup setup-test ## all tests at full length, and the documentation: hours
+test-long: setup setup-test ## all tests at full length, and the documentation: 20 minutes
 	@$(MAKE) --no-print-directory fmt lint doc
 	@$(with_cargo) cargo test $(ci) --locked --doc --quiet
 	@SEGUE_TEST_LONG=1; export SEGUE_TEST_LONG; $(MAKE) --no-print-directory run-tests
