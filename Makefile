@@ -34,7 +34,7 @@ stop: ## stop what 'make run' started, from elsewhere
 build: setup ## build the program
 	@$(with_cargo) cargo build --release --locked -p segue
 
-check: fmt lint ## format, lints and unit tests: two minutes, no root
+check: fmt lint ## format, lints and unit tests: fast, no root
 	@$(with_cargo) cargo test $(ci) --locked --lib --bins --quiet
 
 fmt:
