@@ -43,11 +43,17 @@ impl Mount {
         batch
     }
 
+    /// Leaves the later half of a batch for another one.
+    pub(super) fn halve(&self, batch: &mut Vec<Logged>) {
+        let later = batch.split_off(batch.len() / 2);
+        self.put_back(later.into_iter().map(|logged| logged.seq));
+    }
+
     /// Puts back the changes of a batch that is over: those not settled wait again.
-    pub(super) fn put_back(&self, seqs: &[u64]) {
+    pub(super) fn put_back(&self, seqs: impl IntoIterator<Item = u64>) {
         let mut core = self.core();
         let mut ahead = self.ahead_now();
-        for &seq in seqs {
+        for seq in seqs {
             core.queue.put_back(seq);
             ahead.put_back(seq);
         }
@@ -67,6 +73,14 @@ impl Mount {
     /// The server wants change `seq` in another way. Others may be wanted so, too.
     pub(super) fn leave_to_drain(&self, seq: u64) {
         lock(&self.ahead).leave(seq);
+    }
+
+    /// The server takes no chunks of a batch's only change. True if the change has to wait until
+    /// others are settled.
+    pub(super) fn refused_chunks(&self, batch: &[Logged]) -> bool {
+        let core = self.core();
+        let mut ahead = self.ahead_now();
+        batch.first().is_some_and(|logged| ahead.refused_chunks(&core.queue, logged.seq))
     }
 
     /// Chunks of data that wait reached the server.

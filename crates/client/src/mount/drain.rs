@@ -111,9 +111,7 @@ impl Mount {
                 }
                 continue;
             }
-            let seqs: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
             let sent = self.send(lane, batch).await;
-            self.put_back(&seqs);
             // What waited for these may go in the other one.
             self.lanes.wake();
             *lock(&sending.hindered) = sent.err();
@@ -158,13 +156,15 @@ impl Mount {
         }
     }
 
-    /// The server's outcomes of a batch, or of as much of it as it takes.
+    /// The server's outcomes of a batch, or of as much of it as it takes. `None` if the batch has
+    /// to wait for other changes.
     async fn exchange(
         self: &Shared,
         lane: Lane,
         batch: &mut Vec<Logged>,
-    ) -> Result<Exchanged, Refusal> {
-        let Prepared { records, chunks, is_full } = self.prepare(lane.class(), batch).await?;
+    ) -> Result<Option<Exchanged>, Refusal> {
+        let prepared = self.prepare(lane.class(), batch).await?;
+        let Some(Prepared { records, chunks, is_full }) = prepared else { return Ok(None) };
         let is_rewritten = |logged: &Logged| self.core().queue.is_rewritten(logged.seq);
         if !self.remote.is_offline() && batch.iter().any(is_rewritten) {
             self.sync_disk().await?;
@@ -197,33 +197,50 @@ impl Mount {
         batch_size.answered(weight, began.elapsed(), round_trip);
         drop(batch_size);
         match (1..=batch.len()).contains(&outcomes.len()) {
-            true => Ok(Exchanged { outcomes, as_of, heard, is_full }),
+            true => Ok(Some(Exchanged { outcomes, as_of, heard, is_full })),
             false => Err(Refusal::Protocol),
         }
     }
 
-    /// Sends a batch and settles what is final. An error means that the next attempt has to wait.
+    /// Sends a batch, settles what is final, and puts the rest back. An error means that the next
+    /// attempt has to wait.
     pub(super) async fn send(
         self: &Shared,
         lane: Lane,
         mut batch: Vec<Logged>,
     ) -> Result<(), Refusal> {
-        let Exchanged { outcomes, as_of, heard, is_full } = loop {
+        let exchanged = loop {
             match self.exchange(lane, &mut batch).await {
                 // Less of it may fit into a message..
-                Err(Refusal::TooLarge) if batch.len() > 1 => batch.truncate(batch.len() / 2),
+                Err(Refusal::TooLarge) if batch.len() > 1 => self.halve(&mut batch),
                 // ..and what alone does not never will.
                 Err(Refusal::TooLarge) => {
-                    break Exchanged {
+                    break Ok(Some(Exchanged {
                         outcomes: vec![Outcome::Refused { refusal: Refusal::TooLarge }],
                         as_of: self.core().tree.as_of(None, [self.now(); 2]),
                         heard: None,
                         is_full: false,
-                    };
+                    }));
                 }
-                exchanged => break exchanged?,
+                exchanged => break exchanged,
             }
         };
+        let seqs: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
+        let sent = match exchanged {
+            Ok(Some(exchanged)) => self.take_in(batch, exchanged).await,
+            Ok(None) => Ok(()),
+            Err(refusal) => Err(refusal),
+        };
+        self.put_back(seqs);
+        sent
+    }
+
+    /// Takes in what the server answered to a batch.
+    async fn take_in(
+        self: &Shared,
+        batch: Vec<Logged>,
+        Exchanged { outcomes, as_of, heard, is_full }: Exchanged,
+    ) -> Result<(), Refusal> {
         let ends = outcomes.iter().position(|outcome| !outcome.is_final());
         let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
         let unsettled = ends.map(|at| answered.split_off(at));

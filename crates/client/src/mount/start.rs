@@ -434,7 +434,9 @@ impl Mount {
             // Whoever did so before does not any more. While the log is locked nobody makes a
             // change that waits another one, which would be sent as it was.
             let _log = lock(&self.log);
-            self.core().queue.put_all_back();
+            let mut core = self.core();
+            core.queue.put_all_back();
+            lock(&self.ahead).begin_anew();
         }
         while !self.remote.is_offline() {
             let batch = {
@@ -444,11 +446,9 @@ impl Mount {
                 batch.iter().for_each(|logged| core.queue.take(logged.seq));
                 batch
             };
-            let seqs: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
             if batch.is_empty() || self.send(Lane::Data, batch).await.is_err() {
                 return;
             }
-            self.put_back(&seqs);
         }
     }
 

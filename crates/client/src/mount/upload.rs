@@ -2,8 +2,9 @@
 //! the server lacks is sent, before the record that refers to them. While one group of chunks is
 //! on its way the next is cut.
 //!
-//! Where a quota lets no more in, the records before go first, which may make room. The oldest
-//! one then goes without its chunks: so the server says whether it is refused, once and for all.
+//! Where a quota lets no more in, the records before go first, which may make room, and what else
+//! is on its way. The oldest one then goes without its chunks: so the server says whether it is
+//! refused, once and for all.
 
 use std::ops::Range;
 
@@ -46,26 +47,28 @@ pub(super) struct Prepared {
 
 impl Mount {
     /// Makes the records of a batch and sends what they refer to, as far as the server takes it:
-    /// the batch is cut to that.
+    /// the batch is cut to that. `None` if the first change has to wait for its turn.
     pub(super) async fn prepare(
         self: &Shared,
         class: Class,
         batch: &mut Vec<Logged>,
-    ) -> Result<Prepared, Refusal> {
+    ) -> Result<Option<Prepared>, Refusal> {
         loop {
             let mut group = Group::new(class);
             match self.stamp(batch, &mut group).await {
                 Ok(records) => {
-                    return Ok(Prepared { records, chunks: group.chunks, is_full: false });
+                    let chunks = group.chunks;
+                    return Ok(Some(Prepared { records, chunks, is_full: false }));
                 }
-                Err(Refusal::Quota) if batch.len() > 1 => batch.truncate(batch.len() / 2),
+                Err(Refusal::Quota) if batch.len() > 1 => self.halve(batch),
+                Err(Refusal::Quota) if self.refused_chunks(batch) => return Ok(None),
                 Err(Refusal::Quota) => break,
                 Err(refusal) => return Err(refusal),
             }
         }
         let mut group = Group { way: Way::Named { here: true }, ..Group::new(class) };
         let records = self.stamp(batch, &mut group).await?;
-        Ok(Prepared { records, chunks: Vec::new(), is_full: true })
+        Ok(Some(Prepared { records, chunks: Vec::new(), is_full: true }))
     }
 
     /// The records of a batch. Afterwards the server has every chunk that they refer to, but

@@ -15,7 +15,10 @@
 //! has to be shown again that this host has the bytes. So with each connection begins a *round*, in
 //! which everything is picked anew, and an upload that was picked in an earlier one is given up.
 //! What cannot be uploaded (a quota is full, another host's version is asked for) is left to the
-//! drain, which finds out what becomes of it.
+//! drain, which finds out what becomes of it. Chunks that came for other changes count against the
+//! quota until their records are applied. So what is left goes alone, oldest first, when nothing
+//! else of this host is on its way: no change is refused because of another one that is refused
+//! itself, or makes room.
 //!
 //! Invariant: what is under way was picked in this round, and its upload has still to say what
 //! became of it. The drain waits for that word.
@@ -51,7 +54,7 @@ pub struct UploadAhead {
     stores: BTreeMap<u64, Store>,
     pieces: usize,
     under_way: BTreeSet<u64>,
-    /// For the drain to find out about.
+    /// For the drain to find out about, one by one.
     left: BTreeSet<u64>,
     /// Everything before was looked at.
     next: u64,
@@ -92,7 +95,8 @@ impl UploadAhead {
         }
     }
 
-    fn begin_anew(&mut self) {
+    /// Everything is to be uploaded anew.
+    pub fn begin_anew(&mut self) {
         *self = UploadAhead { nonce: self.nonce, round: self.round + 1, ..UploadAhead::default() };
     }
 
@@ -119,7 +123,8 @@ impl UploadAhead {
     }
 
     /// The next changes whose chunks go together, if there are enough of them and not more than
-    /// `most` bytes. The server wants some as a `whole`, which is the drain's business.
+    /// `most` bytes. The server wants some as a `whole`, which is the drain's business. Nothing
+    /// overtakes what is left to the drain.
     pub fn pick(&mut self, queue: &Queue, most: u64, whole: &BTreeSet<u64>) -> Option<Picked> {
         let has_older = self.stores.first_key_value().is_some_and(|(seq, _)| *seq < self.next);
         if self.nonce.is_none() || (self.pieces >= PIECES_MAX && has_older) {
@@ -128,7 +133,9 @@ impl UploadAhead {
         let (mut changes, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
         let mut through = self.next;
         let mut first_held = None;
-        for logged in queue.iter_from(self.next).take(SCAN_MAX) {
+        let first_left = self.first_left(queue);
+        let goes_before = |logged: &&Logged| first_left.is_none_or(|left| logged.seq < left);
+        for logged in queue.iter_from(self.next).take_while(goes_before).take(SCAN_MAX) {
             let more = logged.change.bytes();
             let is_known = self.is_known(logged.seq) || whole.contains(&logged.seq);
             let waits = queue.stage(logged.seq) == Some(Stage::Waits)
@@ -200,6 +207,7 @@ impl UploadAhead {
         awaited: Option<u64>,
     ) -> Vec<Logged> {
         let (mut taken, mut along) = (0, 0);
+        let first_left = self.first_left(queue).filter(|seq| self.is_alone(queue, *seq));
         queue.batch_of(lane, BATCH_RECORDS, bytes, |logged| {
             if taken >= AWAITED_RECORDS && awaited.is_some_and(|seq| seq < logged.seq) {
                 return Fit::Ends;
@@ -208,6 +216,9 @@ impl UploadAhead {
                 return Fit::Skips;
             }
             let passage = match self.passage(logged.seq, logged.change.bytes()) {
+                _ if self.left.contains(&logged.seq) && first_left != Some(logged.seq) => {
+                    return Fit::Skips;
+                }
                 _ if whole.contains(&logged.seq) => Passage::Alone,
                 // Nobody uploads it ahead.
                 Passage::Ahead if lane == Lane::Fast && !self.under_way.contains(&logged.seq) => {
@@ -229,6 +240,28 @@ impl UploadAhead {
             taken += 1;
             Fit::Takes(logged.change.weight() + weight)
         })
+    }
+
+    /// The oldest change that is left to the drain.
+    fn first_left(&self, queue: &Queue) -> Option<u64> {
+        self.left.iter().find(|seq| queue.stage(**seq).is_some()).copied()
+    }
+
+    /// True if the chunks of no other change are on their way, or wait at the server for a record
+    /// that can go now. Whatever the server then says of change `seq` is final.
+    fn is_alone(&self, queue: &Queue, seq: u64) -> bool {
+        let is_there = |other: u64| self.stores.contains_key(&other) || self.left.contains(&other);
+        let counts = |other: &Logged| other.change.bytes() >= OFFER_FROM || is_there(other.seq);
+        let mut others = queue.under_way().filter(|other| other.seq != seq);
+        let can_go = |other: &u64| queue.is_free(*other) && !queue.is_held(*other);
+        self.under_way.is_empty() && !others.any(counts) && !self.stores.keys().any(can_go)
+    }
+
+    /// The server takes no chunks of change `seq`. True if the change has to wait for its turn,
+    /// false if it is alone.
+    pub fn refused_chunks(&mut self, queue: &Queue, seq: u64) -> bool {
+        self.left.insert(seq);
+        self.first_left(queue) != Some(seq) || !self.is_alone(queue, seq)
     }
 
     /// The store of change `seq`, if its chunks went ahead over this connection.

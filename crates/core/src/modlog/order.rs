@@ -87,7 +87,6 @@ struct Users {
 #[derive(Clone, Debug, Default)]
 struct Node {
     is_data: bool,
-    is_under_way: bool,
     /// It will not be sent.
     is_cancelled: bool,
     uses: Vec<(Thing, How)>,
@@ -103,6 +102,8 @@ pub(super) struct Order {
     users: BTreeMap<Thing, Users>,
     /// Those that wait for none and are not under way: metadata, and data.
     free: [BTreeSet<u64>; 2],
+    /// Those that somebody sends.
+    under_way: BTreeSet<u64>,
     /// Those that go before others, with all that they follow.
     raised: BTreeSet<u64>,
     /// Those that were cancelled, and whose places are gone now.
@@ -155,8 +156,10 @@ impl Order {
 
     /// Frees change `seq` for the next batch, unless something blocks it.
     fn free_unblocked(&mut self, seq: u64) {
-        let is_free = |node: &&Node| node.waits == 0 && !node.is_under_way && !node.is_cancelled;
-        if let Some(node) = self.nodes.get(&seq).filter(is_free) {
+        let is_free = |node: &&Node| node.waits == 0 && !node.is_cancelled;
+        if let Some(node) = self.nodes.get(&seq).filter(is_free)
+            && !self.under_way.contains(&seq)
+        {
             self.free[usize::from(node.is_data)].insert(seq);
         }
     }
@@ -166,6 +169,7 @@ impl Order {
         let mut settled = vec![seq];
         while let Some(seq) = settled.pop() {
             self.take(seq);
+            self.under_way.remove(&seq);
             self.raised.remove(&seq);
             let Some(node) = self.nodes.remove(&seq) else { continue };
             if node.is_cancelled {
@@ -193,6 +197,7 @@ impl Order {
     /// Change `seq` will not be sent.
     pub(super) fn cancel(&mut self, seq: u64) {
         self.take(seq);
+        self.under_way.remove(&seq);
         self.raised.remove(&seq);
         let Some(node) = self.nodes.get_mut(&seq) else { return };
         node.is_cancelled = true;
@@ -301,18 +306,26 @@ impl Order {
 
     /// Marks change `seq` as under way: nobody else is to send it.
     pub(super) fn take(&mut self, seq: u64) {
-        if let Some(node) = self.nodes.get_mut(&seq) {
-            node.is_under_way = true;
+        if let Some(node) = self.nodes.get(&seq) {
             self.free[usize::from(node.is_data)].remove(&seq);
+            self.under_way.insert(seq);
         }
     }
 
     /// Marks change `seq` as not under way any more.
     pub(super) fn put_back(&mut self, seq: u64) {
-        if let Some(node) = self.nodes.get_mut(&seq) {
-            node.is_under_way = false;
-            self.free_unblocked(seq);
-        }
+        self.under_way.remove(&seq);
+        self.free_unblocked(seq);
+    }
+
+    /// Changes that somebody sends.
+    pub(super) fn under_way(&self) -> &BTreeSet<u64> {
+        &self.under_way
+    }
+
+    /// True if change `seq` waits for none, and nobody sends it.
+    pub(super) fn is_free(&self, seq: u64) -> bool {
+        self.free.iter().any(|free| free.contains(&seq))
     }
 
     /// Has these go before others, and so all that they follow.
@@ -401,7 +414,7 @@ impl Pick<'_> {
                 *left -= 1;
                 match *left {
                     0 if node.is_cancelled => taken.push(*follower),
-                    0 if node.is_under_way => {}
+                    0 if self.order.under_way.contains(follower) => {}
                     0 if !(node.is_data && self.kind == Kind::Metadata) => {
                         self.opened.insert(*follower);
                     }

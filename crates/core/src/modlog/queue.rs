@@ -319,6 +319,17 @@ impl Queue {
         Some(self.items.get(&seq)?.stage)
     }
 
+    /// True if change `seq` waits for no other, and nobody sends it.
+    pub fn is_free(&self, seq: u64) -> bool {
+        self.order.is_free(seq)
+    }
+
+    /// Changes that somebody sends.
+    pub fn under_way(&self) -> impl Iterator<Item = &Logged> {
+        let items = self.order.under_way().iter().filter_map(|seq| self.items.get(seq));
+        items.map(|item| &item.logged)
+    }
+
     /// Changes which nothing that touches `ino` is behind: whatever follows these follows all that
     /// touch it.
     pub fn last_of(&self, ino: Ino) -> Vec<u64> {

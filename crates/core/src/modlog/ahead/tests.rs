@@ -90,10 +90,6 @@ fn what_is_being_uploaded_holds_nothing_else_up() {
     ahead.follow(Some([1; 32]));
     let picked = pick(&mut ahead, &queue).unwrap();
     assert_eq!(seqs(&picked), [2, 5]);
-    let batch = |ahead: &UploadAhead, queue: &Queue, lane| -> Vec<u64> {
-        let batch = ahead.batch(queue, (lane, 1 << 20), &BTreeSet::new(), None);
-        batch.iter().map(|logged| logged.seq).collect()
-    };
     assert_eq!(batch(&ahead, &queue, Lane::Metadata), [1, 3]);
     assert!(batch(&ahead, &queue, Lane::Data).is_empty());
     finish(&mut ahead, &queue, &picked, None);
@@ -109,10 +105,6 @@ fn what_is_raised_goes_by_itself() {
     (1..=4).for_each(|seq| push(&mut queue, seq, LARGE));
     ahead.follow(Some([1; 32]));
     queue.raise(&BTreeSet::from([3]), ahead.uploading());
-    let batch = |ahead: &UploadAhead, queue: &Queue, lane| -> Vec<u64> {
-        let batch = ahead.batch(queue, (lane, 1 << 20), &BTreeSet::new(), None);
-        batch.iter().map(|logged| logged.seq).collect()
-    };
     let picked = pick(&mut ahead, &queue).unwrap();
     assert_eq!(seqs(&picked), [1, 2]);
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [3]);
@@ -133,6 +125,52 @@ fn what_is_raised_goes_by_itself() {
     assert_eq!(queue.raised().iter().copied().collect::<Vec<_>>(), [1]);
     let next = pick(&mut ahead, &queue);
     assert!(next.is_none_or(|next| seqs(&next) == [4]));
+}
+
+fn batch(ahead: &UploadAhead, queue: &Queue, lane: Lane) -> Vec<u64> {
+    let batch = ahead.batch(queue, (lane, 1 << 20), &BTreeSet::new(), None);
+    batch.iter().map(|logged| logged.seq).collect()
+}
+
+/// The chunks of change 1 took the place of those of change 2, which fits, and of change 3.
+#[test]
+fn what_the_server_takes_no_chunks_of_goes_alone() {
+    let (mut ahead, mut queue) = (UploadAhead::default(), Queue::default());
+    (1..=4).for_each(|seq| push(&mut queue, seq, LARGE));
+    ahead.follow(Some([1; 32]));
+    let [first, second] = [(); 2].map(|()| ahead.pick(&queue, LARGE, &BTreeSet::new()).unwrap());
+    finish(&mut ahead, &queue, &second, Some(Refusal::Quota));
+    assert!(batch(&ahead, &queue, Lane::Data).is_empty(), "change 1 is being uploaded");
+    assert!(pick(&mut ahead, &queue).is_none(), "nothing overtakes change 2");
+    queue.raise(&BTreeSet::from([3]), ahead.uploading());
+    assert_eq!(batch(&ahead, &queue, Lane::Fast), [3]);
+    queue.take(3);
+    assert!(ahead.refused_chunks(&queue, 3), "it met the quota as well");
+    finish(&mut ahead, &queue, &first, Some(Refusal::Quota));
+    assert!(batch(&ahead, &queue, Lane::Data).is_empty(), "change 3 is being sent");
+    queue.put_back(3);
+    assert!(batch(&ahead, &queue, Lane::Fast).is_empty(), "change 1 is older");
+    for seq in [1, 2] {
+        assert_eq!(batch(&ahead, &queue, Lane::Data), [seq]);
+        queue.take(seq);
+        assert!(!ahead.refused_chunks(&queue, seq));
+        ahead.settled(&queue.settle(seq).unwrap());
+    }
+    assert_eq!(batch(&ahead, &queue, Lane::Fast), [3]);
+}
+
+/// What the server has all chunks of may make room when it replaces what its file held.
+#[test]
+fn what_can_go_goes_before_what_the_server_takes_no_chunks_of() {
+    let (mut ahead, mut queue) = (UploadAhead::default(), Queue::default());
+    [1, 2].iter().for_each(|seq| push(&mut queue, *seq, LARGE));
+    ahead.follow(Some([1; 32]));
+    let [first, second] = [(); 2].map(|()| ahead.pick(&queue, LARGE, &BTreeSet::new()).unwrap());
+    finish(&mut ahead, &queue, &second, None);
+    finish(&mut ahead, &queue, &first, Some(Refusal::Quota));
+    assert_eq!(batch(&ahead, &queue, Lane::Data), [2]);
+    ahead.settled(&queue.settle(2).unwrap());
+    assert_eq!(batch(&ahead, &queue, Lane::Data), [1]);
 }
 
 #[derive(Clone, Debug)]
@@ -210,9 +248,21 @@ proptest! {
         for picked in uploads {
             finish(&mut ahead, &queue, &picked, None);
         }
-        let waits = |logged: &Logged| ahead.passage(logged.seq, logged.change.bytes());
-        let waiting = queue.iter().filter(|(logged, _)| waits(logged) == Passage::Ahead);
-        prop_assert_eq!(waiting.count(), 0);
-        prop_assert_eq!(ahead.pieces, ahead.stores.len());
+        while !queue.is_empty() {
+            while let Some(picked) = pick(&mut ahead, &queue) {
+                finish(&mut ahead, &queue, &picked, None);
+            }
+            let batch = ahead.batch(&queue, (Lane::Data, 1 << 20), &BTreeSet::new(), None);
+            let batch = match batch.is_empty() {
+                true => ahead.batch(&queue, (Lane::Metadata, 1 << 20), &BTreeSet::new(), None),
+                false => batch,
+            };
+            prop_assert!(!batch.is_empty(), "{:?}", ahead);
+            for logged in batch {
+                queue.settle(logged.seq);
+                ahead.settled(&logged);
+            }
+        }
+        prop_assert_eq!((ahead.pieces, ahead.stores.len()), (0, 0));
     }
 }
