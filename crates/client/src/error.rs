@@ -42,6 +42,14 @@ pub enum MountError {
         /// Why, and what to do.
         reason: String,
     },
+    /// The server is not the one that the cache is of.
+    #[error("{host}: {reason}")]
+    OtherServer {
+        /// The server.
+        host: String,
+        /// Which ones, and what to do.
+        reason: String,
+    },
     /// The server speaks another version.
     #[error("{host}: {reason}")]
     Protocol {
@@ -74,7 +82,7 @@ impl MountError {
         match self {
             MountError::NoMountpoint(_) => NOT_FOUND,
             MountError::Offline { .. } => OFFLINE,
-            MountError::Denied { .. } => NOT_PERMITTED,
+            MountError::Denied { .. } | MountError::OtherServer { .. } => NOT_PERMITTED,
             MountError::NotDirectory(_)
             | MountError::Fuse { .. }
             | MountError::Protocol { .. }

@@ -67,6 +67,8 @@ pub struct MountOptions {
     pub io_uring: bool,
     /// Passthrough of large cached files.
     pub passthrough: Passthrough,
+    /// Another server than the one that the cache is of has the volume now.
+    pub new_server: bool,
 }
 
 impl Default for MountOptions {
@@ -89,6 +91,7 @@ impl Default for MountOptions {
             allow_other: false,
             io_uring: false,
             passthrough: Passthrough::Auto,
+            new_server: false,
         }
     }
 }
@@ -129,6 +132,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("grace=10s", "time that a call waits for an unreachable server before it fails"),
     ("io-uring", "receive kernel requests over io_uring (Linux 6.14 and fuse.enable_uring=Y)"),
     ("log-max=4G", "most pending data; writers are slowed from three quarters of it"),
+    ("new-server", "go on with another server that has the volume now, restored from a backup"),
     (
         "passthrough=auto|on|off",
         "the kernel reads large cached files itself: where possible, or the mount fails, or never",
@@ -162,6 +166,7 @@ impl MountOptions {
         match key {
             "allow-other" | "allow_other" => self.allow_other = flag(key, value)?,
             "io-uring" => self.io_uring = flag(key, value)?,
+            "new-server" => self.new_server = flag(key, value)?,
             "record-calls" => self.record_calls = Some(PathBuf::from(needed(key, value)?)),
             "ro" => self.read_only = flag(key, value)?,
             "cache-dir" => self.cache_dir = Some(PathBuf::from(needed(key, value)?)),

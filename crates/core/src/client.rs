@@ -10,6 +10,7 @@ mod admit;
 mod cancel;
 mod draft;
 mod levels;
+mod lost;
 mod merge;
 mod notes;
 mod places;

@@ -80,6 +80,9 @@ pub enum Refusal {
     /// moves.
     #[error("the source and the target directory have different quotas")]
     OtherQuota,
+    /// ESTALE's twin for hosts: their cache directory was copied, and the other copy is in use.
+    #[error("this cache directory was copied, or put back from a copy")]
+    Copied,
 }
 
 impl Refusal {
@@ -110,6 +113,7 @@ impl Refusal {
             Refusal::Limit => 7,
             Refusal::Quota => 122,
             Refusal::OtherQuota => 18,
+            Refusal::Copied => 116,
         }
     }
 }

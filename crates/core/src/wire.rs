@@ -271,6 +271,12 @@ pub struct Hello {
     pub host: String,
     /// The client needs no outcome below this seq any more.
     pub acked_below: u64,
+    /// No record has this seq or a later one yet.
+    pub next: u64,
+    /// The latest version of anything in the volume that the host knows.
+    pub known: Option<Version>,
+    /// The client that this one was until it turned out that there are two.
+    pub was: Option<ClientId>,
     /// Nothing of an earlier process of this cache is open any more: its orphans may go.
     pub fresh_start: bool,
 }
@@ -290,6 +296,26 @@ pub struct Welcome {
     pub nonce: [u8; 32],
     /// Number of the server's last commit: what this session learns is no older.
     pub commit: u64,
+    /// Which versions there are, if the host knows a later one: the volume was put back from a
+    /// copy.
+    pub history: Option<History>,
+}
+
+/// The versions of a volume that its server knows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct History {
+    /// The volume's epoch.
+    pub epoch: u32,
+    /// Their counters, from the first to the last of each life of the server.
+    pub lives: Vec<(u64, u64)>,
+}
+
+impl History {
+    /// True if `version` is one of them.
+    pub fn has(&self, version: Version) -> bool {
+        let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&version.counter);
+        version.epoch <= self.epoch && self.lives.iter().any(is_in)
+    }
 }
 
 /// Asks for a certificate.

@@ -17,9 +17,9 @@ use segue_core::types::{
 };
 use segue_core::wire::{
     Applied, Apply, Became, Break, Brief, Compare, Delta, Enrol, Enrolled, Fetch, Fetched, Found,
-    Hello, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined, Page, Put,
-    Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought, Space, Stage, Staged,
-    Stored, Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
+    Hello, History, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined, Page,
+    Put, Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought, Space, Stage,
+    Staged, Stored, Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -125,6 +125,9 @@ fn requests() -> Vec<Request> {
             incarnation: 2,
             host: "laptop".into(),
             acked_below: 128,
+            next: 300,
+            known: Some(VERSION),
+            was: Some(ClientId([8; 16])),
             fresh_start: true,
         }),
         Request::Enrol(Enrol {
@@ -216,6 +219,7 @@ fn replies() -> Vec<Reply> {
             grants: vec![grant],
             nonce: [2; 32],
             commit: 1 << 40,
+            history: Some(History { epoch: 2, lives: vec![(0, 300), (1 << 20, 1 << 21)] }),
         }),
         Reply::Enrolled(Enrolled {
             certificate_pem: "C".into(),

@@ -91,6 +91,9 @@ pub enum GreetError {
     /// No attempt succeeds until one side is upgraded.
     #[error("{0}")]
     OtherVersion(String),
+    /// There are two copies of this host's cache: this one may go on as another client.
+    #[error("{0}")]
+    Copied(String),
 }
 
 impl From<CallError> for GreetError {
@@ -113,6 +116,9 @@ pub async fn greet(peer: &Peer, hello: Hello) -> Result<Welcome, GreetError> {
         Reply::Welcome(welcome) => Ok(welcome),
         Reply::Refused(refused) if is_passing(refused.refusal) => {
             Err(GreetError::Again(words(&refused)))
+        }
+        Reply::Refused(refused) if refused.refusal == Refusal::Copied => {
+            Err(GreetError::Copied(words(&refused)))
         }
         Reply::Refused(refused) => Err(GreetError::Refused(words(&refused))),
         other => Err(GreetError::Again(format!("{} is no answer to Hello", other.name()))),

@@ -167,7 +167,9 @@ impl Keeper {
         match timeout(GREET_PATIENCE, (self.greeting)(peer.clone())).await {
             Ok(Ok(welcome)) => Ok((peer, welcome)),
             Ok(Err(GreetError::Again(why))) => Err(Setback::Offline(why)),
-            Ok(Err(GreetError::Refused(why))) => Err(Setback::Refused(why)),
+            Ok(Err(GreetError::Refused(why) | GreetError::Copied(why))) => {
+                Err(Setback::Refused(why))
+            }
             Ok(Err(GreetError::OtherVersion(why))) => Err(Setback::OtherVersion(why)),
             Err(_) => Err(Setback::Offline("the server does not answer the greeting".into())),
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use segue_core::namespace::keys::SERVER_TAGS;
+use segue_core::namespace::lives::Start;
 use segue_core::namespace::{ChunkPlace, create_volume, get_row, packs, put_row, volumes};
 use segue_core::types::{Timestamp, VolumeId};
 use segue_rpc::identity::{Authority, IdentityError};
@@ -65,6 +66,14 @@ impl Data {
         }
         let packs = open_packs(&store, &path)?;
         Ok(Data { store: Arc::new(store), packs, authority, holds: Holds::default(), directory })
+    }
+
+    /// Has the numbers of this directory differ from those of any copy of it: before it is served,
+    /// or changed.
+    pub(crate) fn begin_life(&self) -> Result<(), ServeError> {
+        let meta = self.path().join(META);
+        let start = start().map_err(|error| ServeError::data(self.path(), error))?;
+        self.store.begin_life(start).map_err(|error| unusable(&meta, error))
     }
 
     /// Makes another certificate authority, and shuts out every identity of the last one.
@@ -211,6 +220,11 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
+}
+
+/// A start of the server, now.
+pub(crate) fn start() -> io::Result<Start> {
+    Ok(Start { now: now(), random: u64::from_ne_bytes(random()?) })
 }
 
 /// The time by this server's clock.

@@ -64,7 +64,11 @@ pub async fn serve(
     let record =
         |path: &PathBuf| Recorder::open(path).map_err(|error| ServeError::data(path, error));
     let recorder = record_calls.as_ref().map(record).transpose()?;
-    let open = move || Data::open(DataDir::create(&path)?);
+    let open = move || {
+        let data = Data::open(DataDir::create(&path)?)?;
+        data.begin_life()?;
+        Ok(data)
+    };
     let data = blocking(open).await?;
     let listener = Listener::bind(listen, &data.authority, &Options::default())
         .map_err(|error| ServeError::Listen { listen, words: listen_words(error) })?;

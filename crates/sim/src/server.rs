@@ -154,7 +154,7 @@ impl Server {
         let grants = namespace::grants(&mut txn, client)?;
         let (volume_uuid, epoch, role, nonce) = ([7; 16], 1, Role::Writer, [0; 32]);
         let commit = changes::head(&mut txn, 0)?.last;
-        let welcome = Welcome { volume_uuid, epoch, role, grants, nonce, commit };
+        let welcome = Welcome { volume_uuid, epoch, role, grants, nonce, commit, history: None };
         Ok((Reply::Welcome(welcome), Vec::new()))
     }
 
@@ -196,9 +196,7 @@ impl Server {
                         break;
                     }
                 }
-                ApplyResult::Cloned => return Ok(refused(Refusal::NotPermitted)),
-                // The real server goes on; but no client here loses what it said it has.
-                ApplyResult::Settled => return Ok(refused(Refusal::Protocol)),
+                ApplyResult::Cloned => return Ok(refused(Refusal::Copied)),
             }
         }
         namespace::raise_floor(&mut txn, client, INCARNATION, apply.acked_below)?;

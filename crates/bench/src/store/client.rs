@@ -42,6 +42,9 @@ impl Client {
             incarnation: 1,
             host: format!("client-{number}"),
             acked_below: 0,
+            next: u64::MAX,
+            known: None,
+            was: None,
             fresh_start: true,
         };
         let welcome = greet(&peer, hello).await.map_err(wrong)?;

@@ -118,6 +118,7 @@ fn welcome() -> Reply {
         grants: Vec::new(),
         nonce: [0; 32],
         commit: 0,
+        history: None,
     })
 }
 

@@ -175,6 +175,9 @@ fn hello() -> Hello {
         incarnation: 1,
         host: "train".to_owned(),
         acked_below: 0,
+        next: u64::MAX,
+        known: None,
+        was: None,
         fresh_start: false,
     }
 }

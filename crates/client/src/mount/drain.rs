@@ -287,10 +287,10 @@ impl Mount {
         let mut parkings = Vec::new();
         for (logged, outcome) in answered {
             let claim = self.claim(logged.seq);
-            if let Outcome::Conflict { parent, name, .. } = outcome
+            if let Some(place) = logged.copy_of(outcome)
                 && claim < Claim::Answers
             {
-                self.keep_conflict(logged, (*parent, name))?;
+                self.keep_conflict(logged, place)?;
             }
             let Some(parking) = self.parking(logged, outcome)? else { continue };
             if claim < Claim::IsRefused {
@@ -314,16 +314,17 @@ impl Mount {
         }
         for ((logged, outcome), effects) in answered.iter().zip(effects) {
             let is_answered = claim(logged.seq) == Claim::Answers;
-            if let (false, Outcome::Conflict { parent, name, .. }) = (is_answered, outcome) {
+            if let (false, Some(place)) = (is_answered, logged.copy_of(outcome)) {
                 // What it fails with was said.
-                self.keep_conflict(logged, (*parent, name)).ok();
+                self.keep_conflict(logged, place).ok();
                 self.merges.new.notify_one();
             }
             if let (Outcome::Refused { refusal }, Change::Data(data)) = (outcome, &logged.change) {
                 // Also of what somebody was told: others may have written some of it.
                 lock(&self.handles).refused(data.ino, *refusal);
             }
-            effects.into_iter().for_each(|effect| self.carry_out(effect, logged, is_answered));
+            let is_copy = !is_answered && logged.copy_of(outcome).is_some();
+            effects.into_iter().for_each(|effect| self.carry_out(effect, logged, is_copy));
         }
         self.reap(answered);
         self.settled.send_replace(());
@@ -379,13 +380,13 @@ impl Mount {
         }
     }
 
-    fn carry_out(&self, effect: Effect, logged: &Logged, is_answered: bool) {
+    fn carry_out(&self, effect: Effect, logged: &Logged, is_copy: bool) {
         match effect {
             Effect::Replace(ino) => self.kernel.forget_data(ino),
             Effect::Conflict { parent, name, .. } => {
                 self.kernel_forgets(logged);
                 self.kernel.forget_name(parent, name.clone());
-                if !is_answered {
+                if is_copy {
                     let directory = self.core().tree.path(parent);
                     tracing::warn!("conflict: this host's change is kept as {directory}/{name}");
                 }

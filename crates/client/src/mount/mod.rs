@@ -33,6 +33,7 @@ mod kernel;
 mod levels;
 mod limits;
 mod link;
+mod lost;
 mod merge;
 mod names;
 mod notes;

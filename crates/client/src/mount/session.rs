@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::types::ClientId;
+use segue_core::refusal::Refusal;
+use segue_core::types::{ClientId, Version};
 use segue_core::wire::{Hello, Welcome};
 use segue_rpc::identity::{Identities, Identity, MountUrl};
 use segue_rpc::{
@@ -15,13 +16,13 @@ use segue_rpc::{
 };
 use tokio::sync::mpsc;
 
-use super::MountPlan;
 use super::limits::Limiter;
 use super::promises::{self, Heard, listen};
 use super::start::PARTING;
 use super::told::AtHello;
+use super::{MountPlan, lock};
 use crate::error::MountError;
-use crate::state::{StateDirectory, known_volume};
+use crate::state::{Index, KnownServer, StateDirectory, known_volume};
 
 /// The first connection must be there within this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -132,7 +133,7 @@ fn connect_error(host: String, error: &ConnectError) -> MountError {
 #[derive(Clone)]
 struct HelloPlan {
     volume: String,
-    client: ClientId,
+    cache: Arc<Mutex<CacheName>>,
     incarnation: u32,
     host: String,
     acked_below: Arc<AtomicU64>,
@@ -148,10 +149,31 @@ struct HelloPlan {
     recorder: Option<Recorder>,
 }
 
+/// What the server calls this cache.
+#[derive(Clone, Copy)]
+struct CacheName {
+    client: ClientId,
+    /// No change has this seq or a later one, and no version is known that is later than this, as
+    /// far as can be told before there is a mount.
+    next: u64,
+    known: Option<Version>,
+    /// It was another client when the cache directory was opened.
+    is_new: bool,
+}
+
+impl CacheName {
+    fn of(directory: &StateDirectory) -> Result<CacheName, MountError> {
+        let next = directory.saved.seq_reserved;
+        let index = Index::open_to_read(&directory.path.join("index.db"));
+        let known = index.and_then(|index| index.latest().ok()).flatten();
+        Ok(CacheName { client: directory.client()?, next, known, is_new: false })
+    }
+}
+
 impl HelloPlan {
     fn new(
         plan: &MountPlan,
-        client: ClientId,
+        cache: CacheName,
         incarnation: u32,
         heard: Heard,
     ) -> Result<HelloPlan, MountError> {
@@ -161,7 +183,7 @@ impl HelloPlan {
         Ok(HelloPlan {
             heard,
             volume: plan.url.volume().to_string(),
-            client,
+            cache: Arc::new(Mutex::new(cache)),
             incarnation,
             host: plan.host.clone(),
             acked_below: Arc::default(),
@@ -179,18 +201,23 @@ impl HelloPlan {
         Arc::new(move |peer: Peer| {
             let plan = plan.clone();
             Box::pin(async move {
+                let cache = *lock(&plan.cache);
                 let hello = Hello {
-                    volume: plan.volume,
-                    client: plan.client,
+                    volume: plan.volume.clone(),
+                    client: cache.client,
                     incarnation: plan.incarnation,
-                    host: plan.host,
+                    host: plan.host.clone(),
                     acked_below: plan.acked_below.load(Ordering::Relaxed),
+                    next: plan.at_hello.next_seq().unwrap_or(cache.next),
+                    known: plan.at_hello.known().unwrap_or(cache.known),
+                    was: None,
                     fresh_start: plan.fresh.load(Ordering::Relaxed),
                 };
                 plan.recorder.iter().for_each(|recorder| peer.record(recorder));
                 plan.at_hello.before().await;
                 // The limit goes first, and costs no time.
-                let ((), welcome) = tokio::join!(plan.limiter.begin(&peer), greet(&peer, hello));
+                let greeted = plan.greeted(&peer, hello);
+                let ((), welcome) = tokio::join!(plan.limiter.begin(&peer), greeted);
                 let welcome = welcome?;
                 if plan.expected.is_some_and(|uuid| uuid != welcome.volume_uuid) {
                     plan.is_other.store(true, Ordering::Relaxed);
@@ -202,10 +229,47 @@ impl HelloPlan {
                 }
                 plan.fresh.store(false, Ordering::Relaxed);
                 tokio::spawn(listen(peer.calls(), plan.heard));
-                plan.at_hello.after(&peer, &welcome).await;
+                let again = |refusal: Refusal| GreetError::Again(refusal.to_string());
+                plan.at_hello.after(&peer, &welcome).await.map_err(again)?;
                 Ok(welcome)
             })
         })
+    }
+}
+
+impl HelloPlan {
+    /// The server's welcome. If this cache is one of two copies it becomes another client, which
+    /// has its own records and inode numbers: nothing that waits is taken for what the other sent.
+    async fn greeted(&self, peer: &Peer, hello: Hello) -> Result<Welcome, GreetError> {
+        let was = hello.client;
+        let why = match greet(peer, hello.clone()).await {
+            Err(GreetError::Copied(why)) => why,
+            greeted => return greeted,
+        };
+        let again = |error: io::Error| GreetError::Again(format!("{why}: {error}"));
+        let client = ClientId(random().map_err(again)?);
+        let hello = Hello { client, was: Some(was), ..hello };
+        let welcome = greet(peer, hello).await?;
+        self.at_hello.become_client(client, &welcome.grants).map_err(again)?;
+        let mut cache = lock(&self.cache);
+        *cache = CacheName { client, is_new: true, ..*cache };
+        tracing::warn!(
+            "{why}: it goes on as another client; pending changes stay, and those that the copy \
+             sent already may become conflict copies"
+        );
+        Ok(welcome)
+    }
+
+    /// Notes in the cache directory what the first welcome said.
+    fn note(&self, directory: &mut StateDirectory, welcome: &Welcome) -> Result<(), MountError> {
+        let path = directory.path.clone();
+        let cache = *lock(&self.cache);
+        let noted = match cache.is_new {
+            true => directory.become_client(cache.client, &welcome.grants),
+            false => Ok(()),
+        };
+        let noted = noted.and_then(|()| directory.set_role(welcome.role));
+        noted.map_err(|error| MountError::state(&path, error))
     }
 }
 
@@ -232,6 +296,37 @@ fn target(plan: &MountPlan, authority: &str) -> Target {
     Target { options, ..Target::new(&plan.url, authority) }
 }
 
+/// Refuses a server that claims the volume of a cache of another one: it would get what the other
+/// was to get, and this host would believe it.
+fn check_server(
+    plan: &MountPlan,
+    directory: &mut StateDirectory,
+    target: &Target,
+) -> Result<(), MountError> {
+    let host = server_name(&plan.url);
+    let server = KnownServer { authority: target.authority.clone(), address: host.clone() };
+    if let Some(known) = &directory.saved.server
+        && known.authority != server.authority
+    {
+        let path = directory.path.display();
+        let names = format!(
+            "the cache of this volume in {path} is of the server at {} ({}), and {host} is another \
+             one ({})",
+            known.address, known.authority, server.authority
+        );
+        if !plan.options.new_server {
+            let reason = format!(
+                "{names}; nothing was sent. If it took the other one's place for good, mount with \
+                 -o new-server; to use both, mount with -o cache-dir=DIR"
+            );
+            return Err(MountError::OtherServer { host, reason });
+        }
+        tracing::warn!("{names}: it gets the pending changes from now on");
+    }
+    let path = directory.path.clone();
+    directory.set_server(server).map_err(|error| MountError::state(&path, error))
+}
+
 /// Connects, and opens the cache directory of the volume: of the one that was found there before,
 /// whether it can be reached or not, or of the one that is found there now.
 async fn open_session(
@@ -248,33 +343,31 @@ async fn open_session(
     }
     let new_client = ClientId(random().map_err(|error| MountError::state("/dev/urandom", error))?);
     let (heard, breaks) = promises::channel();
-    let hello = HelloPlan::new(plan, new_client, 1, heard.clone())?;
+    let new = CacheName { client: new_client, next: 1, known: None, is_new: false };
+    let hello = HelloPlan::new(plan, new, 1, heard.clone())?;
     let link = Link::open(target.clone(), identity.clone(), hello.greeting());
     let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
     let uuid = welcome.volume_uuid;
     let mut directory =
         StateDirectory::open(base, &uuid, new_client, &plan.mountpoint, PARTING * 3)?;
-    set_role(&mut directory, &welcome)?;
-    let client = directory.client()?;
-    if client != new_client {
+    check_server(plan, &mut directory, target)?;
+    let cache = CacheName::of(&directory)?;
+    if cache.client != new_client {
         // The volume is known here under another URL: go on as the cache that it has.
         drop(link);
         let hello = HelloPlan {
             expected: Some(uuid),
-            ..HelloPlan::new(plan, client, directory.saved.incarnation, heard)?
+            ..HelloPlan::new(plan, cache, directory.saved.incarnation, heard)?
         };
         let link = Link::open(target.clone(), identity, hello.greeting());
-        let welcome = Some(connected(&link, &plan.url, CONNECT_TIMEOUT).await?);
+        let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
+        hello.note(&mut directory, &welcome)?;
         let state = State::new(directory, hello, breaks);
-        return Ok(MountSession { link, welcome, uuid, state });
+        return Ok(MountSession { link, welcome: Some(welcome), uuid, state });
     }
+    hello.note(&mut directory, &welcome)?;
     let state = State::new(directory, hello, breaks);
     Ok(MountSession { link, welcome: Some(welcome), uuid, state })
-}
-
-fn set_role(directory: &mut StateDirectory, welcome: &Welcome) -> Result<(), MountError> {
-    let path = directory.path.clone();
-    directory.set_role(welcome.role).map_err(|error| MountError::state(&path, error))
 }
 
 /// A session of the volume that was mounted here before; `None` if there is another one now.
@@ -286,14 +379,15 @@ async fn known_session(
 ) -> Result<Option<MountSession>, MountError> {
     let nobody = ClientId([0; 16]);
     let mut directory = StateDirectory::open(base, &uuid, nobody, &plan.mountpoint, PARTING * 3)?;
-    let (client, incarnation) = (directory.client()?, directory.saved.incarnation);
+    check_server(plan, &mut directory, target)?;
+    let (cache, incarnation) = (CacheName::of(&directory)?, directory.saved.incarnation);
     let (heard, breaks) = promises::channel();
     let hello =
-        HelloPlan { expected: Some(uuid), ..HelloPlan::new(plan, client, incarnation, heard)? };
+        HelloPlan { expected: Some(uuid), ..HelloPlan::new(plan, cache, incarnation, heard)? };
     let link = Link::open(target.clone(), identity, hello.greeting());
     let welcome = match connected(&link, &plan.url, KNOWN_TIMEOUT).await {
         Ok(welcome) => {
-            set_role(&mut directory, &welcome)?;
+            hello.note(&mut directory, &welcome)?;
             Some(welcome)
         }
         Err(MountError::Denied { .. }) if hello.is_other.load(Ordering::Relaxed) => {

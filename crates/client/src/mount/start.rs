@@ -90,10 +90,15 @@ pub async fn mount(
     let session = session(&plan, &url, &base).await?;
     remember_volume(&base, &url, &session.uuid).map_err(|error| MountError::state(&base, error))?;
     let lost_power = session.state.directory.lost_power;
+    let welcome = session.welcome.clone();
     let Assembled { mount, kernel, breaks, at_hello, first_container } =
         assemble(&plan, url, session)?;
     // Until the last change is sent: a server that is not heard gives the connection up.
     let hearing = tokio::spawn(Arc::clone(&mount).hear_breaks(breaks));
+    if let Some(welcome) = welcome {
+        let forgotten = mount.forget_lost(&welcome);
+        forgotten.map_err(|refusal| MountError::state(&base, refusal.to_string()))?;
+    }
     mount.tell_left(&tell);
     if lost_power {
         mount.catch_up_first().await;

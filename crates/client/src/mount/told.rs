@@ -5,7 +5,8 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use segue_core::types::Ino;
+use segue_core::refusal::Refusal;
+use segue_core::types::{ClientId, Ino, InoGrant, Version};
 use segue_core::wire::Welcome;
 use segue_rpc::Peer;
 
@@ -48,10 +49,31 @@ impl AtHello {
         }
     }
 
-    pub(super) async fn after(&self, peer: &Peer, welcome: &Welcome) {
+    /// No change of the mount has this seq or a later one, if there is a mount.
+    pub(super) fn next_seq(&self) -> Option<u64> {
+        self.mount().map(|mount| lock(&mount.numbers).first_seq())
+    }
+
+    /// The latest version of anything that the mount knows, if there is a mount.
+    pub(super) fn known(&self) -> Option<Option<Version>> {
+        self.mount().map(|mount| mount.latest_known())
+    }
+
+    /// The mount, if there is one, goes on as another client, with inode numbers of its own.
+    pub(super) fn become_client(
+        &self,
+        client: ClientId,
+        grants: &[InoGrant],
+    ) -> std::io::Result<()> {
+        self.mount().map_or(Ok(()), |mount| lock(&mount.numbers).become_client(client, grants))
+    }
+
+    pub(super) async fn after(&self, peer: &Peer, welcome: &Welcome) -> Result<(), Refusal> {
         if let Some(mount) = self.mount() {
+            mount.forget_lost(welcome)?;
             mount.resume(peer, welcome).await;
         }
+        Ok(())
     }
 }
 

@@ -45,6 +45,18 @@ pub(crate) struct Saved {
     pub(crate) clean: bool,
     /// What the identity may do, as the server last said.
     pub(crate) role: Option<Role>,
+    /// The server that the changes here are for.
+    #[serde(default)]
+    pub(crate) server: Option<KnownServer>,
+}
+
+/// A server, as a host knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownServer {
+    /// Fingerprint of its authority: this is who it is.
+    pub(crate) authority: String,
+    /// Where it was last.
+    pub(crate) address: String,
 }
 
 impl StateDirectory {
@@ -85,6 +97,7 @@ impl StateDirectory {
                     starts: 0,
                     clean: false,
                     role: None,
+                    server: None,
                 };
                 (saved, false)
             }
@@ -114,12 +127,37 @@ impl StateDirectory {
         self.save()
     }
 
+    /// The cache is another client from now on, whose inode numbers are these.
+    pub(crate) fn become_client(
+        &mut self,
+        client: ClientId,
+        grants: &[InoGrant],
+    ) -> io::Result<()> {
+        let new = Saved {
+            client: hex(&client.0),
+            grants: grants.to_vec(),
+            inos_reserved: 0,
+            ..self.saved.clone()
+        };
+        let old = std::mem::replace(&mut self.saved, new);
+        self.save().inspect_err(|_| self.saved = old)
+    }
+
     /// Notes what the identity may do.
     pub(crate) fn set_role(&mut self, role: Role) -> io::Result<()> {
         if self.saved.role == Some(role) {
             return Ok(());
         }
         self.saved.role = Some(role);
+        self.save()
+    }
+
+    /// Notes which server the changes here are for.
+    pub(crate) fn set_server(&mut self, server: KnownServer) -> io::Result<()> {
+        if self.saved.server.as_ref() == Some(&server) {
+            return Ok(());
+        }
+        self.saved.server = Some(server);
         self.save()
     }
 

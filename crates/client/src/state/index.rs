@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 use segue_core::cache::{Candidate, ContainerId, FileNote, NodeNote, TreeNotes};
 use segue_core::client::Notes;
-use segue_core::types::{Ino, Name};
+use segue_core::types::{Ino, Name, Version};
+use segue_core::wire::History;
 
 use super::log::Position;
 
@@ -18,6 +19,7 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS position (
         one INTEGER PRIMARY KEY, generation INTEGER, entries INTEGER
     );
+    CREATE TABLE IF NOT EXISTS latest (one INTEGER PRIMARY KEY, version BLOB);
     CREATE TABLE IF NOT EXISTS nodes (ino INTEGER PRIMARY KEY, note BLOB);
     CREATE TABLE IF NOT EXISTS names (
         directory INTEGER, name BLOB, ino INTEGER, PRIMARY KEY (directory, name)
@@ -30,7 +32,7 @@ const TABLES: &str = "
 /// What these tables are like. An index of another layout is made anew.
 const LAYOUT: i64 = 3;
 const NO_TABLES: &str = "
-    DROP TABLE IF EXISTS position; DROP TABLE IF EXISTS nodes;
+    DROP TABLE IF EXISTS position; DROP TABLE IF EXISTS latest; DROP TABLE IF EXISTS nodes;
     DROP TABLE IF EXISTS names; DROP TABLE IF EXISTS files;
 ";
 
@@ -217,6 +219,13 @@ impl Index {
         let txn = db.transaction()?;
         txn.prepare_cached("INSERT OR REPLACE INTO position VALUES (1, ?1, ?2)")?
             .execute(params![signed(position.generation), signed(position.entries)])?;
+        let nodes = notes.tree.nodes.iter().filter_map(|(_, note)| note.as_ref().map(node_version));
+        let known = latest(&txn)?;
+        let version = nodes.chain(notes.files.iter().map(|(_, note)| note.version)).max();
+        if let Some(version) = version.filter(|version| Some(*version) > known) {
+            txn.prepare_cached("INSERT OR REPLACE INTO latest VALUES (1, ?1)")?
+                .execute([encoded(&version)?])?;
+        }
         let gone = save_nodes(&txn, &notes.tree)?;
         save_names(&txn, &notes.tree)?;
         {
@@ -235,6 +244,61 @@ impl Index {
         Ok(gone)
     }
 
+    /// The latest version of anything that was noted.
+    pub(crate) fn latest(&self) -> rusqlite::Result<Option<Version>> {
+        latest(&self.db())
+    }
+
+    /// Forgets what is known of versions that `history` has not, but for the data of files that
+    /// are to be `kept`. Returns the containers of the others.
+    pub(crate) fn forget_lost(
+        &self,
+        history: &History,
+        kept: impl Fn(Ino) -> bool,
+    ) -> rusqlite::Result<Vec<(Ino, ContainerId)>> {
+        let mut db = self.db();
+        let txn = db.transaction()?;
+        let mut gone = Vec::new();
+        let mut found = Version::default();
+        {
+            let mut nodes = txn.prepare("SELECT ino, note FROM nodes")?;
+            let mut remove = txn.prepare("DELETE FROM nodes WHERE ino = ?1")?;
+            let mut remove_names = txn.prepare("DELETE FROM names WHERE directory = ?1")?;
+            let mut rows = nodes.query([])?;
+            while let Some(row) = rows.next()? {
+                let (ino, note) = (row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?);
+                let note: Option<NodeNote> = postcard::from_bytes(&note).ok();
+                match note.as_ref().map(|note| [note.attr.change, note.attr.data_version]) {
+                    Some(all) if all.iter().all(|version| history.has(*version)) => {
+                        found = all.into_iter().fold(found, Version::max);
+                    }
+                    _ => {
+                        remove.execute([ino])?;
+                        remove_names.execute([ino])?;
+                    }
+                }
+            }
+            let mut files = txn.prepare("SELECT ino, container, note FROM files")?;
+            let mut remove = txn.prepare("DELETE FROM files WHERE ino = ?1")?;
+            let mut rows = files.query([])?;
+            while let Some(row) = rows.next()? {
+                let ino = Ino(unsigned(row.get(0)?));
+                let note: Option<FileNote> = postcard::from_bytes(&row.get::<_, Vec<u8>>(2)?).ok();
+                match note.map(|note| note.version).filter(|version| history.has(*version)) {
+                    Some(version) => found = found.max(version),
+                    None if kept(ino) => {}
+                    None => {
+                        gone.push((ino, ContainerId(unsigned(row.get(1)?))));
+                        remove.execute([signed(ino.0)])?;
+                    }
+                }
+            }
+            txn.execute("INSERT OR REPLACE INTO latest VALUES (1, ?1)", [encoded(&found)?])?;
+        }
+        txn.commit()?;
+        Ok(gone)
+    }
+
     /// Makes durable what was noted.
     pub(crate) fn sync(&self) -> rusqlite::Result<()> {
         let db = self.db();
@@ -244,6 +308,16 @@ impl Index {
             _ => Err(rusqlite::Error::StatementChangedRows(0)),
         }
     }
+}
+
+fn latest(db: &Connection) -> rusqlite::Result<Option<Version>> {
+    let mut query = db.prepare_cached("SELECT version FROM latest")?;
+    let row = query.query_row([], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+    Ok(row.and_then(|version| postcard::from_bytes(&version).ok()))
+}
+
+fn node_version(note: &NodeNote) -> Version {
+    note.attr.change.max(note.attr.data_version)
 }
 
 fn save_nodes(
@@ -317,7 +391,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 #[cfg(test)]
 mod tests {
     use segue_core::cache::RangeSet;
-    use segue_core::types::{Attr, Kind, Timestamp, Version};
+    use segue_core::types::{Attr, Kind, Timestamp};
 
     use super::*;
 

@@ -24,7 +24,9 @@ mod young;
 
 pub(crate) use container::Container;
 pub(crate) use containers::{Containers, Key, ReadContainer, read_container};
-pub(crate) use directory::{StateDirectory, holder, known_volume, remember_volume, replace_file};
+pub(crate) use directory::{
+    KnownServer, StateDirectory, holder, known_volume, remember_volume, replace_file,
+};
 #[cfg(test)]
 pub(crate) use durable::failing;
 pub(crate) use durable::sync_directory;

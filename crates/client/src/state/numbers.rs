@@ -4,7 +4,7 @@
 
 use std::io;
 
-use segue_core::types::{Ino, InoGrant};
+use segue_core::types::{ClientId, Ino, InoGrant};
 
 use super::StateDirectory;
 
@@ -31,6 +31,17 @@ impl Numbers {
     /// The first seq that surely was never used.
     pub(crate) fn first_seq(&self) -> u64 {
         self.directory.saved.seq_reserved
+    }
+
+    /// The cache is another client from now on, whose inode numbers are these.
+    pub(crate) fn become_client(
+        &mut self,
+        client: ClientId,
+        grants: &[InoGrant],
+    ) -> io::Result<()> {
+        self.directory.become_client(client, grants)?;
+        self.inos_used = 0;
+        Ok(())
     }
 
     /// Notes that no doubt is left about data that an earlier run of the host did not sync.
@@ -106,8 +117,6 @@ impl Numbers {
 mod tests {
     use std::path::Path;
     use std::time::Duration;
-
-    use segue_core::types::ClientId;
 
     use super::*;
 

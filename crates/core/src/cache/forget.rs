@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use super::lifetime::TOLD;
-use super::tree::{Listing, Tree};
-use crate::types::{Ino, Kind, Name, Time};
+use super::tree::{Listing, NodeEntry, Tree};
+use crate::types::{Attr, Ino, Kind, Name, Time, Version};
+use crate::wire::History;
 
 /// A reply is assumed to come no later than this after it was overtaken: a connection is given up
 /// after 20 silent seconds, and questions go with it. One that was slower all the same is not taken
@@ -43,6 +44,42 @@ impl Tree {
         for entry in self.names.values_mut().filter(|entry| entry.pending == 0) {
             entry.checked = None;
         }
+    }
+
+    /// The volume was put back from a copy, and has the versions of `history`: whatever the server
+    /// says of an inode that is known in another one is news.
+    pub fn forget_lost(&mut self, history: &History) {
+        let lost = |attr: &Attr| !history.has(attr.change) || !history.has(attr.data_version);
+        for (ino, node) in self.nodes.iter_mut().filter(|(_, node)| lost(&node.attr)) {
+            node.attr.change = Version::default();
+            if !history.has(node.attr.data_version) {
+                node.attr.data_version = Version::default();
+            }
+            node.xattrs = None;
+            node.promise = None;
+            if node.listing != Listing::Own {
+                (node.listing, node.listed) = (Listing::Partial, None);
+            }
+            self.unnoted.nodes.insert(*ino);
+        }
+        self.expire_all();
+    }
+
+    /// `ino` is another inode's number than the one that was made here: whatever the server says
+    /// of it is news.
+    pub fn mistook(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            (node.attr.change, node.attr.data_version) = Default::default();
+            (node.listing, node.listed) = (Listing::Partial, None);
+            (node.xattrs, node.promise, node.checked) = (None, None, None);
+            self.unnoted.nodes.insert(ino);
+        }
+    }
+
+    /// The latest version that is known of anything.
+    pub fn latest(&self) -> Version {
+        let latest = |node: &NodeEntry| node.attr.change.max(node.attr.data_version);
+        self.nodes.values().map(latest).max().unwrap_or_default()
     }
 
     /// `ino` is gone: answers that come late say nothing of it.

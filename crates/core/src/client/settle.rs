@@ -50,10 +50,14 @@ impl ClientCore {
                 }
                 doubtful.into_iter().chain(released).collect()
             }
-            Outcome::Conflict { parent, name, touched: attrs, .. } => {
+            Outcome::Conflict { parent, name, touched: attrs, copy } => {
                 self.tree.undo(&touched);
                 self.keep_name(&logged.change);
                 self.tree.expire(*parent);
+                let is_create = matches!(logged.change, Change::Record(Record::Create { .. }));
+                if is_create && *copy != ino {
+                    self.tree.mistook(ino);
+                }
                 let mut effects =
                     vec![Effect::Conflict { ino, parent: *parent, name: name.clone() }];
                 if is_data {

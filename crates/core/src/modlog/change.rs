@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, INLINE_MAX, Piece, Record, Store};
+use super::{Base, INLINE_MAX, Outcome, Piece, Record, Store};
 use crate::cache::{ContainerId, RANGES_MAX, RangeSet};
-use crate::types::{Caller, Class, Ino, Timestamp};
+use crate::types::{Caller, Class, Ino, Name, Timestamp};
 
 /// What a record takes in a message with its names and its caller, about.
 const RECORD_BYTES: u64 = 160;
@@ -190,6 +190,19 @@ impl Logged {
         let both = data.with(later)?;
         self.time = time;
         Some(std::mem::replace(data, both))
+    }
+
+    /// Where the conflict copy stands that the change became; `None` also for a new file that has
+    /// its place and another number.
+    pub fn copy_of<'a>(&self, outcome: &'a Outcome) -> Option<(Ino, &'a Name)> {
+        let Outcome::Conflict { parent, name, copy, .. } = outcome else { return None };
+        let has_its_name = match &self.change {
+            Change::Record(Record::Create { name: wanted, ino, .. }) => {
+                name == wanted && copy != ino
+            }
+            _ => false,
+        };
+        (!has_its_name).then_some((*parent, name))
     }
 }
 

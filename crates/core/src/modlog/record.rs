@@ -257,6 +257,30 @@ pub enum Record {
 }
 
 impl Record {
+    /// All inodes that it names.
+    pub(crate) fn inodes_mut(&mut self) -> Vec<&mut Ino> {
+        match self {
+            Record::Create { parent, ino, .. }
+            | Record::Link { ino, parent, .. }
+            | Record::Unlink { parent, ino, .. }
+            | Record::Rmdir { parent, ino, .. } => vec![parent, ino],
+            Record::Rename { from_parent, ino, to_parent, mode, .. } => {
+                let target = match mode {
+                    RenameMode::Replace(target) => target.as_mut(),
+                    RenameMode::Exchange(target) => Some(target),
+                    RenameMode::NoReplace => None,
+                };
+                [from_parent, ino, to_parent].into_iter().chain(target).collect()
+            }
+            Record::SetAttr { ino, .. }
+            | Record::SetXattr { ino, .. }
+            | Record::RemoveXattr { ino, .. }
+            | Record::Release { ino } => vec![ino],
+            Record::Store(store) => vec![&mut store.ino],
+            Record::Clone { ino, from, .. } => vec![ino, from],
+        }
+    }
+
     /// Bytes that are in it beside its numbers and names: what can make it long.
     pub fn payload(&self) -> usize {
         match self {

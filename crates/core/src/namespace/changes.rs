@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::rows::{decode, get_row, put_row};
-use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys, lives};
 use crate::promise::Inodes;
-use crate::types::{Ino, VolumeId};
+use crate::types::{Ino, Timestamp, VolumeId};
 use crate::wire::{Resume, Resumed};
 
 /// Rows that are read at a time.
@@ -82,6 +82,11 @@ impl Head {
         let last = now << BITS_OF_SECOND;
         Head { last, forgotten: last, bytes: 0 }
     }
+}
+
+/// The number of a commit before any that a server numbers which starts at `now`.
+pub(super) fn first_number(now: Timestamp) -> u64 {
+    u64::try_from(now.secs).unwrap_or_default() << BITS_OF_SECOND
 }
 
 #[derive(Serialize, Deserialize)]
@@ -150,7 +155,7 @@ pub fn since<S: MetaSnapshot>(
 ) -> Result<Option<u64>, Fault<S::Error>> {
     // Where the head is lost nothing is known, whatever the time is.
     let Head { last, forgotten, .. } = head(snapshot, 0)?;
-    if since < forgotten || since > last {
+    if since < forgotten || !lives::has_commit(snapshot, since, last)? {
         return Ok(None);
     }
     let last = last.min(through);

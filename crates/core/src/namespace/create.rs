@@ -1,6 +1,7 @@
 //! New names: create, mkdir, symlink, mknod, link.
 
 use super::conflict;
+use super::copied::{self, Number};
 use super::outcome::Effect;
 use super::permission::{Actor, Change};
 use super::rows::{self, InodeRow};
@@ -31,7 +32,11 @@ pub(super) fn create<T: MetaTxn>(
     };
     let directory = tree.directory(home)?;
     change.actor.check_enter(&directory.attr)?;
-    check_number(tree, change, *ino)?;
+    let taken = tree.dentry(home, name)?;
+    let Some(number) = number(tree, change, *ino, taken)? else {
+        [home, *ino].into_iter().for_each(|ino| tree.mention(ino));
+        return Ok(Effect::Done);
+    };
     check_node(&change.actor, node)?;
     let kind = kind_of(node);
     if kind == Kind::Directory && directory.attr.nlink >= SUBDIRECTORY_MAX {
@@ -39,12 +44,11 @@ pub(super) fn create<T: MetaTxn>(
     }
     let (uid, gid) = change.actor.ownership(&directory.attr, (*uid, *gid))?;
     let mode = change.actor.mode(*mode, kind == Kind::Directory, gid);
-    let taken = tree.dentry(home, name)?;
     let place = match taken {
         None if home == *parent => name.clone(),
         _ => conflict::free_name(tree, change, home, name)?,
     };
-    let mut row = new_inode(*ino, kind, (home, &place), change.time);
+    let mut row = new_inode(number, kind, (home, &place), change.time);
     (row.attr.mode, row.attr.uid, row.attr.gid) = (mode, uid, gid);
     row.made_by = vec![change.op];
     match node {
@@ -57,9 +61,9 @@ pub(super) fn create<T: MetaTxn>(
     }
     insert(tree, row, &place, change.time)?;
     taken.into_iter().for_each(|kept| tree.mention(kept));
-    Ok(match place == *name {
+    Ok(match place == *name && number == *ino {
         true => Effect::Done,
-        false => Effect::Conflict { parent: home, name: place, copy: *ino },
+        false => Effect::Conflict { parent: home, name: place, copy: number },
     })
 }
 
@@ -156,20 +160,33 @@ pub(super) fn insert<T: MetaTxn>(
     tree.entries_changed(parent, links, time)
 }
 
-fn check_number<T: MetaTxn>(
+/// The number of a new inode that the client calls `ino`, for a name that stands for `named`.
+/// `None` if the inode is there.
+fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
     ino: Ino,
-) -> Result<(), Stop<T::Error>> {
+    named: Option<Ino>,
+) -> Result<Option<Ino>, Stop<T::Error>> {
     let client = rows::client(&mut tree.txn, change.context.client)?
         .ok_or(Fault::Damaged("a client is missing"))?;
     let volume = super::volume::existing(&mut tree.txn, change.context.volume)?;
+    let is_granted = client.grants.iter().any(|grant| grant.contains(ino));
     // A grant that a restore has no record of is among the lost ones.
-    let granted = client.grants.iter().chain(&volume.lost).any(|grant| grant.contains(ino));
-    if !granted || tree.find(ino)?.is_some() {
-        return Err(Refusal::Protocol.into());
+    let is_lost = volume.lost.iter().any(|grant| grant.contains(ino));
+    if !is_granted && !is_lost {
+        return match copied::number(tree, change, ino, named)? {
+            Some(Number::Free(ino)) => Ok(Some(ino)),
+            Some(Number::Made) => Ok(None),
+            None => Err(Refusal::Protocol.into()),
+        };
     }
-    Ok(())
+    match tree.find(ino)? {
+        None => Ok(Some(ino)),
+        // Nobody else has this grant.
+        Some(_) if is_granted => Err(Refusal::Copied.into()),
+        Some(_) => Err(Refusal::Protocol.into()),
+    }
 }
 
 fn check_node(actor: &Actor<'_>, node: &NewNode) -> Result<(), Refusal> {

@@ -29,6 +29,7 @@ pub mod check;
 mod clone;
 pub mod collect;
 mod conflict;
+pub mod copied;
 mod copy_name;
 mod create;
 pub mod dump;
@@ -37,6 +38,7 @@ mod extents;
 mod hard_links;
 pub mod keys;
 mod limits;
+pub mod lives;
 mod lost_tail;
 mod map;
 mod outcome;
@@ -222,12 +224,17 @@ pub fn apply<T: MetaTxn>(
     if let Some(known) = outcome::recall(txn, op, digest)? {
         return Ok(known);
     }
+    let inherited = copied::inherited(txn, context.client)?;
+    let meant = inherited.and_then(|inherited| inherited.meant(&stamped.record));
+    let meant = meant.map(|record| Stamped { record, ..stamped.clone() });
+    let stamped = meant.as_ref().unwrap_or(stamped);
     let mut tree = Tree::open(txn, context.volume)?;
     let effect = carry_out(&mut tree, context, stamped);
     let effect = effect.and_then(|effect| Ok(tree.check_limits().map(|()| effect)?));
     let effect = match effect {
         Ok(effect) => effect,
         Err(Stop::Fault(fault)) => return Err(fault),
+        Err(Stop::Refused(Refusal::Copied)) => return Ok(ApplyResult::Cloned),
         Err(Stop::Refused(refusal)) => {
             drop(tree);
             if let (Refusal::Quota, Record::Store(store)) = (refusal, &stamped.record) {

@@ -2,7 +2,8 @@
 //!
 //! An outcome is written in the transaction of its effect and goes only when the client says
 //! that it needs it no more; the floor it says so with stays for ever. A record below the floor
-//! is therefore never applied again, though nobody knows its outcome any more.
+//! is therefore never applied again, though nobody knows its outcome any more. Only a copy of the
+//! client's cache sends such a record.
 
 use super::rows::{self, OutcomeRow};
 use super::tree::Tree;
@@ -17,10 +18,9 @@ pub enum ApplyResult {
     Outcome(Outcome),
     /// The outcome that it had before: what that says of inodes may not be so any more.
     Repeated(Outcome),
-    /// Another record came under the same OpId: there are two copies of one cache.
+    /// There are two copies of one cache: another record came under the same OpId, or the client
+    /// has said that it knows this record's outcome.
     Cloned,
-    /// The client has said that it knows this record's outcome, and it is forgotten.
-    Settled,
 }
 
 impl ApplyResult {
@@ -68,7 +68,7 @@ pub(super) fn recall<S: MetaSnapshot>(
     }
     let floor: Option<u64> =
         rows::get_row(snapshot, &keys::floor(op.client, op.incarnation), "a floor")?;
-    Ok(floor.is_some_and(|floor| op.seq < floor).then_some(ApplyResult::Settled))
+    Ok(floor.is_some_and(|floor| op.seq < floor).then_some(ApplyResult::Cloned))
 }
 
 /// Writes a final outcome, with which the inode `removed` went.

@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 
 use super::arrivals;
+use super::lives::{self, Start};
 use super::refs::{self, Held};
 use super::rows::{self, ChunkPlace, ChunkRow, ClientRow, InodeRow, LeafRow, Tally, VolumeRow};
 use super::tree::Tree;
@@ -59,6 +60,7 @@ pub fn begin<T: MetaTxn>(
     row: &VolumeRow,
     tally: &Tally,
     (epoch, next_ino): (u32, u64),
+    start: Start,
 ) -> Result<Restore, Fault<T::Error>> {
     let volume = super::volume::next_id(txn)?;
     rows::put_row(txn, &keys::removed_volume(volume), &())?;
@@ -68,9 +70,13 @@ pub fn begin<T: MetaTxn>(
     row.lost.push(InoGrant { first: row.next_ino, count: end - row.next_ino });
     row.next_ino = end;
     row.epoch = row.epoch.max(epoch).checked_add(1).ok_or(Fault::Damaged("epochs ran out"))?;
-    let version = Version { epoch: row.epoch, counter: tally.commits };
+    let commits = lives::jump(tally.commits, start);
+    let version = Version { epoch: row.epoch, counter: commits };
     // The server's own numbers were used on after the dump too: it takes new ones.
-    let tally = Tally { own_next: tally.own_end, ..*tally };
+    let own_next = tally.own_end;
+    let before = (tally.commits, row.next_ino);
+    let tally = Tally { commits, own_next, ..*tally };
+    lives::note_jump(txn, volume, &tally, before)?;
     Ok(Restore { volume, row, tally, version })
 }
 

@@ -3,7 +3,7 @@
 use super::create::new_inode;
 use super::rows::{self, InodeRow, Tally, VolumeRow};
 use super::session::GRANT_COUNT;
-use super::{Fault, Limits, MetaSnapshot, MetaTxn, keys};
+use super::{Fault, Limits, MetaSnapshot, MetaTxn, keys, lives};
 use crate::types::{Ino, Kind, Name, Timestamp, Version, VolumeId};
 
 /// Longest name of a volume, in bytes.
@@ -124,7 +124,7 @@ pub fn is_unused<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
 ) -> Result<bool, Fault<S::Error>> {
-    Ok(tally(snapshot, volume)?.commits <= FIRST.counter)
+    lives::is_unused(snapshot, volume, FIRST)
 }
 
 /// A volume, or why it cannot be read.

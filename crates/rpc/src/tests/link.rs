@@ -19,6 +19,9 @@ fn hello() -> Hello {
         incarnation: 1,
         host: "laptop".into(),
         acked_below: 0,
+        next: u64::MAX,
+        known: None,
+        was: None,
         fresh_start: true,
     }
 }
@@ -35,6 +38,7 @@ fn welcome() -> Reply {
         grants: Vec::new(),
         nonce: [3; 32],
         commit: 7,
+        history: None,
     })
 }
 

@@ -127,21 +127,28 @@ async fn answer(
     }
 }
 
-/// Waits until the process has ended, and reports the pending changes that it kept.
+/// Waits until the process has ended, and reports the pending changes that it kept. If it did not
+/// say that there are none, there may be some.
 fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Outcome {
     let mountpoint = mount.mountpoint.display();
-    let mut exit = Exit::Done;
-    match last {
+    let exit = match last {
         Some(reply) if !reply.ok => return Err(refused(mount, &reply)),
         Some(reply) if reply.pending_records > 0 => {
-            exit = Exit::NotYetSafe;
             output::note(&format!(
                 "{mountpoint}: {} still pending, kept on this host for the next mount",
                 to_go(&reply)
             ));
+            Exit::NotYetSafe
         }
-        _ => {}
-    }
+        Some(_) => Exit::Done,
+        None => {
+            output::note(&format!(
+                "{mountpoint}: its process said nothing of pending changes; if there are some, \
+                 they are kept on this host for the next mount"
+            ));
+            Exit::NotYetSafe
+        }
+    };
     let limit = if now { NOW_LIMIT } else { END_LIMIT };
     if !process::wait_for_end(pid, limit) {
         if now {
@@ -173,7 +180,7 @@ fn end(mount: &Mount, pid: i32) -> Outcome {
         "{mountpoint}: its process hung and was killed; acknowledged changes are kept on this host \
          for the next mount"
     ));
-    Ok(Exit::Done)
+    Ok(Exit::NotYetSafe)
 }
 
 /// Detaches a mount whose process does not answer.
@@ -194,7 +201,7 @@ fn clear(mount: &Mount, now: bool) -> Outcome {
              this host for the next mount"
         ));
     }
-    Ok(Exit::Done)
+    Ok(Exit::NotYetSafe)
 }
 
 /// Sends the request; returns the process's ID, and the last line of its answer if there is one.

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use segue_bed::segue::SegueMount;
+use segue_bed::segue::{SegueMount, SegueServer};
 use serde_json::Value;
 
 use crate::build::prepare;
@@ -44,10 +44,11 @@ fn disaster(world: &mut World) {
     world.server.restart().unwrap();
 }
 
-/// Mounts on a host that has no identity of this server yet.
+/// Mounts on a host that has no identity of this server yet, but maybe the cache of another one.
 fn mount_anew(world: &World, host: &segue_bed::Host) -> SegueMount {
     let url = world.server.invite(&[]).unwrap();
-    SegueMount::new(host, &url, &host.mkdir("mnt").unwrap(), &[]).unwrap()
+    let options = ["-o", "new-server"];
+    SegueMount::new(host, &url, &host.mkdir("mnt").unwrap(), &options).unwrap()
 }
 
 /// Files below `dir` whose names say that they are conflict copies, by their contents.
@@ -131,6 +132,53 @@ fn a_server_that_was_lost_comes_back_from_its_backup() {
     check_clean(&world, "home");
     let again = backup(&world, &to);
     assert!(again["chunks_copied"].as_u64() < first["chunks_copied"].as_u64(), "{again}");
+}
+
+/// A copy of the server, restored from a backup for a test, claims the volume: it gets nothing that
+/// the other one was to get, and the host goes on with that.
+/// Proves S12.11.
+#[test]
+fn another_server_with_the_same_volume_gets_nothing() {
+    let Some(world) = World::new() else { return };
+    let to = world.local("backups").join("home");
+    let mount = world.mount_with(&world.a, "write-back=async");
+    save(&mount.path().join("file"), b"as backed up").unwrap();
+    mount.sync().unwrap();
+    backup(&world, &to);
+    save(&mount.path().join("file"), b"changed since").unwrap();
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    world.lose_link(&world.a, &mount);
+    save(&mount.path().join("unsent"), b"for the first server").unwrap();
+    let mut mount = mount;
+    mount.umount(&["--now"]).unwrap();
+    world.a.link_up().unwrap();
+    let copy = SegueServer::start(&world.b, &world.local("copy")).unwrap();
+    let args = ["restore", "home", arg(&to), "--rate", "0", "--data", arg(copy.data())];
+    let restored = segue(&world.b, &[&["volume"], &args[..]].concat());
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    let (url, point) = (copy.invite(&[]).unwrap(), world.a.mkdir("mnt").unwrap());
+    for _ in 0..2 {
+        let refused = segue(&world.a, &["mount", &url, arg(&point)]);
+        assert_eq!(refused.code, Some(8), "{refused:?}");
+        for word in ["nothing was sent", "-o new-server", &format!("{}:", world.serving.addr())] {
+            assert!(refused.err.contains(word), "{refused:?}");
+        }
+    }
+    // With a cache of its own it is a volume like another.
+    let own = world.local("own cache");
+    let args = ["-o", &format!("cache-dir={}", arg(&own))];
+    let mut tried = SegueMount::new(&world.a, &copy.url("home"), &point, &args).unwrap();
+    assert_eq!(fs::read(tried.path().join("file")).unwrap(), b"as backed up");
+    assert!(!tried.path().join("unsent").exists());
+    tried.umount(&[]).unwrap();
+    let mount = world.mount(&world.a);
+    mount.sync().unwrap();
+    let other = world.mount(&world.b);
+    for mount in [&mount, &other] {
+        assert_eq!(fs::read(mount.path().join("file")).unwrap(), b"changed since");
+        assert_eq!(fs::read(mount.path().join("unsent")).unwrap(), b"for the first server");
+    }
 }
 
 /// Backups while two hosts write: each snapshot restores to a volume that is clean, and a

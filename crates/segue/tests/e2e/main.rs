@@ -17,6 +17,7 @@ mod client_crash;
 mod clone;
 mod conflicts;
 mod conformance;
+mod copied;
 mod crash;
 mod data;
 mod deltas;

@@ -127,6 +127,27 @@ fn a_host_may_sleep_and_go_down() {
     assert!(!mount.is_mounted());
 }
 
+/// A process that does not say whether changes are pending is not taken for one that has none.
+/// Proves S12.9.
+#[test]
+fn umount_of_a_process_that_hangs_says_that_changes_may_be_pending() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    sh(mount.path(), "ls");
+    world.a.link_down().unwrap();
+    save(&mount.path().join("file"), b"text").unwrap();
+    let pid = rustix::process::Pid::from_raw(mount.pid().unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let ended = segue(&world.a, &["umount", arg(mount.path()), "--timeout", "1s"]);
+    assert!(ended.code == Some(6) && !mount.is_mounted(), "{ended:?}");
+    assert!(ended.err.contains("kept on this host for the next mount"), "{ended:?}");
+    drop(mount);
+    world.a.link_up().unwrap();
+    let mount = world.mount(&world.a);
+    wait_for_state(&world.a, &mount, "online");
+    assert_eq!(fs::read(mount.path().join("file")).unwrap(), b"text");
+}
+
 /// Whoever unmounts is gone for others at once: nobody waits until the server gives him up, which
 /// takes twenty seconds.
 #[test]

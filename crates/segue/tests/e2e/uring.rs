@@ -7,7 +7,7 @@ use segue_bed::segue::SegueMount;
 use segue_bed::{FuseUring, Proc};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, end, eventually, save};
+use crate::world::{World, arg, end, eventually, save, segue};
 
 /// Whether the mount's process has a thread for a ring.
 fn has_rings(mount: &SegueMount) -> bool {
@@ -45,16 +45,21 @@ fn a_mount_over_io_uring() {
     }
     world.a.link_down().unwrap();
     world.lose_link(&world.a, &mount);
+    let copies = world.local("copies");
     let mut waiting: Vec<Proc> = (0..50)
         .map(|number| {
             let mut cat = world.a.command("cat");
             cat.arg(mount.path().join(format!("there{number}")));
-            world.a.spawn(cat.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
+            let output = fs::File::create(copies.join(format!("{number}"))).unwrap();
+            world.a.spawn(cat.stdout(output).stderr(Stdio::null())).unwrap()
         })
         .collect();
     std::thread::sleep(std::time::Duration::from_secs(1));
-    for process in &mut waiting {
-        assert_eq!(process.try_wait().unwrap(), None, "one did not wait");
+    for (number, process) in waiting.iter_mut().enumerate() {
+        let read = fs::metadata(copies.join(format!("{number}"))).unwrap().len();
+        let status = segue(&world.a, &["status", "--json", arg(mount.path())]).out;
+        let ended = process.try_wait().unwrap();
+        assert_eq!(ended, None, "{number} did not wait, and read {read} bytes: {status}");
         let pid = rustix::process::Pid::from_raw(process.pid().cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
+use segue_core::namespace::lives::{self, Start};
 use segue_core::namespace::{Fault, changes};
 use segue_core::promise::{Inodes, SessionId};
 use segue_core::types::Ino;
@@ -124,6 +125,14 @@ impl Store {
             idle: Mutex::new(Vec::new()),
             readers: Semaphore::new(READERS),
         })
+    }
+
+    /// Has all numbers jump, before anybody is given one: of those of a copy of this store, which
+    /// may have been in use, none is given again.
+    pub(crate) fn begin_life(&self, start: Start) -> Result<(), StoreError> {
+        let last = self.write_blocking(move |txn| lives::begin(txn, start))?;
+        last.into_iter().for_each(|last| self.promises.committed(last));
+        Ok(())
     }
 
     /// No write is accepted any more: something that was to be durable may not be.

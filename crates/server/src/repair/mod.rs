@@ -96,6 +96,9 @@ pub fn repair_offline(
     tell: &mut dyn FnMut(RepairLine) -> bool,
 ) -> Result<(), ServeError> {
     let data = Arc::new(Data::open(DataDir::open(data)?)?);
+    if !request.dry_run {
+        data.begin_life()?;
+    }
     let mut work = Work { data, request, tell, repaired: 0, lost: 0, index: None };
     if let Err(Failed { reason, words }) = work.run() {
         (work.tell)(RepairLine::Failed { reason, words });

@@ -27,6 +27,7 @@ use crate::data::{Data, hex, random};
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::failed::Failed;
+use crate::meta::StoreError;
 use crate::pace::{LIVE_RATE_BYTES, Pace};
 use crate::principals;
 use crate::serve::Server;
@@ -167,8 +168,10 @@ impl Work<'_> {
         // Until the swap the volume counts as removed: nothing of it may be collected.
         let _hold = self.data.holds.hold();
         let Head { volume, tally, .. } = source.head.clone();
-        let begin =
-            move |txn: &mut crate::meta::Kv<'_>| restore::begin(txn, &volume, &tally, beyond);
+        let start = crate::data::start().map_err(|error| StoreError::Read(error.to_string()))?;
+        let begin = move |txn: &mut crate::meta::Kv<'_>| {
+            restore::begin(txn, &volume, &tally, beyond, start)
+        };
         let restoring = self.data.store.write_blocking(begin)?;
         let put::Rest { clients, lost } = put::all(self, pace, &source, &restoring)?;
         let (epoch, next_ino) = (restoring.row.epoch, restoring.row.next_ino);

@@ -31,8 +31,7 @@ enum End {
 }
 
 /// What a host hears whose cache is one of two.
-const CLONED: &str = "this cache directory was copied, and the other copy has written since; \
-                      mount with another cache directory: -o cache-dir=DIR";
+const CLONED: &str = "this cache directory was copied, and the other copy has written since";
 
 impl Session {
     pub(super) async fn apply(&self, bound: &Bound, apply: Apply, body: BodyReader) -> Answer {
@@ -71,8 +70,9 @@ impl Session {
                 Ok((Reply::Applied(Applied { outcomes, visible, promised, heard }), Body::Empty))
             }
             End::Cloned => {
-                self.peer.close(CloseCode::Denied, CLONED);
-                Err(refuse(Refusal::NotPermitted, CLONED))
+                // Its next hello is refused, and it goes on as another client.
+                self.peer.close(CloseCode::Done, CLONED);
+                Err(refuse(Refusal::Copied, CLONED))
             }
         }
     }
@@ -230,12 +230,10 @@ impl Batch {
                     }
                 }
                 Ok(ApplyResult::Cloned) => {
+                    namespace::copied::retire(txn, self.client)?;
                     end = End::Cloned;
                     break;
                 }
-                // The host knew the outcome, and has lost that. It is of no use to it any more,
-                // but without an answer nothing behind this record would ever come.
-                Ok(ApplyResult::Settled) => outcomes.push(Outcome::Done { touched: Vec::new() }),
                 // The record has changed nothing, and those before it stay.
                 Err(fault) if is_damage::<Kv<'_>>(&fault) => {
                     tracing::error!("record {} of {:?}: {fault}", stamped.seq, self.client);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use segue_core::namespace::lives;
 use segue_core::namespace::{self, BindError, ClientRow, Fault, get_row, keys, put_row};
 use segue_core::refusal::Refusal;
-use segue_core::types::{InoGrant, VolumeId};
-use segue_core::wire::{Hello, Refused, Reply, Welcome};
+use segue_core::types::{InoGrant, OpId, VolumeId};
+use segue_core::wire::{Hello, History, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, refuse};
@@ -23,6 +24,7 @@ struct Greeting {
     uuid: [u8; 16],
     epoch: u32,
     grants: Vec<InoGrant>,
+    history: Option<History>,
 }
 
 impl Session {
@@ -37,20 +39,16 @@ impl Session {
             tracing::error!("cannot read random bytes: {error}");
             refuse(Refusal::Io, "the server cannot read random bytes")
         })?;
-        let promises = self.server.data.store.promises();
-        let bound = Bound {
-            volume: self.identity.volume,
-            client: hello.client,
-            incarnation: hello.incarnation,
-            host: hello.host.clone(),
-            rights: self.identity.rights(),
-            nonce,
-            holder: promises.enter(self.identity.volume, hello.client, &self.peer),
-        };
         let (identity, volume) = (self.fingerprint.clone(), self.identity.volume);
-        let (store, client, fresh_start) =
-            (&self.server.data.store, hello.client, hello.fresh_start);
+        let (store, client, incarnation) =
+            (&self.server.data.store, hello.client, hello.incarnation);
+        let (host, fresh_start) = (hello.host.clone(), hello.fresh_start);
         let greeting = store.write(move |txn| greet(txn, &identity, volume, &hello)).await??;
+        let promises = store.promises();
+        // Not before: whoever is refused leaves nothing behind.
+        let holder = promises.enter(volume, client, &self.peer);
+        let rights = self.identity.rights();
+        let bound = Bound { volume, client, incarnation, host, rights, nonce, holder };
         // Whoever is not welcomed yet says again that it starts afresh.
         while fresh_start
             && store.write(move |txn| namespace::drop_orphans(txn, volume, client)).await?
@@ -64,6 +62,7 @@ impl Session {
             grants: greeting.grants,
             nonce,
             commit: promises.heard_through(&bound.holder),
+            history: greeting.history,
         };
         self.bound
             .set(bound)
@@ -144,13 +143,32 @@ fn greet(
     }
     let client = hello.client;
     take_over(txn, hello, identity, volume)?;
+    let next = OpId { client, incarnation: hello.incarnation, seq: hello.next };
+    if namespace::copied::is_copied(txn, next)? {
+        return Ok(Err(refuse(Refusal::Copied, "")));
+    }
     if let Err(error) = namespace::bind(txn, client, identity, volume, hello.incarnation)? {
         let hint = match error {
+            BindError::OldIncarnation => return Ok(Err(refuse(Refusal::Copied, ""))),
             BindError::OtherIdentity => "revoke that identity (segue identity revoke) or ",
-            BindError::OtherVolume | BindError::OldIncarnation => "",
+            BindError::OtherVolume => "",
         };
         let words = format!("{error}; {hint}mount with another cache directory: -o cache-dir=DIR");
         return Ok(Err(refuse(Refusal::NotPermitted, words)));
+    }
+    let history = match hello.known {
+        Some(known) => lives::history(txn, volume, known)?,
+        None => None,
+    };
+    if let (Some(known), Some(_)) = (hello.known, &history) {
+        tracing::warn!(
+            host = hello.host,
+            "a host knows version {known}, which this server does not"
+        );
+        lives::admit_lost(txn, volume, known)?;
+    }
+    if let Some(before) = hello.was {
+        namespace::copied::inherit(txn, client, before)?;
     }
     namespace::seen(txn, client, now_seconds())?;
     attached::enter(txn, client)?;
@@ -159,5 +177,5 @@ fn greet(
         return Err(Fault::Damaged("a new client has too many grants"));
     }
     let grants = namespace::grants(txn, client)?;
-    Ok(Ok(Greeting { uuid: row.uuid, epoch: row.epoch, grants }))
+    Ok(Ok(Greeting { uuid: row.uuid, epoch: row.epoch, grants, history }))
 }

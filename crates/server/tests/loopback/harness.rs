@@ -141,6 +141,9 @@ impl Host {
             incarnation: 1,
             host: self.name.clone(),
             acked_below: 0,
+            next: u64::MAX,
+            known: None,
+            was: None,
             fresh_start: false,
         }
     }

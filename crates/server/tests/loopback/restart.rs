@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::time::Duration;
 
-use segue_core::modlog::Outcome;
 use segue_core::namespace::keys::SERVER_TAGS;
-use segue_core::types::Role;
-use segue_core::wire::{Applied, Apply, Reply, Request};
+use segue_core::refusal::Refusal;
+use segue_core::types::{ClientId, Role};
+use segue_core::wire::{Applied, Apply, Hello, Refused, Reply, Request};
 use segue_rpc::{Body, CloseCode};
 use tokio::time::sleep;
 
-use crate::harness::{Server, call, chunk, done, inline, noise, store};
+use crate::harness::{Server, apply, call, chunk, done, inline, noise, store};
 
 /// Proves S13.8.
 #[tokio::test]
@@ -46,12 +46,13 @@ async fn everything_answered_is_there_after_a_restart_with_a_torn_pack() {
     assert_eq!(again.content(ino).await, more);
 }
 
-/// A host lost its note that a change was settled in a power loss. Its log was stuck for good:
-/// the server refused whatever came with that change.
+/// A host sends a change again of which it has said that it knows the outcome: it is a copy of
+/// that host. Nothing of its log is taken for the other one's, and it goes on as another client.
 #[tokio::test]
-async fn what_a_host_has_forgotten_that_it_knew_does_not_stand_in_the_way() {
+async fn a_copy_of_a_host_goes_on_as_another_client() {
     let server = Server::start().await;
-    let mut tin = server.client("tin", Role::Writer).await;
+    let host = server.host("tin", Role::Writer).await;
+    let mut tin = host.client(1).await;
     let (ino, version) = tin.create("f").await;
     let first = tin.stamp(store(ino, version, 3, vec![inline(0, b"one")]));
     let outcome = tin.send(vec![first.clone()]).await.remove(0);
@@ -60,10 +61,20 @@ async fn what_a_host_has_forgotten_that_it_knew_does_not_stand_in_the_way() {
     let knows = Apply { records: Vec::new(), chunks: Vec::new(), acked_below: next.seq };
     let reply = call(&tin.peer, &Request::Apply(knows)).await;
     assert!(matches!(reply, Reply::Applied(Applied { .. })), "{reply:?}");
-    let outcomes = tin.send(vec![first, next]).await;
-    assert_eq!(outcomes[0], Outcome::Done { touched: Vec::new() });
-    done(&outcomes[1], ino);
-    assert_eq!(tin.content(ino).await, b"two");
+    assert!(tin.peer.call(&apply(vec![first, next.clone()]), Body::Empty).await.is_err());
+    let hello = Hello { client: ClientId([2; 16]), was: Some(ClientId([1; 16])), ..host.hello(1) };
+    for (hello, is_welcome) in [(host.hello(1), false), (hello, true)] {
+        let peer = host.dial().await;
+        match call(&peer, &Request::Hello(hello)).await {
+            Reply::Welcome(_) if is_welcome => {
+                let reply = call(&peer, &apply(vec![next.clone()])).await;
+                let Reply::Applied(Applied { outcomes, .. }) = reply else { panic!("{reply:?}") };
+                done(&outcomes[0], ino);
+            }
+            Reply::Refused(Refused { refusal: Refusal::Copied, .. }) if !is_welcome => {}
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

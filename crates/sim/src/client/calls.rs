@@ -77,6 +77,9 @@ impl Mount {
             incarnation: 1,
             host: host_name(self.id),
             acked_below: self.acked_below(),
+            next: self.kept.seq_reserved,
+            known: None,
+            was: None,
             fresh_start: !self.said_hello,
         };
         self.session.connection += 1;
@@ -253,7 +256,7 @@ impl Mount {
             Err(Stop::Later) => return Ok(Some(Ended::Later)),
             Err(Stop::Ask(request)) => {
                 self.threads[thread].waits = true;
-                self.call(request.clone(), Purpose::Thread(thread, request));
+                self.call((*request).clone(), Purpose::Thread(thread, *request));
                 return Ok(Some(Ended::Waits));
             }
         };

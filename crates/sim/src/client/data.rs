@@ -275,7 +275,7 @@ impl Mount {
             && self.load(ino).is_ok()
             && let Err(Stop::Ask(request)) = self.fetch(ino, 0..size, size)
         {
-            self.call(request.clone(), Purpose::Ahead(request));
+            self.call((*request).clone(), Purpose::Ahead(*request));
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) enum Stop {
     /// It failed.
     Refused(Refusal),
     /// The server must answer this first.
-    Ask(Request),
+    Ask(Box<Request>),
     /// It must wait for an outcome that is on its way.
     Later,
 }
@@ -437,7 +437,7 @@ impl Mount {
             };
             let (reply, body) = server.answer(self.id, &request, &[])?;
             if let Reply::Refused(refused) = &reply
-                && !matches!(request, Request::Getattr(_))
+                && !matches!(*request, Request::Getattr(_))
             {
                 return Ok(Err(refused.refusal));
             }

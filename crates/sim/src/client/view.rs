@@ -22,7 +22,7 @@ impl Mount {
     pub(super) fn ask<R>(&self, request: Request) -> Result<R, Stop> {
         match self.is_offline {
             true => Err(Refusal::Unreachable.into()),
-            false => Err(Stop::Ask(request)),
+            false => Err(Stop::Ask(Box::new(request))),
         }
     }
 

@@ -28,11 +28,13 @@ const GRAVE: u8 = 0x16;
 const RAGGED: u8 = 0x17;
 const QUOTA: u8 = 0x18;
 const HARD_LINK: u8 = 0x19;
+const LIFE: u8 = 0x1a;
 const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
 const COPY: u8 = 0x23;
 const DROPPED: u8 = 0x24;
+const INHERITED: u8 = 0x25;
 const CHUNK: u8 = 0x30;
 const IDLE: u8 = 0x31;
 const PACK: u8 = 0x32;
@@ -40,6 +42,7 @@ const PACK: u8 = 0x32;
 pub const SERVER_TAGS: u8 = 0x80;
 /// The server's, because a volume that is restored elsewhere has other commits there.
 const CHANGES: u8 = SERVER_TAGS + 5;
+const COMMIT_LIFE: u8 = SERVER_TAGS + 6;
 
 fn key(tag: u8, fields: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + fields.iter().map(|field| field.len()).sum::<usize>());
@@ -207,6 +210,21 @@ pub fn changes(number: u64, volume: VolumeId) -> Vec<u8> {
     key(CHANGES, &[&number.to_be_bytes(), &volume.0.to_be_bytes()])
 }
 
+/// The life of the server whose commits are numbered from `start` on.
+pub fn commit_life(start: u64) -> Vec<u8> {
+    key(COMMIT_LIFE, &[&start.to_be_bytes()])
+}
+
+/// The life of the server whose versions of a volume are counted from `start` on.
+pub fn life(volume: VolumeId, start: u64) -> Vec<u8> {
+    key(LIFE, &[&volume.0.to_be_bytes(), &start.to_be_bytes()])
+}
+
+/// Where the life of such a key starts.
+pub fn life_part(key: &[u8]) -> Option<u64> {
+    key.last_chunk().map(|start| u64::from_be_bytes(*start))
+}
+
 /// What is known of all commits: behind their rows, so that it is written beside the last.
 pub fn changes_head() -> Vec<u8> {
     key(CHANGES, &[&[u8::MAX]])
@@ -345,6 +363,11 @@ pub fn dropped(client: ClientId, ino: Ino) -> Vec<u8> {
 /// All orphans of a client that went.
 pub fn all_dropped(client: ClientId) -> Vec<u8> {
     key(DROPPED, &[&client.0])
+}
+
+/// What a client has of those that it was before.
+pub fn inherited(client: ClientId) -> Vec<u8> {
+    key(INHERITED, &[&client.0])
 }
 
 /// A file whose extents are to be put in order.

@@ -1,14 +1,14 @@
 //! Which tables are whose.
 
 use super::{
-    CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, GRAVE, HARD_LINK, INODE, LEAF, ORPHAN,
-    OUTCOME, QUOTA, RAGGED, SERVER_TAGS, XATTR, all_idle, arrived, key, packs, volume,
-    volume_tally,
+    CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, GRAVE, HARD_LINK, INHERITED, INODE, LEAF,
+    LIFE, ORPHAN, OUTCOME, QUOTA, RAGGED, SERVER_TAGS, XATTR, all_idle, arrived, key, packs,
+    volume, volume_tally,
 };
 use crate::types::{ClientId, VolumeId};
 
 /// The client's own first.
-const OF_CLIENT: [u8; 5] = [CLIENT, FLOOR, OUTCOME, COPY, DROPPED];
+const OF_CLIENT: [u8; 6] = [CLIENT, FLOOR, OUTCOME, COPY, DROPPED, INHERITED];
 
 /// The tables whose keys begin with a client, as prefixes of its rows; the client's own first.
 pub fn tables_of_client(client: ClientId) -> Vec<Vec<u8>> {
@@ -16,8 +16,8 @@ pub fn tables_of_client(client: ClientId) -> Vec<Vec<u8>> {
 }
 
 /// The tables of what is remembered of a client.
-pub fn memories() -> [Vec<u8>; 4] {
-    [FLOOR, OUTCOME, COPY, DROPPED].map(|tag| key(tag, &[]))
+pub fn memories() -> [Vec<u8>; 5] {
+    [FLOOR, OUTCOME, COPY, DROPPED, INHERITED].map(|tag| key(tag, &[]))
 }
 
 /// All tables of the server itself, from the key of this to that one.
@@ -26,8 +26,8 @@ pub fn of_server() -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Every table whose keys begin with a volume: what refers to others comes after them.
-pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 11] {
-    [CHUNK, LEAF, INODE, DENTRY, XATTR, EXTENT, ORPHAN, QUOTA, GRAVE, RAGGED, HARD_LINK]
+pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 12] {
+    [CHUNK, LEAF, INODE, DENTRY, XATTR, EXTENT, ORPHAN, QUOTA, GRAVE, RAGGED, HARD_LINK, LIFE]
         .map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
 }
 
@@ -38,7 +38,7 @@ pub fn is_chunk(key: &[u8]) -> bool {
 
 /// True for the key of a row that is of no volume alone.
 pub fn is_shared(key: &[u8]) -> bool {
-    !matches!(key.first().copied(), Some(CHUNK | INODE..=HARD_LINK))
+    !matches!(key.first().copied(), Some(CHUNK | INODE..=LIFE))
 }
 
 /// True for the key of a row that the volume has for itself.

@@ -6,6 +6,7 @@ mod check;
 mod clone;
 mod collect;
 mod conflicts;
+mod copied;
 mod listing;
 mod model;
 mod order;

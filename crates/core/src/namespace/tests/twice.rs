@@ -40,7 +40,7 @@ fn what_is_below_the_floor_is_never_applied_again() {
     raise_floor(&mut txn, tin.id, 1, 2).unwrap();
     assert!(!txn.0.keys().any(|key| key[0] == 0x22), "outcomes are forgotten");
     let before = txn.clone();
-    assert_eq!(tin.send(&mut txn, &create), ApplyResult::Settled);
+    assert_eq!(tin.send(&mut txn, &create), ApplyResult::Cloned);
     assert_eq!(txn, before);
 }
 

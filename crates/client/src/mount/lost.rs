@@ -1,0 +1,54 @@
+//! The server's data directory was put back from a copy: what this host knows of commits that the
+//! server has forgotten is asked for again.
+
+use std::collections::BTreeSet;
+
+use segue_core::cache::FileData;
+use segue_core::client::Scrap;
+use segue_core::refusal::Refusal;
+use segue_core::types::{Ino, Version};
+use segue_core::wire::Welcome;
+
+use super::notes::known;
+use super::{Mount, lock};
+
+impl Mount {
+    /// The latest version of anything that this host knows.
+    pub(super) fn latest_known(&self) -> Option<Version> {
+        let noted = known("index.db", self.index.latest()).flatten();
+        noted.max(Some(self.core().tree.latest()))
+    }
+
+    /// Forgets what a server does not know that says so in `welcome`, in memory, on the disk and in
+    /// the kernel, before anything is asked over its connection.
+    pub(super) fn forget_lost(&self, welcome: &Welcome) -> Result<(), Refusal> {
+        let Some(history) = &welcome.history else { return Ok(()) };
+        tracing::warn!(
+            "the server's data were put back from a copy: what this host knows of later changes is \
+             asked for again, and its own pending changes may become conflict copies"
+        );
+        // What is being noted is of before.
+        let _noting = lock(&self.noting);
+        let (dropped, kept) = {
+            let mut core = self.core();
+            let dropped = core.forget_lost(history);
+            let ahead = |(_, file): &(&Ino, &FileData)| file.is_ahead();
+            let kept: BTreeSet<Ino> =
+                core.files.iter().filter(ahead).map(|(ino, _)| *ino).collect();
+            (dropped, kept)
+        };
+        let gone = self.index.forget_lost(history, |ino| kept.contains(&ino));
+        let gone = gone.map_err(|error| {
+            tracing::error!("cannot write index.db: {error}");
+            Refusal::Io
+        })?;
+        dropped.into_iter().for_each(|ino| self.kernel.forget_data(ino));
+        for (ino, container) in gone {
+            let is_used = self.core().needs_container(ino, container);
+            if !is_used {
+                self.remove(Scrap::Container(ino, container));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Copied cache directories: one that was put back from a copy, or one of two of a cloned disk.
+//!
+//! Both copies believe that they are one client, and give the same numbers to different changes
+//! and to different inodes. A copy that the server finds out takes another client, which has
+//! records and inode numbers of its own. Its pending records still name inodes of the client it
+//! was. Such a number is the new file's unless an inode has it; else the file gets a number of the
+//! server's, and all records of this client that name the one mean the other.
+
+use serde::{Deserialize, Serialize};
+
+use super::permission::Change;
+use super::rows;
+use super::tree::Tree;
+use super::{Fault, MetaSnapshot, MetaTxn, Stop, keys, readable};
+use crate::modlog::Record;
+use crate::types::{ClientId, Ino, InoGrant, OpId};
+
+/// Most numbers that one client has replaced: the copy of a host that made more files without a
+/// network than that loses the rest as refused changes.
+const ALIASES_MAX: usize = 1 << 16;
+
+/// What a client has of those that it was before.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Inherited {
+    grants: Vec<InoGrant>,
+    /// Numbers in its records, and the inodes that they mean; ascending.
+    aliases: Vec<(Ino, Ino)>,
+}
+
+impl Inherited {
+    /// `record` with the inodes that it means; `None` if it names those.
+    pub(super) fn meant(&self, record: &Record) -> Option<Record> {
+        if self.aliases.is_empty() {
+            return None;
+        }
+        let mut meant = record.clone();
+        for ino in meant.inodes_mut() {
+            if let Ok(at) = self.aliases.binary_search_by_key(ino, |(number, _)| *number) {
+                *ino = self.aliases.get(at).map_or(*ino, |(_, meant)| *meant);
+            }
+        }
+        Some(meant)
+    }
+}
+
+/// True if the server knows a record of the client with `next` or a later seq, which the client has
+/// not used yet.
+pub fn is_copied<S: MetaSnapshot>(snapshot: &mut S, next: OpId) -> Result<bool, Fault<S::Error>> {
+    let floor = rows::get_row(snapshot, &keys::floor(next.client, next.incarnation), "a floor");
+    let floor: Option<u64> = readable::<S, _>(floor)?;
+    if floor.is_some_and(|floor| floor > next.seq) {
+        return Ok(true);
+    }
+    let end = keys::outcome(OpId { seq: u64::MAX, ..next });
+    let known = snapshot.range_past_damage(&keys::outcome(next), &end, 1).map_err(Fault::Store)?;
+    Ok(!known.is_empty())
+}
+
+/// Two caches are this client: neither is welcome as such any more.
+pub fn retire<T: MetaTxn>(txn: &mut T, client: ClientId) -> Result<(), Fault<T::Error>> {
+    let Some(mut row) = rows::client(txn, client)? else { return Ok(()) };
+    row.incarnation = u32::MAX;
+    rows::put_row(txn, &keys::client(client), &row)
+}
+
+/// What `client` has of those that it was before.
+pub fn inherited<S: MetaSnapshot>(
+    snapshot: &mut S,
+    client: ClientId,
+) -> Result<Option<Inherited>, Fault<S::Error>> {
+    rows::get_row(snapshot, &keys::inherited(client), "what a client inherited")
+}
+
+/// `client` was `before`, of the same identity: records may name numbers that were granted to that.
+pub fn inherit<T: MetaTxn>(
+    txn: &mut T,
+    client: ClientId,
+    before: ClientId,
+) -> Result<(), Fault<T::Error>> {
+    let rows = (rows::client(txn, client)?, rows::client(txn, before)?);
+    let (Some(row), Some(old)) = rows else { return Ok(()) };
+    if (&row.identity, row.volume) != (&old.identity, old.volume) || client == before {
+        return Ok(());
+    }
+    let mut inherited = inherited(txn, before)?.unwrap_or_default();
+    inherited.grants.extend(old.grants);
+    rows::put_row(txn, &keys::inherited(client), &inherited)
+}
+
+/// The inode that a new file is to be which the client calls `ino` by an inherited grant.
+pub(super) enum Number {
+    /// This one.
+    Free(Ino),
+    /// The file is there: the copy made it before.
+    Made,
+}
+
+/// What `ino`, the number of a new file that is to have a `name` of a directory, stands for; `None`
+/// if the client did not inherit it, or has no use for another number.
+pub(super) fn number<T: MetaTxn>(
+    tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
+    ino: Ino,
+    named: Option<Ino>,
+) -> Result<Option<Number>, Stop<T::Error>> {
+    let client = change.context.client;
+    let Some(mut inherited) = inherited(&mut tree.txn, client)? else { return Ok(None) };
+    if !inherited.grants.iter().any(|grant| grant.contains(ino)) {
+        return Ok(None);
+    }
+    if tree.find(ino)?.is_none() {
+        return Ok(Some(Number::Free(ino)));
+    }
+    if named == Some(ino) {
+        return Ok(Some(Number::Made));
+    }
+    let Err(at) = inherited.aliases.binary_search_by_key(&ino, |(number, _)| *number) else {
+        return Ok(None);
+    };
+    if inherited.aliases.len() >= ALIASES_MAX {
+        return Ok(None);
+    }
+    let meant = tree.own_ino()?;
+    inherited.aliases.insert(at, (ino, meant));
+    rows::put_row(&mut tree.txn, &keys::inherited(client), &inherited)?;
+    Ok(Some(Number::Free(meant)))
+}

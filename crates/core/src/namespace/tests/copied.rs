@@ -1,0 +1,161 @@
+//! What a copy of a cache, or of a store, does to numbers.
+
+use super::super::copied::{inherit, inherited, is_copied, retire};
+use super::super::lives::{Start, admit_lost, begin, history};
+use super::*;
+use crate::types::{OpId, Version};
+
+fn start(secs: i64) -> Start {
+    Start { now: Timestamp { secs, nanos: 0 }, random: 5 }
+}
+
+fn latest(txn: &mut MapTxn, ino: Ino) -> Version {
+    attr(txn, ino).data_version
+}
+
+fn next(tin: &Client, seq: u64) -> OpId {
+    OpId { client: tin.id, incarnation: 1, seq }
+}
+
+/// Its next seq shows a copy that has sent less; what the other one's host has said it knows does
+/// so, too.
+#[test]
+fn a_copy_is_known_by_its_next_seq() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    assert!(!is_copied(&mut txn, next(&tin, 1)).unwrap());
+    tin.file(&mut txn, Ino::ROOT, "f");
+    tin.file(&mut txn, Ino::ROOT, "g");
+    assert!(is_copied(&mut txn, next(&tin, 2)).unwrap());
+    assert!(!is_copied(&mut txn, next(&tin, 3)).unwrap());
+    raise_floor(&mut txn, tin.id, 1, 3).unwrap();
+    assert!(is_copied(&mut txn, next(&tin, 2)).unwrap());
+    assert!(!is_copied(&mut txn, next(&tin, 3)).unwrap());
+    assert!(!is_copied(&mut txn, OpId { incarnation: 2, ..next(&tin, 1) }).unwrap());
+    retire(&mut txn, tin.id).unwrap();
+    assert!(bind(&mut txn, tin.id, "identity", VOLUME, 1).unwrap().is_err());
+}
+
+/// A copy made files with the numbers that the other one used: they are other files, whatever
+/// records name them by; one that is there already is not made again.
+#[test]
+fn numbers_that_the_other_copy_used_stand_for_other_inodes() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let directory = tin.directory(&mut txn, Ino::ROOT, "theirs");
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    let mut copy = Client::new(&mut txn, 2, OWNER);
+    inherit(&mut txn, copy.id, tin.id).unwrap();
+    assert!(inherited(&mut txn, tin.id).unwrap().is_none());
+
+    let free = tin.ino();
+    copy.apply(&mut txn, copy.creation(Ino::ROOT, "free", free, NewNode::File));
+    assert_eq!(named(&mut txn, Ino::ROOT, "free"), Some(free));
+
+    let made = copy.stamp(copy.creation(Ino::ROOT, "ours", directory, NewNode::Directory));
+    let ApplyResult::Outcome(Outcome::Conflict { parent, name, copy: ours, .. }) =
+        copy.send(&mut txn, &made)
+    else {
+        panic!("it has the number of another one")
+    };
+    assert_eq!((parent, name), (Ino::ROOT, name_of("ours")));
+    assert!(ours != directory);
+    // Below it, and about it.
+    let inside = copy.ino();
+    copy.apply(&mut txn, copy.creation(directory, "inside", inside, NewNode::File));
+    assert_eq!(named(&mut txn, ours, "inside"), Some(inside));
+    assert_eq!(named(&mut txn, directory, "inside"), None);
+    let moved =
+        rename((Ino::ROOT, "ours"), directory, (Ino::ROOT, "moved"), RenameMode::Replace(None));
+    copy.apply(&mut txn, moved);
+    assert_eq!(named(&mut txn, Ino::ROOT, "moved"), Some(ours));
+    assert_eq!(named(&mut txn, Ino::ROOT, "theirs"), Some(directory));
+
+    // The other copy has sent this one already.
+    let again = copy.stamp(copy.creation(Ino::ROOT, "file", file, NewNode::File));
+    let result = copy.send(&mut txn, &again);
+    assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
+    assert_eq!(named(&mut txn, Ino::ROOT, "file"), Some(file));
+
+    // And now this one's number is in the way of the first.
+    let clash = tin.stamp(tin.creation(Ino::ROOT, "clash", free, NewNode::File));
+    assert_eq!(tin.send(&mut txn, &clash), ApplyResult::Cloned);
+}
+
+/// Nobody inherits from somebody else's host.
+#[test]
+fn numbers_of_another_identity_are_not_inherited() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let mut thief = Client::new(&mut txn, 2, OWNER);
+    let other = ClientId([3; 16]);
+    bind(&mut txn, other, "another identity", VOLUME, 1).unwrap().unwrap();
+    inherit(&mut txn, other, tin.id).unwrap();
+    assert!(inherited(&mut txn, other).unwrap().is_none());
+    let stolen = thief.stamp(thief.creation(Ino::ROOT, "f", tin.ino(), NewNode::File));
+    let refused = ApplyResult::Outcome(Outcome::Refused { refusal: Refusal::Protocol });
+    assert_eq!(thief.send(&mut txn, &stolen), refused);
+}
+
+/// Whatever is put back, and however often: no version is given twice, and each host is told which
+/// ones there are.
+#[test]
+fn versions_of_a_store_that_was_put_back_are_given_once() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let old = latest(&mut txn, f);
+    let copy = txn.clone();
+    let mut given = vec![old];
+    for secs in [1_800_000_000, 1_800_000_007, 1_800_000_900] {
+        let mut txn = copy.clone();
+        begin(&mut txn, start(secs)).unwrap();
+        let mut tin = Client::new(&mut txn, 9, OWNER);
+        for name in ["g", "h"] {
+            let made = tin.file(&mut txn, Ino::ROOT, name);
+            let version = latest(&mut txn, made);
+            assert!(!given.contains(&version), "{version} twice");
+            assert_eq!(history(&mut txn, VOLUME, version).unwrap(), None);
+            given.push(version);
+        }
+        assert_eq!(history(&mut txn, VOLUME, old).unwrap(), None);
+        for version in given.iter().filter(|version| version.counter > old.counter) {
+            let told = history(&mut txn, VOLUME, *version).unwrap();
+            let is_own = given.iter().rev().take(2).any(|own| own == version);
+            assert_eq!(told.is_none(), is_own, "{version}");
+            if let Some(told) = told {
+                assert!(told.has(old) && !told.has(*version) && told.has(Version::default()));
+                let before = volume(&mut txn, VOLUME).unwrap().unwrap().lost.len();
+                admit_lost(&mut txn, VOLUME, *version).unwrap();
+                admit_lost(&mut txn, VOLUME, *version).unwrap();
+                let after = volume(&mut txn, VOLUME).unwrap().unwrap().lost.len();
+                assert!(after <= before + 1);
+            }
+        }
+    }
+    // Of a restored volume, whose epoch is another one.
+    let told = history(&mut txn, VOLUME, Version { epoch: 2, counter: 1 }).unwrap();
+    assert!(told.is_some());
+}
+
+/// A number that a host was granted before the store was put back is its own still, and those that
+/// are granted from then on are others.
+#[test]
+fn inode_numbers_of_a_lost_history_are_nobody_elses() {
+    let mut txn = store();
+    Client::new(&mut txn, 1, OWNER);
+    let mut copy = txn.clone();
+    let mut lost = Client::new(&mut txn, 2, OWNER);
+    let f = lost.file(&mut txn, Ino::ROOT, "f");
+    let known = latest(&mut txn, f);
+    begin(&mut copy, start(1_800_000_000)).unwrap();
+    let mut new = Client::new(&mut copy, 3, OWNER);
+    let g = new.file(&mut copy, Ino::ROOT, "g");
+    bind(&mut copy, lost.id, "identity", VOLUME, 1).unwrap().unwrap();
+    let g2 = lost.ino();
+    assert!(g != f && g != g2);
+    let create = lost.stamp(lost.creation(Ino::ROOT, "kept", g2, NewNode::File));
+    admit_lost(&mut copy, VOLUME, known).unwrap();
+    let result = lost.send(&mut copy, &create);
+    assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
+}
