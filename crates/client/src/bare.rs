@@ -2,6 +2,7 @@
 //! Nothing in it is changed, no server is asked, and where it is damaged the rest is found.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +21,8 @@ use crate::state::{Index, LogFile, ReadContainer, holder, read_container};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
+/// Most files under one name.
+const SAME_MAX: u32 = 10_000;
 
 /// What a cache directory has that its server may lack.
 #[derive(Debug)]
@@ -208,21 +211,21 @@ impl Uncommitted {
     }
 
     /// Writes the files below `to`, with what of them is here; the rest of a file is a hole. Tells
-    /// of each when it is there.
-    pub fn extract(&self, to: &Path, mut tell: impl FnMut(&LeftFile)) -> Result<(), MountError> {
+    /// of each where it is, or why it is not there.
+    pub fn extract(&self, to: &Path, mut tell: impl FnMut(&LeftFile, Result<PathBuf, MountError>)) {
         for file in self.files() {
-            let path = to.join(safe(&file.path));
-            self.extract_one(&file, &path).map_err(|error| MountError::state(&path, error))?;
-            tell(&file);
+            let path = to.join(safe(&self.core.tree.path_bytes(Ino(file.ino))));
+            let made = match make(&path) {
+                // Something else stands where a directory is to be.
+                Err(_) => make(&to.join(format!("#{}", file.ino))),
+                made => made,
+            };
+            let extracted = made.and_then(|(out, path)| self.fill(&file, &out).map(|()| path));
+            tell(&file, extracted.map_err(|error| MountError::state(&path, error)));
         }
-        Ok(())
     }
 
-    fn extract_one(&self, file: &LeftFile, path: &Path) -> io::Result<()> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let out = File::options().write(true).create_new(true).open(path)?;
+    fn fill(&self, file: &LeftFile, out: &File) -> io::Result<()> {
         out.set_len(file.size)?;
         let ino = Ino(file.ino);
         let Some(data) = self.core.files.get(&ino) else { return Ok(()) };
@@ -268,9 +271,27 @@ impl Uncommitted {
     }
 }
 
+/// Makes a file at `path`, or at the first of `path-2`, `path-3`.. that is free.
+fn make(path: &Path) -> io::Result<(File, PathBuf)> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    for number in 1..=SAME_MAX {
+        let mut name = path.as_os_str().to_owned();
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        match File::options().write(true).create_new(true).open(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|file| (file, name.into())),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 /// A path that stays below where it is put.
-fn safe(path: &str) -> PathBuf {
-    let parts = Path::new(path).components().filter_map(|part| match part {
+fn safe(path: &[u8]) -> PathBuf {
+    let parts = Path::new(OsStr::from_bytes(path)).components().filter_map(|part| match part {
         std::path::Component::Normal(name) => Some(name),
         _ => None,
     });
@@ -284,8 +305,19 @@ mod tests {
 
     #[test]
     fn nothing_is_written_outside() {
-        assert_eq!(safe("../../etc/passwd"), Path::new("etc/passwd"));
-        assert_eq!(safe("/a/./b"), Path::new("a/b"));
-        assert_eq!(safe(".."), Path::new("#unknown"));
+        assert_eq!(safe(b"../../etc/passwd"), Path::new("etc/passwd"));
+        assert_eq!(safe(b"/a/./b"), Path::new("a/b"));
+        assert_eq!(safe(b".."), Path::new("#unknown"));
+    }
+
+    #[test]
+    fn what_is_there_is_not_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
+        let at = |made: io::Result<(File, PathBuf)>| made.unwrap().1;
+        assert_eq!(at(make(&path)), path);
+        assert_eq!(at(make(&path)), directory.path().join("a/b-2"));
+        assert_eq!(at(make(&path)), directory.path().join("a/b-3"));
+        assert!(make(&path.join("below")).is_err(), "a file is no directory");
     }
 }

@@ -50,6 +50,13 @@ pub(super) struct NodeEntry {
     pub(super) listed: Option<(u64, u64)>,
 }
 
+/// A part of a path.
+enum PathPart<'a> {
+    Name(&'a Name),
+    /// Where this inode stands is not known.
+    Unknown(Ino),
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Listing {
     /// Some names may be known, not all.
@@ -315,22 +322,39 @@ impl Tree {
 
     /// The path of `ino` below the mount point as far as it is known, else `#INO`.
     pub fn path(&self, ino: Ino) -> String {
+        let part = |part: PathPart<'_>| match part {
+            PathPart::Name(name) => name.to_string(),
+            PathPart::Unknown(ino) => format!("#{ino}"),
+        };
+        self.path_parts(ino).into_iter().map(part).collect::<Vec<_>>().join("/")
+    }
+
+    /// The same, byte by byte as the names are.
+    pub fn path_bytes(&self, ino: Ino) -> Vec<u8> {
+        let part = |part: PathPart<'_>| match part {
+            PathPart::Name(name) => name.as_bytes().to_vec(),
+            PathPart::Unknown(ino) => format!("#{ino}").into_bytes(),
+        };
+        self.path_parts(ino).into_iter().map(part).collect::<Vec<_>>().join(&b'/')
+    }
+
+    fn path_parts(&self, ino: Ino) -> Vec<PathPart<'_>> {
         let mut parts = Vec::new();
         let mut at = ino;
         while at != Ino::ROOT && parts.len() < PATH_MAX {
             match self.nodes.get(&at).and_then(|node| node.place.as_ref()) {
                 Some((parent, name)) => {
-                    parts.push(name.to_string());
+                    parts.push(PathPart::Name(name));
                     at = *parent;
                 }
                 None => {
-                    parts.push(format!("#{at}"));
+                    parts.push(PathPart::Unknown(at));
                     break;
                 }
             }
         }
         parts.reverse();
-        parts.join("/")
+        parts
     }
 
     /// What `ino` says of how soon it is to be with the server, or the nearest directory above it

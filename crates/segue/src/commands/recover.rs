@@ -86,8 +86,12 @@ fn describe(files: &[LeftFile]) -> String {
 }
 
 fn extract(left: &Uncommitted, to: &Path) -> Outcome {
-    let mut count = 0;
-    let extracted = left.extract(to, |file| {
+    let (mut count, mut failed) = (0, 0);
+    left.extract(to, |file, extracted| {
+        if let Err(error) = extracted {
+            failed += 1;
+            return output::note(&error.to_string());
+        }
         count += 1;
         if file.here_bytes < file.size {
             output::note(&format!(
@@ -96,7 +100,12 @@ fn extract(left: &Uncommitted, to: &Path) -> Outcome {
             ));
         }
     });
-    extracted.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     output::note(&format!("{} extracted to {}", quantity::count(count, "file"), to.display()));
-    Ok(Exit::Done)
+    match failed {
+        0 => Ok(Exit::Done),
+        failed => {
+            let files = quantity::count(failed, "file");
+            Err(Failure::new(Exit::Failed, format!("{files} not extracted; see above")))
+        }
+    }
 }

@@ -2,7 +2,9 @@
 //! out of a cache directory when nothing can be mounted any more.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -177,6 +179,9 @@ fn what_was_not_committed_is_recovered_from_a_bare_directory() {
     let open = File::create(top.join("made/open")).unwrap();
     open.write_all_at(&noise(6, 50_000), 0).unwrap();
     open.write_all_at(b"tail", 50_000).unwrap();
+    // Two names that are the same to people who do not know their encoding.
+    let names = [&b"caf\xe9"[..], b"caf\xe8", b"caf\xef\xbf\xbd"].map(OsStr::from_bytes);
+    names.iter().for_each(|name| save(&top.join(name), name.as_bytes()).unwrap());
     let paths = ["new", "made/inside", "made/open", "large", "dir/small"];
     let expected: BTreeMap<&str, Vec<u8>> =
         paths.iter().map(|path| (*path, fs::read(top.join(path)).unwrap())).collect();
@@ -199,6 +204,19 @@ fn what_was_not_committed_is_recovered_from_a_bare_directory() {
     for (path, bytes) in &expected {
         assert!(fs::read(rescued.join(path)).unwrap() == *bytes, "{path}");
     }
+    for name in names {
+        assert_eq!(fs::read(rescued.join(name)).unwrap(), name.as_bytes());
+    }
+    // Again to the same place, where something is in the way.
+    let blocked = world.local("blocked");
+    save(&blocked.join("made"), b"no directory").unwrap();
+    save(&blocked.join("new"), b"mine").unwrap();
+    let ended = segue(&world.a, &["recover", arg(&directory), "--to", arg(&blocked)]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(fs::read(blocked.join("new")).unwrap(), b"mine");
+    assert!(fs::read(blocked.join("new-2")).unwrap() == expected["new"]);
+    let inside = fs::read_dir(&blocked).unwrap().map(|entry| entry.unwrap().path());
+    assert!(inside.into_iter().any(|path| fs::read(path).is_ok_and(|bytes| bytes == b"inside")));
     assert_eq!(contents(&directory.join("containers")), before);
     // It can still be mounted and sent.
     world.a.link_up().unwrap();
