@@ -301,7 +301,17 @@ fn next_data(file: &File, range: Range<u64>) -> io::Result<Range<u64>> {
     if start == range.end {
         return Ok(start..start);
     }
-    Ok(start..seek(file, SeekFrom::Hole(start))?.min(range.end))
+    data_from(file, start..range.end)
+}
+
+/// The run of bytes that begins where `range` does, where some were a moment ago.
+fn data_from(file: &File, range: Range<u64>) -> io::Result<Range<u64>> {
+    match seek(file, SeekFrom::Hole(range.start)) {
+        Ok(end) => Ok(range.start..end.min(range.end)),
+        // The file has become shorter.
+        Err(Errno::NXIO) => Ok(range.end..range.end),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Writes the bytes of a file over themselves, so that the disk lacks them again.
@@ -364,6 +374,12 @@ mod tests {
         assert_eq!(container.next_data(0..MIB + 10).unwrap(), MIB..MIB + 10);
         assert_eq!(container.next_data(MIB + 5..MIB + 10).unwrap(), MIB + 5..MIB + 10);
         assert_eq!(container.next_data(2 * MIB..8 * MIB).unwrap(), 8 * MIB..8 * MIB);
+        let file = container.file().unwrap();
+        assert_eq!(
+            data_from(file, 5 * MIB..8 * MIB).unwrap(),
+            8 * MIB..8 * MIB,
+            "it is shorter by now"
+        );
         container.zero(MIB, 4_096).unwrap();
         assert_eq!(container.next_data(0..8 * MIB).unwrap(), MIB + 4_096..MIB + 65_536);
     }
