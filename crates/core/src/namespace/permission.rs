@@ -3,10 +3,12 @@
 //! A personal identity is the volume's owner whatever local user asks, so every permission
 //! check passes; what it may not have is devices and the extended attributes that a kernel
 //! believes. A host's identity speaks for its users: each is checked as a local file system
-//! would, and its root is nobody unless the invite said otherwise.
+//! would, and its root, user and group, is nobody unless the invite said otherwise.
+
+use std::borrow::Cow;
 
 use super::{Context, Stop};
-use crate::modlog::{Base, Stamped};
+use crate::modlog::{Base, Record, Stamped};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Caller, OpId, Role, Timestamp};
 
@@ -48,7 +50,7 @@ pub(super) struct Change<'a> {
 
 impl<'a> Change<'a> {
     pub(super) fn new<E>(context: &'a Context<'a>, stamped: &'a Stamped) -> Result<Self, Stop<E>> {
-        if stamped.time.nanos >= 1_000_000_000 {
+        if stamped.time.nanos >= 1_000_000_000 || names_no_id(stamped) {
             return Err(Refusal::Invalid.into());
         }
         let actor = Actor::new(context.rights, &stamped.caller).ok_or(Refusal::ReadOnly)?;
@@ -73,7 +75,7 @@ pub(super) enum Actor<'a> {
         /// Effective group.
         gid: u32,
         /// Further groups.
-        groups: &'a [u32],
+        groups: Cow<'a, [u32]>,
     },
 }
 
@@ -83,11 +85,18 @@ impl<'a> Actor<'a> {
         Some(match rights.role {
             Role::Reader => return None,
             Role::Writer => Actor::Owner { local_root: caller.uid == 0 },
-            Role::Host if caller.uid != 0 => {
-                Actor::User { uid: caller.uid, gid: caller.gid, groups: &caller.groups }
+            Role::Host if caller.uid == 0 && rights.no_root_squash => Actor::Root,
+            Role::Host if caller.uid == 0 => {
+                Actor::User { uid: NOBODY, gid: NOBODY, groups: Cow::Borrowed(&[]) }
             }
-            Role::Host if rights.no_root_squash => Actor::Root,
-            Role::Host => Actor::User { uid: NOBODY, gid: NOBODY, groups: &[] },
+            Role::Host if rights.no_root_squash => {
+                let groups = Cow::Borrowed(&caller.groups[..]);
+                Actor::User { uid: caller.uid, gid: caller.gid, groups }
+            }
+            Role::Host => {
+                let groups = caller.groups.iter().map(|group| squashed(*group)).collect();
+                Actor::User { uid: caller.uid, gid: squashed(caller.gid), groups }
+            }
         })
     }
 
@@ -166,11 +175,10 @@ impl<'a> Actor<'a> {
         asked: (u32, u32),
     ) -> Result<(u32, u32), Stop<E>> {
         let Actor::User { uid, gid, .. } = self else { return Ok(asked) };
-        // A squashed root asks for what its own kernel took it for.
-        let squashed = *uid == NOBODY;
-        let user = if squashed && asked.0 == 0 { NOBODY } else { asked.0 };
+        // A squashed root, or member of its group, asks for what its own kernel took it for.
+        let user = if *uid == NOBODY { squashed(asked.0) } else { asked.0 };
         let inherited = directory.mode & SET_GID != 0 && asked.1 == directory.gid;
-        let group = if squashed && asked.1 == 0 && !inherited { *gid } else { asked.1 };
+        let group = if *gid == NOBODY && !inherited { squashed(asked.1) } else { asked.1 };
         if user != *uid || !(inherited || self.in_group(group)) {
             return Err(Refusal::NotPermitted.into());
         }
@@ -182,6 +190,23 @@ impl<'a> Actor<'a> {
         let mode = mode & 0o7777;
         if !directory && !self.privileged() && !self.in_group(gid) { mode & !SET_GID } else { mode }
     }
+}
+
+/// What root's user or group is where it is nobody.
+fn squashed(id: u32) -> u32 {
+    if id == 0 { NOBODY } else { id }
+}
+
+/// True if `stamped` names a user or a group that there cannot be: chown(2) means none by it.
+fn names_no_id(stamped: &Stamped) -> bool {
+    let Caller { uid, gid, groups, .. } = &stamped.caller;
+    let of_caller = [uid, gid].into_iter().chain(groups);
+    let of_record = match &stamped.record {
+        Record::Create { uid, gid, .. } => [Some(uid), Some(gid)],
+        Record::SetAttr { set, .. } => [set.uid.as_ref(), set.gid.as_ref()],
+        _ => [None, None],
+    };
+    of_caller.chain(of_record.into_iter().flatten()).any(|id| *id == u32::MAX)
 }
 
 /// The mode of a file after somebody else than root wrote it, or anybody gave it away.

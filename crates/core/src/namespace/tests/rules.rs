@@ -204,6 +204,72 @@ fn users_of_a_host_are_told_apart() {
     assert_eq!(attr(&mut txn, squashed).uid, 65534);
 }
 
+/// It is what programs give for "leave it": one such change of the root shut everybody out.
+/// Proves S17.9.
+#[test]
+fn no_user_and_no_group_has_the_number_that_means_none() {
+    let mut txn = store();
+    let mut owner = Client::new(&mut txn, 1, OWNER);
+    let file = owner.file(&mut txn, Ino::ROOT, "f");
+    let none = Some(u32::MAX);
+    for set in
+        [SetAttr { uid: none, ..Default::default() }, SetAttr { gid: none, ..Default::default() }]
+    {
+        for ino in [Ino::ROOT, file] {
+            let outcome = owner.apply(&mut txn, Record::SetAttr { ino, set });
+            assert_eq!(outcome, refused(Refusal::Invalid));
+        }
+    }
+    let ino = owner.ino();
+    let mut create = owner.creation(Ino::ROOT, "g", ino, NewNode::File);
+    if let Record::Create { uid, .. } = &mut create {
+        *uid = u32::MAX;
+    }
+    assert_eq!(owner.apply(&mut txn, create), refused(Refusal::Invalid));
+    let mut nobody = Client::new(&mut txn, 2, HOST).user(1000, u32::MAX, &[]);
+    let ino = nobody.ino();
+    let create = nobody.creation(Ino::ROOT, "g", ino, NewNode::File);
+    assert_eq!(nobody.apply(&mut txn, create), refused(Refusal::Invalid));
+}
+
+/// Only its user was nobody: who was in root's group changed what that may write.
+/// Proves S17.8.
+#[test]
+fn roots_group_is_nobodys_too() {
+    let mut txn = store();
+    let mut owner = Client::new(&mut txn, 1, OWNER);
+    let d = owner.directory(&mut txn, Ino::ROOT, "d");
+    let mode = SetAttr { mode: Some(0o770), uid: Some(0), gid: Some(0), ..Default::default() };
+    owner.apply(&mut txn, Record::SetAttr { ino: d, set: mode });
+    let trusted = Rights { no_root_squash: true, ..HOST };
+    for (id, rights, gid, groups, may) in [
+        (2, HOST, 0, &[][..], false),
+        (3, HOST, 1000, &[7, 0], false),
+        (4, trusted, 0, &[], true),
+        (5, trusted, 1000, &[7, 0], true),
+    ] {
+        let mut user = Client::new(&mut txn, id, rights).user(1000, gid, groups);
+        let name = format!("f{id}");
+        let ino = user.ino();
+        let create = user.creation(d, &name, ino, NewNode::File);
+        match user.apply(&mut txn, create) {
+            Outcome::Done { .. } => assert!(may, "{id}"),
+            outcome => assert!(!may && outcome == refused(Refusal::Access), "{id}: {outcome:?}"),
+        }
+    }
+    // It makes files in its own directories, which are nobody's group's.
+    let open = SetAttr { mode: Some(0o777), ..Default::default() };
+    owner.apply(&mut txn, Record::SetAttr { ino: d, set: open });
+    let mut user = Client::new(&mut txn, 6, HOST).user(1000, 0, &[]);
+    let ino = user.ino();
+    let mut create = user.creation(d, "mine", ino, NewNode::File);
+    if let Record::Create { uid, gid, .. } = &mut create {
+        (*uid, *gid) = (1000, 0);
+        assert!(matches!(user.apply(&mut txn, create), Outcome::Done { .. }));
+        assert_eq!((attr(&mut txn, ino).uid, attr(&mut txn, ino).gid), (1000, 65534));
+    }
+}
+
 #[test]
 fn a_group_is_inherited_where_the_directory_says_so() {
     let mut txn = store();
