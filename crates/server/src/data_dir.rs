@@ -13,9 +13,9 @@
 //! VERSION.new, so a start that was killed early is told from a directory of which a part was
 //! lost: the first is gone on with, nothing is ever made anew in the second.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -61,6 +61,7 @@ impl DataDir {
         // Before the lock, which does not belong into what is something else.
         look(path)?;
         let lock = lock(path)?;
+        tighten(path)?;
         let (id, is_new) = match look(path)? {
             DirState::Whole(id) => (id, false),
             DirState::Begun(id) => (id, true),
@@ -87,6 +88,7 @@ impl DataDir {
         };
         whole()?;
         let lock = lock(path)?;
+        tighten(path)?;
         Ok(DataDir { path: path.to_owned(), id: whole()?, is_new: false, _lock: lock })
     }
 
@@ -115,6 +117,17 @@ impl DataDir {
     }
 }
 
+/// Takes from others what they may do in `path`, which was made before.
+fn tighten(path: &Path) -> Result<(), ServeError> {
+    let fail = |error| ServeError::data(path, error);
+    let mode = std::fs::metadata(path).map_err(fail)?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    tracing::warn!("{}: other users could enter it; its mode is 0700 now", path.display());
+    std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(fail)
+}
+
 fn make(path: &Path) -> Result<(), ServeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| ServeError::data(path, error))
@@ -141,7 +154,9 @@ pub(crate) fn make_lasting(path: &Path) -> Result<(), ServeError> {
 /// Writes VERSION.new with a new id.
 fn begin(path: &Path) -> io::Result<String> {
     let id = hex(&random::<16>()?);
-    let mut file = File::create(path.join(NEW))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path.join(NEW))?;
     writeln!(file, "{WORD} {FORMAT} {id}")?;
     file.sync_all()?;
     File::open(path)?.sync_all()?;

@@ -1,7 +1,7 @@
 //! Users of a host: the one who mounts, and others.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -206,6 +206,39 @@ fn root_of_a_host_is_squashed() {
     let state = || sh(setup.path(), "ls roots; cat roots/s mine/file; stat -c %u mine");
     std::thread::sleep(std::time::Duration::from_millis(1_200));
     assert_eq!(state(), "s\ns\nx\n1001\n");
+}
+
+/// A data directory that others could enter is closed, and nothing in it is for others.
+/// Proves S17.10.
+#[test]
+fn others_do_not_read_what_the_server_has() {
+    let open = |mode| fs::Permissions::from_mode(mode);
+    let mut data = None;
+    let world = World::storing(|host| {
+        let path = host.mkdir("data").unwrap();
+        fs::set_permissions(&path, open(0o755)).unwrap();
+        data.insert(path).clone()
+    });
+    let Some(mut world) = world else { return };
+    let data = data.unwrap();
+    let check = || {
+        let found = sh(&data, "find . -perm /077 ! -type s ! -type l");
+        assert_eq!(found, "", "others may use these");
+    };
+    let mount = world.mount(&world.a);
+    crate::world::save(&mount.path().join("file"), &crate::tree::noise(1, 300_000)).unwrap();
+    mount.sync().unwrap();
+    check();
+    world.server.kill9().unwrap();
+    fs::set_permissions(&data, open(0o777)).unwrap();
+    for end in ["", "-wal", "-shm"] {
+        let file = data.join(format!("meta.db{end}"));
+        if file.exists() {
+            fs::set_permissions(file, open(0o644)).unwrap();
+        }
+    }
+    world.server.restart().unwrap();
+    check();
 }
 
 /// Who writes a set-id program makes an ordinary one of it, on every host, and the server

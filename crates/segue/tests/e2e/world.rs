@@ -48,6 +48,11 @@ impl World {
         World::serving(invitation, |host| host.dir().join("data"))
     }
 
+    /// A world whose server has its data where `data` says.
+    pub(crate) fn storing(data: impl FnOnce(&Host) -> PathBuf) -> Option<World> {
+        World::serving(&[], data)
+    }
+
     /// A world whose server has its data on a disk that records.
     pub(crate) fn recorded() -> Option<(World, Arc<Disk>)> {
         let mut disk = None;

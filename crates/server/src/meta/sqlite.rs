@@ -1,6 +1,9 @@
 //! The ordered key-value store as one table of SQLite.
 
 use std::cell::RefCell;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -22,6 +25,8 @@ const CHECKPOINT_PAGES: u32 = 1024;
 pub(super) fn writer(path: &Path, make: bool) -> rusqlite::Result<Connection> {
     let made = if make { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | made;
+    make_private(path, make)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     let connection = Connection::open_with_flags(path, flags)?;
     // Before the first write, or it is too late.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
@@ -37,6 +42,22 @@ pub(super) fn writer(path: &Path, make: bool) -> rusqlite::Result<Connection> {
         )?;
     }
     Ok(connection)
+}
+
+/// Nobody else reads the store, nor the files that SQLite makes beside it, which get its mode.
+fn make_private(path: &Path, make: bool) -> io::Result<()> {
+    if make {
+        File::options().create(true).append(true).mode(0o600).open(path)?;
+    }
+    for end in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        match fs::set_permissions(&file, Permissions::from_mode(0o600)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            made => made?,
+        }
+    }
+    Ok(())
 }
 
 /// Opens a connection that reads.
