@@ -15,6 +15,8 @@ use crate::rates::Rates;
 use crate::{control, output, pace, quantity};
 
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
+/// A process that says nothing for so long hangs; the others are still shown.
+const PATIENCE: Duration = Duration::from_secs(5);
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 
 /// Show the mounts, their links, and the changes not yet on the server
@@ -63,7 +65,7 @@ fn show(
     seen: &mut Seen,
 ) -> Result<(Exit, bool), Failure> {
     let mounts = control::chosen(arguments.mountpoint.as_deref())?;
-    let ask = |mount: &Mount| block_on(control::get(&context.places, mount, "/v1/status"));
+    let ask = |mount: &Mount| block_on(status_of(mount, context));
     let (statuses, exit): (Vec<Status>, Exit) = control::each(&mounts, ask);
     let exit = statuses.iter().map(exit_of).fold(exit, Exit::max);
     if arguments.json {
@@ -88,6 +90,18 @@ fn show(
         }
     }
     Ok((exit, output::print_to_reader(&text)?))
+}
+
+async fn status_of(mount: &Mount, context: &Context) -> Result<Status, Failure> {
+    let asking = control::get(&context.places, mount, "/v1/status");
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| {
+        let mountpoint = mount.mountpoint.display();
+        let seconds = PATIENCE.as_secs();
+        Err(Failure::failed(format!(
+            "{mountpoint}: its process does not answer within {seconds} s; acknowledged changes \
+             are kept if you end it: segue umount --now {mountpoint}"
+        )))
+    })
 }
 
 /// The exit code for the state of one mount.
