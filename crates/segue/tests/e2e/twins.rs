@@ -118,9 +118,12 @@ fn work(mounted: &Path, twin: &Path, seed: u64, ends: &AtomicBool) -> Vec<String
         if done.as_ref().is_err_and(is_dead) {
             return operation.names(name);
         }
-        let kind = |done: io::Result<()>| done.map_err(|error| error.kind());
-        let expected = kind(operation.carry_out(twin, name));
-        assert_eq!(kind(done), expected, "{seed}: {number}: {name}: {operation:?}");
+        let kind = |done: &io::Result<()>| done.as_ref().map_err(io::Error::kind).copied();
+        let expected = operation.carry_out(twin, name);
+        // Without the bytes that it writes.
+        let words: String = format!("{operation:?}").chars().take(200).collect();
+        let words = format!("{seed}: {number}: {name}: {words}: {done:?}, and {expected:?}");
+        assert_eq!(kind(&done), kind(&expected), "{words}");
         if rng.below(20) == 0 {
             sleep(Duration::from_millis(rng.below(20)));
         }
