@@ -219,14 +219,7 @@ impl HelloPlan {
                 let greeted = plan.greeted(&peer, hello);
                 let ((), welcome) = tokio::join!(plan.limiter.begin(&peer), greeted);
                 let welcome = welcome?;
-                if plan.expected.is_some_and(|uuid| uuid != welcome.volume_uuid) {
-                    plan.is_other.store(true, Ordering::Relaxed);
-                    return Err(GreetError::Refused(
-                        "the server now has another volume at this URL than the mounted one; \
-                         unmount and mount again (pending changes stay in the cache directory)"
-                            .into(),
-                    ));
-                }
+                plan.check_volume(&welcome)?;
                 plan.fresh.store(false, Ordering::Relaxed);
                 tokio::spawn(listen(peer.calls(), plan.heard));
                 let again = |refusal: Refusal| GreetError::Again(refusal.to_string());
@@ -250,6 +243,7 @@ impl HelloPlan {
         let client = ClientId(random().map_err(again)?);
         let hello = Hello { client, was: Some(was), ..hello };
         let welcome = greet(peer, hello).await?;
+        self.check_volume(&welcome)?;
         self.at_hello.become_client(client, &welcome.grants).map_err(again)?;
         let mut cache = lock(&self.cache);
         *cache = CacheName { client, is_new: true, ..*cache };
@@ -258,6 +252,18 @@ impl HelloPlan {
              sent already may become conflict copies"
         );
         Ok(welcome)
+    }
+
+    fn check_volume(&self, welcome: &Welcome) -> Result<(), GreetError> {
+        if self.expected.is_none_or(|uuid| uuid == welcome.volume_uuid) {
+            return Ok(());
+        }
+        self.is_other.store(true, Ordering::Relaxed);
+        Err(GreetError::Refused(
+            "the server now has another volume at this URL than the mounted one; unmount and mount \
+             again (pending changes stay in the cache directory)"
+                .into(),
+        ))
     }
 
     /// Notes in the cache directory what the first welcome said.

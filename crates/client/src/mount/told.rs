@@ -70,7 +70,9 @@ impl AtHello {
 
     pub(super) async fn after(&self, peer: &Peer, welcome: &Welcome) -> Result<(), Refusal> {
         if let Some(mount) = self.mount() {
-            mount.forget_lost(welcome)?;
+            let (forgetting, of) = (Arc::clone(&mount), welcome.clone());
+            let forgotten = tokio::task::spawn_blocking(move || forgetting.forget_lost(&of)).await;
+            forgotten.map_err(|_| Refusal::Io)??;
             mount.resume(peer, welcome).await;
         }
         Ok(())
