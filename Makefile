@@ -95,6 +95,7 @@ install: build ## install to PREFIX (/usr/local), mount(8)'s helper to HELPERS (
 	install -D -m 755 $(TARGET)/release/segue $(DESTDIR)$(PREFIX)/bin/segue
 	install -d $(DESTDIR)$(HELPERS)
 	ln -sfn $(PREFIX)/bin/segue $(DESTDIR)$(HELPERS)/mount.segue
+	ln -sfn $(PREFIX)/bin/segue $(DESTDIR)$(HELPERS)/mount.fuse.segue
 	install -d $(DESTDIR)$(SYSTEMD)/system $(DESTDIR)$(SYSTEMD)/system-sleep
 	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/segue.sleep \
 	    > $(DESTDIR)$(SYSTEMD)/system-sleep/segue

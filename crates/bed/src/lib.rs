@@ -19,6 +19,7 @@ pub mod handles;
 mod host;
 mod lane;
 mod link;
+mod logs;
 mod netns;
 pub mod peer;
 mod process;
@@ -148,6 +149,9 @@ impl Drop for Bed {
     fn drop(&mut self) {
         for host in lock(&self.hosts).iter() {
             host.cut();
+        }
+        if std::thread::panicking() {
+            logs::print_below(&self.dir);
         }
         self.reaper.finish();
     }

@@ -57,6 +57,10 @@ pub struct MountOptions {
     pub record_calls: Option<PathBuf>,
     /// Refuse changes.
     pub read_only: bool,
+    /// Device files open devices.
+    pub dev: bool,
+    /// Set-id bits count.
+    pub suid: bool,
     /// Show every file as owned by this user.
     pub uid: Option<u32>,
     /// Show every file with this group.
@@ -86,6 +90,8 @@ impl Default for MountOptions {
             bwlimit: Timetable::default(),
             record_calls: None,
             read_only: false,
+            dev: false,
+            suid: false,
             uid: None,
             gid: None,
             allow_other: false,
@@ -126,6 +132,7 @@ pub const KEYS: &[(&str, &str)] = &[
          5G and 10%",
     ),
     ("cache-size=20G", "most clean data in the cache; unsent data do not count"),
+    ("dev", "device files open devices; only with the role host"),
     ("due=10min", "changes that are pending for longer go before younger ones"),
     ("fsync=local|server", "fsync waits for this host's disk, or for the server's disk"),
     ("gid=GID", "show every file with this group"),
@@ -144,6 +151,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     ("record-calls=FILE", "write to FILE when each call to the server was queued, sent, answered"),
     ("ro", "refuse changes"),
+    ("suid", "set-user-id and set-group-id bits count; only with the role host"),
     ("uid=UID", "show every file as owned by this user"),
     (
         "write-back=async|delay:T|log:T|close|sync",
@@ -156,8 +164,7 @@ pub const KEYS: &[(&str, &str)] = &[
 const LATER: &[&str] = &["consistency", "observe", "prefetch"];
 
 /// Options that mount(8) passes to every file system and that have no effect here.
-const IGNORED: &[&str] =
-    &["_netdev", "auto", "defaults", "exec", "noauto", "noatime", "nodev", "nofail", "nosuid"];
+const IGNORED: &[&str] = &["_netdev", "auto", "defaults", "exec", "noauto", "noatime", "nofail"];
 const IGNORED_MORE: &[&str] = &["relatime", "rw", "user", "users"];
 
 impl MountOptions {
@@ -168,6 +175,10 @@ impl MountOptions {
             "io-uring" => self.io_uring = flag(key, value)?,
             "new-server" => self.new_server = flag(key, value)?,
             "record-calls" => self.record_calls = Some(PathBuf::from(needed(key, value)?)),
+            "dev" => self.dev = flag(key, value)?,
+            "nodev" => self.dev = !flag(key, value)?,
+            "suid" => self.suid = flag(key, value)?,
+            "nosuid" => self.suid = !flag(key, value)?,
             "ro" => self.read_only = flag(key, value)?,
             "cache-dir" => self.cache_dir = Some(PathBuf::from(needed(key, value)?)),
             "cache-size" => self.cache_size = at_least_1m(key, needed(key, value)?)?,

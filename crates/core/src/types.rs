@@ -311,8 +311,8 @@ impl Caller {
     }
 }
 
-/// What an identity may do on its volume.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// What an identity may do on its volume: each more than those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Reads everything, changes nothing.

@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -327,6 +327,8 @@ pub struct Enrol {
     pub request_der: Vec<u8>,
     /// The host's name, for `segue identity list`.
     pub host: String,
+    /// The volume that it is to mount. An invite to another one is not used up.
+    pub volume: String,
 }
 
 /// The certificate.

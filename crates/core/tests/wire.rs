@@ -134,6 +134,7 @@ fn requests() -> Vec<Request> {
             code: "c0de".into(),
             request_der: vec![0x30, 0],
             host: "laptop".into(),
+            volume: "home".into(),
         }),
         Request::Getattr(Ino(300)),
         Request::Lookup(Lookup { parent: Ino::ROOT, name: name("a") }),

@@ -29,8 +29,10 @@ pub struct MountOptions {
     pub default_permissions: bool,
     /// No changes.
     pub read_only: bool,
-    /// Device nodes and set-id bits count. Root only.
-    pub dev_suid: bool,
+    /// Device nodes count. Root only.
+    pub dev: bool,
+    /// Set-id bits count. Root only.
+    pub suid: bool,
     /// Whose mount it is, where root mounts.
     pub owner: (u32, u32),
 }
@@ -48,7 +50,8 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
 fn mount_as_root(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let device = Device::open()?;
     let mut flags = MountFlags::empty();
-    flags.set(MountFlags::NODEV | MountFlags::NOSUID, !options.dev_suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::RDONLY, options.read_only);
     let (uid, gid) = options.owner;
     let fd = device.as_raw_fd();

@@ -66,11 +66,13 @@ pub async fn enrol(
         code: invite.code.clone(),
         request_der: key.request_der.clone(),
         host: host.to_owned(),
+        volume: url.volume().to_owned(),
     });
     let call = timeout(patience, peer.call(&request, Body::Empty));
     match call.await.map_err(|_| EnrolError::Late)??.reply {
         Reply::Enrolled(enrolled) => {
-            identities.store(&invite.authority, url.volume(), &key, &enrolled.certificate_pem)?;
+            let place = (invite.authority.as_str(), url.volume());
+            identities.store(place, &key, &enrolled.certificate_pem, enrolled.role)?;
             identities.remember(url, &invite.authority)?;
             Ok(enrolled)
         }

@@ -1,17 +1,18 @@
 //! The server's end: connections that hosts open.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quinn::crypto::{CryptoError, HmacKey};
 use quinn::{Connection, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use segue_core::wire::VERSION;
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::close::{self, CloseCode};
+use crate::handshakes::{Admission, HandshakePlace, Handshakes};
 use crate::identity::Authority;
 use crate::options::Options;
 use crate::peer::Peer;
@@ -20,12 +21,6 @@ use crate::{transport, version};
 
 /// Connections with a finished handshake that wait to be accepted.
 const BACKLOG: usize = 64;
-/// Handshakes under way, and connections that wait for the backlog. A thousand hosts that return at
-/// once get in within a second, and a host that only knocks holds little.
-pub(crate) const HANDSHAKES_MAX: usize = 256;
-/// From so many handshakes on, a host must first prove its address. Forged addresses fill no more
-/// than these.
-const UNPROVEN_MAX: usize = 64;
 /// A handshake is two round trips. A host that takes so long is making none.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
@@ -50,7 +45,7 @@ pub enum ListenError {
 pub struct Listener {
     endpoint: Endpoint,
     address: SocketAddr,
-    peers: Mutex<mpsc::Receiver<Peer>>,
+    peers: tokio::sync::Mutex<mpsc::Receiver<Peer>>,
 }
 
 impl Listener {
@@ -70,7 +65,7 @@ impl Listener {
         let endpoint = endpoint.map_err(bind)?;
         let (sender, peers) = mpsc::channel(BACKLOG);
         tokio::spawn(shake_hands(endpoint.clone(), options.clone(), sender));
-        Ok(Listener { endpoint, address, peers: Mutex::new(peers) })
+        Ok(Listener { endpoint, address, peers: tokio::sync::Mutex::new(peers) })
     }
 
     /// The address at which hosts can reach it.
@@ -98,27 +93,52 @@ impl Drop for Listener {
 }
 
 async fn shake_hands(endpoint: Endpoint, options: Options, peers: mpsc::Sender<Peer>) {
-    let hands = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let handshakes = Shared::default();
     while let Some(incoming) = endpoint.accept().await {
-        let Ok(hand) = hands.clone().try_acquire_owned() else {
-            incoming.refuse();
-            continue;
-        };
-        let busy = HANDSHAKES_MAX - hands.available_permits();
-        if busy > UNPROVEN_MAX && incoming.may_retry() {
+        let is_proven = incoming.remote_address_validated() || !incoming.may_retry();
+        let admission = lock(&handshakes).admit(incoming.remote_address().ip(), is_proven);
+        match admission {
+            Admission::Enter(place) => {
+                let (peers, options) = (peers.clone(), options.clone());
+                let place = Taken { handshakes: Arc::clone(&handshakes), place };
+                tokio::spawn(async move {
+                    shake_hand(incoming, &options, &peers, &place.handshakes).await;
+                    drop(place);
+                });
+            }
             // It fails only where there may be none.
-            let _ = incoming.retry();
-            continue;
+            Admission::Prove => drop(incoming.retry()),
+            Admission::Wait => incoming.ignore(),
+            Admission::Refuse => incoming.refuse(),
         }
-        let (peers, options) = (peers.clone(), options.clone());
-        tokio::spawn(async move {
-            shake_hand(incoming, &options, &peers).await;
-            drop(hand);
-        });
     }
 }
 
-async fn shake_hand(incoming: Incoming, options: &Options, peers: &mpsc::Sender<Peer>) {
+/// The handshakes under way, and the networks from which hosts came.
+type Shared = Arc<Mutex<Handshakes>>;
+
+/// A place, until the handshake has ended.
+struct Taken {
+    handshakes: Shared,
+    place: HandshakePlace,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        lock(&self.handshakes).leave(self.place);
+    }
+}
+
+fn lock(handshakes: &Shared) -> MutexGuard<'_, Handshakes> {
+    handshakes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn shake_hand(
+    incoming: Incoming,
+    options: &Options,
+    peers: &mpsc::Sender<Peer>,
+    handshakes: &Shared,
+) {
     let address = incoming.remote_address();
     match timeout(HANDSHAKE, incoming).await {
         Ok(Ok(connection)) => match version::other_version(&connection) {
@@ -126,6 +146,7 @@ async fn shake_hand(incoming: Incoming, options: &Options, peers: &mpsc::Sender<
             None => {
                 let peer = Peer::new(connection.clone(), options);
                 if peer.identity().is_some() {
+                    lock(handshakes).came(address.ip());
                     let window = transport::CONNECTION_WINDOW_BYTES;
                     connection.set_receive_window(VarInt::from_u32(window));
                 }

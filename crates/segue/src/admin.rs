@@ -2,6 +2,7 @@
 //! directory while it is stopped.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use segue_server::ServeError;
 use segue_server::admin::{self, AdminReply, AdminRequest, FailReason};
@@ -12,21 +13,29 @@ use crate::commands::block_on;
 use crate::exit::{Exit, Failure};
 use crate::http::{self, HttpError};
 
+/// A server has its socket within this time after it took its data directory, unless something is
+/// to be repaired first.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So often it is looked.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Executes `request` on the server whose data directory is `data`.
 pub(crate) fn ask(data: &Path, request: AdminRequest) -> Result<AdminReply, Failure> {
     let socket = segue_server::socket_path(data);
-    let through_socket = block_on(async {
-        match http::connect(&socket).await {
-            Ok(connection) => connection.post("/v1/admin", &request).await.map(Some),
-            Err(HttpError::NobodyThere) => Ok(None),
-            Err(error) => Err(error),
+    let reply = patiently(|| {
+        let through_socket = block_on(async {
+            match http::connect(&socket).await {
+                Ok(connection) => connection.post("/v1/admin", &request).await.map(Some),
+                Err(HttpError::NobodyThere) => Ok(None),
+                Err(error) => Err(error),
+            }
+            .map_err(|error| unreachable_server(data, &error))
+        });
+        match through_socket.transpose() {
+            Some(answered) => Ok(answered),
+            None => admin::execute_offline(data, request.clone()).map(Ok),
         }
-        .map_err(|error| unreachable_server(data, &error))
     })?;
-    let reply = match through_socket {
-        Some(reply) => reply,
-        None => admin::execute_offline(data, request).map_err(not_served)?,
-    };
     match reply {
         AdminReply::Failed { reason, words } => Err(failed(reason, words)),
         reply => Ok(reply),
@@ -42,17 +51,38 @@ pub(crate) fn work<R: Serialize, L: DeserializeOwned>(
     mut on_line: impl FnMut(L),
 ) -> Result<(), Failure> {
     let socket = segue_server::socket_path(data);
-    let is_up = block_on(async {
-        match http::connect(&socket).await {
-            Ok(connection) => {
-                connection.post_lines(path, request, &mut on_line).await.map(|()| true)
+    patiently(|| {
+        let is_up = block_on(async {
+            match http::connect(&socket).await {
+                Ok(connection) => {
+                    connection.post_lines(path, request, &mut on_line).await.map(|()| true)
+                }
+                Err(HttpError::NobodyThere) => Ok(false),
+                Err(error) => Err(error),
             }
-            Err(HttpError::NobodyThere) => Ok(false),
-            Err(error) => Err(error),
+            .map_err(|error| unreachable_server(data, &error))
+        });
+        match is_up {
+            Ok(false) => carry_out(data, offline, request, &mut on_line).map(Ok),
+            Ok(true) => Ok(Ok(())),
+            Err(failure) => Ok(Err(failure)),
         }
-        .map_err(|error| unreachable_server(data, &error))
-    })?;
-    if is_up { Ok(()) } else { self::offline(data, offline, request, on_line) }
+    })
+}
+
+/// Calls `attempt` again while another process has the data directory and answers nobody: a server
+/// that starts, or another command.
+fn patiently<T>(
+    mut attempt: impl FnMut() -> Result<Result<T, Failure>, ServeError>,
+) -> Result<T, Failure> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(ServeError::InUse { .. }) if Instant::now() < end => std::thread::sleep(LOOK),
+            Err(error) => return Err(not_served(error)),
+        }
+    }
 }
 
 /// Runs a long task on a data directory whose server is stopped.
@@ -62,11 +92,20 @@ pub(crate) fn offline<R, L>(
     request: &R,
     mut on_line: impl FnMut(L),
 ) -> Result<(), Failure> {
+    patiently(|| carry_out(data, offline, request, &mut on_line).map(Ok))
+}
+
+fn carry_out<R, L>(
+    data: &Path,
+    offline: Offline<R, L>,
+    request: &R,
+    on_line: &mut impl FnMut(L),
+) -> Result<(), ServeError> {
     let mut tell = |line| {
         on_line(line);
         true
     };
-    offline(data, request, &mut tell).map_err(not_served)
+    offline(data, request, &mut tell)
 }
 
 /// A long task on a data directory whose server is stopped.

@@ -118,7 +118,7 @@ struct MountHelper {
 /// Reads the command line; ends the process for `--help`, `--version` and mistakes.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Cli {
     let called_as = arguments.first().and_then(|program| Path::new(program).file_name());
-    if called_as.is_none_or(|name| name != "mount.segue") {
+    if called_as.is_none_or(|name| name != "mount.segue" && name != "mount.fuse.segue") {
         return Cli::parse_from(arguments);
     }
     let helper = MountHelper::parse_from(arguments);

@@ -1,10 +1,12 @@
 //! Requests to the process behind a mount, and the failures if it does not answer.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::commands::block_on;
 use crate::exit::{Exit, Failure};
 use crate::http::{self, Connection, HttpError};
 use crate::mounts::{self, Mount};
@@ -16,12 +18,23 @@ pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection
     let mut last = HttpError::NobodyThere;
     for socket in places.sockets(mount) {
         match http::connect(&socket).await {
-            Ok(connection) => return Ok(connection),
+            Ok(connection) if serves(&connection, mount) => return Ok(connection),
+            // A mount at the same path in another mount namespace.
+            Ok(_) => {}
             Err(HttpError::NobodyThere) => {}
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// True if the process at the other end serves this very mount. Whose table of mounts cannot be
+/// read, that process is believed: its socket belongs to the owner of the mount.
+fn serves(connection: &Connection, mount: &Mount) -> bool {
+    let table = connection.process.mount_table();
+    table.map_or(true, |table| {
+        mounts::in_table(&table).iter().any(|served| served.device == mount.device)
+    })
 }
 
 /// [`connect`] with the error as a failure of the command.
@@ -88,13 +101,35 @@ pub(crate) fn each<T>(
     (answers, exit)
 }
 
-/// The mounts of a command: the one that holds `path`, or all of this user's.
+/// The mounts of a command: the one that holds `path`, or all of this user's that this process
+/// sees; as root of all users'.
 pub(crate) fn chosen(path: Option<&Path>) -> Result<Vec<Mount>, Failure> {
     let mut all = mounts::list()?;
     if let Some(path) = path {
         return Ok(vec![holding(&all, path)?.0]);
     }
     all.retain(|mount| places::is_root() || mount.owner == places::user());
+    Ok(all)
+}
+
+/// Every mount of this host that has a process, also those that only another mount namespace
+/// shows, and those that this process sees.
+pub(crate) fn of_everyone() -> Result<Vec<Mount>, Failure> {
+    if !places::is_root() {
+        let words = "--everyone is for root: other users' mounts do not answer you";
+        return Err(Failure::new(Exit::NotPermitted, words));
+    }
+    let mut all = chosen(None)?;
+    for socket in places::all_sockets() {
+        let Ok(connection) = block_on(async { Ok(http::connect(&socket).await.ok()) }) else {
+            continue;
+        };
+        let table = connection.and_then(|connection| connection.process.mount_table().ok());
+        let served = mounts::in_table(&table.unwrap_or_default());
+        all.extend(served.into_iter().filter(|mount| places::is_socket_of(&socket, mount)));
+    }
+    let mut devices = HashSet::new();
+    all.retain(|mount| devices.insert(mount.device.clone()));
     Ok(all)
 }
 

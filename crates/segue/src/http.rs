@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -12,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use crate::process::Process;
 use crate::quantity;
 
 /// Longest answer or line that is accepted: far above any real one.
@@ -51,8 +53,8 @@ impl From<serde_json::Error> for HttpError {
 /// A connection to the process behind a control socket.
 pub(crate) struct Connection {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
-    /// Process at the other end, for a wait until it has ended.
-    pub(crate) pid: i32,
+    /// At the other end.
+    pub(crate) process: Arc<Process>,
 }
 
 /// Connects to `socket`.
@@ -68,10 +70,11 @@ pub(crate) async fn connect(socket: &Path) -> Result<Connection, HttpError> {
     };
     let peer = stream.peer_cred().map_err(|error| connect_error(&error))?;
     let pid = peer.pid().ok_or(HttpError::NobodyThere)?;
+    let process = Process::behind(&stream, pid).map_err(|_| HttpError::NobodyThere)?;
     let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // The task ends with the sender. The pending request reports an error of the connection.
     tokio::spawn(async move { drop(connection.await) });
-    Ok(Connection { sender, pid })
+    Ok(Connection { sender, process: Arc::new(process) })
 }
 
 fn connect_error(error: &io::Error) -> HttpError {

@@ -1,11 +1,12 @@
 //! Log lines go to stderr. The stderr of a background process is its log file.
 
-use std::io::IsTerminal;
+use std::io::{self, Write};
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
 use crate::exit::Failure;
+use crate::output::printable;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -31,11 +32,43 @@ pub(crate) fn start(
     })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(|| Lines(io::stderr()))
+        .with_ansi(false);
     let started = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
     started.map_err(|error| Failure::failed(format!("cannot start logging: {error}")))
+}
+
+/// Where log lines go, each with one write. Names of files in them are as their makers wanted.
+struct Lines<W>(W);
+
+impl<W: Write> Write for Lines<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let (text, end) = match line {
+            [text @ .., b'\n'] => (text, "\n"),
+            text => (text, ""),
+        };
+        let text = printable(&String::from_utf8_lossy(text), &[]) + end;
+        self.0.write_all(text.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_makes_no_line_of_the_log() {
+        let mut lines = Lines(Vec::new());
+        lines.write_all(b"WARN a\n2026-11-25 INFO all is safe\x1b[2J: no such file\n").unwrap();
+        let expected = "WARN a\\n2026-11-25 INFO all is safe\\u{1b}[2J: no such file\n";
+        assert_eq!(String::from_utf8(lines.0).unwrap(), expected);
+    }
 }

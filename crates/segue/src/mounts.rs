@@ -24,6 +24,10 @@ pub(crate) struct Mount {
     pub(crate) source: String,
     /// The user whose process serves it.
     pub(crate) owner: u32,
+    /// Its flags, as the kernel lists them: `rw,nosuid`.
+    pub(crate) flags: String,
+    /// The number of its device, which no other mount of this host has.
+    pub(crate) device: String,
 }
 
 impl Mount {
@@ -38,7 +42,7 @@ pub(crate) fn list() -> Result<Vec<Mount>, Failure> {
     let path = "/proc/self/mountinfo";
     let table =
         std::fs::read(path).map_err(|error| Failure::io(format!("cannot read {path}"), &error))?;
-    Ok(parse(&table))
+    Ok(in_table(&table))
 }
 
 /// The mount whose mountpoint is exactly `mountpoint`; of several stacked there, the topmost.
@@ -90,7 +94,8 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<(), Failure> {
     }
 }
 
-fn parse(table: &[u8]) -> Vec<Mount> {
+/// The Segue mounts of a table as in `/proc/PID/mountinfo`.
+pub(crate) fn in_table(table: &[u8]) -> Vec<Mount> {
     table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
@@ -111,6 +116,8 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         mountpoint: PathBuf::from(unescape(fields.get(4)?)),
         source: unescape(source).to_string_lossy().into_owned(),
         owner: owner.unwrap_or(0),
+        flags: unescape(fields.get(5)?).to_string_lossy().into_owned(),
+        device: unescape(fields.get(2)?).to_string_lossy().into_owned(),
     })
 }
 
@@ -151,16 +158,17 @@ mod tests {
 
     #[test]
     fn only_our_mounts_are_listed_with_blanks_in_names() {
-        let mounts = parse(TABLE);
+        let mounts = in_table(TABLE);
         assert_eq!(mounts.len(), 2);
         let mount = at(&mounts, Path::new("/home/a/my files")).unwrap();
         assert_eq!((mount.source.as_str(), mount.owner), ("segue://h/home", 1000));
+        assert_eq!(mount.device, "0:50");
         assert_eq!(at(&mounts, Path::new("/mnt")), None);
     }
 
     #[test]
     fn a_path_belongs_to_the_deepest_mount_above_it() {
-        let mounts = parse(TABLE);
+        let mounts = in_table(TABLE);
         let source = |path: &str| holding(&mounts, Path::new(path)).map(|mount| mount.source);
         assert_eq!(source("/home/a/my files/x"), Some("segue://h/home".to_owned()));
         assert_eq!(source("/home/a/my files/deep/x"), Some("segue://h/deep".to_owned()));

@@ -16,12 +16,12 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Writes `text` to stdout. A reader that closed the pipe early (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    print_to_reader(text).map(drop)
+    print_to_reader(&printable(text, &['\n', '\t'])).map(drop)
 }
 
 /// Writes `value` to stdout as one line of JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    print(&json_line(value)?)
+    print_to_reader(&json_line(value)?).map(drop)
 }
 
 /// [`print`] for output without an end: false once the reader has closed the pipe.
@@ -58,21 +58,31 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
 
 /// Writes one line for the user to stderr. A failure is ignored: stderr was the place to report it.
 pub(crate) fn note(words: &str) {
-    let _ = writeln!(io::stderr().lock(), "segue: {words}");
+    let _ = writeln!(io::stderr().lock(), "segue: {}", printable(words, &['\n']));
 }
 
 /// The object of a finding, as a prefix of its message.
 pub(crate) fn place(path: Option<&str>, ino: Option<u64>) -> String {
     match (path, ino) {
-        (Some(path), _) => format!("{}: ", printable(path)),
+        (Some(path), _) => format!("{}: ", printable(path, &[])),
         (None, Some(ino)) => format!("inode {ino} (find it with: find DIR -inum {ino}): "),
         (None, None) => String::new(),
     }
 }
 
-/// `path` with control characters replaced: they would steer the terminal.
-fn printable(path: &str) -> String {
-    path.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+/// `text` with all control characters escaped but these. On a terminal a file's name could do what
+/// its maker wants, and in a log it could look like another line.
+pub(crate) fn printable(text: &str, kept: &[char]) -> String {
+    // These turn the direction of the text that follows.
+    let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        match (c.is_control() || turns(c)) && !kept.contains(&c) {
+            true => printable.extend(c.escape_default()),
+            false => printable.push(c),
+        }
+    }
+    printable
 }
 
 /// A line on the terminal that shows the progress of a wait and is rewritten in place.
@@ -108,15 +118,17 @@ impl Drop for Progress {
 
 /// Aligns `rows` under `head`: two spaces between columns, no trailing blanks.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let printable = |row: &Vec<String>| row.iter().map(|cell| printable(cell, &[])).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(printable).collect();
     let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
     let mut text = String::new();
-    for row in std::iter::once(&head).chain(rows) {
+    for row in std::iter::once(&head).chain(&rows) {
         let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
@@ -126,7 +138,17 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::table;
+    use super::{printable, table};
+
+    #[test]
+    fn a_name_does_nothing_to_the_terminal() {
+        let name = "a\x1b[2J\nsegue: all is safe\u{202e}txt\u{9b}";
+        let shown = "a\\u{1b}[2J\\nsegue: all is safe\\u{202e}txt\\u{9b}";
+        assert_eq!(printable(name, &[]), shown);
+        assert!(table(&["PATH"], &[vec![name.to_owned()]]).contains(shown));
+        assert_eq!(printable("a\nb\tc\r", &['\n', '\t']), "a\nb\tc\\r");
+        assert_eq!(printable("grün, 文", &[]), "grün, 文");
+    }
 
     #[test]
     fn columns_line_up() {

@@ -88,6 +88,28 @@ impl Places {
     }
 }
 
+/// The control sockets of all users' mounts.
+pub(crate) fn all_sockets() -> Vec<PathBuf> {
+    let entries = |path: &Path| {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let of_tmp = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segue-"))
+    };
+    let mut directories = vec![PathBuf::from("/run")];
+    directories.extend(entries(Path::new("/run/user")));
+    directories.extend(entries(Path::new("/tmp")).into_iter().filter(of_tmp));
+    let sockets = directories.iter().flat_map(|directory| entries(&directory.join("segue")));
+    sockets.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect()
+}
+
+/// True if the process of `mount` listens at `socket`.
+pub(crate) fn is_socket_of(socket: &Path, mount: &Mount) -> bool {
+    let directory = socket.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    socket == socket_path(directory, &mount.mountpoint) && belongs_to(socket, mount.owner)
+}
+
 /// /tmp is writable by every user: a socket counts only if the owner of the mount made it.
 fn belongs_to(path: &Path, owner: u32) -> bool {
     use std::os::unix::fs::MetadataExt;

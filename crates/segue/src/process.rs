@@ -1,36 +1,97 @@
-//! Processes: killing one, waiting for the end of one, and the end of this one after a panic.
+//! Processes: the one behind a socket, killing it, waiting for its end, and the end of this one
+//! after a panic.
 
+#![allow(unsafe_code, reason = "no library asks a socket for its peer's process")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Waits until process `pid` has ended and its locks and sockets are free; false if it runs
-/// longer than `limit`.
-pub(crate) fn wait_for_end(pid: i32, limit: Duration) -> bool {
-    let Some(pid) = Pid::from_raw(pid) else { return true };
-    // A process that cannot be opened has already ended.
-    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
-    let end = Instant::now() + limit;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        };
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return false,
-            Ok(_) => return true,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
-        }
-    }
+/// Linux 6.5; the C library's header does not have it everywhere.
+const SO_PEERPIDFD: i32 = 77;
+
+/// Another process. If it ends, and another gets its number, this does not mean the other.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pid: i32,
+    handle: OwnedFd,
 }
 
-/// Kills process `pid`; false without the permission to do so.
-pub(crate) fn kill(pid: i32) -> bool {
-    let Some(pid) = Pid::from_raw(pid) else { return true };
-    matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(rustix::io::Errno::SRCH))
+impl Process {
+    /// The process at the other end of `socket`: the one that began to listen there. Linux tells
+    /// it since 6.5; before, it is the process that has this number now.
+    pub(crate) fn behind(socket: &impl AsFd, pid: i32) -> io::Result<Process> {
+        let (mut handle, mut len) = (-1, 4);
+        // SAFETY: both point to places that outlive the call and have the lengths of the option.
+        let asked = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERPIDFD,
+                (&raw mut handle).cast(),
+                &raw mut len,
+            )
+        };
+        if asked == 0 {
+            // SAFETY: the kernel has just opened it for us.
+            let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+            return Ok(Process { pid, handle });
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ENOPROTOOPT) => Process::now(pid),
+            _ => Err(error),
+        }
+    }
+
+    fn now(pid: i32) -> io::Result<Process> {
+        let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+        let handle = pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Process { pid: pid.as_raw_nonzero().get(), handle })
+    }
+
+    /// Its number, for messages.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Its table of mounts; an error also if it has ended.
+    pub(crate) fn mount_table(&self) -> io::Result<Vec<u8>> {
+        let table = std::fs::read(format!("/proc/{}/mountinfo", self.pid))?;
+        // Until then the number was its own.
+        match self.wait_for_end(Duration::ZERO) {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => Ok(table),
+        }
+    }
+
+    /// Waits until it has ended and its locks and sockets are free; false if it runs longer than
+    /// `limit`.
+    pub(crate) fn wait_for_end(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            match poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) => return false,
+                Ok(_) => return true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Kills it; false without the permission to do so.
+    pub(crate) fn kill(&self) -> bool {
+        let killed = pidfd_send_signal(&self.handle, Signal::KILL);
+        matches!(killed, Ok(()) | Err(rustix::io::Errno::SRCH))
+    }
 }
 
 /// Makes a panic of any thread or task abort this process. Otherwise the other threads would go on,
@@ -69,11 +130,28 @@ mod tests {
     #[test]
     fn the_end_of_a_process_is_seen() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        assert!(!wait_for_end(pid, Duration::from_millis(1)));
-        assert!(kill(pid));
-        assert!(wait_for_end(pid, Duration::from_secs(60)));
+        let process = Process::now(i32::try_from(child.id()).unwrap()).unwrap();
+        assert!(!process.wait_for_end(Duration::from_millis(1)));
+        assert!(!process.mount_table().unwrap().is_empty());
+        assert!(process.kill());
+        assert!(process.wait_for_end(Duration::from_secs(60)));
         child.wait().unwrap();
-        assert!(wait_for_end(pid, Duration::from_millis(1)));
+        assert!(process.wait_for_end(Duration::from_millis(1)) && process.kill());
+        assert!(process.mount_table().is_err());
+    }
+
+    #[test]
+    fn the_process_behind_a_socket_is_the_one_that_listens() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        // Whatever number it is said to have.
+        let process = Process::behind(&stream, 1).unwrap();
+        let info =
+            std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.handle.as_raw_fd()));
+        let line = format!("Pid:\t{}\n", std::process::id());
+        assert!(info.unwrap().contains(&line));
+        drop(listener);
     }
 }

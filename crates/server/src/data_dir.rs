@@ -17,6 +17,7 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
@@ -60,7 +61,7 @@ impl DataDir {
         }
         // Before the lock, which does not belong into what is something else.
         look(path)?;
-        let lock = lock(path)?;
+        let lock = lock(path, FOR_SERVER)?;
         tighten(path)?;
         let (id, is_new) = match look(path)? {
             DirState::Whole(id) => (id, false),
@@ -87,7 +88,7 @@ impl DataDir {
             Err(error) => Err(error),
         };
         whole()?;
-        let lock = lock(path)?;
+        let lock = lock(path, Duration::ZERO)?;
         tighten(path)?;
         Ok(DataDir { path: path.to_owned(), id: whole()?, is_new: false, _lock: lock })
     }
@@ -116,6 +117,11 @@ impl DataDir {
         Ok(())
     }
 }
+
+/// A server waits for so long for a command that has its data directory for a moment.
+const FOR_SERVER: Duration = Duration::from_secs(10);
+/// So often it looks.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Takes from others what they may do in `path`, which was made before.
 fn tighten(path: &Path) -> Result<(), ServeError> {
@@ -163,7 +169,8 @@ fn begin(path: &Path) -> io::Result<String> {
     Ok(id)
 }
 
-fn lock(path: &Path) -> Result<File, ServeError> {
+/// Takes the lock, or says which process has it after `patience`.
+fn lock(path: &Path, patience: Duration) -> Result<File, ServeError> {
     let fail = |error| ServeError::data(path, error);
     let mut lock = OpenOptions::new()
         .read(true)
@@ -173,9 +180,14 @@ fn lock(path: &Path) -> Result<File, ServeError> {
         .mode(0o600)
         .open(path.join("lock"))
         .map_err(fail)?;
-    if let Err(error) = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+    let end = Instant::now() + patience;
+    while let Err(error) = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         if error != rustix::io::Errno::WOULDBLOCK {
             return Err(fail(error.into()));
+        }
+        if Instant::now() < end {
+            std::thread::sleep(LOOK);
+            continue;
         }
         let mut holder = Vec::new();
         lock.read_to_end(&mut holder).map_err(fail)?;

@@ -27,9 +27,10 @@ pub enum Remedy {
 pub enum ServeError {
     /// Another process has the data directory.
     #[error(
-        "{} is in use by another server{}; stop it first: segue serve --stop --data {}",
+        "{} is in use by {}; wait until it has ended, or stop a server with: segue serve --stop \
+         --data {}",
         path.display(),
-        pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(),
+        pid.map_or_else(|| "another process".to_owned(), process_words),
         path.display()
     )]
     InUse {
@@ -104,6 +105,16 @@ pub enum ServeError {
         /// Why.
         words: String,
     },
+}
+
+/// A process, with its command if that can be told.
+fn process_words(pid: u32) -> String {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    match line.trim() {
+        "" => format!("process {pid}"),
+        line => format!("process {pid} ({line})"),
+    }
 }
 
 impl ServeError {

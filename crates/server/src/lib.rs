@@ -31,7 +31,6 @@ mod meta;
 mod metrics;
 mod pace;
 mod packs;
-mod places;
 mod principals;
 mod promises;
 pub mod repair;

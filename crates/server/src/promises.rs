@@ -9,6 +9,7 @@ use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 /// Promises at a time, to all sessions: 213 bytes each where no two have the same.
@@ -39,6 +40,8 @@ pub(crate) struct Holder {
     promises: Arc<Promises>,
     /// Which.
     pub(crate) id: SessionId,
+    /// Who tells it of breaks.
+    teller: AbortHandle,
 }
 
 /// A question that is being answered, until it is dropped.
@@ -95,8 +98,8 @@ impl Promises {
         let id = shared.table.enter(volume);
         shared.sessions.insert(id, (client, wake.clone()));
         drop(shared);
-        tokio::spawn(tell(Arc::clone(self), id, wake, peer.clone()));
-        Holder { promises: Arc::clone(self), id }
+        let teller = tokio::spawn(tell(Arc::clone(self), id, wake, peer.clone())).abort_handle();
+        Holder { promises: Arc::clone(self), id, teller }
     }
 
     /// Something is about to be read that will be answered.
@@ -222,6 +225,7 @@ impl Drop for Asked<'_> {
 
 impl Drop for Holder {
     fn drop(&mut self) {
+        self.teller.abort();
         let mut shared = self.promises.lock();
         shared.table.leave(self.id);
         shared.sessions.remove(&self.id);

@@ -1,13 +1,12 @@
 //! The connections there are now, so that they can be ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use segue_core::types::ClientId;
+use segue_rpc::places::{Full, Places, network};
 use segue_rpc::{CloseCode, Peer};
-
-use crate::places::{Full, Places};
 
 /// Connections of hosts that are let in: many times what one server's disk serves at once.
 const SESSIONS_MAX: usize = 1024;
@@ -154,15 +153,5 @@ pub(crate) struct StrangersPlace {
 impl Drop for StrangersPlace {
     fn drop(&mut self) {
         self.sessions.lock().strangers.leave(&self.from);
-    }
-}
-
-/// Where `address` is: of IPv6 the network of 64 bits, in which a host takes any address.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
-        }
-        address => address,
     }
 }

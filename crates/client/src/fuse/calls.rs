@@ -39,12 +39,12 @@ impl FileSystem for Front {
     }
 
     fn forget(&self, nodes: Vec<(u64, u64)>) {
-        for (node, _) in nodes {
+        for (node, times) in nodes {
             // A file that was left behind is known by two.
             if self.mount.node(ino(node)) == node {
                 self.mount.let_go(ino(node));
             }
-            self.mount.forgotten(node);
+            self.mount.forgotten(node, times);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Name};
+use segue_core::types::{Attr, Ino};
 use segue_fuse::{Answer, Listing};
 
 use super::convert::{entry, kind_mode};
@@ -24,24 +24,15 @@ async fn names(
     offset: u64,
 ) -> Result<(Arc<DirectoryHandle>, Reading), Refusal> {
     let directory = mount.directory(handle).ok_or(Refusal::Invalid)?;
-    let reading = mount.directory_names(&directory, offset == 0).await?;
+    let reading = mount.directory_names(&directory, DOTS.len() as u64, offset == 0).await?;
     Ok((directory, reading))
 }
 
-/// What is at offset `at`; `dots` are the directory and its parent.
-fn at_offset(names: &[(Name, Ino)], at: u64, dots: [Ino; 2]) -> Option<(&[u8], Ino)> {
-    let at = usize::try_from(at).ok()?;
-    match DOTS.get(at).zip(dots.get(at)) {
-        Some((dot, ino)) => Some((dot, *ino)),
-        None => names.get(at - DOTS.len()).map(|(name, ino)| (name.as_bytes(), *ino)),
-    }
-}
-
-/// Some names from the one at offset `at` on: about as many as one answer holds.
-fn next_names(names: &[(Name, Ino)], at: u64) -> &[(Name, Ino)] {
-    let from = usize::try_from(at).unwrap_or(usize::MAX).saturating_sub(DOTS.len());
-    let rest = names.get(from..).unwrap_or_default();
-    rest.get(..rest.len().min(ENTRIES)).unwrap_or_default()
+/// "." and "..", from offset `from` on, each with its offset.
+fn dots<'a>(mount: &Shared, directory: Ino, from: u64) -> Vec<(u64, &'a [u8], Ino)> {
+    let inodes = [directory, mount.parent(directory)];
+    let dots = (0..).zip(DOTS).zip(inodes).map(|((at, dot), ino)| (at, dot, ino));
+    dots.filter(|(at, ..)| *at >= from).collect()
 }
 
 /// The answer to READDIR.
@@ -51,11 +42,11 @@ pub(super) async fn read(
     offset: u64,
     size: u32,
 ) -> Result<Answer, Refusal> {
-    let (directory, (names, _)) = names(mount, handle, offset).await?;
+    let (directory, reading) = names(mount, handle, offset).await?;
     let mut listing = Listing::new(size);
-    let dots = [directory.ino, mount.parent(directory.ino)];
-    for at in offset.. {
-        let Some((name, child)) = at_offset(&names, at, dots) else { break };
+    let names = reading.from(offset).iter();
+    let names = names.map(|listed| (listed.position, listed.name.as_bytes(), listed.ino));
+    for (at, name, child) in dots(mount, directory.ino, offset).into_iter().chain(names) {
         if !listing.add(child.0, at + 1, kind_mode(mount.kind(child)), name) {
             break;
         }
@@ -72,44 +63,64 @@ pub(super) async fn read_plus(
     offset: u64,
     size: u32,
 ) -> Result<Answer, Refusal> {
-    let (directory, (names, since)) = names(mount, handle, offset).await?;
+    let (directory, reading) = names(mount, handle, offset).await?;
     let mut listing = Listing::new(size);
-    let (mut known, mut is_said) = (VecDeque::new(), false);
-    let dots = [directory.ino, mount.parent(directory.ino)];
     let is_told = offset == 0 && mount.is_told(directory.ino);
-    for at in offset.. {
-        let Some((name, child)) = at_offset(&names, at, dots) else {
-            if offset == 0 {
-                mount.tell(directory.ino);
-            }
-            break;
-        };
-        let is_dot = at < DOTS.len() as u64;
-        if !is_dot && known.is_empty() {
-            known.extend(mount.listed(directory.ino, next_names(&names, at), since));
+    for (at, name, child) in dots(mount, directory.ino, offset) {
+        let Ok(found) = mount.getattr(child).await else { continue };
+        if !add(mount, &mut listing, (at, name), (found, Duration::ZERO), is_told) {
+            return Ok(listing.finish());
         }
-        let listed = if is_dot { None } else { known.pop_front() };
-        let (found, ttl) = match listed.flatten() {
-            Some(listed) => listed,
+    }
+    let (mut known, mut is_said) = (VecDeque::new(), false);
+    let mut rest = reading.from(offset);
+    while let [listed, after @ ..] = rest {
+        if known.is_empty() {
+            let next = rest.get(..rest.len().min(ENTRIES)).unwrap_or_default();
+            known.extend(mount.listed(directory.ino, next, reading.since));
+        }
+        let (found, ttl) = match known.pop_front().flatten() {
+            Some(found) => found,
             // It is the first of the next answer.
-            None if is_said => break,
+            None if is_said => return Ok(listing.finish()),
             None => {
-                let found = mount.getattr(child).await;
+                let found = mount.getattr(listed.ino).await;
                 // It was as of before.
                 known.clear();
+                rest = after;
                 // A name whose inode went meanwhile is not there any more.
                 let Ok(found) = found else { continue };
                 (found, Duration::ZERO)
             }
         };
-        let mut found = entry(mount, &found, ttl);
-        if is_told {
-            found.node = UNSAID;
+        let place = (listed.position, listed.name.as_bytes());
+        if !add(mount, &mut listing, place, (found, ttl), is_told) {
+            return Ok(listing.finish());
         }
-        if !listing.add_plus(&found, at + 1, name) {
-            break;
-        }
+        rest = after;
         is_said |= ttl > Duration::ZERO;
     }
+    if offset == 0 {
+        mount.tell(directory.ino);
+    }
     Ok(listing.finish())
+}
+
+/// Adds a name with its offset and its inode; false if the answer is full.
+fn add(
+    mount: &Shared,
+    listing: &mut Listing,
+    (at, name): (u64, &[u8]),
+    (found, ttl): (Attr, Duration),
+    is_told: bool,
+) -> bool {
+    let mut found = entry(mount, &found, ttl);
+    if is_told {
+        found.node = UNSAID;
+    }
+    let is_added = listing.add_plus(&found, at + 1, name);
+    if is_added && found.node != UNSAID && !DOTS.contains(&name) {
+        mount.tell_of(found.node);
+    }
+    is_added
 }

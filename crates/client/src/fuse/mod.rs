@@ -120,8 +120,8 @@ fn options(mount: &Shared) -> MountOptions {
         allow_other: mount.options.allow_other,
         default_permissions: true,
         read_only: mount.options.read_only || mount.owner.role == Role::Reader,
-        // Who speaks for one user only has no business with devices and set-user-id programs.
-        dev_suid: mount.owner.role == Role::Host,
+        dev: mount.options.dev,
+        suid: mount.options.suid,
         owner: (mount.owner.uid, mount.owner.gid),
     }
 }

@@ -56,6 +56,14 @@ impl Asked {
     }
 }
 
+/// Gives an answer. The kernel knows an inode once it has taken in the answer that tells of it.
+fn give(mount: &Shared, reply: Reply, outcome: Outcome) {
+    if let Ok(Answer::Entry(entry) | Answer::Created(entry, _)) = &outcome {
+        mount.tell_of(entry.node);
+    }
+    reply.send(outcome);
+}
+
 type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 impl Front {
@@ -71,7 +79,7 @@ impl Front {
         let answering = self.mount.kernel_hears();
         // A task is polled again when it is spawned, so this waker need not wake anybody.
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => reply.send(outcome),
+            Poll::Ready(outcome) => give(&self.mount, reply, outcome),
             Poll::Pending => {
                 drop(answering);
                 self.wait(asked, reply, work);
@@ -95,7 +103,7 @@ impl Front {
                 let _answering = mount.kernel_hears();
                 let outcome = ready!(steps.within(|| work.as_mut().poll(context)));
                 if let Some(reply) = reply.take() {
-                    reply.send(outcome);
+                    give(&mount, reply, outcome);
                 }
                 Poll::Ready(())
             });

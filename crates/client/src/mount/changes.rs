@@ -169,7 +169,8 @@ impl Mount {
         self.check_quota(more)?;
         let ino = self.new_ino().await?;
         let (uid, mut gid) = self.owner.to_store(caller.uid, caller.gid);
-        let mut mode = new.mode & 0o7777;
+        let kind = if new.node == NewNode::Directory { Kind::Directory } else { Kind::File };
+        let mut mode = self.owner.mode(new.mode & 0o7777, kind);
         if parent.mode & 0o2000 != 0 {
             gid = self.core().tree.peek(new.parent).map_or(gid, |attr| attr.gid);
             if new.node == NewNode::Directory {
@@ -325,7 +326,9 @@ impl Mount {
     ) -> Result<(), Refusal> {
         self.getattr(ino).await?;
         let (uid, gid) = self.owner.to_store(set.uid.unwrap_or(0), set.gid.unwrap_or(0));
-        let set = SetAttr { uid: set.uid.map(|_| uid), gid: set.gid.map(|_| gid), ..set };
+        let kind = self.kind(ino);
+        let mode = set.mode.map(|mode| self.owner.mode(mode, kind));
+        let set = SetAttr { uid: set.uid.map(|_| uid), gid: set.gid.map(|_| gid), mode, ..set };
         self.change(Record::SetAttr { ino, set }, caller, false).await
     }
 

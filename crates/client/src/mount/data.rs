@@ -375,8 +375,10 @@ impl Mount {
         };
         self.core().cover(handle.caller.session, handle.ino);
         let synced = self.synced(told).await;
-        // Of a refusal it is told once, and not by what follows.
-        let refused = if server { handle.told() } else { Ok(()) };
+        // Of a refusal it is told once, and not by what follows. What a map wrote in vain this host
+        // knows by itself.
+        let refused =
+            if server || handle.hears() == Err(Refusal::Io) { handle.told() } else { Ok(()) };
         synced.and(refused)
     }
 

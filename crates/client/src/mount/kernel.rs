@@ -7,24 +7,27 @@
 //! which a request may hold that waits here until data are forgotten.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use segue_core::cache::Nodes;
 use segue_core::types::{Ino, Name};
 use segue_fuse::Notifier;
 use segue_fuse::abi::init;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::lock;
 use super::told::Told;
 
 /// Names are looked up again one by one if that does not take longer.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// So often it is looked whether the kernel has taken in an answer.
+const LOOK: Duration = Duration::from_millis(1);
 /// From this version of its protocol on the kernel can have all names looked up again (Linux 6.17).
 const EPOCHS: u32 = 44;
 
@@ -131,12 +134,39 @@ impl KernelCache {
 
     /// Has the attributes of `ino` dropped before this returns.
     pub(crate) fn forget_attributes(&self, ino: Ino) {
+        self.forget_attributes_of(known(&self.nodes, ino));
+    }
+
+    /// The same of the kernel's inodes. Returns those of which it was told in answers that it has
+    /// not taken in yet: their attributes would be known afterwards.
+    fn forget_attributes_of(&self, mut nodes: Vec<u64>) -> Vec<u64> {
         // Without a mount there is no cache.
-        let Some(notifier) = self.notifier.get() else { return };
-        for node in known(&self.nodes, ino) {
-            if let Err(error) = notifier.invalidate_attributes(node) {
-                tracing::debug!("forget the attributes of #{ino}: {error}");
+        let Some(notifier) = self.notifier.get() else { return Vec::new() };
+        nodes.retain(|node| match notifier.invalidate_attributes(*node) {
+            Ok(()) => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                lock(&self.nodes).is_told(*node)
             }
+            Err(error) => {
+                tracing::debug!("forget the attributes of node {node}: {error}");
+                false
+            }
+        });
+        nodes
+    }
+
+    /// Has the kernel forget the attributes of these of its inodes as soon as it has taken in the
+    /// answers that tell of them: once the processes that asked have run.
+    async fn forget_untaken(&self, mut nodes: Vec<u64>) {
+        let end = Instant::now() + PATIENCE;
+        while !nodes.is_empty() {
+            if Instant::now() > end {
+                tracing::warn!("the kernel has not taken in {} answers", nodes.len());
+                nodes.iter().for_each(|node| lock(&self.nodes).untold(*node));
+                return self.forget_all_names();
+            }
+            sleep(LOOK).await;
+            nodes = self.forget_attributes_of(nodes);
         }
     }
 
@@ -184,13 +214,15 @@ impl KernelCache {
     pub(super) async fn take_back(&self, inodes: &[Ino], names: Vec<(Ino, Name)>, all: bool) {
         // Brief: answers are made without waiting.
         self.answers_given();
-        inodes.iter().for_each(|ino| self.forget_attributes(*ino));
+        let nodes = inodes.iter().flat_map(|ino| known(&self.nodes, *ino)).collect();
+        let untaken = self.forget_attributes_of(nodes);
         for (directory, name) in names {
             self.forget_name(directory, name);
         }
         // A directory is locked while somebody waits for an answer about it, and the connection
         // that the answer is to come over may wait for this.
         let is_done = timeout(PATIENCE, self.names.done()).await.is_ok();
+        self.forget_untaken(untaken).await;
         if all || !is_done {
             self.forget_all_names();
         }

@@ -70,9 +70,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
 use segue_core::modlog::{Change, Entry, INLINE_MAX, UploadAhead};
+use segue_core::namespace::personal_mode;
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino, Name, Role, Time, Timestamp};
+use segue_core::types::{Attr, Caller, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_core::wire::Space;
 use tokio::sync::{Notify, watch};
 
@@ -178,6 +179,11 @@ impl Owner {
             return (uid, gid);
         }
         (if uid == 0 { self.uid } else { uid }, if gid == 0 { self.gid } else { gid })
+    }
+
+    /// The mode that the server gives what is made or changed with this one.
+    pub(crate) fn mode(self, mode: u32, kind: Kind) -> u32 {
+        if self.role == Role::Host { mode } else { personal_mode(mode, kind) }
     }
 }
 

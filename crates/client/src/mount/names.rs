@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::cache::{AsOf, Known};
+use segue_core::cache::{AsOf, Known, Pages};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Class, Ino, Kind, Name, Time};
 use segue_core::wire::{Looked, PAGE_MAX, Page, Space};
@@ -11,6 +11,7 @@ use segue_rpc::Rpc;
 
 use crate::remote::Remote;
 
+use super::handles::ListedName;
 use super::{DirectoryHandle, Mount, Reading, idle, lock};
 
 /// Lookups are counted for so long.
@@ -281,17 +282,15 @@ impl Mount {
     /// Fetches what changed in `directory` since all its names were told, or else all pages, of one
     /// state of the directory if it holds still for long enough.
     async fn ask_listing(&self, remote: &Remote, rpc: &Rpc, directory: Ino) -> Result<(), Refusal> {
-        let mut entries = Vec::new();
         for attempt in 0..OVERTAKEN_MAX {
-            entries.clear();
+            let mut pages = Pages::default();
             let asked = self.now();
             let since = self.core().tree.listed_through(directory).filter(|_| attempt == 0);
             let first = remote.page(rpc, directory, (None, since), PAGE_MAX).await?;
             let (mut page, mut promised) = first;
             let (change, commit, gone) = (page.directory.change, page.commit, page.gone.take());
             loop {
-                entries.append(&mut page.entries);
-                let after = entries.last().map(|(name, _)| name.clone());
+                let after = pages.add(&mut page)?;
                 let patient = attempt + 1 < OVERTAKEN_MAX;
                 if !page.more || (patient && page.directory.change != change) {
                     break;
@@ -303,7 +302,7 @@ impl Mount {
             let one_state = !page.more && page.directory.change == change;
             let last_try = attempt + 1 == OVERTAKEN_MAX;
             if one_state || last_try {
-                let entries = std::mem::take(&mut entries);
+                let entries = pages.into_entries();
                 let promised = promised.filter(|_| one_state);
                 let as_of = self.core().tree.as_of(promised, [asked, self.now()]);
                 // All of it is at least as new as the first page.
@@ -335,10 +334,10 @@ impl Mount {
     pub(crate) fn listed(
         &self,
         directory: Ino,
-        names: &[(Name, Ino)],
+        names: &[ListedName],
         since: Time,
     ) -> Vec<Option<(Attr, Duration)>> {
-        let inodes = names.iter().map(|(_, ino)| *ino);
+        let inodes = names.iter().map(|listed| listed.ino);
         let mut listed = self.core().tree.listed(directory, inodes, [since, self.now()]);
         for (attr, _) in listed.iter_mut().flatten() {
             *attr = self.shown(*attr);
@@ -366,18 +365,22 @@ impl Mount {
         lock(&self.handles).directory(handle)
     }
 
-    /// What an open directory lists; `anew` when its reader starts over.
+    /// What an open directory lists, whose first name has position `first`; `anew` when its reader
+    /// starts over.
     pub(crate) async fn directory_names(
         &self,
         directory: &DirectoryHandle,
+        first: u64,
         anew: bool,
     ) -> Result<Reading, Refusal> {
         let read = lock(&directory.names).clone();
         match read {
             Some(reading) if !anew => Ok(reading),
-            _ => {
+            read => {
                 let since = self.now();
-                let reading = (Arc::new(self.list(directory.ino, directory.pid).await?), since);
+                let found = self.list(directory.ino, directory.pid).await?;
+                let read = read.unwrap_or_else(|| Reading::new(first));
+                let reading = read.read_anew(found, since);
                 *lock(&directory.names) = Some(reading.clone());
                 Ok(reading)
             }

@@ -14,12 +14,13 @@ use std::sync::atomic::Ordering;
 
 use segue_core::modlog::{Change, DataChange, Logged, Outcome};
 use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
 use serde::Deserialize;
 
 use super::Mount;
 use super::source::Source;
 use crate::control::types::{Conflict, ConflictKind};
-use crate::state::{replace_file, sync_directory};
+use crate::state::{Container, replace_file, sync_directory};
 
 /// Of what is kept in a damaged file.
 pub(super) const UNREADABLE: &str = "the note of it on this host cannot be read";
@@ -88,6 +89,48 @@ struct Refused {
     path: String,
     why: String,
     change: Option<Logged>,
+    /// The size of a whole file that is kept instead of a change.
+    #[serde(default)]
+    whole: Option<u64>,
+}
+
+impl Mount {
+    /// Keeps all of a container that the file has no more, durably: a map wrote into it. What was
+    /// kept of it before is replaced, because it is still written to.
+    pub(super) fn park_map(&self, ino: Ino, container: &Container) -> Result<(), Refusal> {
+        let path = self.core().tree.path(ino);
+        let id = format!("map-{}-{}", ino.0, container.id.0);
+        let name = self.refused_dir.join(format!("{id}.json"));
+        let is_new = !name.exists();
+        let parked = copy_whole(container, &name.with_extension("data")).and_then(|whole| {
+            let why = "another host changed the file while a memory map wrote to it";
+            let kept = serde_json::json!({ "path": path, "why": why, "whole": whole });
+            replace_file(&name, &serde_json::to_vec_pretty(&kept)?)
+        });
+        parked.map_err(|error| self.disk_refusal("refused change", &error))?;
+        if is_new {
+            tracing::warn!(
+                "{path}: another host changed it, so writes of a memory map are refused"
+            );
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Copies a container to `path`, where the copy is as a whole or not at all. Returns its size.
+fn copy_whole(container: &Container, path: &Path) -> io::Result<u64> {
+    let (size, new) = (container.len()?, path.with_extension("new-data"));
+    let file = File::create(&new)?;
+    let mut at = 0;
+    while at < size {
+        let len = usize::try_from((size - at).min(STEP)).unwrap_or(1 << 20);
+        file.write_all_at(&container.read(at, len)?, at)?;
+        at += len as u64;
+    }
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    Ok(size)
 }
 
 impl Mount {
@@ -121,11 +164,14 @@ impl Mount {
 fn refused(path: &Path) -> Conflict {
     let text = std::fs::read(path).ok();
     let kept: Option<Refused> = text.and_then(|text| serde_json::from_slice(&text).ok());
-    let Refused { path: of, why, change } =
+    let Refused { path: of, why, change, whole } =
         kept.unwrap_or_else(|| Refused { why: UNREADABLE.into(), ..Refused::default() });
     let data = path.with_extension("data");
     let has_data = data.exists();
     let (mut ranges, mut size) = (Vec::new(), 0);
+    if let Some(whole) = whole {
+        (ranges, size) = (vec![0..whole], whole);
+    }
     if let Some(Change::Data(data)) = change.as_ref().map(|logged| &logged.change) {
         (ranges, size) = (data.ranges.clone(), data.size);
     }
@@ -133,7 +179,11 @@ fn refused(path: &Path) -> Conflict {
         kind: ConflictKind::Refused,
         path: of,
         id: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        change: change.as_ref().map_or_else(String::new, |logged| logged.change.kind().into()),
+        change: match (&change, whole) {
+            (Some(logged), _) => logged.change.kind().into(),
+            (None, Some(_)) => "map".into(),
+            (None, None) => String::new(),
+        },
         why,
         bytes: ranges.iter().map(|range| range.end - range.start).sum(),
         time_seconds: change.map_or(0.0, |logged| logged.time.secs as f64),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Version};
+use segue_core::types::{ClientId, Role, Version};
 use segue_core::wire::{Hello, Welcome};
 use segue_rpc::identity::{Identities, Identity, MountUrl};
 use segue_rpc::{
@@ -138,6 +138,8 @@ struct HelloPlan {
     host: String,
     acked_below: Arc<AtomicU64>,
     fresh: Arc<AtomicBool>,
+    /// What the identity may do at most, whatever a server says.
+    role: Option<Role>,
     /// The volume that must be there.
     expected: Option<[u8; 16]>,
     /// Another one is.
@@ -175,6 +177,7 @@ impl HelloPlan {
         plan: &MountPlan,
         cache: CacheName,
         incarnation: u32,
+        role: Option<Role>,
         heard: Heard,
     ) -> Result<HelloPlan, MountError> {
         let record =
@@ -182,6 +185,7 @@ impl HelloPlan {
         let recorder = plan.options.record_calls.as_ref().map(record).transpose()?;
         Ok(HelloPlan {
             heard,
+            role,
             volume: plan.url.volume().to_string(),
             cache: Arc::new(Mutex::new(cache)),
             incarnation,
@@ -274,7 +278,8 @@ impl HelloPlan {
             true => directory.become_client(cache.client, &welcome.grants),
             false => Ok(()),
         };
-        let noted = noted.and_then(|()| directory.set_role(welcome.role));
+        let role = self.role.map_or(welcome.role, |role| role.min(welcome.role));
+        let noted = noted.and_then(|()| directory.set_role(role));
         noted.map_err(|error| MountError::state(&path, error))
     }
 }
@@ -350,7 +355,7 @@ async fn open_session(
     let new_client = ClientId(random().map_err(|error| MountError::state("/dev/urandom", error))?);
     let (heard, breaks) = promises::channel();
     let new = CacheName { client: new_client, next: 1, known: None, is_new: false };
-    let hello = HelloPlan::new(plan, new, 1, heard.clone())?;
+    let hello = HelloPlan::new(plan, new, 1, identity.role(), heard.clone())?;
     let link = Link::open(target.clone(), identity.clone(), hello.greeting());
     let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
     let uuid = welcome.volume_uuid;
@@ -363,7 +368,7 @@ async fn open_session(
         drop(link);
         let hello = HelloPlan {
             expected: Some(uuid),
-            ..HelloPlan::new(plan, cache, directory.saved.incarnation, heard)?
+            ..HelloPlan::new(plan, cache, directory.saved.incarnation, identity.role(), heard)?
         };
         let link = Link::open(target.clone(), identity, hello.greeting());
         let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
@@ -388,8 +393,10 @@ async fn known_session(
     check_server(plan, &mut directory, target)?;
     let (cache, incarnation) = (CacheName::of(&directory)?, directory.saved.incarnation);
     let (heard, breaks) = promises::channel();
-    let hello =
-        HelloPlan { expected: Some(uuid), ..HelloPlan::new(plan, cache, incarnation, heard)? };
+    let hello = HelloPlan {
+        expected: Some(uuid),
+        ..HelloPlan::new(plan, cache, incarnation, identity.role(), heard)?
+    };
     let link = Link::open(target.clone(), identity, hello.greeting());
     let welcome = match connected(&link, &plan.url, KNOWN_TIMEOUT).await {
         Ok(welcome) => {

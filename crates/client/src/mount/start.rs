@@ -198,7 +198,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     let (mut log, found) = LogFile::open(path.join("update.log"), incarnation, lost_power)?;
     let Parts { containers, preserved, index, conflicts, refused_dir } =
         Parts::open(&path, lost_power)?;
-    let owner = owner(welcome.as_ref().map(|welcome| welcome.role).or(directory.saved.role));
+    let owner = owner(plan, directory.saved.role)?;
     let first_container = u64::from(directory.saved.starts) << 32;
     let mut numbers = Numbers::new(directory);
     let granted = welcome.as_ref().map(|welcome| numbers.set_grants(&welcome.grants));
@@ -264,10 +264,17 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.
-fn owner(role: Option<Role>) -> Owner {
+fn owner(plan: &MountPlan, role: Option<Role>) -> Result<Owner, MountError> {
+    let role = role.unwrap_or(Role::Reader);
+    if (plan.options.dev || plan.options.suid) && role != Role::Host {
+        let reason = "the options dev and suid need the role host, which this host's identity does \
+                      not have; get an invite from the server: segue invite --role host";
+        let host = plan.url.host().to_string();
+        return Err(MountError::Denied { host, reason: reason.into() });
+    }
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
-    Owner { uid, gid, role: role.unwrap_or(Role::Reader) }
+    Ok(Owner { uid, gid, role })
 }
 
 /// What an earlier process knew, and what the first session begins with.

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use segue_core::cache::{Ask, FileData, LeftBehind, Nodes, Way};
+use segue_core::cache::{Ask, ContainerId, FileData, LeftBehind, Nodes, Way};
 use segue_core::modlog::Payload;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino};
@@ -49,8 +49,8 @@ pub(crate) struct PassthroughState {
     /// By file: the kernel takes one container for all that are open at a time.
     behind: Mutex<BTreeMap<Ino, Behind>>,
     /// Containers that were opened for writing while they were backed: who has mapped one may
-    /// write long after closing it. No more than may be backed.
-    mapped: Mutex<BTreeMap<Ino, Arc<Container>>>,
+    /// write long after closing it, and after the file has got another. No more than may be backed.
+    mapped: Mutex<BTreeMap<(Ino, ContainerId), Arc<Container>>>,
 }
 
 impl Default for PassthroughState {
@@ -93,9 +93,14 @@ impl Mount {
         lock(&self.through.nodes).node(ino)
     }
 
-    /// The kernel has forgotten `node`.
-    pub(crate) fn forgotten(&self, node: u64) {
-        lock(&self.through.nodes).forgotten(node);
+    /// An answer tells the kernel of `node`.
+    pub(crate) fn tell_of(&self, node: u64) {
+        lock(&self.through.nodes).tell(node);
+    }
+
+    /// The kernel has forgotten that it was told of `node` so many `times`.
+    pub(crate) fn forgotten(&self, node: u64, times: u64) {
+        lock(&self.through.nodes).forgotten(node, times);
     }
 
     /// True while the kernel reads the container of `ino`: it may be written and cut as the
@@ -247,16 +252,16 @@ impl Mount {
             self.note()?;
         }
         let mut mapped = lock(&self.through.mapped);
-        mapped.insert(ino, Arc::clone(container));
-        // What is written into one that is not the file's any more goes nowhere. Where too many
-        // are left, maps that outlive their descriptors are not watched further, and their
-        // containers not used any more.
-        let are_many = mapped.len() > BACKED_MAX;
-        let mut core = self.core();
-        mapped.retain(|ino, container| {
-            let current = core.files.get(ino).map(|file| file.container());
-            current == Some(container.id) && !(are_many && core.let_go_of_data(*ino))
-        });
+        mapped.insert((ino, container.id), Arc::clone(container));
+        // Where too many are left, maps that outlive their descriptors are not watched further, and
+        // their containers not used any more.
+        if mapped.len() > BACKED_MAX {
+            let mut core = self.core();
+            mapped.retain(|(ino, id), _| {
+                let is_current = core.files.get(ino).is_some_and(|file| file.container() == *id);
+                is_current && !core.let_go_of_data(*ino)
+            });
+        }
         Ok(())
     }
 
@@ -266,8 +271,8 @@ impl Mount {
     pub(super) fn note_maps(&self, only: Option<Ino>) -> Result<(), Refusal> {
         let mapped: Vec<_> = {
             let mapped = lock(&self.through.mapped);
-            let wanted = mapped.iter().filter(|(ino, _)| only.is_none_or(|only| only == **ino));
-            wanted.map(|(ino, container)| (*ino, Arc::clone(container))).collect()
+            let wanted = mapped.iter().filter(|((ino, _), _)| only.is_none_or(|only| only == *ino));
+            wanted.map(|((ino, _), container)| (*ino, Arc::clone(container))).collect()
         };
         let mut noted = Ok(());
         for (ino, container) in mapped {
@@ -284,7 +289,7 @@ impl Mount {
         self.note_maps(None).ok();
         let mapped = std::mem::take(&mut *lock(&self.through.mapped));
         let mut core = self.core();
-        for (ino, container) in mapped {
+        for ((ino, _), container) in mapped {
             if let Some(file) = core.files.get_mut(&ino).filter(|f| f.container() == container.id) {
                 file.mapped(false);
             }
@@ -311,11 +316,15 @@ impl Mount {
         );
         let logged = logged.inspect_err(|_| container.retell_map())?;
         self.kernel.forget_attributes(ino);
-        if logged.is_none() {
-            tracing::error!("inode {ino}: a memory map wrote to a container it no longer has");
-            lock(&self.through.mapped).remove(&ino);
+        if logged.is_some() {
+            return Ok(());
         }
-        Ok(())
+        // The server has other contents by now. What was mapped is as it was, with what was written
+        // to it: nobody may take that for stored, and it is kept for the user.
+        let kept = self.park_map(ino, container).inspect_err(|_| container.retell_map());
+        lock(&self.handles).refused(ino, Refusal::Io);
+        kept?;
+        Err(Refusal::Io)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Opening a cache directory: its lock, its identity, whether the host went down under it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,7 @@ impl StateDirectory {
     ) -> Result<StateDirectory, MountError> {
         let path = base.join(hex(uuid));
         make_private(&path)?;
+        check_private(&path)?;
         let lock = take_lock(&path, mountpoint, patience)?;
         let boot_id = boot_id();
         let file = path.join("state.json");
@@ -187,6 +189,39 @@ fn make_private(path: &Path) -> Result<(), MountError> {
         .map_err(|error| MountError::state(path, error))
 }
 
+/// What is in the cache becomes the content of files: so nobody else may write there, also not by
+/// way of a link.
+fn check_private(path: &Path) -> Result<(), MountError> {
+    let user = rustix::process::geteuid().as_raw();
+    let entries = |path: &Path| {
+        let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        entries.map_err(|error| MountError::state(path, error))
+    };
+    let mut inside: Vec<PathBuf> = entries(path)?.iter().map(DirEntry::path).collect();
+    let containers = path.join("containers");
+    if containers.is_dir() {
+        inside.extend(entries(&containers)?.iter().map(DirEntry::path));
+    }
+    for found in inside.iter().map(PathBuf::as_path).chain([path]) {
+        let meta = found.symlink_metadata().map_err(|error| MountError::state(found, error))?;
+        let cause = match () {
+            () if meta.is_symlink() => "is a symbolic link".to_owned(),
+            () if meta.uid() != user => format!("belongs to uid {}", meta.uid()),
+            // Nobody else gets to what is inside.
+            () if found == path && meta.mode() & 0o022 != 0 => {
+                "can be written by others".to_owned()
+            }
+            () => continue,
+        };
+        let reason = format!(
+            "{cause}, so others could change what you read: if you trust its contents, make it \
+             yours alone (chown -R {user}, chmod -R go-w); or choose another cache-dir"
+        );
+        return Err(MountError::state(found, reason));
+    }
+    Ok(())
+}
+
 fn take_lock(path: &Path, mountpoint: &Path, patience: Duration) -> Result<File, MountError> {
     let name = path.join("lock");
     let mut lock = File::options()
@@ -282,7 +317,40 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
     use super::*;
+
+    /// Who could write there had changed what the owner of the cache reads.
+    #[test]
+    fn a_cache_that_others_may_write_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let open = || {
+            let (client, at) = (ClientId([7; 16]), Path::new("/mnt/a"));
+            StateDirectory::open(base.path(), &[1; 16], client, at, Duration::ZERO)
+        };
+        let path = open().unwrap().path;
+        let refused = |words: &str| {
+            let error = open().unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        };
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&path, 0o770);
+        refused("can be written by others");
+        mode(&path, 0o700);
+        let containers = path.join("containers");
+        fs::create_dir(&containers).unwrap();
+        symlink("/tmp", containers.join("00")).unwrap();
+        refused("containers/00: is a symbolic link");
+        fs::remove_file(containers.join("00")).unwrap();
+        open().unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(path.join("state.json"), Some(1), None).unwrap();
+            refused("state.json: belongs to uid 1");
+        }
+    }
 
     #[test]
     fn a_second_mount_of_a_volume_names_the_first() {

@@ -10,6 +10,7 @@ mod listings;
 mod local;
 mod nodes;
 mod notes;
+mod pages;
 mod promised;
 mod ranges;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use lifetime::Known;
 pub use local::{Touched, touched};
 pub use nodes::{Ask, LeftBehind, Nodes, Way};
 pub use notes::{Meaning, NodeNote, TreeNotes};
+pub use pages::Pages;
 pub use ranges::RangeSet;
 pub use tree::{Moved, Tree};
 pub use xattrs::{XattrMap, Xattrs};

@@ -64,13 +64,16 @@ pub struct Nodes {
     /// Files whose first inode was left behind, for as long as the kernel may know the second:
     /// its memory bounds them.
     left: BTreeSet<Ino>,
+    /// How often the kernel was told of an inode that it has not forgotten since, as FUSE counts.
+    /// Its memory bounds them.
+    told: BTreeMap<u64, u64>,
 }
 
 impl Nodes {
     /// Nothing open. At most `limit` files are backed at a time: each holds an open file.
     pub fn new(limit: usize) -> Nodes {
-        let (cached, backed, left) = Default::default();
-        Nodes { limit, cached, backed, left }
+        let (cached, backed, left, told) = Default::default();
+        Nodes { limit, cached, backed, left, told }
     }
 
     /// The file that the kernel calls `node`.
@@ -141,9 +144,31 @@ impl Nodes {
         self.backed.contains_key(&ino) && self.left.insert(ino)
     }
 
-    /// The kernel has forgotten `node`. Without its second inode, and with nobody at the first,
-    /// a file is as if it had never been left behind.
-    pub fn forgotten(&mut self, node: u64) {
+    /// An answer tells the kernel of `node`.
+    pub fn tell(&mut self, node: u64) {
+        *self.told.entry(node).or_default() += 1;
+    }
+
+    /// True if the kernel knows `node`, or will once it has taken in the answers that tell of it.
+    pub fn is_told(&self, node: u64) -> bool {
+        self.told.contains_key(&node)
+    }
+
+    /// The kernel has not taken in what told it of `node`, and will not.
+    pub fn untold(&mut self, node: u64) {
+        self.told.remove(&node);
+    }
+
+    /// The kernel has forgotten that it was told of `node` so many `times`. Without its second
+    /// inode, and with nobody at the first, a file is as if it had never been left behind.
+    pub fn forgotten(&mut self, node: u64, times: u64) {
+        let left = self.told.get(&node).map_or(0, |told| told.saturating_sub(times));
+        if left > 0 {
+            // An answer that tells of it again is on its way.
+            self.told.insert(node, left);
+            return;
+        }
+        self.told.remove(&node);
         let ino = Nodes::ino(node);
         if node != ino.0 && !self.backed.contains_key(&ino) && !self.cached.contains_key(&ino) {
             self.left.remove(&ino);
@@ -218,13 +243,31 @@ mod tests {
         assert!(!nodes.is_backed(INO));
         assert!(nodes.closed(INO, Way::Backed));
         assert_eq!(nodes.open(7, READS), Err(LeftBehind), "the kernel may remember both");
-        nodes.forgotten(second);
+        nodes.forgotten(second, 1);
         assert_eq!(nodes.node(INO), second, "it is open");
         nodes.closed(INO, Way::Cached);
-        nodes.forgotten(7);
+        nodes.forgotten(7, 1);
         assert_eq!(nodes.node(INO), second);
-        nodes.forgotten(second);
+        nodes.forgotten(second, 1);
         assert_eq!(nodes.open(7, READS), Ok(Way::Backed));
+    }
+
+    /// An answer that tells of an inode may be on its way while the kernel forgets it.
+    #[test]
+    fn the_kernel_knows_what_it_was_told_more_often_than_it_forgot() {
+        let mut nodes = Nodes::new(9);
+        nodes.open(7, READS).unwrap();
+        nodes.moved(INO);
+        nodes.closed(INO, Way::Backed);
+        let second = nodes.node(INO);
+        (0..3).for_each(|_| nodes.tell(second));
+        nodes.forgotten(second, 2);
+        assert!(nodes.is_told(second) && nodes.is_left_behind(INO));
+        nodes.forgotten(second, 1);
+        assert!(!nodes.is_told(second) && !nodes.is_left_behind(INO));
+        nodes.tell(7);
+        nodes.untold(7);
+        assert!(!nodes.is_told(7));
     }
 
     /// Files that were left behind took the place of others for ever.
@@ -273,7 +316,7 @@ mod tests {
                         nodes.closed(INO, way);
                         // What is open is not forgotten.
                         if whole && !open.iter().any(|(other, _)| *other == node) {
-                            nodes.forgotten(node);
+                            nodes.forgotten(node, 1);
                         }
                     }
                     _ => drop(nodes.moved(INO)),

@@ -26,13 +26,30 @@ pub(super) fn free_name<T: MetaTxn>(
     name: &Name,
 ) -> Result<Name, Stop<T::Error>> {
     let host = host_name(change.context.host);
-    for number in 1..COPIES_MAX {
+    let mut look = |number| -> Result<(Name, bool), Stop<T::Error>> {
         let candidate = copy_name(name, &host, change.time, number)?;
-        if tree.dentry(directory, &candidate)?.is_none() {
-            return Ok(candidate);
+        let is_free = tree.dentry(directory, &candidate)?.is_none();
+        Ok((candidate, is_free))
+    };
+    // Any free number will do. Looking at all that are taken would stop the store for as long as
+    // thousands of them take.
+    let (mut taken, mut number) = (0, 1);
+    let (mut free, mut is_free) = look(number)?;
+    while !is_free {
+        if number == COPIES_MAX {
+            return Err(Refusal::Exists.into());
+        }
+        (taken, number) = (number, (number * 2).min(COPIES_MAX));
+        (free, is_free) = look(number)?;
+    }
+    while number - taken > 1 {
+        let between = taken + (number - taken) / 2;
+        match look(between)? {
+            (name, true) => (number, free) = (between, name),
+            (_, false) => taken = between,
         }
     }
-    Err(Refusal::Exists.into())
+    Ok(free)
 }
 
 /// Makes an empty file that will hold what the caller wrote to `original`, or to the inode

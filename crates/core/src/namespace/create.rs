@@ -43,7 +43,7 @@ pub(super) fn create<T: MetaTxn>(
         return Err(Refusal::TooManyLinks.into());
     }
     let (uid, gid) = change.actor.ownership(&directory.attr, (*uid, *gid))?;
-    let mode = change.actor.mode(*mode, kind == Kind::Directory, gid);
+    let mode = change.actor.first_mode(*mode, kind, gid);
     let place = match taken {
         None if home == *parent => name.clone(),
         _ => conflict::free_name(tree, change, home, name)?,
@@ -154,7 +154,8 @@ pub(super) fn insert<T: MetaTxn>(
     let links = i32::from(row.attr.kind == Kind::Directory);
     row.attr.data_version = tree.version;
     row.attr.quota = tree.directory(parent)?.attr.quota;
-    tree.charge(row.attr.quota, quota::Change { inodes: 1, ..quota::Change::default() })?;
+    let came = row.target.as_ref().map_or(0, Vec::len) as u64;
+    tree.charge(row.attr.quota, quota::Change { inodes: 1, came, gone: 0 })?;
     tree.put_dentry(parent, name, ino)?;
     tree.put_inode(row)?;
     tree.entries_changed(parent, links, time)

@@ -71,9 +71,9 @@ pub use limits::{
     quotas,
 };
 pub use map::MapStore;
-pub use outcome::ApplyResult;
-pub use permission::Rights;
+pub use outcome::{ApplyResult, count_outcomes};
 pub(crate) use permission::mode_after_write;
+pub use permission::{Rights, personal_mode};
 pub use quota::{Limits, QuotaRow, Usage, check_border, space};
 pub use refs::{
     Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, NotStaged, arrived, leaf_name, leaf_of, leaf_wanted,
@@ -95,7 +95,7 @@ pub use volume::{
 
 use crate::modlog::{Outcome, Record, Stamped};
 use crate::refusal::Refusal;
-use crate::types::{ClientId, Fingerprint, OpId, VolumeId};
+use crate::types::{ClientId, Fingerprint, OpId, Role, VolumeId};
 use overlay::Overlay;
 use tree::Tree;
 
@@ -223,6 +223,11 @@ pub fn apply<T: MetaTxn>(
     let op = context.op(stamped.seq);
     if let Some(known) = outcome::recall(txn, op, digest)? {
         return Ok(known);
+    }
+    // Nothing of a reader's records is kept: they cost the server no room.
+    if context.rights.role == Role::Reader {
+        let refusal = Refusal::ReadOnly;
+        return Ok(ApplyResult::Outcome(Outcome::Refused { refusal }));
     }
     let inherited = copied::inherited(txn, context.client)?;
     let meant = inherited.and_then(|inherited| inherited.meant(&stamped.record));

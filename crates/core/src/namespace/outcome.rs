@@ -5,11 +5,16 @@
 //! is therefore never applied again, though nobody knows its outcome any more. Only a copy of the
 //! client's cache sends such a record.
 
+use std::ops::Range;
+
 use super::rows::{self, OutcomeRow};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys};
 use crate::modlog::Outcome;
 use crate::types::{Ino, Name, OpId};
+
+/// Rows read at a time.
+const COUNTED_AT_ONCE: usize = 4096;
 
 /// What [`super::apply`] did.
 #[derive(Clone, PartialEq, Debug)]
@@ -69,6 +74,27 @@ pub(super) fn recall<S: MetaSnapshot>(
     let floor: Option<u64> =
         rows::get_row(snapshot, &keys::floor(op.client, op.incarnation), "a floor")?;
     Ok(floor.is_some_and(|floor| op.seq < floor).then_some(ApplyResult::Cloned))
+}
+
+/// Counts the outcomes that are kept of these records of a client, up to `most`.
+pub fn count_outcomes<S: MetaSnapshot>(
+    snapshot: &mut S,
+    of: OpId,
+    seqs: Range<u64>,
+    most: usize,
+) -> Result<usize, Fault<S::Error>> {
+    let (mut from, end) =
+        (keys::outcome(OpId { seq: seqs.start, ..of }), OpId { seq: seqs.end, ..of });
+    let mut count = 0;
+    while count < most {
+        let rows = snapshot.range_past_damage(&from, &keys::outcome(end), COUNTED_AT_ONCE);
+        let rows = rows.map_err(Fault::Store)?;
+        count += rows.len();
+        let Some((last, _)) = rows.into_iter().nth(COUNTED_AT_ONCE - 1) else { break };
+        from = last;
+        from.push(0);
+    }
+    Ok(count)
 }
 
 /// Writes a final outcome, with which the inode `removed` went.

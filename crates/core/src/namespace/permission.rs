@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use super::{Context, Stop};
 use crate::modlog::{Base, Record, Stamped};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Caller, OpId, Role, Timestamp};
+use crate::types::{Attr, Caller, Kind, OpId, Role, Timestamp};
 
 /// What a squashed root becomes.
 const NOBODY: u32 = 65534;
@@ -61,11 +61,8 @@ impl<'a> Change<'a> {
 
 /// Who makes a change.
 pub(super) enum Actor<'a> {
-    /// The volume's owner, with what the local user of the moment may keep.
-    Owner {
-        /// The local user is root: set-id bits survive a write, as on a local file system.
-        local_root: bool,
-    },
+    /// The volume's owner.
+    Owner,
     /// Root of a host that is trusted with it.
     Root,
     /// A user of a host.
@@ -84,7 +81,7 @@ impl<'a> Actor<'a> {
     fn new(rights: Rights, caller: &'a Caller) -> Option<Actor<'a>> {
         Some(match rights.role {
             Role::Reader => return None,
-            Role::Writer => Actor::Owner { local_root: caller.uid == 0 },
+            Role::Writer => Actor::Owner,
             Role::Host if caller.uid == 0 && rights.no_root_squash => Actor::Root,
             Role::Host if caller.uid == 0 => {
                 Actor::User { uid: NOBODY, gid: NOBODY, groups: Cow::Borrowed(&[]) }
@@ -112,7 +109,7 @@ impl<'a> Actor<'a> {
 
     /// Set-id bits survive this actor's writes.
     pub(super) fn keeps_set_id(&self) -> bool {
-        matches!(self, Actor::Root | Actor::Owner { local_root: true })
+        matches!(self, Actor::Root)
     }
 
     /// User and group of a file that nobody chose an owner for.
@@ -185,11 +182,31 @@ impl<'a> Actor<'a> {
         Ok((user, group))
     }
 
-    /// Mode bits that this actor may really give an inode of group `gid`.
-    pub(super) fn mode(&self, mode: u32, directory: bool, gid: u32) -> u32 {
-        let mode = mode & 0o7777;
-        if !directory && !self.privileged() && !self.in_group(gid) { mode & !SET_GID } else { mode }
+    /// Mode bits that a new inode in a directory really gets from this actor.
+    pub(super) fn first_mode(&self, mode: u32, kind: Kind, gid: u32) -> u32 {
+        match (self, kind) {
+            // It may have the bit from the directory that it is in.
+            (Actor::User { .. }, Kind::Directory) => mode & 0o7777,
+            _ => self.mode(mode, kind, gid),
+        }
     }
+
+    /// Mode bits that this actor may really give an inode of group `gid`.
+    pub(super) fn mode(&self, mode: u32, kind: Kind, gid: u32) -> u32 {
+        let mode = mode & 0o7777;
+        match self {
+            Actor::Root => mode,
+            Actor::Owner => personal_mode(mode, kind),
+            Actor::User { .. } if self.in_group(gid) => mode,
+            Actor::User { .. } => mode & !SET_GID,
+        }
+    }
+}
+
+/// The mode of what somebody makes or changes who speaks for one user only. Hosts show the volume's
+/// owner as their root: so what such a user makes is no set-id program anywhere.
+pub fn personal_mode(mode: u32, kind: Kind) -> u32 {
+    if kind == Kind::Directory { mode } else { mode & !(SET_UID | SET_GID) }
 }
 
 /// What root's user or group is where it is nobody.

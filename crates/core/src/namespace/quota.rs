@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::rows::{self, InodeRow};
 use super::tree::Tree;
 use super::volume::existing;
-use super::{Fault, MetaSnapshot, MetaTxn, Tally, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, Tally, XATTR_COUNT_MAX, keys};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Ino, Kind, VolumeId};
 use crate::wire::Space;
@@ -37,7 +37,7 @@ pub struct Limits {
 /// What something holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Bytes that are not holes.
+    /// Bytes that are not holes, of link targets and of extended attributes.
     pub bytes: u64,
     /// Inodes.
     pub inodes: u64,
@@ -86,10 +86,6 @@ impl Usage {
             bytes: self.bytes.saturating_add(came).saturating_sub(gone),
             inodes: self.inodes.saturating_add_signed(inodes),
         }
-    }
-
-    fn plus(self, attr: &Attr) -> Usage {
-        self.changed(Change { inodes: 1, came: attr.allocated, gone: 0 })
     }
 }
 
@@ -213,13 +209,28 @@ impl<T: MetaTxn> Tree<'_, T> {
         self.count_against(row, directory.attr.quota)
     }
 
+    /// The bytes that an inode counts: those of its contents that are not holes, the target of a
+    /// symbolic link, and extended attributes.
+    pub(super) fn charged_bytes(&mut self, row: &InodeRow) -> Result<u64, Fault<T::Error>> {
+        let prefix = keys::xattr(self.volume, row.attr.ino, &[]);
+        let end = keys::after(&prefix);
+        let rows = self.txn.range_past_damage(&prefix, &end, XATTR_COUNT_MAX);
+        let xattrs = rows.map_err(Fault::Store)?;
+        let bytes = xattrs.iter().map(|(key, value)| {
+            let name = key.len().saturating_sub(prefix.len());
+            (name + value.as_ref().map_or(0, Vec::len)) as u64
+        });
+        let target = row.target.as_ref().map_or(0, Vec::len) as u64;
+        Ok(row.attr.allocated + target + bytes.sum::<u64>())
+    }
+
     /// An inode counts against `quota` from now on.
     pub(super) fn count_against(
         &mut self,
         row: &mut InodeRow,
         quota: Option<Ino>,
     ) -> Result<(), Fault<T::Error>> {
-        let bytes = row.attr.allocated;
+        let bytes = self.charged_bytes(row)?;
         self.charge_quota(row.attr.quota, Change { inodes: -1, came: 0, gone: bytes })?;
         row.attr.quota = quota;
         self.charge_quota(quota, Change { inodes: 1, came: bytes, gone: 0 })
@@ -252,7 +263,8 @@ impl<T: MetaTxn> Tree<'_, T> {
         quota: Option<Ino>,
         usage: &mut Usage,
     ) -> Result<(), Fault<T::Error>> {
-        *usage = usage.plus(&row.attr);
+        let came = self.charged_bytes(&row)?;
+        *usage = usage.changed(Change { inodes: 1, came, gone: 0 });
         row.attr.quota = quota;
         self.put_inode(row)
     }

@@ -9,6 +9,8 @@ use crate::types::{ClientId, InoGrant, OpId, VolumeId};
 pub const GRANT_COUNT: u64 = 1 << 20;
 /// Most grants of one client: four thousand million files.
 const GRANTS_MAX: usize = 4096;
+/// Most clients of one identity. Each keeps what it sent last for ever.
+const CLIENTS_MAX: usize = 4096;
 /// Most outcomes forgotten in one transaction, so that none is long.
 const TRIM: usize = 1024;
 /// Inodes removed in one transaction: each may be some hundred rows.
@@ -26,6 +28,9 @@ pub enum BindError {
     /// A later life of the client's log has been seen.
     #[error("this cache directory was copied, or restored from an old copy")]
     OldIncarnation,
+    /// The identity has as many clients as there may be.
+    #[error("this identity has {CLIENTS_MAX} cache directories already")]
+    TooMany,
 }
 
 /// Binds `client` to the identity and the volume on first use, and checks it later.
@@ -37,6 +42,9 @@ pub fn bind<T: MetaTxn>(
     incarnation: u32,
 ) -> Result<Result<(), BindError>, Fault<T::Error>> {
     let row = match rows::client(txn, client)? {
+        None if of_identity(txn, identity)? >= CLIENTS_MAX => {
+            return Ok(Err(BindError::TooMany));
+        }
         None => ClientRow {
             identity: identity.to_owned(),
             volume,
@@ -58,6 +66,15 @@ pub fn bind<T: MetaTxn>(
     };
     rows::put_row(txn, &keys::client(client), &row)?;
     Ok(Ok(()))
+}
+
+/// The clients of an identity.
+fn of_identity<T: MetaTxn>(txn: &mut T, identity: &str) -> Result<usize, Fault<T::Error>> {
+    let prefix = keys::clients();
+    let clients = txn.range_past_damage(&prefix, &keys::after(&prefix), usize::MAX);
+    let clients = clients.map_err(Fault::Store)?.into_iter().filter_map(|(_, value)| value);
+    let rows = clients.filter_map(|value| rows::decode::<ClientRow, T::Error>(&value, "").ok());
+    Ok(rows.filter(|row| row.identity == identity).count())
 }
 
 fn forget_before<T: MetaTxn>(txn: &mut T, end: OpId) -> Result<(), Fault<T::Error>> {

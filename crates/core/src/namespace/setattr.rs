@@ -2,6 +2,7 @@
 
 use super::outcome::Effect;
 use super::permission::{Actor, Change, WRITE, mode_after_write};
+use super::quota;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, keys};
 use crate::modlog::SetAttr;
@@ -32,7 +33,7 @@ pub(super) fn set_attr<T: MetaTxn>(
     attr.uid = set.uid.unwrap_or(attr.uid);
     attr.gid = set.gid.unwrap_or(attr.gid);
     if let Some(mode) = set.mode {
-        attr.mode = change.actor.mode(mode, false, attr.gid);
+        attr.mode = change.actor.mode(mode, attr.kind, attr.gid);
     }
     attr.atime = set.atime.unwrap_or(attr.atime);
     attr.mtime = set.mtime.unwrap_or(attr.mtime);
@@ -80,7 +81,10 @@ pub(super) fn set_xattr<T: MetaTxn>(
     let mut row = tree.inode(ino)?;
     check_xattr(&change.actor, &row.attr, name)?;
     let key = keys::xattr(tree.volume, ino, name);
-    let there = tree.txn.get(&key).map_err(Fault::Store)?.is_some();
+    let before = tree.txn.get(&key).map_err(Fault::Store)?;
+    let there = before.is_some();
+    let bytes = |value: Option<&[u8]>| value.map_or(0, |value| (name.len() + value.len()) as u64);
+    let (came, gone) = (bytes(value), bytes(before.as_deref()));
     match value {
         Some(value) => {
             check_xattr_shape(name, value)?;
@@ -92,6 +96,7 @@ pub(super) fn set_xattr<T: MetaTxn>(
         None if !there => return Err(Refusal::NoAttribute.into()),
         None => tree.txn.remove(&key).map_err(Fault::Store)?,
     }
+    tree.charge(row.attr.quota, quota::Change { inodes: 0, came, gone })?;
     if name == persist::ATTRIBUTE {
         row.attr.lm = value.and_then(Lm::of_attribute);
     }

@@ -218,7 +218,8 @@ fn options() -> MountOptions {
         subtype: "segue-test".into(),
         allow_other: true,
         default_permissions: true,
-        dev_suid: true,
+        dev: true,
+        suid: true,
         ..MountOptions::default()
     }
 }

@@ -3,12 +3,30 @@
 //!
 //! ```text
 //! identities/CA-FINGERPRINT/VOLUME/key.pem, cert.pem     the identity for that volume
+//! identities/CA-FINGERPRINT/VOLUME/role                  what it was allowed to do when enrolled
 //! identities/known/HOST:PORT,VOLUME                      CA fingerprint, from the first mount
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use segue_core::types::Role;
 
 use super::{Identity, IdentityError, KeyRequest, MountUrl, files, url};
+
+fn role_in(path: &Path) -> Result<Option<Role>, IdentityError> {
+    let Some(bytes) = files::read(path)? else { return Ok(None) };
+    let known = [Role::Reader, Role::Writer, Role::Host];
+    let role = known.into_iter().find(|role| bytes.trim_ascii() == role_word(*role).as_bytes());
+    role.map(Some).ok_or_else(|| IdentityError::damaged(path, "not a role"))
+}
+
+fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::Reader => "reader",
+        Role::Writer => "writer",
+        Role::Host => "host",
+    }
+}
 
 /// The directory of a user's identities.
 #[derive(Clone, Debug)]
@@ -30,18 +48,18 @@ impl Identities {
         let Some(certificate) = files::read(&certificate_path)? else { return Ok(None) };
         let key = files::read(&key_path)?
             .ok_or_else(|| IdentityError::damaged(&key_path, "the key is missing"))?;
-        Identity::from_pem(&certificate, &key)
-            .map(Some)
-            .map_err(|words| IdentityError::damaged(&certificate_path, words))
+        let identity = Identity::from_pem(&certificate, &key)
+            .map_err(|words| IdentityError::damaged(&certificate_path, words))?;
+        Ok(Some(Identity { role: role_in(&directory.join("role"))?, ..identity }))
     }
 
-    /// Keeps a key with the certificate that a server gave for it.
+    /// Keeps a key with the certificate that a server gave for it, and its role.
     pub(crate) fn store(
         &self,
-        authority: &str,
-        volume: &str,
+        (authority, volume): (&str, &str),
         request: &KeyRequest,
         certificate_pem: &str,
+        role: Role,
     ) -> Result<Identity, IdentityError> {
         let key = request.key_pem();
         let identity =
@@ -52,8 +70,9 @@ impl Identities {
         files::make_directory(&directory)?;
         // The certificate last: with it the identity exists.
         files::write(&directory.join("key.pem"), key.as_bytes())?;
+        files::write(&directory.join("role"), format!("{}\n", role_word(role)).as_bytes())?;
         files::write(&directory.join("cert.pem"), certificate_pem.as_bytes())?;
-        Ok(identity)
+        Ok(Identity { role: Some(role), ..identity })
     }
 
     /// The authority of a server from an earlier mount.

@@ -13,6 +13,7 @@ mod url;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use segue_core::types::Role;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -78,11 +79,16 @@ pub fn fingerprint(certificate_der: &[u8]) -> String {
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
+    role: Option<Role>,
 }
 
 impl Clone for Identity {
     fn clone(&self) -> Identity {
-        Identity { certificate: self.certificate.clone(), key: self.key.clone_key() }
+        Identity {
+            certificate: self.certificate.clone(),
+            key: self.key.clone_key(),
+            role: self.role,
+        }
     }
 }
 
@@ -91,7 +97,13 @@ impl Identity {
         let certificate =
             CertificateDer::from_pem_slice(certificate_pem).map_err(|error| error.to_string())?;
         let key = PrivatePkcs8KeyDer::from_pem_slice(key_pem).map_err(|error| error.to_string())?;
-        Ok(Identity { certificate, key })
+        Ok(Identity { certificate, key, role: None })
+    }
+
+    /// What it was allowed to do when it was enrolled: no server makes more of it later. `None` if
+    /// an earlier version enrolled it.
+    pub fn role(&self) -> Option<Role> {
+        self.role
     }
 
     /// Hex BLAKE3 of the certificate, by which the server lists and revokes it.

@@ -76,7 +76,8 @@ fn identities_are_kept_by_authority() {
     assert!(identities.load(authority.fingerprint(), "home").unwrap().is_none());
     let key = KeyRequest::generate().unwrap();
     let issued = authority.sign(&key.request_der, "laptop").unwrap();
-    identities.store(authority.fingerprint(), "home", &key, &issued.certificate_pem).unwrap();
+    let place = (authority.fingerprint(), "home");
+    identities.store(place, &key, &issued.certificate_pem, Role::Writer).unwrap();
     let identity = identities.load(authority.fingerprint(), "home").unwrap().unwrap();
     assert_eq!(identity.fingerprint(), issued.fingerprint);
     let key = directory

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
+use segue_core::types::{Ino, Role};
 use segue_core::wire::{Refused, Reply, Request};
 use tempfile::TempDir;
 
@@ -45,7 +45,8 @@ impl World {
         let identities = Identities::at(temporary.path().join("host"));
         let key = KeyRequest::generate().unwrap();
         let issued = authority.sign(&key.request_der, "laptop").unwrap();
-        identities.store(authority.fingerprint(), "home", &key, &issued.certificate_pem).unwrap();
+        let place = (authority.fingerprint(), "home");
+        identities.store(place, &key, &issued.certificate_pem, Role::Writer).unwrap();
         let world = World::at(temporary.path());
         World { _temporary: Some(temporary), ..world }
     }

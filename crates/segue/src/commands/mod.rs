@@ -17,6 +17,7 @@ pub(crate) mod persist;
 pub(crate) mod place;
 pub(crate) mod push;
 pub(crate) mod recover;
+pub(crate) mod remount;
 pub(crate) mod repair;
 pub(crate) mod resolve;
 pub(crate) mod restore;

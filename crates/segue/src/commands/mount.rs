@@ -9,7 +9,7 @@ use segue_client::options::KEYS;
 use segue_client::paths::socket_path;
 use segue_client::{MountOptions, MountPlan, MountUrl, Ready};
 
-use super::{Context, block_on, block_on_daemon};
+use super::{Context, block_on, block_on_daemon, remount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
 use crate::process::abort_on_panic;
@@ -58,12 +58,16 @@ Examples:
   ssh server segue invite | segue mount - ~/home                    no invite in the shell's history
   segue mount segue://server/home ~/home -o allow-other,write-back=close
   mount -t segue segue://server/home /mnt -o ro                     as root
+  mount /mnt -o remount,ro                                          as root; then remount,rw
 
 A line of /etc/fstab:
   segue://server/home  /home/shared  segue  _netdev,nofail,allow-other  0 0";
 
 /// Mounts in the background or, as that background process, serves the mount.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
+    if remount::is_asked(&arguments.options) {
+        return remount::run(&arguments.mountpoint, &arguments.options);
+    }
     let options = context.config.mount_options(&arguments.options)?;
     let url = read_url(&arguments.url)?;
     let parsed = MountUrl::from_str(&url).map_err(|error| Failure::usage(error.to_string()))?;

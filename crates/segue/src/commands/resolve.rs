@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{Context, block_on, conflicts};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
-use crate::{control, mounts, output};
+use crate::{control, mounts, output, places};
 
 /// Bytes written at a time.
 const STEP: u64 = 1 << 20;
@@ -170,6 +170,9 @@ impl Resolving<'_> {
     }
 
     fn resolve(&mut self, mount: &Mount, conflict: &Conflict) -> Result<(), Failure> {
+        if mount.owner != places::user() {
+            return Err(not_as(mount));
+        }
         let (context, side) = (self.context, self.side);
         let did = match conflict.kind {
             ConflictKind::Copy if !conflict.note.is_empty() => {
@@ -206,6 +209,18 @@ impl Resolving<'_> {
         merge::merge(program, files, self.arguments.json)?;
         Ok("merged into the file of the original name")
     }
+}
+
+/// The paths and data of a conflict are what the mount's process says, and links lead anywhere. So
+/// nobody uses them with more rights than the mount's owner has.
+fn not_as(mount: &Mount) -> Failure {
+    let words = format!(
+        "{}: this mount belongs to uid {owner}, and only that user resolves its conflicts: \
+         setpriv --reuid {owner} --clear-groups segue resolve ..",
+        mount.mountpoint.display(),
+        owner = mount.owner
+    );
+    Failure::new(Exit::NotPermitted, words)
 }
 
 /// The mount that holds `path`, or that keeps `path` as a note, and the conflicts that it knows.

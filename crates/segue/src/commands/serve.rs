@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use segue_server::{ServeOptions, serve};
@@ -11,7 +12,7 @@ use super::{Context, ServerData, block_on, block_on_daemon};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::http::{self, HttpError};
 use crate::signals::StopSignals;
-use crate::{admin, daemon, output, process};
+use crate::{admin, daemon, output};
 
 const DEFAULT_LISTEN: &str = "[::]:7420";
 /// A clean stop completes pending writes and closes the store. A longer stop means a hang.
@@ -111,22 +112,22 @@ fn stop(data: &Path) -> Outcome {
     let nobody =
         || Failure::failed(format!("no server is running with data directory {}", data.display()));
     let socket = segue_server::socket_path(data);
-    let pid = block_on(async {
+    let process = block_on(async {
         let connection = match http::connect(&socket).await {
             Ok(connection) => connection,
             Err(HttpError::NobodyThere) => return Err(nobody()),
             Err(error) => return Err(admin::unreachable_server(data, &error)),
         };
-        let pid = connection.pid;
+        let process = Arc::clone(&connection.process);
         let answer: Result<serde_json::Value, HttpError> =
             connection.post("/v1/shutdown", &serde_json::json!({})).await;
         match answer {
             // A server that ends before its answer arrives has stopped all the same.
-            Ok(_) | Err(HttpError::Broken(_)) => Ok(pid),
+            Ok(_) | Err(HttpError::Broken(_)) => Ok(process),
             Err(error) => Err(admin::unreachable_server(data, &error)),
         }
     })?;
-    if !process::wait_for_end(pid, STOP_LIMIT) {
+    if !process.wait_for_end(STOP_LIMIT) {
         let words = format!(
             "the server with data directory {} has not ended within {} s: read its log",
             data.display(),

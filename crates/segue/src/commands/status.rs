@@ -28,6 +28,9 @@ const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 pub(crate) struct Arguments {
     /// A mount, or any path on it [default: all mounts]
     mountpoint: Option<PathBuf>,
+    /// As root: also mounts that only other mount namespaces show
+    #[arg(long, conflicts_with = "mountpoint")]
+    everyone: bool,
     /// Print JSON; with --watch one line each second
     #[arg(long)]
     json: bool,
@@ -64,7 +67,10 @@ fn show(
     context: &Context,
     seen: &mut Seen,
 ) -> Result<(Exit, bool), Failure> {
-    let mounts = control::chosen(arguments.mountpoint.as_deref())?;
+    let mounts = match arguments.everyone {
+        true => control::of_everyone()?,
+        false => control::chosen(arguments.mountpoint.as_deref())?,
+    };
     let ask = |mount: &Mount| block_on(status_of(mount, context));
     let (statuses, exit): (Vec<Status>, Exit) = control::each(&mounts, ask);
     let exit = statuses.iter().map(exit_of).fold(exit, Exit::max);
@@ -83,7 +89,7 @@ fn show(
         let now = Instant::now();
         let (pace, rates) = seen.entry(status.mountpoint.clone()).or_default();
         let pace = pace.words(now, status.log_records, status.unsafe_bytes);
-        text.push_str(&describe(status, &pace));
+        text.push_str(&output::printable(&describe(status, &pace), &['\n']));
         for (number, words) in rates.lines(now, &status.link).iter().enumerate() {
             let name = if number == 0 { "now" } else { "" };
             text.push_str(&line(name, words));

@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// Give up after this time with exit code 6
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     timeout: Option<Duration>,
+    /// As root: also mounts that only other mount namespaces show
+    #[arg(long, conflicts_with = "paths")]
+    everyone: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -88,7 +91,7 @@ fn sum(replies: &[SyncReply]) -> SyncReply {
 /// Asks all mounts at once: a mount that answers late or not at all delays no other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let started = Instant::now();
-    let targets = targets(&arguments.paths)?;
+    let targets = targets(arguments)?;
     let waiting = Mutex::new(PendingSync {
         of: vec![SyncReply::default(); targets.len()],
         progress: Progress::new(),
@@ -141,11 +144,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 /// The mounts to wait for, each with the paths inside it; no paths mean the whole mount.
-fn targets(paths: &[PathBuf]) -> Result<Vec<(Mount, Vec<String>)>, Failure> {
-    let all = mounts::list()?;
+fn targets(arguments: &Arguments) -> Result<Vec<(Mount, Vec<String>)>, Failure> {
+    let (all, paths) = (mounts::list()?, &arguments.paths);
     if paths.is_empty() {
-        let here = control::holding(&all, Path::new(".")).map(|(mount, _)| vec![mount]);
-        let mounts = here.or_else(|_| control::chosen(None))?;
+        let here = || control::holding(&all, Path::new(".")).map(|(mount, _)| vec![mount]);
+        let mounts = match arguments.everyone {
+            true => control::of_everyone()?,
+            false => here().or_else(|_| control::chosen(None))?,
+        };
         return Ok(mounts.into_iter().map(|mount| (mount, Vec::new())).collect());
     }
     let mut targets: Vec<(Mount, Vec<String>)> = Vec::new();

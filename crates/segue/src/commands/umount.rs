@@ -1,6 +1,7 @@
 //! `segue umount`: sends every change to the server, then unmounts.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use segue_client::control::types::{SyncReply, UmountRequest};
@@ -11,7 +12,8 @@ use crate::http::{Connection, HttpError};
 use crate::mounts::Mount;
 use crate::output::Progress;
 use crate::pace::Pace;
-use crate::{control, mounts, output, process, quantity};
+use crate::process::Process;
+use crate::{control, mounts, output, quantity};
 
 /// After the unmount the process closes its cache. A longer close means a hang.
 const END_LIMIT: Duration = Duration::from_secs(60);
@@ -36,9 +38,12 @@ pub(crate) struct Arguments {
     /// Directory on which the volume is mounted
     #[arg(group = "which")]
     mountpoint: Option<PathBuf>,
-    /// Unmount all mounts of this user; as root, of all users
+    /// Unmount all mounts of this user that are visible here; as root, of all users
     #[arg(long, group = "which")]
     all: bool,
+    /// With --all, as root: also mounts that only other mount namespaces show
+    #[arg(long, requires = "all")]
+    everyone: bool,
     /// Wait until every change is on the server (the default)
     #[arg(long, conflicts_with = "now")]
     wait: bool,
@@ -55,12 +60,16 @@ const EXAMPLES: &str = "\
 Examples:
   segue umount ~/home
   segue umount --now ~/home             without waiting for the server
-  segue umount --all --timeout 60s      before the host shuts down";
+  segue umount --all --everyone --timeout 60s      before the host shuts down";
+
+/// The process of a mount, and the last line of its answer if there is one.
+type Answered = (Arc<Process>, Option<SyncReply>);
 
 /// Unmounts one after the other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let mounts = match &arguments.mountpoint {
         Some(mountpoint) => vec![control::at(&mounts::list()?, mountpoint)?],
+        None if arguments.everyone => control::of_everyone()?,
         None => control::chosen(None)?,
     };
     let started = Instant::now();
@@ -104,21 +113,18 @@ fn unmount(mount: &Mount, now: bool, context: &Context) -> Outcome {
     }
 }
 
-/// The ID of the mount's process and the last line of its answer; `None` if no process answers.
-async fn answer(
-    mount: &Mount,
-    now: bool,
-    context: &Context,
-) -> Result<Option<(i32, Option<SyncReply>)>, Failure> {
+/// The mount's process and the last line of its answer; `None` if no process answers.
+async fn answer(mount: &Mount, now: bool, context: &Context) -> Result<Option<Answered>, Failure> {
     match control::connect(&context.places, mount).await {
         Ok(connection) => {
             let request = UmountRequest { now };
-            let (pid, asking) = (connection.pid, ask(connection, &request, mount));
+            let process = Arc::clone(&connection.process);
+            let asking = ask(connection, &request, mount);
             if !now {
                 return asking.await.map(Some);
             }
             let answered = tokio::time::timeout(NOW_LIMIT, asking).await;
-            answered.unwrap_or(Ok((pid, None))).map(Some)
+            answered.unwrap_or(Ok((process, None))).map(Some)
         }
         Err(HttpError::NobodyThere) => Ok(None),
         // The process hangs and accepts no connections.
@@ -129,7 +135,7 @@ async fn answer(
 
 /// Waits until the process has ended, and reports the pending changes that it kept. If it did not
 /// say that there are none, there may be some.
-fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Outcome {
+fn finish(mount: &Mount, now: bool, (process, last): Answered) -> Outcome {
     let mountpoint = mount.mountpoint.display();
     let exit = match last {
         Some(reply) if !reply.ok => return Err(refused(mount, &reply)),
@@ -150,11 +156,11 @@ fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Ou
         }
     };
     let limit = if now { NOW_LIMIT } else { END_LIMIT };
-    if !process::wait_for_end(pid, limit) {
+    if !process.wait_for_end(limit) {
         if now {
-            return end(mount, pid);
+            return end(mount, &process);
         }
-        let seconds = limit.as_secs();
+        let (pid, seconds) = (process.pid(), limit.as_secs());
         return Err(Failure::failed(format!(
             "{mountpoint}: unmounted, but its process {pid} has not ended within {seconds} s"
         )));
@@ -167,12 +173,13 @@ fn finish(mount: &Mount, now: bool, (pid, last): (i32, Option<SyncReply>)) -> Ou
 
 /// Detaches a mount whose process hangs, and kills the process. That ends every call that waits
 /// for its answer.
-fn end(mount: &Mount, pid: i32) -> Outcome {
+fn end(mount: &Mount, process: &Process) -> Outcome {
     let mountpoint = mount.mountpoint.display();
     if mounts::list()?.contains(mount) {
         mounts::detach(&mount.mountpoint)?;
     }
-    if !process::kill(pid) || !process::wait_for_end(pid, NOW_LIMIT) {
+    if !process.kill() || !process.wait_for_end(NOW_LIMIT) {
+        let pid = process.pid();
         let words = format!("{mountpoint}: unmounted, but its process {pid} cannot be killed");
         return Err(Failure::failed(words));
     }
@@ -204,13 +211,13 @@ fn clear(mount: &Mount, now: bool) -> Outcome {
     Ok(Exit::NotYetSafe)
 }
 
-/// Sends the request; returns the process's ID, and the last line of its answer if there is one.
+/// Sends the request; returns the process, and the last line of its answer if there is one.
 async fn ask(
     connection: Connection,
     request: &UmountRequest,
     mount: &Mount,
-) -> Result<(i32, Option<SyncReply>), Failure> {
-    let pid = connection.pid;
+) -> Result<Answered, Failure> {
+    let process = Arc::clone(&connection.process);
     let (mut progress, mut pace) = (Progress::new(), Pace::default());
     let mut last = None;
     let on_line = |reply: SyncReply| {
@@ -221,7 +228,7 @@ async fn ask(
         }
     };
     match connection.post_lines("/v1/umount", request, on_line).await {
-        Ok(()) | Err(HttpError::Broken(_)) => Ok((pid, last)),
+        Ok(()) | Err(HttpError::Broken(_)) => Ok((process, last)),
         Err(error) => Err(control::unanswered(mount, &error)),
     }
 }

@@ -213,7 +213,7 @@ fn modes_and_owners() {
 #[test]
 fn pipes_sockets_and_devices() {
     let Some(world) = World::invited(TRUSTED) else { return };
-    let mount = world.mount(&world.a);
+    let mount = world.mount_with(&world.a, "dev");
     sh(mount.path(), "mkfifo -m 640 pipe; mknod null c 1 3; mknod disk b 7 200");
     let said = sh(mount.path(), "(seq 1000 >pipe) & cksum <pipe; wait; seq 1000 | cksum");
     let sums: Vec<_> = said.lines().collect();

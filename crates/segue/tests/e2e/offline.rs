@@ -116,7 +116,8 @@ fn a_host_may_sleep_and_go_down() {
     let (program, arguments) = stop.split_once(' ').unwrap();
     assert!(program.ends_with("/segue"), "{stop}");
     // All mounts are also those of other tests.
-    let mut arguments: Vec<&str> = arguments.split(' ').collect();
+    let words = arguments.split(' ').filter(|word| *word != "--everyone");
+    let mut arguments: Vec<&str> = words.collect();
     for argument in &mut arguments {
         if *argument == "--all" {
             *argument = arg(mount.path());

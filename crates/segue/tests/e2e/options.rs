@@ -1,13 +1,14 @@
 //! Mount options, by flag, environment and file.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 
 use segue_bed::run;
 use segue_bed::run_detaching;
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{CLOSE, World, arg, errno, eventually, json, save};
+use crate::world::{CLOSE, World, arg, errno, eventually, failing_mount, json, save, segue};
 
 const EROFS: Option<i32> = Some(30);
 
@@ -116,13 +117,45 @@ fn flag_before_environment_before_file() {
     run(world.a.command("segue").args(["umount", arg(&point)])).unwrap();
 }
 
+/// Set-id bits and devices count where they are asked for, and the identity speaks for a host.
+/// Proves S17.12.
+#[test]
+fn set_id_bits_and_devices_count_where_they_are_asked_for() {
+    for (role, options, expected) in [
+        ("host", "", Some(["nosuid", "nodev"])),
+        ("host", "suid,dev", Some(["", ""])),
+        ("writer", "suid", None),
+    ] {
+        let invitation: &'static [&'static str] =
+            if role == "host" { &["--role", "host"] } else { &[] };
+        let Some(world) = World::invited(invitation) else { return };
+        let Some(expected) = expected else {
+            let point = world.a.mkdir("mnt").unwrap();
+            let url = world.url(&world.a);
+            let refused = failing_mount(&world.a, &[&url, arg(&point), "-o", options]);
+            assert!(refused.code == Some(8) && refused.err.contains("role host"), "{refused:?}");
+            continue;
+        };
+        let mount = world.mount_with(&world.a, options);
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let is_its = |line: &&str| line.split(' ').nth(4) == Some(arg(mount.path()));
+        let flags = table.lines().find(is_its).and_then(|line| line.split(' ').nth(5)).unwrap();
+        for flag in ["nosuid", "nodev"] {
+            let is_set = flags.split(',').any(|set| set == flag);
+            assert_eq!(is_set, expected.contains(&flag), "{options}: {flags}");
+        }
+    }
+}
+
 /// mount(8) mounts with the helper `mount.segue`, from a line of options such as fstab's.
 #[test]
 fn the_helper_of_mount_8() {
     let Some(world) = World::new() else { return };
     drop(world.mount(&world.a));
-    let helper = world.bed.dir().join("mount.segue");
+    let names = ["mount.segue", "mount.fuse.segue"];
+    let [helper, remounter] = names.map(|name| world.bed.dir().join(name));
     std::os::unix::fs::symlink("segue", &helper).unwrap();
+    std::os::unix::fs::symlink("segue", &remounter).unwrap();
     let point = world.a.mkdir("mnt").unwrap();
     let mut command = world.a.command(&helper);
     command.args([&world.server.url("home"), arg(&point), "-n", "-o"]);
@@ -130,6 +163,19 @@ fn the_helper_of_mount_8() {
     run_detaching(&mut command, &world.a.dir().join("mount.log")).unwrap();
     save(&point.join("file"), b"text").unwrap();
     assert_eq!(fs::metadata(point.join("file")).unwrap().uid(), 1234);
+    for (wanted, expected) in [("ro", Some(ErrorKind::ReadOnlyFilesystem)), ("rw", None)] {
+        let mut command = world.a.command(&remounter);
+        command.args([&world.server.url("home"), arg(&point), "-o"]);
+        run(command.arg(format!("rw,relatime,user_id=0,allow_other,remount,{wanted}"))).unwrap();
+        let changed = fs::write(point.join("file"), b"more");
+        assert_eq!(changed.err().map(|error| error.kind()), expected, "{wanted}");
+    }
+    assert_eq!(fs::read(point.join("file")).unwrap(), b"more");
+    let busy = fs::File::options().append(true).open(point.join("file")).unwrap();
+    let refused =
+        segue(&world.a, &["mount", &world.server.url("home"), arg(&point), "-o", "remount,ro"]);
+    assert!(refused.code == Some(1) && refused.err.contains("open for writing"), "{refused:?}");
+    drop(busy);
     run(world.a.command("segue").args(["umount", arg(&point)])).unwrap();
     assert!(!point.join("file").exists());
 }

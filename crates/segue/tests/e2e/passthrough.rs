@@ -278,6 +278,39 @@ fn what_a_map_writes_is_stored() {
     assert_eq!(hash(&two.here("file")), hash_of(&bytes));
 }
 
+/// What a map writes into contents that another host has replaced meanwhile is not lost in silence:
+/// fsync and close fail, status counts it, and it can be written again.
+/// Proves S20.9.
+#[test]
+fn what_a_map_writes_in_vain_is_kept_and_told() {
+    let Some(two) = Two::new() else { return };
+    let old = noise(11, 3 * MB);
+    let held = two.opened("file", &old);
+    let writer = File::options().read(true).write(true).open(two.here("file")).unwrap();
+    let map = Map::new(&writer, 3 * MB, ProtFlags::READ | ProtFlags::WRITE);
+    let new = noise(12, 3 * MB);
+    save(&two.there("file"), &new).unwrap();
+    eventually("the other host's is seen", || hash(&two.here("file")) == hash_of(&new));
+    map.write(MB, b"by a map");
+    map.sync();
+    assert_eq!(errno(writer.sync_all()), Some(rustix::io::Errno::IO.raw_os_error()));
+    let again = File::options().write(true).open(two.here("file")).unwrap();
+    close(again).unwrap();
+    map.write(2 * MB, b"and more");
+    map.sync();
+    assert_eq!(errno(close(writer)), Some(rustix::io::Errno::IO.raw_os_error()));
+    drop((map, held));
+    let status = json(&two.world.a, &["status", arg(two.here.path())]);
+    assert_eq!(status["mounts"][0]["refused"], 1, "{status}");
+    assert_eq!(hash(&two.here("file")), hash_of(&new));
+    let file = two.here("file");
+    assert_eq!(segue(&two.world.a, &["resolve", arg(&file), "--ours"]).code, Some(0));
+    let mut expected = old;
+    expected[MB..MB + 8].copy_from_slice(b"by a map");
+    expected[2 * MB..2 * MB + 8].copy_from_slice(b"and more");
+    eventually("it is written again", || hash(&two.there("file")) == hash_of(&expected));
+}
+
 /// A file that is removed here or elsewhere is read on by who has it open.
 /// Proves S1.6, S6.6.
 #[test]

@@ -22,7 +22,7 @@ const ALLOCATIONS: [FallocateFlags; 4] = [
     FallocateFlags::ZERO_RANGE,
     FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE),
 ];
-const MODES: [u32; 4] = [0o644, 0o600, 0o755, 0o4755];
+const MODES: [u32; 4] = [0o644, 0o600, 0o755, 0o1755];
 
 /// One call with everything that was drawn for it.
 #[derive(Debug)]

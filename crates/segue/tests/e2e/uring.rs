@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use segue_bed::segue::SegueMount;
-use segue_bed::{FuseUring, Proc};
+use segue_bed::{FuseUring, Proc, Rng};
 
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{World, arg, end, eventually, save, segue};
@@ -54,7 +57,7 @@ fn a_mount_over_io_uring() {
             world.a.spawn(cat.stdout(output).stderr(Stdio::null())).unwrap()
         })
         .collect();
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(1));
     for (number, process) in waiting.iter_mut().enumerate() {
         let read = fs::metadata(copies.join(format!("{number}"))).unwrap().len();
         let status = segue(&world.a, &["status", "--json", arg(mount.path())]).out;
@@ -67,6 +70,46 @@ fn a_mount_over_io_uring() {
     mount.umount(&["--now"]).unwrap();
     assert!(!mount.is_mounted());
     world.a.link_up().unwrap();
+}
+
+/// A file is looked up in the moment in which it gets its bytes: once its writer's close has
+/// returned, nobody sees it as it was before. An answer that the kernel has not taken in yet is
+/// overtaken by no invalidation.
+#[test]
+fn what_is_looked_up_while_it_is_stored_is_seen_as_it_is() {
+    let Some(world) = World::new() else { return };
+    let Ok(offered) = FuseUring::offer() else {
+        eprintln!("SKIPPED: this kernel has no FUSE over io_uring");
+        return;
+    };
+    let mount = world.mount_with(&world.a, "io-uring");
+    drop(offered);
+    eventually("the rings turn", || has_rings(&mount));
+    let other = world.mount_with(&world.b, "write-back=close");
+    let (number, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    let stale = thread::scope(|scope| {
+        for looker in 0..4_u64 {
+            let (number, ends, top) = (&number, &ends, mount.path());
+            scope.spawn(move || {
+                let mut rng = Rng::new(looker);
+                while !ends.load(Ordering::Relaxed) {
+                    let path = top.join(format!("{}", number.load(Ordering::Relaxed)));
+                    fs::metadata(path).ok();
+                    thread::sleep(Duration::from_micros(rng.below(1000)));
+                }
+            });
+        }
+        let mut stale = Vec::new();
+        for file in 0..std::env::var("FILES").map_or(300, |n| n.parse().unwrap()) {
+            number.store(file, Ordering::Relaxed);
+            fs::write(other.path().join(format!("{file}")), b"text").unwrap();
+            let seen = fs::metadata(mount.path().join(format!("{file}"))).unwrap().len();
+            stale.extend((seen != 4).then_some((file, seen)));
+        }
+        ends.store(true, Ordering::Relaxed);
+        stale
+    });
+    assert_eq!(stale, []);
 }
 
 /// Asked for where the kernel does not offer it, the device does as well.

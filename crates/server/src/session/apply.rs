@@ -4,22 +4,28 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use segue_core::modlog::{Outcome, Piece, PieceBytes, Record, Stamped};
 use segue_core::namespace::{self, ApplyResult, Context, is_damage, refuse_damaged};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, Ino};
+use segue_core::types::{Fingerprint, Ino, OpId};
 use segue_core::wire::{APPLY_MAX, Applied, Apply, Refused, Reply};
 use segue_rpc::{Body, BodyReader, CloseCode};
 
 use super::upload::{Arrivals, Placed, index};
 use super::{Answer, Bound, Session, refuse};
-use crate::meta::{Kv, MetaFault};
+use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
 
 /// Records of one transaction. A thousand small ones take some 20 ms, for which every other host
 /// would wait.
 const SLICE_MAX: usize = 256;
+/// The same, where single records take long.
+const SLICE_TIME: Duration = Duration::from_millis(5);
+/// Most outcomes of a client that it has not said that it knows: each is a row that no quota
+/// counts.
+const OUTCOMES_MAX: usize = 1 << 18;
 
 /// Why not all records of a batch were tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +49,7 @@ impl Session {
             let words = format!("records come at most {APPLY_MAX} at a time, in ascending order");
             return Err(refuse(Refusal::Limit, words));
         }
+        self.check_outcomes(bound, &apply).await?;
         let digests = apply.records.iter().map(digest).collect::<Result<Vec<_>, _>>();
         let digests = digests.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
         let Arrivals { places, pin } = self.take_along(bound, &apply.chunks, body).await?;
@@ -77,6 +84,26 @@ impl Session {
         }
     }
 
+    /// Refuses records of a client that does not take in what became of its earlier ones.
+    async fn check_outcomes(&self, bound: &Bound, apply: &Apply) -> Result<(), Refused> {
+        let last = apply.records.last().map_or(0, |stamped| stamped.seq);
+        let seqs = apply.acked_below..last;
+        // Most numbers between them were given to nothing where a host died often.
+        if seqs.end.saturating_sub(seqs.start) < OUTCOMES_MAX as u64 {
+            return Ok(());
+        }
+        let of = OpId { client: bound.client, incarnation: bound.incarnation, seq: 0 };
+        let kept = self.server.data.store.read(move |snapshot: &mut Kv<'_>| {
+            namespace::count_outcomes(snapshot, of, seqs, OUTCOMES_MAX)
+        });
+        let kept = kept.await?.map_err(StoreError::from)?;
+        if kept < OUTCOMES_MAX {
+            return Ok(());
+        }
+        let words = "this host has not taken in the outcomes of its earlier changes";
+        Err(refuse(Refusal::Limit, words))
+    }
+
     /// Applies a batch, some records in each transaction: so others' changes come in between. The
     /// outcomes, and of which inodes they touched changes are not promised.
     async fn apply_slices(
@@ -105,16 +132,17 @@ impl Session {
                 Ok((done, tells))
             };
             let done = self.server.data.store.write_as(bound.holder.id, work).await;
-            let (Slice { outcomes: more, repeated, end }, unpromised) = match done {
+            let (Slice { outcomes: more, repeated, end, is_cut }, unpromised) = match done {
                 Ok(done) => done,
                 // The client sends the others again, and hears then what is wrong.
                 Err(_) if !outcomes.is_empty() => return Ok((outcomes, but, End::Normal)),
                 Err(error) => return Err(error.into()),
             };
             but.extend(repeated.into_iter().chain(unpromised.iter()));
-            let is_whole = more.len() == wanted && more.last().is_none_or(Outcome::is_final);
+            let is_whole = is_cut || more.len() == wanted;
+            let is_whole = is_whole && more.last().is_none_or(Outcome::is_final);
             outcomes.extend(more);
-            if is_last || !is_whole || end == End::Cloned {
+            if is_last && !is_cut || !is_whole || end == End::Cloned {
                 return Ok((outcomes, but, end));
             }
         }
@@ -166,6 +194,8 @@ struct Slice {
     /// The inodes that outcomes of before touched.
     repeated: BTreeSet<Ino>,
     end: End,
+    /// It took long, and others' changes come before the rest.
+    is_cut: bool,
 }
 
 /// Whose records are applied.
@@ -211,10 +241,15 @@ impl Batch {
         // First, because a floor that cannot be read is put right by it.
         namespace::raise_floor(txn, self.client, self.incarnation, self.acked_below)?;
         let (mut outcomes, mut end) = (Vec::with_capacity(records.len()), End::Normal);
+        let (began, mut is_cut) = (Instant::now(), false);
         let mut repeated = BTreeSet::new();
         for (stamped, digest) in records.iter().zip(digests) {
             // The client sends the others again, and SQLite has the rows of these by then.
             if txn.is_large() && !outcomes.is_empty() {
+                break;
+            }
+            is_cut = !outcomes.is_empty() && began.elapsed() > SLICE_TIME;
+            if is_cut {
                 break;
             }
             match namespace::apply(txn, &context, stamped, digest) {
@@ -242,6 +277,6 @@ impl Batch {
                 Err(fault) => return Err(fault),
             }
         }
-        Ok(Slice { outcomes, repeated, end })
+        Ok(Slice { outcomes, repeated, end, is_cut })
     }
 }

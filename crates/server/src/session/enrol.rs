@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::namespace::volume;
+use segue_core::namespace::{Fault, MetaSnapshot, VolumeRow, volume};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Enrol, Enrolled, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
@@ -65,8 +65,18 @@ async fn enrol(server: &Arc<Server>, ask: &Enrol) -> Answer {
     let request = *blake3::hash(&ask.request_der).as_bytes();
     let (code, seconds) = (ask.code.clone(), now().secs);
     let store = &server.data.store;
-    let known = store.read(move |kv| principals::valid(kv, &code, &request, seconds)).await?;
-    known.map_err(StoreError::from)?.map_err(denied)?;
+    let known = store.read(move |kv| invited(kv, &code, &request, seconds)).await?;
+    let invited = known.map_err(StoreError::from)?.map_err(denied)?;
+    let invited = invited.ok_or_else(deleted)?;
+    // Before the invite is used up.
+    if invited.name != ask.volume {
+        let words = format!(
+            "this invite is for volume '{}', not for '{}'; it is still valid: put '{}' \
+             into the URL",
+            invited.name, ask.volume, invited.name
+        );
+        return Err(refuse(Refusal::NotFound, words));
+    }
     let issued = server.data.authority.sign(&ask.request_der, &ask.host).map_err(|error| {
         refuse(Refusal::Invalid, format!("the signing request cannot be used: {error}"))
     })?;
@@ -85,8 +95,7 @@ async fn enrol(server: &Arc<Server>, ask: &Enrol) -> Answer {
         })
         .await?
         .map_err(denied)?;
-    let volume =
-        volume.ok_or_else(|| refuse(Refusal::NotFound, "the volume of this invite was deleted"))?;
+    let volume = volume.ok_or_else(deleted)?;
     tracing::info!(host = ask.host, volume = volume.name, "enrolled a host");
     let enrolled = Enrolled {
         certificate_pem: admission.certificate_pem,
@@ -95,6 +104,23 @@ async fn enrol(server: &Arc<Server>, ask: &Enrol) -> Answer {
         role: admission.role,
     };
     Ok((Reply::Enrolled(enrolled), Body::Empty))
+}
+
+/// The volume of an invite, if `request` may use it at `now`.
+fn invited<S: MetaSnapshot>(
+    snapshot: &mut S,
+    code: &str,
+    request: &[u8; 32],
+    now: i64,
+) -> Result<Result<Option<VolumeRow>, InviteError>, Fault<S::Error>> {
+    match principals::valid(snapshot, code, request, now)? {
+        Ok(invite) => Ok(Ok(volume(snapshot, invite.volume)?)),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+fn deleted() -> segue_core::wire::Refused {
+    refuse(Refusal::NotFound, "the volume of this invite was deleted")
 }
 
 fn denied(error: InviteError) -> segue_core::wire::Refused {

@@ -152,6 +152,13 @@ fn greet(
             BindError::OldIncarnation => return Ok(Err(refuse(Refusal::Copied, ""))),
             BindError::OtherIdentity => "revoke that identity (segue identity revoke) or ",
             BindError::OtherVolume => "",
+            BindError::TooMany => {
+                let words = format!(
+                    "{error}; mount with one of them, or get a new invite from the server: segue \
+                     invite"
+                );
+                return Ok(Err(refuse(Refusal::NotPermitted, words)));
+            }
         };
         let words = format!("{error}; {hint}mount with another cache directory: -o cache-dir=DIR");
         return Ok(Err(refuse(Refusal::NotPermitted, words)));

@@ -21,6 +21,7 @@ mod upload;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ use crate::sessions::SessionSlot;
 
 /// A host that has its certificate says at once which cache it serves.
 const HELLO: Duration = Duration::from_secs(30);
+/// Refused hellos of one connection: a host that is told that its cache is a copy says a second.
+const HELLOS_MAX: usize = 3;
 /// Requests of one session under way, waiting ones included.
 const REQUESTS_MAX: usize = 1024;
 /// Of these, requests about metadata that run at once: more would queue for the disk.
@@ -71,6 +74,8 @@ struct Session {
     identity: IdentityRow,
     place: SessionSlot,
     bound: OnceLock<Bound>,
+    /// Hellos that were refused.
+    refused: AtomicUsize,
     proven: Mutex<Proven>,
     rooms: Rooms,
     /// Dropped last: then the server may end.
@@ -177,6 +182,7 @@ pub(crate) async fn run(server: Arc<Server>, peer: Peer, alive: mpsc::Sender<()>
         identity,
         place,
         bound: OnceLock::new(),
+        refused: AtomicUsize::new(0),
         proven: Mutex::default(),
         rooms: Rooms::new(),
         _alive: alive,
@@ -219,6 +225,7 @@ impl Session {
 
     async fn serve(&self, incoming: Incoming) {
         let name = incoming.request.name();
+        let is_hello = matches!(incoming.request, Request::Hello(_));
         let _permit = self.rooms.enter(&incoming.request, &incoming.rpc).await;
         let Incoming { request, body, responder, .. } = incoming;
         let (reply, body) = match self.answer(request, body).await {
@@ -229,8 +236,13 @@ impl Session {
             }
         };
         add(&self.server.metrics.requests, 1);
+        let is_refused = is_hello && matches!(reply, Reply::Refused(_));
         if let Err(error) = responder.reply(reply, body).await {
             tracing::debug!(request = name, %error, "an answer did not go out");
+        }
+        // Each takes work of the store thread, which all volumes share.
+        if is_refused && self.refused.fetch_add(1, Ordering::Relaxed) + 1 >= HELLOS_MAX {
+            self.peer.close(CloseCode::Protocol, "too many hellos were refused");
         }
     }
 

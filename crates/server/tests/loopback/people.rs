@@ -45,7 +45,12 @@ async fn an_answer_that_got_lost_comes_again() {
     let key = KeyRequest::generate().unwrap();
     let peer = dial(&Target::new(&url, &invite.authority), None, PATIENCE).await.unwrap();
     let (code, request_der) = (invite.code.clone(), key.request_der);
-    let request = Request::Enrol(Enrol { code, request_der, host: "tin".to_owned() });
+    let request = Request::Enrol(Enrol {
+        code,
+        request_der,
+        host: "tin".to_owned(),
+        volume: "home".to_owned(),
+    });
     let first = call(&peer, &request).await;
     assert!(matches!(&first, Reply::Enrolled(enrolled) if enrolled.role == Role::Host));
     assert_eq!(call(&peer, &request).await, first);

@@ -47,16 +47,18 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             self.strays(&mut beside, Some(ino))?;
             let generation = inode_row(&key, &value).map(|row| row.generation);
             let extents = self.extents(&mut beside.extents, ino, generation)?;
-            self.xattrs(&mut beside.xattrs, ino)?;
+            let xattrs = self.xattrs(&mut beside.xattrs, ino)?;
+            let target = inode_row(&key, &value).and_then(|row| row.target);
+            let bytes = extents.bytes + xattrs + target.map_or(0, |target| target.len() as u64);
             self.counts.inodes += 1;
-            self.counts.allocated += extents.bytes;
+            self.counts.allocated += bytes;
             self.counts.in_chunks += extents.in_chunks;
             let Some(row) = inode_row(&key, &value) else {
                 self.report_row(&key, "an inode");
                 continue;
             };
             is_rooted |= ino == Ino::ROOT && row.attr.kind == Kind::Directory;
-            self.count_against_quota(&row, extents.bytes);
+            self.count_against_quota(&row, bytes);
             self.attributes(&row, &extents)?;
             self.links(&row)?;
         }
@@ -114,11 +116,15 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         Ok(self.snapshot.get(&grave)?.is_some())
     }
 
-    fn xattrs(&mut self, scan: &mut Scan, ino: Ino) -> Result<(), Halt<S::Error>> {
-        while let Some((key, _)) = scan.peek(self.snapshot)? {
+    /// The bytes of an inode's extended attributes.
+    fn xattrs(&mut self, scan: &mut Scan, ino: Ino) -> Result<u64, Halt<S::Error>> {
+        let mut bytes = 0;
+        while let Some((key, value)) = scan.peek(self.snapshot)? {
             match keys::inode_part(key) {
                 Some((of, _)) if of != ino => break,
-                Some((_, [_, ..])) => {}
+                Some((_, name @ [_, ..])) => {
+                    bytes += (name.len() + value.len()) as u64;
+                }
                 _ => {
                     let key = key.clone();
                     self.report_row(&key, "an extended attribute");
@@ -127,7 +133,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             self.step()?;
             scan.next(self.snapshot)?;
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// The extents of an inode: none empty, none over another, each where its bytes are; and

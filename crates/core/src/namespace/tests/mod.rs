@@ -7,6 +7,7 @@ mod clone;
 mod collect;
 mod conflicts;
 mod copied;
+mod hostile;
 mod listing;
 mod model;
 mod order;

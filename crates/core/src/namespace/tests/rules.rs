@@ -297,19 +297,47 @@ fn a_group_is_inherited_where_the_directory_says_so() {
 #[test]
 fn set_id_bits_go_when_others_than_root_write() {
     let mut txn = store();
-    let mut tin = Client::new(&mut txn, 1, OWNER);
-    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let trusted = Rights { role: Role::Host, no_root_squash: true };
+    let mut root = Client::new(&mut txn, 1, trusted).user(0, 0, &[]);
+    let f = root.file(&mut txn, Ino::ROOT, "f");
     let set = SetAttr { mode: Some(0o6755), ..SetAttr::default() };
-    tin.apply(&mut txn, Record::SetAttr { ino: f, set });
+    let set_id = Record::SetAttr { ino: f, set };
+    root.apply(&mut txn, set_id.clone());
     assert_eq!(attr(&mut txn, f).mode, 0o6755, "rsync and tar bring them");
     let base = version(&mut txn, f);
-    let mut root = tin.user(0, 0, &[]);
     root.apply(&mut txn, whole(f, base, b"x"));
     assert_eq!(attr(&mut txn, f).mode, 0o6755);
-    let base = version(&mut txn, f);
-    let mut tin = root.user(1000, 1000, &[]);
-    tin.apply(&mut txn, whole(f, base, b"y"));
-    assert_eq!(attr(&mut txn, f).mode, 0o755);
+    for uid in [1000, 0] {
+        let base = version(&mut txn, f);
+        let mut owner =
+            Client::new(&mut txn, if uid == 0 { 2 } else { 3 }, OWNER).user(uid, uid, &[]);
+        owner.apply(&mut txn, whole(f, base, b"y"));
+        assert_eq!(attr(&mut txn, f).mode, 0o755, "{uid} of a personal identity");
+        root.apply(&mut txn, set_id.clone());
+    }
+}
+
+/// The owner of a volume is root of each host that serves users: a writer had become root there.
+/// Proves S17.11.
+#[test]
+fn a_personal_identity_makes_no_set_id_program() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let made = |tin: &mut Client, txn: &mut _, node, mode| {
+        let ino = tin.ino();
+        let (parent, name) = (Ino::ROOT, Name::new(format!("{mode:o} {ino}")).unwrap());
+        let record = Record::Create { parent, name, ino, node, mode, uid: 0, gid: 0 };
+        assert!(matches!(tin.apply(txn, record), Outcome::Done { .. }));
+        ino
+    };
+    let file = made(&mut tin, &mut txn, NewNode::File, 0o7755);
+    let directory = made(&mut tin, &mut txn, NewNode::Directory, 0o2755);
+    assert_eq!(attr(&mut txn, file).mode, 0o1755);
+    assert_eq!(attr(&mut txn, directory).mode, 0o2755, "its group is passed on");
+    let set = SetAttr { mode: Some(0o6755), ..SetAttr::default() };
+    tin.apply(&mut txn, Record::SetAttr { ino: file, set });
+    tin.apply(&mut txn, Record::SetAttr { ino: directory, set });
+    assert_eq!((attr(&mut txn, file).mode, attr(&mut txn, directory).mode), (0o755, 0o6755));
 }
 
 /// An attribute of the inode says the same, so that hosts need not ask for extended ones.

@@ -1,10 +1,11 @@
 //! Places: how many there may be at once, in all and of each who comes.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Why there is no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Full {
+pub enum Full {
     /// All are taken.
     All,
     /// So many are taken by whoever asks.
@@ -12,7 +13,8 @@ pub(crate) enum Full {
 }
 
 /// A number of places.
-pub(crate) struct Places<K> {
+#[derive(Debug)]
+pub struct Places<K> {
     all_max: usize,
     own_max: usize,
     all: usize,
@@ -21,12 +23,12 @@ pub(crate) struct Places<K> {
 
 impl<K: Ord> Places<K> {
     /// `all_max` places, of which each may have `own_max`.
-    pub(crate) fn new(all_max: usize, own_max: usize) -> Places<K> {
+    pub fn new(all_max: usize, own_max: usize) -> Places<K> {
         Places { all_max, own_max, all: 0, own: BTreeMap::new() }
     }
 
     /// Takes a place.
-    pub(crate) fn enter(&mut self, who: K) -> Result<(), Full> {
+    pub fn enter(&mut self, who: K) -> Result<(), Full> {
         if self.own.get(&who).is_some_and(|own| *own >= self.own_max) {
             return Err(Full::Own);
         }
@@ -39,7 +41,7 @@ impl<K: Ord> Places<K> {
     }
 
     /// Gives a place back.
-    pub(crate) fn leave(&mut self, who: &K) {
+    pub fn leave(&mut self, who: &K) {
         if let Some(own) = self.own.get_mut(who) {
             self.all -= 1;
             *own -= 1;
@@ -47,6 +49,16 @@ impl<K: Ord> Places<K> {
                 self.own.remove(who);
             }
         }
+    }
+}
+
+/// Where `address` is: of IPv6 the network of 64 bits, in which a host takes any address.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+        }
+        address => address,
     }
 }
 
