@@ -14,13 +14,12 @@ use std::sync::atomic::Ordering;
 
 use segue_core::modlog::{Change, DataChange, Logged, Outcome};
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
 use serde::Deserialize;
 
 use super::Mount;
 use super::source::Source;
 use crate::control::types::{Conflict, ConflictKind};
-use crate::state::{Container, replace_file, sync_directory};
+use crate::state::{Key, copy_data, replace_file, sync_directory};
 
 /// Of what is kept in a damaged file.
 pub(super) const UNREADABLE: &str = "the note of it on this host cannot be read";
@@ -97,21 +96,19 @@ struct Refused {
 impl Mount {
     /// Keeps all of a container that the file has no more, durably: a map wrote into it. What was
     /// kept of it before is replaced, because it is still written to.
-    pub(super) fn park_map(&self, ino: Ino, container: &Container) -> Result<(), Refusal> {
+    pub(super) fn park_map(&self, (ino, id): Key, container: &File) -> Result<(), Refusal> {
         let path = self.core().tree.path(ino);
-        let id = format!("map-{}-{}", ino.0, container.id.0);
+        let id = format!("map-{}-{}", ino.0, id.0);
         let name = self.refused_dir.join(format!("{id}.json"));
         let is_new = !name.exists();
         let parked = copy_whole(container, &name.with_extension("data")).and_then(|whole| {
-            let why = "another host changed the file while a memory map wrote to it";
+            let why = "the file had other contents when writes of a memory map were found";
             let kept = serde_json::json!({ "path": path, "why": why, "whole": whole });
             replace_file(&name, &serde_json::to_vec_pretty(&kept)?)
         });
         parked.map_err(|error| self.disk_refusal("refused change", &error))?;
         if is_new {
-            tracing::warn!(
-                "{path}: another host changed it, so writes of a memory map are refused"
-            );
+            tracing::warn!("{path}: it has other contents, so writes of a memory map are refused");
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -119,18 +116,16 @@ impl Mount {
 }
 
 /// Copies a container to `path`, where the copy is as a whole or not at all. Returns its size.
-fn copy_whole(container: &Container, path: &Path) -> io::Result<u64> {
-    let (size, new) = (container.len()?, path.with_extension("new-data"));
+fn copy_whole(container: &File, path: &Path) -> io::Result<u64> {
+    let new = path.with_extension("new-data");
     let file = File::create(&new)?;
-    let mut at = 0;
-    while at < size {
-        let len = usize::try_from((size - at).min(STEP)).unwrap_or(1 << 20);
-        file.write_all_at(&container.read(at, len)?, at)?;
-        at += len as u64;
+    if let Err(error) = copy_data(container, &file) {
+        // A part is of no use, and takes the room that is missing.
+        std::fs::remove_file(&new).ok();
+        return Err(error);
     }
-    file.sync_all()?;
     std::fs::rename(&new, path)?;
-    Ok(size)
+    Ok(file.metadata()?.len())
 }
 
 impl Mount {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use segue_core::client::ClientCore;
 use segue_core::modlog::Lane;
 use segue_core::refusal::Refusal;
-use segue_core::types::Role;
+use segue_core::types::{Ino, Role};
 use segue_core::wire::Welcome;
 use segue_fuse::{detach, unmount};
 use segue_rpc::Incoming;
@@ -35,7 +35,7 @@ use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
 use crate::state::{
-    Containers, FoundLog, Index, LogFile, Numbers, Preserved, remember_volume, sync_directory,
+    Containers, FoundLog, Index, LogFile, Maps, Numbers, Preserved, remember_volume, sync_directory,
 };
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
@@ -93,6 +93,9 @@ pub async fn mount(
     let welcome = session.welcome.clone();
     let Assembled { mount, kernel, breaks, at_hello, first_container } =
         assemble(&plan, url, session)?;
+    // Before anything else changes their containers.
+    let noted = mount.note_left_maps();
+    noted.map_err(|refusal| MountError::state(&base, refusal.to_string()))?;
     // Until the last change is sent: a server that is not heard gives the connection up.
     let hearing = tokio::spawn(Arc::clone(&mount).hear_breaks(breaks));
     if let Some(welcome) = welcome {
@@ -154,6 +157,7 @@ struct Parts {
     index: Index,
     conflicts: Conflicts,
     refused_dir: PathBuf,
+    maps: Maps,
 }
 
 impl Parts {
@@ -161,18 +165,25 @@ impl Parts {
         let failed = |error: &dyn std::fmt::Display| MountError::state(path, error.to_string());
         let io = |error: io::Error| failed(&error);
         let index = Index::open(&path.join("index.db")).map_err(|error| failed(&error))?;
+        let maps = Maps::at(path.join("maps")).map_err(io)?;
         if lost_power {
-            // What was not synced when the host went down may be missing from the containers.
-            index.clear_files().map_err(|error| failed(&error))?;
+            // What was not synced when the host went down may be missing from the containers. Those
+            // that maps may write to were synced before.
+            let synced: Vec<Ino> =
+                maps.files().map_err(io)?.into_iter().map(|(ino, _)| ino).collect();
+            index.clear_files(&synced).map_err(|error| failed(&error))?;
         }
+        let containers = Containers::at(path.join("containers")).map_err(io)?;
+        maps.separate(&containers, lost_power).map_err(io)?;
         let refused_dir = path.join("refused");
         std::fs::create_dir_all(&refused_dir).map_err(io)?;
         let parts = Parts {
-            containers: Containers::at(path.join("containers")).map_err(io)?,
+            containers,
             preserved: Preserved::at(path.join("preserved")).map_err(io)?,
             index,
             conflicts: Conflicts::open(path.join("conflicts")).map_err(io)?,
             refused_dir,
+            maps,
         };
         sync_directory(path).map_err(io)?;
         Ok(parts)
@@ -196,7 +207,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     let path = directory.path.clone();
     let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
     let (mut log, found) = LogFile::open(path.join("update.log"), incarnation, lost_power)?;
-    let Parts { containers, preserved, index, conflicts, refused_dir } =
+    let Parts { containers, preserved, index, conflicts, refused_dir, maps } =
         Parts::open(&path, lost_power)?;
     let owner = owner(plan, directory.saved.role)?;
     let first_container = u64::from(directory.saved.starts) << 32;
@@ -215,7 +226,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     let mut core = recovered(left, found, first_container, welcome.as_deref())?;
     core.lm = plan.options.write_back;
     let refused = count_refused(&refused_dir).map_err(|error| MountError::state(&path, error))?;
-    let through = PassthroughState::default();
+    let through = PassthroughState::new(maps);
     let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
         core: Mutex::new(core),

@@ -17,7 +17,7 @@ use segue_fuse::{Backing, BackingId, Notifier};
 
 use super::handles::FileHandle;
 use super::{Mount, lock};
-use crate::state::Container;
+use crate::state::{Container, LeftMap, Maps};
 
 /// Smaller files are read so fast through the kernel's pages that telling the kernel of their
 /// containers would take longer (docs/decisions/0016-passthrough.md).
@@ -51,15 +51,19 @@ pub(crate) struct PassthroughState {
     /// Containers that were opened for writing while they were backed: who has mapped one may
     /// write long after closing it, and after the file has got another. No more than may be backed.
     mapped: Mutex<BTreeMap<(Ino, ContainerId), Arc<Container>>>,
+    /// Second names of the mapped ones.
+    maps: Maps,
 }
 
-impl Default for PassthroughState {
-    fn default() -> PassthroughState {
+impl PassthroughState {
+    /// Nothing is passed through.
+    pub(super) fn new(maps: Maps) -> PassthroughState {
         PassthroughState {
             permitted: AtomicBool::new(false),
             nodes: Arc::new(Mutex::new(Nodes::new(BACKED_MAX))),
             behind: Mutex::default(),
             mapped: Mutex::default(),
+            maps,
         }
     }
 }
@@ -243,7 +247,8 @@ impl Mount {
     /// From now on a map may write into this container, of which nobody tells.
     fn watch_maps(&self, ino: Ino, container: &Arc<Container>) -> Result<(), Refusal> {
         let is_new = !container.is_watched();
-        container.watch().map_err(|error| self.disk_refusal("containers", &error))?;
+        let watched = container.watch(self.through.maps.name((ino, container.id)));
+        watched.map_err(|error| self.disk_refusal("maps", &error))?;
         if let Some(file) = self.core().files.get_mut(&ino) {
             file.mapped(true);
         }
@@ -257,9 +262,13 @@ impl Mount {
         // their containers not used any more.
         if mapped.len() > BACKED_MAX {
             let mut core = self.core();
-            mapped.retain(|(ino, id), _| {
+            mapped.retain(|(ino, id), container| {
                 let is_current = core.files.get(ino).is_some_and(|file| file.container() == *id);
-                is_current && !core.let_go_of_data(*ino)
+                let stays = is_current && !core.let_go_of_data(*ino);
+                if !stays {
+                    unwatch(*ino, container);
+                }
+                stays
             });
         }
         Ok(())
@@ -290,6 +299,7 @@ impl Mount {
         let mapped = std::mem::take(&mut *lock(&self.through.mapped));
         let mut core = self.core();
         for ((ino, _), container) in mapped {
+            unwatch(ino, &container);
             if let Some(file) = core.files.get_mut(&ino).filter(|f| f.container() == container.id) {
                 file.mapped(false);
             }
@@ -302,10 +312,31 @@ impl Mount {
         if !changed.map_err(|error| self.disk_refusal("containers", &error))? {
             return Ok(());
         }
+        let logged = self.log_map(ino, container.id);
+        let told = match logged {
+            Ok(true) => Ok(()),
+            // Nobody may take the stores for sent, and they are kept for the user.
+            Ok(false) => {
+                lock(&self.handles).refused(ino, Refusal::Io);
+                let mapped = container.file().map_err(|error| self.disk_refusal("maps", &error));
+                mapped.and_then(|file| self.park_map((ino, container.id), file))
+            }
+            Err(refusal) => Err(refusal),
+        };
+        let marked = container.map_logged(told.is_ok());
+        self.kernel.forget_attributes(ino);
+        told?;
+        marked.map_err(|error| self.disk_refusal("maps", &error))?;
+        if logged == Ok(true) { Ok(()) } else { Err(Refusal::Io) }
+    }
+
+    /// Logs a container as written in full. False if the file has another one by now, because the
+    /// server has other contents.
+    fn log_map(&self, ino: Ino, id: ContainerId) -> Result<bool, Refusal> {
         let time = self.wall();
         let logged = self.log_change(
             |core| {
-                if core.files.get(&ino).is_none_or(|file| file.container() != container.id) {
+                if core.files.get(&ino).is_none_or(|file| file.container() != id) {
                     return Ok(None);
                 }
                 let len = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
@@ -314,17 +345,33 @@ impl Mount {
             },
             |_| (),
         );
-        let logged = logged.inspect_err(|_| container.retell_map())?;
-        self.kernel.forget_attributes(ino);
-        if logged.is_some() {
+        Ok(logged?.is_some())
+    }
+
+    /// Logs the stores of maps that an earlier process could not log any more, or keeps them for
+    /// the user. Without either this fails, and nothing may use these containers.
+    pub(super) fn note_left_maps(&self) -> Result<(), Refusal> {
+        let left = self.through.maps.take_left();
+        for map in &left {
+            let (ino, id) = map.key;
+            self.load_node(ino);
+            let logged = self.load(ino).and_then(|()| self.log_map(ino, id));
+            if logged != Ok(true) {
+                self.park_map(map.key, &map.file)?;
+            }
+        }
+        if left.is_empty() {
             return Ok(());
         }
-        // The server has other contents by now. What was mapped is as it was, with what was written
-        // to it: nobody may take that for stored, and it is kept for the user.
-        let kept = self.park_map(ino, container).inspect_err(|_| container.retell_map());
-        lock(&self.handles).refused(ino, Refusal::Io);
-        kept?;
-        Err(Refusal::Io)
+        self.try_sync_disk().map_err(|error| self.disk_refusal("update.log", &error))?;
+        let forgotten = left.into_iter().try_for_each(LeftMap::forget);
+        forgotten.map_err(|error| self.disk_refusal("maps", &error))
+    }
+}
+
+fn unwatch(ino: Ino, container: &Container) {
+    if let Err(error) = container.unwatch() {
+        tracing::warn!("inode {ino}: the second name of its container stays: {error}");
     }
 }
 

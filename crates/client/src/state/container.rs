@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use segue_core::cache::ContainerId;
 
 use super::durable::{Trust, sync_data, sync_name};
+use super::maps::MapName;
 use super::young::Bytes;
 
 /// When a container was modified that we left alone while maps may change it: at no time that a
@@ -38,10 +39,18 @@ pub(crate) struct Container {
     room: Mutex<Option<u64>>,
     /// The room that all of them take.
     all: Arc<AtomicU64>,
-    /// Whether maps changed it since that was asked last, while they may.
-    by_map: Mutex<Option<bool>>,
+    /// While maps may change it.
+    by_map: Mutex<Option<Watched>>,
     /// Held while it is synced: of two at once the disk tells one that it failed.
     trust: Mutex<Trust>,
+}
+
+/// A container that maps may change.
+#[derive(Debug)]
+struct Watched {
+    /// They changed it since that was asked last.
+    is_changed: bool,
+    name: MapName,
 }
 
 impl Container {
@@ -163,29 +172,41 @@ impl Container {
     fn change<T>(&self, change: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
         let mut by_map = self.by_map();
         let file = self.file()?;
-        if let Some(by_map) = by_map.as_mut() {
-            *by_map |= is_touched(file)?;
+        if let Some(watched) = by_map.as_mut() {
+            watched.is_changed |= is_touched(file)?;
         }
         let done = change(file);
         self.count();
-        if by_map.is_some() {
+        // The time of a map's change stays until the log has the change: the next process sees it.
+        if by_map.as_ref().is_some_and(|watched| !watched.is_changed) {
             file.set_modified(OURS)?;
         }
         done
     }
 
-    fn by_map(&self) -> MutexGuard<'_, Option<bool>> {
+    fn by_map(&self) -> MutexGuard<'_, Option<Watched>> {
         self.by_map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on notices what is not changed by way of this.
-    pub(crate) fn watch(&self) -> io::Result<()> {
+    /// From now on notices changes that are not made by way of this. All bytes so far are durable,
+    /// and so is `name`, under which the next process looks for such changes.
+    pub(crate) fn watch(&self, name: MapName) -> io::Result<()> {
         let mut by_map = self.by_map();
         if by_map.is_none() {
             self.file()?.set_modified(OURS)?;
-            *by_map = Some(false);
+            self.sync()?;
+            name.give(self.held.path())?;
+            *by_map = Some(Watched { is_changed: false, name });
         }
         Ok(())
+    }
+
+    /// No map changes it any more. The next process looks for changes that are not logged yet.
+    pub(crate) fn unwatch(&self) -> io::Result<()> {
+        match self.by_map().take() {
+            Some(Watched { is_changed: false, name }) => name.take_back(),
+            _ => Ok(()),
+        }
     }
 
     /// True if what is not changed by way of this is noticed.
@@ -195,26 +216,33 @@ impl Container {
 
     /// Whether something else changed it since this was asked last; that is durable then. The
     /// kernel marks a file as modified when a clean page of a map is written first. So all pages
-    /// are made clean, after the mark is taken away: what is written before that is told of here,
-    /// what is written after it the next time.
+    /// are made clean, after the mark is taken away: stores before that are told of here, later
+    /// ones the next time. [`Container::map_logged`] has to follow.
     pub(crate) fn changed_by_map(&self) -> io::Result<bool> {
         let mut by_map = self.by_map();
-        let Some(by_map) = by_map.as_mut() else { return Ok(false) };
+        let Some(watched) = by_map.as_mut() else { return Ok(false) };
         let file = self.file()?;
-        *by_map |= is_touched(file)?;
-        if !*by_map {
+        watched.is_changed |= is_touched(file)?;
+        if !watched.is_changed {
             return Ok(false);
         }
+        watched.name.mark_unlogged()?;
         file.set_modified(OURS)?;
         self.sync()?;
-        Ok(std::mem::take(by_map))
+        watched.is_changed = false;
+        Ok(true)
     }
 
-    /// Has [`changed_by_map`](Container::changed_by_map) report the last change again, after a
-    /// failed attempt to note the change.
-    pub(crate) fn retell_map(&self) {
-        if let Some(by_map) = self.by_map().as_mut() {
-            *by_map = true;
+    /// The change that [`Container::changed_by_map`] reported is in the log. If it is not, that
+    /// reports it again.
+    pub(crate) fn map_logged(&self, is_logged: bool) -> io::Result<()> {
+        match self.by_map().as_mut() {
+            Some(watched) if is_logged => watched.name.mark_logged(),
+            Some(watched) => {
+                watched.is_changed = true;
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
@@ -326,7 +354,21 @@ pub(super) fn write_anew(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-fn is_touched(file: &File) -> io::Result<bool> {
+/// Copies the bytes of a file that take room to an empty one, durably.
+pub(crate) fn copy_data(from: &File, to: &File) -> io::Result<()> {
+    let end = from.metadata()?.len();
+    let mut data = next_data(from, 0..end)?;
+    while data.start < data.end {
+        let len = usize::try_from(data.end - data.start).unwrap_or(STEP).min(STEP);
+        to.write_all_at(&read_zeros(from, data.start, len)?, data.start)?;
+        data = next_data(from, data.start + len as u64..end)?;
+    }
+    to.set_len(end)?;
+    sync_data(to)
+}
+
+/// Whether a watched container was changed and not dated back.
+pub(super) fn is_touched(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.modified()? != OURS)
 }
 
@@ -390,7 +432,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let containers = Containers::at(dir.path().into()).unwrap();
         let container = containers.open((Ino(7), ContainerId(1))).unwrap();
-        container.watch().unwrap();
+        let maps = Maps::at(dir.path().join("maps")).unwrap();
+        container.watch(maps.name((Ino(7), ContainerId(1)))).unwrap();
         let other = File::options().write(true).open(container.held.path()).unwrap();
         assert!(container.is_watched() && !container.changed_by_map().unwrap());
         for _ in 0..100 {
@@ -400,8 +443,9 @@ mod tests {
             other.write_all_at(b"theirs", 10).unwrap();
             container.zero(50, 10).unwrap();
             assert!(container.changed_by_map().unwrap());
-            container.retell_map();
+            container.map_logged(false).unwrap();
             assert!(container.changed_by_map().unwrap());
+            container.map_logged(true).unwrap();
             assert!(!container.changed_by_map().unwrap());
         }
     }

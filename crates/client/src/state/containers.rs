@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +18,8 @@ use rustix::fs::syncfs;
 use segue_core::cache::ContainerId;
 use segue_core::types::Ino;
 
-use super::container::{Container, add, take};
-use super::durable::sync_directory;
+use super::container::{Container, add, copy_data, take};
+use super::durable::{sync_directory, sync_name};
 use super::young::{Bytes, Totals, room};
 
 /// Open files kept for reuse.
@@ -178,6 +179,24 @@ impl Containers {
         doubted.map(|(key, open)| (*key, Arc::clone(open))).collect()
     }
 
+    /// Puts a copy of `file` in place of the container that is this file, and is not open.
+    pub(super) fn replace(&self, key: Key, file: &File) -> io::Result<()> {
+        let path = self.path(key);
+        let (found, replaced) = (path.symlink_metadata(), file.metadata()?);
+        if !found.is_ok_and(|found| found.ino() == replaced.ino()) {
+            return Ok(());
+        }
+        let new = path.with_extension("new");
+        let copied = File::create(&new).and_then(|copy| copy_data(file, &copy));
+        if let Err(error) = copied {
+            // A part is of no use, and takes room.
+            fs::remove_file(&new).ok();
+            return Err(error);
+        }
+        fs::rename(&new, &path)?;
+        sync_name(&path)
+    }
+
     /// Removes a container that nobody needs, and returns the room that it took. Who still reads
     /// it keeps it.
     pub(crate) fn remove(&self, key: Key) -> io::Result<u64> {
@@ -244,7 +263,12 @@ impl Containers {
 
 fn path_of(root: &Path, (ino, id): Key) -> PathBuf {
     let directory = root.join(format!("{:02x}", ino.0 & 0xff));
-    directory.join(format!("{:016x}-{:x}", ino.0, id.0))
+    directory.join(text_of((ino, id)))
+}
+
+/// What the file of a container is called.
+pub(super) fn text_of((ino, id): Key) -> String {
+    format!("{:016x}-{:x}", ino.0, id.0)
 }
 
 /// A container of a cache directory that nobody uses, to be read only.
@@ -263,7 +287,7 @@ pub(crate) fn read_container(directory: &Path, key: Key) -> io::Result<ReadConta
     }
 }
 
-fn parse(name: &str) -> Option<Key> {
+pub(super) fn parse(name: &str) -> Option<Key> {
     let (ino, id) = name.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
     Some((Ino(number(ino)?), ContainerId(number(id)?)))

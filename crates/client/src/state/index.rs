@@ -76,9 +76,11 @@ impl Index {
         )
     }
 
-    /// Forgets which data are here.
-    pub(crate) fn clear_files(&self) -> rusqlite::Result<()> {
-        self.db().execute("DELETE FROM files", []).map(drop)
+    /// Forgets which data are here, except those of the files `kept`.
+    pub(crate) fn clear_files(&self, kept: &[Ino]) -> rusqlite::Result<()> {
+        let kept: Vec<String> = kept.iter().map(|ino| signed(ino.0).to_string()).collect();
+        let rest = format!("DELETE FROM files WHERE ino NOT IN ({})", kept.join(","));
+        self.db().execute(&rest, []).map(drop)
     }
 
     /// How many inodes it knows, and of how many files it knows data.

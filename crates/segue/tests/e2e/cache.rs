@@ -77,12 +77,17 @@ fn put(image: &Image, cache: &Path) {
 /// Puts what a power loss left where the host finds it when it starts again.
 pub(crate) fn put_after_power_loss(image: &Image, cache: &Path) {
     image.write_to(cache).unwrap();
-    let state = volume(cache).join("state.json");
+    of_another_boot(&volume(cache));
+    // What is on a disk when it gets its power back is there.
+    sh(cache, "find . -exec sync {} +");
+}
+
+/// Has the next mount find that its host went down under a volume's cache directory.
+pub(crate) fn of_another_boot(directory: &Path) {
+    let state = directory.join("state.json");
     let mut saved: serde_json::Value = serde_json::from_slice(&fs::read(&state).unwrap()).unwrap();
     saved["boot_id"] = "another".into();
     fs::write(&state, saved.to_string()).unwrap();
-    // What is on a disk when it gets its power back is there.
-    sh(cache, "find . -exec sync {} +");
 }
 
 /// The log does not say any more that changes are settled, which the server was told: a cache

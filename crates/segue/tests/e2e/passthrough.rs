@@ -10,6 +10,8 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use segue_bed::segue::SegueMount;
 use segue_bed::{run, run_detaching};
 
+use crate::cache::of_another_boot;
+use crate::remount::cache_directory;
 use crate::tree::{hash, hash_of, noise};
 use crate::world::{CLOSE, World, arg, close, end, errno, eventually, json, save, segue, sh};
 
@@ -28,6 +30,17 @@ impl Two {
         let here = world.mount_with(&world.a, &format!("passthrough=on,{CLOSE}"));
         let there = world.mount_with(&world.b, CLOSE);
         Some(Two { world, here, there })
+    }
+
+    /// The first mount made anew, whether its process has died or not.
+    fn remounted(self) -> Two {
+        let Two { world, mut here, there } = self;
+        if here.pid().is_some() {
+            here.umount(&[]).unwrap();
+        }
+        drop(here);
+        let here = world.mount_with(&world.a, &format!("passthrough=on,{CLOSE}"));
+        Two { world, here, there }
     }
 
     fn here(&self, name: &str) -> PathBuf {
@@ -308,6 +321,76 @@ fn what_a_map_writes_in_vain_is_kept_and_told() {
     let mut expected = old;
     expected[MB..MB + 8].copy_from_slice(b"by a map");
     expected[2 * MB..2 * MB + 8].copy_from_slice(b"and more");
+    eventually("it is written again", || hash(&two.there("file")) == hash_of(&expected));
+}
+
+/// msync keeps its promise when the mount dies before it noticed the map's stores, and when the
+/// host goes down with it. Later stores of the same map reach nobody.
+/// Proves S3.7.
+#[test]
+fn what_a_map_synced_before_the_mount_died_is_stored() {
+    let Some(mut two) = Two::new() else { return };
+    for loses_power in [false, true] {
+        let mut bytes = noise(13, 3 * MB);
+        let held = two.opened("file", &bytes);
+        let writer = File::options().read(true).write(true).open(two.here("file")).unwrap();
+        let map = Map::new(&writer, 3 * MB, ProtFlags::READ | ProtFlags::WRITE);
+        // Our own write between the stores hides neither.
+        map.write(MB, b"by a map");
+        writer.write_all_at(b"by a call", 2 * MB as u64).unwrap();
+        map.write(3 * MB - 4096, b"and more");
+        map.sync();
+        two.here.kill9().unwrap();
+        bytes[MB..MB + 8].copy_from_slice(b"by a map");
+        bytes[2 * MB..2 * MB + 9].copy_from_slice(b"by a call");
+        bytes[3 * MB - 4096..3 * MB - 4088].copy_from_slice(b"and more");
+        if loses_power {
+            of_another_boot(&cache_directory(&two.world.a.home().join(".local/state/segue")));
+        }
+        two = two.remounted();
+        map.write(0, b"too late");
+        map.sync();
+        check(&two.here("file"), &bytes);
+        two.here.sync().unwrap();
+        eventually("the other host sees it", || hash(&two.there("file")) == hash_of(&bytes));
+        check(&two.here("file"), &bytes);
+        drop((map, held, writer));
+        let status = json(&two.world.a, &["status", arg(two.here.path())]);
+        let found = ["refused", "conflicts"].map(|kind| &status["mounts"][0][kind]);
+        assert_eq!(found, [0, 0], "{status}");
+        // Nothing is to be recovered any more.
+        two = two.remounted();
+        check(&two.here("file"), &bytes);
+    }
+}
+
+/// The same of contents that another host has replaced before: they are kept for the user. They
+/// become a conflict copy if the mount died before its index had the other host's change.
+/// Proves S3.7, S20.9.
+#[test]
+fn what_a_map_synced_in_vain_before_the_mount_died_is_kept() {
+    let Some(mut two) = Two::new() else { return };
+    let old = noise(14, 3 * MB);
+    let held = two.opened("file", &old);
+    let writer = File::options().read(true).write(true).open(two.here("file")).unwrap();
+    let map = Map::new(&writer, 3 * MB, ProtFlags::READ | ProtFlags::WRITE);
+    let new = noise(15, 3 * MB);
+    save(&two.there("file"), &new).unwrap();
+    eventually("the other host's is seen", || hash(&two.here("file")) == hash_of(&new));
+    map.write(MB, b"by a map");
+    map.sync();
+    two.here.kill9().unwrap();
+    let two = two.remounted();
+    drop((map, held, writer));
+    two.here.sync().unwrap();
+    let status = json(&two.world.a, &["status", arg(two.here.path())]);
+    let found = ["refused", "conflicts"].map(|kind| status["mounts"][0][kind].as_u64().unwrap());
+    assert_eq!(found.iter().sum::<u64>(), 1, "{status}");
+    check(&two.here("file"), &new);
+    let file = two.here("file");
+    assert_eq!(segue(&two.world.a, &["resolve", arg(&file), "--ours"]).code, Some(0));
+    let mut expected = old;
+    expected[MB..MB + 8].copy_from_slice(b"by a map");
     eventually("it is written again", || hash(&two.there("file")) == hash_of(&expected));
 }
 
