@@ -45,6 +45,10 @@ fn a_mount_over_io_uring() {
     for number in 0..200_u64 {
         let expected = hash_of(&noise(number, 50_000));
         assert_eq!(hash(&other.path().join(format!("here{number}"))), expected);
+        // Without this the host may know the file from before its bytes came, and show it empty
+        // while it is offline.
+        let seen = fs::metadata(mount.path().join(format!("there{number}"))).unwrap().len();
+        assert_eq!(seen, 50_000, "there{number}");
     }
     world.a.link_down().unwrap();
     world.lose_link(&world.a, &mount);
