@@ -9,15 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use segue_core::cache::{FileNote, RangeSet};
-use segue_core::client::{ClientCore, needs};
-use segue_core::modlog::{Change, Entry, NewNode, Record, Redo, lacking, redo};
-use segue_core::types::{Ino, Name, Time};
+use segue_core::cache::{ContainerId, FileNote, RangeSet};
+use segue_core::client::{ClientCore, Needs, needs};
+use segue_core::modlog::{Change, Entry, NewNode, Payload, Record, Redo, lacking, redo};
+use segue_core::types::{Caller, Ino, Name, Time};
 use serde::Serialize;
 
 use crate::error::MountError;
 use crate::mount::verify::has;
-use crate::state::{Index, LogFile, ReadContainer, holder, read_container};
+use crate::state::{Index, LogFile, ReadContainer, holder, mapped, read_container};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
@@ -83,18 +83,44 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
     let mut entries = found.entries;
     leave_out_lacking(directory, &mut entries, found.durable.max(noted))
         .map_err(|error| MountError::state(directory, error))?;
+    let mapped = mapped(directory).map_err(|error| MountError::state(directory, error))?;
     let mut core = ClientCore::new(usize::MAX, 1);
     let mut files = BTreeMap::new();
     if let Some(index) = &index {
-        files = load(index, &mut core, &entries, noted);
+        let mut needs = needs(&entries, noted);
+        needs.inodes.extend(mapped.iter().map(|(ino, _)| *ino));
+        files = load(index, &mut core, needs);
     }
     let unsealed = core.recover(entries.clone(), noted, &files, Time::default());
     for data in unsealed {
         core.reserve_seqs(core.next_seq() + 1);
-        let entry = core.draft_leftover(data, segue_core::types::Caller::default(), false);
+        let entry = core.draft_leftover(data, Caller::default(), false);
         core.admit(entry, Time::default());
     }
+    for (ino, id) in mapped {
+        core.load(ino, files.get(&ino).cloned());
+        take_mapped(&mut core, ino, id);
+    }
     Ok(Uncommitted { directory: directory.into(), core, entries, index, damage })
+}
+
+/// Takes a container to which maps may have written as written in full.
+fn take_mapped(core: &mut ClientCore, ino: Ino, id: ContainerId) {
+    let Some(attr) = core.tree.peek(ino).copied().filter(|_| core.container(ino) == Some(id))
+    else {
+        return;
+    };
+    let all = Payload::Durable { len: attr.size };
+    core.reserve_seqs(core.next_seq() + 1);
+    for step in 0..2 {
+        let entry = match step {
+            0 => core.draft_write(ino, 0, all.clone(), attr.mtime),
+            _ => core.draft_seal(ino, Caller::default()),
+        };
+        if let Some(entry) = entry {
+            core.admit(entry, Time::default());
+        }
+    }
 }
 
 /// Takes out what was written and is not in its container, from entry `first` on: a process that
@@ -125,13 +151,7 @@ fn leave_out_lacking(directory: &Path, entries: &mut Vec<Entry>, first: usize) -
     }
 }
 
-fn load(
-    index: &Index,
-    core: &mut ClientCore,
-    entries: &[Entry],
-    noted: usize,
-) -> BTreeMap<Ino, FileNote> {
-    let needs = needs(entries, noted);
+fn load(index: &Index, core: &mut ClientCore, needs: Needs) -> BTreeMap<Ino, FileNote> {
     let mut files = BTreeMap::new();
     let mut inodes: Vec<Ino> = needs.inodes.iter().copied().collect();
     inodes.extend(needs.names.iter().map(|(directory, _)| *directory));

@@ -35,7 +35,8 @@ use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
 use crate::state::{
-    Containers, FoundLog, Index, LogFile, Maps, Numbers, Preserved, remember_volume, sync_directory,
+    Containers, FoundLog, Index, LogFile, Maps, Numbers, Preserved, mapped, remember_volume,
+    sync_directory,
 };
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
@@ -165,12 +166,11 @@ impl Parts {
         let failed = |error: &dyn std::fmt::Display| MountError::state(path, error.to_string());
         let io = |error: io::Error| failed(&error);
         let index = Index::open(&path.join("index.db")).map_err(|error| failed(&error))?;
-        let maps = Maps::at(path.join("maps")).map_err(io)?;
+        let maps = Maps::at(path).map_err(io)?;
         if lost_power {
             // What was not synced when the host went down may be missing from the containers. Those
             // that maps may write to were synced before.
-            let synced: Vec<Ino> =
-                maps.files().map_err(io)?.into_iter().map(|(ino, _)| ino).collect();
+            let synced: Vec<Ino> = mapped(path).map_err(io)?.iter().map(|(ino, _)| *ino).collect();
             index.clear_files(&synced).map_err(|error| failed(&error))?;
         }
         let containers = Containers::at(path.join("containers")).map_err(io)?;

@@ -400,7 +400,7 @@ pub(super) fn read_zeros(file: &File, offset: u64, len: usize) -> io::Result<Vec
 mod tests {
     use segue_core::types::Ino;
 
-    use super::super::Containers;
+    use super::super::{Containers, Maps};
     use super::*;
 
     #[test]
@@ -432,7 +432,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let containers = Containers::at(dir.path().into()).unwrap();
         let container = containers.open((Ino(7), ContainerId(1))).unwrap();
-        let maps = Maps::at(dir.path().join("maps")).unwrap();
+        let maps = Maps::at(dir.path()).unwrap();
         container.watch(maps.name((Ino(7), ContainerId(1)))).unwrap();
         let other = File::options().write(true).open(container.held.path()).unwrap();
         assert!(container.is_watched() && !container.changed_by_map().unwrap());

@@ -295,6 +295,7 @@ pub(super) fn parse(name: &str) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Maps;
     use super::super::durable::failing;
     use super::*;
 
@@ -381,7 +382,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let containers = Containers::at(dir.path().into()).unwrap();
         let container = containers.open(KEY).unwrap();
-        container.watch().unwrap();
+        container.watch(Maps::at(dir.path()).unwrap().name(KEY)).unwrap();
         container.write(b"mapped", 0).unwrap();
         failing::after(0);
         assert!(container.sync().is_err() && container.write_anew().is_err());

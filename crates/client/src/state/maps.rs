@@ -19,6 +19,7 @@ use super::container::is_touched;
 use super::containers::{Containers, Key, parse, text_of};
 use super::durable::sync_directory;
 
+const MAPS: &str = "maps";
 const UNLOGGED: &str = "unlogged";
 
 /// The directory of these names.
@@ -43,7 +44,9 @@ pub(crate) struct LeftMap {
 }
 
 impl Maps {
-    pub(crate) fn at(directory: PathBuf) -> io::Result<Maps> {
+    /// Those of the cache directory `cache`.
+    pub(crate) fn at(cache: &Path) -> io::Result<Maps> {
+        let directory = cache.join(MAPS);
         fs::create_dir_all(&directory)?;
         Ok(Maps { directory, left: Mutex::default() })
     }
@@ -53,21 +56,6 @@ impl Maps {
         MapName { path: self.directory.join(text_of(key)) }
     }
 
-    /// The files of which an earlier process left such containers.
-    pub(crate) fn files(&self) -> io::Result<Vec<Key>> {
-        Ok(self.names()?.into_iter().map(|(key, _)| key).collect())
-    }
-
-    fn names(&self) -> io::Result<Vec<(Key, PathBuf)>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            let key = path.file_stem().and_then(|stem| parse(stem.to_str()?));
-            names.extend(key.map(|key| (key, path)));
-        }
-        Ok(names)
-    }
-
     /// Separates the containers that an earlier process left from its maps, which outlive it and
     /// may write on: each that is still there becomes a copy. A start that was broken off may have
     /// made it already.
@@ -75,7 +63,7 @@ impl Maps {
     /// Remembers the containers with stores that the log may lack. After a loss of power these are
     /// all: the disk may have the stores that msync made durable, and not their time.
     pub(crate) fn separate(&self, containers: &Containers, lost_power: bool) -> io::Result<()> {
-        for (key, path) in self.names()? {
+        for (key, path) in names(&self.directory)? {
             let file = File::open(&path)?;
             let is_unlogged = path.extension().is_some_and(|end| end == UNLOGGED);
             let is_touched = lost_power || is_unlogged || is_touched(&file)?;
@@ -102,6 +90,25 @@ impl Maps {
     fn left(&self) -> MutexGuard<'_, Vec<LeftMap>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The containers to which maps may have written when the last process of a cache directory died.
+pub(crate) fn mapped(cache: &Path) -> io::Result<Vec<Key>> {
+    Ok(names(&cache.join(MAPS))?.into_iter().map(|(key, _)| key).collect())
+}
+
+fn names(directory: &Path) -> io::Result<Vec<(Key, PathBuf)>> {
+    let found = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found?,
+    };
+    let mut names = Vec::new();
+    for entry in found {
+        let path = entry?.path();
+        let key = path.file_stem().and_then(|stem| parse(stem.to_str()?));
+        names.extend(key.map(|key| (key, path)));
+    }
+    Ok(names)
 }
 
 impl MapName {

@@ -34,6 +34,6 @@ pub(crate) use durable::failing;
 pub(crate) use durable::sync_directory;
 pub(crate) use index::Index;
 pub(crate) use log::{FoundLog, LogFile};
-pub(crate) use maps::{LeftMap, Maps};
+pub(crate) use maps::{LeftMap, Maps, mapped};
 pub(crate) use numbers::Numbers;
 pub(crate) use preserved::Preserved;

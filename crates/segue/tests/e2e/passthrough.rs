@@ -344,8 +344,13 @@ fn what_a_map_synced_before_the_mount_died_is_stored() {
         bytes[MB..MB + 8].copy_from_slice(b"by a map");
         bytes[2 * MB..2 * MB + 9].copy_from_slice(b"by a call");
         bytes[3 * MB - 4096..3 * MB - 4088].copy_from_slice(b"and more");
+        let cache = cache_directory(&two.world.a.home().join(".local/state/segue"));
+        let to = two.world.local(&format!("recovered-{loses_power}"));
+        let recovered = segue(&two.world.a, &["recover", arg(&cache), "--to", arg(&to)]);
+        assert_eq!(recovered.code, Some(0), "{recovered:?}");
+        check(&to.join("file"), &bytes);
         if loses_power {
-            of_another_boot(&cache_directory(&two.world.a.home().join(".local/state/segue")));
+            of_another_boot(&cache);
         }
         two = two.remounted();
         map.write(0, b"too late");
