@@ -44,6 +44,10 @@ pub struct LeftChange {
     pub kind: String,
     /// What it is about, below the volume's root; `#INO` where that is not known.
     pub path: String,
+    /// Its bytes of data.
+    pub bytes: u64,
+    /// When it was made, in seconds since 1970.
+    pub time: i64,
 }
 
 /// A file of which some data were not committed.
@@ -184,6 +188,8 @@ impl Uncommitted {
             seq: logged.seq,
             kind: logged.change.kind().into(),
             path: self.path(&logged.change),
+            bytes: logged.change.bytes(),
+            time: logged.time.secs,
         };
         self.core.queue.iter().map(|(logged, _)| change(logged)).collect()
     }

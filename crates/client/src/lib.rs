@@ -15,6 +15,7 @@ pub mod options;
 pub mod paths;
 mod remote;
 mod state;
+pub mod unmounted;
 
 pub use error::MountError;
 pub use mount::{MountPlan, Ready, mount};

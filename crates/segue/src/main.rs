@@ -24,6 +24,7 @@ mod process;
 mod quantity;
 mod rates;
 mod signals;
+mod unmounted;
 
 use std::process::ExitCode;
 

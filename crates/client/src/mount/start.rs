@@ -38,6 +38,7 @@ use crate::state::{
     Containers, FoundLog, Index, LogFile, Maps, Numbers, Preserved, mapped, remember_volume,
     sync_directory,
 };
+use crate::unmounted::{refused, remember_base};
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
 /// logged for the next mount.
@@ -89,7 +90,9 @@ pub async fn mount(
     let base = plan.options.cache_dir.clone();
     let base = base.unwrap_or_else(|| plan.paths.state_home.clone());
     let session = session(&plan, &url, &base).await?;
-    remember_volume(&base, &url, &session.uuid).map_err(|error| MountError::state(&base, error))?;
+    remember_volume(&base, &url, &session.uuid)
+        .and_then(|()| remember_base(&plan.paths.state_home, &base))
+        .map_err(|error| MountError::state(&base, error))?;
     let lost_power = session.state.directory.lost_power;
     let welcome = session.welcome.clone();
     let Assembled { mount, kernel, breaks, at_hello, first_container } =
@@ -225,7 +228,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     };
     let mut core = recovered(left, found, first_container, welcome.as_deref())?;
     core.lm = plan.options.write_back;
-    let refused = count_refused(&refused_dir).map_err(|error| MountError::state(&path, error))?;
+    let refused = refused(&refused_dir);
     let through = PassthroughState::new(maps);
     let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
@@ -302,12 +305,6 @@ fn recovered(
     }
     left.recover(&mut core, found)?;
     Ok(core)
-}
-
-/// How many refused changes are kept for the user.
-fn count_refused(directory: &Path) -> io::Result<u64> {
-    let json = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "json");
-    Ok(std::fs::read_dir(directory)?.flatten().filter(json).count() as u64)
 }
 
 /// Puts the mount into the tree and serves it.

@@ -280,7 +280,8 @@ fn volumes_file(base: &Path) -> PathBuf {
     base.join("volumes.json")
 }
 
-fn volumes(base: &Path) -> BTreeMap<String, String> {
+/// UUIDs of the volumes that were mounted with caches below `base`, by URL.
+pub(crate) fn volumes(base: &Path) -> BTreeMap<String, String> {
     // The file only spares a question to the server; a damaged one is made anew.
     fs::read(volumes_file(base))
         .ok()

@@ -27,7 +27,7 @@ mod young;
 pub(crate) use container::{Container, copy_data};
 pub(crate) use containers::{Containers, Key, ReadContainer, read_container};
 pub(crate) use directory::{
-    KnownServer, StateDirectory, holder, known_volume, remember_volume, replace_file,
+    KnownServer, StateDirectory, holder, known_volume, remember_volume, replace_file, volumes,
 };
 #[cfg(test)]
 pub(crate) use durable::failing;

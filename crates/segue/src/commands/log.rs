@@ -1,24 +1,29 @@
 //! `segue log`: the changes that are not on the server yet.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_client::control::types::{LogRecord, LogReply};
+use segue_client::unmounted::UnmountedCache;
 use serde_json::json;
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
-use crate::{control, output, quantity};
+use crate::{control, output, quantity, unmounted};
 
 /// List the changes that are not on the server yet
 ///
-/// The oldest comes first. Each line says what the change waits for.
+/// The oldest comes first. Each line says what the change waits for. Volumes that are not mounted
+/// are named if their changes are on this host only; --all lists these changes too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A mount, or any path on it [default: all mounts]
     mountpoint: Option<PathBuf>,
+    /// Also list the changes of volumes that are not mounted
+    #[arg(long, conflicts_with = "mountpoint")]
+    all: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -27,6 +32,7 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   segue log
+  segue log --all
   segue log ~/home --json";
 
 /// Asks each mount.
@@ -36,11 +42,23 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     if answers.is_empty() && exit != Exit::Done {
         return Ok(exit);
     }
-    let records = answers.concat();
+    let mut records = answers.concat();
+    let kept = match arguments.mountpoint {
+        None => unmounted::caches(context)?,
+        Some(_) => Vec::new(),
+    };
+    for cache in &kept {
+        output::note(&unmounted::words(cache));
+        if arguments.all {
+            records.extend(kept_records(cache));
+        }
+    }
     if arguments.json {
         output::print_json(&json!({ "records": records }))?;
-    } else if records.is_empty() {
+    } else if records.is_empty() && kept.is_empty() {
         output::print("no pending changes: the server has every change\n")?;
+    } else if records.is_empty() {
+        output::print("no pending changes are listed; 'segue log --all' lists the kept ones\n")?;
     } else {
         output::print(&describe(&records))?;
     }
@@ -55,6 +73,21 @@ async fn ask(mount: &Mount, context: &Context) -> Result<Vec<LogRecord>, Failure
         record.path = mount.absolute(&record.path);
     }
     Ok(records)
+}
+
+/// The changes of a volume that is not mounted.
+fn kept_records(cache: &UnmountedCache) -> impl Iterator<Item = LogRecord> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let name = unmounted::name(cache);
+    cache.changes.iter().map(move |change| LogRecord {
+        seq: change.seq,
+        kind: change.kind.clone(),
+        path: format!("{name}/{}", change.path),
+        class: "-".to_owned(),
+        bytes: change.bytes,
+        age_seconds: (now - change.time as f64).max(0.0),
+        waits_for: "the volume to be mounted".to_owned(),
+    })
 }
 
 fn describe(records: &[LogRecord]) -> String {

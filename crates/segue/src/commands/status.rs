@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
 use crate::pace::Pace;
 use crate::rates::Rates;
-use crate::{control, output, pace, quantity};
+use crate::{control, output, pace, quantity, unmounted};
 
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// A process that says nothing for so long hangs; the others are still shown.
@@ -21,8 +21,12 @@ const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 
 /// Show the mounts, their links, and the changes not yet on the server
 ///
-/// The exit code is 7 if the server refused changes, which then exist on this host only, or if the
-/// pending data have reached log-max and writes fail. Otherwise it is 4 if a server is unreachable.
+/// Without a path, the command also lists volumes that are not mounted, if changes in their caches
+/// are not on the server.
+///
+/// The exit code is 7 if changes exist on this host only and nothing is sending them: the server
+/// refused them, their volume is not mounted, or the pending data have reached log-max and writes
+/// fail. Otherwise it is 4 if a server is unreachable.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -73,9 +77,16 @@ fn show(
     };
     let ask = |mount: &Mount| block_on(status_of(mount, context));
     let (statuses, exit): (Vec<Status>, Exit) = control::each(&mounts, ask);
-    let exit = statuses.iter().map(exit_of).fold(exit, Exit::max);
+    let mut exit = statuses.iter().map(exit_of).fold(exit, Exit::max);
+    let kept = match arguments.mountpoint {
+        None => unmounted::caches(context)?,
+        Some(_) => Vec::new(),
+    };
+    if !kept.is_empty() {
+        exit = exit.max(Exit::DataAtRisk);
+    }
     if arguments.json {
-        let line = output::json_line(&json!({ "mounts": statuses }))?;
+        let line = output::json_line(&json!({ "mounts": statuses, "unmounted": kept }))?;
         return Ok((exit, output::print_to_reader(&line)?));
     }
     let mut text = String::new();
@@ -94,6 +105,9 @@ fn show(
             let name = if number == 0 { "now" } else { "" };
             text.push_str(&line(name, words));
         }
+    }
+    for cache in &kept {
+        text.push_str(&format!("{}\n", unmounted::words(cache)));
     }
     Ok((exit, output::print_to_reader(&text)?))
 }

@@ -13,7 +13,7 @@ use crate::http::HttpError;
 use crate::mounts::Mount;
 use crate::output::Progress;
 use crate::pace::Pace;
-use crate::{control, mounts, output, quantity};
+use crate::{control, mounts, output, quantity, unmounted};
 
 /// Extra time for the answer of a mount after the timeout. A host that is about to sleep waits for
 /// this command, so it is short.
@@ -23,7 +23,8 @@ const ANSWER_SLACK: Duration = Duration::from_secs(1);
 ///
 /// The command waits for all changes made before the call. Without a path, it waits for the mount
 /// of the working directory or, if that is on no mount, for all mounts. It waits for all of them at
-/// the same time: a mount that does not answer delays no other.
+/// the same time: a mount that does not answer delays no other. Then it also names the volumes that
+/// are not mounted and whose changes are on this host only, and exits with 6.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -91,7 +92,7 @@ fn sum(replies: &[SyncReply]) -> SyncReply {
 /// Asks all mounts at once: a mount that answers late or not at all delays no other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let started = Instant::now();
-    let targets = targets(arguments)?;
+    let (targets, are_all) = targets(arguments)?;
     let waiting = Mutex::new(PendingSync {
         of: vec![SyncReply::default(); targets.len()],
         progress: Progress::new(),
@@ -132,29 +133,42 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             }
         }
     }
-    if arguments.json && (!replies.is_empty() || exit == Exit::Done) {
+    let kept = match (are_all, arguments.level) {
+        (true, Level::Server) => unmounted::caches(context)?,
+        _ => Vec::new(),
+    };
+    for cache in &kept {
+        exit = exit.max(Exit::NotYetSafe);
+        output::note(&unmounted::words(cache));
+    }
+    if arguments.json && (!replies.is_empty() || exit == Exit::Done || !kept.is_empty()) {
         let total = sum(&replies);
         output::print_json(&json!({
             "ok": exit == Exit::Done,
             "pending_records": total.pending_records,
             "pending_bytes": total.pending_bytes,
+            "unmounted": kept,
         }))?;
     }
     Ok(exit)
 }
 
-/// The mounts to wait for, each with the paths inside it; no paths mean the whole mount.
-fn targets(arguments: &Arguments) -> Result<Vec<(Mount, Vec<String>)>, Failure> {
+/// Mounts to wait for, each with the paths inside it; no paths mean the whole mount.
+type Targets = Vec<(Mount, Vec<String>)>;
+
+/// The mounts to wait for, and true if these are all.
+fn targets(arguments: &Arguments) -> Result<(Targets, bool), Failure> {
     let (all, paths) = (mounts::list()?, &arguments.paths);
     if paths.is_empty() {
-        let here = || control::holding(&all, Path::new(".")).map(|(mount, _)| vec![mount]);
-        let mounts = match arguments.everyone {
-            true => control::of_everyone()?,
-            false => here().or_else(|_| control::chosen(None))?,
+        let here = control::holding(&all, Path::new("."));
+        let (mounts, are_all) = match here {
+            _ if arguments.everyone => (control::of_everyone()?, true),
+            Ok((mount, _)) => (vec![mount], false),
+            Err(_) => (control::chosen(None)?, true),
         };
-        return Ok(mounts.into_iter().map(|mount| (mount, Vec::new())).collect());
+        return Ok((mounts.into_iter().map(|mount| (mount, Vec::new())).collect(), are_all));
     }
-    let mut targets: Vec<(Mount, Vec<String>)> = Vec::new();
+    let mut targets = Targets::new();
     for path in paths {
         let real = path.canonicalize().map_err(|error| Failure::io(path.display(), &error))?;
         let (mount, inside) = control::holding(&all, &real)?;
@@ -164,7 +178,7 @@ fn targets(arguments: &Arguments) -> Result<Vec<(Mount, Vec<String>)>, Failure> 
             None => targets.push((mount, vec![inside])),
         }
     }
-    Ok(targets)
+    Ok((targets, false))
 }
 
 /// The last line of the answer of `mount`; `tell` gets every line.

@@ -52,6 +52,7 @@ mod space;
 mod sqlite;
 mod tree;
 mod twins;
+mod unmounted;
 mod unsent;
 mod urgency;
 mod uring;
