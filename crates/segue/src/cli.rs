@@ -77,6 +77,15 @@ impl Command {
         }
     }
 
+    /// True if a server or a mount begins with this command.
+    pub(crate) fn begins_to_serve(&self) -> bool {
+        match self {
+            Command::Serve(arguments) => !arguments.stop,
+            Command::Mount(_) => true,
+            _ => false,
+        }
+    }
+
     /// True if stdout is a pipe on which a parent process waits for a report.
     pub(crate) fn ready_on_stdout(&self) -> bool {
         match self {

@@ -1,8 +1,10 @@
 //! Settings from the configuration file and the environment.
 //!
 //! The precedence is flag, environment, file, default. Every mount option is a key of
-//! `config.toml` and, in capitals after `SEGUE_`, an environment variable. An unknown key in the
-//! file is an error: a misspelt setting must not silently become the default.
+//! `config.toml` and, in capitals after `SEGUE_`, an environment variable. A key that is unknown or
+//! has a wrong value is an error for the commands that begin to serve or mount: a misspelt setting
+//! must not silently become the default. The other commands warn and work, because hooks for sleep
+//! and shutdown call them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,13 +24,17 @@ const ENVIRONMENT_PREFIX: &str = "SEGUE_";
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     /// The server's data directory.
-    pub(crate) data: Option<PathBuf>,
+    data: Option<PathBuf>,
     /// The server's listen address.
     pub(crate) listen: Option<String>,
     /// The filter of log lines, as in SEGUE_LOG.
     pub(crate) log: Option<String>,
     /// The format of log lines.
     pub(crate) log_format: Option<LogFormat>,
+    /// What is wrong with the settings. The rest of them counts.
+    pub(crate) problems: Vec<String>,
+    /// The file has a data directory that cannot be read from it, or may have one.
+    data_unknown: bool,
     merge: Vec<MergeRule>,
     mount: MountOptions,
     home: PathBuf,
@@ -45,21 +51,39 @@ struct MergeRule {
 
 impl Config {
     /// Reads `config.toml`, if there is one, then the environment.
-    pub(crate) fn load(places: &Places) -> Result<Config, Failure> {
+    pub(crate) fn load(places: &Places) -> Config {
         let path = &places.config_file;
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => {
-                return Err(Failure::io(format!("cannot read {}", path.display()), &error));
-            }
-        };
         let mut config = Config { home: places.home.clone(), ..Config::default() };
+        match std::fs::read_to_string(path) {
+            Ok(text) => config.read_file(&text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                config.data_unknown = true;
+                config.problems.push(format!("cannot be read: {error}"));
+            }
+        }
+        for problem in &mut config.problems {
+            *problem = format!("{}: {problem}", path.display());
+        }
+        config.read_environment(std::env::vars().collect());
         config
-            .read_file(&text)
-            .map_err(|words| Failure::usage(format!("{}: {words}", path.display())))?;
-        config.read_environment(std::env::vars().collect())?;
-        Ok(config)
+    }
+
+    /// An error if something is wrong with the settings.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match self.problems.first() {
+            None => Ok(()),
+            Some(problem) => Err(Failure::usage(problem.clone())),
+        }
+    }
+
+    /// The server's data directory, if the settings name one. An error if they may name one that
+    /// cannot be read: another one must not take its place.
+    pub(crate) fn data(&self) -> Result<Option<&PathBuf>, Failure> {
+        match self.data_unknown {
+            true => self.check().map(|()| None),
+            false => Ok(self.data.as_ref()),
+        }
     }
 
     /// The mount options of the file and the environment, overridden by `flags`. Each flag is a
@@ -85,42 +109,54 @@ impl Config {
         Some(&rule.program)
     }
 
-    fn read_file(&mut self, text: &str) -> Result<(), String> {
-        let table: toml::Table = text.parse().map_err(|error| format!("not TOML: {error}"))?;
+    fn read_file(&mut self, text: &str) {
+        let table: toml::Table = match text.parse() {
+            Ok(table) => table,
+            Err(error) => {
+                self.data_unknown = true;
+                return self.problems.push(format!("not TOML: {error}"));
+            }
+        };
         for (key, value) in &table {
-            if key == "merge" {
-                let rules = value.clone().try_into();
-                self.merge = rules.map_err(|error| format!("[[merge]]: {}", error.message()))?;
-                continue;
+            if let Err(problem) = self.set(key, value) {
+                self.data_unknown |= key == "data";
+                self.problems.push(problem);
             }
-            let value = plain(value).ok_or_else(|| {
-                format!("the value of '{key}' is not a string, an integer or a boolean")
-            })?;
-            match key.as_str() {
-                "data" => self.data = Some(self.expand(PathBuf::from(value))),
-                "listen" => self.listen = Some(value),
-                "log" => self.log = Some(value),
-                "log-format" => self.log_format = Some(LogFormat::from_str(&value, false)?),
-                _ => self.mount.set(key, Some(&value)).map_err(|error| match error {
-                    OptionError::Unknown(_) => format!("unknown key '{key}'"),
-                    error => error.to_string(),
-                })?,
-            }
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &toml::Value) -> Result<(), String> {
+        if key == "merge" {
+            let rules = value.clone().try_into();
+            self.merge = rules.map_err(|error| format!("[[merge]]: {}", error.message()))?;
+            return Ok(());
+        }
+        let value = plain(value).ok_or_else(|| {
+            format!("the value of '{key}' is not a string, an integer or a boolean")
+        })?;
+        match key {
+            "data" => self.data = Some(self.expand(PathBuf::from(value))),
+            "listen" => self.listen = Some(value),
+            "log" => self.log = Some(value),
+            "log-format" => self.log_format = Some(LogFormat::from_str(&value, false)?),
+            _ => self.mount.set(key, Some(&value)).map_err(|error| match error {
+                OptionError::Unknown(_) => format!("unknown key '{key}'"),
+                error => error.to_string(),
+            })?,
         }
         Ok(())
     }
 
     /// Ignores variables that are no mount option: other programs may use the prefix too.
-    fn read_environment(&mut self, variables: BTreeMap<String, String>) -> Result<(), Failure> {
+    fn read_environment(&mut self, variables: BTreeMap<String, String>) {
         for (name, value) in variables {
             let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
             let key = key.to_ascii_lowercase().replace('_', "-");
             match self.mount.set(&key, Some(&value)) {
                 Ok(()) | Err(OptionError::Unknown(_)) => {}
-                Err(error) => return Err(Failure::usage(format!("{name}: {error}"))),
+                Err(error) => self.problems.push(format!("{name}: {error}")),
             }
         }
-        Ok(())
     }
 
     fn expand(&self, path: PathBuf) -> PathBuf {
@@ -145,10 +181,26 @@ mod tests {
 
     fn config(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
         let mut config = Config { home: PathBuf::from("/home/a"), ..Config::default() };
-        config.read_file(file)?;
+        config.read_file(file);
         let variables = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-        config.read_environment(variables.collect()).map_err(|failure| failure.to_string())?;
+        config.read_environment(variables.collect());
+        config.check().map_err(|failure| failure.to_string())?;
         Ok(config)
+    }
+
+    /// A misspelt key had stopped the hooks for sleep and shutdown.
+    #[test]
+    fn the_rest_of_the_settings_counts() {
+        let mut config = Config::default();
+        config.read_file("cache-szie = 1\ngrace = \"soon\"\ndata = \"/d\"\nwrite-back = \"sync\"");
+        assert_eq!(config.problems.len(), 2, "{:?}", config.problems);
+        assert_eq!(config.mount_options(&[]).unwrap().write_back, Lm::Sync);
+        assert_eq!(config.data().unwrap(), Some(&PathBuf::from("/d")));
+        for unclear in ["data = [1]", "data = "] {
+            let mut config = Config::default();
+            config.read_file(unclear);
+            assert!(config.data().is_err(), "no other directory takes its place");
+        }
     }
 
     #[test]

@@ -54,7 +54,12 @@ fn run(cli: Cli, announcer: Announcer) -> Outcome {
         return commands::completions::run(arguments);
     }
     let places = Places::from_environment()?;
-    let config = Config::load(&places)?;
+    let config = Config::load(&places);
+    match (config.check(), cli.command.begins_to_serve()) {
+        (Err(failure), true) => return Err(failure),
+        (Err(failure), false) => output::note(&format!("{failure}; the other settings are used")),
+        (Ok(()), _) => {}
+    }
     let wanted = std::env::var("SEGUE_LOG").ok().or_else(|| config.log.clone());
     let format = cli.log_format.or(config.log_format).unwrap_or_default();
     logging::start(wanted.as_deref(), format, cli.command.is_daemon())?;

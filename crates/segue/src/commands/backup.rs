@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         found.damaged.iter().for_each(|damaged| output::note(&damaged.words));
         return Ok(if found.damaged.is_empty() { Exit::Done } else { Exit::DataAtRisk });
     }
-    let data = arguments.server.resolve(context);
+    let data = arguments.server.resolve(context)?;
     let request = BackupRequest {
         volume: arguments.name.clone(),
         directory,

@@ -39,7 +39,7 @@ Exit codes: 0 no findings, 3 no such volume, 7 damage found";
 
 /// Checks, and prints each finding as it arrives.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let data = arguments.server.resolve(context);
+    let data = arguments.server.resolve(context)?;
     let request = CheckRequest {
         volume: arguments.name.clone(),
         quick: arguments.quick,

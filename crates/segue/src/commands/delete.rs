@@ -34,7 +34,7 @@ Examples:
 
 /// Deletes the volume after the user has typed its name again.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let data = arguments.server.resolve(context);
+    let data = arguments.server.resolve(context)?;
     let name = arguments.name.clone();
     if !arguments.yes {
         match admin::ask(&data, AdminRequest::VolumeShow { name: name.clone() })? {

@@ -61,9 +61,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         Action::Revoke { id, server } => {
             (AdminRequest::IdentityRevoke { id: id.clone() }, server, false)
         }
-        Action::Renew { server } => return renew(&server.resolve(context)),
+        Action::Renew { server } => return renew(&server.resolve(context)?),
     };
-    let data = server.resolve(context);
+    let data = server.resolve(context)?;
     match admin::ask(&data, request)? {
         AdminReply::Identities { identities } if json => {
             output::print_json(&json!({ "identities": identities }))?;

@@ -57,7 +57,7 @@ Examples:
 
 /// Prints the URL, and nothing else, on stdout.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let data = arguments.server.resolve(context);
+    let data = arguments.server.resolve(context)?;
     let request = AdminRequest::Invite {
         volume: arguments.volume.clone(),
         role: serde_json::from_value(serde_json::json!(arguments.role))

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 /// Tells the mount and the server.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let mount = control::at(&mounts::list()?, &arguments.mountpoint)?;
-    let data = arguments.server.resolve(context);
+    let data = arguments.server.resolve(context)?;
     let socket = segue_server::socket_path(&data);
     block_on(async {
         let () = control::post(&context.places, &mount, "/v1/lose-link", &()).await?;

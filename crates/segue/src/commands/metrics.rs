@@ -58,7 +58,7 @@ fn of_mount(arguments: &Arguments, context: &Context) -> Result<String, Failure>
 }
 
 fn of_server(arguments: &Arguments, context: &Context) -> Result<String, Failure> {
-    let data = arguments.data.resolve(context);
+    let data = arguments.data.resolve(context)?;
     admin::require_data(&data)?;
     let socket = segue_server::socket_path(&data);
     block_on(async {

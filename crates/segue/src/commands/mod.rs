@@ -83,10 +83,12 @@ pub(crate) struct ServerData {
 
 impl ServerData {
     /// The absolute path of the directory; precedence: flag, environment, file, default.
-    pub(crate) fn resolve(&self, context: &Context) -> PathBuf {
-        let chosen = self.data.as_ref().or(context.config.data.as_ref());
-        let path = chosen.unwrap_or(&context.places.data);
-        std::path::absolute(path).unwrap_or_else(|_| path.clone())
+    pub(crate) fn resolve(&self, context: &Context) -> Result<PathBuf, Failure> {
+        let path = match &self.data {
+            Some(path) => path,
+            None => context.config.data()?.unwrap_or(&context.places.data),
+        };
+        Ok(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
     }
 }
 

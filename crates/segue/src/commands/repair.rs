@@ -45,7 +45,7 @@ Exit codes: 0 nothing is lost, 1 the server runs, 3 no such volume, 7 something 
 
 /// Repairs, and prints each fault as it is found.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let data = arguments.server.resolve(context);
+    let data = arguments.server.resolve(context)?;
     let request = RepairRequest {
         volume: arguments.name.clone(),
         dry_run: arguments.dry_run,

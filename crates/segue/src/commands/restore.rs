@@ -60,7 +60,7 @@ Exit codes:
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let directory = std::path::absolute(&arguments.directory)
         .map_err(|error| Failure::io(arguments.directory.display(), &error))?;
-    let data = arguments.server.resolve(context);
+    let data = arguments.server.resolve(context)?;
     let request = RestoreRequest {
         volume: arguments.name.clone(),
         directory,

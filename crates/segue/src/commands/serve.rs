@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     detach: bool,
     /// Stop the server of this data directory and wait until its process has ended
     #[arg(long)]
-    stop: bool,
+    pub(crate) stop: bool,
     /// A parent process waits on stdout.
     #[arg(long, hide = true)]
     pub(crate) ready_on_stdout: bool,
@@ -60,7 +60,7 @@ Examples:
 
 /// Serves, detaches or stops.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let data = arguments.server.resolve(context);
+    let data = arguments.server.resolve(context)?;
     if arguments.stop {
         return stop(&data);
     }

@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         Action::Repair(arguments) => return repair::run(arguments, context),
         Action::Delete(arguments) => return delete::run(arguments, context),
     };
-    let data = options.server.resolve(context);
+    let data = options.server.resolve(context)?;
     match admin::ask(&data, request)? {
         AdminReply::Volume(volume) if options.json => output::print_json(&volume)?,
         AdminReply::Volumes { volumes } if options.json => {

@@ -117,6 +117,31 @@ fn flag_before_environment_before_file() {
     run(world.a.command("segue").args(["umount", arg(&point)])).unwrap();
 }
 
+/// One misspelt key had stopped `status`, `sync` and `umount`, and with them the hooks for sleep and
+/// shutdown. A mount or a server does not begin with it.
+/// Proves S12.13.
+#[test]
+fn a_misspelt_setting_stops_no_hook() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    save(&mount.path().join("file"), b"text").unwrap();
+    let config = world.a.home().join(".config/segue");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "cache-szie = 1\n").unwrap();
+    let at = arg(mount.path());
+    for words in [&["status", at][..], &["sync", at], &["log", at], &["umount", at]] {
+        let ended = segue(&world.a, words);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.err.matches("unknown key 'cache-szie'").count(), 1, "{ended:?}");
+    }
+    let data = world.local("data");
+    let url = world.server.url("home");
+    for words in [&["mount", &url, at][..], &["serve", "--data", arg(&data)]] {
+        let ended = segue(&world.a, words);
+        assert!(ended.code == Some(2) && ended.err.contains("cache-szie"), "{ended:?}");
+    }
+}
+
 /// Set-id bits and devices count where they are asked for, and the identity speaks for a host.
 /// Proves S17.12.
 #[test]
