@@ -172,9 +172,9 @@ impl SegueMount {
         Ok(())
     }
 
-    /// Runs `segue sync` on the mount: returns when the server has everything.
+    /// Runs `segue sync --wait` on the mount: returns when the server has everything.
     pub fn sync(&self) -> Result<()> {
-        run(self.host.command("segue").arg("sync").arg(&self.point))?;
+        run(self.host.command("segue").args(["sync", "--wait"]).arg(&self.point))?;
         Ok(())
     }
 

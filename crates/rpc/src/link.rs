@@ -198,6 +198,12 @@ impl Link {
         }
     }
 
+    /// Waits for a connection, for as long as it takes to find a server that is there. Fails as
+    /// [`Link::call_as`] does.
+    pub async fn find(&self) -> Result<(), CallError> {
+        self.online(0, ATTEMPT).await.map(drop)
+    }
+
     /// Calls at the request's own class.
     pub async fn call(
         &self,

@@ -155,7 +155,7 @@ async fn sync(State(mount): State<Shared>, Json(request): Json<SyncRequest>) -> 
     let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
     let to_server = request.level != "host";
     let (tell, told) = mpsc::channel(4);
-    tokio::spawn(mount.sync(scope, to_server, timeout, false, tell));
+    tokio::spawn(mount.sync(scope, to_server, timeout, !request.waits_offline, tell));
     lines(told)
 }
 

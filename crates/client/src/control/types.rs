@@ -229,6 +229,8 @@ pub struct SyncRequest {
     pub level: String,
     /// Give up after this; 0: never.
     pub timeout_ms: u64,
+    /// Also wait for a server that cannot be reached.
+    pub waits_offline: bool,
 }
 
 /// Progress or result of a sync.
@@ -244,6 +246,8 @@ pub struct SyncReply {
     pub pending_bytes: u64,
     /// The server cannot be reached.
     pub offline: bool,
+    /// The server answers, and refuses this host.
+    pub denied: bool,
     /// Why it is not ok, in words.
     pub error: String,
 }

@@ -68,6 +68,20 @@ impl Mount {
         }
     }
 
+    /// True if the server answers, and refuses this host.
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self.remote.link().state(), LinkState::Refused { .. })
+    }
+
+    /// That nothing can be sent, and why.
+    pub(super) fn unreachable_words(&self) -> String {
+        let reason = self.offline_reason();
+        match self.is_denied() {
+            true => format!("the server refuses this host: {reason}"),
+            false => format!("the server cannot be reached: {reason}"),
+        }
+    }
+
     /// How many changes the server does not have, and how many bytes of data these have.
     pub(crate) fn pending(&self) -> (u64, u64) {
         self.seal_all();

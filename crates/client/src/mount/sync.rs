@@ -259,7 +259,7 @@ impl Mount {
 
     /// Tells progress until everything of `scope` is on the server's disk (or on this host's,
     /// with `to_server` false). Ends at `timeout`, or with `fail_offline` as soon as the server
-    /// cannot be reached.
+    /// cannot be found.
     pub(crate) async fn sync(
         self: Shared,
         scope: Scope,
@@ -315,11 +315,18 @@ impl Mount {
                 continue;
             }
             let ok = is_committed && !(to_server && self.is_unseen());
-            let mut reply =
-                SyncReply { ok, pending_records, pending_bytes, offline, ..SyncReply::default() };
+            let denied = offline && self.is_denied();
+            let mut reply = SyncReply {
+                ok,
+                pending_records,
+                pending_bytes,
+                offline,
+                denied,
+                ..SyncReply::default()
+            };
             let late = timeout.is_some_and(|timeout| self.now().since(began) >= timeout);
             if offline && !is_committed {
-                reply.error = format!("the server cannot be reached: {}", self.offline_reason());
+                reply.error = self.unreachable_words();
             }
             if is_committed && !ok {
                 reply.error = "committed, but other hosts may not have been told yet".into();
@@ -327,8 +334,15 @@ impl Mount {
                     telling = Some(self.make_visible());
                 }
             }
-            if ok || late || (offline && fail_offline) {
+            if ok || late {
                 return Ok(reply);
+            }
+            if offline && fail_offline {
+                if self.remote.link().find().await.is_ok() {
+                    continue;
+                }
+                let (error, denied) = (self.unreachable_words(), self.is_denied());
+                return Ok(SyncReply { error, denied, ..reply });
             }
             if tell.send(reply).await.is_err() {
                 return Err(Refusal::Unreachable);

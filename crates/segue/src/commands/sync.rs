@@ -25,6 +25,9 @@ const ANSWER_SLACK: Duration = Duration::from_secs(1);
 /// of the working directory or, if that is on no mount, for all mounts. It waits for all of them at
 /// the same time: a mount that does not answer delays no other. Then it also names the volumes that
 /// are not mounted and whose changes are on this host only, and exits with 6.
+///
+/// Changes stay in the update log of this host until the server has them. If a server cannot be
+/// reached, the command exits with 4; if the server refuses this host, with 8.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -34,9 +37,13 @@ pub(crate) struct Arguments {
     /// Level that the changes must reach
     #[arg(long, value_enum, default_value_t = Level::Server)]
     level: Level,
-    /// Give up after this time with exit code 6
+    /// Give up after this time with exit code 6; until then, also wait for a server that cannot be
+    /// reached
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     timeout: Option<Duration>,
+    /// Wait for a server that cannot be reached; without this the command exits with 4
+    #[arg(long)]
+    wait: bool,
     /// As root: also mounts that only other mount namespaces show
     #[arg(long, conflicts_with = "paths")]
     everyone: bool,
@@ -199,6 +206,7 @@ async fn sync_one(
         paths: paths.to_vec(),
         level: level.to_owned(),
         timeout_ms: u64::try_from(millis).unwrap_or(u64::MAX),
+        waits_offline: arguments.wait || arguments.timeout.is_some(),
     };
     let unanswered = |error: HttpError| control::unanswered(mount, &error);
     let mut last = SyncReply::default();
@@ -239,6 +247,15 @@ pub(super) fn to_go(reply: &SyncReply, pace: &mut Pace) -> String {
     format!("{} ({size}) to go{separator}{more}", quantity::count(records, "change"))
 }
 
+/// What to do about changes of a host that its server refuses.
+pub(super) fn denied(reply: &SyncReply) -> String {
+    format!(
+        "kept on this host: {}; if this host may come back, mount with a new invite of the server \
+         (segue invite); otherwise 'segue recover' extracts them",
+        reply.error
+    )
+}
+
 /// The exit code and the message for changes that have not reached the level.
 fn not_safe(reply: &SyncReply, is_late: bool) -> (Exit, String) {
     let records = quantity::count(reply.pending_records, "change");
@@ -251,8 +268,14 @@ fn not_safe(reply: &SyncReply, is_late: bool) -> (Exit, String) {
     if is_late {
         return (Exit::NotYetSafe, format!("the timeout has expired, {left}{why}"));
     }
+    if reply.denied {
+        return (Exit::NotPermitted, format!("{left}, {}", denied(reply)));
+    }
     if reply.offline {
-        let words = format!("the server cannot be reached, {left}; they are kept on this host");
+        let words = format!(
+            "the server cannot be reached, {left}; they are kept on this host and sent once it \
+             answers ('segue sync --wait' waits for that)"
+        );
         return (Exit::Offline, words);
     }
     (Exit::DataAtRisk, format!("{left}{why}"))

@@ -235,6 +235,15 @@ async fn ask(
 
 fn refused(mount: &Mount, reply: &SyncReply) -> Failure {
     let mountpoint = mount.mountpoint.display();
+    if reply.denied {
+        let words = format!(
+            "{mountpoint}: stays mounted: {} still pending, {}; to keep them for the next mount: \
+             segue umount --now {mountpoint}",
+            to_go(reply),
+            super::sync::denied(reply)
+        );
+        return Failure::new(Exit::NotPermitted, words);
+    }
     if reply.offline {
         let words = format!(
             "{mountpoint}: stays mounted: the server cannot be reached, and {} still pending; try \

@@ -77,6 +77,7 @@ fn invites_work_once_and_not_for_ever() {
 
 /// A revoked host is out: its running mount loses access to what it has not got, a new mount
 /// is refused with exit code 8, and others go on.
+/// Proves S3.8.
 #[test]
 fn a_revoked_host_is_out() {
     let Some(world) = World::new() else { return };
@@ -109,6 +110,12 @@ fn a_revoked_host_is_out() {
     let status = json(host, &["status", arg(out.path())]);
     let reason = status["mounts"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("revoked"), "{status}");
+    // It had waited for ever, and `umount` had said that it should be tried again later.
+    for command in ["sync", "umount"] {
+        let ended = segue(host, &[command, arg(out.path())]);
+        let is_told = ["revoked", "kept on this host"].iter().all(|word| ended.err.contains(word));
+        assert!(ended.code == Some(8) && is_told, "{ended:?}");
+    }
     let ended = segue(host, &["umount", "--now", arg(out.path())]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     refused(host, &world.server.url("home"), 8, &["revoked"]);

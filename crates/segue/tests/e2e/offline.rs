@@ -234,13 +234,25 @@ fn sync_ends_when_it_is_true() {
     save(&mount.path().join("file"), &noise(1, 100_000)).unwrap();
     let host = segue(&world.a, &["sync", point, "--level", "host"]);
     assert_eq!(host.code, Some(0), "{host:?}");
+    // It had waited for ever.
+    world.lose_link(&world.a, &mount);
+    for command in ["sync", "umount"] {
+        let offline = segue(&world.a, &[command, point]);
+        let is_told = offline.err.contains("cannot be reached") && offline.err.contains("pending");
+        assert!(offline.code == Some(4) && is_told, "{offline:?}");
+    }
     let late = segue(&world.a, &["sync", point, "--timeout", "1s", "--json"]);
     assert_eq!(late.code, Some(6), "{late:?}");
     let reply: Value = serde_json::from_str(&late.out).unwrap();
     assert_eq!(reply["ok"], false);
     assert!(reply["pending_records"].as_u64().unwrap() >= 2, "{reply}");
     assert_eq!(reply["pending_bytes"], 100_000);
+    let mut waiting = world.a.command("segue");
+    let mut waiting = world.a.spawn(waiting.args(["sync", "--wait", point])).unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(waiting.try_wait().unwrap(), None, "it waits");
     world.a.link_up().unwrap();
+    eventually("the server has all", || waiting.try_wait().unwrap().is_some());
     let path = mount.path().join("file");
     let reply = json(&world.a, &["sync", arg(&path), "--timeout", "60s"]);
     assert_eq!(reply["ok"], true, "{reply}");
