@@ -12,6 +12,7 @@ use segue_rpc::Rpc;
 use crate::remote::Remote;
 
 use super::handles::ListedName;
+use super::notes::known as noted;
 use super::{DirectoryHandle, Mount, Reading, idle, lock};
 
 /// Lookups are counted for so long.
@@ -392,21 +393,37 @@ impl Mount {
         lock(&self.handles).remove_directory(handle);
     }
 
-    /// Space of what `ino` counts against; the last known numbers while the server is
-    /// unreachable.
+    /// Space of what `ino` counts against. Without a connection, and over one that is silent, these
+    /// are at once the last figures that the server told.
     pub(crate) async fn space(&self, ino: Ino) -> Result<Space, Refusal> {
         let quota = self.core().tree.peek(ino).and_then(|attr| attr.quota);
-        if !self.remote.is_offline() {
-            match self.remote.space(quota.unwrap_or(Ino::ROOT)).await {
-                Ok(space) => {
-                    lock(&self.last_space).insert(quota, space);
-                    return Ok(space);
-                }
-                Err(Refusal::Unreachable) => {}
-                Err(refusal) => return Err(refusal),
-            }
+        let known = {
+            let known = lock(&self.last_space);
+            known.get(&quota).or_else(|| known.get(&None)).copied()
+        };
+        if self.remote.is_silent()
+            && let Some(known) = known
+        {
+            return Ok(known);
         }
-        let known = lock(&self.last_space);
-        known.get(&quota).or_else(|| known.get(&None)).copied().ok_or(Refusal::Unreachable)
+        let remote = match known {
+            Some(_) => self.remote.to_refresh(),
+            None => self.remote.clone(),
+        };
+        match (remote.space(quota.unwrap_or(Ino::ROOT)).await, known) {
+            (Ok(space), _) => {
+                self.note_space(quota, space);
+                Ok(space)
+            }
+            (Err(Refusal::Unreachable), Some(known)) => Ok(known),
+            (Err(refusal), _) => Err(refusal),
+        }
+    }
+
+    /// Notes the space of `quota`, or of the volume, also for the next process.
+    pub(super) fn note_space(&self, quota: Option<Ino>, space: Space) {
+        if lock(&self.last_space).insert(quota, space) != Some(space) {
+            noted("index.db", self.index.save_space(quota, &space));
+        }
     }
 }

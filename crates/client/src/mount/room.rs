@@ -34,6 +34,7 @@ impl Mount {
                 match answer {
                     Ok(space) => {
                         let now = self.now();
+                        self.note_space(quota, space);
                         self.core().room.told(quota, &space, now);
                     }
                     Err(refusal) => tracing::debug!("the space left is not known: {refusal}"),

@@ -4,6 +4,7 @@
 //! It says what was known at one [`Position`] of the update log. It is never ahead of the log: what
 //! is not durable there does not get here.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 use segue_core::cache::{Candidate, ContainerId, FileNote, NodeNote, TreeNotes};
 use segue_core::client::Notes;
 use segue_core::types::{Ino, Name, Version};
-use segue_core::wire::History;
+use segue_core::wire::{History, Space};
 
 use super::log::Position;
 
@@ -20,6 +21,7 @@ const TABLES: &str = "
         one INTEGER PRIMARY KEY, generation INTEGER, entries INTEGER
     );
     CREATE TABLE IF NOT EXISTS latest (one INTEGER PRIMARY KEY, version BLOB);
+    CREATE TABLE IF NOT EXISTS space (quota INTEGER PRIMARY KEY, space BLOB);
     CREATE TABLE IF NOT EXISTS nodes (ino INTEGER PRIMARY KEY, note BLOB);
     CREATE TABLE IF NOT EXISTS names (
         directory INTEGER, name BLOB, ino INTEGER, PRIMARY KEY (directory, name)
@@ -244,6 +246,28 @@ impl Index {
         }
         txn.commit()?;
         Ok(gone)
+    }
+
+    /// The space that the server last told: of quotas by their inodes, and of the volume.
+    pub(crate) fn spaces(&self) -> rusqlite::Result<BTreeMap<Option<Ino>, Space>> {
+        let db = self.db();
+        let mut query = db.prepare_cached("SELECT quota, space FROM space")?;
+        let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows: Vec<(i64, Vec<u8>)> = rows.collect::<rusqlite::Result<_>>()?;
+        let space = |(quota, space): (i64, Vec<u8>)| {
+            let quota = (quota != 0).then_some(Ino(unsigned(quota)));
+            Some((quota, postcard::from_bytes(&space).ok()?))
+        };
+        Ok(rows.into_iter().filter_map(space).collect())
+    }
+
+    /// Notes the space of `quota`, or of the volume.
+    pub(crate) fn save_space(&self, quota: Option<Ino>, space: &Space) -> rusqlite::Result<()> {
+        let quota = quota.map_or(0, |ino| signed(ino.0));
+        self.db()
+            .prepare_cached("INSERT OR REPLACE INTO space VALUES (?1, ?2)")?
+            .execute((quota, encoded(space)?))
+            .map(drop)
     }
 
     /// The latest version of anything that was noted.

@@ -13,7 +13,9 @@ use segue_bed::segue::SegueMount;
 use crate::build;
 use crate::tree::{self, hash, hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
-use crate::world::{CLOSE, World, arg, close, errno, eventually, json, save, sh, wait_for_state};
+use crate::world::{
+    CLOSE, World, arg, close, end, errno, eventually, json, save, sh, wait_for_state,
+};
 
 const EHOSTUNREACH: Option<i32> = Some(113);
 
@@ -37,6 +39,30 @@ fn a_link_that_is_gone_for_seconds() {
     done.check(&dir, "where it was written");
     mount.umount(&[]).unwrap();
     done.check(&world.mount(&world.b).path().join("dir"), "on another host");
+}
+
+/// `df` hung for thirty seconds after a link was cut, and failed for ever after an offline mount.
+/// Proves S11.10.
+#[test]
+fn df_shows_the_last_figures_without_a_server() {
+    let Some(world) = World::new() else { return };
+    let options = format!("cache-dir={},grace=10min", world.local("cache").display());
+    let mut mount = world.mount_with(&world.a, &options);
+    let expected = statvfs(mount.path()).unwrap().f_blocks;
+    let shown = |mount: &SegueMount| {
+        // A call that waits for the server ends after ten minutes.
+        let mut stat = world.a.command("timeout");
+        let ended = end(stat.args(["60", "stat", "-f", "-c", "%b", arg(mount.path())]));
+        ended.out.trim().parse::<u64>().unwrap_or_else(|_| panic!("{ended:?}"))
+    };
+    world.a.link_down().unwrap();
+    assert_eq!(shown(&mount), expected, "over a silent link");
+    world.lose_link(&world.a, &mount);
+    assert_eq!(shown(&mount), expected, "offline");
+    mount.umount(&["--now"]).unwrap();
+    drop(mount);
+    let mount = world.mount_with(&world.a, &options);
+    assert_eq!(shown(&mount), expected, "after an offline mount");
 }
 
 /// A link that was cut in silence keeps nobody waiting for what is known here: it is answered
