@@ -20,6 +20,7 @@ use crate::error::{Remedy, ServeError};
 use crate::meta::{Kv, Store, StoreError};
 use crate::packs::{ENTRY_BYTES, Packs, StoredChunk};
 use crate::principals;
+use crate::room::Purpose;
 
 /// The file of the metadata.
 const META: &str = "meta.db";
@@ -64,7 +65,7 @@ impl Data {
             let words = "is another certificate than the one that the hosts of this server know";
             return Err(ServeError::part(&identity.join("ca.pem"), words, Remedy::Identity));
         }
-        let packs = open_packs(&store, &path)?;
+        let packs = open_packs(&store, &path)?.within(store.room().clone());
         Ok(Data { store: Arc::new(store), packs, authority, holds: Holds::default(), directory })
     }
 
@@ -100,13 +101,14 @@ impl Data {
         &self,
         volume: VolumeId,
         chunks: &[StoredChunk],
+        purpose: Purpose,
     ) -> Result<Vec<ChunkPlace>, StoreError> {
-        let appended = self.packs.append(volume, chunks).map_err(|error| {
-            tracing::error!("cannot write chunks: {error}");
-            match error.kind() {
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full,
-                _ => StoreError::Chunks(error.to_string()),
+        let appended = self.packs.append(volume, chunks, purpose).map_err(|error| {
+            if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+                return StoreError::Full;
             }
+            tracing::error!("cannot write chunks: {error}");
+            StoreError::Chunks(error.to_string())
         });
         let (places, unsynced) = appended?;
         self.packs.sync(&unsynced).map_err(|error| {

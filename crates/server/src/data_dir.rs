@@ -6,6 +6,7 @@
 //!   DATA/meta.db       metadata (SQLite), with the same id
 //!   DATA/packs/        chunks
 //!   DATA/identity/     the server's certificate authority
+//!   DATA/reserve       space for removals on a full disk
 //!   DATA/control.sock  while it serves
 //! ```
 //!
@@ -194,8 +195,13 @@ fn lock(path: &Path, patience: Duration) -> Result<File, ServeError> {
         let pid = String::from_utf8_lossy(&holder).trim().parse().ok();
         return Err(ServeError::InUse { path: path.to_owned(), pid });
     }
-    lock.set_len(0).and_then(|()| lock.rewind()).map_err(fail)?;
-    writeln!(lock, "{}", std::process::id()).map_err(fail)?;
+    let id = format!("{}\n", std::process::id());
+    // Not emptied first: another program that fills the disk would take the block.
+    let written = lock.rewind().and_then(|()| lock.write_all(id.as_bytes()));
+    if let Err(error) = written.and_then(|()| lock.set_len(id.len() as u64)) {
+        // Only messages of other processes name it.
+        tracing::warn!("{}: cannot write the lock: {error}", path.display());
+    }
     Ok(lock)
 }
 

@@ -35,6 +35,7 @@ mod principals;
 mod promises;
 pub mod repair;
 pub mod restore;
+mod room;
 mod serve;
 mod session;
 mod sessions;

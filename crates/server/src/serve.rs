@@ -18,6 +18,7 @@ use crate::control;
 use crate::data::Data;
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
+use crate::meta::StoreError;
 use crate::metrics::Metrics;
 use crate::session;
 use crate::sessions::Sessions;
@@ -85,10 +86,14 @@ pub async fn serve(
     });
     let remembering = server.clone();
     blocking(move || {
-        remembering.data.set_listen(address).map_err(|error| ServeError::Meta {
-            path: remembering.data.path().to_owned(),
-            words: error.to_string(),
-        })
+        match remembering.data.set_listen(address) {
+            // The server serves without it, so that removals make room.
+            Ok(()) | Err(StoreError::Full) => Ok(()),
+            Err(error) => Err(ServeError::Meta {
+                path: remembering.data.path().to_owned(),
+                words: error.to_string(),
+            }),
+        }
     })
     .await?;
     let control = control::start(server.clone())?;

@@ -12,7 +12,9 @@ use std::convert::Infallible;
 
 use segue_core::modlog::Stamped;
 use segue_core::namespace::changes::{self, Changed};
-use segue_core::namespace::{self, ApplyResult, Context, Fault, MetaTxn, Rights, Stop, keys, read};
+use segue_core::namespace::{
+    self, Admits, ApplyResult, Context, Fault, MetaTxn, Rights, Stop, keys, read,
+};
 use segue_core::refusal::Refusal;
 use segue_core::types::{ClientId, Fingerprint, Ino, OpId, Role, Timestamp, Version, VolumeId};
 use segue_core::wire::{Applied, Apply, Found, Hello, Refused, Reply, Request, Welcome};
@@ -178,6 +180,7 @@ impl Server {
             host: &host,
             rights: Rights { role: Role::Writer, no_root_squash: false },
             proven: &|chunk| proven.contains(chunk),
+            admits: Admits::All,
         };
         let mut outcomes = Vec::new();
         self.repeated.clear();

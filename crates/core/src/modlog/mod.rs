@@ -19,6 +19,7 @@ mod order;
 mod queue;
 mod record;
 mod redo;
+mod server_disk;
 mod verify;
 
 pub use ahead::{OFFER_FROM, Picked, UploadAhead};
@@ -33,4 +34,5 @@ pub use record::{
     Store,
 };
 pub use redo::{Redo, has_all, redo};
+pub use server_disk::ServerDisk;
 pub use verify::{lacking, left_of};

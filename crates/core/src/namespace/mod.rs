@@ -93,7 +93,7 @@ pub use volume::{
     volumes,
 };
 
-use crate::modlog::{Outcome, Record, Stamped};
+use crate::modlog::{Outcome, PieceBytes, Record, Stamped};
 use crate::refusal::Refusal;
 use crate::types::{ClientId, Fingerprint, OpId, Role, VolumeId};
 use overlay::Overlay;
@@ -205,6 +205,41 @@ pub struct Context<'a> {
     pub rights: Rights,
     /// True for a chunk that this session has shown to possess.
     pub proven: &'a dyn Fn(&Fingerprint) -> bool,
+    /// Changes that the server's disk has room for.
+    pub admits: Admits,
+}
+
+/// Changes that the server's disk has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admits {
+    /// All.
+    All,
+    /// Those that need no chunk that the server lacks.
+    Metadata,
+    /// Those that add no name, no attribute and no contents.
+    Removals,
+}
+
+impl Admits {
+    /// Refuses `record` if the disk has no room for anything new.
+    fn check(self, record: &Record) -> Result<(), Refusal> {
+        let adds = match record {
+            Record::Create { .. }
+            | Record::Link { .. }
+            | Record::SetXattr { .. }
+            | Record::Clone { .. } => true,
+            Record::Store(store) => {
+                store.pieces.iter().any(|piece| !matches!(piece.bytes, PieceBytes::Hole { .. }))
+            }
+            Record::Unlink { .. }
+            | Record::Rmdir { .. }
+            | Record::Rename { .. }
+            | Record::SetAttr { .. }
+            | Record::RemoveXattr { .. }
+            | Record::Release { .. } => false,
+        };
+        if adds && self == Admits::Removals { Err(Refusal::NoSpace) } else { Ok(()) }
+    }
 }
 
 impl Context<'_> {
@@ -242,7 +277,9 @@ pub fn apply<T: MetaTxn>(
         Err(Stop::Refused(Refusal::Copied)) => return Ok(ApplyResult::Cloned),
         Err(Stop::Refused(refusal)) => {
             drop(tree);
-            if let (Refusal::Quota, Record::Store(store)) = (refusal, &stamped.record) {
+            if let (Refusal::Quota | Refusal::NoSpace, Record::Store(store)) =
+                (refusal, &stamped.record)
+            {
                 arrivals::let_go(txn, context.volume, store, context.proven)?;
             }
             let refused = Outcome::Refused { refusal };
@@ -274,6 +311,7 @@ fn carry_out<T: MetaTxn>(
     stamped: &Stamped,
 ) -> Result<outcome::Effect, Stop<T::Error>> {
     let change = permission::Change::new(context, stamped)?;
+    context.admits.check(&stamped.record)?;
     match &stamped.record {
         Record::Create { .. } => create::create(tree, &change, &stamped.record),
         Record::Link { ino, parent, name } => create::link(tree, &change, *ino, *parent, name),

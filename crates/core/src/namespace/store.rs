@@ -14,7 +14,9 @@ use super::outcome::Effect;
 use super::permission::{Change, WRITE, mode_after_write};
 use super::rows::{self, Extent, InodeRow, Source};
 use super::tree::Tree;
-use super::{Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys, lost_tail, quota};
+use super::{
+    Admits, Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys, lost_tail, quota,
+};
 use crate::chunk::CHUNK_MAX;
 use crate::modlog::{Base, INLINE_MAX, Outcome, PieceBytes, Store};
 use crate::refusal::Refusal;
@@ -86,6 +88,9 @@ pub(super) fn store<T: MetaTxn>(
     }
     // What would be too much need not come.
     tree.check_arrivals()??;
+    if change.context.admits != Admits::All {
+        return Err(Refusal::NoSpace.into());
+    }
     Ok(Effect::NotYet(Outcome::Missing { chunks: missing }))
 }
 

@@ -13,6 +13,7 @@ use crate::lost;
 use crate::meta::Kv;
 use crate::pace::Pace;
 use crate::packs::{Packs, StoredChunk, Unsynced};
+use crate::room::Purpose;
 
 /// Chunks whose places are looked up on one snapshot.
 const PAGE: usize = 256;
@@ -123,7 +124,8 @@ impl Copy<'_, '_, '_> {
     fn write(&mut self, chunk: StoredChunk) -> Result<(), Failed> {
         let path = self.backup.directory.packs();
         let fail = |error| Failed::io(&path, &error);
-        let appended = self.packs.append(self.backup.id, std::slice::from_ref(&chunk));
+        let (id, one) = (self.backup.id, std::slice::from_ref(&chunk));
+        let appended = self.packs.append(id, one, Purpose::Store);
         let (places, unsynced) = appended.map_err(fail)?;
         for place in places {
             self.unindexed.push((chunk.fingerprint, place));

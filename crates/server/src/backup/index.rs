@@ -297,12 +297,13 @@ mod tests {
 
     use super::*;
     use crate::packs::{Packs, StoredChunk};
+    use crate::room::Purpose;
 
     fn put(packs: &Packs, bytes: &'static [u8]) -> (Fingerprint, ChunkPlace) {
         let fingerprint = segue_core::chunk::fingerprint(bytes);
         let raw_len = u32::try_from(bytes.len()).unwrap();
         let chunk = StoredChunk { fingerprint, raw_len, stored: bytes.into() };
-        let (places, unsynced) = packs.append(VolumeId(1), &[chunk]).unwrap();
+        let (places, unsynced) = packs.append(VolumeId(1), &[chunk], Purpose::Store).unwrap();
         packs.sync(&unsynced).unwrap();
         (fingerprint, places[0])
     }

@@ -132,6 +132,7 @@ mod tests {
     use super::super::{Head, rows::Writer};
     use super::*;
     use crate::packs::{Packs, StoredChunk, pack_files};
+    use crate::room::Purpose;
 
     const VOLUME: VolumeId = VolumeId(1);
 
@@ -146,7 +147,7 @@ mod tests {
             let fingerprint = segue_core::chunk::fingerprint(&bytes);
             let stored = bytes.to_vec().into();
             let chunk = StoredChunk { fingerprint, raw_len: 100, stored };
-            let (places, unsynced) = packs.append(VOLUME, &[chunk]).unwrap();
+            let (places, unsynced) = packs.append(VOLUME, &[chunk], Purpose::Store).unwrap();
             packs.sync(&unsynced).unwrap();
             if number % 2 == 1 {
                 packs.close(places[0].pack);

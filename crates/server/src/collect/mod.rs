@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use segue_core::namespace::Admits;
 use segue_core::namespace::collect::{Collected, collect};
 
 use crate::data::now_seconds;
@@ -97,11 +98,16 @@ fn run(server: &Server) {
     let begun = Instant::now();
     // Packs that a crash left without rows go soon after a start.
     let (mut packs_at, mut orphans_at) = (begun, begun + ORPHANS_EVERY);
-    let mut said = None;
+    let (mut said, mut is_full_before) = (None, false);
     while !stopping(server) {
         rows(server, &mut said);
         if Instant::now() >= packs_at {
-            tidy.look(server);
+            let is_full = look_at_room(server, is_full_before);
+            is_full_before = is_full;
+            // It writes more than it frees.
+            if !is_full {
+                tidy.look(server);
+            }
             packs.look(server);
             packs_at = Instant::now() + PACKS_EVERY;
         }
@@ -112,6 +118,25 @@ fn run(server: &Server) {
         }
         rest(server, ROWS_EVERY);
     }
+}
+
+/// Fills the reserve. True if the disk has no room for chunks, which is said when it begins and
+/// when it ends.
+fn look_at_room(server: &Server, was_full: bool) -> bool {
+    let room = server.data.store.room();
+    if let Err(error) = room.refill() {
+        tracing::debug!("cannot reserve space on the disk of the data directory: {error}");
+    }
+    let is_full = room.admits() != Admits::All;
+    match (was_full, is_full) {
+        (false, true) => tracing::error!(
+            "the disk of the data directory is full: files with new contents are refused; remove \
+             files, or free space on the disk"
+        ),
+        (true, false) => tracing::info!("the disk of the data directory has space again"),
+        _ => {}
+    }
+    is_full
 }
 
 fn stopping(server: &Server) -> bool {

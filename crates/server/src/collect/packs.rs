@@ -1,4 +1,8 @@
 //! Packs: those to which no row leads go, and what lives in mostly dead ones moves.
+//!
+//! A full disk gets emptier with each step. Packs without live chunks go first. Then packs are
+//! compacted, those with the fewest live bytes first. Each goes before the next one is copied.
+//! The copies may use a part of the disk that no host's chunks get, because the pack frees more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -10,6 +14,7 @@ use super::{rest, stopping};
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
 use crate::packs::{ENTRY_BYTES, StoredChunk};
+use crate::room::Purpose;
 use crate::serve::Server;
 
 /// A pack is compacted when more than one part in so many of it is dead: space that is not
@@ -69,27 +74,33 @@ impl Upkeep {
         let sizes: Vec<u64> = ids.iter().map(|id| packs.entry_bytes(*id).unwrap_or(0)).collect();
         let (rows, current) = (rows(server)?, packs.current());
         let of = |id: &u64| rows.get(id).copied().unwrap_or_default();
-        let is_worth = |(id, bytes): &(&u64, u64)| {
-            is_worth_compacting(*bytes, of(id)) && !self.stuck.contains(*id)
-        };
-        let worth: Vec<u64> = ids.iter().zip(sizes).filter(is_worth).map(|(id, _)| *id).collect();
+        let packs_now = ids.iter().copied().zip(sizes).map(|(id, bytes)| (id, bytes, of(&id)));
+        let worth = to_compact(packs_now.filter(|(id, ..)| !self.stuck.contains(id)));
         // Until their rows are committed, chunks that are arriving look dead: the present pack's
         // turn is at the next look, and what moves now does not move into it.
-        let present = current.filter(|id| worth.contains(id));
+        let present = current.filter(|current| worth.iter().any(|(id, _)| id == current));
         present.into_iter().for_each(|id| packs.close(id));
-        for id in worth.iter().filter(|id| Some(**id) != present && of(id).chunks > 0) {
-            match compact(server, *id) {
+        self.retire(server, &ids)?;
+        self.remove(server)?;
+        let others = worth.into_iter().filter(|(id, _)| Some(*id) != present && of(id).chunks > 0);
+        for (id, copied) in others {
+            if !packs.has_room(copied, Purpose::Compaction).map_err(told)? {
+                // The others need more. What is removed until the next look may make room.
+                break;
+            }
+            match compact(server, id) {
                 Ok(()) => {}
-                Err(Failed::Later) => return Ok(()),
+                Err(Failed::Later | Failed::Store(StoreError::Full)) => break,
                 Err(Failed::Store(error)) => return Err(error),
                 Err(Failed::Pack(words)) => {
                     tracing::error!("cannot compact pack {id}: {words}");
-                    self.stuck.insert(*id);
+                    self.stuck.insert(id);
                 }
             }
+            self.retire(server, &ids)?;
+            self.remove(server)?;
         }
-        self.retire(server, &ids)?;
-        self.remove(server)
+        Ok(())
     }
 
     /// Takes packs without rows out of use.
@@ -141,9 +152,23 @@ fn check_dead(server: &Server, id: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// The packs that are worth compacting, of those with their entries' bytes and their rows. Each
+/// comes with the bytes that are copied of it, and the one with the fewest is the first.
+fn to_compact(packs: impl Iterator<Item = (u64, u64, PackRow)>) -> Vec<(u64, u64)> {
+    let worth = packs.filter(|(_, bytes, row)| is_worth_compacting(*bytes, *row));
+    let mut worth: Vec<_> = worth.map(|(id, _, row)| (id, live_bytes(row))).collect();
+    worth.sort_by_key(|(id, copied)| (*copied, *id));
+    worth
+}
+
+/// Bytes of the entries to which rows lead.
+fn live_bytes(row: PackRow) -> u64 {
+    row.live_bytes.saturating_add(row.chunks.saturating_mul(ENTRY_BYTES))
+}
+
 /// True if of `bytes` of entries so much is dead that the rest should move.
 fn is_worth_compacting(bytes: u64, row: PackRow) -> bool {
-    let dead = bytes.saturating_sub(row.live_bytes + row.chunks * ENTRY_BYTES);
+    let dead = bytes.saturating_sub(live_bytes(row));
     dead >= DEAD_MIN && dead >= bytes / DEAD_PART
 }
 
@@ -228,7 +253,7 @@ fn write(server: &Server, batch: Vec<(Live, StoredChunk)>) -> Result<(), Failed>
         of_volume.push(chunk);
     }
     for (volume, (from, chunks)) in chunks {
-        let places = server.data.keep(volume, &chunks)?;
+        let places = server.data.keep(volume, &chunks, Purpose::Compaction)?;
         let pairs = from.into_iter().zip(places);
         moves.extend(pairs.map(|((name, old), new)| (volume, name, old, new)));
     }
@@ -258,5 +283,21 @@ mod tests {
         assert!(!is_worth_compacting(DEAD_MIN - 1, PackRow::default()));
         // A row that says more than the file has is for the check to find.
         assert!(!is_worth_compacting(10, row(100)));
+    }
+
+    #[test]
+    fn the_pack_with_the_fewest_live_bytes_is_compacted_first() {
+        let row = |chunks, live_bytes| PackRow { chunks, live_bytes };
+        let pack = 64 << 20;
+        let packs = [
+            (1, pack, row(1, 40 << 20)),
+            (2, pack, row(1, 60 << 20)),
+            (3, 9 << 20, row(1, 2 << 20)),
+            (4, pack, row(1, 20 << 20)),
+            (5, pack, row(0, 0)),
+        ];
+        let worth = to_compact(packs.into_iter());
+        let copied = |mebibytes: u64| (mebibytes << 20) + ENTRY_BYTES;
+        assert_eq!(worth, [(5, 0), (3, copied(2)), (4, copied(20)), (1, copied(40))]);
     }
 }

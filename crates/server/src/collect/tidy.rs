@@ -16,6 +16,7 @@ use super::{rest, stopping};
 use crate::contents::{Part, placed};
 use crate::meta::{Kv, StoreError};
 use crate::packs::StoredChunk;
+use crate::room::Purpose;
 use crate::serve::Server;
 
 /// Longest look: what else is to be collected waits for its end.
@@ -242,7 +243,7 @@ fn store_anew(
     };
     let (new, known): (Vec<StoredChunk>, Vec<Option<ChunkPlace>>) =
         chunks.into_iter().zip(known).filter(is_unreadable).unzip();
-    let places = server.data.keep(volume, &new)?;
+    let places = server.data.keep(volume, &new, Purpose::Store)?;
     server.data.store.write_blocking(move |txn| {
         for ((chunk, known), place) in new.iter().zip(known).zip(places) {
             arrived(txn, (volume, &chunk.fingerprint), place, known, 0)?;

@@ -35,6 +35,7 @@ use writer::{Job, Task};
 
 use crate::attached;
 use crate::promises::Promises;
+use crate::room::{COMMIT_BYTES, Room};
 
 /// Snapshots at the same time: more would only queue for the processors.
 const READERS: usize = 8;
@@ -90,6 +91,7 @@ pub(crate) struct Store {
     promises: Arc<Promises>,
     idle: Mutex<Vec<Connection>>,
     readers: Semaphore,
+    room: Arc<Room>,
 }
 
 impl Store {
@@ -104,6 +106,9 @@ impl Store {
     }
 
     fn start(path: &Path, make: bool) -> Result<Store, String> {
+        let room = Arc::new(Room::beside(path));
+        // Also to open it: SQLite makes files beside it.
+        room.make_available(COMMIT_BYTES).map_err(|error| error.to_string())?;
         let connection = sqlite::writer(path, make).map_err(|error| error.to_string())?;
         let (jobs, queue) = channel();
         let poisoned = Arc::new(AtomicBool::new(false));
@@ -111,10 +116,10 @@ impl Store {
         let head = changes::head(&mut Kv::reading(&connection), 0);
         let commit = head.map_err(|fault| StoreError::from(fault).to_string())?.last;
         let promises = Arc::new(Promises::new(absent, commit));
-        let (seen, told) = (poisoned.clone(), promises.clone());
+        let (seen, told, of) = (poisoned.clone(), promises.clone(), room.clone());
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || writer::run(&connection, &queue, &seen, &told, pending::LARGE))
+            .spawn(move || writer::run(&connection, &queue, (&seen, &of), &told, pending::LARGE))
             .map_err(|error| error.to_string())?;
         Ok(Store {
             path: path.to_owned(),
@@ -124,6 +129,7 @@ impl Store {
             promises,
             idle: Mutex::new(Vec::new()),
             readers: Semaphore::new(READERS),
+            room,
         })
     }
 
@@ -138,6 +144,11 @@ impl Store {
     /// No write is accepted any more: something that was to be durable may not be.
     pub(crate) fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// The room on the store's disk.
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     /// Who is to hear of changes.

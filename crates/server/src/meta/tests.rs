@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use segue_core::namespace::{MetaSnapshot, MetaTxn};
 
 use super::*;
+use crate::room::Room;
 
 fn open(dir: &Path) -> Arc<Store> {
     Arc::new(Store::make(&dir.join("meta.db")).unwrap())
@@ -146,7 +147,8 @@ proptest! {
             }
             drop(jobs);
             let promises = Promises::new(std::collections::BTreeSet::new(), 0);
-            writer::run(&connection, &queue, &poisoned, &promises, large);
+            let room = Room::beside(&path);
+            writer::run(&connection, &queue, (&poisoned, &room), &promises, large);
             for (answered, fails) in answers {
                 let damaged = Err(StoreError::Damaged("a row".into()));
                 let expected = if fails { damaged } else { Ok(()) };

@@ -11,7 +11,6 @@
 //! of the group was written.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
@@ -27,6 +26,7 @@ use super::sqlite::{Kv, is_damage, store};
 use super::{MetaFault, StoreError};
 use crate::data::now_seconds;
 use crate::promises::Promises;
+use crate::room::{COMMIT_BYTES, Room};
 
 /// Most jobs of one commit, so that none waits long for the others.
 const GROUP_MAX: usize = 128;
@@ -106,7 +106,7 @@ where
 pub(super) fn run(
     connection: &Connection,
     jobs: &Receiver<Box<dyn Job>>,
-    poisoned: &Arc<AtomicBool>,
+    (poisoned, room): (&AtomicBool, &Room),
     promises: &Promises,
     large: usize,
 ) {
@@ -120,6 +120,8 @@ pub(super) fn run(
         let done = match poisoned.load(Ordering::Acquire) {
             true => Err(StoreError::Poisoned),
             false => {
+                // A commit that finds no space fails, and says so.
+                room.make_available(COMMIT_BYTES).ok();
                 let done = commit(connection, &mut group, Pending::new(large));
                 done.map_err(|error| failed(&error, poisoned))
             }

@@ -28,6 +28,8 @@ use segue_core::namespace::ChunkPlace;
 use segue_core::types::{Fingerprint, VolumeId};
 use segue_rpc::codec::decompress;
 
+use crate::room::{Purpose, Room};
+
 use format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
 pub(crate) use pins::Pin;
 use pins::Pins;
@@ -36,8 +38,6 @@ use pins::Pins;
 pub(crate) const ENTRY_BYTES: u64 = ENTRY_HEADER as u64;
 /// A pack is closed when it has this many bytes.
 const PACK_BYTES: u64 = 64 << 20;
-/// Chunks leave so many bytes of the disk for metadata, without which nothing can be removed.
-const RESERVE_BYTES: u64 = 64 << 20;
 /// Packs open for reading at the same time.
 const OPEN_MAX: usize = 128;
 
@@ -64,6 +64,7 @@ pub(crate) enum ChunkError {
 /// The open packs.
 pub(crate) struct Packs {
     directory: PathBuf,
+    room: Arc<Room>,
     current: Mutex<Current>,
     open: Mutex<BTreeMap<u64, Arc<File>>>,
     pins: Mutex<Pins>,
@@ -111,6 +112,7 @@ impl Packs {
     pub(crate) fn open(directory: &Path, last_known: u64) -> io::Result<Packs> {
         let packs = Packs {
             directory: directory.to_owned(),
+            room: Arc::new(Room::of(directory)),
             current: Mutex::new(Current { next_id: last_known + 1, pack: None }),
             open: Mutex::new(BTreeMap::new()),
             pins: Mutex::new(Pins::default()),
@@ -126,6 +128,11 @@ impl Packs {
             lock(&packs.current).pack = Some(pack);
         }
         Ok(packs)
+    }
+
+    /// The same packs, in the room of their data directory.
+    pub(crate) fn within(self, room: Arc<Room>) -> Packs {
+        Packs { room, ..self }
     }
 
     /// The numbers of all packs, ascending.
@@ -170,11 +177,14 @@ impl Packs {
         &self,
         volume: VolumeId,
         chunks: &[StoredChunk],
+        purpose: Purpose,
     ) -> io::Result<(Vec<ChunkPlace>, Unsynced)> {
         let mut places = Vec::with_capacity(chunks.len());
         let mut unsynced: Vec<(Arc<Pack>, u64)> = Vec::new();
-        self.check_space()?;
+        let bytes = chunks.iter().map(|chunk| ENTRY_BYTES + chunk.stored.len() as u64).sum();
         let mut current = lock(&self.current);
+        // Under the lock: of two writers the second finds what the first has left.
+        self.room.make(bytes, purpose)?;
         for chunk in chunks {
             let pack = self.room(&mut current)?;
             let (place, end) = match pack.append(volume, chunk) {
@@ -192,14 +202,6 @@ impl Packs {
             }
         }
         Ok((places, Unsynced(unsynced)))
-    }
-
-    fn check_space(&self) -> io::Result<()> {
-        let disk = rustix::fs::statvfs(&self.directory)?;
-        if disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE_BYTES {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        Ok(())
     }
 
     /// The pack that the next chunk goes to.

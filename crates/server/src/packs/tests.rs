@@ -10,7 +10,7 @@ fn chunk(bytes: &[u8]) -> StoredChunk {
 }
 
 fn append(packs: &Packs, bytes: &[u8]) -> ChunkPlace {
-    let (rows, unsynced) = packs.append(VolumeId(1), &[chunk(bytes)]).unwrap();
+    let (rows, unsynced) = packs.append(VolumeId(1), &[chunk(bytes)], Purpose::Store).unwrap();
     packs.sync(&unsynced).unwrap();
     rows[0]
 }

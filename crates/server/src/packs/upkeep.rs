@@ -9,6 +9,7 @@ use segue_core::types::{Fingerprint, VolumeId};
 
 use super::format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
 use super::{Packs, Pin, lock};
+use crate::room::Purpose;
 
 /// An entry of a pack: whose, which, and where.
 pub(crate) type Listed = (VolumeId, Fingerprint, ChunkPlace);
@@ -38,6 +39,11 @@ impl Packs {
     pub(crate) fn remove(&self, id: u64) -> io::Result<()> {
         lock(&self.open).remove(&id);
         std::fs::remove_file(self.path(id))
+    }
+
+    /// True if `bytes` of entries can be appended now.
+    pub(crate) fn has_room(&self, bytes: u64, purpose: Purpose) -> io::Result<bool> {
+        self.room.has(bytes, purpose)
     }
 
     /// The pack that chunks are appended to now.

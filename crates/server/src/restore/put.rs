@@ -10,6 +10,7 @@ use crate::backup::{Index, Reader, Row};
 use crate::failed::Failed;
 use crate::pace::Pace;
 use crate::packs::{Packs, StoredChunk};
+use crate::room::Purpose;
 
 /// Rows of one transaction, so that none keeps others waiting for long.
 const SLICE: usize = 256;
@@ -114,7 +115,7 @@ impl Put<'_, '_> {
         let Batch { chunks, rows, .. } = std::mem::take(&mut self.chunks);
         let data = self.work.data;
         let restore = self.restore.clone();
-        let places = data.keep(restore.volume, &chunks)?;
+        let places = data.keep(restore.volume, &chunks, Purpose::Store)?;
         let names = chunks.iter().map(|chunk| chunk.fingerprint);
         let put: Vec<_> = names.zip(rows).zip(places).collect();
         data.store.write_blocking(move |txn| {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use segue_core::modlog::{Outcome, Piece, PieceBytes, Record, Stamped};
-use segue_core::namespace::{self, ApplyResult, Context, is_damage, refuse_damaged};
+use segue_core::namespace::{self, Admits, ApplyResult, Context, is_damage, refuse_damaged};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, Ino, OpId};
 use segue_core::wire::{APPLY_MAX, Applied, Apply, Refused, Reply};
@@ -63,6 +63,7 @@ impl Session {
             records: apply.records,
             digests,
             acked_below: apply.acked_below,
+            admits: self.server.data.store.room().admits(),
         });
         self.while_connected(self.server.data.store.promises().await_grace()).await?;
         let (outcomes, but, end) = self.apply_slices(bound, &batch, places).await?;
@@ -210,6 +211,8 @@ struct Batch {
     records: Vec<Stamped>,
     digests: Vec<[u8; 32]>,
     acked_below: u64,
+    /// When they came.
+    admits: Admits,
 }
 
 impl Batch {
@@ -237,6 +240,7 @@ impl Batch {
             host: &self.host,
             rights: self.rights,
             proven: &|fingerprint| self.proven.binary_search(fingerprint).is_ok(),
+            admits: self.admits,
         };
         // First, because a floor that cannot be read is put right by it.
         namespace::raise_floor(txn, self.client, self.incarnation, self.acked_below)?;

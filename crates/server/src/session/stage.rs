@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use segue_core::chunk::CHUNK_MAX;
 use segue_core::namespace::outline::{Chunks, run};
 use segue_core::namespace::{
-    self, ChunkPlace, LEAF_EXTENTS_MAX, NotStaged, Stop, is_damage, leaf_name, leaf_of,
+    self, Admits, ChunkPlace, LEAF_EXTENTS_MAX, NotStaged, Stop, is_damage, leaf_name, leaf_of,
 };
 use segue_core::refusal::Refusal;
 use segue_core::types::{Fingerprint, VolumeId};
@@ -56,6 +56,9 @@ impl Session {
             return Err(refuse(Refusal::Limit, words));
         }
         bound.brings()?;
+        if self.server.data.store.room().admits() != Admits::All {
+            return Err(StoreError::Full.into());
+        }
         let files = few_files(stage.files)?;
         let mut shown: Vec<Fingerprint> = {
             let proven = self.proven();

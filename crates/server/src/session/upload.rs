@@ -22,6 +22,7 @@ use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
 use crate::packs::{ChunkError, Pin, StoredChunk};
+use crate::room::Purpose;
 use crate::serve::Server;
 
 /// Bytes of chunks held in memory before they are written and committed.
@@ -241,7 +242,7 @@ fn write(
             replaced.push(*place);
         }
     }
-    let places = server.data.keep(volume, &new)?;
+    let places = server.data.keep(volume, &new, Purpose::Store)?;
     let names = new.iter().map(|chunk| chunk.fingerprint);
     Ok(names.zip(places).zip(replaced).map(|((name, place), old)| (name, place, old)).collect())
 }

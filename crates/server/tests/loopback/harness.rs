@@ -32,11 +32,16 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Server {
-        let dir = tempfile::tempdir().unwrap();
-        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut server = Server { dir, running: None, address: listen };
+        let mut server = Server::new();
         server.begin().await;
         server
+    }
+
+    /// A server that has not begun.
+    pub(crate) fn new() -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        Server { dir, running: None, address: listen }
     }
 
     pub(crate) fn data(&self) -> PathBuf {

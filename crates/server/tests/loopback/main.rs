@@ -10,6 +10,7 @@ mod collection;
 mod damage;
 mod deltas;
 mod files;
+mod full;
 mod harness;
 mod hostile;
 mod limits;

@@ -123,6 +123,28 @@ fn a_record_without_its_chunks_is_refused_where_it_would_be_with_them() {
     assert!(matches!(tin.apply(&mut txn, fits), Outcome::Missing { .. }));
 }
 
+/// A host whose chunks find no room on the disk sends the record without them, and hears that it is
+/// refused: what came for it goes at once.
+/// Proves S20.10.
+#[test]
+fn a_record_whose_chunks_find_no_room_is_refused() {
+    let (mut txn, mut tin) = limited();
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    let came = arrive(&mut txn, &[1; 400]);
+    tin.proven.insert(came);
+    let parts = [chunk_piece(0, &[1; 400]), chunk_piece(400, &[2; 100])];
+    let store = pieces(&mut txn, file, parts.to_vec());
+    assert!(matches!(tin.apply(&mut txn, store.clone()), Outcome::Missing { .. }));
+    tin.admits = Admits::Metadata;
+    assert_eq!(tin.apply(&mut txn, store), refused(Refusal::NoSpace));
+    assert_eq!(waiting(&mut txn), 0);
+    // What is here needs no room.
+    let came = arrive(&mut txn, &[1; 400]);
+    tin.proven.insert(came);
+    let store = pieces(&mut txn, file, parts[..1].to_vec());
+    assert!(matches!(tin.apply(&mut txn, store), Outcome::Done { .. }));
+}
+
 /// A file that gets these parts, some of its first ones in a leaf.
 type Upload = (usize, Vec<u8>, usize);
 

@@ -107,6 +107,7 @@ fn a_free_name_for_a_copy_is_found_among_thousands() {
         host: "tin",
         rights: OWNER,
         proven: &|_| false,
+        admits: Admits::All,
     };
     apply(&mut counted, &context, &stamped, &[0; 32]).unwrap();
     assert!(counted.1 < 100, "{} reads", counted.1);

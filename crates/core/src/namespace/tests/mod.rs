@@ -51,6 +51,7 @@ pub(super) struct Client {
     seq: u64,
     next_ino: u64,
     pub(super) proven: BTreeSet<Fingerprint>,
+    pub(super) admits: Admits,
 }
 
 impl Client {
@@ -65,6 +66,7 @@ impl Client {
             seq: 0,
             next_ino,
             proven: BTreeSet::new(),
+            admits: Admits::All,
         }
     }
 
@@ -112,6 +114,7 @@ impl Client {
             host: "tin",
             rights: self.rights,
             proven: &|fingerprint| self.proven.contains(fingerprint),
+            admits: self.admits,
         };
         let digest = *blake3::hash(&postcard::to_stdvec(stamped).unwrap()).as_bytes();
         apply(txn, &context, stamped, &digest)

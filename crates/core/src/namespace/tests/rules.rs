@@ -5,6 +5,47 @@ use std::time::Duration;
 use super::*;
 use crate::persist::{self, Lm};
 
+/// A disk that has room for removals only takes nothing new, and everything that makes room.
+/// Proves S20.12.
+#[test]
+fn a_full_disk_takes_removals() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let d = tin.directory(&mut txn, Ino::ROOT, "d");
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let base = version(&mut txn, f);
+    tin.apply(&mut txn, whole(f, base, b"contents"));
+    let base = version(&mut txn, f);
+    let (ino, attribute) = (tin.ino(), b"user.a".to_vec());
+    tin.apply(&mut txn, Record::SetXattr { ino: f, name: attribute.clone(), value: vec![1] });
+    let version = attr(&mut txn, f).data_version;
+    let additions = [
+        tin.creation(d, "new", ino, NewNode::File),
+        tin.creation(d, "new", ino, NewNode::Symlink(b"f".to_vec())),
+        Record::Link { ino: f, parent: d, name: name_of("new") },
+        Record::SetXattr { ino: f, name: b"user.b".to_vec(), value: vec![1] },
+        Record::Clone { ino: f, base, from: f, version },
+        splice(f, base, 0, b"x", 8),
+    ];
+    tin.admits = Admits::Removals;
+    for record in additions {
+        assert_eq!(tin.apply(&mut txn, record.clone()), refused(Refusal::NoSpace), "{record:?}");
+    }
+    let removals = [
+        Record::RemoveXattr { ino: f, name: attribute },
+        rename((Ino::ROOT, "f"), f, (d, "f"), RenameMode::NoReplace),
+        whole(f, base, b""),
+        unlink(d, "f", f, false),
+        Record::Rmdir { parent: Ino::ROOT, name: name_of("d"), ino: d },
+    ];
+    for record in removals {
+        let outcome = tin.apply(&mut txn, record.clone());
+        assert!(matches!(outcome, Outcome::Done { .. }), "{record:?}: {outcome:?}");
+    }
+    tin.admits = Admits::All;
+    tin.file(&mut txn, Ino::ROOT, "f");
+}
+
 #[test]
 fn a_directory_counts_its_subdirectories() {
     let mut txn = store();
