@@ -141,6 +141,9 @@ impl Mount {
     fn uploaded(&self, picked: &Picked, made: Result<Vec<(u64, Store)>, Refusal>) {
         // What is settled before this is let go of is not kept, and what is settled later goes.
         let core = self.core();
+        if made.is_ok() {
+            lock(&self.server_disk).note_taken();
+        }
         self.ahead_now().uploaded(picked, made, &core.queue);
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
-use segue_core::modlog::{BatchSize, Change, Entry, Lane, Logged, Outcome};
+use segue_core::modlog::{BatchSize, Change, Entry, INLINE_MAX, Lane, Logged, Outcome, Stamped};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
 use segue_core::wire::Applied;
@@ -16,10 +16,12 @@ use segue_rpc::LinkState;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
+use super::full::Without;
 use super::upload::Prepared;
 use super::waiters::Claim;
 use super::why::waits;
 use super::{Mount, Shared, lock};
+use crate::remote::WireChunk;
 
 /// So many changes are company enough.
 const COMPANY: usize = 64;
@@ -88,8 +90,16 @@ struct Exchanged {
     as_of: AsOf,
     /// Which session was told of all up to which commit, when that was asked for.
     heard: Option<(u64, u64, Time)>,
-    /// The server has no room for the chunks.
-    is_full: bool,
+    /// Why the server takes no chunks, if it takes none.
+    full: Option<Refusal>,
+}
+
+/// Outcomes, from when they are, and which session was told of all up to which commit.
+type Answered = (Vec<Outcome>, AsOf, Option<(u64, u64, Time)>);
+
+/// True if the server stores chunks for a change.
+fn has_chunks(change: &Change) -> bool {
+    change.bytes() > INLINE_MAX as u64
 }
 
 impl Mount {
@@ -163,8 +173,35 @@ impl Mount {
         lane: Lane,
         batch: &mut Vec<Logged>,
     ) -> Result<Option<Exchanged>, Refusal> {
-        let prepared = self.prepare(lane.class(), batch).await?;
-        let Some(Prepared { records, chunks, is_full }) = prepared else { return Ok(None) };
+        let mut prepared = self.prepare(lane.class(), batch).await?;
+        while let Some(Prepared { records, chunks, full }) = prepared {
+            let brings = !chunks.is_empty();
+            let refusal = match self.ask(lane, batch, (records, &chunks)).await {
+                Err(refusal @ Refusal::NoSpace) if brings => refusal,
+                Err(refusal) => return Err(refusal),
+                Ok((outcomes, as_of, heard)) => {
+                    if full.is_none() && batch.iter().any(|logged| has_chunks(&logged.change)) {
+                        lock(&self.server_disk).note_taken();
+                    }
+                    return Ok(Some(Exchanged { outcomes, as_of, heard, full }));
+                }
+            };
+            prepared = match self.without_chunks(batch, refusal)? {
+                Without::Fewer => self.prepare(lane.class(), batch).await?,
+                Without::Later => None,
+                Without::Named => Some(self.named(lane.class(), batch, refusal).await?),
+            };
+        }
+        Ok(None)
+    }
+
+    /// Asks the server for the outcomes of a batch.
+    async fn ask(
+        self: &Shared,
+        lane: Lane,
+        batch: &[Logged],
+        (records, chunks): (Vec<Stamped>, &[WireChunk]),
+    ) -> Result<Answered, Refusal> {
         let is_rewritten = |logged: &Logged| self.core().queue.is_rewritten(logged.seq);
         if !self.remote.is_offline() && batch.iter().any(is_rewritten) {
             self.sync_disk().await?;
@@ -176,7 +213,7 @@ impl Mount {
         }
         {
             let (now, mut core) = (self.now(), self.core());
-            for logged in &*batch {
+            for logged in batch {
                 core.room.mark_sending(logged.seq);
                 core.queue.mark_sending(logged.seq, now);
             }
@@ -184,7 +221,7 @@ impl Mount {
         let weight =
             batch.iter().map(|logged| logged.change.weight() + logged.change.bytes()).sum();
         let (asked, began) = (self.now(), Instant::now());
-        let (remote, chunks) = (&self.remote, &chunks);
+        let remote = &self.remote;
         let apply = |rpc| async move { remote.apply(&rpc, records, chunks, acked_below).await };
         let applied = self.until_due(lane.class(), apply).await;
         let (Applied { outcomes, visible, heard, .. }, promised) = applied?;
@@ -197,7 +234,7 @@ impl Mount {
         batch_size.answered(weight, began.elapsed(), round_trip);
         drop(batch_size);
         match (1..=batch.len()).contains(&outcomes.len()) {
-            true => Ok(Some(Exchanged { outcomes, as_of, heard, is_full })),
+            true => Ok((outcomes, as_of, heard)),
             false => Err(Refusal::Protocol),
         }
     }
@@ -219,7 +256,7 @@ impl Mount {
                         outcomes: vec![Outcome::Refused { refusal: Refusal::TooLarge }],
                         as_of: self.core().tree.as_of(None, [self.now(); 2]),
                         heard: None,
-                        is_full: false,
+                        full: None,
                     }));
                 }
                 exchanged => break exchanged,
@@ -239,7 +276,7 @@ impl Mount {
     async fn take_in(
         self: &Shared,
         batch: Vec<Logged>,
-        Exchanged { outcomes, as_of, heard, is_full }: Exchanged,
+        Exchanged { outcomes, as_of, heard, full }: Exchanged,
     ) -> Result<(), Refusal> {
         let ends = outcomes.iter().position(|outcome| !outcome.is_final());
         let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
@@ -258,20 +295,25 @@ impl Mount {
             }
         }
         match unsettled.and_then(|unsettled| unsettled.into_iter().next()) {
-            Some((logged, outcome)) => self.not_yet(&logged, outcome, is_full),
+            Some((logged, outcome)) => self.not_yet(&logged, outcome, full),
             None => Ok(()),
         }
     }
 
     /// What an outcome that is not final asks for.
-    fn not_yet(&self, logged: &Logged, outcome: Outcome, is_full: bool) -> Result<(), Refusal> {
+    fn not_yet(
+        &self,
+        logged: &Logged,
+        outcome: Outcome,
+        full: Option<Refusal>,
+    ) -> Result<(), Refusal> {
         self.leave_to_drain(logged.seq);
-        match outcome {
-            Outcome::NeedsWhole if lock(&self.whole).insert(logged.seq) => Ok(()),
+        match (outcome, full) {
+            (Outcome::NeedsWhole, _) if lock(&self.whole).insert(logged.seq) => Ok(()),
             // It fits, and others were faster with what they send.
-            Outcome::Missing { .. } if is_full => Err(Refusal::Quota),
+            (Outcome::Missing { .. }, Some(refusal)) => Err(refusal),
             // The next attempt offers all chunks again.
-            Outcome::Missing { chunks } => {
+            (Outcome::Missing { chunks }, None) => {
                 tracing::debug!("{} chunks are missing for {}", chunks.len(), logged.seq);
                 Err(Refusal::Changed)
             }

@@ -2,9 +2,10 @@
 //! the server lacks is sent, before the record that refers to them. While one group of chunks is
 //! on its way the next is cut.
 //!
-//! Where a quota lets no more in, the records before go first, which may make room, and what else
-//! is on its way. The oldest one then goes without its chunks: so the server says whether it is
-//! refused, once and for all.
+//! Where a quota or a full disk lets no more in, the records before go first, which may make room,
+//! and what else is on its way. The oldest one then goes without its chunks: so the server says
+//! whether it is refused, once and for all. A full disk has a minute for that, unless somebody
+//! waits (`mount::full`).
 
 use std::ops::Range;
 
@@ -21,6 +22,7 @@ use segue_core::wire::{Leaf, Staged};
 use segue_rpc::{LinkState, Rpc};
 
 use super::differ::{Differ, Hints};
+use super::full::Without;
 use super::group::{FLYING_MAX, Group, Way};
 use super::source::Source;
 use super::{Mount, Shared, lock};
@@ -41,8 +43,8 @@ pub(super) struct Prepared {
     pub(super) records: Vec<Stamped>,
     /// To bring along. The server has every other chunk that the records refer to.
     pub(super) chunks: Vec<WireChunk>,
-    /// The server takes no chunks of the record.
-    pub(super) is_full: bool,
+    /// Why the server takes no chunks of the record, if it takes none.
+    pub(super) full: Option<Refusal>,
 }
 
 impl Mount {
@@ -55,20 +57,31 @@ impl Mount {
     ) -> Result<Option<Prepared>, Refusal> {
         loop {
             let mut group = Group::new(class);
-            match self.stamp(batch, &mut group).await {
+            let refusal = match self.stamp(batch, &mut group).await {
                 Ok(records) => {
                     let chunks = group.chunks;
-                    return Ok(Some(Prepared { records, chunks, is_full: false }));
+                    return Ok(Some(Prepared { records, chunks, full: None }));
                 }
-                Err(Refusal::Quota) if batch.len() > 1 => self.halve(batch),
-                Err(Refusal::Quota) if self.refused_chunks(batch) => return Ok(None),
-                Err(Refusal::Quota) => break,
-                Err(refusal) => return Err(refusal),
+                Err(refusal) => refusal,
+            };
+            match self.without_chunks(batch, refusal)? {
+                Without::Fewer => {}
+                Without::Later => return Ok(None),
+                Without::Named => return self.named(class, batch, refusal).await.map(Some),
             }
         }
+    }
+
+    /// Makes the records of a batch whose chunks the server does not take, because of `refusal`.
+    pub(super) async fn named(
+        self: &Shared,
+        class: Class,
+        batch: &[Logged],
+        refusal: Refusal,
+    ) -> Result<Prepared, Refusal> {
         let mut group = Group { way: Way::Named { here: true }, ..Group::new(class) };
         let records = self.stamp(batch, &mut group).await?;
-        Ok(Some(Prepared { records, chunks: Vec::new(), is_full: true }))
+        Ok(Prepared { records, chunks: Vec::new(), full: Some(refusal) })
     }
 
     /// The records of a batch. Afterwards the server has every chunk that they refer to, but
@@ -309,7 +322,7 @@ impl Mount {
             // Those that came are named each, so that they go if the record is refused.
             Way::Named { here: true } => match self.stage_leaf(leaf, ino, group.class).await {
                 Ok(staged) if staged.missing.is_empty() => staged.missing,
-                Ok(_) | Err(Refusal::Quota) => {
+                Ok(_) | Err(Refusal::Quota | Refusal::NoSpace) => {
                     group.way = Way::Named { here: false };
                     pieces.extend(run);
                     return Ok(());

@@ -42,6 +42,12 @@ impl Mount {
         told
     }
 
+    /// True if somebody waits for change `seq`, or for one that follows it.
+    pub(super) fn is_awaited(&self, seq: u64) -> bool {
+        let waiters = lock(&self.waiters);
+        waiters.range(seq..).flat_map(|(_, who)| who).any(|who| !who.tell.is_closed())
+    }
+
     /// What would be claimed of the outcome of change `seq` now.
     pub(super) fn claim(&self, seq: u64) -> Claim {
         let waiters = lock(&self.waiters);

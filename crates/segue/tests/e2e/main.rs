@@ -48,6 +48,7 @@ mod reference;
 mod remount;
 mod rsync;
 mod sample;
+mod server_disk;
 mod space;
 mod sqlite;
 mod tree;

@@ -221,10 +221,10 @@ fn what_went_before_a_crash_is_fetched_again() {
 }
 
 /// A small disk, until it is dropped.
-struct Tmpfs(PathBuf);
+pub(crate) struct Tmpfs(pub(crate) PathBuf);
 
 impl Tmpfs {
-    fn mount(point: PathBuf, size: &str) -> Tmpfs {
+    pub(crate) fn mount(point: PathBuf, size: &str) -> Tmpfs {
         let option = format!("size={size}");
         let args = ["-t", "tmpfs", "-o", &option, "tmpfs", arg(&point)];
         run(Command::new("mount").args(args)).unwrap();
@@ -237,7 +237,7 @@ impl Tmpfs {
     }
 
     /// Somebody else takes all but so much of it.
-    fn leave(&self, bytes: u64) {
+    pub(crate) fn leave(&self, bytes: u64) {
         let mut ballast =
             File::options().create(true).append(true).open(self.0.join("ballast")).unwrap();
         while self.left() > bytes {
