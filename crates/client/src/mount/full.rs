@@ -1,6 +1,6 @@
 //! A batch whose chunks the server does not take, because a quota or its disk is full.
 
-use segue_core::modlog::Logged;
+use segue_core::modlog::{Logged, is_to_replace};
 use segue_core::refusal::Refusal;
 
 use super::{Mount, lock};
@@ -23,8 +23,7 @@ impl Mount {
         batch: &mut Vec<Logged>,
         refusal: Refusal,
     ) -> Result<Without, Refusal> {
-        let first = batch.first().map_or(0, |logged| logged.seq);
-        if !self.decides(first, refusal) {
+        if !batch.first().is_some_and(|first| self.decides(first, refusal)) {
             return Err(refusal);
         }
         if batch.len() > 1 {
@@ -35,13 +34,16 @@ impl Mount {
         Ok(if waits { Without::Later } else { Without::Named })
     }
 
-    /// True if what becomes of change `seq` is for the server to say now, which has no room for
-    /// its chunks.
-    fn decides(&self, seq: u64, refusal: Refusal) -> bool {
+    /// True if what becomes of a change is for the server to say now, which has no room for its
+    /// chunks.
+    fn decides(&self, logged: &Logged, refusal: Refusal) -> bool {
         if refusal != Refusal::NoSpace {
             return refusal == Refusal::Quota;
         }
-        let (now, is_awaited) = (self.now(), self.is_awaited(seq));
+        let (now, is_awaited) = (self.now(), self.is_awaited(logged.seq));
+        if !is_awaited && is_to_replace(&self.core().queue, logged) {
+            return false;
+        }
         let mut disk = lock(&self.server_disk);
         disk.note_full(now);
         disk.decides(now, is_awaited)

@@ -34,5 +34,5 @@ pub use record::{
     Store,
 };
 pub use redo::{Redo, has_all, redo};
-pub use server_disk::ServerDisk;
+pub use server_disk::{ServerDisk, is_to_replace};
 pub use verify::{lacking, left_of};

@@ -98,13 +98,15 @@ fn a_full_server_gets_empty_again() {
 }
 
 /// A change that nobody waits for is committed when there is room within a minute. Otherwise it is
-/// kept as a refused change, and removals behind it are committed.
+/// kept as a refused change, and removals behind it are committed. The data of a file that was
+/// renamed over another one wait, so that nobody sees an empty file.
 /// Proves S20.4, S20.11.
 #[test]
 fn a_change_that_nobody_waits_for_is_sent_or_kept() {
     let Some((world, disk)) = world("200M") else { return };
     let mount = world.mount(&world.a);
     save(&mount.path().join("old"), &noise(1, 4 * MB)).unwrap();
+    save(&mount.path().join("saved"), &noise(4, 4 * MB)).unwrap();
     mount.sync().unwrap();
     disk.leave(8 << 20);
     save(&mount.path().join("sent"), &noise(2, 4 * MB)).unwrap();
@@ -117,20 +119,27 @@ fn a_change_that_nobody_waits_for_is_sent_or_kept() {
     disk.leave(8 << 20);
     save(&mount.path().join("kept"), &noise(3, 4 * MB)).unwrap();
     fs::remove_file(mount.path().join("old")).unwrap();
-    mount.sync().unwrap();
-    assert_eq!(refused(&world, &mount), 1);
+    save(&mount.path().join("saved.new"), &noise(5, 4 * MB)).unwrap();
+    fs::rename(mount.path().join("saved.new"), mount.path().join("saved")).unwrap();
+    let ended = segue(&world.a, &["sync", "--timeout", "75s", arg(mount.path())]);
+    assert_eq!(ended.code, Some(6), "{ended:?}");
+    eventually("one change is refused", || refused(&world, &mount) == 1);
     let listed = segue(&world.a, &["conflicts", arg(mount.path())]);
     assert!(listed.code == Some(5) && listed.out.contains("kept"), "{listed:?}");
     let other = world.mount(&world.b);
     assert!(!other.path().join("old").exists());
+    assert!(fs::read(other.path().join("saved")).unwrap() == noise(4, 4 * MB));
     assert!(fs::read(other.path().join("sent")).unwrap() == noise(2, 4 * MB));
     fs::remove_file(disk.0.join("ballast")).unwrap();
     let resolved = segue(&world.a, &["resolve", "--ours", arg(&mount.path().join("kept"))]);
     assert_eq!(resolved.code, Some(0), "{resolved:?}");
     mount.sync().unwrap();
-    eventually("the other host sees it", || {
-        fs::read(other.path().join("kept")).is_ok_and(|found| found == noise(3, 4 * MB))
-    });
+    for (name, seed) in [("kept", 3), ("saved", 5)] {
+        eventually("the other host sees it", || {
+            fs::read(other.path().join(name)).is_ok_and(|found| found == noise(seed, 4 * MB))
+        });
+    }
+    assert_eq!(refused(&world, &mount), 0);
     check_clean(&world);
 }
 
