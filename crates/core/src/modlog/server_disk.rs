@@ -5,8 +5,8 @@
 //! server refuses the change, and this host keeps it. Otherwise the changes behind it, removals
 //! among them, would wait for as long as the disk is full.
 //!
-//! There is one exception: a save that ends with a rename over the older file. Without the data, the
-//! rename would leave an empty file in place of the older one. Such data wait for room.
+//! There is one exception: a save that ends with a rename over the older file. Without the data,
+//! the rename would leave an empty file in place of the older one. Such data wait for room.
 
 use std::time::Duration;
 
