@@ -85,17 +85,7 @@ pub async fn serve(
         shutdown: Notify::new(),
     });
     let remembering = server.clone();
-    blocking(move || {
-        match remembering.data.set_listen(address) {
-            // The server serves without it, so that removals make room.
-            Ok(()) | Err(StoreError::Full) => Ok(()),
-            Err(error) => Err(ServeError::Meta {
-                path: remembering.data.path().to_owned(),
-                words: error.to_string(),
-            }),
-        }
-    })
-    .await?;
+    blocking(move || remember(&remembering.data, address)).await?;
     let control = control::start(server.clone())?;
     let collector = Collector::start(server.clone())
         .map_err(|error| ServeError::data(server.data.path(), error))?;
@@ -134,6 +124,17 @@ pub async fn serve(
         Ok(())
     })
     .await
+}
+
+/// Remembers where the server listens.
+fn remember(data: &Data, address: SocketAddr) -> Result<(), ServeError> {
+    match data.set_listen(address) {
+        // The server serves without it, so that removals make room.
+        Ok(()) | Err(StoreError::Full) => Ok(()),
+        Err(error) => {
+            Err(ServeError::Meta { path: data.path().to_owned(), words: error.to_string() })
+        }
+    }
 }
 
 /// Forgets who was connected to an earlier server and does not come back.

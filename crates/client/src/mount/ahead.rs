@@ -142,7 +142,7 @@ impl Mount {
         // What is settled before this is let go of is not kept, and what is settled later goes.
         let core = self.core();
         if made.is_ok() {
-            lock(&self.server_disk).note_taken();
+            lock(&self.lanes.server_disk).note_taken();
         }
         self.ahead_now().uploaded(picked, made, &core.queue);
     }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
-use segue_core::modlog::{BatchSize, Change, Entry, INLINE_MAX, Lane, Logged, Outcome, Stamped};
+use segue_core::modlog::{
+    BatchSize, Change, Entry, INLINE_MAX, Lane, Logged, Outcome, ServerDisk, Stamped,
+};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
 use segue_core::wire::Applied;
@@ -59,6 +61,7 @@ pub(super) struct Lanes {
     metadata: Sending,
     fast: Sending,
     data: Sending,
+    pub(super) server_disk: Mutex<ServerDisk>,
     /// Wakes the calls that carry something when a user pushes: it may be what they carry.
     pub(super) pushed: watch::Sender<()>,
 }
@@ -181,7 +184,7 @@ impl Mount {
                 Err(refusal) => return Err(refusal),
                 Ok((outcomes, as_of, heard)) => {
                     if full.is_none() && batch.iter().any(|logged| has_chunks(&logged.change)) {
-                        lock(&self.server_disk).note_taken();
+                        lock(&self.lanes.server_disk).note_taken();
                     }
                     return Ok(Some(Exchanged { outcomes, as_of, heard, full }));
                 }

@@ -44,7 +44,7 @@ impl Mount {
         if !is_awaited && is_to_replace(&self.core().queue, logged) {
             return false;
         }
-        let mut disk = lock(&self.server_disk);
+        let mut disk = lock(&self.lanes.server_disk);
         disk.note_full(now);
         disk.decides(now, is_awaited)
     }

@@ -70,7 +70,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::client::ClientCore;
-use segue_core::modlog::{Change, Entry, INLINE_MAX, ServerDisk, UploadAhead};
+use segue_core::modlog::{Change, Entry, INLINE_MAX, UploadAhead};
 use segue_core::namespace::personal_mode;
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
@@ -129,7 +129,6 @@ pub(crate) struct Mount {
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
     /// Stores whose chunks the server has before their turn. Taken after the core.
     ahead: Mutex<UploadAhead>,
-    server_disk: Mutex<ServerDisk>,
     lanes: drain::Lanes,
     unseen: Mutex<Unseen>,
     limiter: limits::Limiter,

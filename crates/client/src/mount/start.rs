@@ -257,7 +257,6 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         waiters: Mutex::default(),
         lookups: Mutex::default(),
         ahead: Mutex::default(),
-        server_disk: Mutex::default(),
         lanes: Lanes::default(),
         unseen: Mutex::default(),
         limiter,
