@@ -15,6 +15,7 @@ pub(crate) struct Metrics {
     pub(crate) chunks_known: AtomicU64,
     pub(crate) bytes_fetched: AtomicU64,
     pub(crate) damaged: AtomicU64,
+    pub(crate) chunks_healed: AtomicU64,
     pub(crate) chunks_collected: AtomicU64,
     pub(crate) packs_removed: AtomicU64,
 }
@@ -59,6 +60,7 @@ impl Metrics {
                 &self.bytes_fetched,
             ),
             ("damaged_chunks_total", "Chunks found damaged on the disk.", &self.damaged),
+            ("healed_chunks_total", "Damaged chunks that hosts sent again.", &self.chunks_healed),
             (
                 "chunks_collected_total",
                 "Unneeded chunks that were removed.",

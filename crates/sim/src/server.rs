@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use segue_core::modlog::Stamped;
 use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{
-    self, Admits, ApplyResult, Context, Fault, MetaTxn, Rights, Stop, keys, read,
+    self, Admits, ApplyResult, Context, DamagedChunks, Fault, MetaTxn, Rights, Stop, keys, read,
 };
 use segue_core::refusal::Refusal;
 use segue_core::types::{ClientId, Fingerprint, Ino, OpId, Role, Timestamp, Version, VolumeId};
@@ -181,6 +181,7 @@ impl Server {
             rights: Rights { role: Role::Writer, no_root_squash: false },
             proven: &|chunk| proven.contains(chunk),
             admits: Admits::All,
+            damaged: &DamagedChunks::new(0),
         };
         let mut outcomes = Vec::new();
         self.repeated.clear();

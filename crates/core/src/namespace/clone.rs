@@ -3,6 +3,10 @@
 //! It happens as a whole or not at all, and what it did is seen by the size in its outcome: the
 //! host that asked copies the bytes itself where nothing happened. The new file counts as made
 //! by the record either way, so that what is written to it afterwards follows.
+//!
+//! A file with a chunk that is known to be damaged is not copied by reference: there would be two
+//! damaged files. The host then copies the bytes. Those it has in its cache heal the chunk, and a
+//! read of the others fails.
 
 use super::extents::{self, Contents};
 use super::outcome::Effect;
@@ -36,7 +40,7 @@ pub(super) fn clone<T: MetaTxn>(
             && change.actor.may(&source.attr, READ)
     };
     if let Some(source) = tree.find(from)?.filter(is_meant)
-        && copy(tree, &source, &row)?
+        && copy(tree, change, &source, &row)?
     {
         let attr = &mut row.attr;
         (attr.size, attr.allocated) = (source.attr.size, source.attr.allocated);
@@ -53,9 +57,11 @@ pub(super) fn clone<T: MetaTxn>(
     Ok(Effect::Done)
 }
 
-/// Lets `row` refer to all that `source` does; false, and nothing is done, where that is much.
+/// Lets `row` refer to all that `source` does; false, and nothing is done, where that is much, or
+/// is known to be damaged.
 fn copy<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
+    change: &Change<'_>,
     source: &InodeRow,
     row: &InodeRow,
 ) -> Result<bool, Fault<T::Error>> {
@@ -68,6 +74,12 @@ fn copy<T: MetaTxn>(
         at = start.saturating_add(last.len);
         found.extend(rows);
         if found.len() > ROWS_MAX {
+            return Ok(false);
+        }
+    }
+    let damaged = change.context.damaged;
+    for (_, extent) in &found {
+        if damaged.has_part_of(&mut tree.txn, volume, &extent.source)? {
             return Ok(false);
         }
     }

@@ -32,6 +32,7 @@ mod conflict;
 pub mod copied;
 mod copy_name;
 mod create;
+mod damaged_chunks;
 pub mod dump;
 pub mod equal;
 mod extents;
@@ -65,6 +66,7 @@ pub mod watch;
 mod tests;
 
 pub use copy_name::{original_name, utc};
+pub use damaged_chunks::DamagedChunks;
 pub use extents::Contents;
 pub use limits::{
     COUNTED_MAX, LimitError, QUOTAS_MAX, find_directory, limit_directory, limit_volume, quota_of,
@@ -240,6 +242,8 @@ impl Admits {
         };
         if adds && self == Admits::Removals { Err(Refusal::NoSpace) } else { Ok(()) }
     }
+    /// Chunks to which nothing more may refer.
+    pub damaged: &'a DamagedChunks,
 }
 
 impl Context<'_> {

@@ -99,18 +99,21 @@ pub enum NotStaged {
 }
 
 /// Makes a leaf of whole chunks for one of `files`. It is kept for a while for the record that
-/// will name it.
+/// will name it. A chunk is missing unless `is_usable` says that it may be referred to at its
+/// place.
 pub fn stage<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
     (parts, files): (&[(Fingerprint, u32)], &[Ino]),
-    proven: &dyn Fn(&Fingerprint) -> bool,
+    is_usable: &dyn Fn(&Fingerprint, &ChunkPlace) -> bool,
     now_seconds: u64,
 ) -> Result<Result<Fingerprint, NotStaged>, Fault<T::Error>> {
     let mut missing = Vec::new();
     for (fingerprint, len) in parts {
         let row = rows::chunk(txn, volume, fingerprint)?;
-        if row.is_none_or(|row| row.place.raw_len != *len) || !proven(fingerprint) {
+        let is_usable =
+            |row: ChunkRow| row.place.raw_len == *len && is_usable(fingerprint, &row.place);
+        if !row.is_some_and(is_usable) {
             missing.push(*fingerprint);
         }
     }

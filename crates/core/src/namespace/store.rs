@@ -216,24 +216,30 @@ fn was_dropped<T: MetaTxn>(
     Ok(tree.txn.get(&key).map_err(Fault::Store)?.is_some())
 }
 
-/// Chunks and leaves that the store names and the server lacks, or the session has not shown to
-/// have.
+/// Chunks and leaves that the store names and the server lacks or has damaged, or the session has
+/// not shown to have.
 fn missing<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
     store: &Store,
 ) -> Result<Vec<crate::types::Fingerprint>, Stop<T::Error>> {
+    let (damaged, volume) = (change.context.damaged, tree.volume);
     let mut missing = BTreeSet::new();
     for piece in &store.pieces {
         let (name, told, len) = match &piece.bytes {
             PieceBytes::Inline(_) | PieceBytes::Hole { .. } => continue,
             PieceBytes::Chunk { fingerprint, len } => {
-                let row = rows::chunk(&mut tree.txn, tree.volume, fingerprint)?;
+                let row = rows::chunk(&mut tree.txn, volume, fingerprint)?;
+                let row = row.filter(|row| !damaged.has(fingerprint, &row.place));
                 (fingerprint, u64::from(*len), row.map(|row| u64::from(row.place.raw_len)))
             }
             PieceBytes::Leaf { leaf, len } => {
-                let row = rows::leaf(&mut tree.txn, tree.volume, leaf)?;
-                (leaf, *len, row.map(|row| row.len))
+                let row = rows::leaf(&mut tree.txn, volume, leaf)?;
+                let is_damaged = match &row {
+                    Some(row) => damaged.has_part_of_leaf(&mut tree.txn, volume, row)?,
+                    None => false,
+                };
+                (leaf, *len, row.filter(|_| !is_damaged).map(|row| row.len))
             }
         };
         match len {

@@ -26,6 +26,7 @@ mod editors;
 mod enrol;
 mod fio;
 mod git;
+mod healing;
 mod history;
 mod holes;
 mod hosts;

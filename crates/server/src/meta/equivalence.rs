@@ -8,8 +8,8 @@ use segue_core::modlog::{
 use segue_core::namespace::collect::collect;
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::{
-    Admits, ApplyResult, ChunkPlace, Context, Fault, MapStore, MetaSnapshot, MetaTxn, Rights,
-    apply, arrived, bind, create_volume, grant, lease,
+    Admits, ApplyResult, ChunkPlace, Context, DamagedChunks, Fault, MapStore, MetaSnapshot,
+    MetaTxn, Rights, apply, arrived, bind, create_volume, grant, lease,
 };
 use segue_core::types::{
     Caller, ClientId, Fingerprint, Ino, Name, Role, Timestamp, Version, VolumeId,
@@ -167,6 +167,7 @@ fn carry_out<T: MetaTxn>(
         rights: Rights { role: Role::Writer, no_root_squash: false },
         proven: &|_| true,
         admits: Admits::All,
+        damaged: &DamagedChunks::new(0),
     };
     let time = Timestamp { secs: 1_795_250_399, nanos: 0 };
     let stamped =

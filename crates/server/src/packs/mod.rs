@@ -6,6 +6,7 @@
 //! weight until their pack is compacted. Nothing is ever written twice to one place, and a pack
 //! goes only when no row points into it and nobody holds a [`Pin`] from before.
 
+mod damaged;
 mod format;
 mod pins;
 pub(crate) mod scan;
@@ -19,12 +20,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use segue_core::chunk::fingerprint;
-use segue_core::namespace::ChunkPlace;
+use segue_core::namespace::{ChunkPlace, DamagedChunks};
 use segue_core::types::{Fingerprint, VolumeId};
 use segue_rpc::codec::decompress;
 
@@ -38,6 +39,8 @@ use pins::Pins;
 pub(crate) const ENTRY_BYTES: u64 = ENTRY_HEADER as u64;
 /// A pack is closed when it has this many bytes.
 const PACK_BYTES: u64 = 64 << 20;
+/// Damaged chunks that are remembered: 800 KB. A read finds the others again.
+const DAMAGED_MAX: usize = 1 << 14;
 /// Packs open for reading at the same time.
 const OPEN_MAX: usize = 128;
 
@@ -68,6 +71,10 @@ pub(crate) struct Packs {
     current: Mutex<Current>,
     open: Mutex<BTreeMap<u64, Arc<File>>>,
     pins: Mutex<Pins>,
+    /// Shared with the records that are being applied.
+    damaged: Mutex<Arc<DamagedChunks>>,
+    /// There was damage since the start.
+    was_damaged: AtomicBool,
 }
 
 /// Where the next chunk goes.
@@ -116,6 +123,8 @@ impl Packs {
             current: Mutex::new(Current { next_id: last_known + 1, pack: None }),
             open: Mutex::new(BTreeMap::new()),
             pins: Mutex::new(Pins::default()),
+            damaged: Mutex::new(Arc::new(DamagedChunks::new(DAMAGED_MAX))),
+            was_damaged: AtomicBool::new(false),
         };
         let last = packs.ids()?.last().copied().unwrap_or(0);
         // The number of a pack that was lost is never another one's.
@@ -244,8 +253,19 @@ impl Packs {
         Ok(())
     }
 
-    /// The chunk as it is stored, and the chunk itself, checked.
+    /// The chunk as it is stored, and the chunk itself, checked. A chunk that cannot be read is
+    /// remembered as damaged, until it can.
     pub(crate) fn read(
+        &self,
+        fingerprint: &Fingerprint,
+        place: &ChunkPlace,
+    ) -> Result<(StoredChunk, Bytes), ChunkError> {
+        let chunk = self.read_checked(fingerprint, place);
+        self.note_damage(fingerprint, place, chunk.is_err());
+        chunk
+    }
+
+    fn read_checked(
         &self,
         fingerprint_wanted: &Fingerprint,
         place: &ChunkPlace,

@@ -38,6 +38,7 @@ impl Packs {
     /// Removes a pack.
     pub(crate) fn remove(&self, id: u64) -> io::Result<()> {
         lock(&self.open).remove(&id);
+        self.forget_damage_of(id);
         std::fs::remove_file(self.path(id))
     }
 

@@ -53,7 +53,9 @@ impl Session {
         let digests = apply.records.iter().map(digest).collect::<Result<Vec<_>, _>>();
         let digests = digests.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
         let Arrivals { places, pin } = self.take_along(bound, &apply.chunks, body).await?;
+        self.look_at_clones(bound, &apply.records).await?;
         let batch = Arc::new(Batch {
+            damaged: self.server.data.packs.damaged(),
             proven: self.proven_of(&apply.records),
             volume: bound.volume,
             client: bound.client,
@@ -208,6 +210,7 @@ struct Batch {
     rights: namespace::Rights,
     /// Ascending.
     proven: Vec<Fingerprint>,
+    damaged: Arc<namespace::DamagedChunks>,
     records: Vec<Stamped>,
     digests: Vec<[u8; 32]>,
     acked_below: u64,
@@ -241,6 +244,7 @@ impl Batch {
             rights: self.rights,
             proven: &|fingerprint| self.proven.binary_search(fingerprint).is_ok(),
             admits: self.admits,
+            damaged: &self.damaged,
         };
         // First, because a floor that cannot be read is put right by it.
         namespace::raise_floor(txn, self.client, self.incarnation, self.acked_below)?;

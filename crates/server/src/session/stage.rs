@@ -81,11 +81,14 @@ impl Session {
         drop(pin);
         astray.extend(damaged);
         astray.sort_unstable();
+        let damaged = self.server.data.packs.damaged();
         let work = move |txn: &mut Kv<'_>| -> Result<_, MetaFault> {
             let (mut made, mut missing) = (Vec::new(), Vec::new());
             for Led { chunks, proven, .. } in &led {
-                let proven = |name: &Fingerprint| proven.contains(name);
-                match namespace::stage(txn, volume, (chunks, &files), &proven, now)? {
+                let is_usable = |name: &Fingerprint, place: &ChunkPlace| {
+                    proven.contains(name) && !damaged.has(name, place)
+                };
+                match namespace::stage(txn, volume, (chunks, &files), &is_usable, now)? {
                     Ok(leaf) => made.push(leaf),
                     Err(NotStaged::Missing(chunks)) => missing.extend(chunks),
                     Err(NotStaged::Refused(refusal)) => return Ok(Err(refusal)),

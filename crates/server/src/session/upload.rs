@@ -38,7 +38,14 @@ impl Session {
         let rows = self.places(bound.volume, names).await?;
         let known: Vec<bool> = {
             let proven = self.proven();
-            offer.chunks.iter().map(|(fingerprint, _)| proven.contains(fingerprint)).collect()
+            // A chunk that was damaged since it was shown is read again.
+            let is_whole = |fingerprint, row: &Option<ChunkPlace>| {
+                row.is_none_or(|place| !self.server.data.packs.is_damaged(fingerprint, &place))
+            };
+            let offered = offer.chunks.iter().zip(&rows);
+            let known =
+                offered.map(|((name, _), row)| proven.contains(name) && is_whole(name, row));
+            known.collect()
         };
         let (server, nonce) = (self.server.clone(), bound.nonce);
         let check = move || {
@@ -243,6 +250,12 @@ fn write(
         }
     }
     let places = server.data.keep(volume, &new, Purpose::Store)?;
+    for (chunk, old) in new.iter().zip(&replaced) {
+        let Some(old) = old else { continue };
+        add(&server.metrics.chunks_healed, 1);
+        tracing::info!("chunk {} was damaged, and a host sent it again", chunk.fingerprint);
+        server.data.packs.healed(&chunk.fingerprint, old);
+    }
     let names = new.iter().map(|chunk| chunk.fingerprint);
     Ok(names.zip(places).zip(replaced).map(|((name, place), old)| (name, place, old)).collect())
 }

@@ -12,6 +12,7 @@ mod deltas;
 mod files;
 mod full;
 mod harness;
+mod healing;
 mod hostile;
 mod limits;
 mod people;

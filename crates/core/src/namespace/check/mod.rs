@@ -40,7 +40,7 @@ use crate::types::{Ino, VolumeId};
 pub use finding::{Damage, Finding};
 pub use path::path;
 pub use shared::shared;
-pub use uses::{ChunkUse, UsePage, chunk_uses};
+pub use uses::{ChunkUse, UsePage, chunk_uses, chunk_uses_of};
 
 use links::Links;
 pub(super) use scan::Scan;

@@ -1,11 +1,11 @@
 //! Which files the chunks of a volume are used in, for whoever reads their bytes.
 
-use super::super::extents::within;
-use super::super::rows::{ChunkPlace, ChunkRow, Extent, LeafRow, Source};
-use super::super::{MetaSnapshot, keys};
+use super::super::extents::{Contents, within};
+use super::super::rows::{self, ChunkPlace, ChunkRow, Extent, LeafRow, Source};
+use super::super::{Fault, MetaSnapshot, keys};
 use super::scan::Scan;
 use super::{FoundRow, decode, find};
-use crate::types::{Fingerprint, Ino, VolumeId};
+use crate::types::{Fingerprint, Ino, Version, VolumeId};
 
 /// Extents on one page: so few that no snapshot is held for long.
 const PAGE: usize = 256;
@@ -36,10 +36,39 @@ pub fn chunk_uses<S: MetaSnapshot>(
     from: &[u8],
 ) -> Result<UsePage, S::Error> {
     let prefix = keys::all_extents(volume);
-    let mut scan = match from {
+    let scan = match from {
         [] => Scan::new(prefix),
         from => Scan::starting(&prefix, from.to_vec()),
     };
+    page(snapshot, volume, scan)
+}
+
+/// The same, of one data version of a file: all uses in the rows that reach beyond byte `from`. The
+/// second part is the byte to go on from. `None` if the file has other data.
+#[allow(clippy::type_complexity, reason = "a page and its end")]
+pub fn chunk_uses_of<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    (ino, version): (Ino, Version),
+    from: u64,
+) -> Result<Option<(Vec<ChunkUse>, Option<u64>)>, Fault<S::Error>> {
+    let row = rows::inode(snapshot, volume, ino)?;
+    let Some(row) = row.filter(|row| row.attr.data_version == version) else { return Ok(None) };
+    let contents = Contents::of(volume, &row);
+    let first = keys::extent(contents, from.saturating_add(1));
+    let scan = Scan::starting(&keys::extents(contents), first);
+    let (uses, next) = page(snapshot, volume, scan).map_err(Fault::Store)?;
+    // The row of this key ends there, and is the first that reaches beyond the byte before.
+    let end = |key: &Vec<u8>| Some(keys::extent_part(keys::inode_part(key)?.1)?.1.checked_sub(1)?);
+    Ok(Some((uses, next.as_ref().and_then(end))))
+}
+
+/// The uses in the first rows of `scan`.
+fn page<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    mut scan: Scan,
+) -> Result<UsePage, S::Error> {
     let mut uses = Vec::new();
     for _ in 0..PAGE {
         let Some((key, value)) = scan.next(snapshot)? else { return Ok((uses, None)) };

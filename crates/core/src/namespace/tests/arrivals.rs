@@ -80,7 +80,7 @@ fn a_leaf_counts_instead_of_its_chunks() {
     let file = tin.file(&mut txn, Ino::ROOT, "file");
     let part = (arrive(&mut txn, &[1; 300]), 300);
     let mut staged = |txn: &mut MapTxn, parts: &[(Fingerprint, u32)]| {
-        let leaf = stage(txn, VOLUME, (parts, &[file]), &|_| true, NOW).unwrap();
+        let leaf = stage(txn, VOLUME, (parts, &[file]), &|_, _| true, NOW).unwrap();
         tin.proven.extend(leaf.iter());
         leaf
     };
@@ -172,7 +172,7 @@ fn send(txn: &mut MapTxn, tin: &mut Client, ino: Ino, (_, parts, in_leaf): &Uplo
     let named = |which: &u8| (crate::chunk::fingerprint(&part(*which)), part(*which).len() as u32);
     let leaf: Vec<_> = run.iter().map(named).collect();
     let is_staged = !is_full && !run.is_empty();
-    let staged = is_staged.then(|| stage(txn, VOLUME, (&leaf, &[ino]), &|_| true, NOW).unwrap());
+    let staged = is_staged.then(|| stage(txn, VOLUME, (&leaf, &[ino]), &|_, _| true, NOW).unwrap());
     let (mut pieces, mut offset) = (Vec::new(), 0);
     let mut single = rest;
     match staged {

@@ -133,7 +133,8 @@ proptest! {
                             chunks.insert(fingerprint, part.to_vec());
                             parts.push((fingerprint, part.len() as u32));
                         }
-                        let proven = |fingerprint: &Fingerprint| tin.proven.contains(fingerprint);
+                        let proven =
+                            |name: &Fingerprint, _: &ChunkPlace| tin.proven.contains(name);
                         let leaf = stage(&mut txn, VOLUME, (&parts, &[]), &proven, NOW);
                         let leaf = leaf.unwrap().unwrap();
                         tin.proven.insert(leaf);

@@ -76,7 +76,7 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) {
     }
     let parts = [arrive(txn, &[3; 5000]), arrive(txn, &[4; 5000])].map(|name| (name, 5000));
     tin.proven.extend(parts.map(|(name, _)| name));
-    let proven = |_: &Fingerprint| true;
+    let proven = |_: &Fingerprint, _: &ChunkPlace| true;
     let leaf = stage(txn, VOLUME, (&parts, &[]), &proven, NOW).unwrap().unwrap();
     tin.proven.insert(leaf);
     let bytes = PieceBytes::Leaf { leaf, len: 10_000 };

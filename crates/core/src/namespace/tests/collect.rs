@@ -222,7 +222,7 @@ impl Scene {
     fn leaf(&mut self, ino: Ino, parts: &[u8]) {
         let named = parts.iter().map(|number| (arrive(&mut self.txn, &part(*number)), 100));
         let parts: Vec<_> = named.collect();
-        let leaf = stage(&mut self.txn, VOLUME, (&parts, &[]), &|_| true, NOW).unwrap().unwrap();
+        let leaf = stage(&mut self.txn, VOLUME, (&parts, &[]), &|_, _| true, NOW).unwrap().unwrap();
         self.tin.proven.insert(leaf);
         let len = parts.len() as u64 * 100;
         let piece = Piece { offset: 0, bytes: PieceBytes::Leaf { leaf, len } };

@@ -108,6 +108,7 @@ fn a_free_name_for_a_copy_is_found_among_thousands() {
         rights: OWNER,
         proven: &|_| false,
         admits: Admits::All,
+        damaged: &DamagedChunks::new(0),
     };
     apply(&mut counted, &context, &stamped, &[0; 32]).unwrap();
     assert!(counted.1 < 100, "{} reads", counted.1);

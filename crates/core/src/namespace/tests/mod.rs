@@ -52,6 +52,8 @@ pub(super) struct Client {
     next_ino: u64,
     pub(super) proven: BTreeSet<Fingerprint>,
     pub(super) admits: Admits,
+    /// What the server knows to be damaged.
+    damaged: DamagedChunks,
 }
 
 impl Client {
@@ -67,6 +69,7 @@ impl Client {
             next_ino,
             proven: BTreeSet::new(),
             admits: Admits::All,
+            damaged: DamagedChunks::new(9),
         }
     }
 
@@ -115,6 +118,7 @@ impl Client {
             rights: self.rights,
             proven: &|fingerprint| self.proven.contains(fingerprint),
             admits: self.admits,
+            damaged: &self.damaged,
         };
         let digest = *blake3::hash(&postcard::to_stdvec(stamped).unwrap()).as_bytes();
         apply(txn, &context, stamped, &digest)
