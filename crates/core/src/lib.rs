@@ -21,6 +21,7 @@ pub mod cache;
 pub mod chunk;
 pub mod client;
 pub mod delta;
+pub mod healing;
 pub mod modlog;
 pub mod namespace;
 pub mod persist;

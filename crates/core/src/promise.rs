@@ -410,6 +410,18 @@ impl Promises {
         })
     }
 
+    /// Sessions on the volume of `object`. Those to which it is promised come first: they probably
+    /// have it in their caches.
+    pub fn likely_holders(&self, object: Object) -> Vec<SessionId> {
+        let holders = self.holders.get(&object);
+        let is_holder = |id: &SessionId| holders.is_some_and(|holders| holders.contains(id));
+        let on_volume = self.sessions.iter().filter(|(_, session)| session.volume == object.0);
+        let (mut first, others): (Vec<_>, Vec<_>) =
+            on_volume.map(|(id, _)| *id).partition(is_holder);
+        first.extend(others);
+        first
+    }
+
     /// Promises that are held now.
     pub fn held(&self) -> usize {
         self.held

@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -152,6 +152,9 @@ messages! {
         /// From the server: inodes have changed that it had promised to tell of. Reply `Broken`,
         /// once neither this host's cache nor its kernel uses what was known of them.
         50 Break(Break),
+        /// From the server: chunks that are damaged there. Reply `Healed`, once this host has put
+        /// those that it has in its cache.
+        51 Heal(Heal),
     }
 }
 
@@ -204,6 +207,8 @@ messages! {
         42 Visible(()),
         /// To `Break`.
         50 Broken(()),
+        /// To `Heal`: how many chunks this host has put.
+        51 Healed(u32),
     }
 }
 
@@ -244,7 +249,8 @@ impl Request {
             | Request::Compare(_)
             | Request::Offer(_)
             | Request::Put(_)
-            | Request::Stage(_) => Class::StoreData,
+            | Request::Stage(_)
+            | Request::Heal(_) => Class::StoreData,
         }
     }
 }
@@ -491,4 +497,13 @@ pub struct Applied {
 pub struct Break {
     /// What changed; at most [`BREAK_MAX`].
     pub inodes: Vec<Ino>,
+}
+
+/// Chunks of a file that are damaged on the server.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Heal {
+    /// The file.
+    pub ino: Ino,
+    /// Where each stands in the file, its fingerprint and its length; at most [`OFFER_MAX`].
+    pub chunks: Vec<(u64, Fingerprint, u32)>,
 }

@@ -17,9 +17,9 @@ use segue_core::types::{
 };
 use segue_core::wire::{
     Applied, Apply, Became, Break, Brief, Compare, Delta, Enrol, Enrolled, Fetch, Fetched, Found,
-    Hello, History, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined, Page,
-    Put, Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought, Space, Stage,
-    Staged, Stored, Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
+    Heal, Hello, History, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined,
+    Page, Put, Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought, Space,
+    Stage, Staged, Stored, Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -164,6 +164,7 @@ fn requests() -> Vec<Request> {
         Request::Grant(()),
         Request::Visible(()),
         Request::Break(Break { inodes: vec![Ino::ROOT, Ino(300)] }),
+        Request::Heal(Heal { ino: Ino(7), chunks: vec![(300, Fingerprint([3; 32]), 200)] }),
         Request::Resume(Resume { since: 1 << 40, held: (300..400).map(Ino).collect() }),
         Request::Renew(()),
         Request::Watch(Watch { directory: Ino::ROOT, since: Some(1 << 40) }),
@@ -249,6 +250,7 @@ fn replies() -> Vec<Reply> {
         Reply::Granted(grant),
         Reply::Visible(()),
         Reply::Broken(()),
+        Reply::Healed(200),
         Reply::Resumed(Some(Resumed {
             changed: [Ino(301)].into_iter().collect(),
             commit: 1 << 41,
@@ -332,7 +334,7 @@ fn cut_messages_do_not_decode() {
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(
-        tag in prop_oneof![0..50u16, any::<u16>()],
+        tag in prop_oneof![0..60u16, any::<u16>()],
         fields in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         let bytes = [&tag.to_le_bytes()[..], &fields].concat();

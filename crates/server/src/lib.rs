@@ -25,6 +25,7 @@ mod data;
 mod data_dir;
 mod error;
 mod failed;
+mod healing;
 mod interfaces;
 mod lost;
 mod meta;

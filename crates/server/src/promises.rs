@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use segue_core::promise::{Ask, Change, Grace, Inodes, Promises as Table, SessionId, TERM};
+use segue_core::promise::{Ask, Change, Grace, Inodes, Object, Promises as Table, SessionId, TERM};
 use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
@@ -31,8 +31,17 @@ pub(crate) struct Promises {
 
 struct Shared {
     table: Table,
-    sessions: BTreeMap<SessionId, (ClientId, Arc<Notify>)>,
+    sessions: BTreeMap<SessionId, Attached>,
     grace: Grace,
+}
+
+/// What is known of a session.
+struct Attached {
+    client: ClientId,
+    wake: Arc<Notify>,
+    peer: Peer,
+    /// Its host may send chunks.
+    brings: bool,
 }
 
 /// A session that may be promised something, for as long as it lives.
@@ -52,8 +61,8 @@ pub(crate) struct Asked<'a> {
 
 impl Shared {
     fn wake(&self, told: &BTreeSet<SessionId>) {
-        for (_, wake) in told.iter().filter_map(|id| self.sessions.get(id)) {
-            wake.notify_one();
+        for session in told.iter().filter_map(|id| self.sessions.get(id)) {
+            session.wake.notify_one();
         }
     }
 
@@ -87,16 +96,18 @@ impl Promises {
     }
 
     /// A session of `client` on `volume` begins: breaks are told to `peer` as long as that lives.
+    /// `brings` says whether its host may send chunks.
     pub(crate) fn enter(
         self: &Arc<Self>,
         volume: VolumeId,
-        client: ClientId,
+        (client, brings): (ClientId, bool),
         peer: &Peer,
     ) -> Holder {
         let wake = Arc::new(Notify::new());
         let mut shared = self.lock();
         let id = shared.table.enter(volume);
-        shared.sessions.insert(id, (client, wake.clone()));
+        let attached = Attached { client, wake: wake.clone(), peer: peer.clone(), brings };
+        shared.sessions.insert(id, attached);
         drop(shared);
         let teller = tokio::spawn(tell(Arc::clone(self), id, wake, peer.clone())).abort_handle();
         Holder { promises: Arc::clone(self), id, teller }
@@ -159,7 +170,7 @@ impl Promises {
     pub(crate) fn is_attached(&self, client: ClientId, but: Option<SessionId>) -> bool {
         let shared = self.lock();
         let mut sessions = shared.sessions.iter();
-        sessions.any(|(id, (of, _))| *of == client && Some(*id) != but)
+        sessions.any(|(id, session)| session.client == client && Some(*id) != but)
     }
 
     /// Waits for the end of the grace period: no client believes an earlier server's promises then,
@@ -196,6 +207,16 @@ impl Promises {
                 return;
             }
         }
+    }
+
+    /// At most `most` sessions whose hosts probably have `object` in their caches, and may send
+    /// chunks; the likeliest first.
+    pub(crate) fn likely_holders(&self, object: Object, most: usize) -> Vec<(SessionId, Peer)> {
+        let shared = self.lock();
+        let likely = shared.table.likely_holders(object).into_iter();
+        let attached = likely.filter_map(|id| Some((id, shared.sessions.get(&id)?)));
+        let bring = attached.filter(|(_, session)| session.brings);
+        bring.map(|(id, session)| (id, session.peer.clone())).take(most).collect()
     }
 
     /// Promises that are held now.

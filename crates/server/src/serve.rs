@@ -19,6 +19,7 @@ use crate::data::Data;
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::meta::StoreError;
+use crate::healing::{self, Healing};
 use crate::metrics::Metrics;
 use crate::session;
 use crate::sessions::Sessions;
@@ -44,6 +45,7 @@ pub(crate) struct Server {
     pub(crate) metrics: Metrics,
     pub(crate) started: Instant,
     pub(crate) address: SocketAddr,
+    pub(crate) healing: Healing,
     /// A check is under way.
     pub(crate) checking: AtomicBool,
     /// Work that is long ends as soon as it sees this.
@@ -80,6 +82,7 @@ pub async fn serve(
         metrics: Metrics::default(),
         started: Instant::now(),
         address,
+        healing: Healing::new(),
         checking: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         shutdown: Notify::new(),
@@ -90,6 +93,7 @@ pub async fn serve(
     let collector = Collector::start(server.clone())
         .map_err(|error| ServeError::data(server.data.path(), error))?;
     let awaiting = tokio::spawn(await_grace(server.clone()));
+    let healer = tokio::spawn(healing::run(server.clone()));
     ready(address);
     // Nothing is sent: it is closed when the last connection is over.
     let (alive, mut over) = mpsc::channel::<()>(1);
@@ -111,9 +115,11 @@ pub async fn serve(
     listener.close(CloseCode::Stopping, "the server is stopping").await;
     control.stop().await;
     drop(alive);
-    awaiting.abort();
-    // It was aborted, or it was over.
-    awaiting.await.ok();
+    for task in [awaiting, healer] {
+        task.abort();
+        // It was aborted, or it was over.
+        task.await.ok();
+    }
     if timeout(STOP, over.recv()).await.is_err() {
         tracing::warn!("stopped with requests still in progress; clients will retry them");
     }

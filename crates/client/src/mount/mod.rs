@@ -28,6 +28,7 @@ mod fetch;
 mod full;
 mod group;
 mod handles;
+mod healing;
 mod holes;
 mod idle;
 mod kernel;

@@ -13,6 +13,8 @@ use super::{Mount, Shared};
 
 /// Calls of the server that wait to be heard.
 const WAITING: usize = 16;
+/// Calls for damaged chunks that wait for their answer; the server makes one at a time.
+const HEALS: usize = 1;
 /// So often it is looked whether the lease is to be renewed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -41,12 +43,22 @@ pub(super) async fn listen(calls: Calls, heard: Heard) {
 impl Mount {
     /// Hears what changed, for as long as the mount lives.
     pub(super) async fn hear_breaks(self: Shared, mut heard: mpsc::Receiver<Incoming>) {
-        while let Some(incoming) = heard.recv().await {
+        let (to_heal, asked) = mpsc::channel(HEALS);
+        tokio::spawn(Shared::clone(&self).answer_heals(asked));
+        while let Some(mut incoming) = heard.recv().await {
+            if matches!(incoming.request, Request::Heal(_)) {
+                // Breaks do not wait for chunks.
+                match to_heal.try_send(incoming) {
+                    Ok(()) => continue,
+                    Err(full) => incoming = full.into_inner(),
+                }
+            }
             let reply = match &incoming.request {
                 Request::Break(broken) => {
                     self.hear(&broken.inodes).await;
                     Reply::Broken(())
                 }
+                Request::Heal(_) => Reply::Healed(0),
                 other => Reply::Refused(Refused {
                     refusal: Refusal::Protocol,
                     words: format!("a client answers no {}", other.name()),

@@ -261,3 +261,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn sessions_that_were_promised_an_inode_are_its_likely_holders() {
+    let mut promises = Promises::new(9, 9, 0);
+    let [one, two, three] = [1, 1, 2].map(|volume| promises.enter(VolumeId(volume)));
+    let likely = |promises: &Promises| promises.likely_holders((VolumeId(1), Ino(7)));
+    assert_eq!(likely(&promises), [one, two]);
+    let _ = promises.hold(two, &[Ino(7)]);
+    assert_eq!(likely(&promises), [two, one]);
+    promises.leave(two);
+    assert_eq!(likely(&promises), [one]);
+    assert_eq!(promises.likely_holders((VolumeId(2), Ino(7))), [three]);
+}

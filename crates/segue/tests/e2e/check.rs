@@ -29,7 +29,7 @@ fn check_json(world: &World, args: &[&str], code: i32) -> Vec<Value> {
     ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn stop_server(world: &World) {
+pub(crate) fn stop_server(world: &World) {
     let ended = segue(&world.serving, &["serve", "--stop", "--data", arg(world.server.data())]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }

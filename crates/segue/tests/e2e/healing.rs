@@ -5,9 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::check::check;
+use crate::check::{check, stop_server};
 use crate::tree::noise;
-use crate::world::{World, end, save, sh};
+use crate::world::{World, end, eventually, save, sh, wait_for_state};
+
+const EIO: i32 = 5;
 
 /// Changes 64 bytes of `bytes` in the server's packs, in which they stand uncompressed.
 fn harm(world: &World, bytes: &[u8]) {
@@ -62,4 +64,62 @@ fn a_copy_of_a_damaged_file_fails_or_heals() {
     }
     let ended = check(&world, &["home", "--rate", "0"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// One host has a file whole in its cache when the server's disk loses a part of it. Another host
+/// reads the file: soon it can, and nobody has done anything.
+/// Proves S18.8.
+#[test]
+fn a_host_that_has_a_damaged_file_heals_it() {
+    let Some(mut world) = World::new() else { return };
+    let bytes = noise(7, 12_000_000);
+    let mount = world.mount(&world.a);
+    save(&mount.path().join("f"), &bytes).unwrap();
+    mount.sync().unwrap();
+    let mut other = world.mount(&world.b);
+    stop_server(&world);
+    harm(&world, &bytes);
+    assert_eq!(check(&world, &["home"]).code, Some(7), "it is damaged");
+    world.server.restart().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    wait_for_state(&world.b, &other, "online");
+    let path = other.path().join("f");
+    eventually("the other host can read the file", || match fs::read(&path) {
+        Ok(read) => {
+            assert!(read == bytes, "it is the file");
+            true
+        }
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(EIO));
+            false
+        }
+    });
+    other.umount(&[]).unwrap();
+    let ended = check(&world, &["home", "--rate", "0"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// A check finds damage to two files. Hosts that have them heal them, also a host that did so
+/// little since it was mounted that nothing is promised to it.
+/// Proves S18.8.
+#[test]
+fn a_check_has_damage_healed_by_hosts() {
+    let Some(world) = World::new() else { return };
+    let files = [("f", noise(7, 3_000_000)), ("g", noise(8, 3_000_000))];
+    let mount = world.mount(&world.a);
+    for (name, bytes) in &files {
+        save(&mount.path().join(name), bytes).unwrap();
+    }
+    mount.sync().unwrap();
+    let mount = world.remount(&world.a, mount);
+    files.iter().for_each(|(_, bytes)| harm(&world, bytes));
+    let found = check(&world, &["home", "--rate", "0"]);
+    assert_eq!(found.code, Some(7), "{found:?}");
+    eventually("a check finds nothing", || check(&world, &["home", "--rate", "0"]).code == Some(0));
+    let other = world.mount(&world.b);
+    for (name, bytes) in &files {
+        for point in [mount.path(), other.path()] {
+            assert!(fs::read(point.join(name)).unwrap() == *bytes, "{name} is whole");
+        }
+    }
 }

@@ -90,6 +90,7 @@ impl Bytes<'_, '_, '_> {
                 }
             }
             Err(error) => {
+                (self.check.found)(self.check.id, used.ino, used.offset);
                 let broken = self.broken.get_or_insert_with(|| Broken {
                     ino: used.ino,
                     first: used.offset,

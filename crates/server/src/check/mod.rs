@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use segue_core::namespace::check::{Counts, Damage, Finding, Halt, Visitor, check, shared};
 use segue_core::namespace::{Readable, find_volume, keys, volumes};
-use segue_core::types::VolumeId;
+use segue_core::types::{Ino, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};
@@ -109,7 +109,8 @@ pub fn check_offline(
     tell: &mut dyn FnMut(CheckLine) -> bool,
 ) -> Result<(), ServeError> {
     let data = Data::open(DataDir::open(data)?)?;
-    run(&data, request, request.rate_bytes.unwrap_or(0), &AtomicBool::new(false), tell);
+    let rate = request.rate_bytes.unwrap_or(0);
+    run((&data, &|_, _, _| {}), request, rate, &AtomicBool::new(false), tell);
     Ok(())
 }
 
@@ -132,7 +133,8 @@ pub(crate) fn check_live(
         tell(line)
     };
     let rate = request.rate_bytes.unwrap_or(LIVE_RATE_BYTES);
-    run(&server.data, request, rate, &server.stopping, &mut tell);
+    let found = |volume, ino, offset| server.healing.found(volume, ino, offset);
+    run((&server.data, &found), request, rate, &server.stopping, &mut tell);
 }
 
 /// The one live check; over when dropped, however it ends.
@@ -144,8 +146,11 @@ impl Drop for Checking<'_> {
     }
 }
 
+/// Hears of bytes of a file that cannot be read.
+type OnDamage<'a> = &'a dyn Fn(VolumeId, Ino, u64);
+
 fn run(
-    data: &Data,
+    (data, found): (&Data, OnDamage<'_>),
     request: &CheckRequest,
     rate_bytes: u64,
     stopping: &AtomicBool,
@@ -156,7 +161,7 @@ fn run(
         let (pace, mut told) = (&mut Pace::new(rate_bytes), BTreeSet::new());
         volumes.into_iter().zip(0..).try_for_each(|((id, name), number)| {
             let teller = &mut teller;
-            let mut check = Check { data, id, name, findings: 0, teller, told: &mut told };
+            let mut check = Check { data, found, id, name, findings: 0, teller, told: &mut told };
             if number == 0 {
                 check.shared()?;
             }
@@ -214,6 +219,7 @@ fn chosen(data: &Data, request: &CheckRequest) -> Result<Vec<(VolumeId, String)>
 /// The check of one volume.
 struct Check<'a, 'b> {
     data: &'a Data,
+    found: OnDamage<'a>,
     id: VolumeId,
     name: String,
     findings: u64,

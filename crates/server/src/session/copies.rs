@@ -66,6 +66,7 @@ fn look(server: &Arc<Server>, volume: VolumeId, source: (Ino, Version), left: &m
             }
             *left = left.saturating_sub(u64::from(used.place.raw_len).max(CHUNK_MIN));
             if read(server, &used.fingerprint, &used.place).is_none() {
+                server.healing.found(volume, used.ino, used.offset);
                 return;
             }
         }

@@ -10,7 +10,7 @@ use segue_core::namespace;
 use segue_core::namespace::check::path;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, VolumeId};
-use segue_core::wire::{Fetch, Fetched, Refused, Reply};
+use segue_core::wire::{FETCH_MAX, Fetch, Fetched, Refused, Reply};
 use segue_rpc::Body;
 use segue_rpc::codec::{block_from_stored, encode_block};
 
@@ -22,14 +22,20 @@ use crate::serve::Server;
 /// Small pieces are put together into blocks of at least so many bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-const DAMAGED: &str = "the server's copy of this file is damaged; see the server's log";
+const DAMAGED: &str = "the server's copy of this file is damaged; other hosts that \
+                       have it cached are asked for it; see the server's log";
 
 impl Session {
     pub(super) async fn fetch(&self, bound: &Bound, ask: Fetch) -> Answer {
         let ino = ask.ino;
+        let last = ask.offset.saturating_add(ask.len.min(FETCH_MAX).saturating_sub(1));
         let answer = self.range(bound, ask).await;
         if answer.as_ref().is_err_and(|refused| refused.refusal == Refusal::Io) {
             self.name_unreadable(bound.volume, ino).await;
+            // They may be in two parts.
+            for offset in [ask.offset, last] {
+                self.server.healing.found(bound.volume, ino, offset);
+            }
         }
         answer
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use segue_core::namespace::lives;
 use segue_core::namespace::{self, BindError, ClientRow, Fault, get_row, keys, put_row};
 use segue_core::refusal::Refusal;
-use segue_core::types::{InoGrant, OpId, VolumeId};
+use segue_core::types::{InoGrant, OpId, Role, VolumeId};
 use segue_core::wire::{Hello, History, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
@@ -46,8 +46,9 @@ impl Session {
         let greeting = store.write(move |txn| greet(txn, &identity, volume, &hello)).await??;
         let promises = store.promises();
         // Not before: whoever is refused leaves nothing behind.
-        let holder = promises.enter(volume, client, &self.peer);
         let rights = self.identity.rights();
+        let brings = rights.role != Role::Reader;
+        let holder = promises.enter(volume, (client, brings), &self.peer);
         let bound = Bound { volume, client, incarnation, host, rights, nonce, holder };
         // Whoever is not welcomed yet says again that it starts afresh.
         while fresh_start

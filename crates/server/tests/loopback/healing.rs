@@ -1,17 +1,24 @@
 //! Nothing new refers to a chunk that is damaged, and hosts heal it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use segue_core::chunk::fingerprint;
 use segue_core::modlog::{Base, Outcome, PieceBytes, Record};
 use segue_core::namespace::leaf_wanted;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Role, Version};
-use segue_core::wire::{Fetch, Reply, Request, Stage};
+use segue_core::wire::{Fetch, Put, Reply, Request, Stage};
+use segue_rpc::Body;
+use segue_rpc::codec::encode_block;
+use segue_server::admin::{AdminReply, AdminRequest, Limit};
+use tokio::sync::mpsc;
 
 use crate::harness::{Client, Server, call, chunk, done, noise, store, whole};
 
 const LEN: usize = 100_000;
+/// Whoever takes this long hangs.
+const HANGS: Duration = Duration::from_secs(90);
 
 /// Changes a byte in the middle of a chunk that is stored as it is.
 fn harm(server: &Server, bytes: &[u8]) {
@@ -134,4 +141,107 @@ async fn a_leaf_with_a_damaged_chunk_is_not_referred_to() {
     tin.upload(&[&chunks[0]]).await.unwrap();
     done(&tin.apply(store(copy, base, len, leaf())).await, copy);
     assert_eq!(fetch(&tin, (ino, version)).await, Ok(chunks.concat()));
+}
+
+/// Answers the server's calls as a host would that has these chunks in its cache. Says which
+/// requests came.
+fn answer(client: Client, chunks: Vec<Vec<u8>>) -> mpsc::UnboundedReceiver<Request> {
+    let (tell, told) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(incoming) = client.peer.accept().await {
+            tell.send(incoming.request.clone()).ok();
+            let reply = match &incoming.request {
+                Request::Heal(heal) => {
+                    let mut sent = 0;
+                    for (_, name, _) in &heal.chunks {
+                        let chunk = chunks.iter().find(|bytes| fingerprint(bytes) == *name);
+                        let Some(chunk) = chunk else { continue };
+                        client.upload(&[chunk]).await.unwrap();
+                        sent += 1;
+                    }
+                    Reply::Healed(sent)
+                }
+                Request::Break(_) => Reply::Broken(()),
+                other => panic!("{other:?}"),
+            };
+            incoming.reply(reply, Body::Empty).await.ok();
+        }
+    });
+    told
+}
+
+/// Reads a file until it can be read.
+async fn healed(client: &Client, file: (Ino, Version)) -> Vec<u8> {
+    let read = async {
+        loop {
+            match fetch(client, file).await {
+                Ok(bytes) => return bytes,
+                Err(refusal) => assert_eq!(refusal, Refusal::Io),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(HANGS, read).await.expect("the file is healed")
+}
+
+/// Another host's cache heals a file that a host cannot read, in a volume whose quota is full. A
+/// host that may only read is not asked.
+/// Proves S18.8.
+#[tokio::test]
+async fn hosts_that_have_a_damaged_file_are_asked_for_it() {
+    let server = Server::start().await;
+    let reader = server.client("reader", Role::Reader).await;
+    let mut tin = server.client("tin", Role::Writer).await;
+    let zinc = server.client("zinc", Role::Writer).await;
+    let chunks = [1, 3, 5].map(|seed| noise(LEN, seed));
+    let source = file(&mut tin, "f", &chunks).await;
+    let (dir, bytes) = (None, Some(Limit::At(3 * LEN as u64)));
+    let name = "home".to_owned();
+    server.admin(&AdminRequest::VolumeSet { name, dir, bytes, inodes: None }).await;
+    // It is promised the file, and came first.
+    reader.attr(source.0).await;
+    let mut heard = answer(reader, Vec::new());
+    let mut asked = answer(tin, chunks.to_vec());
+    harm(&server, &chunks[1]);
+    harm(&server, &chunks[2]);
+    assert_eq!(fetch(&zinc, source).await, Err(Refusal::Io));
+    assert_eq!(healed(&zinc, source).await, chunks.concat());
+    let Some(Request::Heal(heal)) = asked.recv().await else { panic!("it was asked") };
+    let (names, len) = ([1, 2].map(|n| fingerprint(&chunks[n])), LEN as u64);
+    let named = vec![(len, names[0], LEN as u32), (2 * len, names[1], LEN as u32)];
+    assert_eq!((heal.ino, heal.chunks), (source.0, named));
+    assert!(heard.try_recv().is_err(), "a reader is asked for nothing");
+    match server.admin(&AdminRequest::VolumeShow { name: "home".into() }).await {
+        AdminReply::Volume(volume) => assert_eq!(volume.arrived_bytes, 0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A host that never answers, one that lies, and one that sends other bytes do no harm.
+/// Proves S18.8.
+#[tokio::test]
+async fn hosts_that_do_not_heal_harm_nobody() {
+    let server = Server::start().await;
+    let silent = server.client("silent", Role::Writer).await;
+    let liar = server.client("liar", Role::Writer).await;
+    let mut tin = server.client("tin", Role::Writer).await;
+    let zinc = server.client("zinc", Role::Writer).await;
+    let chunks = [1, 3].map(|seed| noise(LEN, seed));
+    let source = file(&mut tin, "f", &chunks).await;
+    silent.attr(source.0).await;
+    liar.attr(source.0).await;
+    tokio::spawn(async move {
+        while let Some(incoming) = liar.peer.accept().await {
+            let other = noise(LEN, 99);
+            let put = Put { chunks: vec![(fingerprint(b""), LEN as u32)], ..Put::default() };
+            let refused = liar.put(put, encode_block(&other)).await.unwrap_err();
+            assert_eq!(refused.refusal, Refusal::Protocol);
+            incoming.reply(Reply::Healed(7), Body::Empty).await.ok();
+        }
+    });
+    let _asked = answer(tin, chunks.to_vec());
+    harm(&server, &chunks[1]);
+    assert_eq!(fetch(&zinc, source).await, Err(Refusal::Io));
+    assert_eq!(healed(&zinc, source).await, chunks.concat());
+    drop(silent);
 }

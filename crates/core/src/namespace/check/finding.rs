@@ -136,9 +136,10 @@ impl Damage {
     pub fn remedy(&self) -> &'static str {
         match self {
             Damage::NoChunk { .. } | Damage::ChunkLength { .. } | Damage::Bytes { .. } => {
-                "reads of these bytes fail and never return wrong bytes; write the file again from \
-                 an intact copy (a backup, or a host that has it cached): that repairs every file \
-                 with these bytes"
+                "reads of these bytes fail and never return wrong bytes; a running server asks the \
+                 hosts that have them cached; if the next check still finds this, write the file \
+                 again from an intact copy (a backup, or cp on a host that has it cached): that \
+                 repairs every file with these bytes"
             }
             Damage::TallyInodes { .. }
             | Damage::TallyBytes { .. }
