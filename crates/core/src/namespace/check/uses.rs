@@ -59,7 +59,7 @@ pub fn chunk_uses_of<S: MetaSnapshot>(
     let scan = Scan::starting(&keys::extents(contents), first);
     let (uses, next) = page(snapshot, volume, scan).map_err(Fault::Store)?;
     // The row of this key ends there, and is the first that reaches beyond the byte before.
-    let end = |key: &Vec<u8>| Some(keys::extent_part(keys::inode_part(key)?.1)?.1.checked_sub(1)?);
+    let end = |key: &Vec<u8>| keys::extent_part(keys::inode_part(key)?.1)?.1.checked_sub(1);
     Ok(Some((uses, next.as_ref().and_then(end))))
 }
 
