@@ -200,9 +200,41 @@ impl ClientCore {
     }
 
     /// True if somebody has `ino` open, which changed, and the server does not tell what becomes of
-    /// it: it is to be asked for again.
+    /// it: it is to be asked for again. What is left of a removed file does not change.
     pub fn is_to_follow(&self, ino: Ino, now: Time) -> bool {
-        self.is_open(ino) && !self.tree.is_promised(ino, now)
+        self.is_open(ino) && !self.tree.is_promised(ino, now) && !self.is_removed_elsewhere(ino)
+    }
+
+    /// True if another host removed the last name of `ino`, as far as this host can tell.
+    pub fn is_removed_elsewhere(&self, ino: Ino) -> bool {
+        let is_nameless = self.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
+        let is_ours = self.tree.is_pending(ino) || self.tree.is_orphan(ino) || self.is_held(ino);
+        is_nameless && !is_ours
+    }
+
+    /// Forgets `ino` if another host removed it and nobody has it open: its names mean something
+    /// else by now. True if it did.
+    pub fn forget_removed(&mut self, ino: Ino, now: Time) -> bool {
+        let is_to_go = self.is_removed_elsewhere(ino) && !self.is_open(ino);
+        if is_to_go {
+            self.tree.forget(ino, now);
+        }
+        is_to_go
+    }
+
+    /// Files that are open here and removed elsewhere, and of which the server has data that are
+    /// not here: it keeps them for as long as it is asked. At most `limit`.
+    pub fn to_keep(&mut self, limit: usize) -> Vec<Ino> {
+        let open: Vec<Ino> = self.open.keys().copied().collect();
+        let mut to_keep = Vec::new();
+        for ino in open {
+            let size = self.tree.peek(ino).map_or(0, |attr| attr.size);
+            let is_here = self.files.get(&ino).is_some_and(|file| file.is_valid(0..size, size));
+            if to_keep.len() < limit && !is_here && self.is_removed_elsewhere(ino) {
+                to_keep.push(ino);
+            }
+        }
+        to_keep
     }
 
     /// True for a file that is only there because it is open here: what is written to it needs

@@ -21,6 +21,7 @@
 //! Invariant: an inode that a session was promised is as it was answered, or the session has a
 //! break of it to take.
 
+mod company;
 mod grace;
 mod inodes;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{self, Unbounded};
 use std::time::Duration;
 
+pub use company::Company;
 pub use grace::Grace;
 pub use inodes::Inodes;
 pub use unseen::Unseen;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use segue_core::promise::{Ask, Change, Grace, Inodes, Object, Promises as Table, SessionId, TERM};
+use segue_core::promise::{
+    Ask, Change, Company, Grace, Inodes, Object, Promises as Table, SessionId, TERM,
+};
 use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
@@ -33,6 +35,7 @@ struct Shared {
     table: Table,
     sessions: BTreeMap<SessionId, Attached>,
     grace: Grace,
+    company: Company,
 }
 
 /// What is known of a session.
@@ -49,6 +52,8 @@ pub(crate) struct Holder {
     promises: Arc<Promises>,
     /// Which.
     pub(crate) id: SessionId,
+    volume: VolumeId,
+    client: ClientId,
     /// Who tells it of breaks.
     teller: AbortHandle,
 }
@@ -80,8 +85,9 @@ impl Promises {
     /// The last commit was number `commit`.
     pub(crate) fn new(absent: BTreeSet<ClientId>, commit: u64) -> Promises {
         let table = Table::new(PROMISES_MAX, OF_SESSION_MAX, commit);
+        let company = Company::new(absent.iter().copied(), Time::default());
         let grace = Grace::new(absent, Time::default());
-        let shared = Mutex::new(Shared { table, sessions: BTreeMap::new(), grace });
+        let shared = Mutex::new(Shared { table, sessions: BTreeMap::new(), grace, company });
         let (heard, commit) = (watch::Sender::new(()), watch::Sender::new(commit));
         Promises { shared, heard, commit, started: Instant::now() }
     }
@@ -108,9 +114,10 @@ impl Promises {
         let id = shared.table.enter(volume);
         let attached = Attached { client, wake: wake.clone(), peer: peer.clone(), brings };
         shared.sessions.insert(id, attached);
+        shared.company.enter(volume, client);
         drop(shared);
         let teller = tokio::spawn(tell(Arc::clone(self), id, wake, peer.clone())).abort_handle();
-        Holder { promises: Arc::clone(self), id, teller }
+        Holder { promises: Arc::clone(self), id, volume, client, teller }
     }
 
     /// Something is about to be read that will be answered.
@@ -171,6 +178,12 @@ impl Promises {
         let shared = self.lock();
         let mut sessions = shared.sessions.iter();
         sessions.any(|(id, session)| session.client == client && Some(*id) != but)
+    }
+
+    /// True if another client than this one may know files of the volume.
+    pub(crate) fn has_others(&self, volume: VolumeId, client: ClientId) -> bool {
+        let now = self.now();
+        self.lock().company.has_others(volume, client, now)
     }
 
     /// Waits for the end of the grace period: no client believes an earlier server's promises then,
@@ -247,9 +260,11 @@ impl Drop for Asked<'_> {
 impl Drop for Holder {
     fn drop(&mut self) {
         self.teller.abort();
+        let now = self.promises.now();
         let mut shared = self.promises.lock();
         shared.table.leave(self.id);
         shared.sessions.remove(&self.id);
+        shared.company.leave(self.volume, self.client, now);
         drop(shared);
         self.promises.heard.send_replace(());
     }

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use crate::attached;
-use crate::collect::Collector;
+use crate::collect::{Collector, Remnants};
 use crate::control;
 use crate::data::Data;
 use crate::data_dir::DataDir;
@@ -43,6 +43,7 @@ pub(crate) struct Server {
     pub(crate) data: Data,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) metrics: Metrics,
+    pub(crate) remnants: Remnants,
     pub(crate) started: Instant,
     pub(crate) address: SocketAddr,
     pub(crate) healing: Healing,
@@ -80,6 +81,7 @@ pub async fn serve(
         data,
         sessions: Arc::default(),
         metrics: Metrics::default(),
+        remnants: Remnants::default(),
         started: Instant::now(),
         address,
         healing: Healing::new(),

@@ -13,7 +13,8 @@ use std::convert::Infallible;
 use segue_core::modlog::Stamped;
 use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{
-    self, Admits, ApplyResult, Context, DamagedChunks, Fault, MetaTxn, Rights, Stop, keys, read,
+    self, Admits, ApplyResult, Context, DamagedChunks, Fault, MetaTxn, RemnantAges, Rights, Stop,
+    keys, read,
 };
 use segue_core::refusal::Refusal;
 use segue_core::types::{ClientId, Fingerprint, Ino, OpId, Role, Timestamp, Version, VolumeId};
@@ -54,6 +55,10 @@ pub(crate) struct Server {
     changed: BTreeMap<Ino, Option<Version>>,
     /// And what is to be noted of it.
     unnoted: BTreeMap<VolumeId, Changed>,
+    /// How long ago remnants were left, or asked for.
+    ages: RemnantAges,
+    /// The last answer told of this one.
+    told_remnant: Option<Ino>,
     bug: Option<Bug>,
 }
 
@@ -97,6 +102,8 @@ impl Server {
             sessions,
             changed: BTreeMap::new(),
             unnoted: BTreeMap::new(),
+            ages: RemnantAges::default(),
+            told_remnant: None,
             bug,
         })
     }
@@ -120,7 +127,11 @@ impl Server {
             Request::Apply(apply) => return self.apply(client, apply, body),
             Request::Getattr(ino) => {
                 let found = |node| Reply::Node(Found { node, promised: None });
-                read::getattr(&mut txn, volume, *ino).map(|node| (found(node), Vec::new()))
+                let node = read::getattr_or_remnant(&mut txn, volume, *ino);
+                node.map(|(node, is_remnant)| {
+                    self.told_remnant = is_remnant.then_some(*ino);
+                    (found(node), Vec::new())
+                })
             }
             Request::Lookup(ask) => read::lookup(&mut txn, volume, ask.parent, &ask.name)
                 .map(|looked| (Reply::Looked(looked), Vec::new())),
@@ -179,6 +190,7 @@ impl Server {
             incarnation: INCARNATION,
             host: &host,
             rights: Rights { role: Role::Writer, no_root_squash: false },
+            is_shared: true,
             proven: &|chunk| proven.contains(chunk),
             admits: Admits::All,
             damaged: &DamagedChunks::new(0),

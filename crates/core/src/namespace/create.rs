@@ -6,7 +6,7 @@ use super::outcome::Effect;
 use super::permission::{Actor, Change};
 use super::rows::{self, InodeRow};
 use super::tree::Tree;
-use super::{Fault, MetaTxn, Stop, hard_links, quota};
+use super::{Fault, MetaTxn, Stop, hard_links, quota, remnant};
 use crate::modlog::{NewNode, Record};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Ino, Kind, Name, SYMLINK_MAX, Timestamp};
@@ -153,6 +153,7 @@ pub(super) fn insert<T: MetaTxn>(
     let (ino, parent) = (row.attr.ino, row.parent);
     let links = i32::from(row.attr.kind == Kind::Directory);
     row.attr.data_version = tree.version;
+    row.generation = remnant::displace(tree, ino)?;
     row.attr.quota = tree.directory(parent)?.attr.quota;
     let came = row.target.as_ref().map_or(0, Vec::len) as u64;
     tree.charge(row.attr.quota, quota::Change { inodes: 1, came, gone: 0 })?;

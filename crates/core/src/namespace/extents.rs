@@ -18,6 +18,8 @@ use crate::types::{Fingerprint, Ino, VolumeId};
 
 /// Rows read at a time.
 const SLICE: usize = 64;
+/// Rows of contents that go in the commit which takes them from a file.
+const BURIED_MAX: usize = 256;
 /// Places of bytes from which on a range is answered in part: those of 4 MiB in pieces of 512
 /// bytes.
 pub(super) const PARTS_MAX: usize = 8192;
@@ -284,6 +286,18 @@ pub(super) fn discard<T: MetaTxn>(
         txn.remove(key).map_err(Fault::Store)?;
     }
     Ok((rows.len(), is_whole))
+}
+
+/// Removes contents that nobody has any more. What is more than a few rows is left to collection,
+/// so that no commit takes long. False if some of it is still there, or was not what was written:
+/// then its place is none for others.
+pub(super) fn bury<T: MetaTxn>(txn: &mut T, contents: Contents) -> Result<bool, Fault<T::Error>> {
+    let (gone, is_whole) = discard(txn, contents, BURIED_MAX)?;
+    if gone < BURIED_MAX {
+        return Ok(is_whole);
+    }
+    rows::put_row(txn, &keys::grave(contents), &())?;
+    Ok(false)
 }
 
 pub(super) fn put<T: MetaTxn>(

@@ -49,6 +49,7 @@ mod permission;
 mod quota;
 pub mod read;
 mod refs;
+mod remnant;
 mod remove;
 mod rename;
 pub mod repair;
@@ -80,6 +81,9 @@ pub use quota::{Limits, QuotaRow, Usage, check_border, space};
 pub use refs::{
     Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, NotStaged, arrived, leaf_name, leaf_of, leaf_wanted,
     lease, packs, stage,
+};
+pub use remnant::{
+    KEPT_SECONDS, REMNANT_BYTES_MAX, REMNANTS_MAX, RemnantAges, RemnantTally, remnant_tally,
 };
 pub use rows::{
     ChunkPlace, ChunkRow, ClientRow, Extent, LeafRow, PackRow, Source, Tally, VolumeRow, chunk,
@@ -205,6 +209,8 @@ pub struct Context<'a> {
     pub host: &'a str,
     /// What its identity may do.
     pub rights: Rights,
+    /// Other hosts may have looked up what the records remove: it can be read for a while longer.
+    pub is_shared: bool,
     /// True for a chunk that this session has shown to possess.
     pub proven: &'a dyn Fn(&Fingerprint) -> bool,
     /// Changes that the server's disk has room for.
@@ -273,6 +279,7 @@ pub fn apply<T: MetaTxn>(
     let meant = meant.map(|record| Stamped { record, ..stamped.clone() });
     let stamped = meant.as_ref().unwrap_or(stamped);
     let mut tree = Tree::open(txn, context.volume)?;
+    tree.leaves_remnants = context.is_shared;
     let effect = carry_out(&mut tree, context, stamped);
     let effect = effect.and_then(|effect| Ok(tree.check_limits().map(|()| effect)?));
     let effect = match effect {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::changes::{self, Span};
 use super::extents::Contents;
 use super::rows::{self, InodeRow, Source};
-use super::{MetaSnapshot, Stop, extents, keys};
+use super::{MetaSnapshot, Stop, extents, keys, remnant};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Ino, Kind, Name, Version, VolumeId};
 use crate::wire::{FETCH_MAX, Fetch, Looked, Node, PAGE_MAX, Page, Readdir, Seek, Sought, Xattrs};
@@ -45,6 +45,18 @@ fn inode<S: MetaSnapshot>(
     Ok(rows::inode(snapshot, volume, ino)?.ok_or(Refusal::Stale)?)
 }
 
+/// An inode, or what is left of it: then true.
+fn inode_or_remnant<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+) -> Result<(InodeRow, bool), Stop<S::Error>> {
+    if let Some(row) = rows::inode(snapshot, volume, ino)? {
+        return Ok((row, false));
+    }
+    Ok((remnant::remnant(snapshot, volume, ino)?.ok_or(Refusal::Stale)?, true))
+}
+
 fn directory<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
@@ -61,6 +73,17 @@ pub fn getattr<S: MetaSnapshot>(
     ino: Ino,
 ) -> Result<Node, Stop<S::Error>> {
     Ok(inode(snapshot, volume, ino)?.into())
+}
+
+/// An inode, or what is left of it: then true. A remnant never changes, and nobody is told when it
+/// goes.
+pub fn getattr_or_remnant<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+) -> Result<(Node, bool), Stop<S::Error>> {
+    let (row, is_remnant) = inode_or_remnant(snapshot, volume, ino)?;
+    Ok((row.into(), is_remnant))
 }
 
 /// A name in a directory.
@@ -168,7 +191,7 @@ pub fn xattrs<S: MetaSnapshot>(
     volume: VolumeId,
     ino: Ino,
 ) -> Result<Xattrs, Stop<S::Error>> {
-    let change = inode(snapshot, volume, ino)?.attr.change;
+    let change = inode_or_remnant(snapshot, volume, ino)?.0.attr.change;
     let prefix = keys::xattr(volume, ino, &[]);
     let rows = snapshot.range(&prefix, &keys::after(&prefix), XATTRS_MAX);
     let rows = rows.map_err(super::Fault::Store)?;
@@ -184,6 +207,21 @@ pub(super) fn file<S: MetaSnapshot>(
     version: Version,
 ) -> Result<InodeRow, Stop<S::Error>> {
     let row = inode(snapshot, volume, ino)?;
+    in_version(row, version)
+}
+
+/// The same, also of what is left of a file.
+fn file_or_remnant<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    ino: Ino,
+    version: Version,
+) -> Result<InodeRow, Stop<S::Error>> {
+    let (row, _) = inode_or_remnant(snapshot, volume, ino)?;
+    in_version(row, version)
+}
+
+fn in_version<E>(row: InodeRow, version: Version) -> Result<InodeRow, Stop<E>> {
     match row.attr.kind {
         Kind::File if row.attr.data_version == version => Ok(row),
         Kind::File => Err(Refusal::Changed.into()),
@@ -199,7 +237,7 @@ pub fn contents<S: MetaSnapshot>(
     volume: VolumeId,
     ask: &Fetch,
 ) -> Result<Vec<Segment>, Stop<S::Error>> {
-    let row = file(snapshot, volume, ask.ino, ask.version)?;
+    let row = file_or_remnant(snapshot, volume, ask.ino, ask.version)?;
     let end = ask.offset.saturating_add(ask.len.min(FETCH_MAX)).min(row.attr.size);
     let (mut at, mut segments) = (ask.offset, Vec::new());
     if at >= end {
@@ -225,7 +263,7 @@ pub fn seek<S: MetaSnapshot>(
     volume: VolumeId,
     ask: &Seek,
 ) -> Result<Sought, Stop<S::Error>> {
-    let row = file(snapshot, volume, ask.ino, ask.version)?;
+    let row = file_or_remnant(snapshot, volume, ask.ino, ask.version)?;
     let size = row.attr.size;
     let contents = Contents::of(volume, &row);
     let (mut at, mut found): (u64, Option<Sought>) = (ask.offset, None);

@@ -213,6 +213,22 @@ pub fn put_row<T: MetaTxn, R: Serialize>(
     txn.put(key, &bytes).map_err(Fault::Store)
 }
 
+/// Removes all rows under `prefix`, so many at a time.
+pub(super) fn remove_all<T: MetaTxn>(
+    txn: &mut T,
+    prefix: &[u8],
+    slice: usize,
+) -> Result<(), Fault<T::Error>> {
+    let end = keys::after(prefix);
+    loop {
+        let rows = txn.range_past_damage(prefix, &end, slice).map_err(Fault::Store)?;
+        rows.iter().try_for_each(|(key, _)| txn.remove(key)).map_err(Fault::Store)?;
+        if rows.len() < slice {
+            return Ok(());
+        }
+    }
+}
+
 pub(super) fn inode<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,

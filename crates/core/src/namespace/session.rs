@@ -157,6 +157,8 @@ pub fn drop_orphans<T: MetaTxn>(
     client: ClientId,
 ) -> Result<bool, Fault<T::Error>> {
     let mut tree = Tree::open(txn, volume)?;
+    // Other hosts may read on what this one had open.
+    tree.leaves_remnants = true;
     let prefix = keys::orphans(volume, client);
     let rows = tree.txn.range_past_damage(&prefix, &keys::after(&prefix), ORPHANS);
     let rows = rows.map_err(Fault::Store)?;

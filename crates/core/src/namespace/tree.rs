@@ -9,14 +9,14 @@ use super::extents::{self, Contents};
 use super::overlay::Overlay;
 use super::quota::{Change, Charged, Limits, Usage};
 use super::rows::{self, InodeRow};
-use super::{Fault, MetaSnapshot, MetaTxn, Stop, Tally, VolumeRow, keys};
+use super::{Fault, MetaSnapshot, MetaTxn, Stop, Tally, VolumeRow, keys, remnant};
 use crate::refusal::Refusal;
 use crate::types::{Attr, Ino, Kind, Name, Timestamp, Version, VolumeId};
 
 /// A directory in a deeper one is moved by nobody: looking at what it stands in takes time of the
 /// one thread that changes volumes. No path of PATH_MAX bytes has so many parts.
 const DEPTH_MAX: u64 = 4096;
-/// Rows deleted or read at a time.
+/// Rows deleted at a time.
 const SLICE: usize = 256;
 
 /// One volume inside one transaction.
@@ -30,6 +30,8 @@ pub(super) struct Tree<'a, T> {
     pub(super) limits: Limits,
     pub(super) before: Usage,
     pub(super) charged: Charged,
+    /// Files that go leave remnants: other hosts may have looked them up.
+    pub(super) leaves_remnants: bool,
     /// An inode that went, with its last name or its last close.
     pub(super) removed: Option<Ino>,
     touched: BTreeSet<Ino>,
@@ -51,6 +53,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
             limits: row.limits,
             before: Usage::of(&tally),
             charged: Charged::new(),
+            leaves_remnants: false,
             removed: None,
             touched: BTreeSet::new(),
             wrote: false,
@@ -149,12 +152,16 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
         }
     }
 
-    /// The inode goes with all that belongs to it.
+    /// The inode goes with all that belongs to it, at once or after a while as a remnant.
     pub(super) fn remove_inode(&mut self, row: &InodeRow) -> Result<(), Fault<T::Error>> {
         let ino = row.attr.ino;
-        self.discard_contents(row)?;
         let gone = self.charged_bytes(row)?;
-        self.remove_all(&keys::xattr(self.volume, ino, &[]))?;
+        if self.leaves_remnants && remnant::is_left(row.attr.kind) {
+            remnant::leave(self, row, gone)?;
+        } else {
+            extents::bury(&mut self.txn, Contents::of(self.volume, row))?;
+            rows::remove_all(&mut self.txn, &keys::xattr(self.volume, ino, &[]), SLICE)?;
+        }
         self.txn.remove(&keys::inode(self.volume, ino)).map_err(Fault::Store)?;
         self.charge(row.attr.quota, Change { inodes: -1, came: 0, gone })?;
         if row.attr.quota == Some(ino) {
@@ -166,38 +173,12 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
         Ok(())
     }
 
-    /// The contents of `row` go; what is more than a few rows is left to collection, so that no
-    /// commit takes long. False if some of it is still there, or was not what was written: then
-    /// its place is none for others.
-    fn discard_contents(&mut self, row: &InodeRow) -> Result<bool, Fault<T::Error>> {
-        let contents = Contents::of(self.volume, row);
-        let (gone, is_whole) = extents::discard(&mut self.txn, contents, SLICE)?;
-        if gone < SLICE {
-            return Ok(is_whole);
-        }
-        rows::put_row(&mut self.txn, &keys::grave(contents), &())?;
-        Ok(false)
-    }
-
     /// Makes all of a file a hole; returns how many bytes went.
     pub(super) fn empty_contents(&mut self, row: &mut InodeRow) -> Result<u64, Fault<T::Error>> {
-        if !self.discard_contents(row)? {
+        if !extents::bury(&mut self.txn, Contents::of(self.volume, row))? {
             row.generation += 1;
         }
         Ok(row.attr.allocated)
-    }
-
-    fn remove_all(&mut self, prefix: &[u8]) -> Result<(), Fault<T::Error>> {
-        let end = keys::after(prefix);
-        loop {
-            let rows = self.txn.range_past_damage(prefix, &end, SLICE).map_err(Fault::Store)?;
-            for (key, _) in &rows {
-                self.txn.remove(key).map_err(Fault::Store)?;
-            }
-            if rows.len() < SLICE {
-                return Ok(());
-            }
-        }
     }
 
     /// A number for an inode that the server itself makes.

@@ -1,7 +1,8 @@
 //! Collection while the server serves: rows that nobody needs, then packs that no row needs.
 //!
 //! ```text
-//!   every second      slices of core::namespace::collect, until nothing is left
+//!   every second      remnants whose time is over; slices of core::namespace::collect, until
+//!                     nothing is left
 //!   every ten         packs: without rows ─▶ retired ─▶ nobody reads it ─▶ removed
 //!                            a quarter dead ─▶ what lives is appended to the present pack
 //!                     ragged files that nobody has written meanwhile are put in order
@@ -17,6 +18,7 @@
 mod changes;
 mod orphans;
 mod packs;
+mod remnants;
 mod tidy;
 
 use std::io;
@@ -28,6 +30,8 @@ use std::time::{Duration, Instant};
 use segue_core::namespace::Admits;
 use segue_core::namespace::collect::{Collected, collect};
 
+pub(crate) use remnants::Remnants;
+
 use crate::data::now_seconds;
 use crate::meta::StoreError;
 use crate::metrics::add;
@@ -35,6 +39,8 @@ use crate::serve::Server;
 
 /// Rows of one slice, so that the writer is not kept for longer than about 5 ms.
 const SLICE_ROWS: usize = 256;
+/// Remnants of one slice: each is some rows, and up to 256 of its contents.
+const SLICE_REMNANTS: usize = 16;
 /// Time between two looks for rows.
 const ROWS_EVERY: Duration = Duration::from_secs(1);
 /// Time between two looks at the packs.
@@ -171,8 +177,13 @@ fn rows(server: &Server, said: &mut Option<StoreError>) {
 }
 
 fn slice(server: &Server) -> Result<Collected, StoreError> {
-    let now = now_seconds();
-    server.data.store.write_blocking(move |txn| collect(txn, now, SLICE_ROWS))
+    let (now, remnants) = (now_seconds(), server.remnants.clone());
+    let is_full = server.data.store.room().admits() != Admits::All;
+    server.data.store.write_blocking(move |txn| {
+        let gone = remnants.expire(txn, SLICE_REMNANTS, is_full)?;
+        let done = collect(txn, now, SLICE_ROWS)?;
+        Ok(Collected { rows: done.rows + gone as u64, ..done })
+    })
 }
 
 #[cfg(test)]

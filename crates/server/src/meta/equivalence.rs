@@ -160,6 +160,7 @@ fn carry_out<T: MetaTxn>(
         }
     }
     let context = Context {
+        is_shared: true,
         volume: VOLUME,
         client: CLIENT,
         incarnation: 1,

@@ -17,6 +17,7 @@ use super::upload::{Arrivals, Placed, index};
 use super::{Answer, Bound, Session, refuse};
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::metrics::add;
+use crate::promises::Promises;
 
 /// Records of one transaction. A thousand small ones take some 20 ms, for which every other host
 /// would wait.
@@ -64,6 +65,7 @@ impl Session {
             rights: bound.rights,
             records: apply.records,
             digests,
+            promises: Arc::clone(self.server.data.store.promises()),
             acked_below: apply.acked_below,
             admits: self.server.data.store.room().admits(),
         });
@@ -213,6 +215,7 @@ struct Batch {
     damaged: Arc<namespace::DamagedChunks>,
     records: Vec<Stamped>,
     digests: Vec<[u8; 32]>,
+    promises: Arc<Promises>,
     acked_below: u64,
     /// When they came.
     admits: Admits,
@@ -242,6 +245,7 @@ impl Batch {
             incarnation: self.incarnation,
             host: &self.host,
             rights: self.rights,
+            is_shared: self.promises.has_others(self.volume, self.client),
             proven: &|fingerprint| self.proven.binary_search(fingerprint).is_ok(),
             admits: self.admits,
             damaged: &self.damaged,

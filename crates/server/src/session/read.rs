@@ -4,21 +4,22 @@ use segue_core::namespace::equal::compare;
 use segue_core::namespace::outline::outline;
 use segue_core::namespace::{Stop, read, space};
 use segue_core::refusal::Refusal;
+use segue_core::types::Ino;
 use segue_core::wire::{Found, Reply, Request};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, settled};
 use crate::meta::Kv;
+use crate::promises::Asked;
 
 impl Session {
     pub(super) async fn read(&self, bound: &Bound, request: Request) -> Answer {
         let volume = bound.volume;
+        if let Request::Getattr(ino) = request {
+            return self.getattr(bound, ino).await;
+        }
         let path = self.server.data.path().to_owned();
         let answer = move |snapshot: &mut Kv<'_>| match request {
-            Request::Getattr(ino) => {
-                let found = |node| Reply::Node(Found { node, promised: None });
-                read::getattr(snapshot, volume, ino).map(found)
-            }
             Request::Lookup(ask) => {
                 read::lookup(snapshot, volume, ask.parent, &ask.name).map(Reply::Looked)
             }
@@ -37,11 +38,31 @@ impl Session {
         };
         let store = &self.server.data.store;
         let asked = store.promises().ask();
-        let mut reply = settled(store.read(answer).await)?;
-        let inodes = reply.inodes();
-        if !inodes.is_empty() {
-            reply.promise(asked.answered(&bound.holder, &inodes));
-        }
-        Ok((reply, Body::Empty))
+        let reply = settled(store.read(answer).await)?;
+        Ok((promised(reply, asked, bound), Body::Empty))
     }
+
+    /// What is left of a removed file is not promised: it does not change, and goes without a
+    /// word.
+    async fn getattr(&self, bound: &Bound, ino: Ino) -> Answer {
+        let (volume, store) = (bound.volume, &self.server.data.store);
+        let asked = store.promises().ask();
+        let found = store.read(move |kv| read::getattr_or_remnant(kv, volume, ino)).await;
+        let (node, is_remnant) = settled(found)?;
+        let reply = Reply::Node(Found { node, promised: None });
+        if is_remnant {
+            self.server.remnants.asked(volume, ino);
+            return Ok((reply, Body::Empty));
+        }
+        Ok((promised(reply, asked, bound), Body::Empty))
+    }
+}
+
+/// The reply, with a promise for what it tells of.
+fn promised(mut reply: Reply, asked: Asked<'_>, bound: &Bound) -> Reply {
+    let inodes = reply.inodes();
+    if !inodes.is_empty() {
+        reply.promise(asked.answered(&bound.holder, &inodes));
+    }
+    reply
 }

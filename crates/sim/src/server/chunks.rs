@@ -55,6 +55,7 @@ impl Server {
     pub(crate) fn collect(&mut self, now: Time) -> Result<(), Violation> {
         let volume = self.volume;
         let mut txn = Txn::begin(&mut self.disk);
+        self.ages.expire(&mut txn, now.0.as_secs(), SLICE, false)?;
         namespace::collect::collect(&mut txn, now.0.as_secs() + 1, SLICE)?;
         if self.bug == Some(Bug::ServerLeaksReferences) {
             let written = txn.take_written();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::namespace::changes;
+use segue_core::namespace::{RemnantAges, changes};
 use segue_core::promise::{Change, Grace, Inodes, Promises, SessionId};
 use segue_core::types::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
@@ -112,6 +112,10 @@ impl Server {
         }
         let ask = self.sessions.as_mut().map(|sessions| sessions.table.ask());
         let (mut reply, answer) = self.answer(client, request, body)?;
+        let told_remnant = self.told_remnant.take();
+        if let Some(ino) = told_remnant {
+            self.ages.asked(self.volume, ino, now.0.as_secs());
+        }
         let changed = std::mem::take(&mut self.changed);
         let unnoted = std::mem::take(&mut self.unnoted);
         let number = match unnoted.is_empty() {
@@ -125,7 +129,7 @@ impl Server {
         let author = id.filter(|_| matches!(request, Request::Apply(_)));
         let reader = id.filter(|_| author.is_none());
         match (reader, reply.inodes()) {
-            (Some(id), inodes) if !inodes.is_empty() => {
+            (Some(id), inodes) if !inodes.is_empty() && told_remnant.is_none() => {
                 reply.promise(Some(sessions.table.answered(ask, id, &inodes).but));
             }
             _ => sessions.table.unanswered(ask),
@@ -304,6 +308,7 @@ impl Server {
     /// The server starts again: its clients have to say who they are.
     pub(crate) fn forget_sessions(&mut self, now: Time) {
         self.proven.clear();
+        self.ages = RemnantAges::default();
         let Ok(commit) = changes::head(&mut self.disk.rows, 0).map(|head| head.last) else {
             return;
         };

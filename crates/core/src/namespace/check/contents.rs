@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::super::arrivals::waiting;
 use super::super::refs::{Held, leaf_name};
 use super::super::rows::{ChunkRow, Extent, LeafRow, Source};
-use super::super::{MetaSnapshot, keys};
+use super::super::{MetaSnapshot, RemnantTally, keys, remnant};
 use super::scan::Scan;
 use super::{Checker, Damage, FoundRow, Halt, Visitor, decode, find};
 use crate::types::{Fingerprint, VolumeId};
@@ -27,6 +27,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         self.leaf_names()?;
         self.idle()?;
         self.notes(keys::graves(self.volume), |key| keys::grave_part(key).is_some(), "a grave")?;
+        self.remnants()?;
         let is_ragged = |key: &[u8]| keys::ragged_part(key).is_some();
         self.notes(keys::ragged_of(self.volume), is_ragged, "a ragged file")?;
         let is_hard_link = |key: &[u8]| keys::hard_link_part(key).is_some();
@@ -34,6 +35,31 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         self.rounds(keys::chunks(self.volume), at_once, &Table::chunks())?;
         self.rounds(keys::leaves(self.volume), at_once, &Table::leaves())?;
         self.arrivals()
+    }
+
+    /// Remnants: each of an inode that is not there, with its place, and all of them counted.
+    fn remnants(&mut self) -> Result<(), Halt<S::Error>> {
+        let is_place = |key: &[u8]| keys::remnant_order_part(key).is_some();
+        self.notes(keys::remnant_orders(self.volume), is_place, "the place of a remnant")?;
+        let (mut scan, mut found) =
+            (Scan::new(keys::remnants(self.volume)), RemnantTally::default());
+        while let Some((key, _)) = scan.next(self.snapshot)? {
+            self.step()?;
+            match remnant::sound(self.snapshot, self.volume, &key)? {
+                Some(remnant) => found = found.and(&remnant),
+                None => self.report_row(&key, "a remnant"),
+            }
+        }
+        let key = keys::remnant_tally(self.volume);
+        let told = match find(self.snapshot, &key)? {
+            FoundRow::Nothing => Some(RemnantTally::default()),
+            FoundRow::Row(told) => Some(told),
+            FoundRow::Broken => None,
+        };
+        if told != Some(found) {
+            self.report_row(&key, "a tally of remnants");
+        }
+        Ok(())
     }
 
     /// What came and is in no file, against what the volume counts of it.

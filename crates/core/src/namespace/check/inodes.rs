@@ -2,7 +2,7 @@
 
 use super::super::extents::{Contents, within};
 use super::super::rows::{ChunkRow, Extent, InodeRow, LeafRow, Source};
-use super::super::{MetaSnapshot, keys};
+use super::super::{MetaSnapshot, keys, remnant};
 use super::scan::Scan;
 use super::{Checker, Damage, FoundRow, Halt, Visitor, decode, find};
 use crate::types::{Fingerprint, Ino, Kind, SYMLINK_MAX, Version};
@@ -89,14 +89,20 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             (&mut beside.xattrs, Damage::XattrsOfNothing),
         ] {
             let mut last = None;
-            while let Some((key, _)) = scan.peek(self.snapshot)? {
+            while let Some((key, value)) = scan.peek(self.snapshot)? {
                 let ino = keys::inode_part(key).map_or(Ino(0), |(ino, _)| ino);
+                let is_torn = matches!(damage, Damage::ExtentsOfNothing)
+                    && decode::<Extent>(value).is_none();
                 if next.is_some_and(|next| ino >= next) {
                     break;
                 }
                 let key = key.clone();
                 let told = last.replace(ino) == Some(ino);
-                if !told && !self.check_buried(&key)? {
+                let is_buried = self.check_buried(&key)?;
+                if is_buried && is_torn {
+                    self.report_row(&key, "an extent");
+                }
+                if !told && !is_buried {
                     self.report(ino, damage.clone())?;
                 }
                 self.step()?;
@@ -106,12 +112,16 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         Ok(())
     }
 
-    /// Looks whether an extent is left to collection.
+    /// Looks whether an extent or an extended attribute is left to collection, or a remnant's.
     fn check_buried(&mut self, key: &[u8]) -> Result<bool, S::Error> {
-        let part = keys::inode_part(key).and_then(|(ino, rest)| {
-            keys::extent_part(rest).map(|(generation, _)| (ino, generation))
-        });
-        let Some((ino, generation)) = part else { return Ok(false) };
+        let Some((ino, rest)) = keys::inode_part(key) else { return Ok(false) };
+        if key.starts_with(&keys::all_xattrs(self.volume)) {
+            return remnant::check_has(self.snapshot, self.volume, ino, None);
+        }
+        let Some((generation, _)) = keys::extent_part(rest) else { return Ok(false) };
+        if remnant::check_has(self.snapshot, self.volume, ino, Some(generation))? {
+            return Ok(true);
+        }
         let grave = keys::grave(Contents { volume: self.volume, ino, generation });
         Ok(self.snapshot.get(&grave)?.is_some())
     }

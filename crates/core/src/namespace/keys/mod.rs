@@ -29,6 +29,9 @@ const RAGGED: u8 = 0x17;
 const QUOTA: u8 = 0x18;
 const HARD_LINK: u8 = 0x19;
 const LIFE: u8 = 0x1a;
+const REMNANT: u8 = 0x1b;
+const REMNANT_ORDER: u8 = 0x1c;
+const REMNANT_TALLY: u8 = 0x1d;
 const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
@@ -164,6 +167,38 @@ pub fn grave_part(key: &[u8]) -> Option<Contents> {
     let (ino, generation) = inode_part(key)?;
     let generation = u32::from_be_bytes(generation.try_into().ok()?);
     Some(Contents { volume: VolumeId(u32::from_be_bytes(*volume)), ino, generation })
+}
+
+/// What is left of a file that lost its last name.
+pub fn remnant(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    of_inode(REMNANT, volume, ino, &[])
+}
+
+/// All remnants of a volume, by inode.
+pub fn remnants(volume: VolumeId) -> Vec<u8> {
+    key(REMNANT, &[&volume.0.to_be_bytes()])
+}
+
+/// The place of a remnant among those of its volume: behind those that commits before `commit`
+/// left.
+pub fn remnant_order(volume: VolumeId, commit: u64, ino: Ino) -> Vec<u8> {
+    key(REMNANT_ORDER, &[&volume.0.to_be_bytes(), &commit.to_be_bytes(), &ino.0.to_be_bytes()])
+}
+
+/// The places of all remnants of a volume, the oldest first.
+pub fn remnant_orders(volume: VolumeId) -> Vec<u8> {
+    key(REMNANT_ORDER, &[&volume.0.to_be_bytes()])
+}
+
+/// The commit and the inode of such a key.
+pub fn remnant_order_part(key: &[u8]) -> Option<(u64, Ino)> {
+    let (commit, ino) = key.get(1 + size_of::<u32>()..)?.split_first_chunk()?;
+    Some((u64::from_be_bytes(*commit), Ino(u64::from_be_bytes(ino.try_into().ok()?))))
+}
+
+/// How much all remnants of a volume are.
+pub fn remnant_tally(volume: VolumeId) -> Vec<u8> {
+    key(REMNANT_TALLY, &[&volume.0.to_be_bytes()])
 }
 
 /// All inodes of a volume.

@@ -2,8 +2,8 @@
 
 use super::{
     CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, GRAVE, HARD_LINK, INHERITED, INODE, LEAF,
-    LIFE, ORPHAN, OUTCOME, QUOTA, RAGGED, SERVER_TAGS, XATTR, all_idle, arrived, key, packs,
-    volume, volume_tally,
+    LIFE, ORPHAN, OUTCOME, QUOTA, RAGGED, REMNANT, REMNANT_ORDER, REMNANT_TALLY, SERVER_TAGS,
+    XATTR, all_idle, arrived, key, packs, volume, volume_tally,
 };
 use crate::types::{ClientId, VolumeId};
 
@@ -26,9 +26,25 @@ pub fn of_server() -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Every table whose keys begin with a volume: what refers to others comes after them.
-pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 12] {
-    [CHUNK, LEAF, INODE, DENTRY, XATTR, EXTENT, ORPHAN, QUOTA, GRAVE, RAGGED, HARD_LINK, LIFE]
-        .map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
+pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 15] {
+    let first = [
+        CHUNK,
+        LEAF,
+        INODE,
+        DENTRY,
+        XATTR,
+        EXTENT,
+        ORPHAN,
+        QUOTA,
+        GRAVE,
+        RAGGED,
+        HARD_LINK,
+        LIFE,
+        REMNANT,
+        REMNANT_ORDER,
+        REMNANT_TALLY,
+    ];
+    first.map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
 }
 
 /// True for the key of a chunk.
@@ -38,7 +54,7 @@ pub fn is_chunk(key: &[u8]) -> bool {
 
 /// True for the key of a row that is of no volume alone.
 pub fn is_shared(key: &[u8]) -> bool {
-    !matches!(key.first().copied(), Some(CHUNK | INODE..=LIFE))
+    !matches!(key.first().copied(), Some(CHUNK | INODE..=REMNANT_TALLY))
 }
 
 /// True for the key of a row that the volume has for itself.

@@ -4,7 +4,7 @@ use super::super::check::{Damage, Finding};
 use super::super::refs::Held;
 use super::super::rows::{self, ClientRow, InodeRow, Tally, VolumeRow};
 use super::super::volume::existing;
-use super::super::{Fault, MetaTxn, arrivals, keys};
+use super::super::{Fault, MetaTxn, arrivals, keys, remnant};
 use super::found::{self, blank, put_inode};
 use super::held;
 use super::names;
@@ -229,6 +229,10 @@ fn fix_row<T: MetaTxn, R: Repairer>(
     }
     if key.starts_with(&keys::graves(id)) {
         return fix_grave(txn, id, key);
+    }
+    let remnants = [keys::remnants(id), keys::remnant_orders(id), keys::remnant_tally(id)];
+    if remnants.iter().any(|table| key.starts_with(table)) {
+        return remnant::repair(txn, id, key);
     }
     if key.starts_with(&keys::ragged_of(id)) {
         txn.remove(key).map_err(Fault::Store)?;

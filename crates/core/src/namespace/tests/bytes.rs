@@ -167,6 +167,7 @@ proptest! {
             prop_assert_eq!(&found[..], array.0.get(offset as usize..end).unwrap_or_default());
         }
         tin.apply(&mut txn, unlink(Ino::ROOT, "f", ino, false));
+        RemnantAges::default().expire(&mut txn, 0, 1, true).unwrap();
         while super::super::collect::collect(&mut txn, u64::MAX, 50).unwrap().rows > 0 {}
         let chunks = [keys::chunks(VOLUME), keys::leaves(VOLUME), keys::packs()];
         for table in [keys::all_extents(VOLUME), keys::all_idle()].into_iter().chain(chunks) {

@@ -33,6 +33,7 @@ fn collect_all(txn: &mut MapTxn, now_seconds: u64) {
 fn a_chunk_lives_as_long_as_somebody_needs_it() {
     let mut txn = store();
     let mut tin = Client::new(&mut txn, 1, OWNER);
+    tin.is_shared = false;
     let one = tin.file(&mut txn, Ino::ROOT, "one");
     let two = tin.file(&mut txn, Ino::ROOT, "two");
     chunked(&mut txn, &mut tin, one, &[b"shared", b"single"]);
@@ -81,6 +82,7 @@ fn a_record_that_comes_too_late_is_told_what_is_missing() {
 fn a_large_content_goes_in_slices() {
     let mut txn = store();
     let mut tin = Client::new(&mut txn, 1, OWNER);
+    tin.is_shared = false;
     let file = tin.file(&mut txn, Ino::ROOT, "file");
     let parts: Vec<Vec<u8>> = (0..1000_u32).map(|at| at.to_le_bytes().to_vec()).collect();
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
@@ -130,6 +132,7 @@ fn a_removed_volume_goes_with_its_clients() {
 fn damage_stops_no_collection() {
     let mut txn = store();
     let mut tin = Client::new(&mut txn, 1, OWNER);
+    tin.is_shared = false;
     let file = tin.file(&mut txn, Ino::ROOT, "file");
     chunked(&mut txn, &mut tin, file, &[b"one", b"two", b"three"]);
     let contents = Contents { volume: VOLUME, ino: file, generation: 0 };
@@ -164,6 +167,8 @@ enum Step {
     /// A part's bytes are moved to another pack.
     Move(u8),
     Collect(usize, bool),
+    /// Remnants go.
+    Expire(usize, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -179,6 +184,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => part.clone().prop_map(Step::Arrive),
         2 => part.prop_map(Step::Move),
         4 => (0usize..9, any::<bool>()).prop_map(|(n, due)| Step::Collect(n, due)),
+        2 => (0usize..3, any::<bool>()).prop_map(|(n, is_full)| Step::Expire(n, is_full)),
     ]
 }
 
@@ -281,6 +287,10 @@ impl Scene {
                 collect(&mut self.txn, now, budget).unwrap();
                 assert_eq!(check::findings(&mut self.txn), []);
             }
+            Step::Expire(budget, is_full) => {
+                RemnantAges::default().expire(&mut self.txn, 0, budget, is_full).unwrap();
+                assert_eq!(check::findings(&mut self.txn), []);
+            }
         }
     }
 }
@@ -299,6 +309,7 @@ proptest! {
         }
         prop_assert_eq!(check::findings(&mut scene.txn), []);
         (0..4).for_each(|which| scene.unlink(which));
+        RemnantAges::default().expire(&mut scene.txn, 0, usize::MAX, true).unwrap();
         collect_all(&mut scene.txn, u64::MAX);
         prop_assert!(packs(&mut scene.txn).unwrap().is_empty());
     }

@@ -101,6 +101,7 @@ fn a_free_name_for_a_copy_is_found_among_thousands() {
     let mut counted = Counted(txn, 0);
     let stamped = tin.stamp(whole(f, base, b"once more"));
     let context = Context {
+        is_shared: false,
         volume: VOLUME,
         client: tin.id,
         incarnation: 1,

@@ -14,6 +14,7 @@ mod order;
 mod outline;
 mod overlay;
 mod quotas;
+mod remnant;
 mod repair;
 mod restore;
 mod rules;
@@ -47,6 +48,7 @@ pub(super) fn store() -> MapTxn {
 pub(super) struct Client {
     id: ClientId,
     rights: Rights,
+    is_shared: bool,
     caller: Caller,
     seq: u64,
     next_ino: u64,
@@ -64,6 +66,7 @@ impl Client {
         Client {
             id,
             rights,
+            is_shared: true,
             caller: Caller { uid: 1000, gid: 1000, ..Caller::default() },
             seq: 0,
             next_ino,
@@ -116,6 +119,7 @@ impl Client {
             incarnation: 1,
             host: "tin",
             rights: self.rights,
+            is_shared: self.is_shared,
             proven: &|fingerprint| self.proven.contains(fingerprint),
             admits: self.admits,
             damaged: &self.damaged,

@@ -11,9 +11,9 @@ use crate::types::Kind;
 
 /// Hears what is done, and knows the places of all chunks.
 #[derive(Default)]
-struct Heard {
-    repaired: Vec<(Finding, &'static str)>,
-    lost: Vec<Finding>,
+pub(super) struct Heard {
+    pub(super) repaired: Vec<(Finding, &'static str)>,
+    pub(super) lost: Vec<Finding>,
     chunks: BTreeMap<Fingerprint, ChunkPlace>,
 }
 
@@ -51,7 +51,7 @@ fn bytes(txn: &MapTxn) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Repairs `damaged`; what it calls lost is what a check still finds, a rehearsal says the same
 /// and changes nothing, and a second repair finds nothing to do.
-fn repaired(whole: &MapTxn, damaged: &MapTxn) -> (MapTxn, Heard) {
+pub(super) fn repaired(whole: &MapTxn, damaged: &MapTxn) -> (MapTxn, Heard) {
     let (mut heard, mut rehearsed) = (Heard::of(whole), Heard::of(whole));
     let mut txn = damaged.clone();
     rehearse(&mut txn, VOLUME, &mut rehearsed).unwrap();
