@@ -110,14 +110,32 @@ impl Mount {
         }
     }
 
-    /// Opens a file. Between hosts the data of the last close before this are what is read, so the
-    /// server is asked where it has not promised to tell of them, unless this host is ahead of it
-    /// or nobody waits for closes.
+    /// Opens a file. An open that is stale the kernel begins anew with the name, once. The name may
+    /// have moved again by then: the second open takes the inode as it is.
     pub(crate) async fn open(
         self: &Shared,
         node: u64,
         mode: OpenMode,
         caller: Caller,
+    ) -> Result<Opened, Refusal> {
+        let pid = caller.pid;
+        let is_second = lock(&self.handles).has_looked_again(pid, self.now());
+        let opened = self.open_once(node, mode, caller, is_second).await;
+        if opened.as_ref().is_err_and(|refusal| *refusal == Refusal::Stale) {
+            lock(&self.handles).looks_again(pid, self.now());
+        }
+        opened
+    }
+
+    /// Opens a file. Between hosts the data of the last close before this are what is read, so the
+    /// server is asked where it has not promised to tell of them, unless this host is ahead of it
+    /// or nobody waits for closes.
+    async fn open_once(
+        self: &Shared,
+        node: u64,
+        mode: OpenMode,
+        caller: Caller,
+        is_second: bool,
     ) -> Result<Opened, Refusal> {
         let ino = Nodes::ino(node);
         let read_only =
@@ -134,7 +152,10 @@ impl Mount {
             true => self.ask_attr(ino).await?,
             false => self.getattr_to_read(ino, &mode, caller.pid).await?,
         };
-        self.tell_size(ino, known, found.size).await?;
+        if !is_second && self.core().is_removed_elsewhere(ino) {
+            return Err(Refusal::Stale);
+        }
+        self.tell_size(ino, known.filter(|_| !is_second), found.size).await?;
         if mode.writable && self.core().is_closed_for_good(ino) {
             // What is written would be nobody's. The kernel looks the name up again.
             return Err(Refusal::Stale);

@@ -17,7 +17,8 @@ use super::{Mount, Shared, idle};
 
 /// A file up to this size is fetched when it is opened: one question, as for its attributes alone.
 const SMALL: u64 = 64 << 10;
-/// A file that changes on the server faster than it can be fetched is given up after this.
+/// A fetch is given up after so many attempts at one version of the data. Each other version is a
+/// change of another host, which fails no read.
 const ATTEMPTS: u32 = 16;
 
 /// What is fetched goes into its container in pieces of so many bytes.
@@ -141,7 +142,7 @@ impl Mount {
         if !self.can_cache(sight.missing.iter().map(|gap| gap.end - gap.start).sum()).await {
             return Err(Refusal::NoSpace);
         }
-        let mut attempts = 0;
+        let (mut attempts, mut tried) = (0, None);
         while attempts < ATTEMPTS {
             let fetched = self.fetched.notified();
             tokio::pin!(fetched);
@@ -165,7 +166,8 @@ impl Mount {
                 waits(|| "data that were already on their way".to_owned(), fetched).await;
                 continue;
             }
-            attempts += 1;
+            let is_other = tried.replace(version).is_some_and(|before| before != version);
+            attempts = if is_other { 1 } else { attempts + 1 };
             let fetching: Vec<_> = gaps
                 .into_iter()
                 .map(|range| Fetching { mount: Arc::clone(self), ino, range })
@@ -292,8 +294,12 @@ impl Mount {
         wanted: Range<u64>,
         class: Class,
     ) -> Result<Vec<u8>, Refusal> {
-        for _ in 0..ATTEMPTS {
+        let (mut attempts, mut tried) = (0, None);
+        while attempts < ATTEMPTS {
             let before = self.core().sight(ino, &wanted).ok_or(Refusal::Stale)?;
+            let is_other =
+                tried.replace(before.version).is_some_and(|tried| tried != before.version);
+            attempts = if is_other { 1 } else { attempts + 1 };
             match self.read_past(ino, &before, class).await {
                 Err(Refusal::Changed) => self.catch_up(ino).await?,
                 Err(refusal) => return Err(refusal),

@@ -108,6 +108,8 @@ pub(crate) struct Handles {
     directories: HashMap<u64, Arc<DirectoryHandle>>,
     /// When the kernel was told to open files anew.
     anew: BTreeMap<Ino, Time>,
+    /// When a thread was told to look the name up again, and has not opened anything since.
+    again: BTreeMap<u32, Time>,
 }
 
 impl Handles {
@@ -130,6 +132,18 @@ impl Handles {
             self.anew.insert(ino, now);
         }
         is_first
+    }
+
+    /// Thread `pid` is told that its open is stale. The kernel looks the name up again and opens
+    /// what it finds, once.
+    pub(crate) fn looks_again(&mut self, pid: u32, now: Time) {
+        self.again.retain(|_, told| now.since(*told) < ANEW);
+        self.again.insert(pid, now);
+    }
+
+    /// True if thread `pid` opens what it was told to look up again: a second stale open fails.
+    pub(crate) fn has_looked_again(&mut self, pid: u32, now: Time) -> bool {
+        self.again.remove(&pid).is_some_and(|told| now.since(told) < ANEW)
     }
 
     /// Who has `ino` open for writing.
@@ -186,6 +200,19 @@ mod tests {
         assert_eq!(seen(&second, 0), "3 b 2, 4 d 9, 5 c 3");
         let third = second.read_anew(listed(&[("a", 1), ("d", 9)]), time);
         assert_eq!((seen(&third, 5), seen(&third, 4)), ("6 a 1".into(), "4 d 9, 6 a 1".into()));
+    }
+
+    #[test]
+    fn a_thread_looks_again_once() {
+        let mut handles = Handles::default();
+        let [now, late] = [Time::default(), Time(ANEW)];
+        assert!(!handles.has_looked_again(7, now));
+        handles.looks_again(7, now);
+        assert!(!handles.has_looked_again(8, now), "another thread");
+        assert!(handles.has_looked_again(7, now));
+        assert!(!handles.has_looked_again(7, now), "this is another open");
+        handles.looks_again(7, now);
+        assert!(!handles.has_looked_again(7, late), "it opened nothing");
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl Mount {
 
     /// What `name` in `parent` is; `None`: surely nothing.
     pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Option<Attr>, Refusal> {
+        let mut removed = Err(Refusal::Stale);
         for _ in 0..OVERTAKEN_MAX {
             let (silent, since) = (self.remote.is_silent(), self.now());
             let mut known = self.core().tree.name(parent, name, self.now());
@@ -111,10 +112,12 @@ impl Mount {
             match self.getattr(ino).await {
                 // It went while it was asked for: the name means something else by now.
                 Err(Refusal::Stale) => {}
+                // The same, and it can be read still.
+                Ok(attr) if self.core().forget_removed(ino, self.now()) => removed = Ok(Some(attr)),
                 found => return found.map(Some),
             }
         }
-        Err(Refusal::Stale)
+        removed
     }
 
     /// The directory that `directory` was last seen in; itself, if that is not known.
@@ -142,15 +145,26 @@ impl Mount {
                 return Ok(ino);
             }
         }
-        for _ in 0..OVERTAKEN_MAX {
+        for attempt in 1..=OVERTAKEN_MAX {
             let asked = self.now();
             let answer = remote.lookup(parent, name).await;
             self.waited(parent, asked);
             match answer {
                 Ok((looked, promised)) => {
                     let as_of = self.core().tree.as_of(promised, [asked, self.now()]);
+                    let node = looked.node.clone();
                     let ino = self.install_looked(name, looked, &as_of)?;
                     if let Some(ino) = ino {
+                        return Ok(ino);
+                    }
+                    // The directory changes faster than it can be asked: the answer was true when
+                    // it was given.
+                    if attempt == OVERTAKEN_MAX && !self.core().tree.is_pending(parent) {
+                        let ino = node.as_ref().map(|node| node.attr.ino);
+                        let mut core = self.core();
+                        node.into_iter().for_each(|node| core.tree.install_node(node, &as_of));
+                        drop(core);
+                        self.follow_moved();
                         return Ok(ino);
                     }
                 }

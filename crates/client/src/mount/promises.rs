@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use segue_core::namespace::KEPT_SECONDS;
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Name};
 use segue_core::wire::{Refused, Reply, Request, Welcome};
@@ -20,6 +21,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// So long it is waited before what changed while it was asked for is asked for again.
 const FOLLOW: Duration = Duration::from_millis(100);
+/// What other hosts removed is asked for so often while it is open here: a third of the time for
+/// which the server keeps it.
+const KEEP: Duration = Duration::from_secs(KEPT_SECONDS / 3);
+/// Most of these at a time, beyond which the server would keep no more either.
+const KEEP_MAX: usize = 4096;
 /// So long the first answer over a new connection is waited for: then all is asked anew.
 const RESUME_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -152,6 +158,23 @@ impl Mount {
         self.follow_open(open);
         let (held, changed) = (held.len(), resumed.changed.len());
         tracing::info!(held, changed, "the cache was compared with the server");
+    }
+
+    /// Has the server keep what other hosts removed and somebody reads here, for as long as the
+    /// mount lives.
+    pub(super) async fn keep_removed(self: Shared) {
+        loop {
+            tokio::time::sleep(KEEP).await;
+            let removed = self.core().to_keep(KEEP_MAX);
+            for ino in removed {
+                if self.remote.is_silent() {
+                    break;
+                }
+                if let Err(refusal) = self.ask_attr(ino).await {
+                    tracing::debug!("#{ino} is removed and open: {refusal}");
+                }
+            }
+        }
     }
 
     /// Has the server keep its promises, for as long as the mount lives.

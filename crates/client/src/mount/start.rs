@@ -340,6 +340,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).watch_room()),
         tokio::spawn(Arc::clone(mount).keep_bounds()),
         tokio::spawn(Arc::clone(mount).keep_lease()),
+        tokio::spawn(Arc::clone(mount).keep_removed()),
         tokio::spawn(Arc::clone(mount).keep_numbers()),
         tokio::spawn(Arc::clone(mount).keep_limits()),
         tokio::spawn(Arc::clone(mount).merge_what_was_made_twice()),

@@ -47,6 +47,7 @@ mod promises;
 mod quota;
 mod reference;
 mod remount;
+mod replaced;
 mod rsync;
 mod sample;
 mod server_disk;
