@@ -91,8 +91,8 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
             let mut last = None;
             while let Some((key, value)) = scan.peek(self.snapshot)? {
                 let ino = keys::inode_part(key).map_or(Ino(0), |(ino, _)| ino);
-                let is_torn = matches!(damage, Damage::ExtentsOfNothing)
-                    && decode::<Extent>(value).is_none();
+                let is_torn =
+                    matches!(damage, Damage::ExtentsOfNothing) && decode::<Extent>(value).is_none();
                 if next.is_some_and(|next| ino >= next) {
                     break;
                 }
