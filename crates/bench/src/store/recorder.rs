@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use segue_core::modlog::Outcome;
 use segue_core::namespace::{
-    self, ApplyResult, Context, Fault, MapStore, MetaSnapshot, MetaTxn, Rights, bind,
-    create_volume, grant, raise_floor,
+    self, Admits, ApplyResult, Context, DamagedChunks, Fault, MapStore, MetaSnapshot, MetaTxn,
+    Rights, bind, create_volume, grant, raise_floor,
 };
 use segue_core::types::{ClientId, Role, Timestamp, VolumeId};
 
@@ -60,7 +60,10 @@ impl Recorder {
             incarnation: INCARNATION,
             host: "bench",
             rights: Rights { role: Role::Writer, no_root_squash: false },
+            is_shared: false,
             proven: &|_| true,
+            admits: Admits::All,
+            damaged: &DamagedChunks::new(0),
         };
         let acked_below = self.changes.next_seq();
         for (number, stamped) in (0u64..).zip(self.changes.take(count)?) {

@@ -215,6 +215,8 @@ pub struct Context<'a> {
     pub proven: &'a dyn Fn(&Fingerprint) -> bool,
     /// Changes that the server's disk has room for.
     pub admits: Admits,
+    /// Chunks to which nothing more may refer.
+    pub damaged: &'a DamagedChunks,
 }
 
 /// Changes that the server's disk has room for.
@@ -248,8 +250,6 @@ impl Admits {
         };
         if adds && self == Admits::Removals { Err(Refusal::NoSpace) } else { Ok(()) }
     }
-    /// Chunks to which nothing more may refer.
-    pub damaged: &'a DamagedChunks,
 }
 
 impl Context<'_> {

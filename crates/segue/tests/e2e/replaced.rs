@@ -19,7 +19,7 @@ const SIZES: [usize; 6] = [10, 3_000, 40_000, 70_000, 300_000, 3 * MB / 2];
 
 /// Version `number` of the file: its number, and bytes that follow from it.
 fn version(number: u64) -> Vec<u8> {
-    let len = SIZES[(number % SIZES.len() as u64) as usize];
+    let len = SIZES[usize::try_from(number).unwrap() % SIZES.len()];
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend(noise(number, len));
     bytes
