@@ -12,14 +12,17 @@ use crate::http::{self, Connection, HttpError};
 use crate::mounts::{self, Mount};
 use crate::output;
 use crate::places::{self, Places};
+use crate::process::Process;
 
 /// Connects to the process that serves `mount`.
 pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection, HttpError> {
     let mut last = HttpError::NobodyThere;
     for socket in places.sockets(mount) {
         match http::connect(&socket).await {
-            Ok(connection) if serves(&connection, mount) => return Ok(connection),
-            // A mount at the same path in another mount namespace.
+            Ok(connection) if serves(&connection.process, mount) != Some(false) => {
+                return Ok(connection);
+            }
+            // A mount at the same path in another mount namespace, or somebody else's process.
             Ok(_) => {}
             Err(HttpError::NobodyThere) => {}
             Err(error) => last = error,
@@ -28,13 +31,14 @@ pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection
     Err(last)
 }
 
-/// True if the process at the other end serves this very mount. Whose table of mounts cannot be
-/// read, that process is believed: its socket belongs to the owner of the mount.
-fn serves(connection: &Connection, mount: &Mount) -> bool {
-    let table = connection.process.mount_table();
-    table.map_or(true, |table| {
-        mounts::in_table(&table).iter().any(|served| served.device == mount.device)
-    })
+/// True if `process`, which listens at the socket of `mount`, belongs to the owner of the mount and
+/// has it in its table of mounts. `None` if this cannot be told.
+///
+/// Such a process may still be asked: its socket belongs to the owner. But it is not to be killed.
+pub(crate) fn serves(process: &Process, mount: &Mount) -> Option<bool> {
+    let (user, table) = (process.user().ok()?, process.mount_table().ok()?);
+    let mut served = mounts::in_table(&table).into_iter();
+    Some(user == mount.owner && served.any(|served| served.device == mount.device))
 }
 
 /// [`connect`] with the error as a failure of the command.

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -50,8 +50,11 @@ pub(crate) fn at(mounts: &[Mount], mountpoint: &Path) -> Option<Mount> {
     mounts.iter().rev().find(|mount| mount.mountpoint == mountpoint).cloned()
 }
 
-/// The mount that `path` lies in.
+/// The mount that `path` lies in. A `..` that could not be resolved may lead out of it.
 pub(crate) fn holding(mounts: &[Mount], path: &Path) -> Option<Mount> {
+    if path.components().any(|part| part == Component::ParentDir) {
+        return None;
+    }
     let inside = mounts.iter().filter(|mount| path.starts_with(&mount.mountpoint));
     inside.max_by_key(|mount| mount.mountpoint.as_os_str().len()).cloned()
 }
@@ -173,6 +176,7 @@ mod tests {
         assert_eq!(source("/home/a/my files/x"), Some("segue://h/home".to_owned()));
         assert_eq!(source("/home/a/my files/deep/x"), Some("segue://h/deep".to_owned()));
         assert_eq!(source("/home/a/my filesystem"), None);
+        assert_eq!(source("/home/a/my files/none/../../x"), None);
     }
 
     #[test]

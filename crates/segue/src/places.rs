@@ -110,10 +110,12 @@ pub(crate) fn is_socket_of(socket: &Path, mount: &Mount) -> bool {
     socket == socket_path(directory, &mount.mountpoint) && belongs_to(socket, mount.owner)
 }
 
-/// /tmp is writable by every user: a socket counts only if the owner of the mount made it.
+/// /tmp is writable by every user: a socket counts only if the owner of the mount made it. A link
+/// would lead to any other's.
 fn belongs_to(path: &Path, owner: u32) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == owner)
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|meta| meta.file_type().is_socket() && meta.uid() == owner)
 }
 
 fn runtime_dir(of_session: Option<PathBuf>) -> PathBuf {
@@ -132,4 +134,21 @@ pub(crate) fn user() -> u32 {
 /// True if this process runs as root.
 pub(crate) fn is_root() -> bool {
     user() == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_of_the_owner_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let [socket, link, file] = ["socket", "link", "file"].map(|name| dir.path().join(name));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        std::fs::write(&file, "").unwrap();
+        let counts = [&socket, &link, &file].map(|path| belongs_to(path, user()));
+        assert_eq!(counts, [true, false, false]);
+        assert!(!belongs_to(&socket, user() + 1));
+    }
 }

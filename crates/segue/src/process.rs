@@ -60,11 +60,21 @@ impl Process {
 
     /// Its table of mounts; an error also if it has ended.
     pub(crate) fn mount_table(&self) -> io::Result<Vec<u8>> {
-        let table = std::fs::read(format!("/proc/{}/mountinfo", self.pid))?;
+        self.about("mountinfo")
+    }
+
+    /// The user whose rights it has; an error also if it has ended.
+    pub(crate) fn user(&self) -> io::Result<u32> {
+        effective_user(&self.about("status")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The contents of one of its files in /proc.
+    fn about(&self, file: &str) -> io::Result<Vec<u8>> {
+        let text = std::fs::read(format!("/proc/{}/{file}", self.pid))?;
         // Until then the number was its own.
         match self.wait_for_end(Duration::ZERO) {
             true => Err(io::ErrorKind::NotFound.into()),
-            false => Ok(table),
+            false => Ok(text),
         }
     }
 
@@ -92,6 +102,13 @@ impl Process {
         let killed = pidfd_send_signal(&self.handle, Signal::KILL);
         matches!(killed, Ok(()) | Err(rustix::io::Errno::SRCH))
     }
+}
+
+/// The effective uid in a `/proc/PID/status`.
+fn effective_user(status: &[u8]) -> Option<u32> {
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    // Real, effective, saved, of the file system.
+    std::str::from_utf8(line).ok()?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Makes a panic of any thread or task abort this process. Otherwise the other threads would go on,
@@ -133,11 +150,19 @@ mod tests {
         let process = Process::now(i32::try_from(child.id()).unwrap()).unwrap();
         assert!(!process.wait_for_end(Duration::from_millis(1)));
         assert!(!process.mount_table().unwrap().is_empty());
+        assert_eq!(process.user().unwrap(), rustix::process::geteuid().as_raw());
         assert!(process.kill());
         assert!(process.wait_for_end(Duration::from_secs(60)));
         child.wait().unwrap();
         assert!(process.wait_for_end(Duration::from_millis(1)) && process.kill());
-        assert!(process.mount_table().is_err());
+        assert!(process.mount_table().is_err() && process.user().is_err());
+    }
+
+    #[test]
+    fn a_process_has_the_rights_of_its_effective_user() {
+        let status = b"Name:\tUid:\nUid:\t5\t1000\t5\t5\nGid:\t7\t7\t7\t7\n";
+        assert_eq!(effective_user(status), Some(1000));
+        assert_eq!(effective_user(b"Name:\tsegue\n"), None);
     }
 
     #[test]

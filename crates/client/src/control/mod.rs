@@ -3,8 +3,8 @@
 pub mod types;
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +36,33 @@ struct LinkQuery {
     every: Option<u64>,
 }
 
+/// The file of a control socket.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Its device and inode.
+    id: (u64, u64),
+}
+
+impl SocketFile {
+    fn bound(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), id: file_id(path)? })
+    }
+
+    /// Removes the file, unless a later mount at the same path has replaced it by its own.
+    pub(crate) fn remove(self) {
+        if file_id(&self.path).is_ok_and(|id| id == self.id) {
+            std::fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+fn file_id(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
+}
+
 /// Starts serving on `socket`.
-pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> {
+pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<(SocketFile, JoinHandle<()>)> {
     if let Some(parent) = socket.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
@@ -45,6 +70,7 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
     std::fs::remove_file(socket).ok();
     let listener = UnixListener::bind(socket)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    let file = SocketFile::bound(socket)?;
     let routes = Router::new()
         .route("/v1/status", get(status))
         .route("/v1/link", get(link))
@@ -62,11 +88,12 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<JoinHandle<()>> 
     #[cfg(debug_assertions)]
     let routes = routes.route("/v1/lose-link", post(lose_link));
     let routes = routes.with_state(mount);
-    Ok(tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
             tracing::error!("the control socket failed: {error}");
         }
-    }))
+    });
+    Ok((file, task))
 }
 
 async fn status(State(mount): State<Shared>) -> Json<Status> {
@@ -233,5 +260,27 @@ impl<T: Serialize> axum::body::HttpBody for LineStream<T> {
             });
             Some(line)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ending mount had removed the socket of the next one at its path.
+    #[test]
+    fn the_socket_of_a_later_mount_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let earlier = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let file = SocketFile::bound(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _later = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let later = SocketFile::bound(&path).unwrap();
+        file.remove();
+        assert!(path.exists());
+        later.remove();
+        assert!(!path.exists());
+        drop(earlier);
     }
 }

@@ -321,7 +321,7 @@ async fn serve(
     let session = fuse::session(mount, plan.mountpoint.clone()).await?;
     kernel.start(session.notifier()).map_err(|error| io("cannot start a thread", error))?;
     mount.tell_for_long(&at_hello);
-    let control = control::serve(Arc::clone(mount), &socket)
+    let (socket_file, control) = control::serve(Arc::clone(mount), &socket)
         .map_err(|error| MountError::state(&socket, error))?;
     let run = move || {
         let result = session.run(READERS);
@@ -367,7 +367,7 @@ async fn serve(
         chore.abort();
         chore.await.ok();
     }
-    std::fs::remove_file(&socket).ok();
+    socket_file.remove();
     Ok(())
 }
 

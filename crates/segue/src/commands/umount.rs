@@ -62,8 +62,14 @@ Examples:
   segue umount --now ~/home             without waiting for the server
   segue umount --all --everyone --timeout 60s      before the host shuts down";
 
-/// The process of a mount, and the last line of its answer if there is one.
-type Answered = (Arc<Process>, Option<SyncReply>);
+/// The answer of the process behind a mount's socket.
+struct Answered {
+    process: Arc<Process>,
+    /// The process serves this very mount.
+    is_its: bool,
+    /// The last line of the answer, if there is one.
+    last: Option<SyncReply>,
+}
 
 /// Unmounts one after the other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
@@ -100,7 +106,9 @@ fn within(mount: &Mount, limit: Duration, context: &Context) -> Outcome {
         tokio::time::timeout(limit, waiting).await.unwrap_or(Ok(None))
     });
     match waited {
-        Ok(Some((pid, Some(last)))) if last.ok => finish(mount, false, (pid, Some(last))),
+        Ok(Some(answered)) if answered.last.as_ref().is_some_and(|last| last.ok) => {
+            finish(mount, false, answered)
+        }
         _ => unmount(mount, true, context),
     }
 }
@@ -113,18 +121,20 @@ fn unmount(mount: &Mount, now: bool, context: &Context) -> Outcome {
     }
 }
 
-/// The mount's process and the last line of its answer; `None` if no process answers.
+/// Asks the mount's process to unmount; `None` if no process answers.
 async fn answer(mount: &Mount, now: bool, context: &Context) -> Result<Option<Answered>, Failure> {
     match control::connect(&context.places, mount).await {
         Ok(connection) => {
             let request = UmountRequest { now };
             let process = Arc::clone(&connection.process);
+            // Once it has unmounted, its table of mounts shows nothing any more.
+            let is_its = control::serves(&process, mount) == Some(true);
             let asking = ask(connection, &request, mount);
-            if !now {
-                return asking.await.map(Some);
-            }
-            let answered = tokio::time::timeout(NOW_LIMIT, asking).await;
-            answered.unwrap_or(Ok((process, None))).map(Some)
+            let last = match now {
+                false => asking.await?,
+                true => tokio::time::timeout(NOW_LIMIT, asking).await.unwrap_or(Ok(None))?,
+            };
+            Ok(Some(Answered { process, is_its, last }))
         }
         Err(HttpError::NobodyThere) => Ok(None),
         // The process hangs and accepts no connections.
@@ -135,14 +145,14 @@ async fn answer(mount: &Mount, now: bool, context: &Context) -> Result<Option<An
 
 /// Waits until the process has ended, and reports the pending changes that it kept. If it did not
 /// say that there are none, there may be some.
-fn finish(mount: &Mount, now: bool, (process, last): Answered) -> Outcome {
+fn finish(mount: &Mount, now: bool, answered: Answered) -> Outcome {
     let mountpoint = mount.mountpoint.display();
-    let exit = match last {
-        Some(reply) if !reply.ok => return Err(refused(mount, &reply)),
+    let exit = match &answered.last {
+        Some(reply) if !reply.ok => return Err(refused(mount, reply)),
         Some(reply) if reply.pending_records > 0 => {
             output::note(&format!(
                 "{mountpoint}: {} still pending, kept on this host for the next mount",
-                to_go(&reply)
+                to_go(reply)
             ));
             Exit::NotYetSafe
         }
@@ -156,11 +166,11 @@ fn finish(mount: &Mount, now: bool, (process, last): Answered) -> Outcome {
         }
     };
     let limit = if now { NOW_LIMIT } else { END_LIMIT };
-    if !process.wait_for_end(limit) {
+    if !answered.process.wait_for_end(limit) {
         if now {
-            return end(mount, &process);
+            return end(mount, &answered);
         }
-        let (pid, seconds) = (process.pid(), limit.as_secs());
+        let (pid, seconds) = (answered.process.pid(), limit.as_secs());
         return Err(Failure::failed(format!(
             "{mountpoint}: unmounted, but its process {pid} has not ended within {seconds} s"
         )));
@@ -173,13 +183,19 @@ fn finish(mount: &Mount, now: bool, (process, last): Answered) -> Outcome {
 
 /// Detaches a mount whose process hangs, and kills the process. That ends every call that waits
 /// for its answer.
-fn end(mount: &Mount, process: &Process) -> Outcome {
-    let mountpoint = mount.mountpoint.display();
+fn end(mount: &Mount, Answered { process, is_its, .. }: &Answered) -> Outcome {
+    let (mountpoint, pid) = (mount.mountpoint.display(), process.pid());
     if mounts::list()?.contains(mount) {
         mounts::detach(&mount.mountpoint)?;
     }
+    if !is_its {
+        let words = format!(
+            "{mountpoint}: unmounted; process {pid} at its control socket does not answer and may \
+             serve something else, so it was not killed"
+        );
+        return Err(Failure::failed(words));
+    }
     if !process.kill() || !process.wait_for_end(NOW_LIMIT) {
-        let pid = process.pid();
         let words = format!("{mountpoint}: unmounted, but its process {pid} cannot be killed");
         return Err(Failure::failed(words));
     }
@@ -193,6 +209,13 @@ fn end(mount: &Mount, process: &Process) -> Outcome {
 /// Detaches a mount whose process does not answer.
 fn clear(mount: &Mount, now: bool) -> Outcome {
     let mountpoint = mount.mountpoint.display();
+    // In this mount namespace the path may lead to another file system.
+    if !mounts::list()?.contains(mount) {
+        return Err(Failure::failed(format!(
+            "{mountpoint}: its process does not answer, and this mount namespace does not show the \
+             mount: not unmounted"
+        )));
+    }
     // A call on a mount whose process hangs would hang too.
     let is_dead = !now && mounts::is_dead(&mount.mountpoint);
     if !is_dead && !now {
@@ -211,13 +234,12 @@ fn clear(mount: &Mount, now: bool) -> Outcome {
     Ok(Exit::NotYetSafe)
 }
 
-/// Sends the request; returns the process, and the last line of its answer if there is one.
+/// Sends the request; returns the last line of the answer, if there is one.
 async fn ask(
     connection: Connection,
     request: &UmountRequest,
     mount: &Mount,
-) -> Result<Answered, Failure> {
-    let process = Arc::clone(&connection.process);
+) -> Result<Option<SyncReply>, Failure> {
     let (mut progress, mut pace) = (Progress::new(), Pace::default());
     let mut last = None;
     let on_line = |reply: SyncReply| {
@@ -228,7 +250,7 @@ async fn ask(
         }
     };
     match connection.post_lines("/v1/umount", request, on_line).await {
-        Ok(()) | Err(HttpError::Broken(_)) => Ok((process, last)),
+        Ok(()) | Err(HttpError::Broken(_)) => Ok(last),
         Err(error) => Err(control::unanswered(mount, &error)),
     }
 }
