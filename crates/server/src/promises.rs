@@ -299,3 +299,41 @@ async fn tell(promises: Arc<Promises>, id: SessionId, wake: Arc<Notify>, peer: P
         _ = peer.closed() => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use segue_rpc::identity::{Authority, MountUrl};
+    use segue_rpc::{Listener, Options, Target, dial};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A connection whose hellos were refused had kept a task for each.
+    #[tokio::test]
+    async fn a_teller_ends_with_its_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::open(dir.path()).unwrap();
+        let listen = ([127, 0, 0, 1], 0).into();
+        let listener = Listener::bind(listen, &authority, &Options::default()).unwrap();
+        let url: MountUrl = format!("segue://{}/home", listener.local_address()).parse().unwrap();
+        let target = Target::new(&url, authority.fingerprint());
+        let (peer, host) = tokio::join!(listener.accept(), dial(&target, None, PATIENCE));
+        let (peer, _host) = (peer.unwrap(), host.unwrap());
+        let promises = Arc::new(Promises::new(BTreeSet::new(), 0));
+        let holder = promises.enter(VolumeId(1), ClientId([1; 16]), &peer);
+        assert_eq!(promises.lock().sessions.len(), 1);
+        tokio::task::yield_now().await;
+        drop(holder);
+        assert!(promises.lock().sessions.is_empty());
+        let ended = timeout(PATIENCE, async {
+            while Arc::strong_count(&promises) > 1 {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert!(ended.await.is_ok(), "the teller goes on without its holder");
+        assert!(!peer.is_over());
+    }
+}

@@ -278,9 +278,15 @@ impl HelloPlan {
             true => directory.become_client(cache.client, &welcome.grants),
             false => Ok(()),
         };
-        let role = self.role.map_or(welcome.role, |role| role.min(welcome.role));
-        let noted = noted.and_then(|()| directory.set_role(role));
-        noted.map_err(|error| MountError::state(&path, error))
+        noted.map_err(|error| MountError::state(&path, error))?;
+        self.note_role(directory, welcome.role)
+    }
+
+    /// Notes that a server says `role`, as far as the enrolment allows it.
+    fn note_role(&self, directory: &mut StateDirectory, role: Role) -> Result<(), MountError> {
+        let path = directory.path.clone();
+        let role = self.role.map_or(role, |allowed| allowed.min(role));
+        directory.set_role(role).map_err(|error| MountError::state(&path, error))
     }
 }
 
@@ -411,7 +417,12 @@ async fn known_session(
             );
             return Ok(None);
         }
-        Err(MountError::Offline { .. }) if directory.saved.role.is_some() => None,
+        // An earlier identity of this host may have been allowed more.
+        Err(error @ MountError::Offline { .. }) => {
+            let Some(role) = directory.saved.role else { return Err(error) };
+            hello.note_role(&mut directory, role)?;
+            None
+        }
         Err(error) => return Err(error),
     };
     let state = State::new(directory, hello, breaks);

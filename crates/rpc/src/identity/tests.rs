@@ -80,6 +80,7 @@ fn identities_are_kept_by_authority() {
     identities.store(place, &key, &issued.certificate_pem, Role::Writer).unwrap();
     let identity = identities.load(authority.fingerprint(), "home").unwrap().unwrap();
     assert_eq!(identity.fingerprint(), issued.fingerprint);
+    assert_eq!(identity.role(), Some(Role::Writer));
     let key = directory
         .path()
         .join("identities")

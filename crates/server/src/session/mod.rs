@@ -43,7 +43,7 @@ use crate::sessions::SessionSlot;
 
 /// A host that has its certificate says at once which cache it serves.
 const HELLO: Duration = Duration::from_secs(30);
-/// Refused hellos of one connection: a host that is told that its cache is a copy says a second.
+/// Hellos of one connection: a host that is told that its cache is a copy says a second.
 const HELLOS_MAX: usize = 3;
 /// Requests of one session under way, waiting ones included.
 const REQUESTS_MAX: usize = 1024;
@@ -75,8 +75,8 @@ struct Session {
     identity: IdentityRow,
     place: SessionSlot,
     bound: OnceLock<Bound>,
-    /// Hellos that were refused.
-    refused: AtomicUsize,
+    /// Hellos that came.
+    hellos: AtomicUsize,
     proven: Mutex<Proven>,
     rooms: Rooms,
     /// Dropped last: then the server may end.
@@ -183,7 +183,7 @@ pub(crate) async fn run(server: Arc<Server>, peer: Peer, alive: mpsc::Sender<()>
         identity,
         place,
         bound: OnceLock::new(),
-        refused: AtomicUsize::new(0),
+        hellos: AtomicUsize::new(0),
         proven: Mutex::default(),
         rooms: Rooms::new(),
         _alive: alive,
@@ -241,14 +241,18 @@ impl Session {
         if let Err(error) = responder.reply(reply, body).await {
             tracing::debug!(request = name, %error, "an answer did not go out");
         }
-        // Each takes work of the store thread, which all volumes share.
-        if is_refused && self.refused.fetch_add(1, Ordering::Relaxed) + 1 >= HELLOS_MAX {
+        if is_refused && self.hellos.load(Ordering::Relaxed) >= HELLOS_MAX {
             self.peer.close(CloseCode::Protocol, "too many hellos were refused");
         }
     }
 
     async fn answer(&self, request: Request, body: segue_rpc::BodyReader) -> Answer {
         match request {
+            // Each takes work of the store thread, which all volumes share. Those that do not wait
+            // for the answers to others get none.
+            Request::Hello(_) if self.hellos.fetch_add(1, Ordering::Relaxed) >= HELLOS_MAX => {
+                return Err(refuse(Refusal::Protocol, "too many hellos"));
+            }
             Request::Hello(hello) => return self.hello(hello).await,
             Request::Enrol(_) => {
                 return Err(refuse(Refusal::Protocol, "this host has an identity already"));

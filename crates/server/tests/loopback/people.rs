@@ -3,8 +3,8 @@
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Role};
 use segue_core::wire::{Enrol, Hello, Reply, Request};
-use segue_rpc::identity::{Identities, KeyRequest};
-use segue_rpc::{EnrolError, Target, dial};
+use segue_rpc::identity::{Identities, KeyRequest, MountUrl};
+use segue_rpc::{Body, CallError, EnrolError, Peer, Target, dial};
 use segue_server::ServeError;
 use segue_server::admin::{AdminReply, AdminRequest, FailReason, execute_offline};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::harness::{Server, call, http, shut_out};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn enrol(server: &Server, url: &segue_rpc::identity::MountUrl) -> Result<String, String> {
+async fn enrol(server: &Server, url: &MountUrl) -> Result<String, String> {
     let identities = Identities::at(server.dir.path().join("identities"));
     match segue_rpc::enrol(url, &identities, "tin", PATIENCE).await {
         Ok(enrolled) => Ok(enrolled.volume),
@@ -35,6 +35,32 @@ async fn an_invite_works_once_and_until_it_expires() {
     text.replace_range(code..code + 4, "0000");
     let words = enrol(&server, &text.parse().unwrap()).await.unwrap_err();
     assert!(words.contains("does not know this invite"), "{words}");
+}
+
+/// An enrolment for a mistyped volume had used the invite up.
+/// Proves S17.14.
+#[tokio::test]
+async fn a_mistyped_volume_uses_up_no_invite() {
+    let server = Server::start().await;
+    server.admin(&AdminRequest::VolumeCreate { name: "work".to_owned() }).await;
+    let url = server.invite(Role::Writer, 3600).await;
+    for other in ["hom", "work"] {
+        let mistyped: MountUrl =
+            url.to_string().replace("/home?", &format!("/{other}?")).parse().unwrap();
+        assert_eq!(mistyped.volume(), other);
+        let words = enrol(&server, &mistyped).await.unwrap_err();
+        assert!(words.contains("'home'") && words.contains("still valid"), "{words}");
+    }
+    assert_eq!(enrol(&server, &url).await, Ok("home".to_owned()));
+}
+
+/// The role of an enrolment is kept beside the key, with which a later session compares it.
+#[tokio::test]
+async fn an_enrolment_keeps_the_role() {
+    let server = Server::start().await;
+    for (name, role) in [("tin", Role::Reader), ("zinc", Role::Writer), ("lead", Role::Host)] {
+        assert_eq!(server.host(name, role).await.identity.role(), Some(role));
+    }
 }
 
 #[tokio::test]
@@ -142,6 +168,46 @@ async fn who_is_refused_takes_no_cache_over() {
     }
     let new = server.host("tin-again", Role::Writer).await;
     let reply = call(&new.dial().await, &Request::Hello(later)).await;
+    assert!(matches!(reply, Reply::Welcome(_)), "{reply:?}");
+}
+
+/// A host said hello without end on one connection, and each time the server kept something.
+#[tokio::test]
+async fn three_refused_hellos_end_a_connection_and_leave_nothing() {
+    let server = Server::start().await;
+    let tin = server.host("tin", Role::Reader).await;
+    let refused = |peer: Peer| {
+        let hello = Hello { volume: "play".to_owned(), ..tin.hello(1) };
+        async move { peer.call(&Request::Hello(hello), Body::Empty).await.map(|answer| answer.reply) }
+    };
+    let is_refused = |reply: &Result<Reply, CallError>| matches!(reply, Ok(Reply::Refused(refused)) if refused.refusal == Refusal::NotFound);
+    let peer = tin.dial().await;
+    for _ in 0..2 {
+        let reply = refused(peer.clone()).await;
+        assert!(is_refused(&reply), "{reply:?}");
+    }
+    // The end may overtake the answer.
+    refused(peer.clone()).await.ok();
+    let words = shut_out(&peer).await;
+    assert!(words.contains("too many hellos"), "{words}");
+
+    // Those that do not wait for answers have no more of them.
+    let peer = tin.dial().await;
+    let hellos: Vec<_> = (0..100).map(|_| tokio::spawn(refused(peer.clone()))).collect();
+    let mut answered = 0;
+    for hello in hellos {
+        answered += usize::from(is_refused(&hello.await.unwrap()));
+    }
+    assert!(answered <= 3, "{answered} hellos were looked at");
+    let words = shut_out(&peer).await;
+    assert!(words.contains("too many hellos"), "{words}");
+
+    // A host that is told twice to say it otherwise gets in.
+    let peer = tin.dial().await;
+    for _ in 0..2 {
+        assert!(is_refused(&refused(peer.clone()).await));
+    }
+    let reply = call(&peer, &Request::Hello(tin.hello(1))).await;
     assert!(matches!(reply, Reply::Welcome(_)), "{reply:?}");
 }
 
