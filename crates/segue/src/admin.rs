@@ -72,7 +72,7 @@ pub(crate) fn work<R: Serialize, L: DeserializeOwned>(
 
 /// Calls `attempt` again while another process has the data directory and answers nobody: a server
 /// that starts, or another command.
-fn patiently<T>(
+pub(crate) fn patiently<T>(
     mut attempt: impl FnMut() -> Result<Result<T, Failure>, ServeError>,
 ) -> Result<T, Failure> {
     let end = Instant::now() + PATIENCE;
@@ -111,7 +111,7 @@ fn carry_out<R, L>(
 /// A long task on a data directory whose server is stopped.
 pub(crate) type Offline<R, L> = fn(&Path, &R, &mut dyn FnMut(L) -> bool) -> Result<(), ServeError>;
 
-pub(crate) fn not_served(error: ServeError) -> Failure {
+fn not_served(error: ServeError) -> Failure {
     Failure::new(Exit::from_code(error.exit_code()), error.to_string())
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 fn renew(data: &Path) -> Outcome {
-    renew_identity(data).map_err(admin::not_served)?;
+    admin::patiently(|| renew_identity(data).map(Ok))?;
     let words = format!(
         "segue: the server with data directory {} has a new identity; every host needs a new \
          invite: segue invite\n",
