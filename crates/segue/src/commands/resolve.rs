@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use segue_client::control::types::{Conflict, ConflictKind, ResolveReply, ResolveRequest};
@@ -173,6 +173,9 @@ impl Resolving<'_> {
         if mount.owner != places::user() {
             return Err(not_as(mount));
         }
+        if conflict.note.is_empty() {
+            refuse_links(Path::new(&conflict.path))?;
+        }
         let (context, side) = (self.context, self.side);
         let did = match conflict.kind {
             ConflictKind::Copy if !conflict.note.is_empty() => {
@@ -183,7 +186,7 @@ impl Resolving<'_> {
             ConflictKind::Refused => refused(mount, context, conflict, side)?,
         };
         if !self.arguments.json {
-            output::print(&format!("{}: {did}\n", conflict.path))?;
+            output::print(&format!("{}: {did}\n", output::path(Path::new(&conflict.path))))?;
         }
         let done = json!({ "path": conflict.path, "kind": conflict.kind, "did": did });
         self.resolved.push(done);
@@ -221,6 +224,16 @@ fn not_as(mount: &Mount) -> Failure {
         owner = mount.owner
     );
     Failure::new(Exit::NotPermitted, words)
+}
+
+/// Fails if a symbolic link leads to `path`: another host may have put it into the place of a
+/// directory since, and it may lead out of the mount.
+fn refuse_links(path: &Path) -> Result<(), Failure> {
+    if mounts::resolve(path) == path {
+        return Ok(());
+    }
+    let words = format!("{}: a symbolic link leads there: name it by its own path", path.display());
+    Err(Failure::failed(words))
 }
 
 /// The mount that holds `path`, or that keeps `path` as a note, and the conflicts that it knows.
@@ -396,10 +409,11 @@ fn refused(
     Ok(did)
 }
 
-/// Writes the refused data into the file `into`.
+/// Writes the refused data into the file `into`, which may have become a link since.
 fn write(conflict: &Conflict, into: &Path, is_new: bool) -> io::Result<()> {
     let from = File::open(&conflict.data)?;
-    let file = File::options().write(true).create_new(is_new).open(into)?;
+    let mut options = File::options();
+    let file = options.write(true).create_new(is_new).custom_flags(libc::O_NOFOLLOW).open(into)?;
     let mut bytes = Vec::new();
     for range in &conflict.ranges {
         let mut at = range.start;
@@ -450,6 +464,35 @@ mod tests {
         assert_eq!(found("/m/a", Side::Ours).unwrap_err().exit, Exit::Conflict);
         assert_eq!(found("/m/#7", Side::Theirs).ok(), Some(1));
         assert_eq!(found("/m/b", Side::Both).unwrap_err().exit, Exit::NotFound);
+    }
+
+    /// Root had written refused data through a link that another host made.
+    #[test]
+    fn nothing_is_written_or_looked_for_behind_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let [data, file, link, below, to_below] =
+            ["data", "file", "link", "below", "to-below"].map(|name| base.join(name));
+        fs::write(&data, "new").unwrap();
+        fs::write(&file, "old").unwrap();
+        fs::create_dir(&below).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        std::os::unix::fs::symlink(&below, &to_below).unwrap();
+        let conflict = Conflict {
+            data: data.to_str().unwrap().to_owned(),
+            ranges: vec![0..3],
+            size: 3,
+            ..Conflict::default()
+        };
+        let refused = write(&conflict, &link, false).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ELOOP));
+        assert_eq!(fs::read(&file).unwrap(), b"old");
+        write(&conflict, &file, false).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        for there in [&link, &below.join("x"), &base.join("none/x")] {
+            refuse_links(there).unwrap();
+        }
+        assert_eq!(refuse_links(&to_below.join("x")).unwrap_err().exit, Exit::Failed);
     }
 
     /// Proves S10.6.
