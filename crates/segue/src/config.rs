@@ -114,7 +114,7 @@ impl Config {
             Ok(table) => table,
             Err(error) => {
                 self.data_unknown = true;
-                return self.problems.push(format!("not TOML: {error}"));
+                return self.problems.push(not_toml(&error));
             }
         };
         for (key, value) in &table {
@@ -162,6 +162,13 @@ impl Config {
     fn expand(&self, path: PathBuf) -> PathBuf {
         path.strip_prefix("~").map(|rest| self.home.join(rest)).unwrap_or(path)
     }
+}
+
+/// One line of an error that shows the place in the text on more lines.
+fn not_toml(error: &toml::de::Error) -> String {
+    let shown = error.to_string();
+    let place = shown.lines().next().unwrap_or_default();
+    format!("not TOML: {place}: {}", error.message())
 }
 
 fn plain(value: &toml::Value) -> Option<String> {

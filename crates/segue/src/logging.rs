@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
 use crate::exit::Failure;
-use crate::output::printable;
+use crate::output::{printable, printable_json};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -32,7 +32,7 @@ pub(crate) fn start(
     })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| Lines(io::stderr()))
+        .with_writer(move || Lines(io::stderr(), format))
         .with_ansi(false);
     let started = match format {
         LogFormat::Text => builder.try_init(),
@@ -42,7 +42,7 @@ pub(crate) fn start(
 }
 
 /// Where log lines go, each with one write. Names of files in them are as their makers wanted.
-struct Lines<W>(W);
+struct Lines<W>(W, LogFormat);
 
 impl<W: Write> Write for Lines<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -50,7 +50,12 @@ impl<W: Write> Write for Lines<W> {
             [text @ .., b'\n'] => (text, "\n"),
             text => (text, ""),
         };
-        let text = printable(&String::from_utf8_lossy(text), &[]) + end;
+        let text = String::from_utf8_lossy(text);
+        let text = match self.1 {
+            LogFormat::Text => printable(&text, &[]),
+            LogFormat::Json => printable_json(&text),
+        };
+        let text = text + end;
         self.0.write_all(text.as_bytes())?;
         Ok(line.len())
     }
@@ -66,9 +71,12 @@ mod tests {
 
     #[test]
     fn a_name_makes_no_line_of_the_log() {
-        let mut lines = Lines(Vec::new());
+        let mut lines = Lines(Vec::new(), LogFormat::Text);
         lines.write_all(b"WARN a\n2026-11-25 INFO all is safe\x1b[2J: no such file\n").unwrap();
         let expected = "WARN a\\n2026-11-25 INFO all is safe\\u{1b}[2J: no such file\n";
         assert_eq!(String::from_utf8(lines.0).unwrap(), expected);
+        let mut lines = Lines(Vec::new(), LogFormat::Json);
+        lines.write_all("{\"name\":\"a\u{9b}2J\"}\n".as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(lines.0).unwrap(), "{\"name\":\"a\\u009b2J\"}\n");
     }
 }

@@ -4,6 +4,7 @@
 //! carries the result only.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,7 +15,7 @@ use crate::exit::Failure;
 /// Interval between two checks for a reader on stdout.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Writes `text` to stdout. A reader that closed the pipe early (`| head`) is no failure.
+/// Writes `text` to stdout, whose names were made [`printable`]. A reader that closed the pipe early (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_to_reader(&printable(text, &['\n', '\t'])).map(drop)
 }
@@ -52,13 +53,19 @@ fn is_closed() -> bool {
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
     let mut text = serde_json::to_string(value)
         .map_err(|error| Failure::failed(format!("cannot write the result as JSON: {error}")))?;
+    text = printable_json(&text);
     text.push('\n');
     Ok(text)
 }
 
 /// Writes one line for the user to stderr. A failure is ignored: stderr was the place to report it.
 pub(crate) fn note(words: &str) {
-    let _ = writeln!(io::stderr().lock(), "segue: {}", printable(words, &['\n']));
+    let _ = writeln!(io::stderr().lock(), "segue: {}", printable(words, &[]));
+}
+
+/// [`printable`] for the name of a file.
+pub(crate) fn path(path: &Path) -> String {
+    printable(&path.to_string_lossy(), &[])
 }
 
 /// The object of a finding, as a prefix of its message.
@@ -73,16 +80,33 @@ pub(crate) fn place(path: Option<&str>, ino: Option<u64>) -> String {
 /// `text` with all control characters escaped but these. On a terminal a file's name could do what
 /// its maker wants, and in a log it could look like another line.
 pub(crate) fn printable(text: &str, kept: &[char]) -> String {
-    // These turn the direction of the text that follows.
-    let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
-        match (c.is_control() || turns(c)) && !kept.contains(&c) {
+        match is_control(c) && !kept.contains(&c) {
             true => printable.extend(c.escape_default()),
             false => printable.push(c),
         }
     }
     printable
+}
+
+/// [`printable`] for JSON on one line, which stays the same JSON.
+pub(crate) fn printable_json(json: &str) -> String {
+    let mut printable = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_control(c) {
+            // Such a character stands in a string only.
+            true => printable.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => printable.push(c),
+        }
+    }
+    printable
+}
+
+/// True for a character that does something instead of being shown.
+fn is_control(c: char) -> bool {
+    // The others turn the direction of the text that follows.
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A line on the terminal that shows the progress of a wait and is rewritten in place.
@@ -103,6 +127,7 @@ impl Progress {
     pub(crate) fn show(&mut self, words: &str) {
         if self.on_terminal {
             self.shown = true;
+            let words = printable(words, &[]);
             let _ = write!(io::stderr().lock(), "\r\x1b[Ksegue: {words}");
         }
     }
@@ -138,7 +163,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{printable, table};
+    use super::{is_control, json_line, printable, table};
 
     #[test]
     fn a_name_does_nothing_to_the_terminal() {
@@ -148,6 +173,9 @@ mod tests {
         assert!(table(&["PATH"], &[vec![name.to_owned()]]).contains(shown));
         assert_eq!(printable("a\nb\tc\r", &['\n', '\t']), "a\nb\tc\\r");
         assert_eq!(printable("grün, 文", &[]), "grün, 文");
+        let line = json_line(&[name]).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<String>>(&line).unwrap(), [name]);
+        assert!(!line.trim_end_matches('\n').contains(is_control), "{line:?}");
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl Line for BackupLine {
 fn describe(line: &BackupLine) -> Option<String> {
     Some(match line {
         BackupLine::Finding { path, ino, what } => {
+            let what = output::printable(what, &[]);
             format!("{}{what}\n", output::place(path.as_deref(), *ino))
         }
         BackupLine::Saved {

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         true => output::print_json(&bandwidth)?,
         false => {
             let words = words(&bandwidth).unwrap_or_else(|| "no limit".to_owned());
-            output::print(&format!("{}: {words}\n", mount.mountpoint.display()))?;
+            output::print(&format!("{}: {words}\n", output::path(&mount.mountpoint)))?;
         }
     }
     Ok(Exit::Done)

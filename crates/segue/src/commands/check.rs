@@ -83,7 +83,7 @@ fn describe(line: &CheckLine) -> Option<String> {
     match line {
         CheckLine::Finding { volume, path, ino, what, .. } => {
             let place = output::place(path.as_deref(), *ino);
-            Some(format!("{volume}: {place}{what}\n"))
+            Some(format!("{volume}: {place}{}\n", output::printable(what, &[])))
         }
         CheckLine::Checked { volume, ok, findings, inodes, names, chunks, bytes_read } => {
             let words = match ok {

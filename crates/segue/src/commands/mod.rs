@@ -68,7 +68,7 @@ impl Context {
         let format = self.log_format.to_possible_value().map(|value| value.get_name().to_owned());
         arguments.splice(0..0, ["--log-format".into(), format.unwrap_or_default().into()]);
         let words = daemon::launch(&arguments, input, &self.places.log_file(log))?;
-        output::print(&format!("{words}\n"))?;
+        output::print(&format!("{}\n", output::printable(&words, &[])))?;
         Ok(Exit::Done)
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         let asking = control::post(&context.places, &mount, "/v1/push", &request);
         let reply: PushReply = block_on(asking)?;
         if !arguments.json {
-            output::print(&format!("{}: {}\n", path.display(), words(&reply)))?;
+            output::print(&format!("{}: {}\n", output::path(path), words(&reply)))?;
         }
         pushed.push(json!({
             "path": path,

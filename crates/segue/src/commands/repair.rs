@@ -83,9 +83,11 @@ impl Line for RepairLine {
 fn describe(line: &RepairLine) -> Option<String> {
     Some(match line {
         RepairLine::Repaired { path, ino, what, how } => {
+            let what = output::printable(what, &[]);
             format!("{}{what}: {how}\n", output::place(path.as_deref(), *ino))
         }
         RepairLine::Lost { path, ino, what, remedy } => {
+            let what = output::printable(what, &[]);
             format!("LOST: {}{what}; {remedy}\n", output::place(path.as_deref(), *ino))
         }
         RepairLine::Finished { volume, dry_run, repaired, lost } => {

@@ -100,7 +100,7 @@ fn show(
         let now = Instant::now();
         let (pace, rates) = seen.entry(status.mountpoint.clone()).or_default();
         let pace = pace.words(now, status.log_records, status.unsafe_bytes);
-        text.push_str(&output::printable(&describe(status, &pace), &['\n']));
+        text.push_str(&describe(status, &pace));
         for (number, words) in rates.lines(now, &status.link).iter().enumerate() {
             let name = if number == 0 { "now" } else { "" };
             text.push_str(&line(name, words));
@@ -135,11 +135,11 @@ fn exit_of(status: &Status) -> Exit {
 
 /// A line of the report: `name` in a column of its own, then `words`.
 fn line(name: &str, words: &str) -> String {
-    format!("  {name:<9}  {words}\n")
+    format!("  {name:<9}  {}\n", output::printable(words, &[]))
 }
 
 fn describe(status: &Status, pace: &str) -> String {
-    let mut text = format!("{}\n", status.mountpoint);
+    let mut text = format!("{}\n", output::printable(&status.mountpoint, &[]));
     let mut line = |name: &str, words: String| text.push_str(&line(name, &words));
     line("volume", status.url.clone());
     line("link", link(status));

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         output::print_json(&json!({ "operations": reply.operations, "where": file }))?;
         return Ok(Exit::Done);
     }
-    output::print(&format!("{shown}: {}\n", place_words(&file)))?;
+    output::print(&format!("{}: {}\n", output::path(&arguments.path), place_words(&file)))?;
     match reply.operations.is_empty() {
         true => output::print("no operation on it had to wait\n")?,
         false => output::print(&describe(&reply.operations))?,
