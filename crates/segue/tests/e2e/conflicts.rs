@@ -31,7 +31,7 @@ fn copies(dir: &Path) -> Vec<PathBuf> {
 
 /// Does `ours` on host a while it is cut off, and `theirs` on b meanwhile; returns when a is back
 /// and has sent everything.
-fn apart(
+pub(crate) fn apart(
     world: &World,
     (a, b): (&SegueMount, &SegueMount),
     ours: impl FnOnce(&Path),

@@ -1,11 +1,15 @@
 //! Who is let in, who is not, and in which words.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use segue_bed::Host;
+use segue_bed::segue::SegueMount;
 
-use crate::world::{CLOSE, Ended, World, arg, errno, eventually, failing_mount, json, save, segue};
+use crate::world::{
+    CLOSE, Ended, World, arg, errno, eventually, failing_mount, json, save, segue, sh,
+};
 
 const EROFS: Option<i32> = Some(30);
 
@@ -212,4 +216,50 @@ fn mistakes_have_their_exit_codes() {
     expect(&segue(&world.b, &["umount", arg(&point)]), 1, &["not on a segue mount"]);
     let missing = point.join("missing");
     expect(&segue(&world.b, &["umount", arg(&missing)]), 3, &["no such file"]);
+}
+
+/// A server that says later that an identity may do more than at its enrolment is not believed,
+/// also of its word of before, while it cannot be reached.
+/// Proves S17.13.
+#[test]
+fn a_server_gives_no_more_than_at_the_enrolment() {
+    let Some(world) = World::invited(&["--role", "host", "--no-root-squash"]) else { return };
+    // Set-id bits are for the role host.
+    let bits = |mount: &SegueMount| {
+        let file = mount.path().join("file");
+        save(&file, b"text").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)).unwrap();
+        mount.sync().unwrap();
+        fs::metadata(&file).unwrap().mode() & 0o7000
+    };
+    let mount = world.mount_with(&world.a, "suid");
+    assert_eq!(bits(&mount), 0o4000);
+    drop(mount);
+    let kept = sh(world.a.home(), "find . -name role");
+    assert_eq!(kept.lines().count(), 1, "{kept}");
+    let kept = world.a.home().join(kept.trim());
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "host\n");
+
+    // As if it had been enrolled as a writer, and the server said "host" only now.
+    fs::write(&kept, "writer\n").unwrap();
+    let (point, url) = (world.a.mkdir("mnt").unwrap(), world.server.url("home"));
+    for is_cut in [true, false] {
+        if is_cut {
+            world.a.link_down().unwrap();
+        } else {
+            world.a.link_up().unwrap();
+        }
+        let refused = failing_mount(&world.a, &[&url, arg(&point), "-o", "suid"]);
+        assert!(refused.code == Some(8) && refused.err.contains("role host"), "{refused:?}");
+    }
+    let mount = world.mount(&world.a);
+    assert_eq!(bits(&mount), 0);
+    drop(mount);
+    fs::write(&kept, "reader\n").unwrap();
+    let mount = world.mount(&world.a);
+    assert_eq!(errno(save(&mount.path().join("file"), b"even more")), EROFS);
+    drop(mount);
+    fs::write(&kept, "root\n").unwrap();
+    let refused = failing_mount(&world.a, &[&url, arg(&point)]);
+    assert!(refused.err.contains("not a role"), "{refused:?}");
 }

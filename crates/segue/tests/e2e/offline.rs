@@ -103,7 +103,8 @@ fn a_host_may_sleep_and_go_down() {
     // It would wait for the mounts of other tests, too.
     let hook = fs::read_to_string(packaged.join("segue.sleep")).unwrap();
     let sync = format!("{} sync {}", env!("CARGO_BIN_EXE_segue"), arg(mount.path()));
-    let hook = hook.replace("/usr/local/bin/segue sync", &sync);
+    assert!(hook.contains("/usr/local/bin/segue sync --everyone "), "{hook}");
+    let hook = hook.replace("/usr/local/bin/segue sync --everyone", &sync);
     for (when, sealed) in [("post", false), ("pre", true)] {
         let mut sleeps = world.a.command("sh");
         let ended = end(sleeps.args(["-c", &hook, "segue.sleep", when, "suspend"]));
@@ -115,6 +116,7 @@ fn a_host_may_sleep_and_go_down() {
     let stop = unit.lines().find_map(|line| line.strip_prefix("ExecStop=")).unwrap();
     let (program, arguments) = stop.split_once(' ').unwrap();
     assert!(program.ends_with("/segue"), "{stop}");
+    assert!(arguments.contains("umount --all --everyone "), "{stop}");
     // All mounts are also those of other tests.
     let words = arguments.split(' ').filter(|word| *word != "--everyone");
     let mut arguments: Vec<&str> = words.collect();
