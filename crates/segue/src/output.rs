@@ -15,7 +15,9 @@ use crate::exit::Failure;
 /// Interval between two checks for a reader on stdout.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Writes `text` to stdout, whose names were made [`printable`]. A reader that closed the pipe early (`| head`) is no failure.
+/// Writes `text` to stdout; names in it are [`printable`] already.
+///
+/// A reader that closed the pipe early (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_to_reader(&printable(text, &['\n', '\t'])).map(drop)
 }

@@ -212,8 +212,8 @@ fn clear(mount: &Mount, now: bool) -> Outcome {
     // In this mount namespace the path may lead to another file system.
     if !mounts::list()?.contains(mount) {
         return Err(Failure::failed(format!(
-            "{mountpoint}: its process does not answer, and this mount namespace does not show the \
-             mount: not unmounted"
+            "{mountpoint}: its process does not answer, and this mount namespace shows no such \
+             mount"
         )));
     }
     // A call on a mount whose process hangs would hang too.
