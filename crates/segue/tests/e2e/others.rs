@@ -166,7 +166,7 @@ fn root_reaches_the_mounts_that_it_sees_and_with_everyone_all() {
     let mut everyone = [own.clone(), users.clone(), hidden.clone()];
     everyone.sort();
     assert_eq!(room.status(&["--everyone"]), everyone);
-    assert_eq!(inner.status(&[]), [hidden.clone()]);
+    assert_eq!(inner.status(&[]), std::slice::from_ref(&hidden));
     assert_eq!(inner.status(&["--everyone"]), everyone);
 
     // Only the hidden mount has something to send, and cannot.

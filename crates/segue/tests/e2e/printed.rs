@@ -1,7 +1,6 @@
 //! Names that would steer a terminal, or look like lines of their own: what is printed of them.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -9,6 +8,8 @@ use crate::conflicts::apart;
 use crate::world::{Ended, World, arg, save, segue, sh, wait_for_state};
 
 const NAME: &str = "a\x1b[2J\nsegue: all is safe\x07\r\u{202e}txt\u{9b}2J";
+/// Where caches and logs are, below the home directory.
+const STATE: &str = ".local/state/segue";
 const LINE: &str = "segue: all is safe";
 
 /// Fails if `text` does something to a terminal, or has a line that a name made.
@@ -39,6 +40,31 @@ fn has(value: &Value, name: &str) -> bool {
     }
 }
 
+/// Runs a command on host a, which must print the name.
+fn asked(world: &World, args: &[&str]) -> Ended {
+    checked(segue(&world.a, args), args)
+}
+
+/// The same in JSON, which must mean the name.
+fn json(world: &World, args: &[&str]) {
+    let args = [args, &["--json"]].concat();
+    let ended = asked(world, &args);
+    let value: Value = serde_json::from_str(&ended.out).unwrap();
+    assert!(has(&value, NAME), "{args:?}: {ended:?}");
+}
+
+/// What is printed of changes in the cache directory of host a.
+fn check_recovery(world: &World) {
+    let mut inside =
+        fs::read_dir(world.a.home().join(STATE)).unwrap().map(|entry| entry.unwrap().path());
+    let cache = inside.find(|path| path.join("update.log").exists()).unwrap();
+    json(world, &["recover", arg(&cache)]);
+    asked(world, &["recover", arg(&cache)]);
+    let target = world.local("target").join(NAME);
+    asked(world, &["recover", arg(&cache), "--to", arg(&target)]);
+    assert!(target.join(NAME).exists());
+}
+
 /// A name had cleared the terminal of those who listed conflicts, and made lines of a log.
 /// Proves S23.7.
 #[test]
@@ -53,13 +79,8 @@ fn a_name_does_nothing_to_a_terminal_and_to_a_log() {
         |a| save(&a.join(NAME), b"ours").unwrap(),
         |b| save(&b.join(NAME), b"theirs").unwrap(),
     );
-    let asked = |args: &[&str]| checked(segue(&world.a, args), args);
-    let json = |args: &[&str]| {
-        let args = [args, &["--json"]].concat();
-        let ended = asked(&args);
-        let value: Value = serde_json::from_str(&ended.out).unwrap();
-        assert!(has(&value, NAME), "{args:?}: {ended:?}");
-    };
+    let asked = |args: &[&str]| asked(&world, args);
+    let json = |args: &[&str]| json(&world, args);
     let (file, none) = (arg(&file).to_owned(), arg(&none).to_owned());
     let outside = world.local(NAME);
     for args in [
@@ -99,21 +120,13 @@ fn a_name_does_nothing_to_a_terminal_and_to_a_log() {
     asked(&["log", arg(a.path())]);
     segue(&world.a, &["umount", "--now", arg(a.path())]);
     drop(a);
-    let state = world.a.home().join(".local/state/segue");
-    let is_cache = |path: &Path| path.join("update.log").exists();
-    let mut inside = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path());
-    let cache = inside.find(|path| is_cache(path)).unwrap();
-    json(&["recover", arg(&cache)]);
-    asked(&["recover", arg(&cache)]);
-    let target = world.local("target");
-    fs::create_dir(target.join(NAME)).unwrap();
-    asked(&["recover", arg(&cache), "--to", arg(&target.join(NAME))]);
+    check_recovery(&world);
     world.a.link_up().unwrap();
     let a = world.mount(&world.a);
     wait_for_state(&world.a, &a, "online");
     asked(&["resolve", &file, "--theirs"]);
     check("the server's log", &world.server.log());
-    for entry in fs::read_dir(state.join("log")).unwrap() {
+    for entry in fs::read_dir(world.a.home().join(STATE).join("log")).unwrap() {
         check("a mount's log", &fs::read_to_string(entry.unwrap().path()).unwrap());
     }
 }
