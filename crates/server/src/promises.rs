@@ -323,7 +323,7 @@ mod tests {
         let (peer, host) = tokio::join!(listener.accept(), dial(&target, None, PATIENCE));
         let (peer, _host) = (peer.unwrap(), host.unwrap());
         let promises = Arc::new(Promises::new(BTreeSet::new(), 0));
-        let holder = promises.enter(VolumeId(1), ClientId([1; 16]), &peer);
+        let holder = promises.enter(VolumeId(1), (ClientId([1; 16]), true), &peer);
         assert_eq!(promises.lock().sessions.len(), 1);
         tokio::task::yield_now().await;
         drop(holder);
