@@ -193,6 +193,10 @@ impl SegueMount {
 
 impl Drop for SegueMount {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A command that finds no process behind a mount does not say whether it has ended.
+            eprintln!("--- {}: served by process {:?}", self.point.display(), self.pid());
+        }
         if self.is_mounted()
             && let Err(error) = self.kill9()
         {

@@ -142,7 +142,7 @@ impl Handles {
     }
 
     /// True if thread `pid` opens what it was told to look up again: a second stale open fails.
-    pub(crate) fn has_looked_again(&mut self, pid: u32, now: Time) -> bool {
+    pub(crate) fn take_second_look(&mut self, pid: u32, now: Time) -> bool {
         self.again.remove(&pid).is_some_and(|told| now.since(told) < ANEW)
     }
 
@@ -206,13 +206,13 @@ mod tests {
     fn a_thread_looks_again_once() {
         let mut handles = Handles::default();
         let [now, late] = [Time::default(), Time(ANEW)];
-        assert!(!handles.has_looked_again(7, now));
+        assert!(!handles.take_second_look(7, now));
         handles.looks_again(7, now);
-        assert!(!handles.has_looked_again(8, now), "another thread");
-        assert!(handles.has_looked_again(7, now));
-        assert!(!handles.has_looked_again(7, now), "this is another open");
+        assert!(!handles.take_second_look(8, now), "another thread");
+        assert!(handles.take_second_look(7, now));
+        assert!(!handles.take_second_look(7, now), "this is another open");
         handles.looks_again(7, now);
-        assert!(!handles.has_looked_again(7, late), "it opened nothing");
+        assert!(!handles.take_second_look(7, late), "it opened nothing");
     }
 
     #[test]

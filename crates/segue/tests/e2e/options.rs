@@ -117,8 +117,8 @@ fn flag_before_environment_before_file() {
     run(world.a.command("segue").args(["umount", arg(&point)])).unwrap();
 }
 
-/// One misspelt key had stopped `status`, `sync` and `umount`, and with them the hooks for sleep and
-/// shutdown. A mount or a server does not begin with it.
+/// One misspelt key had stopped `status`, `sync` and `umount`, and with them the hooks for sleep
+/// and shutdown. A mount or a server does not begin with it.
 /// Proves S12.13.
 #[test]
 fn a_misspelt_setting_stops_no_hook() {
