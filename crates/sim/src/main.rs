@@ -70,7 +70,17 @@ fn main() -> ExitCode {
     let seeds = arguments.seeds.or(arguments.seed.map(|seed| seed..seed + 1)).unwrap_or(0..0);
     let Arguments { steps, trace, power_loss, plain, promises, sessions, swarm, bug, .. } =
         arguments;
-    let given = Options { steps, trace, power_loss, plain, promises, sessions, swarm, bug };
+    let given = Options {
+        steps,
+        trace,
+        power_loss,
+        plain,
+        promises,
+        sessions,
+        swarm,
+        bug,
+        remnants: false,
+    };
     let (mut total, mut failed) = (Summary::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
     for (done, seed) in seeds.enumerate() {

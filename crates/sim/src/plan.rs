@@ -153,6 +153,8 @@ pub struct Options {
     /// Each run draws more: narrow links, clocks that are wrong, hosts that sleep, disks that are
     /// full or cannot be read, chunks.
     pub swarm: bool,
+    /// What hosts remove can be read for a while: the server knows that they are not alone.
+    pub remnants: bool,
 }
 
 impl Options {
@@ -165,6 +167,8 @@ impl Options {
             power_loss: rng.chance(300),
             promises: rng.chance(700),
             swarm: true,
+            // Drawn from nothing else, so that all other seeds mean what they meant.
+            remnants: seed % 3 == 2,
             ..self
         }
     }
@@ -181,6 +185,7 @@ impl Default for Options {
             promises: false,
             sessions: false,
             swarm: false,
+            remnants: false,
         }
     }
 }

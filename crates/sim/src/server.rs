@@ -22,7 +22,7 @@ use segue_core::wire::{Applied, Apply, Found, Hello, Refused, Reply, Request, We
 
 use crate::Violation;
 use crate::check::ledger::Ledger;
-use crate::plan::Bug;
+use crate::plan::{Bug, Options};
 use crate::rng::Rng;
 use crate::store::{Disk, Txn, Written};
 pub(crate) use chunks::content;
@@ -59,6 +59,8 @@ pub(crate) struct Server {
     ages: RemnantAges,
     /// The last answer told of this one.
     told_remnant: Option<Ino>,
+    /// It knows that its clients are not alone.
+    is_shared: bool,
     bug: Option<Bug>,
 }
 
@@ -83,13 +85,13 @@ fn replied(result: Result<Answer, Stop<Infallible>>) -> Result<Answer, Violation
 
 impl Server {
     /// A server with one empty volume.
-    pub(crate) fn new(bug: Option<Bug>, promises: bool, rng: Rng) -> Result<Server, Violation> {
+    pub(crate) fn new(options: &Options, rng: Rng) -> Result<Server, Violation> {
         let mut disk = Disk::default();
         let mut txn = Txn::begin(&mut disk);
         let volume = namespace::create_volume(&mut txn, "home", [7; 16], Timestamp::default())?;
         let volume = volume.map_err(|error| Violation(error.to_string()))?;
         let ledger = Ledger::new(volume);
-        let sessions = promises.then(Sessions::default);
+        let sessions = options.promises.then(Sessions::default);
         Ok(Server {
             disk,
             proven: BTreeMap::new(),
@@ -104,7 +106,8 @@ impl Server {
             unnoted: BTreeMap::new(),
             ages: RemnantAges::default(),
             told_remnant: None,
-            bug,
+            is_shared: options.remnants,
+            bug: options.bug,
         })
     }
 
@@ -156,7 +159,7 @@ impl Server {
         namespace::raise_floor(&mut txn, client, hello.incarnation, hello.acked_below)?;
         txn.take_written();
         if hello.fresh_start {
-            namespace::drop_orphans(&mut txn, self.volume, client)?;
+            namespace::drop_orphans(&mut txn, (client, self.volume), self.is_shared)?;
             let written = txn.take_written();
             self.ledger.orphans_dropped(&mut txn, client, &written)?;
             note_changes(&mut txn, &written, (&mut self.changed, &mut self.unnoted));
@@ -190,7 +193,7 @@ impl Server {
             incarnation: INCARNATION,
             host: &host,
             rights: Rights { role: Role::Writer, no_root_squash: false },
-            is_shared: true,
+            is_shared: self.is_shared,
             proven: &|chunk| proven.contains(chunk),
             admits: Admits::All,
             damaged: &DamagedChunks::new(0),

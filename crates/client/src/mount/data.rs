@@ -119,7 +119,7 @@ impl Mount {
         caller: Caller,
     ) -> Result<Opened, Refusal> {
         let pid = caller.pid;
-        let is_second = lock(&self.handles).take_second_look(pid, self.now());
+        let is_second = lock(&self.handles).end_second_look(pid, self.now());
         let opened = self.open_once(node, mode, caller, is_second).await;
         if opened.as_ref().is_err_and(|refusal| *refusal == Refusal::Stale) {
             lock(&self.handles).looks_again(pid, self.now());

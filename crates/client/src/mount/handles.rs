@@ -141,8 +141,9 @@ impl Handles {
         self.again.insert(pid, now);
     }
 
-    /// True if thread `pid` opens what it was told to look up again: a second stale open fails.
-    pub(crate) fn take_second_look(&mut self, pid: u32, now: Time) -> bool {
+    /// Thread `pid` opens something. True if it was told to look that up again: a second stale
+    /// open fails.
+    pub(crate) fn end_second_look(&mut self, pid: u32, now: Time) -> bool {
         self.again.remove(&pid).is_some_and(|told| now.since(told) < ANEW)
     }
 
@@ -206,13 +207,13 @@ mod tests {
     fn a_thread_looks_again_once() {
         let mut handles = Handles::default();
         let [now, late] = [Time::default(), Time(ANEW)];
-        assert!(!handles.take_second_look(7, now));
+        assert!(!handles.end_second_look(7, now));
         handles.looks_again(7, now);
-        assert!(!handles.take_second_look(8, now), "another thread");
-        assert!(handles.take_second_look(7, now));
-        assert!(!handles.take_second_look(7, now), "this is another open");
+        assert!(!handles.end_second_look(8, now), "another thread");
+        assert!(handles.end_second_look(7, now));
+        assert!(!handles.end_second_look(7, now), "this is another open");
         handles.looks_again(7, now);
-        assert!(!handles.take_second_look(7, late), "it opened nothing");
+        assert!(!handles.end_second_look(7, late), "it opened nothing");
     }
 
     #[test]

@@ -151,14 +151,14 @@ pub(super) fn reserve<T: MetaTxn>(
 /// What went is remembered: the client's log may hold stores to it, and they need to go
 /// nowhere. (A row for each file that a crash found open and unlinked, until the client's log
 /// begins anew.) An inode that cannot be read stays, without anybody who has it open.
+/// Where the volume `is_shared`, other hosts may read on what this one had open.
 pub fn drop_orphans<T: MetaTxn>(
     txn: &mut T,
-    volume: VolumeId,
-    client: ClientId,
+    (client, volume): (ClientId, VolumeId),
+    is_shared: bool,
 ) -> Result<bool, Fault<T::Error>> {
     let mut tree = Tree::open(txn, volume)?;
-    // Other hosts may read on what this one had open.
-    tree.leaves_remnants = true;
+    tree.leaves_remnants = is_shared;
     let prefix = keys::orphans(volume, client);
     let rows = tree.txn.range_past_damage(&prefix, &keys::after(&prefix), ORPHANS);
     let rows = rows.map_err(Fault::Store)?;
@@ -182,7 +182,7 @@ pub fn drop_silent_orphans<T: MetaTxn>(
     seconds: u64,
 ) -> Result<bool, Fault<T::Error>> {
     match rows::client(txn, client)? {
-        Some(row) if row.seen < seconds => drop_orphans(txn, volume, client),
+        Some(row) if row.seen < seconds => drop_orphans(txn, (client, volume), true),
         _ => Ok(false),
     }
 }

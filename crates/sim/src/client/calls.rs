@@ -163,6 +163,7 @@ impl Mount {
                     }
                     (reply @ Reply::Fetched(_), _) => {
                         self.take_in(&request, reply, &body, asked);
+                        self.give_up_cut(&batch, &request);
                     }
                     (reply, _) => return Err(Violation(format!("apply: {reply:?}"))),
                 }

@@ -130,6 +130,23 @@ impl Mount {
         }
     }
 
+    /// What was fetched for a whole store may have been cut off since, in a change that only the
+    /// log of an earlier process knows. It would be fetched for ever.
+    pub(super) fn give_up_cut(&mut self, batch: &[Logged], request: &Request) {
+        let Request::Fetch(ask) = request else { return };
+        let size = self.core.tree.peek(ask.ino).map_or(0, |attr| attr.size);
+        let range = ask.offset..ask.offset + ask.len;
+        let is_cut = self.core.files.get(&ask.ino).is_some_and(|file| {
+            let is_missing = !file.to_fetch(range.clone(), size).is_empty();
+            is_missing
+                && file.version() == ask.version
+                && file.fillable(range, ask.version).is_empty()
+        });
+        if is_cut {
+            self.baseless.extend(batch.iter().map(|logged| logged.seq));
+        }
+    }
+
     /// The outcomes of a batch.
     pub(super) fn settle_batch(
         &mut self,

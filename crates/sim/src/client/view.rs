@@ -32,7 +32,14 @@ impl Mount {
         }
         let known = self.core.tree.name(parent, name, self.now).usable(self.is_offline);
         match known {
-            Some(Some(ino)) => self.getattr(ino).map(Some),
+            Some(Some(ino)) => {
+                let attr = self.getattr(ino)?;
+                match self.core.forget_removed(ino, self.now) {
+                    // The name means something else by now.
+                    true => self.ask(Request::Lookup(Lookup { parent, name: name.clone() })),
+                    false => Ok(Some(attr)),
+                }
+            }
             Some(None) => Ok(None),
             None => self.ask(Request::Lookup(Lookup { parent, name: name.clone() })),
         }

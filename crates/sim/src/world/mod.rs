@@ -133,7 +133,7 @@ impl World {
             now: Time::default(),
             events: BTreeMap::new(),
             next_event: 0,
-            server: Server::new(options.bug, options.promises, Rng::new(seed ^ 1))?,
+            server: Server::new(&options, Rng::new(seed ^ 1))?,
             server_up: true,
             hosts: Vec::new(),
             links: Vec::new(),

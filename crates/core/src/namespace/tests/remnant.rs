@@ -224,7 +224,7 @@ fn orphans_are_left_too() {
         ino
     });
     tin.apply(&mut txn, Record::Release { ino: closed });
-    drop_orphans(&mut txn, VOLUME, ClientId([1; 16])).unwrap();
+    drop_orphans(&mut txn, (ClientId([1; 16]), VOLUME), true).unwrap();
     for ino in [closed, dropped] {
         let found = left(&mut txn, ino).unwrap();
         assert_eq!(bytes_left(&mut txn, &found), b"text");

@@ -158,7 +158,7 @@ fn an_unlinked_open_file_stays_until_its_last_close() {
 
     let g = tin.file(&mut txn, Ino::ROOT, "g");
     tin.apply(&mut txn, unlink(Ino::ROOT, "g", g, true));
-    drop_orphans(&mut txn, VOLUME, tin.id).unwrap();
+    drop_orphans(&mut txn, (tin.id, VOLUME), true).unwrap();
     assert_eq!(read::getattr(&mut txn, VOLUME, g), Err(Refusal::Stale.into()));
     let after = tally(&mut txn, VOLUME).unwrap();
     assert_eq!((after.inodes, after.allocated), (before, 0));
@@ -173,7 +173,7 @@ fn stores_to_an_orphan_that_went_with_its_host_go_nowhere() {
     let f = tin.file(&mut txn, Ino::ROOT, "f");
     let base = version(&mut txn, f);
     tin.apply(&mut txn, unlink(Ino::ROOT, "f", f, true));
-    drop_orphans(&mut txn, VOLUME, tin.id).unwrap();
+    drop_orphans(&mut txn, (tin.id, VOLUME), true).unwrap();
     let rows = txn.clone();
     let stored = tin.apply(&mut txn, splice(f, base, 3, b"abc", 6));
     assert_eq!(stored, Outcome::Done { touched: Vec::new() });
@@ -190,7 +190,7 @@ fn a_new_log_has_no_stores_to_what_went_before() {
     let mut tin = Client::new(&mut txn, 1, OWNER);
     let f = tin.file(&mut txn, Ino::ROOT, "f");
     tin.apply(&mut txn, unlink(Ino::ROOT, "f", f, true));
-    drop_orphans(&mut txn, VOLUME, tin.id).unwrap();
+    drop_orphans(&mut txn, (tin.id, VOLUME), true).unwrap();
     let remembered = keys::dropped(tin.id, f);
     assert!(txn.0.contains_key(&remembered));
     bind(&mut txn, tin.id, "identity", VOLUME, 2).unwrap().unwrap();
@@ -476,7 +476,7 @@ fn orphans_go_some_at_a_time() {
         txn.0.keys().filter(|key| key.starts_with(&keys::all_orphans(VOLUME))).count()
     };
     let mut left = vec![orphans(&txn)];
-    while drop_orphans(&mut txn, VOLUME, tin.id).unwrap() {
+    while drop_orphans(&mut txn, (tin.id, VOLUME), true).unwrap() {
         assert_eq!(check::findings(&mut txn), []);
         left.push(orphans(&txn));
     }
