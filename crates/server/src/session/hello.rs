@@ -51,14 +51,10 @@ impl Session {
         let holder = promises.enter(volume, (client, brings), &self.peer);
         let bound = Bound { volume, client, incarnation, host, rights, nonce, holder };
         // Whoever is not welcomed yet says again that it starts afresh.
-        while fresh_start {
-            let is_shared = promises.has_others(volume, client);
-            let of = (client, volume);
-            let dropped = store.write(move |txn| namespace::drop_orphans(txn, of, is_shared));
-            if !dropped.await? {
-                break;
-            }
-        }
+        let is_shared = promises.has_others(volume, client);
+        let drop =
+            move |txn: &mut Kv<'_>| namespace::drop_orphans(txn, (client, volume), is_shared);
+        while fresh_start && store.write(drop).await? {}
         self.place.claim(bound.client);
         promises.came_back(bound.client);
         let welcome = Welcome {
