@@ -246,7 +246,14 @@ impl Uncommitted {
                 Err(_) => make(&to.join(format!("#{}", file.ino))),
                 made => made,
             };
-            let extracted = made.and_then(|(out, path)| self.fill(&file, &out).map(|()| path));
+            let extracted = made.and_then(|(out, path)| match self.fill(&file, &out) {
+                Ok(()) => Ok(path),
+                Err(error) => {
+                    // Of its full length, and with zeros, it would look whole.
+                    fs::remove_file(&path).ok();
+                    Err(error)
+                }
+            });
             tell(&file, extracted.map_err(|error| MountError::state(&path, error)));
         }
     }

@@ -46,16 +46,33 @@ fn below(base: &Path) -> Vec<UnmountedCache> {
     let urls: BTreeMap<String, String> =
         volumes(base).into_iter().map(|(url, uuid)| (uuid, url)).collect();
     let mut found = Vec::new();
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+    let entries = match fs::read_dir(base) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return found,
+        Err(error) => return vec![unreadable(base.into(), String::new(), &error)],
+        Ok(entries) => entries,
+    };
+    for entry in entries.flatten() {
         let cache = entry.path();
-        if !cache.join("update.log").exists() || holder(&cache).is_some() {
-            continue;
-        }
         let url = urls.get(entry.file_name().to_string_lossy().as_ref());
-        let left = look(cache, url.cloned().unwrap_or_default());
-        found.extend(left);
+        let url = url.cloned().unwrap_or_default();
+        match cache.join("update.log").symlink_metadata() {
+            Ok(meta) if meta.is_file() && holder(&cache).is_none() => {
+                found.extend(look(cache, url));
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                found.push(unreadable(cache, url, &error));
+            }
+            _ => {}
+        }
     }
     found
+}
+
+/// A cache, or a directory of caches, whose changes nobody knows.
+fn unreadable(cache: PathBuf, url: String, error: &io::Error) -> UnmountedCache {
+    let (changes, damage) = (Vec::new(), Some(error.to_string()));
+    let (pending_records, pending_bytes, refused) = Default::default();
+    UnmountedCache { cache, url, changes, pending_records, pending_bytes, refused, damage }
 }
 
 /// `None` if the server has everything.

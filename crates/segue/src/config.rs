@@ -7,6 +7,7 @@
 //! and shutdown call them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -65,7 +66,11 @@ impl Config {
         for problem in &mut config.problems {
             *problem = format!("{}: {problem}", path.display());
         }
-        config.read_environment(std::env::vars().collect());
+        // A variable that is no text is none of ours. PWD is one in a directory with such a name.
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        config.read_environment(std::env::vars_os().filter_map(text).collect());
         config
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,6 +15,9 @@ use crate::output;
 use crate::places::{self, Places};
 use crate::process::Process;
 
+/// A look at the root of a mount takes no longer, unless it waits for a server.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
+
 /// Connects to the process that serves `mount`.
 pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection, HttpError> {
     let mut last = HttpError::NobodyThere;
@@ -23,7 +27,7 @@ pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection
                 return Ok(connection);
             }
             // A mount at the same path in another mount namespace, or somebody else's process.
-            Ok(_) => {}
+            Ok(_) => last = HttpError::Elsewhere,
             Err(HttpError::NobodyThere) => {}
             Err(error) => last = error,
         }
@@ -71,9 +75,14 @@ pub(crate) async fn post<T: DeserializeOwned>(
 pub(crate) fn unanswered(mount: &Mount, error: &HttpError) -> Failure {
     let mountpoint = mount.mountpoint.display();
     match error {
-        HttpError::NobodyThere => Failure::failed(format!(
+        HttpError::NobodyThere if has_died(mount) => Failure::failed(format!(
             "{mountpoint}: the process of this mount has ended; acknowledged changes are kept: run \
              'segue umount {mountpoint}', then mount again"
+        )),
+        HttpError::NobodyThere => Failure::failed(format!(
+            "{mountpoint}: no process answers for this mount; if it was mounted from a session \
+             with another XDG_RUNTIME_DIR, run the command there; if its process hangs, \
+             acknowledged changes are kept: segue umount --now {mountpoint}"
         )),
         HttpError::NotPermitted => {
             let words = format!(
@@ -84,6 +93,15 @@ pub(crate) fn unanswered(mount: &Mount, error: &HttpError) -> Failure {
         }
         error => Failure::failed(format!("{mountpoint}: {error}")),
     }
+}
+
+/// True if the mount is known to have no process. A call on a mount whose process hangs would hang,
+/// too, so it is not waited for longer than a healthy mount needs.
+fn has_died(mount: &Mount) -> bool {
+    let (tell, told) = std::sync::mpsc::channel();
+    let mountpoint = mount.mountpoint.clone();
+    std::thread::spawn(move || tell.send(mounts::is_dead(&mountpoint)).ok());
+    told.recv_timeout(LOOK_LIMIT).unwrap_or(false)
 }
 
 /// The answers of `mounts` to `ask`. A failure is printed and sets the exit code, and the other

@@ -27,6 +27,9 @@ pub(crate) enum HttpError {
     /// No process listens on the socket.
     #[error("no process answers on its control socket")]
     NobodyThere,
+    /// The process at the socket serves another mount.
+    #[error("the process at its control socket serves another mount")]
+    Elsewhere,
     /// The socket belongs to another user.
     #[error("its control socket belongs to another user")]
     NotPermitted,
@@ -70,7 +73,10 @@ pub(crate) async fn connect(socket: &Path) -> Result<Connection, HttpError> {
     };
     let peer = stream.peer_cred().map_err(|error| connect_error(&error))?;
     let pid = peer.pid().ok_or(HttpError::NobodyThere)?;
-    let process = Process::behind(&stream, pid).map_err(|_| HttpError::NobodyThere)?;
+    let process = Process::behind(&stream, pid).map_err(|error| match error.raw_os_error() {
+        Some(libc::ESRCH) => HttpError::NobodyThere,
+        _ => HttpError::Broken(format!("its process {pid} cannot be looked at: {error}")),
+    })?;
     let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // The task ends with the sender. The pending request reports an error of the connection.
     tokio::spawn(async move { drop(connection.await) });

@@ -42,7 +42,8 @@ struct Undone {
 
 impl Left<'_> {
     /// How many entries of the log, which has so `many`, the index knows of. One that knows of more
-    /// than there are is of no use.
+    /// than there are is of no use. The log was durable before the index, so somebody has damaged or
+    /// replaced it, and the user is told.
     fn noted(&self, found: &FoundLog, many: usize) -> Result<usize, MountError> {
         let position = known("index.db", self.index.position()).flatten();
         match position {
@@ -54,8 +55,14 @@ impl Left<'_> {
                     return Ok(noted.max(found.noted));
                 }
             }
-            _ => {}
+            None => return self.forget_index(),
+            Some(_) => {}
         }
+        self.report_short(many)?;
+        self.forget_index()
+    }
+
+    fn forget_index(&self) -> Result<usize, MountError> {
         self.index.clear().map_err(|error| MountError::state("index.db", error))?;
         Ok(0)
     }
@@ -184,6 +191,17 @@ impl Left<'_> {
             Some(size) if self.containers.exists(key) => self.containers.open(key)?.cut(size),
             _ => Ok(()),
         }
+    }
+
+    /// Keeps word, for the user, of a log that has lost changes.
+    fn report_short(&self, many: usize) -> Result<(), MountError> {
+        let why = "the update log of this host has fewer entries than its index knows, so changes \
+                   may be lost; a copy of update.log, or of the cache directory, has them";
+        tracing::error!("update.log has {many} entries and the index knows more: {why}");
+        let kept = serde_json::json!({ "path": "", "why": why, "entries": many });
+        let failed = |error| MountError::state(self.refused_dir, error);
+        let kept = serde_json::to_vec_pretty(&kept).map_err(|error| failed(error.into()))?;
+        replace_file(&self.refused_dir.join("update-log.json"), &kept).map_err(failed)
     }
 
     /// Keeps word of what a loss of power took, for the user.

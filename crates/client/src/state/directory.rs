@@ -198,9 +198,11 @@ fn check_private(path: &Path) -> Result<(), MountError> {
         entries.map_err(|error| MountError::state(path, error))
     };
     let mut inside: Vec<PathBuf> = entries(path)?.iter().map(DirEntry::path).collect();
-    let containers = path.join("containers");
-    if containers.is_dir() {
-        inside.extend(entries(&containers)?.iter().map(DirEntry::path));
+    for below in ["containers", "preserved", "maps", "refused"] {
+        let below = path.join(below);
+        if below.is_dir() {
+            inside.extend(entries(&below)?.iter().map(DirEntry::path));
+        }
     }
     for found in inside.iter().map(PathBuf::as_path).chain([path]) {
         let meta = found.symlink_metadata().map_err(|error| MountError::state(found, error))?;

@@ -104,7 +104,12 @@ fn names(directory: &Path) -> io::Result<Vec<(Key, PathBuf)>> {
     };
     let mut names = Vec::new();
     for entry in found {
-        let path = entry?.path();
+        let entry = entry?;
+        let path = entry.path();
+        if !entry.file_type()?.is_file() {
+            tracing::warn!("{}: not used, because it is no container file", path.display());
+            continue;
+        }
         let key = path.file_stem().and_then(|stem| parse(stem.to_str()?));
         names.extend(key.map(|key| (key, path)));
     }

@@ -57,6 +57,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         output::print_json(&json!({ "records": records }))?;
     } else if records.is_empty() && kept.is_empty() {
         output::print("no pending changes: the server has every change\n")?;
+    } else if records.is_empty() && arguments.all {
+        output::print("no pending changes can be listed\n")?;
     } else if records.is_empty() {
         output::print("no pending changes are listed; 'segue log --all' lists the kept ones\n")?;
     } else {

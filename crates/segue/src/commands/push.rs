@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             output::print(&format!("{}: {}\n", output::path(path), words(&reply)))?;
         }
         pushed.push(json!({
-            "path": path,
+            "path": path.to_string_lossy(),
             "records": reply.records,
             "bytes": reply.bytes,
             "offline": reply.offline,

@@ -174,6 +174,8 @@ impl Resolving<'_> {
             return Err(not_as(mount));
         }
         if conflict.note.is_empty() {
+            refuse_unclear(&conflict.path)?;
+            refuse_unclear(&conflict.of)?;
             refuse_links(Path::new(&conflict.path))?;
         }
         let (context, side) = (self.context, self.side);
@@ -212,6 +214,19 @@ impl Resolving<'_> {
         merge::merge(program, files, self.arguments.json)?;
         Ok("merged into the file of the original name")
     }
+}
+
+/// Refuses a path with a name that is no text. The mount tells such a name with U+FFFD in place of
+/// its other bytes, and that can be the name of another file.
+fn refuse_unclear(path: &str) -> Result<(), Failure> {
+    if !path.contains(char::REPLACEMENT_CHARACTER) {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "{}: a name in this path is not valid UTF-8, so 'segue resolve' cannot tell which file it \
+         means; keep the version that you want by hand (cp, mv and rm take such names)",
+        output::path(Path::new(path))
+    )))
 }
 
 /// The paths and data of a conflict are what the mount's process says, and links lead anywhere. So

@@ -136,7 +136,7 @@ async fn answer(mount: &Mount, now: bool, context: &Context) -> Result<Option<An
             };
             Ok(Some(Answered { process, is_its, last }))
         }
-        Err(HttpError::NobodyThere) => Ok(None),
+        Err(HttpError::NobodyThere | HttpError::Elsewhere) => Ok(None),
         // The process hangs and accepts no connections.
         Err(HttpError::Broken(_)) if now => Ok(None),
         Err(error) => Err(control::unanswered(mount, &error)),

@@ -1,8 +1,10 @@
 //! What two hosts changed at once: what is no conflict, what becomes one directory again, and how
 //! a user deals with the rest.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -12,7 +14,7 @@ use serde_json::Value;
 
 use crate::tree::{self, noise};
 use crate::world::{
-    CLOSE, World, arg, close, errno, eventually, json, save, segue, sh, wait_for_state,
+    CLOSE, World, arg, close, end, errno, eventually, json, save, segue, sh, wait_for_state,
 };
 
 /// What `segue conflicts` lists, and its exit code.
@@ -656,4 +658,44 @@ fn a_rename_that_hears_of_a_taken_name_is_taken_back() {
         assert_eq!(copies(mount.path()), Vec::<PathBuf>::new());
     }
     assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
+}
+
+/// The mount tells a name that is no text with U+FFFD, and `resolve` had removed or replaced the file
+/// that is really called so.
+/// Proves S10.9.
+#[test]
+fn a_name_that_is_no_text_is_not_taken_for_another() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let unclear = OsStr::from_bytes(b"\xff");
+    save(&mount.path().join(unclear), b"base").unwrap();
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    world.lose_link(&world.a, &mount);
+    save(&mount.path().join(unclear), b"ours").unwrap();
+    save(&other.path().join(unclear), b"theirs").unwrap();
+    world.a.link_up().unwrap();
+    mount.sync().unwrap();
+    let names = || fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    eventually("there is a copy", || names().count() == 2);
+    let copy = names().find(|name| name != unclear).unwrap();
+    let innocent = [copy.as_os_str(), unclear].map(|name| {
+        let path = mount.path().join(name.to_string_lossy().as_ref());
+        fs::write(&path, "innocent").unwrap();
+        path
+    });
+    for side in ["--ours", "--theirs", "--both"] {
+        let mut command = world.a.command("segue");
+        let ended = end(command.arg("resolve").arg(mount.path().join(&copy)).arg(side));
+        assert!(ended.code == Some(1) && ended.err.contains("not valid UTF-8"), "{ended:?}");
+    }
+    assert!(innocent.iter().all(|path| fs::read(path).unwrap() == b"innocent"));
+    assert_eq!(fs::read(mount.path().join(&copy)).unwrap(), b"ours");
+    // A variable of the environment that is no text had ended every command.
+    let mut status = world.a.command("segue");
+    status.arg("status").arg(mount.path()).env("OTHER", OsStr::from_bytes(b"\xff"));
+    assert_eq!(end(&mut status).code, Some(0));
+    let mut push = world.a.command("segue");
+    let pushed = end(push.arg("push").arg(mount.path().join(unclear)));
+    assert_eq!(pushed.code, Some(0), "{pushed:?}");
 }

@@ -229,3 +229,32 @@ fn what_was_not_committed_is_recovered_from_a_bare_directory() {
     let ended = segue(&world.a, &["recover", "/nowhere"]);
     assert_eq!(ended.code, Some(3), "{ended:?}");
 }
+
+/// The mount had begun with what was left of the log, and said that the server has everything.
+/// Proves S13.10.
+#[test]
+fn a_log_that_was_shortened_is_told() {
+    let Some(world) = World::new() else { return };
+    let base = world.local("cache");
+    let options = format!("cache-dir={}", base.display());
+    for length in [0, 100] {
+        let mut mount = world.mount_with(&world.a, &options);
+        fs::read_dir(mount.path()).unwrap().count();
+        world.a.link_down().unwrap();
+        save(&mount.path().join(format!("lost{length}")), &noise(1, 20_000)).unwrap();
+        mount.umount(&["--now"]).unwrap();
+        drop(mount);
+        let log = cache_directory(&base).join("update.log");
+        File::options().write(true).open(log).unwrap().set_len(length).unwrap();
+        world.a.link_up().unwrap();
+        let mut mount = world.mount_with(&world.a, &options);
+        let status = segue(&world.a, &["status", arg(mount.path())]);
+        assert!(status.code == Some(7) && status.out.contains("1 change refused"), "{status:?}");
+        let listed = json(&world.a, &["conflicts", arg(mount.path())]);
+        let why = listed["conflicts"][0]["why"].as_str().unwrap();
+        assert!(why.contains("fewer entries than its index knows"), "{listed}");
+        mount.umount(&[]).unwrap();
+        drop(mount);
+        fs::remove_file(cache_directory(&base).join("refused/update-log.json")).unwrap();
+    }
+}
