@@ -42,8 +42,8 @@ struct Undone {
 
 impl Left<'_> {
     /// How many entries of the log, which has so `many`, the index knows of. One that knows of more
-    /// than there are is of no use. The log was durable before the index, so somebody has damaged or
-    /// replaced it, and the user is told.
+    /// than there are is of no use. The log was durable before the index, so it was damaged or
+    /// replaced, and the user is told.
     fn noted(&self, found: &FoundLog, many: usize) -> Result<usize, MountError> {
         let position = known("index.db", self.index.position()).flatten();
         match position {

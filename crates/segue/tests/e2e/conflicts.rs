@@ -660,8 +660,8 @@ fn a_rename_that_hears_of_a_taken_name_is_taken_back() {
     assert_eq!(conflicts(&world.a, &a), (Vec::new(), Some(0)));
 }
 
-/// The mount tells a name that is no text with U+FFFD, and `resolve` had removed or replaced the file
-/// that is really called so.
+/// The mount tells a name that is no text with U+FFFD, and `resolve` had removed or replaced the
+/// file that is really called so.
 /// Proves S10.9.
 #[test]
 fn a_name_that_is_no_text_is_not_taken_for_another() {
