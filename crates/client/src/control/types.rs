@@ -17,6 +17,8 @@ pub struct Status {
     pub state: State,
     /// Why it is offline, or that the server is silent, in words; else empty.
     pub reason: String,
+    /// The server answers, and refuses this host: its identity was revoked, for example.
+    pub denied: bool,
     /// Bytes a second that reached the server when the link was busy last, 0 until measured.
     pub bandwidth_up: u64,
     /// The same from the server.

@@ -23,6 +23,7 @@ const LOG_MAX: usize = 10_000;
 /// Why changes wait.
 struct Waits {
     is_offline: bool,
+    is_denied: bool,
     is_silent: bool,
     uploading: BTreeSet<u64>,
     hindered: Option<Refusal>,
@@ -32,6 +33,7 @@ impl Waits {
     /// What change `seq` of `queue` waits for, which follows `before`.
     fn words(&self, queue: &Queue, seq: u64, before: Option<u64>) -> String {
         match (queue.stage(seq), before, self.hindered) {
+            _ if self.is_denied => "nothing: the server refuses this host".into(),
             _ if self.is_offline => "the server to be reachable".into(),
             (Some(Stage::Sent), ..) => "the server's answer".into(),
             _ if queue.is_held(seq) => "the next batch (log:T)".into(),
@@ -111,6 +113,7 @@ impl Mount {
             pid: std::process::id(),
             state,
             reason: self.offline_reason(),
+            denied: self.is_denied(),
             bandwidth_up: link.bandwidth_up,
             bandwidth_down: link.bandwidth_down,
             rtt_seconds: link.rtt_seconds,
@@ -172,6 +175,7 @@ impl Mount {
     fn why_changes_wait(&self) -> Waits {
         Waits {
             is_offline: self.remote.is_offline(),
+            is_denied: self.is_denied(),
             is_silent: self.remote.is_silent(),
             uploading: self.uploading(),
             hindered: self.lanes.hindered(),

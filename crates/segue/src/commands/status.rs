@@ -26,7 +26,8 @@ const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 ///
 /// The exit code is 7 if changes exist on this host only and nothing is sending them: the server
 /// refused them, their volume is not mounted, or the pending data have reached log-max and writes
-/// fail. Otherwise it is 4 if a server is unreachable.
+/// fail. Otherwise it is 4 if a server is unreachable. It is 8 if a server refuses this host, for
+/// example because its identity was revoked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -127,6 +128,7 @@ async fn status_of(mount: &Mount, context: &Context) -> Result<Status, Failure> 
 /// The exit code for the state of one mount.
 fn exit_of(status: &Status) -> Exit {
     match status.state {
+        _ if status.denied => Exit::NotPermitted,
         _ if status.refused > 0 || status.writers == Writers::Refused => Exit::DataAtRisk,
         State::Offline => Exit::Offline,
         State::Online | State::Readonly => Exit::Done,
@@ -169,6 +171,13 @@ fn link(status: &Status) -> String {
     let state = match status.state {
         State::Online => "online",
         State::Offline if status.reason.is_empty() => return "offline".to_owned(),
+        State::Offline if status.denied => {
+            return format!(
+                "the server refuses this host: {}; ask for a new invite (segue invite), or extract \
+                 pending changes with 'segue recover'",
+                status.reason
+            );
+        }
         State::Offline => return format!("offline: {}", status.reason),
         State::Readonly => "online, read-only",
     };

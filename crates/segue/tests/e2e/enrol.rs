@@ -120,6 +120,10 @@ fn a_revoked_host_is_out() {
         let is_told = ["revoked", "kept on this host"].iter().all(|word| ended.err.contains(word));
         assert!(ended.code == Some(8) && is_told, "{ended:?}");
     }
+    let status = segue(host, &["status", arg(out.path())]);
+    assert!(status.code == Some(8) && status.out.contains("refuses this host"), "{status:?}");
+    let log = segue(host, &["log", arg(out.path())]);
+    assert!(log.out.contains("nothing: the server refuses this host"), "{log:?}");
     let ended = segue(host, &["umount", "--now", arg(out.path())]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     refused(host, &world.server.url("home"), 8, &["revoked"]);
