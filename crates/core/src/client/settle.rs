@@ -55,12 +55,13 @@ impl ClientCore {
                 self.keep_name(&logged.change);
                 self.tree.expire(*parent);
                 let is_create = matches!(logged.change, Change::Record(Record::Create { .. }));
-                if is_create && *copy != ino {
+                let is_mistaken = is_create && *copy != ino;
+                if is_mistaken {
                     self.tree.mistook(ino);
                 }
                 let mut effects =
                     vec![Effect::Conflict { ino, parent: *parent, name: name.clone() }];
-                if is_data {
+                if is_data || is_mistaken {
                     effects.extend(self.give_up(seq, ino, attrs));
                 } else {
                     self.data_committed(seq, ino, attrs, &logged.change);

@@ -173,6 +173,17 @@ fn a_file_that_the_server_did_not_want_is_not_ahead_for_ever() {
     assert!(!core.files[&Ino(5)].is_ahead());
 }
 
+/// Another copy of the cache had given its number to another file (seed 6 with copies).
+#[test]
+fn a_file_whose_number_means_another_one_is_not_ahead_for_ever() {
+    let mut core = core();
+    create(&mut core);
+    let (parent, name, copy) = (Ino::ROOT, Name::new("a").unwrap(), Ino(9));
+    let touched = vec![attr(9, Kind::File, 4), attr(1, Kind::Directory, 4)];
+    settle(&mut core, 1, &Outcome::Conflict { parent, name, touched, copy });
+    assert!(!core.files[&Ino(5)].is_ahead());
+}
+
 fn unlink(core: &mut ClientCore, ino: u64, open: bool) {
     let (parent, name) = (Ino::ROOT, Name::new("a").unwrap());
     let unlink = Record::Unlink { parent, name, ino: Ino(ino), open };

@@ -159,3 +159,33 @@ fn inode_numbers_of_a_lost_history_are_nobody_elses() {
     let result = lost.send(&mut copy, &create);
     assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
 }
+
+/// A directory that was stopped is copied, serves, is put back, and serves: both lives granted the
+/// same numbers (seed 450 with copies). Those of the lost life are its host's own still.
+#[test]
+fn lives_of_two_copies_grant_different_inode_numbers() {
+    let mut txn = store();
+    Client::new(&mut txn, 1, OWNER);
+    let mut copy = txn.clone();
+    let mut known = Version::default();
+    let mut hosts = Vec::new();
+    for (number, secs) in [(2, 1_800_000_000), (3, 1_800_000_100)] {
+        begin(&mut txn, start(secs)).unwrap();
+        let mut lost = Client::new(&mut txn, number, OWNER);
+        let f = lost.file(&mut txn, Ino::ROOT, &format!("f{number}"));
+        known = latest(&mut txn, f);
+        hosts.push(lost);
+    }
+    begin(&mut copy, start(1_800_000_200)).unwrap();
+    let mut new = Client::new(&mut copy, 4, OWNER);
+    let first = new.ino();
+    for (at, lost) in hosts.iter_mut().enumerate() {
+        let ino = lost.ino();
+        assert!(ino < first, "{ino} is granted again");
+        bind(&mut copy, lost.id, "identity", VOLUME, 1).unwrap().unwrap();
+        admit_lost(&mut copy, VOLUME, known).unwrap();
+        let create = lost.stamp(lost.creation(Ino::ROOT, &format!("kept{at}"), ino, NewNode::File));
+        let result = lost.send(&mut copy, &create);
+        assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
+    }
+}
