@@ -2,6 +2,9 @@
 
 use segue_sim::{Bug, Options, Summary, run, run_only, shorten};
 
+/// Runs with copies of disks.
+const COPIES: u64 = 300;
+
 /// Panics, with its last steps, if the run ends as it should not.
 fn ends_well(seed: u64, options: Options) -> Summary {
     run(seed, options).unwrap_or_else(|failure| {
@@ -131,6 +134,21 @@ fn seeds_that_failed_once_after_two_deaths_end_as_they_should() {
     }
 }
 
+/// Disks of hosts are put back and cloned, the server's is put back, and another server claims the
+/// volume.
+/// Proves S12.10, S18.6.
+#[test]
+fn what_is_put_back_or_cloned_loses_nothing() {
+    let mut total = Summary::default();
+    let given = Options { copies: true, ..Options::default() };
+    for seed in 0..COPIES {
+        total.add(&ends_well(seed, given.swarm(seed)));
+    }
+    let copies = [total.put_back, total.cloned, total.servers_put_back, total.other_servers];
+    assert!(copies.iter().all(|count| *count > 10), "{total:?}");
+    assert!(total.renamed > 10 && total.histories > 10, "{total:?}");
+}
+
 #[test]
 fn a_seed_is_one_run() {
     for seed in 0..10 {
@@ -142,8 +160,11 @@ fn a_seed_is_one_run() {
 fn assert_found(bug: Bug, seeds: u64, words: &str) {
     let power_loss = bug.needs_power_loss();
     let (promises, sessions) = (bug.needs_promises(), bug.needs_sessions());
-    let given = Options { bug: Some(bug), power_loss, promises, sessions, ..Options::default() };
-    let options = |seed| if bug.needs_swarm() { given.swarm(seed) } else { given };
+    let copies = bug.needs_copies();
+    let given =
+        Options { bug: Some(bug), power_loss, promises, sessions, copies, ..Options::default() };
+    let is_swarm = bug.needs_swarm() || copies;
+    let options = |seed| if is_swarm { given.swarm(seed) } else { given };
     let mut said = Vec::new();
     for seed in 0..seeds {
         if let Err(failure) = run(seed, options(seed)) {
@@ -354,6 +375,33 @@ fn a_client_that_takes_bytes_of_another_version_is_found() {
 #[test]
 fn a_server_that_leaks_references_is_found() {
     assert_found(Bug::ServerLeaksReferences, 10, "a check of the volume");
+}
+
+/// A put-back cache sent new changes under numbers that the server knew.
+#[test]
+fn a_server_that_welcomes_copies_is_found() {
+    assert_found(Bug::ServerWelcomesCopies, 30, "is answered with what became of another one");
+}
+
+#[test]
+fn a_server_that_lets_nobody_inherit_is_found() {
+    assert_found(Bug::ServerInheritsNothing, 60, "refused as a broken one");
+}
+
+#[test]
+fn a_client_that_trusts_any_server_is_found() {
+    assert_found(Bug::ClientGreetsAnyServer, 30, "another server is asked for");
+}
+
+/// Two histories gave one version to different data.
+#[test]
+fn a_server_that_counts_on_after_it_was_put_back_is_found() {
+    assert_found(Bug::ServerBeginsNoLife, 300, "is given twice");
+}
+
+#[test]
+fn a_client_that_believes_a_lost_history_is_found() {
+    assert_found(Bug::ClientBelievesForgotten, 100, "believed as of forgotten");
 }
 
 /// What is left of a run fails in the same way, and by itself.

@@ -66,7 +66,7 @@ fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
         }
     }
     for seq in mount.acknowledged.seqs() {
-        if !server.ledger.outcomes.keys().any(|op| op.client == mount.id && op.seq == seq) {
+        if !server.ledger.arrived(mount, seq) {
             return Err(Violation(format!("nothing became of the acknowledged seq {seq}")));
         }
     }
