@@ -123,8 +123,8 @@ fn next_life<S: MetaSnapshot>(
 ) -> Result<Option<(Vec<u8>, LifeRow)>, Fault<S::Error>> {
     let (from, end) = (key(number.saturating_add(1)), key(u64::MAX));
     let rows = snapshot.range(&from, &end, 1).map_err(Fault::Store)?;
-    let life = |(key, value)| Ok((key, rows::decode(&value, "a life")?));
-    rows.into_iter().next().map(life).transpose()
+    let Some((key, value)) = rows.into_iter().next() else { return Ok(None) };
+    Ok(Some((key, rows::decode(&value, "a life")?)))
 }
 
 /// True if commit `number` is one of this directory's.
