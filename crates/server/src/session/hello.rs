@@ -42,7 +42,17 @@ impl Session {
         let (store, client, incarnation) =
             (&self.server.data.store, hello.client, hello.incarnation);
         let (host, fresh_start) = (hello.host.clone(), hello.fresh_start);
-        let greeting = store.write(move |txn| greet(txn, &identity, volume, &hello)).await??;
+        let claim = self.place.claim();
+        // Nothing of the client's earlier session is applied from then on: its host has heard of
+        // more meanwhile than that was sent with.
+        let greeting = move |txn: &mut Kv<'_>| {
+            let greeting = greet(txn, &identity, volume, &hello)?;
+            if greeting.is_ok() {
+                claim(client);
+            }
+            Ok(greeting)
+        };
+        let greeting = store.write(greeting).await??;
         let promises = store.promises();
         // Not before: whoever is refused leaves nothing behind.
         let rights = self.identity.rights();
@@ -54,7 +64,6 @@ impl Session {
         let drop =
             move |txn: &mut Kv<'_>| namespace::drop_orphans(txn, (client, volume), is_shared);
         while fresh_start && store.write(drop).await? {}
-        self.place.claim(bound.client);
         promises.came_back(bound.client);
         let welcome = Welcome {
             volume_uuid: greeting.uuid,

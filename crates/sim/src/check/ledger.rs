@@ -349,7 +349,8 @@ impl Ledger {
                 // Without a name it may be there for another client, which has it open.
                 let is_named = self.is_named(store.ino);
                 let original = self.files.get(&store.ino).filter(|_| is_named);
-                let is_own = self.is_outdated(op, store);
+                // What the other one of two copies did is of this client, and of another host.
+                let is_own = self.is_outdated(op, store) && !self.lives.may_be_two();
                 if is_own || original.is_some_and(|file| is_base(file, op, store.base)) {
                     return Err(Violation("a conflict with nobody".into()));
                 }

@@ -31,6 +31,11 @@ pub(super) struct Lives {
 }
 
 impl Lives {
+    /// True if two hosts may be one client.
+    pub(super) fn may_be_two(&self) -> bool {
+        self.versions.is_some()
+    }
+
     /// A record was applied.
     pub(super) fn applied(
         &mut self,

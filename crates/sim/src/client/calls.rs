@@ -140,6 +140,10 @@ impl Mount {
                         return Ok(None);
                     }
                     (reply @ Reply::Fetched(_), _) => {
+                        // No end of asking would bring what was cut off here meanwhile.
+                        if !self.has_place_for(&request) {
+                            self.give_up_base(&batch, Refusal::Io);
+                        }
                         self.take_in(&request, reply, &body, asked);
                         self.give_up_cut(&batch, &request);
                     }

@@ -150,7 +150,7 @@ impl Mount {
 
     /// Versions that are believed, of which inode and where.
     pub(crate) fn believed(&self) -> Vec<(Ino, Version, &'static str)> {
-        let mut believed = self.kept.index.versions(|ino| self.core.is_ahead(ino));
+        let mut believed = self.kept.index.versions();
         for attr in self.core.tree.known_inodes().filter_map(|ino| self.core.tree.peek(ino)) {
             believed.push((attr.ino, attr.change, "attributes"));
             believed.push((attr.ino, attr.data_version, "data's version"));

@@ -101,16 +101,13 @@ impl Index {
         gone
     }
 
-    /// Versions that it has, of which inode and of what; not those of data that are `ahead`.
-    pub(super) fn versions(
-        &self,
-        is_ahead: impl Fn(Ino) -> bool,
-    ) -> Vec<(Ino, Version, &'static str)> {
+    /// Versions that it has, of which inode and of what. Noted data count only where the attributes
+    /// have their version.
+    pub(super) fn versions(&self) -> Vec<(Ino, Version, &'static str)> {
         let nodes = self.nodes.iter().flat_map(|(ino, note)| {
             [note.attr.change, note.attr.data_version].map(|version| (*ino, version, "a note"))
         });
-        let files = self.files.iter().filter(|(ino, _)| !is_ahead(**ino));
-        nodes.chain(files.map(|(ino, note)| (*ino, note.version, "noted data"))).collect()
+        nodes.collect()
     }
 
     /// Takes notes in. Returns the containers of inodes that are gone.
