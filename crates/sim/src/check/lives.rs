@@ -98,7 +98,11 @@ impl Ledger {
         if self.lives.aliases.is_empty() {
             return meant;
         }
-        for ino in meant.record.inodes_mut() {
+        let new = match &stamped.record {
+            Record::Create { ino, .. } => Some(*ino),
+            _ => None,
+        };
+        for ino in meant.record.inodes_mut().into_iter().filter(|ino| Some(**ino) != new) {
             *ino = self.lives.aliases.get(&(op.client, *ino)).copied().unwrap_or(*ino);
         }
         meant
@@ -125,7 +129,7 @@ impl Ledger {
             return Ok(true);
         }
         let place = (*parent, name.as_bytes().to_vec());
-        match self.names.get(&place) == Some(ino) && self.lives.versions.is_some() {
+        match self.names.get(&place) == Some(&number) && self.lives.versions.is_some() {
             true => Ok(false),
             false => Err(Violation(format!("#{number} was not made"))),
         }
