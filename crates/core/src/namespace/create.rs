@@ -169,7 +169,6 @@ pub(super) fn insert<T: MetaTxn>(
 }
 
 /// The number of a new inode that the client calls `ino`, for a name that stands for `named`.
-/// `None` if the inode is there.
 fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,

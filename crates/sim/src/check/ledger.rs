@@ -371,6 +371,11 @@ impl Ledger {
         }
     }
 
+    /// True if `ino` was removed once.
+    pub(crate) fn was_removed(&self, ino: Ino) -> bool {
+        self.removed_by.contains_key(&ino)
+    }
+
     /// True if the host of `op`, a store, has changed the file later, or removed it.
     fn is_outdated(&self, op: OpId, store: &Store) -> bool {
         let ino = store.ino;

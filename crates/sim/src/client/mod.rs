@@ -431,6 +431,7 @@ impl Mount {
         op: impl Fn(&mut Mount) -> Result<R, Stop>,
     ) -> Result<Result<R, Refusal>, Violation> {
         self.core.tree.set_poll(POLL);
+        let mut asked = None;
         for _ in 0..64 {
             let request = match op(self) {
                 Ok(result) => return Ok(Ok(result)),
@@ -445,7 +446,8 @@ impl Mount {
                 return Ok(Err(refused.refusal));
             }
             self.take_in(&request, reply, &body, self.now);
+            asked = Some(request);
         }
-        Err(Violation("asks again for ever".into()))
+        Err(Violation(format!("asks again for ever: {asked:?}")))
     }
 }

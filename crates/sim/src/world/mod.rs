@@ -256,7 +256,9 @@ impl World {
     fn is_done(&self) -> bool {
         self.hosts.iter().all(|host| match host {
             Host::Up(mount) => {
-                let named = |ino| self.server.ledger.is_named(ino);
+                let ledger = &self.server.ledger;
+                // Of a file that was removed nothing is stored, also if a copy makes it again.
+                let named = |ino| ledger.is_named(ino) && !ledger.was_removed(ino);
                 let core = &mount.core;
                 let sent = core.queue.is_empty() && core.unsealed().is_empty();
                 let stored = !mount.acknowledged.unsealed().any(named);
