@@ -100,17 +100,18 @@ pub(super) enum Number {
     Made(Ino),
 }
 
-/// What `ino`, the number of a new file that is to have a `name` of a directory, stands for; `None`
-/// if the client did not inherit it, or has no use for another number.
+/// What `ino`, the number of a new file whose name stands for `named`, is. `None` if the client did
+/// not inherit it, or has replaced too many. A number that the server has forgotten to have granted
+/// may be anybody's: of two copies of its host, the second one to send it gets another.
 pub(super) fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
-    ino: Ino,
+    (ino, is_lost): (Ino, bool),
     named: Option<Ino>,
 ) -> Result<Option<Number>, Stop<T::Error>> {
     let client = change.context.client;
-    let Some(mut inherited) = inherited(&mut tree.txn, client)? else { return Ok(None) };
-    if !inherited.grants.iter().any(|grant| grant.contains(ino)) {
+    let mut inherited = inherited(&mut tree.txn, client)?.unwrap_or_default();
+    if !is_lost && !inherited.grants.iter().any(|grant| grant.contains(ino)) {
         return Ok(None);
     }
     // The copy may have been given another number for it before.

@@ -181,18 +181,14 @@ fn number<T: MetaTxn>(
     let is_granted = client.grants.iter().any(|grant| grant.contains(ino));
     // A grant that a restore has no record of is among the lost ones.
     let is_lost = volume.lost.iter().any(|grant| grant.contains(ino));
-    if !is_granted && !is_lost {
-        return match copied::number(tree, change, ino, named)? {
-            Some(number) => Ok(number),
-            None => Err(Refusal::Protocol.into()),
+    if is_granted {
+        return match tree.find(ino)? {
+            None => Ok(Number::Free(ino)),
+            // Nobody else has this grant.
+            Some(_) => Err(Refusal::Copied.into()),
         };
     }
-    match tree.find(ino)? {
-        None => Ok(Number::Free(ino)),
-        // Nobody else has this grant.
-        Some(_) if is_granted => Err(Refusal::Copied.into()),
-        Some(_) => Err(Refusal::Protocol.into()),
-    }
+    copied::number(tree, change, (ino, is_lost), named)?.ok_or(Refusal::Protocol.into())
 }
 
 fn check_node(actor: &Actor<'_>, node: &NewNode) -> Result<(), Refusal> {

@@ -189,3 +189,42 @@ fn lives_of_two_copies_grant_different_inode_numbers() {
         assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
     }
 }
+
+/// Both copies of a host made a file under a number that the server has forgotten to have granted
+/// (seed 3000869 with copies).
+#[test]
+fn a_forgotten_number_that_two_copies_use_is_two_files() {
+    let mut txn = store();
+    Client::new(&mut txn, 1, OWNER);
+    let mut put_back = txn.clone();
+    begin(&mut txn, start(1_800_000_000)).unwrap();
+    let mut tin = Client::new(&mut txn, 2, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let known = latest(&mut txn, f);
+    begin(&mut put_back, start(1_800_000_100)).unwrap();
+    let mut copy = Client::new(&mut put_back, 3, OWNER);
+    bind(&mut put_back, tin.id, "identity", VOLUME, 1).unwrap().unwrap();
+    admit_lost(&mut put_back, VOLUME, known).unwrap();
+    let ino = tin.ino();
+    let first = tin.stamp(tin.creation(Ino::ROOT, "g", ino, NewNode::File));
+    let result = tin.send(&mut put_back, &first);
+    assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
+    let second = copy.stamp(copy.creation(Ino::ROOT, "h", ino, NewNode::File));
+    let ApplyResult::Outcome(Outcome::Conflict { copy: other, name, .. }) =
+        copy.send(&mut put_back, &second)
+    else {
+        panic!("the number is another file's");
+    };
+    assert_eq!((name, named(&mut put_back, Ino::ROOT, "h")), (name_of("h"), Some(other)));
+    // A further copy of that one sends the same again, and is told the same number.
+    let third = Client::new(&mut put_back, 4, OWNER);
+    inherit(&mut put_back, third.id, copy.id).unwrap();
+    let mut third = third;
+    let again = third.stamp(third.creation(Ino::ROOT, "h", ino, NewNode::File));
+    let ApplyResult::Outcome(Outcome::Conflict { copy: told, .. }) =
+        third.send(&mut put_back, &again)
+    else {
+        panic!("it is told the other number");
+    };
+    assert_eq!(told, other);
+}
