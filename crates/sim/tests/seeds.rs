@@ -3,7 +3,7 @@
 use segue_sim::{Bug, Options, Summary, run, run_only, shorten};
 
 /// Runs with copies of disks.
-const COPIES: u64 = 300;
+const COPIES: u64 = 200;
 
 /// Panics, with its last steps, if the run ends as it should not.
 fn ends_well(seed: u64, options: Options) -> Summary {
@@ -149,6 +149,18 @@ fn what_is_put_back_or_cloned_loses_nothing() {
     assert!(total.renamed > 10 && total.histories > 10, "{total:?}");
 }
 
+/// The number that a file had got instead of its own was not known of a copy of that copy (450,
+/// 664). A number that the server had forgotten was two files' (3000869, 3001648). A directory that
+/// another copy had filled was believed to be empty (70). Where a copy made a removed file again,
+/// the checker waited for what was never to be stored (267).
+#[test]
+fn seeds_with_copies_that_failed_once_end_as_they_should() {
+    let given = Options { copies: true, ..Options::default() };
+    for seed in [267, 450, 664, 3_000_869, 3_001_648] {
+        ends_well(seed, given.swarm(seed));
+    }
+}
+
 #[test]
 fn a_seed_is_one_run() {
     for seed in 0..10 {
@@ -158,6 +170,10 @@ fn a_seed_is_one_run() {
 
 /// Panics unless one of the first `seeds` seeds shows `bug` as a violation with these words.
 fn assert_found(bug: Bug, seeds: u64, words: &str) {
+    assert_found_in(bug, 0..seeds, words);
+}
+
+fn assert_found_in(bug: Bug, seeds: std::ops::Range<u64>, words: &str) {
     let power_loss = bug.needs_power_loss();
     let (promises, sessions) = (bug.needs_promises(), bug.needs_sessions());
     let copies = bug.needs_copies();
@@ -166,7 +182,7 @@ fn assert_found(bug: Bug, seeds: u64, words: &str) {
     let is_swarm = bug.needs_swarm() || copies;
     let options = |seed| if is_swarm { given.swarm(seed) } else { given };
     let mut said = Vec::new();
-    for seed in 0..seeds {
+    for seed in seeds {
         if let Err(failure) = run(seed, options(seed)) {
             said.push(failure.what);
             if said.last().is_some_and(|what| what.contains(words)) {
@@ -396,7 +412,7 @@ fn a_client_that_trusts_any_server_is_found() {
 /// Two histories gave one version to different data.
 #[test]
 fn a_server_that_counts_on_after_it_was_put_back_is_found() {
-    assert_found(Bug::ServerBeginsNoLife, 300, "is given twice");
+    assert_found_in(Bug::ServerBeginsNoLife, 170..290, "is given twice");
 }
 
 #[test]
@@ -408,13 +424,13 @@ fn a_client_that_believes_a_lost_history_is_found() {
 #[test]
 fn a_run_that_fails_is_told_in_short() {
     let options = Options { bug: Some(Bug::ServerLeaksReferences), ..Options::default() };
-    let options = options.swarm(1);
-    let whole = run(1, options).unwrap_err();
+    let options = options.swarm(2);
+    let whole = run(2, options).unwrap_err();
     let (numbers, what) = (whole.numbers, whole.what.clone());
-    let (only, failure) = shorten(1, options, whole);
+    let (only, failure) = shorten(2, options, whole);
     assert!(only.numbers.len() as u64 * 5 < numbers, "{} of {numbers}", only.numbers.len());
     assert!(what.starts_with("a check of the volume"), "{what}");
-    let again = run_only(1, options, &only).unwrap_err();
+    let again = run_only(2, options, &only).unwrap_err();
     assert_eq!((&again.what, &again.trace), (&failure.what, &failure.trace));
 }
 

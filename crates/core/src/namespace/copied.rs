@@ -116,7 +116,8 @@ pub(super) fn number<T: MetaTxn>(
     }
     // The copy may have been given another number for it before.
     let place = inherited.aliases.binary_search_by_key(&ino, |(number, _)| *number);
-    let known = place.ok().and_then(|at| inherited.aliases.get(at)).map_or(ino, |(_, meant)| *meant);
+    let known =
+        place.ok().and_then(|at| inherited.aliases.get(at)).map_or(ino, |(_, meant)| *meant);
     if tree.find(known)?.is_none() {
         return Ok(Some(Number::Free(known)));
     }

@@ -131,8 +131,7 @@ impl Mount {
     fn forget_lost(&mut self, history: &History) {
         self.core.forget_lost(history);
         let ahead = |(_, file): &(&Ino, &FileData)| file.is_ahead();
-        let kept: Vec<Ino> =
-            self.core.files.iter().filter(ahead).map(|(ino, _)| *ino).collect();
+        let kept: Vec<Ino> = self.core.files.iter().filter(ahead).map(|(ino, _)| *ino).collect();
         let gone = self.kept.save_index().forget_lost(history, |ino| kept.contains(&ino));
         for (ino, container) in gone {
             if !self.core.needs_container(ino, container) {

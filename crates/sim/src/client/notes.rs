@@ -8,8 +8,8 @@ use segue_core::modlog::{Change, Logged};
 use segue_core::types::{Ino, Name, Time, Version};
 use segue_core::wire::History;
 
-use super::{Kept, Mount};
 use super::disk::Key;
+use super::{Kept, Mount};
 use crate::plan::Bug;
 
 /// The index on the disk.
