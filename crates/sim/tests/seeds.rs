@@ -150,13 +150,13 @@ fn what_is_put_back_or_cloned_loses_nothing() {
 }
 
 /// The number that a file had got instead of its own was not known of a copy of that copy (450,
-/// 664). A number that the server had forgotten was two files' (3000869, 3001648). A directory that
+/// 664). A number that the server had forgotten was two files' (3000869). A directory that
 /// another copy had filled was believed to be empty (70). Where a copy made a removed file again,
 /// the checker waited for what was never to be stored (267).
 #[test]
 fn seeds_with_copies_that_failed_once_end_as_they_should() {
     let given = Options { copies: true, ..Options::default() };
-    for seed in [267, 450, 664, 3_000_869, 3_001_648] {
+    for seed in [70, 267, 450, 664, 3_000_869] {
         ends_well(seed, given.swarm(seed));
     }
 }
