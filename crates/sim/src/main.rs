@@ -71,8 +71,9 @@ fn only(text: &str) -> Result<Only, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = arguments.seeds.or(arguments.seed.map(|seed| seed..seed + 1)).unwrap_or(0..0);
-    let Arguments { steps, trace, power_loss, plain, promises, sessions, copies, swarm, bug, .. } =
-        arguments;
+    let Arguments {
+        steps, trace, power_loss, plain, promises, sessions, copies, swarm, bug, ..
+    } = arguments;
     let given = Options {
         steps,
         trace,
