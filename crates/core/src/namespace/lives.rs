@@ -115,12 +115,15 @@ fn beyond(last: u64, least: u64, start: Start) -> u64 {
     last.saturating_add(1).max(least).saturating_add(start.random % (1 << BITS_OF_SECOND))
 }
 
+/// A life, with the key of its row.
+type KeyedLife = (Vec<u8>, LifeRow);
+
 /// The key of the first life behind `number`, and the state before it.
 fn next_life<S: MetaSnapshot>(
     snapshot: &mut S,
     key: impl Fn(u64) -> Vec<u8>,
     number: u64,
-) -> Result<Option<(Vec<u8>, LifeRow)>, Fault<S::Error>> {
+) -> Result<Option<KeyedLife>, Fault<S::Error>> {
     let (from, end) = (key(number.saturating_add(1)), key(u64::MAX));
     let rows = snapshot.range(&from, &end, 1).map_err(Fault::Store)?;
     let Some((key, value)) = rows.into_iter().next() else { return Ok(None) };

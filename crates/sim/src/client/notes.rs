@@ -93,8 +93,9 @@ impl Index {
         let nodes = &self.nodes;
         self.names.retain(|(directory, _), _| nodes.contains_key(directory));
         let is_lost = |ino: &Ino, note: &FileNote| !history.has(note.version) && !kept(*ino);
-        let gone = self.files.extract_if(.., |ino, note| is_lost(ino, note));
-        let gone = gone.map(|(ino, note)| (ino, note.container)).collect();
+        let lost = self.files.iter().filter(|(ino, note)| is_lost(ino, note));
+        let gone: Vec<Key> = lost.map(|(ino, note)| (*ino, note.container)).collect();
+        self.files.retain(|ino, note| !is_lost(ino, note));
         let files = self.files.values().map(|note| note.version);
         let left = files.filter(|version| history.has(*version));
         self.latest = self.nodes.values().map(NodeNote::latest).chain(left).max();

@@ -93,6 +93,7 @@ pub(crate) type Telling = (Holder, Vec<Ino>);
 impl Server {
     /// Answers a request over a connection of `client`; `None` if that was given up. What came over
     /// an earlier one than it has is carried out all the same.
+    #[allow(clippy::too_many_lines, reason = "an arm for each request")]
     pub(crate) fn serve(
         &mut self,
         from: Origin,
