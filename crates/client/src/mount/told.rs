@@ -65,9 +65,7 @@ impl AtHello {
         client: ClientId,
         grants: &[InoGrant],
     ) -> std::io::Result<()> {
-        let Some(mount) = self.mount() else { return Ok(()) };
-        mount.core().tree.become_another();
-        lock(&mount.numbers).become_client(client, grants)
+        self.mount().map_or(Ok(()), |mount| lock(&mount.numbers).become_client(client, grants))
     }
 
     pub(super) async fn after(&self, peer: &Peer, welcome: &Welcome) -> Result<(), Refusal> {
