@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Bwlimit(commands::bwlimit::Arguments),
     Recover(commands::recover::Arguments),
     Metrics(commands::metrics::Arguments),
+    #[command(hide = true)]
+    Guard(commands::guard::Arguments),
     #[cfg(debug_assertions)]
     #[command(hide = true)]
     LoseLink(commands::lose_link::Arguments),

@@ -23,6 +23,7 @@ pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection
     let mut last = HttpError::NobodyThere;
     for socket in places.sockets(mount) {
         match http::connect(&socket).await {
+            Ok(connection) if connection.process.has_died() => last = HttpError::Killed,
             Ok(connection) if serves(&connection.process, mount) != Some(false) => {
                 return Ok(connection);
             }
@@ -78,6 +79,10 @@ pub(crate) fn unanswered(mount: &Mount, error: &HttpError) -> Failure {
         HttpError::NobodyThere if has_died(mount) => Failure::failed(format!(
             "{mountpoint}: the process of this mount has ended; acknowledged changes are kept: run \
              'segue umount {mountpoint}', then mount again"
+        )),
+        HttpError::Killed => Failure::failed(format!(
+            "{mountpoint}: the process of this mount has ended, and calls on it wait; acknowledged \
+             changes are kept: run 'segue umount {mountpoint}', then mount again"
         )),
         HttpError::NobodyThere => Failure::failed(format!(
             "{mountpoint}: no process answers for this mount; if it was mounted from a session \

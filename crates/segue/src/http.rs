@@ -27,6 +27,9 @@ pub(crate) enum HttpError {
     /// No process listens on the socket.
     #[error("no process answers on its control socket")]
     NobodyThere,
+    /// The process at the socket was killed, but one of its threads hangs in the kernel.
+    #[error("its process was killed, but hangs in the kernel")]
+    Killed,
     /// The process at the socket serves another mount.
     #[error("the process at its control socket serves another mount")]
     Elsewhere,

@@ -84,6 +84,7 @@ fn run(cli: Cli, announcer: Announcer) -> Outcome {
         Command::Log(arguments) => commands::log::run(&arguments, &context),
         Command::Recover(arguments) => commands::recover::run(&arguments, &context),
         Command::Metrics(arguments) => commands::metrics::run(&arguments, &context),
+        Command::Guard(arguments) => commands::guard::run(&arguments),
         #[cfg(debug_assertions)]
         Command::LoseLink(arguments) => commands::lose_link::run(&arguments, &context),
         Command::Completions(arguments) => commands::completions::run(&arguments),

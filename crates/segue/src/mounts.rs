@@ -4,6 +4,7 @@
 //! ended. Listing touches no mountpoint: a call on a dead or busy mount can fail or block.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
@@ -14,6 +15,9 @@ use crate::exit::Failure;
 
 /// The file system type that the kernel shows for Segue mounts.
 const FILE_SYSTEM_TYPE: &[u8] = b"fuse.segue";
+
+/// Where the kernel lists its connections to FUSE processes, if fusectl is mounted.
+pub(crate) const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// One Segue mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,16 +80,20 @@ pub(crate) fn is_dead(mountpoint: &Path) -> bool {
     error == Some(rustix::io::Errno::NOTCONN.raw_os_error())
 }
 
-/// Detaches a mount whose process has ended or hangs, also if files on it are open.
-pub(crate) fn detach(mountpoint: &Path) -> Result<(), Failure> {
+/// Detaches a mount whose process has ended or hangs, also if files on it are open. Calls that wait
+/// for its answer fail.
+pub(crate) fn detach(mount: &Mount) -> Result<(), Failure> {
+    let mountpoint = &mount.mountpoint;
     let failed = |why: &dyn std::fmt::Display| {
         Failure::failed(format!("{}: cannot detach the mount: {why}", mountpoint.display()))
     };
-    match unmount(mountpoint, UnmountFlags::DETACH) {
+    match unmount(mountpoint, UnmountFlags::FORCE | UnmountFlags::DETACH) {
         Ok(()) => return Ok(()),
         Err(rustix::io::Errno::PERM) => {}
         Err(error) => return Err(failed(&error)),
     }
+    // Detaching alone leaves calls waiting if a thread of the process hangs.
+    end_calls(&mount.device).ok();
     let helper = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).output();
     match helper {
         Ok(output) if output.status.success() => Ok(()),
@@ -95,6 +103,15 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<(), Failure> {
             Err(failed(&words))
         }
     }
+}
+
+/// Fails the calls that wait for an answer on the mount with this device, of this user.
+pub(crate) fn end_calls(device: &str) -> io::Result<()> {
+    let (_, minor) = device.split_once(':').ok_or(io::ErrorKind::InvalidInput)?;
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(Path::new(CONNECTIONS).join(minor).join("abort"))?
+        .write_all(b"1")
 }
 
 /// The Segue mounts of a table as in `/proc/PID/mountinfo`.

@@ -47,7 +47,8 @@ impl Process {
         }
     }
 
-    fn now(pid: i32) -> io::Result<Process> {
+    /// The process that has this number now.
+    pub(crate) fn now(pid: i32) -> io::Result<Process> {
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
         let handle = pidfd_open(pid, PidfdFlags::empty())?;
         Ok(Process { pid: pid.as_raw_nonzero().get(), handle })
@@ -97,6 +98,12 @@ impl Process {
         }
     }
 
+    /// True if it was killed or has ended, also while the kernel waits for one of its threads: its
+    /// files are open until then, and calls on a mount of it wait.
+    pub(crate) fn has_died(&self) -> bool {
+        self.about("status").map_or(true, |status| is_over(&status))
+    }
+
     /// Kills it; false without the permission to do so.
     pub(crate) fn kill(&self) -> bool {
         let killed = pidfd_send_signal(&self.handle, Signal::KILL);
@@ -106,9 +113,20 @@ impl Process {
 
 /// The effective uid in a `/proc/PID/status`.
 fn effective_user(status: &[u8]) -> Option<u32> {
-    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
     // Real, effective, saved, of the file system.
-    std::str::from_utf8(line).ok()?.split_whitespace().nth(1)?.parse().ok()
+    value_of(status, b"Uid:")?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The value of `key` in a `/proc/PID/status`.
+fn value_of<'a>(status: &'a [u8], key: &[u8]) -> Option<&'a str> {
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(key))?;
+    std::str::from_utf8(line).ok()
+}
+
+/// True if a `/proc/PID/status` is that of a process whose main thread has ended.
+fn is_over(status: &[u8]) -> bool {
+    let state = value_of(status, b"State:").map(str::trim_start);
+    state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }
 
 /// Makes a panic of any thread or task abort this process. Otherwise the other threads would go on,
@@ -142,6 +160,12 @@ mod tests {
         let ended = child.args(["--exact", THIS, "--nocapture"]).env(TOLD, "1").output().unwrap();
         assert_eq!(ended.status.signal(), Some(Signal::ABORT.as_raw()), "{ended:?}");
         assert!(String::from_utf8_lossy(&ended.stderr).contains("as it must not be"), "{ended:?}");
+    }
+
+    #[test]
+    fn a_killed_process_is_known_by_its_state() {
+        assert!(is_over(b"Name:\ta\nState:\tZ (zombie)\n") && is_over(b"State:\tX (dead)"));
+        assert!(!is_over(b"Name:\tState:\tZ\nState:\tS (sleeping)\n") && !is_over(b""));
     }
 
     #[test]

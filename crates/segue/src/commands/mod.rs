@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod conflicts;
 pub(crate) mod delete;
+pub(crate) mod guard;
 pub(crate) mod identity;
 pub(crate) mod invite;
 pub(crate) mod log;

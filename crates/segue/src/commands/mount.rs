@@ -9,8 +9,9 @@ use segue_client::options::KEYS;
 use segue_client::paths::socket_path;
 use segue_client::{MountOptions, MountPlan, MountUrl, Ready};
 
-use super::{Context, block_on, block_on_daemon, remount};
+use super::{Context, block_on, block_on_daemon, guard, remount};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::http::HttpError;
 use crate::mounts::Mount;
 use crate::process::abort_on_panic;
 use crate::signals::StopSignals;
@@ -124,8 +125,10 @@ async fn serve(
         StopSignals::catch().map_err(|error| Failure::io("cannot catch signals", &error))?;
     let (abandon, abandoned) = tokio::sync::oneshot::channel();
     let announcer = context.announcer;
+    let place = mountpoint.clone();
     let ready = move |ready: Ready| {
         tracing::info!("{}", ready.words);
+        start_guard(&place);
         if let Err(error) = announcer.ready(&ready.words) {
             tracing::warn!("the process that started this mount has ended, unmounting: {error}");
             let _ = abandon.send(());
@@ -143,6 +146,18 @@ async fn serve(
         .await
         .map_err(|error| Failure::new(Exit::from_code(error.exit_code()), error.to_string()))?;
     Ok(Exit::Done)
+}
+
+/// Starts the guard of the mount at `place`. Without it the mount works nonetheless.
+fn start_guard(place: &Path) {
+    let started = match mounts::list().map(|all| mounts::at(&all, place)) {
+        Ok(Some(mount)) => guard::start(&mount).map_err(|error| error.to_string()),
+        Ok(None) => Err("it is not in the table of mounts".into()),
+        Err(failure) => Err(failure.to_string()),
+    };
+    if let Err(why) = started {
+        tracing::warn!("calls on this mount hang if it is killed at a bad moment: no guard: {why}");
+    }
 }
 
 /// The name of this host in the server's list and in the names of conflict copies.
@@ -173,13 +188,18 @@ fn prepare_mountpoint(path: &Path, context: &Context) -> Result<PathBuf, Failure
 
 fn clear_if_dead(mount: &Mount, context: &Context) -> Result<(), Failure> {
     let mountpoint = mount.mountpoint.display();
-    let is_served = block_on(async { Ok(control::connect(&context.places, mount).await.is_ok()) })?;
-    if is_served || !mounts::is_dead(&mount.mountpoint) {
+    let reached = block_on(async { Ok(control::connect(&context.places, mount).await.map(drop)) })?;
+    let is_dead = match reached {
+        Ok(()) => false,
+        Err(HttpError::Killed) => true,
+        Err(_) => mounts::is_dead(&mount.mountpoint),
+    };
+    if !is_dead {
         return Err(Failure::failed(format!(
             "{mountpoint}: {} is already mounted here; unmount it first: segue umount {mountpoint}",
             mount.source
         )));
     }
     output::note(&format!("{mountpoint}: replacing a mount whose process has ended"));
-    mounts::detach(&mount.mountpoint)
+    mounts::detach(mount)
 }

@@ -71,6 +71,15 @@ struct Answered {
     last: Option<SyncReply>,
 }
 
+/// What asking the process behind a mount led to.
+enum Asked {
+    Answered(Answered),
+    /// No process answers.
+    Nobody,
+    /// It was killed, and hangs in the kernel.
+    Killed,
+}
+
 /// Unmounts one after the other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let mounts = match &arguments.mountpoint {
@@ -103,10 +112,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 fn within(mount: &Mount, limit: Duration, context: &Context) -> Outcome {
     let waited = block_on(async {
         let waiting = answer(mount, false, context);
-        tokio::time::timeout(limit, waiting).await.unwrap_or(Ok(None))
+        tokio::time::timeout(limit, waiting).await.unwrap_or(Ok(Asked::Nobody))
     });
     match waited {
-        Ok(Some(answered)) if answered.last.as_ref().is_some_and(|last| last.ok) => {
+        Ok(Asked::Answered(answered)) if answered.last.as_ref().is_some_and(|last| last.ok) => {
             finish(mount, false, answered)
         }
         _ => unmount(mount, true, context),
@@ -116,13 +125,14 @@ fn within(mount: &Mount, limit: Duration, context: &Context) -> Outcome {
 /// Unmounts; with `now` also if changes are pending.
 fn unmount(mount: &Mount, now: bool, context: &Context) -> Outcome {
     match block_on(answer(mount, now, context))? {
-        Some(answered) => finish(mount, now, answered),
-        None => clear(mount, now),
+        Asked::Answered(answered) => finish(mount, now, answered),
+        Asked::Nobody => clear(mount, now),
+        Asked::Killed => detach_dead(mount),
     }
 }
 
-/// Asks the mount's process to unmount; `None` if no process answers.
-async fn answer(mount: &Mount, now: bool, context: &Context) -> Result<Option<Answered>, Failure> {
+/// Asks the mount's process to unmount.
+async fn answer(mount: &Mount, now: bool, context: &Context) -> Result<Asked, Failure> {
     match control::connect(&context.places, mount).await {
         Ok(connection) => {
             let request = UmountRequest { now };
@@ -134,11 +144,12 @@ async fn answer(mount: &Mount, now: bool, context: &Context) -> Result<Option<An
                 false => asking.await?,
                 true => tokio::time::timeout(NOW_LIMIT, asking).await.unwrap_or(Ok(None))?,
             };
-            Ok(Some(Answered { process, is_its, last }))
+            Ok(Asked::Answered(Answered { process, is_its, last }))
         }
-        Err(HttpError::NobodyThere | HttpError::Elsewhere) => Ok(None),
+        Err(HttpError::Killed) => Ok(Asked::Killed),
+        Err(HttpError::NobodyThere | HttpError::Elsewhere) => Ok(Asked::Nobody),
         // The process hangs and accepts no connections.
-        Err(HttpError::Broken(_)) if now => Ok(None),
+        Err(HttpError::Broken(_)) if now => Ok(Asked::Nobody),
         Err(error) => Err(control::unanswered(mount, &error)),
     }
 }
@@ -186,7 +197,7 @@ fn finish(mount: &Mount, now: bool, answered: Answered) -> Outcome {
 fn end(mount: &Mount, Answered { process, is_its, .. }: &Answered) -> Outcome {
     let (mountpoint, pid) = (mount.mountpoint.display(), process.pid());
     if mounts::list()?.contains(mount) {
-        mounts::detach(&mount.mountpoint)?;
+        mounts::detach(mount)?;
     }
     if !is_its {
         let words = format!(
@@ -224,13 +235,20 @@ fn clear(mount: &Mount, now: bool) -> Outcome {
              unmount in any case: segue umount --now {mountpoint}"
         )));
     }
-    mounts::detach(&mount.mountpoint)?;
     if is_dead {
-        output::note(&format!(
-            "{mountpoint}: its process had ended; unmounted, and acknowledged changes are kept on \
-             this host for the next mount"
-        ));
+        return detach_dead(mount);
     }
+    mounts::detach(mount)?;
+    Ok(Exit::NotYetSafe)
+}
+
+fn detach_dead(mount: &Mount) -> Outcome {
+    mounts::detach(mount)?;
+    output::note(&format!(
+        "{}: its process had ended; unmounted, and acknowledged changes are kept on this host for \
+         the next mount",
+        mount.mountpoint.display()
+    ));
     Ok(Exit::NotYetSafe)
 }
 

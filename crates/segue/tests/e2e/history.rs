@@ -296,8 +296,15 @@ fn kill(world: &World, run: &Run, place: &Site) {
     run.note(place.number, began, Did::Killed);
 }
 
-/// Cuts links, and kills mounts and the server, until the time is over.
-fn harm(world: &Mutex<World>, run: &Run, places: &[Site], time: Duration, mut dice: Dice) {
+/// Cuts links, and kills mounts and the server, until the time is over. Returns since when the last
+/// host's link has been down.
+fn harm(
+    world: &Mutex<World>,
+    run: &Run,
+    places: &[Site],
+    time: Duration,
+    mut dice: Dice,
+) -> Moment {
     let _end = End(run);
     while run.begun.elapsed() < time && !run.is_over() {
         std::thread::sleep(dice.millis(1_000, 4_000));
@@ -305,6 +312,7 @@ fn harm(world: &Mutex<World>, run: &Run, places: &[Site], time: Duration, mut di
         match dice.below(10) {
             0..=4 => {
                 let long = is_long() && dice.below(6) == 0;
+                let before = run.now();
                 place.host.link_down().unwrap();
                 let began = run.now();
                 std::thread::sleep(if long {
@@ -317,6 +325,7 @@ fn harm(world: &Mutex<World>, run: &Run, places: &[Site], time: Duration, mut di
                 }
                 run.cuts.lock().unwrap().push(Cut { host: place.number, began, ended: run.now() });
                 place.host.link_up().unwrap();
+                run.note(place.number, before, Did::Cut);
             }
             5..=8 => kill(&world.lock().unwrap(), run, place),
             _ => world.lock().unwrap().server.restart().unwrap(),
@@ -324,8 +333,10 @@ fn harm(world: &Mutex<World>, run: &Run, places: &[Site], time: Duration, mut di
     }
     // Who comes back when nothing changes any more is told nothing by later changes.
     std::thread::sleep(Duration::from_secs(3));
+    let began = run.now();
     places[HOSTS - 1].host.link_down().unwrap();
     std::thread::sleep(Duration::from_secs(3));
+    began
 }
 
 /// What each host sees and what all of them do fits together, whatever is cut and killed.
@@ -356,7 +367,7 @@ fn what_hosts_see_fits_together() {
         u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() % 1_000_000).unwrap();
     let dice = |part: usize| Dice(seed * 16 + part as u64);
     let world = Mutex::new(world);
-    std::thread::scope(|scope| {
+    let last_cut = std::thread::scope(|scope| {
         for place in &places {
             let run = &run;
             let maker =
@@ -364,19 +375,21 @@ fn what_hosts_see_fits_together() {
             scope.spawn(move || maker.work());
             scope.spawn(move || look(run, place, dice(HOSTS + place.number)));
         }
-        harm(&world, &run, &places, time, dice(2 * HOSTS));
+        harm(&world, &run, &places, time, dice(2 * HOSTS))
     });
-    come_together(&run, &places);
+    come_together(&run, &places, last_cut);
     let history = run.history.into_inner().unwrap();
-    assert_eq!(fault(&history, number_of), None, "seed {seed}, {} events", history.len());
-    let found = kept::found(&places[0].root);
     let (shared, cuts) = (run.shared.into_inner().unwrap(), run.cuts.into_inner().unwrap());
+    let fault = fault(&history, number_of);
+    assert_eq!(fault, None, "seed {seed}, {} events, {cuts:?}", history.len());
+    let found = kept::found(&places[0].root);
     assert_eq!(kept::lost(&shared, &cuts, &history, &found), None, "seed {seed}: {found:?}");
 }
 
 /// In the end all have everything, and see the same.
-fn come_together(run: &Run, places: &[Site]) {
+fn come_together(run: &Run, places: &[Site], last_cut: Moment) {
     places[HOSTS - 1].host.link_up().unwrap();
+    run.note(HOSTS - 1, last_cut, Did::Cut);
     for place in places {
         wait_for_state(&place.host, place.mount.lock().unwrap().as_ref().unwrap(), "online");
     }

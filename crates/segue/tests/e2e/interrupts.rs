@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use segue_bed::{LinkSpec, Proc};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{CLOSE, World, arg, end, eventually, save, segue, wait_for_state};
+use crate::world::{CLOSE, World, arg, end, eventually, halt, save, segue, wait_for_state};
 
 /// Three times the two seconds that are promised.
 const DIES_WITHIN: Duration = Duration::from_secs(6);
@@ -229,7 +229,7 @@ fn a_mount_whose_process_hangs_is_taken_away() {
     world.a.link_down().unwrap();
     save(&mount.path().join("kept"), &noise(3, 200_000)).unwrap();
     let pid = Pid::from_raw(mount.pid().unwrap().cast_signed()).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
+    halt(pid);
     let mut list = world.a.command("ls");
     list.arg(mount.path()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut waiting = world.a.spawn(&mut list).unwrap();

@@ -14,7 +14,7 @@ use crate::build;
 use crate::tree::{self, hash, hash_of, noise};
 use crate::worker::{Acknowledged, Worker};
 use crate::world::{
-    CLOSE, World, arg, close, end, errno, eventually, json, save, sh, wait_for_state,
+    CLOSE, World, arg, close, end, errno, eventually, halt, json, save, sh, wait_for_state,
 };
 
 const EHOSTUNREACH: Option<i32> = Some(113);
@@ -106,7 +106,7 @@ fn a_host_sleeps_and_wakes_in_another_network() {
     });
     let pid = Pid::from_raw(i32::try_from(mount.pid().unwrap()).unwrap()).unwrap();
     save(&at(&mount, "falling asleep"), &noise(3, 300_000)).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
+    halt(pid);
     save(&at(&other, "meanwhile"), b"written elsewhere").unwrap();
     other.sync().unwrap();
     // Longer than a silent connection is kept.

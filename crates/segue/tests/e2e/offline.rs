@@ -3,15 +3,20 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use segue_bed::segue::SegueMount;
-use segue_bed::{Host, LinkSpec};
+
+use segue_bed::{Host, LinkSpec, Proc};
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, end, eventually, json, save, segue, sh, wait_for_state};
+use crate::world::{
+    World, arg, end, errno, eventually, halt, json, save, segue, sh, wait_for_state,
+};
 
 /// A number of status, 0 if it is not there.
 fn number(status: &Value, key: &str) -> u64 {
@@ -140,7 +145,7 @@ fn umount_of_a_process_that_hangs_says_that_changes_may_be_pending() {
     world.a.link_down().unwrap();
     save(&mount.path().join("file"), b"text").unwrap();
     let pid = rustix::process::Pid::from_raw(mount.pid().unwrap().cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    halt(pid);
     let ended = segue(&world.a, &["umount", arg(mount.path()), "--timeout", "1s"]);
     assert!(ended.code == Some(6) && !mount.is_mounted(), "{ended:?}");
     assert!(ended.err.contains("kept on this host for the next mount"), "{ended:?}");
@@ -295,6 +300,74 @@ fn a_dead_mount_hides_no_other() {
     }
 }
 
+/// True if a thread of process `pid` with a name that begins with `name` waits in `call` of the
+/// kernel.
+fn waits_in(pid: u32, name: &str, call: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.map(|thread| thread.path()).any(|thread| {
+        let read = |file: &str| fs::read_to_string(thread.join(file)).unwrap_or_default();
+        read("comm").starts_with(name) && read("wchan").contains(call)
+    })
+}
+
+/// Kills `mount` while one of its threads waits in the kernel for a directory that a call has
+/// locked, and that call waits for the mount: the kernel ends neither. Returns the call.
+fn kill_beside_a_call(world: &World, mount: &SegueMount) -> Proc {
+    let directory = mount.path().join("d");
+    eventually("the name is known", || fs::read(directory.join("known")).is_ok());
+    let pid = mount.pid().unwrap();
+    world.a.link_down().unwrap();
+    let mut call = world.a.command("stat");
+    let mut call = world.a.spawn(call.arg(directory.join("unknown"))).unwrap();
+    eventually("the call waits", || waits_in(call.pid(), "stat", "request_wait_answer"));
+    world.lose_link(&world.a, mount);
+    world.a.link_up().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !waits_in(pid, "forget-names", "fuse_reverse_inval_entry") {
+        assert!(Instant::now() < end && call.try_wait().unwrap().is_none());
+    }
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    call
+}
+
+/// Proves S12.8.
+#[test]
+fn a_mount_that_is_killed_while_the_kernel_holds_a_thread_of_it_leaves_no_call_waiting() {
+    let Some(world) = World::new() else { return };
+    let other = world.mount(&world.b);
+    fs::create_dir(other.path().join("d")).unwrap();
+    // A small directory is fetched with one of its names.
+    for name in ["known"].into_iter().map(String::from).chain((0..5000).map(|n| n.to_string())) {
+        save(&other.path().join("d").join(name), b"text").unwrap();
+    }
+    let synced = segue(&world.b, &["sync", arg(other.path())]);
+    assert_eq!(synced.code, Some(0), "{synced:?}");
+
+    let mount = world.mount_with(&world.a, "grace=60s");
+    let mut call = kill_beside_a_call(&world, &mount);
+    eventually("the call has ended", || call.try_wait().unwrap().is_some());
+    assert_eq!(errno(fs::metadata(mount.path())), Some(Errno::NOTCONN.raw_os_error()));
+    drop(mount);
+
+    // The mount's guard was killed, too: all commands tell what has happened, and one helps.
+    let mount = world.mount_with(&world.a, "grace=60s");
+    let guards = ["-KILL", "-P", &mount.pid().unwrap().to_string(), "-f", "segue guard"];
+    assert_eq!(end(world.a.command("pkill").args(guards)).code, Some(0));
+    let mut call = kill_beside_a_call(&world, &mount);
+    for command in ["status", "log", "sync", "conflicts"] {
+        let ended = segue(&world.a, &[command, arg(mount.path())]);
+        let is_told = ended.err.contains("has ended") && ended.err.contains("segue umount");
+        assert!(is_told && ended.code != Some(0), "{command}: {ended:?}");
+    }
+    assert!(call.try_wait().unwrap().is_none(), "the kernel ends it: this shows nothing");
+    let ended = segue(&world.a, &["umount", arg(mount.path())]);
+    assert!(ended.code == Some(0) && ended.err.contains("had ended"), "{ended:?}");
+    eventually("the call has ended", || call.try_wait().unwrap().is_some());
+    drop(mount);
+    let again = world.mount(&world.a);
+    assert_eq!(fs::read(again.path().join("d/known")).unwrap(), b"text");
+}
+
 /// Before a host sleeps: `sync --level host` reaches each mount in the time that it has, also
 /// behind one whose process has ended and one whose process hangs.
 /// Proves S3.6, S12.6.
@@ -315,7 +388,7 @@ fn a_dead_mount_keeps_no_other_from_being_synced() {
         assert!(is_sealed(&world.a, &a, name), "{ended:?}");
         ended
     };
-    kill_process(pid, Signal::STOP).unwrap();
+    halt(pid);
     let ended = sync("beside one that hangs");
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(ended.code, Some(6), "{ended:?}");

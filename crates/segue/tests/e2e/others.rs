@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use segue_bed::{Host, Proc, run, run_detaching};
 
-use crate::world::{Ended, World, arg, end, eventually};
+use crate::world::{Ended, World, arg, end, eventually, halt};
 
 /// An account that every Debian has: fusermount3 asks for its name.
 const USER: u32 = 5;
@@ -241,7 +241,7 @@ fn a_process_that_is_not_the_owners_is_not_killed() {
         room.sh(&format!(
             "rm {socket}; {make} /run/data/control.sock {socket}; {wait} {USER} {socket}"
         ));
-        kill_process(other_pid, Signal::STOP).unwrap();
+        halt(other_pid);
         let ended = room.segue(&["umount", "--now", arg(&point)]);
         assert!(runs(other_pid), "{make}: {ended:?}");
         kill_process(other_pid, Signal::CONT).unwrap();

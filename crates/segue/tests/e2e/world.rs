@@ -9,6 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use segue_bed::disk::Disk;
 use segue_bed::segue::{SegueMount, SegueServer};
 use segue_bed::{Bed, Host, run};
@@ -200,6 +201,19 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "within {PATIENCE:?} not: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Stops `process`. Returns once none of its threads runs: a signal takes its time.
+pub(crate) fn halt(process: Pid) {
+    kill_process(process, Signal::STOP).unwrap();
+    let is_halted = |thread: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
+        std::io::Result::Ok(stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+    };
+    eventually("the process has stopped", || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()));
+        threads.unwrap().all(|thread| is_halted(thread).unwrap_or(false))
+    });
 }
 
 /// The errno of a failed call.

@@ -7,7 +7,8 @@
 //! * one that is older than what the host that makes them had made, whatever died in between;
 //! * one that is older than what the same host had seen, unless its mount was killed in between;
 //! * where the host was connected, one that is older than what was synced a second before it
-//!   looked: for so long a host believes what nobody has promised.
+//!   looked: for so long a host believes what nobody has promised. A host whose link was cut while
+//!   it looked was not connected, also if it was before and afterwards.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,8 @@ pub(super) enum Did {
     Synced,
     /// Its mount was killed, and is there again.
     Killed,
+    /// Its link was down.
+    Cut,
 }
 
 /// What is known of one file.
@@ -78,7 +81,7 @@ pub(super) fn fault(history: &[Event], maker: impl Fn(&str) -> usize) -> Option<
             Did::Killed => {
                 killed.entry(event.host).or_default().push((event.began, event.ended));
             }
-            Did::Saw { .. } | Did::Synced => {}
+            Did::Saw { .. } | Did::Synced | Did::Cut => {}
         }
     }
     for event in history.iter().filter(|event| matches!(event.did, Did::Synced)) {
@@ -89,12 +92,15 @@ pub(super) fn fault(history: &[Event], maker: impl Fn(&str) -> usize) -> Option<
             }
         }
     }
+    let cuts: Vec<&Event> = history.iter().filter(|event| matches!(event.did, Did::Cut)).collect();
     let mut looks: Vec<&Event> = history.iter().collect();
     looks.sort_by_key(|event| event.ended);
     for event in looks {
         let Did::Saw { file: name, states, connected } = &event.did else { continue };
         let Event { host, began, ended, .. } = *event;
         let file = files.entry(name).or_default();
+        let is_cut = |cut: &Event| cut.host == host && cut.began <= ended && began <= cut.ended;
+        let is_connected = *connected && !cuts.iter().copied().any(is_cut);
         let killed = killed.get(&host).into_iter().flatten();
         let killed = killed.filter(|(killed, _)| *killed <= ended);
         let since = killed.map(|(_, is_back)| *is_back).max().unwrap_or(0);
@@ -103,13 +109,18 @@ pub(super) fn fault(history: &[Event], maker: impl Fn(&str) -> usize) -> Option<
         let floors = [
             ("it had made", if maker(name) == host { file.newest_made(began) } else { 0 }),
             ("it had seen", newest(&seen, began)),
-            ("was synced", if *connected { newest(&file.visible, began) } else { 0 }),
+            ("was synced", if is_connected { newest(&file.visible, began) } else { 0 }),
         ];
         let (why, floor) = floors.into_iter().max_by_key(|(_, floor)| *floor)?;
         let begun = file.newest_begun(ended);
         let Some(state) = states.iter().copied().filter(|state| *state >= floor).min() else {
-            let at = began / 1_000_000;
-            return Some(format!("{name}: host {host} saw {states:?} at {at} ms, {floor} {why}"));
+            let synced = file.visible.iter().find(|(_, state)| *state >= floor);
+            let [began, ended] = [began, ended].map(|at| at / 1_000_000);
+            let synced = synced.map_or(0, |(at, _)| at / 1_000_000);
+            return Some(format!(
+                "{name}: host {host} saw {states:?} from {began} to {ended} ms, {floor} {why}; \
+                 it was synced at {synced} ms"
+            ));
         };
         if state > begun {
             return Some(format!("{name}: host {host} saw {state}, and {begun} was begun"));
@@ -180,6 +191,9 @@ mod tests {
         };
         assert!(is_faulty(&history(0, true)));
         assert!(!is_faulty(&history(0, false)) && !is_faulty(&history(1, true)));
+        let cut = |host, at| [&history(0, true)[..], &[event(host, at, Did::Cut)]].concat();
+        assert!(!is_faulty(&cut(1, (4, 5))) && !is_faulty(&cut(1, (6, 9))));
+        assert!(is_faulty(&cut(1, (3, 4))) && is_faulty(&cut(0, (5, 6))), "others, and earlier");
         let early = [made((1, 4), 1, true), event(0, (3, 5), Did::Synced), saw(1, (6, 7), 0, true)];
         assert!(!is_faulty(&early), "it was made while that synced");
     }
