@@ -11,6 +11,7 @@ mod cancel;
 mod draft;
 mod levels;
 mod lost;
+mod meeting;
 mod merge;
 mod notes;
 mod places;
@@ -28,6 +29,7 @@ use crate::namespace::mode_after_write;
 use crate::persist::Lm;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
+pub use meeting::{Meeting, meet};
 pub use merge::{may_be_same, may_become_one};
 pub use notes::Notes;
 pub use places::{Scrap, Sight};

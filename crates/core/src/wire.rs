@@ -287,6 +287,15 @@ pub struct Hello {
     pub fresh_start: bool,
 }
 
+impl Hello {
+    /// What a cache says over the same connection that the server found to be a copy: it becomes
+    /// `client`, whose sequence numbers are all unused, and keeps its log as it is.
+    #[must_use]
+    pub fn as_another(&self, client: ClientId) -> Hello {
+        Hello { client, was: Some(self.client), ..self.clone() }
+    }
+}
+
 /// A session is open.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Welcome {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use segue_core::types::ClientId;
@@ -47,12 +48,14 @@ struct Live {
     peer: Peer,
     fingerprint: String,
     client: Option<ClientId>,
+    is_replaced: Arc<AtomicBool>,
 }
 
 /// One session's slot in the table, until the session ends.
 pub(crate) struct SessionSlot {
     sessions: Arc<Sessions>,
     number: u64,
+    is_replaced: Arc<AtomicBool>,
 }
 
 impl Sessions {
@@ -69,9 +72,15 @@ impl Sessions {
         })?;
         let number = table.next;
         table.next += 1;
-        let live = Live { peer: peer.clone(), fingerprint: fingerprint.to_owned(), client: None };
+        let is_replaced = Arc::new(AtomicBool::new(false));
+        let live = Live {
+            peer: peer.clone(),
+            fingerprint: fingerprint.to_owned(),
+            client: None,
+            is_replaced: is_replaced.clone(),
+        };
         table.live.insert(number, live);
-        Ok(SessionSlot { sessions: self.clone(), number })
+        Ok(SessionSlot { sessions: self.clone(), number, is_replaced })
     }
 
     /// Enters a connection without identity, or says why not.
@@ -122,16 +131,25 @@ impl Sessions {
 }
 
 impl SessionSlot {
-    /// The session is that of `client`, whose earlier session is over: a client has one.
-    pub(crate) fn claim(&self, client: ClientId) {
-        let mut table = self.sessions.lock();
-        for (number, live) in &mut table.live {
-            if *number == self.number {
-                live.client = Some(client);
-            } else if live.client == Some(client) {
-                live.peer.close(CloseCode::Done, "the same cache has connected again");
+    /// Makes the session that of a client, whose earlier session is over: a client has one.
+    pub(crate) fn claim(&self) -> impl FnOnce(ClientId) + Send + use<> {
+        let (sessions, own) = (self.sessions.clone(), self.number);
+        move |client| {
+            let mut table = sessions.lock();
+            for (number, live) in &mut table.live {
+                if *number == own {
+                    live.client = Some(client);
+                } else if live.client == Some(client) {
+                    live.is_replaced.store(true, Ordering::Release);
+                    live.peer.close(CloseCode::Done, "the same cache has connected again");
+                }
             }
         }
+    }
+
+    /// True once a later session has claimed the client of this one.
+    pub(crate) fn is_replaced(&self) -> &Arc<AtomicBool> {
+        &self.is_replaced
     }
 }
 

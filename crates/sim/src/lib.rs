@@ -73,6 +73,18 @@ pub struct Summary {
     pub full_disks: u64,
     /// What hosts' disks refused.
     pub disk_errors: u64,
+    /// Times that a host's disk was put back.
+    pub put_back: u64,
+    /// Hosts that were made from another one's disk.
+    pub cloned: u64,
+    /// Times that the server's disk was put back.
+    pub servers_put_back: u64,
+    /// Times that a host found another server.
+    pub other_servers: u64,
+    /// Times that a host became another client.
+    pub renamed: u64,
+    /// Times that a host was told of a lost history.
+    pub histories: u64,
 }
 
 impl Summary {
@@ -99,6 +111,12 @@ impl Summary {
         self.jumps += other.jumps;
         self.full_disks += other.full_disks;
         self.disk_errors += other.disk_errors;
+        self.put_back += other.put_back;
+        self.cloned += other.cloned;
+        self.servers_put_back += other.servers_put_back;
+        self.other_servers += other.other_servers;
+        self.renamed += other.renamed;
+        self.histories += other.histories;
     }
 }
 

@@ -33,6 +33,9 @@ struct Arguments {
     /// Have the threads of a host be process groups and sessions of their own, and sync files
     #[arg(long)]
     sessions: bool,
+    /// Put back and clone disks of hosts, and put back the server's
+    #[arg(long)]
+    copies: bool,
     /// Have each run draw more from its seed: power loss, promises, narrow links, clocks that are
     /// wrong, hosts that sleep, disks that are full or cannot be read, chunks, up to five clients
     #[arg(long, conflicts_with_all = ["power_loss", "plain", "promises"])]
@@ -68,8 +71,9 @@ fn only(text: &str) -> Result<Only, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = arguments.seeds.or(arguments.seed.map(|seed| seed..seed + 1)).unwrap_or(0..0);
-    let Arguments { steps, trace, power_loss, plain, promises, sessions, swarm, bug, .. } =
-        arguments;
+    let Arguments {
+        steps, trace, power_loss, plain, promises, sessions, copies, swarm, bug, ..
+    } = arguments;
     let given = Options {
         steps,
         trace,
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         plain,
         promises,
         sessions,
+        copies,
         swarm,
         bug,
         remnants: false,
@@ -125,7 +130,9 @@ fn words(total: &Summary) -> String {
         "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} superseded, {} stores in \
          one, {} taken back, {} conflicts, {} refused; faults: {} messages lost, {} duplicated, {} \
          partitions, {} client crashes, {} server crashes, {} broken recoveries, {} sleeps, {} \
-         clocks set, {} full disks, {} disk errors; {} breaks heard, {} sessions resumed",
+         clocks set, {} full disks, {} disk errors, {} caches put back, {} cloned, {} servers put \
+         back, {} other servers met; {} breaks heard, {} sessions resumed, {} hosts renamed, {} \
+         histories told",
         total.virtual_time.as_secs_f64() / 3600.0,
         total.operations,
         total.records,
@@ -145,7 +152,13 @@ fn words(total: &Summary) -> String {
         total.jumps,
         total.full_disks,
         total.disk_errors,
+        total.put_back,
+        total.cloned,
+        total.servers_put_back,
+        total.other_servers,
         total.breaks,
         total.resumed,
+        total.renamed,
+        total.histories,
     )
 }

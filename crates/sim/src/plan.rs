@@ -81,6 +81,16 @@ pub enum Bug {
     ClientForgetsSpoiled,
     /// The server does not count that files let go of chunks.
     ServerLeaksReferences,
+    /// The server welcomes a copied cache, and takes its records for those that it knows.
+    ServerWelcomesCopies,
+    /// A copied cache that becomes another client inherits no inode numbers.
+    ServerInheritsNothing,
+    /// A client sends its changes to any server that claims its volume.
+    ClientGreetsAnyServer,
+    /// The server counts on at each start, also where its directory was put back.
+    ServerBeginsNoLife,
+    /// A client believes versions that the server has forgotten.
+    ClientBelievesForgotten,
 }
 
 impl Bug {
@@ -109,6 +119,18 @@ impl Bug {
                 | Bug::ClientFillsStale
                 | Bug::ClientForgetsSpoiled
                 | Bug::ServerLeaksReferences
+        )
+    }
+
+    /// True if only a run with copies of disks shows it.
+    pub fn needs_copies(self) -> bool {
+        matches!(
+            self,
+            Bug::ServerWelcomesCopies
+                | Bug::ServerInheritsNothing
+                | Bug::ClientGreetsAnyServer
+                | Bug::ServerBeginsNoLife
+                | Bug::ClientBelievesForgotten
         )
     }
 
@@ -150,6 +172,8 @@ pub struct Options {
     pub promises: bool,
     /// The threads of a host are process groups and sessions of their own, and sync files.
     pub sessions: bool,
+    /// Disks of hosts are put back and cloned, and that of the server is put back.
+    pub copies: bool,
     /// Each run draws more: narrow links, clocks that are wrong, hosts that sleep, disks that are
     /// full or cannot be read, chunks.
     pub swarm: bool,
@@ -184,6 +208,7 @@ impl Default for Options {
             plain: false,
             promises: false,
             sessions: false,
+            copies: false,
             swarm: false,
             remnants: false,
         }
@@ -208,6 +233,18 @@ pub(crate) struct Plan {
     pub(crate) server_crash_every: Option<Duration>,
     pub(crate) mix: Mix,
     pub(crate) more: More,
+    pub(crate) copies: Copies,
+}
+
+/// Mean time between faults that copy disks; none where a kind does not happen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Copies {
+    pub(crate) put_back_every: Option<Duration>,
+    pub(crate) clone_every: Option<Duration>,
+    pub(crate) server_save_every: Option<Duration>,
+    pub(crate) server_put_back_every: Option<Duration>,
+    /// Starts of a host that find another server, of a thousand.
+    pub(crate) other_servers: u64,
 }
 
 /// What only some runs have.
@@ -238,9 +275,12 @@ pub(crate) struct More {
 impl Plan {
     /// What a seed stands for. What only some runs have is drawn from numbers of its own: so the
     /// others stay what they were.
-    pub(crate) fn of(seed: u64, rng: &mut Rng, is_swarm: bool) -> Plan {
+    pub(crate) fn of(seed: u64, rng: &mut Rng, options: Options) -> Plan {
         let mut plan = Plan::draw(rng);
-        if is_swarm {
+        if options.copies {
+            plan.copies = Copies::draw(&mut Rng::new(seed ^ COPIES));
+        }
+        if options.swarm {
             let mut rng = Rng::new(seed ^ SWARM);
             plan.clients = rng.pick(&[1, 1, 2, 2, 3, 3, 4, 5]);
             plan.mix = if rng.chance(700) { Mix::draw(&mut rng) } else { Mix::default() };
@@ -261,12 +301,27 @@ impl Plan {
             server_crash_every: mean(rng, 600, [15, 40, 120]),
             mix: Mix::default(),
             more: More::default(),
+            copies: Copies::default(),
+        }
+    }
+}
+
+impl Copies {
+    fn draw(rng: &mut Rng) -> Copies {
+        Copies {
+            put_back_every: mean(rng, 700, [15, 40, 120]),
+            clone_every: mean(rng, 500, [15, 40, 120]),
+            server_save_every: mean(rng, 700, [5, 20, 60]),
+            server_put_back_every: mean(rng, 700, [30, 60, 120]),
+            other_servers: rng.pick(&[0, 100, 300]),
         }
     }
 }
 
 /// So that what is drawn with this is not what is drawn without.
 const SWARM: u64 = 0x5E6E_5A17;
+/// The same for copies of disks.
+pub(crate) const COPIES: u64 = 0xC0_B1E5;
 
 /// In so many of a thousand runs one of these, in seconds.
 fn mean(rng: &mut Rng, often: u64, secs: [u64; 3]) -> Option<Duration> {

@@ -5,16 +5,18 @@
 //! to the [`Ledger`], and applied once more to see that nothing happens.
 
 mod chunks;
+mod doors;
+mod lives;
 mod promises;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
-use segue_core::modlog::Stamped;
+use segue_core::modlog::{Outcome, Stamped};
 use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{
     self, Admits, ApplyResult, Context, DamagedChunks, Fault, MetaTxn, RemnantAges, Rights, Stop,
-    keys, read,
+    Unwelcome, keys, read,
 };
 use segue_core::refusal::Refusal;
 use segue_core::types::{ClientId, Fingerprint, Ino, OpId, Role, Timestamp, Version, VolumeId};
@@ -26,6 +28,9 @@ use crate::plan::{Bug, Options};
 use crate::rng::Rng;
 use crate::store::{Disk, Txn, Written};
 pub(crate) use chunks::content;
+use doors::Doors;
+pub(crate) use doors::{Holder, Origin};
+pub(crate) use lives::Image;
 use promises::Sessions;
 pub(crate) use promises::{Moment, Telling};
 
@@ -51,6 +56,8 @@ pub(crate) struct Server {
     repeated: BTreeSet<Ino>,
     /// If it promises anything.
     sessions: Option<Sessions>,
+    /// The connections that count, where disks are copied.
+    doors: Option<Doors>,
     /// What the last request changed, and what that became.
     changed: BTreeMap<Ino, Option<Version>>,
     /// And what is to be noted of it.
@@ -102,6 +109,7 @@ impl Server {
             ledger,
             repeated: BTreeSet::new(),
             sessions,
+            doors: None,
             changed: BTreeMap::new(),
             unnoted: BTreeMap::new(),
             ages: RemnantAges::default(),
@@ -153,10 +161,19 @@ impl Server {
     fn hello(&mut self, hello: &Hello) -> Result<Answer, Violation> {
         self.proven.remove(&hello.client);
         let mut txn = Txn::begin(&mut self.disk);
-        let (client, identity) = (hello.client, format!("{:?}", hello.client));
-        let bound = namespace::bind(&mut txn, client, &identity, self.volume, hello.incarnation)?;
-        bound.map_err(|error| Violation(error.to_string()))?;
-        namespace::raise_floor(&mut txn, client, hello.incarnation, hello.acked_below)?;
+        let client = hello.client;
+        let mut heard = hello.clone();
+        match self.bug {
+            Some(Bug::ServerWelcomesCopies) => heard.next = u64::MAX,
+            Some(Bug::ServerInheritsNothing) => heard.was = None,
+            _ => {}
+        }
+        let greeted = match namespace::greet(&mut txn, &heard, "host", self.volume)? {
+            Ok(greeted) => greeted,
+            Err(Unwelcome::Copied) => return Ok(refused(Refusal::Copied)),
+            Err(Unwelcome::Unbound(error)) => return Err(Violation(error.to_string())),
+        };
+        self.ledger.inherits(client, hello.was);
         txn.take_written();
         if hello.fresh_start {
             namespace::drop_orphans(&mut txn, (client, self.volume), self.is_shared)?;
@@ -164,13 +181,10 @@ impl Server {
             self.ledger.orphans_dropped(&mut txn, client, &written)?;
             note_changes(&mut txn, &written, (&mut self.changed, &mut self.unnoted));
         }
-        if namespace::grants(&mut txn, client)?.is_empty() {
-            namespace::grant(&mut txn, client)?;
-        }
-        let grants = namespace::grants(&mut txn, client)?;
+        let namespace::Greeted { grants, history } = greeted;
         let (volume_uuid, epoch, role, nonce) = ([7; 16], 1, Role::Writer, [0; 32]);
         let commit = changes::head(&mut txn, 0)?.last;
-        let welcome = Welcome { volume_uuid, epoch, role, grants, nonce, commit, history: None };
+        let welcome = Welcome { volume_uuid, epoch, role, grants, nonce, commit, history };
         Ok((Reply::Welcome(welcome), Vec::new()))
     }
 
@@ -215,10 +229,23 @@ impl Server {
                         break;
                     }
                 }
-                ApplyResult::Cloned => return Ok(refused(Refusal::Copied)),
+                ApplyResult::Cloned if self.bug == Some(Bug::ServerWelcomesCopies) => {
+                    outcomes.push(Outcome::Done { touched: Vec::new() });
+                }
+                ApplyResult::Cloned => {
+                    // Without copies it is a late message of a connection that is over.
+                    if self.doors.is_some() {
+                        namespace::copied::retire(&mut txn, client)?;
+                    }
+                    return Ok(refused(Refusal::Copied));
+                }
             }
         }
         namespace::raise_floor(&mut txn, client, INCARNATION, apply.acked_below)?;
+        for (stamped, outcome) in apply.records.iter().zip(&outcomes) {
+            let op = OpId { client, incarnation: INCARNATION, seq: stamped.seq };
+            self.ledger.answered(op, &digest(stamped)?, outcome)?;
+        }
         Ok((
             Reply::Applied(Applied { outcomes, visible: true, promised: None, heard: 0 }),
             Vec::new(),
@@ -238,7 +265,7 @@ fn once(
     txn.take_written();
     let result = namespace::apply(txn, context, stamped, &digest)?;
     let written = txn.take_written();
-    ledger.applied(txn, (op, stamped), &result, &written)?;
+    ledger.applied(txn, (op, stamped, &digest), &result, &written)?;
     note_changes(txn, &written, changed);
     if bug == Some(Bug::ServerLeaksReferences) {
         chunks::leak(txn, written);

@@ -8,7 +8,7 @@ use segue_core::namespace::{MapStore, MetaSnapshot, MetaTxn};
 use segue_core::types::Fingerprint;
 
 /// The server's disk.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Disk {
     /// Rows by key.
     pub(crate) rows: MapStore,

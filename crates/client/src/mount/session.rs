@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use segue_core::client::{Meeting, meet};
 use segue_core::refusal::Refusal;
 use segue_core::types::{ClientId, Role, Version};
 use segue_core::wire::{Hello, Welcome};
@@ -238,15 +239,13 @@ impl HelloPlan {
     /// The server's welcome. If this cache is one of two copies it becomes another client, which
     /// has its own records and inode numbers: nothing that waits is taken for what the other sent.
     async fn greeted(&self, peer: &Peer, hello: Hello) -> Result<Welcome, GreetError> {
-        let was = hello.client;
         let why = match greet(peer, hello.clone()).await {
             Err(GreetError::Copied(why)) => why,
             greeted => return greeted,
         };
         let again = |error: io::Error| GreetError::Again(format!("{why}: {error}"));
         let client = ClientId(random().map_err(again)?);
-        let hello = Hello { client, was: Some(was), ..hello };
-        let welcome = greet(peer, hello).await?;
+        let welcome = greet(peer, hello.as_another(client)).await?;
         self.check_volume(&welcome)?;
         self.at_hello.become_client(client, &welcome.grants).map_err(again)?;
         let mut cache = lock(&self.cache);
@@ -321,17 +320,17 @@ fn check_server(
     target: &Target,
 ) -> Result<(), MountError> {
     let host = server_name(&plan.url);
-    let server = KnownServer { authority: target.authority.clone(), address: host.clone() };
-    if let Some(known) = &directory.saved.server
-        && known.authority != server.authority
-    {
+    let authority = &target.authority;
+    let known = directory.saved.server.as_ref();
+    let meeting = meet(known.map(|known| &*known.authority), authority, plan.options.new_server);
+    if let (Some(known), Meeting::Refused | Meeting::Replaced) = (known, meeting) {
         let path = directory.path.display();
         let names = format!(
             "the cache of this volume in {path} is of the server at {} ({}), and {host} is another \
-             one ({})",
-            known.address, known.authority, server.authority
+             one ({authority})",
+            known.address, known.authority
         );
-        if !plan.options.new_server {
+        if meeting == Meeting::Refused {
             let reason = format!(
                 "{names}; nothing was sent. If it took the other one's place for good, mount with \
                  -o new-server; to use both, mount with -o cache-dir=DIR"
@@ -340,6 +339,7 @@ fn check_server(
         }
         tracing::warn!("{names}: it gets the pending changes from now on");
     }
+    let server = KnownServer { authority: authority.clone(), address: host };
     let path = directory.path.clone();
     directory.set_server(server).map_err(|error| MountError::state(&path, error))
 }

@@ -65,7 +65,9 @@ impl AtHello {
         client: ClientId,
         grants: &[InoGrant],
     ) -> std::io::Result<()> {
-        self.mount().map_or(Ok(()), |mount| lock(&mount.numbers).become_client(client, grants))
+        let Some(mount) = self.mount() else { return Ok(()) };
+        mount.core().tree.become_another();
+        lock(&mount.numbers).become_client(client, grants)
     }
 
     pub(super) async fn after(&self, peer: &Peer, welcome: &Welcome) -> Result<(), Refusal> {

@@ -223,7 +223,8 @@ impl Index {
         let txn = db.transaction()?;
         txn.prepare_cached("INSERT OR REPLACE INTO position VALUES (1, ?1, ?2)")?
             .execute(params![signed(position.generation), signed(position.entries)])?;
-        let nodes = notes.tree.nodes.iter().filter_map(|(_, note)| note.as_ref().map(node_version));
+        let nodes =
+            notes.tree.nodes.iter().filter_map(|(_, note)| note.as_ref().map(NodeNote::latest));
         let known = latest(&txn)?;
         let version = nodes.chain(notes.files.iter().map(|(_, note)| note.version)).max();
         if let Some(version) = version.filter(|version| Some(*version) > known) {
@@ -294,11 +295,9 @@ impl Index {
             while let Some(row) = rows.next()? {
                 let (ino, note) = (row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?);
                 let note: Option<NodeNote> = postcard::from_bytes(&note).ok();
-                match note.as_ref().map(|note| [note.attr.change, note.attr.data_version]) {
-                    Some(all) if all.iter().all(|version| history.has(*version)) => {
-                        found = all.into_iter().fold(found, Version::max);
-                    }
-                    _ => {
+                match note.filter(|note| note.is_of(history)) {
+                    Some(note) => found = found.max(note.latest()),
+                    None => {
                         remove.execute([ino])?;
                         remove_names.execute([ino])?;
                     }
@@ -340,10 +339,6 @@ fn latest(db: &Connection) -> rusqlite::Result<Option<Version>> {
     let mut query = db.prepare_cached("SELECT version FROM latest")?;
     let row = query.query_row([], |row| row.get::<_, Vec<u8>>(0)).optional()?;
     Ok(row.and_then(|version| postcard::from_bytes(&version).ok()))
-}
-
-fn node_version(note: &NodeNote) -> Version {
-    note.attr.change.max(note.attr.data_version)
 }
 
 fn save_nodes(

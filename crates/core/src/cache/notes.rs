@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::{Listing, NameEntry, NodeEntry, Tree};
 use super::xattrs::Xattrs;
-use crate::types::{Attr, Ino, Name};
+use crate::types::{Attr, Ino, Name, Version};
+use crate::wire::History;
 
 /// An inode as it is noted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,6 +25,19 @@ pub struct NodeNote {
     pub xattrs: Option<Xattrs>,
     /// Where it was last seen.
     pub place: Option<(Ino, Name)>,
+}
+
+impl NodeNote {
+    /// The latest version in it.
+    pub fn latest(&self) -> Version {
+        self.attr.change.max(self.attr.data_version)
+    }
+
+    /// True if each version in it is one of `history`. Else the index forgets it, and all names in
+    /// the directory that it is of.
+    pub fn is_of(&self, history: &History) -> bool {
+        history.has(self.attr.change) && history.has(self.attr.data_version)
+    }
 }
 
 /// What the index lacks of the tree.

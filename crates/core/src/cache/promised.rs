@@ -159,6 +159,12 @@ impl Tree {
         (!held.is_empty()).then_some(Resume { since: heard.commit, held })
     }
 
+    /// This host becomes another client: the server may have applied its changes without an answer,
+    /// and tells nobody of his own changes. So the promises to the client that it was count no more.
+    pub fn become_another(&mut self) {
+        (self.session.last, self.session.heard) = (None, None);
+    }
+
     /// Has the connection that is being made begin with `commit` of `epoch`.
     pub fn begin_connection(&mut self, epoch: u32, commit: u64) {
         self.session.next = Some(Next { epoch, commit, resumes: None });
@@ -365,6 +371,16 @@ mod tests {
         promise(&mut tree, &[FILE], 3, at(60_000));
         tree.follow(0, at(60_000));
         assert_eq!(tree.to_resume(1).map(|resume| resume.since), Some(41), "3 began nowhere");
+    }
+
+    /// The server had removed a file by a change of this host that was never answered, and this host
+    /// believed for ever that it was there.
+    #[test]
+    fn promises_to_the_client_that_a_host_was_are_not_resumed() {
+        let mut tree = promised_tree();
+        assert!(tree.to_resume(1).is_some());
+        tree.become_another();
+        assert_eq!(tree.to_resume(1), None);
     }
 
     /// The connection over which it was resumed was never used: what it heard counts.

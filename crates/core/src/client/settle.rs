@@ -38,7 +38,13 @@ impl ClientCore {
         };
         match outcome {
             Outcome::Done { touched: attrs } => {
-                self.data_committed(seq, ino, attrs, &logged.change);
+                let was_there = was_there(&logged.change, attrs);
+                let replaced = if was_there { self.give_up(seq, ino, attrs) } else { None };
+                if was_there {
+                    self.tree.mistook(ino);
+                } else {
+                    self.data_committed(seq, ino, attrs, &logged.change);
+                }
                 let doubtful = self.drop_doubtful(ino);
                 self.settle_names(touched, attrs, as_of);
                 self.learn(attrs, as_of);
@@ -48,19 +54,20 @@ impl ClientCore {
                     // It followed an earlier change of ours into that one's conflict copy.
                     return self.give_up(seq, ino, &[]).into_iter().collect();
                 }
-                doubtful.into_iter().chain(released).collect()
+                doubtful.into_iter().chain(replaced).chain(released).collect()
             }
             Outcome::Conflict { parent, name, touched: attrs, copy } => {
                 self.tree.undo(&touched);
                 self.keep_name(&logged.change);
                 self.tree.expire(*parent);
                 let is_create = matches!(logged.change, Change::Record(Record::Create { .. }));
-                if is_create && *copy != ino {
+                let is_mistaken = is_create && *copy != ino;
+                if is_mistaken {
                     self.tree.mistook(ino);
                 }
                 let mut effects =
                     vec![Effect::Conflict { ino, parent: *parent, name: name.clone() }];
-                if is_data {
+                if is_data || is_mistaken {
                     effects.extend(self.give_up(seq, ino, attrs));
                 } else {
                     self.data_committed(seq, ino, attrs, &logged.change);
@@ -162,4 +169,13 @@ impl ClientCore {
         }
         (!waits).then_some(Effect::Replace(ino))
     }
+}
+
+/// True if `change` makes an inode that was there, because another copy of this cache had sent the
+/// same change, and that was changed since. One that is new is as old as its name.
+fn was_there(change: &Change, attrs: &[Attr]) -> bool {
+    let Change::Record(Record::Create { parent, ino, .. }) = change else { return false };
+    let of = |ino: Ino| attrs.iter().find(|attr| attr.ino == ino);
+    let Some((made, home)) = of(*ino).zip(of(*parent)) else { return false };
+    (made.change, made.change) != (made.data_version, home.change)
 }

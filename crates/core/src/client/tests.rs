@@ -6,7 +6,7 @@ use crate::cache::{Known, Promised};
 use crate::modlog::{Change, DataChange, Entry, NewNode, Outcome, Payload, RenameMode};
 use crate::refusal::Refusal;
 use crate::testing::attr;
-use crate::types::{Kind, Timestamp};
+use crate::types::{Kind, Timestamp, Version};
 use crate::wire::Node;
 
 mod cancel;
@@ -23,6 +23,10 @@ fn core() -> ClientCore {
     core.reserve_seqs(100);
     core.tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), Time::default());
     core
+}
+
+fn version(counter: u64) -> Version {
+    Version { epoch: 1, counter }
 }
 
 fn create(core: &mut ClientCore) {
@@ -171,6 +175,53 @@ fn a_file_that_the_server_did_not_want_is_not_ahead_for_ever() {
     create(&mut core);
     settle(&mut core, 1, &Outcome::Refused { refusal: Refusal::NotFound });
     assert!(!core.files[&Ino(5)].is_ahead());
+}
+
+/// Another copy of the cache had given its number to another file (seed 6 with copies).
+#[test]
+fn a_file_whose_number_means_another_one_is_not_ahead_for_ever() {
+    let mut core = core();
+    create(&mut core);
+    let (parent, name, copy) = (Ino::ROOT, Name::new("a").unwrap(), Ino(9));
+    let touched = vec![attr(9, Kind::File, 4), attr(1, Kind::Directory, 4)];
+    settle(&mut core, 1, &Outcome::Conflict { parent, name, touched, copy });
+    assert!(!core.files[&Ino(5)].is_ahead());
+}
+
+/// Another copy of the cache had made it, and filled it: the directory was believed to be empty
+/// (seed 70 with copies).
+#[test]
+fn of_a_new_directory_that_was_there_nothing_is_believed() {
+    let mut core = core();
+    let (parent, name, ino) = (Ino::ROOT, Name::new("d").unwrap(), Ino(5));
+    let (node, mode, uid, gid) = (NewNode::Directory, 0o755, 0, 0);
+    let record = Record::Create { parent, name, ino, node, mode, uid, gid };
+    let entry = core.draft_change(record, Caller::default(), Timestamp::default());
+    core.admit(entry, Time::default());
+    let name = Name::new("f").unwrap();
+    assert_eq!(core.tree.name(ino, &name, Time::default()), Known::Fresh(None));
+    // A name was moved from the root into it: that is as old as the directory is now.
+    let made = Attr { change: version(6), ..attr(5, Kind::Directory, 4) };
+    let touched = vec![made, attr(1, Kind::Directory, 6)];
+    settle(&mut core, 1, &Outcome::Done { touched });
+    assert_ne!(core.tree.name(ino, &name, Time::default()), Known::Fresh(None));
+    assert_eq!(core.tree.peek(ino).unwrap().change, version(6));
+}
+
+/// The same of a file: it had the length that the other copy had given it, and no data that could
+/// be fetched.
+#[test]
+fn a_new_file_that_was_there_has_the_data_of_the_server() {
+    let mut core = core();
+    create(&mut core);
+    core.file(Ino(5)).unwrap();
+    let made = Attr { size: 100, ..attr(5, Kind::File, 6) };
+    let touched = vec![made, attr(1, Kind::Directory, 4)];
+    settle(&mut core, 1, &Outcome::Done { touched });
+    let file = core.file(Ino(5)).unwrap();
+    assert!(!file.is_ahead());
+    assert_eq!(file.to_fetch(0..100, 100), [0..100]);
+    assert_eq!(file.fillable(0..100, version(6)), [0..100]);
 }
 
 fn unlink(core: &mut ClientCore, ino: u64, open: bool) {

@@ -258,7 +258,7 @@ pub enum Record {
 
 impl Record {
     /// All inodes that it names.
-    pub(crate) fn inodes_mut(&mut self) -> Vec<&mut Ino> {
+    pub fn inodes_mut(&mut self) -> Vec<&mut Ino> {
         match self {
             Record::Create { parent, ino, .. }
             | Record::Link { ino, parent, .. }

@@ -28,13 +28,18 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// `record` with the inodes that it means; `None` if it names those.
+    /// `record` with the inodes that it means; `None` if it names those. The number of a new inode
+    /// stays: see [`number`].
     pub(super) fn meant(&self, record: &Record) -> Option<Record> {
         if self.aliases.is_empty() {
             return None;
         }
+        let new = match record {
+            Record::Create { ino, .. } => Some(*ino),
+            _ => None,
+        };
         let mut meant = record.clone();
-        for ino in meant.inodes_mut() {
+        for ino in meant.inodes_mut().into_iter().filter(|ino| Some(**ino) != new) {
             if let Ok(at) = self.aliases.binary_search_by_key(ino, |(number, _)| *number) {
                 *ino = self.aliases.get(at).map_or(*ino, |(_, meant)| *meant);
             }
@@ -91,37 +96,42 @@ pub fn inherit<T: MetaTxn>(
 pub(super) enum Number {
     /// This one.
     Free(Ino),
-    /// The file is there: the copy made it before.
-    Made,
+    /// The file is there: the copy made it before, as this one.
+    Made(Ino),
 }
 
-/// What `ino`, the number of a new file that is to have a `name` of a directory, stands for; `None`
-/// if the client did not inherit it, or has no use for another number.
+/// What `ino`, the number of a new file whose name stands for `named`, is. `None` if the client did
+/// not inherit it, or has replaced too many. A number that the server has forgotten to have granted
+/// may be anybody's: of two copies of its host, the second one to send it gets another.
 pub(super) fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
-    ino: Ino,
+    (ino, is_lost): (Ino, bool),
     named: Option<Ino>,
 ) -> Result<Option<Number>, Stop<T::Error>> {
     let client = change.context.client;
-    let Some(mut inherited) = inherited(&mut tree.txn, client)? else { return Ok(None) };
-    if !inherited.grants.iter().any(|grant| grant.contains(ino)) {
+    let mut inherited = inherited(&mut tree.txn, client)?.unwrap_or_default();
+    if !is_lost && !inherited.grants.iter().any(|grant| grant.contains(ino)) {
         return Ok(None);
     }
-    if tree.find(ino)?.is_none() {
-        return Ok(Some(Number::Free(ino)));
+    // The copy may have been given another number for it before.
+    let place = inherited.aliases.binary_search_by_key(&ino, |(number, _)| *number);
+    let known =
+        place.ok().and_then(|at| inherited.aliases.get(at)).map_or(ino, |(_, meant)| *meant);
+    if tree.find(known)?.is_none() {
+        return Ok(Some(Number::Free(known)));
     }
-    if named == Some(ino) {
-        return Ok(Some(Number::Made));
+    if named == Some(known) {
+        return Ok(Some(Number::Made(known)));
     }
-    let Err(at) = inherited.aliases.binary_search_by_key(&ino, |(number, _)| *number) else {
-        return Ok(None);
-    };
-    if inherited.aliases.len() >= ALIASES_MAX {
+    if place.is_err() && inherited.aliases.len() >= ALIASES_MAX {
         return Ok(None);
     }
     let meant = tree.own_ino()?;
-    inherited.aliases.insert(at, (ino, meant));
+    match place {
+        Ok(at) => inherited.aliases[at] = (ino, meant),
+        Err(at) => inherited.aliases.insert(at, (ino, meant)),
+    }
     rows::put_row(&mut tree.txn, &keys::inherited(client), &inherited)?;
     Ok(Some(Number::Free(meant)))
 }

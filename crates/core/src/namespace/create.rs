@@ -33,9 +33,15 @@ pub(super) fn create<T: MetaTxn>(
     let directory = tree.directory(home)?;
     change.actor.check_enter(&directory.attr)?;
     let taken = tree.dentry(home, name)?;
-    let Some(number) = number(tree, change, *ino, taken)? else {
-        [home, *ino].into_iter().for_each(|ino| tree.mention(ino));
-        return Ok(Effect::Done);
+    let number = match number(tree, change, *ino, taken)? {
+        Number::Free(number) => number,
+        Number::Made(made) => {
+            [home, made].into_iter().for_each(|ino| tree.mention(ino));
+            return Ok(match made == *ino {
+                true => Effect::Done,
+                false => Effect::Conflict { parent: home, name: name.clone(), copy: made },
+            });
+        }
     };
     check_node(&change.actor, node)?;
     let kind = kind_of(node);
@@ -163,32 +169,26 @@ pub(super) fn insert<T: MetaTxn>(
 }
 
 /// The number of a new inode that the client calls `ino`, for a name that stands for `named`.
-/// `None` if the inode is there.
 fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
     ino: Ino,
     named: Option<Ino>,
-) -> Result<Option<Ino>, Stop<T::Error>> {
+) -> Result<Number, Stop<T::Error>> {
     let client = rows::client(&mut tree.txn, change.context.client)?
         .ok_or(Fault::Damaged("a client is missing"))?;
     let volume = super::volume::existing(&mut tree.txn, change.context.volume)?;
     let is_granted = client.grants.iter().any(|grant| grant.contains(ino));
     // A grant that a restore has no record of is among the lost ones.
     let is_lost = volume.lost.iter().any(|grant| grant.contains(ino));
-    if !is_granted && !is_lost {
-        return match copied::number(tree, change, ino, named)? {
-            Some(Number::Free(ino)) => Ok(Some(ino)),
-            Some(Number::Made) => Ok(None),
-            None => Err(Refusal::Protocol.into()),
+    if is_granted {
+        return match tree.find(ino)? {
+            None => Ok(Number::Free(ino)),
+            // Nobody else has this grant.
+            Some(_) => Err(Refusal::Copied.into()),
         };
     }
-    match tree.find(ino)? {
-        None => Ok(Some(ino)),
-        // Nobody else has this grant.
-        Some(_) if is_granted => Err(Refusal::Copied.into()),
-        Some(_) => Err(Refusal::Protocol.into()),
-    }
+    copied::number(tree, change, (ino, is_lost), named)?.ok_or(Refusal::Protocol.into())
 }
 
 fn check_node(actor: &Actor<'_>, node: &NewNode) -> Result<(), Refusal> {

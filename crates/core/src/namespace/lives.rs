@@ -26,8 +26,10 @@ use crate::wire::History;
 const SINCE: i64 = 1_735_689_600;
 /// Versions that are counted for each second that goes by: more than there are commits in one.
 const BITS_OF_SECOND: u32 = 12;
-/// Inode numbers that are passed over: more than are granted in one life.
+/// Inode numbers that are passed over at least, and for each second: more than are granted in one.
 const JUMP: u64 = 1 << 28;
+/// No life begins with a later inode number, whatever the clock says.
+const FIRST_INO_MAX: u64 = 1 << 62;
 /// Most lives that a host is told of. What is older counts as unknown to it.
 const LIVES_MAX: usize = 4096;
 
@@ -78,7 +80,7 @@ fn begin_volume<T: MetaTxn>(
     tally.commits = jump(tally.commits, start);
     // The server's own numbers were used on as well.
     tally.own_next = tally.own_end;
-    let next_ino = row.next_ino.checked_add(JUMP);
+    let next_ino = first_ino(life.next_ino, tally.commits);
     row.next_ino = next_ino.ok_or(Fault::Damaged("inode numbers ran out"))?;
     rows::put_row(txn, &keys::life(volume, tally.commits), &life)?;
     rows::put_row(txn, &keys::volume_tally(volume), &tally)?;
@@ -95,6 +97,14 @@ pub(super) fn note_jump<T: MetaTxn>(
     rows::put_row(txn, &keys::life(volume, tally.commits), &LifeRow { last, next_ino })
 }
 
+/// The first inode number of a life that begins with version `start`, behind one that had granted
+/// those below `next_ino`. The time is in it, as it is in `start`: lives of two copies of a
+/// directory grant different numbers.
+pub(super) fn first_ino(next_ino: u64, start: u64) -> Option<u64> {
+    let by_time = (start >> BITS_OF_SECOND).saturating_mul(JUMP).min(FIRST_INO_MAX);
+    next_ino.checked_add(JUMP).map(|least| least.max(by_time))
+}
+
 /// The first version of a life behind one whose last is `last`.
 pub(super) fn jump(last: u64, start: Start) -> u64 {
     let seconds = u64::try_from(start.now.secs.saturating_sub(SINCE)).unwrap_or_default();
@@ -105,15 +115,19 @@ fn beyond(last: u64, least: u64, start: Start) -> u64 {
     last.saturating_add(1).max(least).saturating_add(start.random % (1 << BITS_OF_SECOND))
 }
 
-/// The first life behind `number`, and what was before it.
+/// A life, with the key of its row.
+type KeyedLife = (Vec<u8>, LifeRow);
+
+/// The key of the first life behind `number`, and the state before it.
 fn next_life<S: MetaSnapshot>(
     snapshot: &mut S,
     key: impl Fn(u64) -> Vec<u8>,
     number: u64,
-) -> Result<Option<LifeRow>, Fault<S::Error>> {
+) -> Result<Option<KeyedLife>, Fault<S::Error>> {
     let (from, end) = (key(number.saturating_add(1)), key(u64::MAX));
     let rows = snapshot.range(&from, &end, 1).map_err(Fault::Store)?;
-    rows.first().map(|(_, value)| rows::decode(value, "a life")).transpose()
+    let Some((key, value)) = rows.into_iter().next() else { return Ok(None) };
+    Ok(Some((key, rows::decode(&value, "a life")?)))
 }
 
 /// True if commit `number` is one of this directory's.
@@ -123,7 +137,7 @@ pub(super) fn has_commit<S: MetaSnapshot>(
     last: u64,
 ) -> Result<bool, Fault<S::Error>> {
     let next = next_life(snapshot, keys::commit_life, number)?;
-    Ok(number <= next.map_or(last, |life| life.last))
+    Ok(number <= next.map_or(last, |(_, life)| life.last))
 }
 
 /// What a host has to know of the volume which knows it up to `known`: nothing if that is a version
@@ -136,7 +150,7 @@ pub fn history<S: MetaSnapshot>(
     let row = super::volume::existing(snapshot, volume)?;
     let commits = super::tally(snapshot, volume)?.commits;
     let life = next_life(snapshot, |start| keys::life(volume, start), known.counter)?;
-    let last = life.map_or(commits, |life| life.last);
+    let last = life.map_or(commits, |(_, life)| life.last);
     if known.epoch <= row.epoch && known.counter <= last {
         return Ok(None);
     }
@@ -181,11 +195,14 @@ pub fn admit_lost<T: MetaTxn>(
     known: Version,
 ) -> Result<(), Fault<T::Error>> {
     let life = next_life(txn, |start| keys::life(volume, start), known.counter)?;
-    let Some(LifeRow { next_ino: first, .. }) = life else { return Ok(()) };
+    let Some((key, LifeRow { next_ino: first, .. })) = life else { return Ok(()) };
+    let start = keys::life_part(&key).ok_or(Fault::Damaged("a life's key"))?;
+    // All that any lost life granted: each of them began before this one did.
+    let end = first_ino(first, start).ok_or(Fault::Damaged("a life's row"))?;
     let mut row = super::volume::existing(txn, volume)?;
     if row.lost.iter().any(|lost| lost.contains(crate::types::Ino(first))) {
         return Ok(());
     }
-    row.lost.push(InoGrant { first, count: JUMP });
+    row.lost.push(InoGrant { first, count: end - first });
     rows::put_row(txn, &keys::volume(volume), &row)
 }

@@ -36,6 +36,7 @@ mod damaged_chunks;
 pub mod dump;
 pub mod equal;
 mod extents;
+mod greet;
 mod hard_links;
 pub mod keys;
 mod limits;
@@ -69,6 +70,7 @@ mod tests;
 pub use copy_name::{original_name, utc};
 pub use damaged_chunks::DamagedChunks;
 pub use extents::Contents;
+pub use greet::{Greeted, Unwelcome, greet};
 pub use limits::{
     COUNTED_MAX, LimitError, QUOTAS_MAX, find_directory, limit_directory, limit_volume, quota_of,
     quotas,

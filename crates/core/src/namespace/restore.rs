@@ -75,6 +75,8 @@ pub fn begin<T: MetaTxn>(
     // The server's own numbers were used on after the dump too: it takes new ones.
     let own_next = tally.own_end;
     let before = (tally.commits, row.next_ino);
+    let next_ino = lives::first_ino(row.next_ino, commits);
+    row.next_ino = next_ino.ok_or(Fault::Damaged("inode numbers ran out"))?;
     let tally = Tally { commits, own_next, ..*tally };
     lives::note_jump(txn, volume, &tally, before)?;
     Ok(Restore { volume, row, tally, version })

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use segue_core::modlog::{Outcome, Piece, PieceBytes, Record, Stamped};
@@ -35,6 +35,9 @@ enum End {
     Normal,
     /// Two caches have one log.
     Cloned,
+    /// The client has another session. What it heard over that is not known here: a record that
+    /// comes late may be one of which it knows the outcome.
+    Replaced,
 }
 
 /// What a host hears whose cache is one of two.
@@ -67,6 +70,7 @@ impl Session {
             digests,
             promises: Arc::clone(self.server.data.store.promises()),
             acked_below: apply.acked_below,
+            is_replaced: Arc::clone(self.place.is_replaced()),
             admits: self.server.data.store.room().admits(),
         });
         self.while_connected(self.server.data.store.promises().await_grace()).await?;
@@ -86,6 +90,7 @@ impl Session {
                 self.peer.close(CloseCode::Done, CLONED);
                 Err(refuse(Refusal::Copied, CLONED))
             }
+            End::Replaced => Err(refuse(Refusal::Unreachable, "the connection is over")),
         }
     }
 
@@ -130,8 +135,7 @@ impl Session {
             places = later;
             let (shared, wanted) = (Arc::clone(batch), slice.len());
             let work = move |txn: &mut Kv<'_>| {
-                index(txn, shared.volume, &now, 0)?;
-                let done = shared.apply(txn, slice)?;
+                let done = shared.apply(txn, slice, &now)?;
                 let told = Outcome::inodes(&done.outcomes);
                 let tells = told.difference(&done.repeated).copied().collect();
                 Ok((done, tells))
@@ -147,7 +151,7 @@ impl Session {
             let is_whole = is_cut || more.len() == wanted;
             let is_whole = is_whole && more.last().is_none_or(Outcome::is_final);
             outcomes.extend(more);
-            if is_last && !is_cut || !is_whole || end == End::Cloned {
+            if is_last && !is_cut || !is_whole || end != End::Normal {
                 return Ok((outcomes, but, end));
             }
         }
@@ -217,6 +221,7 @@ struct Batch {
     digests: Vec<[u8; 32]>,
     promises: Arc<Promises>,
     acked_below: u64,
+    is_replaced: Arc<AtomicBool>,
     /// When they came.
     admits: Admits,
 }
@@ -236,7 +241,20 @@ impl Batch {
         stores.flat_map(|store| store.pieces.iter().filter_map(name)).collect()
     }
 
-    fn apply(&self, txn: &mut Kv<'_>, slice: Range<usize>) -> Result<Slice, MetaFault> {
+    /// Applies the records of `slice`, whose chunks are at `places`.
+    fn apply(
+        &self,
+        txn: &mut Kv<'_>,
+        slice: Range<usize>,
+        places: &[Placed],
+    ) -> Result<Slice, MetaFault> {
+        let mut repeated = BTreeSet::new();
+        // On the store thread, as the later session's hello was.
+        if self.is_replaced.load(Ordering::Acquire) {
+            let (outcomes, is_cut) = (Vec::new(), false);
+            return Ok(Slice { outcomes, repeated, end: End::Replaced, is_cut });
+        }
+        index(txn, self.volume, places, 0)?;
         let records = self.records.get(slice.clone()).unwrap_or_default();
         let digests = self.digests.get(slice).unwrap_or_default();
         let context = Context {
@@ -254,7 +272,6 @@ impl Batch {
         namespace::raise_floor(txn, self.client, self.incarnation, self.acked_below)?;
         let (mut outcomes, mut end) = (Vec::with_capacity(records.len()), End::Normal);
         let (began, mut is_cut) = (Instant::now(), false);
-        let mut repeated = BTreeSet::new();
         for (stamped, digest) in records.iter().zip(digests) {
             // The client sends the others again, and SQLite has the rows of these by then.
             if txn.is_large() && !outcomes.is_empty() {
@@ -290,5 +307,63 @@ impl Batch {
             }
         }
         Ok(Slice { outcomes, repeated, end, is_cut })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::modlog::NewNode;
+    use segue_core::namespace::{BindError, DamagedChunks, Rights};
+    use segue_core::types::{Caller, ClientId, Name, Role, Timestamp};
+
+    use super::*;
+    use crate::meta::Store;
+
+    const CLIENT: ClientId = ClientId([1; 16]);
+
+    /// A client knows what became of change 3, and that comes once more. The end of it, and
+    /// whether the client is welcome afterwards.
+    fn late(is_replaced: bool) -> (End, Result<(), BindError>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::make(&dir.path().join("meta.db")).unwrap();
+        let promises = Arc::clone(store.promises());
+        let work = move |txn: &mut Kv<'_>| {
+            let volume = namespace::create_volume(txn, "home", [7; 16], Timestamp::default())?;
+            let volume = volume.unwrap();
+            namespace::bind(txn, CLIENT, "tin", volume, 1)?.unwrap();
+            namespace::raise_floor(txn, CLIENT, 1, 4)?;
+            let (parent, name, ino) = (Ino::ROOT, Name::new("f").unwrap(), Ino(1 << 20));
+            let (node, mode, uid, gid) = (NewNode::File, 0o644, 0, 0);
+            let record = Record::Create { parent, name, ino, node, mode, uid, gid };
+            let (time, caller) = (Timestamp::default(), Caller::default());
+            let stamped = Stamped { seq: 3, time, caller, operation: None, known: None, record };
+            let batch = Batch {
+                volume,
+                client: CLIENT,
+                incarnation: 1,
+                host: "tin".into(),
+                rights: Rights { role: Role::Writer, no_root_squash: false },
+                proven: Vec::new(),
+                damaged: Arc::new(DamagedChunks::new(0)),
+                digests: vec![digest(&stamped).unwrap()],
+                records: vec![stamped],
+                promises,
+                acked_below: 3,
+                is_replaced: Arc::new(AtomicBool::new(is_replaced)),
+                admits: Admits::All,
+            };
+            let slice = batch.apply(txn, 0..1, &[])?;
+            assert!(slice.outcomes.is_empty());
+            Ok((slice.end, namespace::bind(txn, CLIENT, "tin", volume, 1)?))
+        };
+        store.write_blocking(work).unwrap()
+    }
+
+    /// The connection over which it came was slow, and its host made another one. The client was
+    /// taken for a copy of its cache.
+    #[test]
+    fn a_late_record_of_an_earlier_session_makes_no_copy_of_its_client() {
+        assert_eq!(late(true), (End::Replaced, Ok(())));
+        assert_eq!(late(false), (End::Cloned, Err(BindError::OldIncarnation)));
     }
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use segue_core::namespace::lives;
-use segue_core::namespace::{self, BindError, ClientRow, Fault, get_row, keys, put_row};
+use segue_core::namespace::{self, BindError, ClientRow, Unwelcome, get_row, keys, put_row};
 use segue_core::refusal::Refusal;
-use segue_core::types::{InoGrant, OpId, Role, VolumeId};
+use segue_core::types::{InoGrant, Role, VolumeId};
 use segue_core::wire::{Hello, History, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
@@ -43,7 +42,17 @@ impl Session {
         let (store, client, incarnation) =
             (&self.server.data.store, hello.client, hello.incarnation);
         let (host, fresh_start) = (hello.host.clone(), hello.fresh_start);
-        let greeting = store.write(move |txn| greet(txn, &identity, volume, &hello)).await??;
+        let claim = self.place.claim();
+        // Nothing of the client's earlier session is applied from then on: its host has heard of
+        // more meanwhile than that was sent with.
+        let greeting = move |txn: &mut Kv<'_>| {
+            let greeting = greet(txn, &identity, volume, &hello)?;
+            if greeting.is_ok() {
+                claim(client);
+            }
+            Ok(greeting)
+        };
+        let greeting = store.write(greeting).await??;
         let promises = store.promises();
         // Not before: whoever is refused leaves nothing behind.
         let rights = self.identity.rights();
@@ -55,7 +64,6 @@ impl Session {
         let drop =
             move |txn: &mut Kv<'_>| namespace::drop_orphans(txn, (client, volume), is_shared);
         while fresh_start && store.write(drop).await? {}
-        self.place.claim(bound.client);
         promises.came_back(bound.client);
         let welcome = Welcome {
             volume_uuid: greeting.uuid,
@@ -145,46 +153,35 @@ fn greet(
     }
     let client = hello.client;
     take_over(txn, hello, identity, volume)?;
-    let next = OpId { client, incarnation: hello.incarnation, seq: hello.next };
-    if namespace::copied::is_copied(txn, next)? {
-        return Ok(Err(refuse(Refusal::Copied, "")));
-    }
-    if let Err(error) = namespace::bind(txn, client, identity, volume, hello.incarnation)? {
-        let hint = match error {
-            BindError::OldIncarnation => return Ok(Err(refuse(Refusal::Copied, ""))),
-            BindError::OtherIdentity => "revoke that identity (segue identity revoke) or ",
-            BindError::OtherVolume => "",
-            BindError::TooMany => {
-                let words = format!(
-                    "{error}; mount with one of them, or get a new invite from the server: segue \
-                     invite"
-                );
-                return Ok(Err(refuse(Refusal::NotPermitted, words)));
-            }
-        };
-        let words = format!("{error}; {hint}mount with another cache directory: -o cache-dir=DIR");
-        return Ok(Err(refuse(Refusal::NotPermitted, words)));
-    }
-    let history = match hello.known {
-        Some(known) => lives::history(txn, volume, known)?,
-        None => None,
+    let greeted = match namespace::greet(txn, hello, identity, volume)? {
+        Ok(greeted) => greeted,
+        Err(Unwelcome::Copied) => return Ok(Err(refuse(Refusal::Copied, ""))),
+        Err(Unwelcome::Unbound(error)) => return Ok(Err(unbound(error))),
     };
-    if let (Some(known), Some(_)) = (hello.known, &history) {
+    if let (Some(known), Some(_)) = (hello.known, &greeted.history) {
         tracing::warn!(
             host = hello.host,
             "a host knows version {known}, which this server does not"
         );
-        lives::admit_lost(txn, volume, known)?;
-    }
-    if let Some(before) = hello.was {
-        namespace::copied::inherit(txn, client, before)?;
     }
     namespace::seen(txn, client, now_seconds())?;
     attached::enter(txn, client)?;
-    namespace::raise_floor(txn, client, hello.incarnation, hello.acked_below)?;
-    if namespace::grants(txn, client)?.is_empty() && namespace::grant(txn, client)?.is_none() {
-        return Err(Fault::Damaged("a new client has too many grants"));
-    }
-    let grants = namespace::grants(txn, client)?;
+    let namespace::Greeted { grants, history } = greeted;
     Ok(Ok(Greeting { uuid: row.uuid, epoch: row.epoch, grants, history }))
+}
+
+/// The refusal of a cache that is not this host's, with what to do about it.
+fn unbound(error: BindError) -> Refused {
+    let hint = match error {
+        BindError::OtherIdentity => "revoke that identity (segue identity revoke) or ",
+        BindError::OtherVolume | BindError::OldIncarnation => "",
+        BindError::TooMany => {
+            let words = format!(
+                "{error}; mount with one of them, or get a new invite from the server: segue invite"
+            );
+            return refuse(Refusal::NotPermitted, words);
+        }
+    };
+    let words = format!("{error}; {hint}mount with another cache directory: -o cache-dir=DIR");
+    refuse(Refusal::NotPermitted, words)
 }

@@ -120,6 +120,11 @@ impl Acknowledged {
         self.now.unsealed.iter().filter_map(|(ino, file)| known(ino, &file.dirty)).collect()
     }
 
+    /// True if the client has logged what became of change `seq`.
+    pub(crate) fn is_settled(&self, seq: u64) -> bool {
+        self.settled.contains(&seq)
+    }
+
     /// Changes that were logged.
     pub(crate) fn seqs(&self) -> impl Iterator<Item = u64> + '_ {
         self.now.seqs.difference(&self.unsent).copied()

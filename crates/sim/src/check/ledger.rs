@@ -12,6 +12,7 @@ use segue_core::modlog::{Base, NewNode, Outcome, PieceBytes, Record, RenameMode,
 use segue_core::namespace::{ApplyResult, keys};
 use segue_core::types::{Attr, ClientId, Fingerprint, Ino, Kind, Name, OpId, Version, VolumeId};
 
+use super::lives::Lives;
 use crate::Violation;
 use crate::server::content;
 use crate::store::{Txn, Written};
@@ -32,8 +33,9 @@ pub(crate) struct FileState {
 }
 
 /// All that was committed.
+#[derive(Clone)]
 pub(crate) struct Ledger {
-    volume: VolumeId,
+    pub(super) volume: VolumeId,
     pub(crate) outcomes: BTreeMap<OpId, Outcome>,
     pub(crate) files: BTreeMap<Ino, FileState>,
     pub(crate) names: BTreeMap<LedgerName, Ino>,
@@ -43,11 +45,12 @@ pub(crate) struct Ledger {
     /// What else went, by which record.
     removed_by: BTreeMap<Ino, OpId>,
     /// Changes that are what a loss of power left.
-    left: BTreeSet<(ClientId, u64)>,
+    pub(super) left: BTreeSet<(ClientId, u64)>,
     /// Every inode that was ever made.
     pub(crate) seen: BTreeSet<Ino>,
     /// Every chunk that ever came.
     pub(crate) chunks: BTreeMap<Fingerprint, Vec<u8>>,
+    pub(super) lives: Lives,
 }
 
 /// Rows that a commit wrote, by what they are.
@@ -73,6 +76,7 @@ impl Ledger {
             left: BTreeSet::new(),
             seen: BTreeSet::new(),
             chunks: BTreeMap::new(),
+            lives: Lives::default(),
         }
     }
 
@@ -85,10 +89,12 @@ impl Ledger {
     pub(crate) fn applied(
         &mut self,
         txn: &mut Txn<'_>,
-        (op, stamped): (OpId, &Stamped),
+        (op, stamped, digest): (OpId, &Stamped, &[u8; 32]),
         result: &ApplyResult,
         written: &Written,
     ) -> Result<(), Violation> {
+        self.learn_versions(txn, written);
+        let stamped = &self.meant(op, stamped);
         let wrong = |what: &str| Violation(format!("{op:?} {:?}: {what}", stamped.record));
         let outcome = match result {
             ApplyResult::Outcome(outcome) | ApplyResult::Repeated(outcome)
@@ -106,13 +112,18 @@ impl Ledger {
             };
         }
         self.outcomes.insert(op, outcome.clone());
+        self.lives.applied(op, digest, outcome).map_err(|Violation(what)| wrong(&what))?;
         let changes = self.changes(txn, written);
         self.removed_by.extend(changes.removed.iter().map(|ino| (*ino, op)));
         let expected = self.expected_names(&stamped.record, outcome);
         self.check_names(&changes, &expected, &stamped.record, outcome)
             .and_then(|()| self.check_known(op, stamped, &changes))
             .and_then(|()| self.check_inodes(&changes, &stamped.record, outcome))
-            .and_then(|()| self.take_data(txn, op, &stamped.record, outcome))
+            .and_then(|()| self.take_number(op, stamped, outcome, &changes.made))
+            .and_then(|is_made| match is_made {
+                true => self.take_data(txn, op, &stamped.record, outcome),
+                false => Ok(()),
+            })
             .map_err(|Violation(what)| wrong(&format!("{outcome:?}: {what}")))
     }
 
@@ -123,6 +134,7 @@ impl Ledger {
         client: ClientId,
         written: &Written,
     ) -> Result<(), Violation> {
+        self.learn_versions(txn, written);
         let changes = self.changes(txn, written);
         if !changes.names.is_empty() {
             return Err(Violation("names went with orphans".into()));
@@ -317,9 +329,14 @@ impl Ledger {
                 Record::Create { ino, node: NewNode::File, .. },
                 Outcome::Done { touched } | Outcome::Conflict { touched, .. },
             ) => {
-                let version = attr_of(touched, *ino)?.data_version;
+                let ino = match outcome {
+                    Outcome::Conflict { copy, .. } => *copy,
+                    _ => *ino,
+                };
+                let version = attr_of(touched, ino)?.data_version;
                 let state = FileState { content: Vec::new(), version, made_by: vec![op] };
-                self.files.insert(*ino, state);
+                self.lives.given(ino, &state)?;
+                self.files.insert(ino, state);
                 Ok(())
             }
             (Record::Store(store), Outcome::Done { touched }) => {
@@ -332,7 +349,8 @@ impl Ledger {
                 // Without a name it may be there for another client, which has it open.
                 let is_named = self.is_named(store.ino);
                 let original = self.files.get(&store.ino).filter(|_| is_named);
-                let is_own = self.is_outdated(op, store);
+                // What the other one of two copies did is of this client, and of another host.
+                let is_own = self.is_outdated(op, store) && !self.lives.may_be_two();
                 if is_own || original.is_some_and(|file| is_base(file, op, store.base)) {
                     return Err(Violation("a conflict with nobody".into()));
                 }
@@ -351,6 +369,11 @@ impl Ledger {
             true => Ok(()),
             false => Err(Violation("was left out".into())),
         }
+    }
+
+    /// True if `ino` was removed once.
+    pub(crate) fn was_removed(&self, ino: Ino) -> bool {
+        self.removed_by.contains_key(&ino)
     }
 
     /// True if the host of `op`, a store, has changed the file later, or removed it.
@@ -410,7 +433,9 @@ impl Ledger {
         let mut bytes = std::mem::take(&mut self.files.entry(ino).or_default().content);
         self.splice(store, &mut bytes)?;
         let is_so = content(txn, self.volume, ino)? == bytes;
-        self.files.insert(ino, FileState { content: bytes, version, made_by: vec![op] });
+        let state = FileState { content: bytes, version, made_by: vec![op] };
+        self.lives.given(ino, &state)?;
+        self.files.insert(ino, state);
         match is_so {
             true => Ok(()),
             false => Err(Violation(format!("#{ino} has other bytes than were stored"))),

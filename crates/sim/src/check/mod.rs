@@ -6,6 +6,7 @@ pub(crate) mod acknowledged;
 pub(crate) mod bounded;
 pub(crate) mod clean;
 pub(crate) mod ledger;
+pub(crate) mod lives;
 mod ordered;
 pub(crate) mod promised;
 pub(crate) mod restart;

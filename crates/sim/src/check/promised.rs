@@ -50,8 +50,13 @@ fn check_since(
         }
         let (became, has_changed_since) = server.last_change(ino, time);
         let known = tree.peek(ino).map(|attr| attr.change);
+        // A file that was gone is there again if another copy of its host sends it.
+        let is_other = |became: Option<_>| match became {
+            Some(became) => known.is_some_and(|known| known < became),
+            None => !has_changed_since,
+        };
         if let Some(became) = became
-            && became.is_none_or(|became| known.is_some_and(|known| known < became))
+            && is_other(became)
         {
             if is_told(ino) {
                 continue;

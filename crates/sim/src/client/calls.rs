@@ -3,13 +3,13 @@
 use segue_core::modlog::{Lane, Logged};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Time};
-use segue_core::wire::{Applied, Hello, Reply, Request};
+use segue_core::types::{Caller, ClientId, Time};
+use segue_core::wire::{Applied, Reply, Request};
 
 use super::{Mount, Stop, Thread};
 use crate::Violation;
 use crate::plan::Bug;
-use crate::server::{Answer, host_name};
+use crate::server::Answer;
 use crate::work::{Answered, Op};
 
 /// So often an operation may ask before it gives up.
@@ -18,8 +18,8 @@ const TRIES: u32 = 24;
 /// What a call is for.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
-    /// A new connection.
-    Hello,
+    /// A new connection, as this client.
+    Hello(ClientId),
     /// That what was promised before counts over it; else it begins with that commit.
     Resume(Inodes, u64),
     /// A batch of a lane, or what is fetched for it.
@@ -69,30 +69,13 @@ impl Mount {
         self.calls.values().any(|call| matches!(call, Purpose::Drain(other, ..) if *other == lane))
     }
 
-    /// Connects (again).
-    pub(crate) fn say_hello(&mut self) {
-        let hello = Hello {
-            volume: "home".into(),
-            client: self.id,
-            incarnation: 1,
-            host: host_name(self.id),
-            acked_below: self.acked_below(),
-            next: self.kept.seq_reserved,
-            known: None,
-            was: None,
-            fresh_start: !self.said_hello,
-        };
-        self.session.connection += 1;
-        self.chunks.forget();
-        self.call(Request::Hello(hello), Purpose::Hello);
-    }
-
     /// Makes another connection, unless there is one, or one is being made: an earlier process may
     /// have waited for this.
     pub(crate) fn reconnect(&mut self) {
         let is_greeting =
-            |purpose: &Purpose| matches!(purpose, Purpose::Hello | Purpose::Resume(..));
+            |purpose: &Purpose| matches!(purpose, Purpose::Hello(_) | Purpose::Resume(..));
         if self.is_offline && !self.calls.values().any(is_greeting) {
+            self.take_stock();
             self.say_hello();
         }
     }
@@ -124,13 +107,8 @@ impl Mount {
         let asked = self.hears(call);
         self.follow();
         let goes_on = match purpose {
-            Purpose::Hello => {
-                let Reply::Welcome(welcome) = reply else {
-                    return Err(Violation(format!("hello: {reply:?}")));
-                };
-                self.kept.grants = welcome.grants;
-                self.said_hello = true;
-                self.resume(welcome.commit);
+            Purpose::Hello(client) => {
+                self.greeted(client, reply)?;
                 None
             }
             Purpose::Resume(held, commit) => {
@@ -162,8 +140,18 @@ impl Mount {
                         return Ok(None);
                     }
                     (reply @ Reply::Fetched(_), _) => {
+                        // No end of asking would bring what was cut off here meanwhile.
+                        if !self.has_place_for(&request) {
+                            self.give_up_base(&batch, Refusal::Io);
+                        }
                         self.take_in(&request, reply, &body, asked);
                         self.give_up_cut(&batch, &request);
+                    }
+                    (Reply::Refused(refused), _)
+                        if refused.refusal == Refusal::Copied && self.copied.may_be =>
+                    {
+                        self.copied.is_shut_out = true;
+                        return Ok(None);
                     }
                     (reply, _) => return Err(Violation(format!("apply: {reply:?}"))),
                 }

@@ -268,6 +268,16 @@ impl Mount {
         }
     }
 
+    /// False if nothing that `request` asks for will be taken.
+    pub(super) fn has_place_for(&self, request: &Request) -> bool {
+        let Request::Fetch(ask) = request else { return true };
+        let takes = |file: &FileData| {
+            let range = ask.offset..ask.offset + ask.len;
+            file.version() != ask.version || !file.fillable(range, ask.version).is_empty()
+        };
+        self.core.files.get(&ask.ino).is_none_or(takes)
+    }
+
     /// Fetches what is missing of a file, for whom may want it.
     pub(super) fn read_ahead(&mut self, ino: Ino) {
         let Some(size) = self.core.tree.peek(ino).map(|attr| attr.size) else { return };

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::cache::ContainerId;
 use segue_core::modlog::{Entry, Logged};
-use segue_core::types::{Ino, InoGrant};
+use segue_core::types::{ClientId, Ino, InoGrant};
 
 use super::notes::{Index, Noted};
 use crate::rng::Rng;
@@ -90,6 +90,11 @@ pub(crate) struct Lost {
 /// What a process that dies leaves behind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
+    /// The client that this cache is, and all that it was.
+    client: Option<ClientId>,
+    was: BTreeSet<ClientId>,
+    /// The authority of the server that it belongs to.
+    pub(crate) server: Option<&'static str>,
     pub(crate) log: Vec<Entry>,
     /// Entries that were ever logged, but for those that a loss of power took.
     pub(crate) end: u64,
@@ -124,8 +129,25 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// An empty disk.
-    pub(crate) fn new(loses_power: bool, cache_size: Option<u64>) -> Kept {
-        Kept { loses_power, cache_size, ..Kept::default() }
+    pub(crate) fn new(client: ClientId, loses_power: bool, cache_size: Option<u64>) -> Kept {
+        Kept { client: Some(client), loses_power, cache_size, ..Kept::default() }
+    }
+
+    /// The client that this cache is.
+    pub(crate) fn client(&self) -> ClientId {
+        self.client.unwrap_or(ClientId([0; 16]))
+    }
+
+    /// True if this cache is that client, or was it.
+    pub(crate) fn was(&self, client: ClientId) -> bool {
+        self.client == Some(client) || self.was.contains(&client)
+    }
+
+    /// The cache is another client from now on, whose inode numbers are these.
+    pub(super) fn become_client(&mut self, client: ClientId, grants: &[InoGrant]) {
+        self.was.extend(self.client.replace(client));
+        self.grants = grants.to_vec();
+        self.inos_reserved = 0;
     }
 
     /// The entries that may speak of data that are not durable begin here.

@@ -9,6 +9,7 @@ mod calls;
 mod cancel;
 mod change;
 mod chunks;
+mod copied;
 mod data;
 mod disk;
 mod drain;
@@ -50,7 +51,7 @@ const INO_BLOCK: u64 = 8;
 /// One change in so many goes before others.
 const RAISED_EVERY: u64 = 11;
 /// 2026-11-21, when virtual time begins.
-const EPOCH_SECS: i64 = 1_795_219_200;
+pub(crate) const EPOCH_SECS: i64 = 1_795_219_200;
 
 /// Why an operation does not go on.
 #[derive(Clone, PartialEq, Debug)]
@@ -130,6 +131,9 @@ pub(crate) struct Mount {
     pub(crate) has_sessions: bool,
     /// Whose doing this is.
     caller: Caller,
+    /// What of its numbers the next hello says.
+    said: copied::Said,
+    pub(crate) copied: copied::Copied,
     /// What the wall clock is ahead, in seconds.
     pub(crate) ahead: i64,
     /// Below this all is settled, durably.
@@ -163,13 +167,12 @@ impl From<Violation> for Broken {
 impl Mount {
     /// Starts a process on what an earlier one left; calls are numbered from `next_call`.
     pub(crate) fn start(
-        id: ClientId,
         (kept, acknowledged): (Kept, Acknowledged),
         (threads, next_call): (usize, u64),
         bug: Option<Bug>,
         now: Time,
     ) -> Result<Mount, Violation> {
-        let mut mount = Mount::new(id, (kept, acknowledged), (threads, next_call), bug, now);
+        let mut mount = Mount::new((kept, acknowledged), (threads, next_call), bug, now);
         match mount.recover(Steps(u32::MAX)) {
             Err(Broken::Violation(violation)) => return Err(violation),
             Ok(()) | Err(Broken::Died) => mount.say_hello(),
@@ -179,13 +182,12 @@ impl Mount {
 
     /// Starts a process that dies after so many steps of its recovery, if there are so many.
     pub(crate) fn die_recovering(
-        id: ClientId,
         left: (Kept, Acknowledged),
         bug: Option<Bug>,
         now: Time,
         steps: u32,
     ) -> Result<(Kept, Acknowledged), Violation> {
-        let mut mount = Mount::new(id, left, (0, 0), bug, now);
+        let mut mount = Mount::new(left, (0, 0), bug, now);
         match mount.recover(Steps(steps)) {
             Err(Broken::Violation(violation)) => Err(violation),
             Ok(()) | Err(Broken::Died) => Ok((mount.kept, mount.acknowledged)),
@@ -193,14 +195,15 @@ impl Mount {
     }
 
     fn new(
-        id: ClientId,
         (kept, acknowledged): (Kept, Acknowledged),
         (threads, next_call): (usize, u64),
         bug: Option<Bug>,
         now: Time,
     ) -> Mount {
         Mount {
-            id,
+            id: kept.client(),
+            said: copied::Said::of(&kept),
+            copied: copied::Copied::default(),
             core: ClientCore::new(NODE_LIMIT, kept.seq_reserved.max(1)),
             inos_used: kept.inos_reserved,
             changed_at: kept.end,
@@ -428,6 +431,7 @@ impl Mount {
         op: impl Fn(&mut Mount) -> Result<R, Stop>,
     ) -> Result<Result<R, Refusal>, Violation> {
         self.core.tree.set_poll(POLL);
+        let mut asked = None;
         for _ in 0..64 {
             let request = match op(self) {
                 Ok(result) => return Ok(Ok(result)),
@@ -442,7 +446,8 @@ impl Mount {
                 return Ok(Err(refused.refusal));
             }
             self.take_in(&request, reply, &body, self.now);
+            asked = Some(request);
         }
-        Err(Violation("asks again for ever".into()))
+        Err(Violation(format!("asks again for ever: {asked:?}")))
     }
 }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use segue_core::cache::{Candidate, ContainerId, FileNote, NodeNote, touched};
 use segue_core::client::{Needs, Notes, Scrap};
 use segue_core::modlog::{Change, Logged};
-use segue_core::types::{Ino, Name, Time};
+use segue_core::types::{Ino, Name, Time, Version};
+use segue_core::wire::History;
 
-use super::Mount;
 use super::disk::Key;
+use super::{Kept, Mount};
 use crate::plan::Bug;
 
 /// The index on the disk.
@@ -21,6 +22,8 @@ pub(super) struct Index {
     files: BTreeMap<Ino, FileNote>,
     /// When each of these was used last.
     used: BTreeMap<Ino, Time>,
+    /// The latest version that was ever noted.
+    latest: Option<Version>,
 }
 
 /// What an index has.
@@ -79,8 +82,40 @@ impl Index {
         self.files.clear();
     }
 
+    /// Forgets what is of no version of `history`, but for files that are to be `kept`. Returns the
+    /// containers that are of no use.
+    pub(super) fn forget_lost(
+        &mut self,
+        history: &History,
+        kept: impl Fn(Ino) -> bool,
+    ) -> Vec<Key> {
+        self.nodes.retain(|_, note| note.is_of(history));
+        let nodes = &self.nodes;
+        self.names.retain(|(directory, _), _| nodes.contains_key(directory));
+        let is_lost = |ino: &Ino, note: &FileNote| !history.has(note.version) && !kept(*ino);
+        let lost = self.files.iter().filter(|(ino, note)| is_lost(ino, note));
+        let gone: Vec<Key> = lost.map(|(ino, note)| (*ino, note.container)).collect();
+        self.files.retain(|ino, note| !is_lost(ino, note));
+        let files = self.files.values().map(|note| note.version);
+        let left = files.filter(|version| history.has(*version));
+        self.latest = self.nodes.values().map(NodeNote::latest).chain(left).max();
+        gone
+    }
+
+    /// Versions that it has, of which inode and of what. Noted data count only where the attributes
+    /// have their version.
+    pub(super) fn versions(&self) -> Vec<(Ino, Version, &'static str)> {
+        let nodes = self.nodes.iter().flat_map(|(ino, note)| {
+            [note.attr.change, note.attr.data_version].map(|version| (*ino, version, "a note"))
+        });
+        nodes.collect()
+    }
+
     /// Takes notes in. Returns the containers of inodes that are gone.
     fn save(&mut self, notes: &Notes, now: Time) -> Vec<Key> {
+        let nodes = notes.tree.nodes.iter().filter_map(|(_, note)| note.as_ref());
+        let files = notes.files.iter().map(|(_, note)| note.version);
+        self.latest = self.latest.max(nodes.map(NodeNote::latest).chain(files).max());
         let mut gone = Vec::new();
         for (ino, note) in &notes.tree.nodes {
             match note {
@@ -102,6 +137,13 @@ impl Index {
         let used = notes.files.iter().map(|(ino, _)| ino).chain(&notes.used);
         self.used.extend(used.map(|ino| (*ino, now)));
         gone
+    }
+}
+
+impl Kept {
+    /// The latest version that was noted.
+    pub(super) fn latest_noted(&self) -> Option<Version> {
+        self.index.latest
     }
 }
 

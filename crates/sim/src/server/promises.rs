@@ -9,7 +9,8 @@ use segue_core::promise::{Change, Grace, Inodes, Promises, SessionId};
 use segue_core::types::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
 
-use super::{Answer, Server};
+use super::doors::Doors;
+use super::{Answer, Holder, Origin, Server};
 use crate::Violation;
 use crate::plan::Bug;
 
@@ -24,16 +25,16 @@ const NOTES_SLICE: usize = 16;
 /// What the server knows of its clients that are connected.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    table: Promises,
-    of: BTreeMap<ClientId, Connected>,
+    pub(super) table: Promises,
+    pub(super) of: BTreeMap<ClientId, Connected>,
     /// When inodes changed, and to what; `None`: they went.
-    history: BTreeMap<Ino, Vec<(Time, Option<Version>)>>,
+    pub(super) history: BTreeMap<Ino, Vec<(Time, Option<Version>)>>,
     /// Until when a client was told that what was committed is visible.
-    shown: BTreeMap<ClientId, Time>,
+    pub(super) shown: BTreeMap<ClientId, Time>,
     /// The last moment of these: no two things happen at one.
     instant: Time,
     /// Who has not come back since the server started again.
-    grace: Grace,
+    pub(super) grace: Grace,
     /// When it went down last.
     went: Option<Time>,
 }
@@ -61,8 +62,9 @@ impl Sessions {
 
 /// A connection of a client.
 #[derive(Clone, Copy, Debug)]
-struct Connected {
+pub(super) struct Connected {
     id: SessionId,
+    host: usize,
     /// Its number at the client.
     connection: u64,
     heard: Time,
@@ -86,22 +88,38 @@ fn heard(sessions: &mut Sessions, id: SessionId, (bug, last): (Option<Bug>, u64)
 }
 
 /// Inodes that a session is to be told of.
-pub(crate) type Telling = (ClientId, SessionId, Vec<Ino>);
+pub(crate) type Telling = (Holder, Vec<Ino>);
 
 impl Server {
     /// Answers a request over a connection of `client`; `None` if that was given up. What came over
     /// an earlier one than it has is carried out all the same.
+    #[allow(clippy::too_many_lines, reason = "an arm for each request")]
     pub(crate) fn serve(
         &mut self,
-        (client, connection): (ClientId, u64),
+        from: Origin,
         (request, body): (&Request, &[u8]),
         now: Time,
     ) -> Result<Option<Answer>, Violation> {
+        let (client, connection) = (from.client, from.connection);
+        let is_hello = matches!(request, Request::Hello(_));
+        if let Some(doors) = &mut self.doors {
+            if !doors.admits(from, is_hello) {
+                return Ok(None);
+            }
+            if is_hello {
+                let answer = self.answer(client, request, body)?;
+                if !matches!(answer.0, Reply::Welcome(_)) {
+                    return Ok(Some(answer));
+                }
+                // It is greeted again below, which changes nothing more.
+                self.doors.iter_mut().for_each(|doors| doors.enter(from));
+            }
+        }
         if self.sessions.is_none() {
             return self.answer(client, request, body).map(Some);
         }
-        if matches!(request, Request::Hello(_)) {
-            self.enter(client, connection, now);
+        if is_hello {
+            self.enter(from, now);
         }
         let Some(known) = self.session_of(client, now) else { return Ok(None) };
         let id = (known.connection == connection).then_some(known.id);
@@ -190,16 +208,18 @@ impl Server {
         (Reply::Renewed(Renewed { commit: commit.unwrap_or_default() }), Vec::new())
     }
 
-    fn enter(&mut self, client: ClientId, connection: u64, now: Time) {
+    fn enter(&mut self, from: Origin, now: Time) {
         let volume: VolumeId = self.volume;
         let Some(sessions) = &mut self.sessions else { return };
-        if sessions.of.get(&client).is_some_and(|known| known.connection >= connection) {
+        let Origin { host, client, connection } = from;
+        let is_old = |known: &Connected| known.host == host && known.connection >= connection;
+        if sessions.of.get(&client).is_some_and(is_old) {
             return;
         }
         sessions.grace.came_back(client);
         let id = sessions.table.enter(volume);
-        if let Some(earlier) = sessions.of.insert(client, Connected { id, connection, heard: now })
-        {
+        let connected = Connected { id, host, connection, heard: now };
+        if let Some(earlier) = sessions.of.insert(client, connected) {
             sessions.table.leave(earlier.id);
         }
     }
@@ -249,8 +269,8 @@ impl Server {
         known.is_some_and(|known| sessions.table.is_to_be_told(known.id, ino))
     }
 
-    /// Session `id` of `client` has heard of what it was told last.
-    pub(crate) fn heard(&mut self, client: ClientId, id: SessionId, now: Time) {
+    /// A session has heard of what it was told last.
+    pub(crate) fn heard(&mut self, Holder { client, session: id, .. }: Holder, now: Time) {
         if self.is_session(client, id, now)
             && let Some(sessions) = &mut self.sessions
         {
@@ -294,10 +314,14 @@ impl Server {
     /// All that is to be told.
     pub(crate) fn take_breaks(&mut self) -> Vec<Telling> {
         let Some(sessions) = &mut self.sessions else { return Vec::new() };
-        let ids = sessions.of.iter().map(|(client, known)| (*client, known.id));
-        let taken: Vec<Telling> = ids
-            .map(|(client, id)| (client, id, sessions.table.take_breaks(id, BREAK_MAX)))
-            .filter(|(_, _, inodes)| !inodes.is_empty())
+        let holders = sessions.of.iter().map(|(client, known)| Holder {
+            host: known.host,
+            client: *client,
+            session: known.id,
+        });
+        let taken: Vec<Telling> = holders
+            .map(|to| (to, sessions.table.take_breaks(to.session, BREAK_MAX)))
+            .filter(|(_, inodes)| !inodes.is_empty())
             .collect();
         match self.bug {
             Some(Bug::ServerLosesBreaks) => Vec::new(),
@@ -309,6 +333,7 @@ impl Server {
     pub(crate) fn forget_sessions(&mut self, now: Time) {
         self.proven.clear();
         self.ages = RemnantAges::default();
+        self.doors.iter_mut().for_each(Doors::close);
         let Ok(commit) = changes::head(&mut self.disk.rows, 0).map(|head| head.last) else {
             return;
         };

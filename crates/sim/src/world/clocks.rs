@@ -97,8 +97,8 @@ impl World {
     /// that does is lost; all else waits.
     pub(super) fn unless_asleep(&mut self, event: Event) -> Option<Event> {
         let concerned = match &event {
+            Event::Break { to, .. } => to.host,
             Event::Reply { client, .. }
-            | Event::Break { client, .. }
             | Event::Timeout { client, .. }
             | Event::Thread { client, .. }
             | Event::Reconnect(client)
@@ -112,9 +112,9 @@ impl World {
         }
         match event {
             Event::Reply { .. } => self.summary.lost += 1,
-            Event::Break { client, session, inodes } => {
+            Event::Break { to, inodes } => {
                 self.summary.lost += 1;
-                self.after(RECONNECT, Event::Tell((super::id(client), session, inodes)));
+                self.after(RECONNECT, Event::Tell((to, inodes)));
             }
             event => self.clocks[concerned].due.push(event),
         }

@@ -50,6 +50,14 @@ impl Draws {
 }
 
 impl Event {
+    /// True for a fault that copies a disk.
+    pub(super) fn is_of_copies(&self) -> bool {
+        matches!(
+            self,
+            Event::PutBack(_) | Event::Clone(_) | Event::ServerSave | Event::ServerPutBack
+        )
+    }
+
     /// The host that a fault is of, if it is not the server's.
     pub(super) fn host(&self) -> Option<usize> {
         match self {
@@ -61,7 +69,9 @@ impl Event {
             | Event::Wake(client)
             | Event::Jump(client)
             | Event::Fill(client)
-            | Event::Empty(client) => Some(*client),
+            | Event::Empty(client)
+            | Event::PutBack(client)
+            | Event::Clone(client) => Some(*client),
             _ => None,
         }
     }

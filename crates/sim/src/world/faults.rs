@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::draws::Who;
-use super::{Event, Host, RECONNECT, THREADS, World, id};
+use super::{Event, Host, RECONNECT, THREADS, World};
 use crate::Violation;
 use crate::check::restart;
 use crate::client::{Failing, Lost, Mount, POLL};
@@ -33,27 +33,21 @@ impl World {
             Event::Crash(client) => self.crash(client)?,
             Event::Restart(client) => return self.restart(client),
             Event::ServerCrash => {
-                self.server_up = false;
-                self.server.forget_sessions(self.now);
-                // What was asked is not done; what was done is not heard of.
-                self.events.retain(|_, event| {
-                    !matches!(
-                        event,
-                        Event::Request { .. }
-                            | Event::Reply { .. }
-                            | Event::Break { .. }
-                            | Event::Heard { .. }
-                            | Event::Visible { .. }
-                    )
-                });
-                self.summary.server_crashes += 1;
+                self.stop_server();
                 let wait = self.draws.millis(Who::Fault(None), 100..10_000);
                 self.after(wait, Event::ServerRestart);
             }
             Event::ServerRestart => {
-                self.server_up = true;
+                if !self.images.is_putting_back() {
+                    self.start_server()?;
+                }
                 self.recurs(Event::ServerCrash);
             }
+            Event::PutBack(client) => self.put_back(client)?,
+            Event::Clone(client) => self.clone_host(client)?,
+            Event::ServerSave => self.save_server(),
+            Event::ServerPutBack => self.put_back_server(),
+            Event::ServerBack => self.start_server()?,
             Event::Sleep(client) => self.sleep(client),
             Event::Wake(client) => self.wake(client),
             Event::Jump(client) => self.jump(client),
@@ -82,8 +76,29 @@ impl World {
             Event::Fill(_) => more.full_every,
             Event::ServerFill => more.server_full_every,
             Event::Collect => more.collect_every,
+            Event::PutBack(_) => plan.copies.put_back_every,
+            Event::Clone(_) => plan.copies.clone_every,
+            Event::ServerSave => plan.copies.server_save_every,
+            Event::ServerPutBack => plan.copies.server_put_back_every,
             _ => None,
         }
+    }
+
+    pub(super) fn stop_server(&mut self) {
+        self.server_up = false;
+        self.server.forget_sessions(self.now);
+        // What was asked is not done; what was done is not heard of.
+        self.events.retain(|_, event| {
+            !matches!(
+                event,
+                Event::Request { .. }
+                    | Event::Reply { .. }
+                    | Event::Break { .. }
+                    | Event::Heard { .. }
+                    | Event::Visible { .. }
+            )
+        });
+        self.summary.server_crashes += 1;
     }
 
     /// What a process is doing to its disk when it dies.
@@ -113,6 +128,14 @@ impl World {
     }
 
     fn crash(&mut self, client: usize) -> Result<(), Violation> {
+        self.go_down(client)?;
+        let wait = self.draws.millis(Who::Fault(Some(client)), 100..20_000);
+        self.after(wait, Event::Restart(client));
+        Ok(())
+    }
+
+    /// The process of a host dies, with the host if that loses power.
+    pub(super) fn go_down(&mut self, client: usize) -> Result<(), Violation> {
         self.die_busy(client)?;
         let host = std::mem::replace(&mut self.hosts[client], Host::Down(Box::default(), 0));
         let down = match host {
@@ -128,6 +151,8 @@ impl World {
                 self.summary.taken_back += mount.taken_back;
                 self.summary.refused += mount.refused;
                 self.summary.disk_errors += mount.failing.count;
+                self.summary.renamed += mount.copied.renamed;
+                self.summary.histories += mount.copied.histories;
                 let (mut kept, mut acknowledged, next_call) = mount.die();
                 if kept.loses_power {
                     let lost = kept.lose_power(self.model.is_some(), &mut self.disk_rng);
@@ -144,8 +169,7 @@ impl World {
         if let Some(model) = &mut self.model {
             model.crashed();
         }
-        let wait = self.draws.millis(Who::Fault(Some(client)), 100..20_000);
-        self.after(wait, Event::Restart(client));
+        self.save_host(client);
         Ok(())
     }
 
@@ -173,6 +197,9 @@ impl World {
     }
 
     fn restart(&mut self, client: usize) -> Result<(), Violation> {
+        if !self.meets(client) {
+            return Ok(());
+        }
         let now = self.time_of(client);
         if let Host::Down(left, next_call) = &mut self.hosts[client] {
             let mut left = std::mem::take(&mut **left);
@@ -181,14 +208,14 @@ impl World {
             // A short life or two before: what it did not end the next one does.
             while !self.options.plain && self.disk_rng.chance(200) {
                 let steps = u32::try_from(self.disk_rng.below(12)).unwrap_or_default();
-                left = Mount::die_recovering(id(client), left, bug, now, steps)?;
+                left = Mount::die_recovering(left, bug, now, steps)?;
                 self.summary.broken_recoveries += 1;
             }
             let numbers = (THREADS, *next_call);
-            let mut other = Mount::start(id(client), left.clone(), numbers, bug, now)?;
+            let mut other = Mount::start(left.clone(), numbers, bug, now)?;
             restart::check(&mut other, &noted, &self.server.ledger, self.model.as_ref())?;
-            let mut mount = Mount::start(id(client), left, numbers, bug, now)?;
-            self.server.ledger.left(id(client), &mount.kept.left);
+            let mut mount = Mount::start(left, numbers, bug, now)?;
+            self.server.ledger.left(mount.id, &mount.kept.left);
             mount.session.has_promises = self.options.promises;
             if !self.options.promises {
                 mount.core.tree.set_poll(POLL);
@@ -197,6 +224,7 @@ impl World {
             mount.reads_ahead = self.plan.more.reads_ahead;
             mount.lingers = self.plan.more.lingers;
             mount.has_sessions = self.options.sessions;
+            mount.copied.may_be = self.options.copies;
             mount.chunks.least = self.plan.more.chunks;
             self.hosts[client] = Host::Up(Box::new(mount));
             self.with(client, |_| Ok(()))?;

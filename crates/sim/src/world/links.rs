@@ -6,8 +6,9 @@ use segue_core::types::Time;
 use segue_core::wire::{Reply, Request};
 
 use super::draws::Who;
-use super::{Event, LOOK, RECONNECT, World, id};
+use super::{Event, LOOK, RECONNECT, World};
 use crate::Violation;
+use crate::server::Origin;
 
 /// A message's own length, and what goes around it.
 const HEADERS: u64 = 60;
@@ -74,26 +75,31 @@ impl World {
     /// A request reaches the server and is carried out.
     pub(super) fn arrive(
         &mut self,
-        (client, connection): (usize, u64),
+        from: Origin,
         call: u64,
         (request, body): (Request, Vec<u8>),
     ) -> Result<(), Violation> {
+        let client = from.host;
         if !self.server_up || self.links[client].is_parted {
             self.summary.lost += 1;
             return Ok(());
         }
         if matches!(request, Request::Visible(())) {
-            if let Some(moment) = self.server.moment(id(client), self.now) {
+            if let Some(moment) = self.server.moment(from.client, self.now) {
                 self.answer_visible(client, call, moment);
             }
             return Ok(());
         }
         if self.server.is_waiting(self.now) && matches!(request, Request::Apply(_)) {
-            self.after(LOOK, Event::Request { from: (client, connection), call, request, body });
+            self.after(LOOK, Event::Request { from, call, request, body });
+            return Ok(());
+        }
+        // Nothing comes twice over one connection of the product.
+        if self.options.copies && !self.images.arrived.insert((client, call)) {
             return Ok(());
         }
         let asked = (&request, &body[..]);
-        let Some(answer) = self.server.serve((id(client), connection), asked, self.now)? else {
+        let Some(answer) = self.server.serve(from, asked, self.now)? else {
             self.summary.lost += 1;
             return Ok(());
         };
@@ -109,7 +115,16 @@ impl World {
 
     pub(super) fn time_out(&mut self, client: usize, call: u64) -> Result<(), Violation> {
         let lost = self.with(client, |mount| Ok(mount.awaits(call).then(|| mount.lose_link())))?;
-        if let Some(threads) = lost.flatten() {
+        self.went_offline(client, lost.flatten())
+    }
+
+    /// The threads of a host that waited go on without the server, if it lost its link.
+    pub(super) fn went_offline(
+        &mut self,
+        client: usize,
+        threads: Option<Vec<usize>>,
+    ) -> Result<(), Violation> {
+        if let Some(threads) = threads {
             self.say(&format!("client {client} is offline"));
             self.after(RECONNECT, Event::Reconnect(client));
             for thread in threads {

@@ -11,6 +11,7 @@
 //! which they were made. So one seed is one run.
 
 mod clocks;
+mod copies;
 mod draws;
 mod faults;
 mod links;
@@ -20,7 +21,6 @@ mod room;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use segue_core::promise::SessionId;
 use segue_core::types::{ClientId, Ino, Time};
 use segue_core::wire::Request;
 
@@ -29,11 +29,12 @@ use crate::client::{Ended, Kept, Mount};
 use crate::model::Model;
 use crate::plan::{Options, Plan};
 use crate::rng::Rng;
-use crate::server::{Answer, Moment, Server, Telling};
+use crate::server::{Answer, Holder, Moment, Origin, Server, Telling};
 use crate::shorten::Only;
 use crate::work::Op;
 use crate::{Summary, Violation};
 use clocks::Clock;
+use copies::Images;
 use draws::{Draws, Who};
 use links::{SimLink, Way};
 
@@ -57,12 +58,12 @@ const LINE: usize = 400;
 /// What happens.
 #[derive(Debug)]
 enum Event {
-    Request { from: (usize, u64), call: u64, request: Request, body: Vec<u8> },
+    Request { from: Origin, call: u64, request: Request, body: Vec<u8> },
     Reply { client: usize, call: u64, answer: Box<Answer> },
     Timeout { client: usize, call: u64 },
     Tell(Telling),
-    Break { client: usize, session: SessionId, inodes: Vec<Ino> },
-    Heard { client: usize, session: SessionId },
+    Break { to: Holder, inodes: Vec<Ino> },
+    Heard(Holder),
     Visible { client: usize, call: u64, moment: Moment },
     Reconnect(usize),
     Thread { client: usize, thread: usize },
@@ -82,6 +83,11 @@ enum Event {
     ServerFill,
     ServerEmpty,
     Collect,
+    PutBack(usize),
+    Clone(usize),
+    ServerSave,
+    ServerPutBack,
+    ServerBack,
 }
 
 enum Host {
@@ -106,6 +112,7 @@ pub(crate) struct World {
     clocks: Vec<Clock>,
     /// Hosts whose disks are full.
     full: Vec<bool>,
+    images: Images,
     model: Option<Model>,
     /// What it was when so many entries were in the host's log.
     past: Vec<(u64, Model)>,
@@ -118,14 +125,19 @@ pub(crate) struct World {
     pub(crate) trace: VecDeque<String>,
 }
 
-fn id(client: usize) -> ClientId {
-    ClientId([u8::try_from(client + 1).unwrap_or(u8::MAX); 16])
+/// The id of the client that is the `number`th to get one.
+fn id(number: usize) -> ClientId {
+    let mut bytes = [u8::try_from(number + 1).unwrap_or(u8::MAX); 16];
+    if bytes[0] == u8::MAX {
+        bytes[8..].copy_from_slice(&(number as u64).to_be_bytes());
+    }
+    ClientId(bytes)
 }
 
 impl World {
     pub(crate) fn new(seed: u64, options: Options, only: Option<Only>) -> Result<World, Violation> {
         let mut rng = Rng::new(seed);
-        let mut plan = Plan::of(seed, &mut rng, options.swarm);
+        let mut plan = Plan::of(seed, &mut rng, options);
         if only.as_ref().is_some_and(|only| !only.noise) {
             (plan.loss, plan.duplication, plan.slow) = (0, 0, 0);
         }
@@ -139,7 +151,8 @@ impl World {
             links: Vec::new(),
             clocks: Vec::new(),
             full: vec![false; plan.clients],
-            model: (plan.clients == 1).then(Model::new),
+            images: Images::new(seed, plan.clients),
+            model: (plan.clients == 1 && !options.copies).then(Model::new),
             past: vec![(0, Model::new())],
             calm: false,
             only,
@@ -156,28 +169,35 @@ impl World {
         for client in 0..world.plan.clients {
             let sizes = [None, Some(0), Some(150), Some(500), Some(1500)];
             let size = if options.plain { None } else { world.disk_rng.pick(&sizes) };
-            let kept = Kept::new(options.power_loss, size);
-            world.hosts.push(Host::Down(Box::new((kept, Acknowledged::default())), 0));
-            world.after(Duration::ZERO, Event::Restart(client));
-            world.after(TICK, Event::Tick(client));
-            if options.power_loss {
-                world.after(NOTE, Event::Note(client));
-            }
-            for thread in 0..THREADS {
-                world.after(Duration::from_millis(100), Event::Thread { client, thread });
-            }
-            world.recurs(Event::Part(client));
-            world.recurs(Event::Crash(client));
-            world.links.push(SimLink::default());
-            world.clocks.push(Clock::draw(&world.plan, &mut world.disk_rng));
-            world.recurs(Event::Sleep(client));
-            world.recurs(Event::Jump(client));
-            world.recurs(Event::Fill(client));
+            let kept = Kept::new(id(client), options.power_loss, size);
+            world.add_host(kept, Acknowledged::default());
         }
         world.recurs(Event::ServerFill);
         world.recurs(Event::Collect);
         world.recurs(Event::ServerCrash);
+        world.begin_copies()?;
         Ok(world)
+    }
+
+    /// A host with this disk starts.
+    fn add_host(&mut self, kept: Kept, acknowledged: Acknowledged) {
+        let client = self.hosts.len();
+        self.hosts.push(Host::Down(Box::new((kept, acknowledged)), 0));
+        self.after(Duration::ZERO, Event::Restart(client));
+        self.after(TICK, Event::Tick(client));
+        if self.options.power_loss {
+            self.after(NOTE, Event::Note(client));
+        }
+        for thread in 0..THREADS {
+            self.after(Duration::from_millis(100), Event::Thread { client, thread });
+        }
+        self.recurs(Event::Part(client));
+        self.recurs(Event::Crash(client));
+        self.links.push(SimLink::default());
+        self.clocks.push(Clock::draw(&self.plan, &mut self.disk_rng));
+        self.recurs(Event::Sleep(client));
+        self.recurs(Event::Jump(client));
+        self.recurs(Event::Fill(client));
     }
 
     fn say(&mut self, what: &str) {
@@ -201,7 +221,10 @@ impl World {
     fn recurs(&mut self, event: Event) {
         if let (Some(every), false) = (self.every(&event), self.calm) {
             let micros = u64::try_from(every.as_micros()).unwrap_or(u64::MAX);
-            let rng = self.draws.of(Who::Fault(event.host()));
+            let rng = match event.is_of_copies() {
+                true => &mut self.images.rng,
+                false => self.draws.of(Who::Fault(event.host())),
+            };
             let wait = Duration::from_micros(rng.between(micros / 10, micros * 2));
             self.after(wait, event);
         }
@@ -233,7 +256,9 @@ impl World {
     fn is_done(&self) -> bool {
         self.hosts.iter().all(|host| match host {
             Host::Up(mount) => {
-                let named = |ino| self.server.ledger.is_named(ino);
+                let ledger = &self.server.ledger;
+                // Of a file that was removed nothing is stored, also if a copy makes it again.
+                let named = |ino| ledger.is_named(ino) && !ledger.was_removed(ino);
                 let core = &mount.core;
                 let sent = core.queue.is_empty() && core.unsealed().is_empty();
                 let stored = !mount.acknowledged.unsealed().any(named);
@@ -260,7 +285,7 @@ impl World {
     fn quiet_down(&mut self) -> Result<(), Violation> {
         self.say("quiet");
         self.calm = true;
-        self.server_up = true;
+        self.start_server()?;
         self.server.is_full = false;
         self.links.iter_mut().for_each(|link| link.is_parted = false);
         (0..self.hosts.len()).for_each(|client| self.wake(client));
@@ -283,17 +308,18 @@ impl World {
             Event::Reply { client, call, answer } => {
                 self.say(&format!("client {client} hears {call}: {:?}", answer.0));
                 let goes_on = self.with(client, |mount| mount.answered(call, *answer))?;
-                self.go_on(client, goes_on.flatten())
+                self.go_on(client, goes_on.flatten())?;
+                self.shut_out(client)
             }
             Event::Timeout { client, call } => self.time_out(client, call),
             Event::Tell(telling) => {
                 self.tell(telling);
                 Ok(())
             }
-            Event::Break { client, session, inodes } => self.hear(client, session, inodes),
-            Event::Heard { client, session } => {
+            Event::Break { to, inodes } => self.hear(to, inodes),
+            Event::Heard(from) => {
                 if self.server_up {
-                    self.server.heard(id(client), session, self.now);
+                    self.server.heard(from, self.now);
                     self.tell_all();
                 }
                 Ok(())
@@ -357,14 +383,21 @@ impl World {
         mount.failing.is_full = self.full[client];
         mount.failing.read_errors = self.plan.more.read_errors;
         mount.follow();
+        mount.copied.spare = id(self.images.clients);
         let result = act(mount)?;
+        self.images.look_at(mount, &mut self.server.ledger)?;
         for ino in std::mem::take(&mut mount.filled) {
             clean::check(mount, &self.server.ledger, ino)?;
         }
         let requests = std::mem::take(&mut mount.outbox);
-        let from = (client, mount.session.connection);
+        let (me, connection) = (mount.id, mount.session.connection);
         for (call, request, body) in requests {
             self.say(&format!("client {client} asks {call}: {request:?}"));
+            let as_client = match &request {
+                Request::Hello(hello) => hello.client,
+                _ => me,
+            };
+            let from = Origin { host: client, client: as_client, connection };
             let bytes = self.size_of(|| request.encode(), &body);
             // That may take as long as it takes to give a silent client up.
             if !matches!(request, Request::Visible(())) {
@@ -442,7 +475,7 @@ impl World {
         self.now = Time(self.now.0 + Duration::from_secs(60));
         self.summary.virtual_time = self.now.0;
         self.summary.records = self.server.ledger.outcomes.len() as u64;
-        let ids: Vec<ClientId> = (0..self.hosts.len()).map(id).collect();
+        let ids: Vec<ClientId> = (0..self.images.clients).map(id).collect();
         let reached = structure::check(&mut self.server, &ids)?;
         if let Some(model) = &self.model {
             model.compare(&mut self.server, &reached)?;
@@ -460,6 +493,8 @@ impl World {
             self.summary.amended += mount.amended;
             self.summary.taken_back += mount.taken_back;
             self.summary.refused += mount.refused;
+            self.summary.renamed += mount.copied.renamed;
+            self.summary.histories += mount.copied.histories;
             view::check(mount, &mut self.server, &reached)?;
             bounded::check(mount, &self.server)?;
         }

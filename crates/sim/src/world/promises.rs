@@ -1,14 +1,13 @@
 //! The word of changes on its way: breaks, what is heard of them, and who waits for that.
 
-use segue_core::promise::SessionId;
 use segue_core::types::Ino;
 use segue_core::wire::Reply;
 
 use super::links::Way;
-use super::{Event, Host, LOOK, RECONNECT, World, id};
+use super::{Event, Host, LOOK, RECONNECT, World};
 use crate::Violation;
 use crate::check::promised;
-use crate::server::{Moment, Telling};
+use crate::server::{Holder, Moment, Telling};
 
 impl World {
     pub(super) fn check_promises(&self, client: usize) -> Result<(), Violation> {
@@ -17,14 +16,13 @@ impl World {
             let is_to_be_told = self.server.is_to_be_told(mount.id, ino);
             is_to_be_told
                 || self.events.values().any(|event| match event {
-                    Event::Tell((to, _, inodes)) => *to == mount.id && inodes.contains(&ino),
-                    Event::Break { client: to, inodes, .. } => {
-                        *to == client && inodes.contains(&ino)
+                    Event::Tell((to, inodes)) | Event::Break { to, inodes } => {
+                        to.host == client && inodes.contains(&ino)
                     }
                     _ => false,
                 })
         };
-        match self.options.promises {
+        match self.options.promises && !self.images.is_twin(client, self.now) {
             true => promised::check(mount, &self.server, self.now, is_on_its_way)
                 .map_err(|violation| Violation(format!("client {client}: {}", violation.0))),
             false => Ok(()),
@@ -53,33 +51,28 @@ impl World {
     }
 
     /// Tells a client what changed, again and again until its connection is given up.
-    pub(super) fn tell(&mut self, (to, session, inodes): Telling) {
-        if !self.server_up || !self.server.is_session(to, session, self.now) {
+    pub(super) fn tell(&mut self, (to, inodes): Telling) {
+        if !self.server_up || !self.server.is_session(to.client, to.session, self.now) {
             return;
         }
-        let Some(client) = (0..self.hosts.len()).find(|client| id(*client) == to) else { return };
-        match self.travel(client, Way::Down, 0) {
-            Some(delay) => self.after(delay, Event::Break { client, session, inodes }),
-            None => self.after(RECONNECT, Event::Tell((to, session, inodes))),
+        match self.travel(to.host, Way::Down, 0) {
+            Some(delay) => self.after(delay, Event::Break { to, inodes }),
+            None => self.after(RECONNECT, Event::Tell((to, inodes))),
         }
     }
 
-    pub(super) fn hear(
-        &mut self,
-        client: usize,
-        session: SessionId,
-        inodes: Vec<Ino>,
-    ) -> Result<(), Violation> {
+    pub(super) fn hear(&mut self, to: Holder, inodes: Vec<Ino>) -> Result<(), Violation> {
+        let client = to.host;
         self.say(&format!("client {client} hears that {inodes:?} changed"));
-        if self.server.is_session(id(client), session, self.now) {
+        if self.server.is_session(to.client, to.session, self.now) {
             self.summary.breaks += 1;
             self.with(client, |mount| {
                 mount.broken(&inodes);
                 Ok(())
             })?;
             match self.travel(client, Way::Up, 0) {
-                Some(delay) => self.after(delay, Event::Heard { client, session }),
-                None => self.after(RECONNECT, Event::Tell((id(client), session, inodes))),
+                Some(delay) => self.after(delay, Event::Heard(to)),
+                None => self.after(RECONNECT, Event::Tell((to, inodes))),
             }
         }
         Ok(())

@@ -159,3 +159,72 @@ fn inode_numbers_of_a_lost_history_are_nobody_elses() {
     let result = lost.send(&mut copy, &create);
     assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
 }
+
+/// A directory that was stopped is copied, serves, is put back, and serves: both lives granted the
+/// same numbers (seed 450 with copies). Those of the lost life are its host's own still.
+#[test]
+fn lives_of_two_copies_grant_different_inode_numbers() {
+    let mut txn = store();
+    Client::new(&mut txn, 1, OWNER);
+    let mut copy = txn.clone();
+    let mut known = Version::default();
+    let mut hosts = Vec::new();
+    for (number, secs) in [(2, 1_800_000_000), (3, 1_800_000_100)] {
+        begin(&mut txn, start(secs)).unwrap();
+        let mut lost = Client::new(&mut txn, number, OWNER);
+        let f = lost.file(&mut txn, Ino::ROOT, &format!("f{number}"));
+        known = latest(&mut txn, f);
+        hosts.push(lost);
+    }
+    begin(&mut copy, start(1_800_000_200)).unwrap();
+    let mut new = Client::new(&mut copy, 4, OWNER);
+    let first = new.ino();
+    for (at, lost) in hosts.iter_mut().enumerate() {
+        let ino = lost.ino();
+        assert!(ino < first, "{ino} is granted again");
+        bind(&mut copy, lost.id, "identity", VOLUME, 1).unwrap().unwrap();
+        admit_lost(&mut copy, VOLUME, known).unwrap();
+        let create = lost.stamp(lost.creation(Ino::ROOT, &format!("kept{at}"), ino, NewNode::File));
+        let result = lost.send(&mut copy, &create);
+        assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
+    }
+}
+
+/// Both copies of a host made a file under a number that the server has forgotten to have granted
+/// (seed 3000869 with copies).
+#[test]
+fn a_forgotten_number_that_two_copies_use_is_two_files() {
+    let mut txn = store();
+    Client::new(&mut txn, 1, OWNER);
+    let mut put_back = txn.clone();
+    begin(&mut txn, start(1_800_000_000)).unwrap();
+    let mut tin = Client::new(&mut txn, 2, OWNER);
+    let f = tin.file(&mut txn, Ino::ROOT, "f");
+    let known = latest(&mut txn, f);
+    begin(&mut put_back, start(1_800_000_100)).unwrap();
+    let mut copy = Client::new(&mut put_back, 3, OWNER);
+    bind(&mut put_back, tin.id, "identity", VOLUME, 1).unwrap().unwrap();
+    admit_lost(&mut put_back, VOLUME, known).unwrap();
+    let ino = tin.ino();
+    let first = tin.stamp(tin.creation(Ino::ROOT, "g", ino, NewNode::File));
+    let result = tin.send(&mut put_back, &first);
+    assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
+    let second = copy.stamp(copy.creation(Ino::ROOT, "h", ino, NewNode::File));
+    let ApplyResult::Outcome(Outcome::Conflict { copy: other, name, .. }) =
+        copy.send(&mut put_back, &second)
+    else {
+        panic!("the number is another file's");
+    };
+    assert_eq!((name, named(&mut put_back, Ino::ROOT, "h")), (name_of("h"), Some(other)));
+    // A further copy of that one sends the same again, and is told the same number.
+    let third = Client::new(&mut put_back, 4, OWNER);
+    inherit(&mut put_back, third.id, copy.id).unwrap();
+    let mut third = third;
+    let again = third.stamp(third.creation(Ino::ROOT, "h", ino, NewNode::File));
+    let ApplyResult::Outcome(Outcome::Conflict { copy: told, .. }) =
+        third.send(&mut put_back, &again)
+    else {
+        panic!("it is told the other number");
+    };
+    assert_eq!(told, other);
+}

@@ -1,0 +1,161 @@
+//! The door of the server: what a client says there of its cache, and what it becomes if that is a
+//! copy, as `segue-client`'s mount/session.rs and mount/lost.rs do.
+
+use segue_core::cache::FileData;
+use segue_core::refusal::Refusal;
+use segue_core::types::{ClientId, Ino, Version};
+use segue_core::wire::{Hello, History, Reply, Request, Welcome};
+
+use super::{Kept, Mount, Purpose};
+use crate::Violation;
+use crate::plan::Bug;
+use crate::server::host_name;
+
+/// Numbers that a hello says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// No record has this seq or a later one.
+    next: u64,
+    /// The latest version that is known, as far as the index tells it.
+    known: Option<Version>,
+}
+
+impl Said {
+    /// Those of a process that begins.
+    pub(super) fn of(kept: &Kept) -> Said {
+        Said { next: kept.seq_reserved.max(1), known: kept.latest_noted() }
+    }
+}
+
+/// What runs with copies of disks look at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copied {
+    /// There may be copies.
+    pub(crate) may_be: bool,
+    /// The client that this one becomes if it is a copy.
+    pub(crate) spare: ClientId,
+    /// It said hello as that.
+    pub(crate) took_spare: bool,
+    /// The server took its records for those of a copy: the connection is over.
+    pub(crate) is_shut_out: bool,
+    /// It was welcomed since that was looked at.
+    pub(crate) is_welcome: bool,
+    /// It became another client, and was told of a lost history, so often.
+    pub(crate) renamed: u64,
+    pub(crate) histories: u64,
+}
+
+impl Default for Copied {
+    fn default() -> Copied {
+        Copied {
+            may_be: false,
+            spare: ClientId([0; 16]),
+            took_spare: false,
+            is_shut_out: false,
+            is_welcome: false,
+            renamed: 0,
+            histories: 0,
+        }
+    }
+}
+
+impl Mount {
+    /// Connects (again).
+    pub(crate) fn say_hello(&mut self) {
+        let hello = self.hello();
+        self.greet(hello);
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            volume: "home".into(),
+            client: self.id,
+            incarnation: 1,
+            host: host_name(self.id),
+            acked_below: self.acked_below(),
+            next: self.said.next,
+            known: self.said.known,
+            was: None,
+            fresh_start: !self.said_hello,
+        }
+    }
+
+    fn greet(&mut self, hello: Hello) {
+        self.session.connection += 1;
+        self.chunks.forget();
+        let client = hello.client;
+        self.call(Request::Hello(hello), Purpose::Hello(client));
+    }
+
+    /// The answer to a hello that was said as `client`.
+    pub(super) fn greeted(&mut self, client: ClientId, reply: Reply) -> Result<(), Violation> {
+        match reply {
+            Reply::Welcome(welcome) => {
+                self.welcomed_as(client, welcome);
+                Ok(())
+            }
+            Reply::Refused(refused)
+                if refused.refusal == Refusal::Copied
+                    && self.copied.may_be
+                    && client == self.id =>
+            {
+                self.copied.took_spare = true;
+                self.greet(self.hello().as_another(self.copied.spare));
+                Ok(())
+            }
+            reply => Err(Violation(format!("hello: {reply:?}"))),
+        }
+    }
+
+    fn welcomed_as(&mut self, client: ClientId, welcome: Welcome) {
+        if client != self.id {
+            self.kept.become_client(client, &welcome.grants);
+            self.id = client;
+            self.inos_used = 0;
+            self.core.tree.become_another();
+            self.copied.renamed += 1;
+        }
+        if let Some(history) = &welcome.history {
+            self.copied.histories += 1;
+            if self.bug != Some(Bug::ClientBelievesForgotten) {
+                self.forget_lost(history);
+            }
+        }
+        self.copied.is_welcome = true;
+        self.kept.grants = welcome.grants;
+        self.said_hello = true;
+        self.resume(welcome.commit);
+    }
+
+    /// Forgets what is known of versions that the server has forgotten, in memory and on the disk.
+    fn forget_lost(&mut self, history: &History) {
+        self.core.forget_lost(history);
+        let ahead = |(_, file): &(&Ino, &FileData)| file.is_ahead();
+        let kept: Vec<Ino> = self.core.files.iter().filter(ahead).map(|(ino, _)| *ino).collect();
+        let gone = self.kept.save_index().forget_lost(history, |ino| kept.contains(&ino));
+        for (ino, container) in gone {
+            if !self.core.needs_container(ino, container) {
+                self.kept.containers.remove(&(ino, container));
+            }
+        }
+    }
+
+    /// The numbers that the next hello says.
+    pub(crate) fn take_stock(&mut self) {
+        let noted = self.kept.latest_noted();
+        let known = noted.max(Some(self.core.tree.latest()));
+        self.said = Said { next: self.kept.seq_reserved, known };
+    }
+
+    /// Versions that are believed, of which inode and where.
+    pub(crate) fn believed(&self) -> Vec<(Ino, Version, &'static str)> {
+        let mut believed = self.kept.index.versions();
+        for attr in self.core.tree.known_inodes().filter_map(|ino| self.core.tree.peek(ino)) {
+            believed.push((attr.ino, attr.change, "attributes"));
+            believed.push((attr.ino, attr.data_version, "data's version"));
+        }
+        let files = self.core.files.iter().filter(|(_, file)| !file.is_ahead());
+        believed.extend(files.map(|(ino, file)| (*ino, file.version(), "data")));
+        believed
+    }
+}
