@@ -1,5 +1,6 @@
 //! The mount's control socket: HTTP and JSON over a Unix socket, for the command line.
 
+mod any_path;
 pub mod types;
 
 use std::io;
@@ -143,17 +144,17 @@ async fn locate(
 ) -> Json<WhereReply> {
     let mut files = Vec::with_capacity(request.paths.len());
     for path in &request.paths {
-        files.push(mount.locate(path).await);
+        files.push(mount.locate(path.as_bytes()).await);
     }
     Json(WhereReply { files })
 }
 
 async fn why(State(mount): State<Shared>, Json(request): Json<WhyRequest>) -> Json<WhyReply> {
-    Json(mount.why(&request.path).await)
+    Json(mount.why(request.path.as_bytes()).await)
 }
 
 async fn push(State(mount): State<Shared>, Json(request): Json<PushRequest>) -> Json<PushReply> {
-    Json(mount.push(request.paths))
+    Json(mount.push(&request.paths))
 }
 
 async fn conflicts(State(mount): State<Shared>) -> Json<ConflictsReply> {

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::any_path::AnyPath;
+
 /// `GET /v1/status`: one element of `status --json`'s `mounts`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -184,8 +186,8 @@ pub struct LogRecord {
 /// `POST /v1/where`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WhereRequest {
-    /// Paths relative to the mount point, without a leading slash; "" is the root.
-    pub paths: Vec<String>,
+    /// One for each file.
+    pub paths: Vec<AnyPath>,
 }
 
 /// Answer to [`WhereRequest`].
@@ -225,8 +227,8 @@ pub struct WhereFile {
 /// `POST /v1/sync`: the answer is JSON lines of [`SyncReply`], the last with `done`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SyncRequest {
-    /// Paths relative to the mount point; none: everything.
-    pub paths: Vec<String>,
+    /// None: everything.
+    pub paths: Vec<AnyPath>,
     /// `host` or `server`.
     pub level: String,
     /// Give up after this; 0: never.
@@ -264,8 +266,8 @@ pub struct UmountRequest {
 /// `POST /v1/why`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WhyRequest {
-    /// Relative to the mount point.
-    pub path: String,
+    /// Of whose calls is asked.
+    pub path: AnyPath,
 }
 
 /// Answer to [`WhyRequest`].
@@ -304,8 +306,8 @@ pub struct WaitedFor {
 /// `POST /v1/push`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PushRequest {
-    /// Paths relative to the mount point; "" is all of it.
-    pub paths: Vec<String>,
+    /// An empty one is all of the mount.
+    pub paths: Vec<AnyPath>,
 }
 
 /// Answer to [`PushRequest`].
@@ -395,8 +397,8 @@ pub struct ResolveReply {
 /// goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchRequest {
-    /// The directory, from the mount point on; empty for all of the mount.
-    pub path: String,
+    /// The directory.
+    pub path: AnyPath,
 }
 
 /// What a watcher is told.

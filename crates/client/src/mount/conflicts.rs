@@ -267,7 +267,7 @@ impl Mount {
     /// The copy at `path` stays as it is, and is none any more. False if there was none.
     pub(crate) async fn keep_both(&self, path: &str) -> bool {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let Ok(parent) = self.find(directory).await else { return false };
+        let Ok(parent) = self.find(directory.as_bytes()).await else { return false };
         lock(&self.conflicts).forget(parent.ino, name.as_bytes())
     }
 

@@ -3,21 +3,21 @@
 
 use super::sync::is_below;
 use super::{Mount, lock};
-use crate::control::types::PushReply;
+use crate::control::types::{AnyPath, PushReply};
 
 impl Mount {
     /// Has what was changed below these paths go first; how many changes that are with those that
     /// they follow, and how many bytes of data these have.
-    pub(crate) fn push(&self, paths: Vec<String>) -> PushReply {
+    pub(crate) fn push(&self, paths: &[AnyPath]) -> PushReply {
         self.note_maps(None).ok();
         let unsealed = {
             let core = self.core();
             let mut unsealed = core.unsealed();
-            unsealed.retain(|ino| is_below(&paths, &core.tree.path(*ino)));
+            unsealed.retain(|ino| is_below(paths, &core.tree.path_bytes(*ino)));
             unsealed
         };
         unsealed.into_iter().for_each(|ino| self.seal_early(ino));
-        let seqs = self.below(&paths);
+        let seqs = self.below(paths);
         let (records, bytes) = {
             let mut core = self.core();
             let new = core.queue.raise(&seqs, lock(&self.ahead).uploading());

@@ -193,26 +193,28 @@ impl Mount {
     }
 
     /// Where the file at `path` below the mount point is.
-    pub(crate) async fn locate(self: &Shared, path: &str) -> WhereFile {
+    pub(crate) async fn locate(self: &Shared, path: &[u8]) -> WhereFile {
         match self.locate_inner(path).await {
             Ok(found) => found,
-            Err(refusal) => {
-                WhereFile { path: path.into(), error: refusal.to_string(), ..WhereFile::default() }
-            }
+            Err(refusal) => WhereFile {
+                path: String::from_utf8_lossy(path).into_owned(),
+                error: refusal.to_string(),
+                ..WhereFile::default()
+            },
         }
     }
 
     /// What is at `path` below the mount point.
-    pub(super) async fn find(&self, path: &str) -> Result<Attr, Refusal> {
+    pub(super) async fn find(&self, path: &[u8]) -> Result<Attr, Refusal> {
         let mut ino = Ino::ROOT;
-        for part in path.split('/').filter(|part| !part.is_empty()) {
+        for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             let name = Name::new(part)?;
             ino = self.lookup(ino, &name).await?.ok_or(Refusal::NotFound)?.ino;
         }
         self.getattr(ino).await
     }
 
-    async fn locate_inner(self: &Shared, path: &str) -> Result<WhereFile, Refusal> {
+    async fn locate_inner(self: &Shared, path: &[u8]) -> Result<WhereFile, Refusal> {
         let attr = self.find(path).await?;
         let ino = attr.ino;
         let kept = self.index.file(ino).ok().flatten();
@@ -227,7 +229,7 @@ impl Mount {
         let from = core.tree.lm(ino).map(|(_, from)| core.tree.path(from));
         let from = from.map(|path| if path.is_empty() { ".".into() } else { path });
         Ok(WhereFile {
-            path: path.into(),
+            path: String::from_utf8_lossy(path).into_owned(),
             ino: ino.0,
             level: if dirty { "host".into() } else { "server".into() },
             cached_bytes,

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::verify::mend;
 use super::why::waits;
 use super::{Mount, Shared, lock, wall_millis};
-use crate::control::types::SyncReply;
+use crate::control::types::{AnyPath, SyncReply};
 
 /// A logged change is durable at most this long after it was made.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub(crate) enum Scope {
     /// Everything.
     All,
     /// These files, and everything below these directories.
-    Below(Vec<String>),
+    Below(Vec<AnyPath>),
 }
 
 /// Changes that somebody waits for.
@@ -247,11 +247,11 @@ impl Mount {
     }
 
     /// The changes that touch these files, or what is below these directories.
-    pub(super) fn below(&self, paths: &[String]) -> BTreeSet<u64> {
+    pub(super) fn below(&self, paths: &[AnyPath]) -> BTreeSet<u64> {
         let core = self.core();
         let is_meant = |logged: &&Logged| {
             let inodes = logged.change.inodes().into_iter();
-            inodes.map(|ino| core.tree.path(ino)).any(|path| is_below(paths, &path))
+            inodes.map(|ino| core.tree.path_bytes(ino)).any(|path| is_below(paths, &path))
         };
         let changes = core.queue.iter().map(|(logged, _)| logged);
         changes.filter(is_meant).map(|logged| logged.seq).collect()
@@ -356,10 +356,11 @@ impl Mount {
 
 /// True if `path` is one of `tops` or below one. Where nobody knows what something is called it may
 /// be.
-pub(super) fn is_below(tops: &[String], path: &str) -> bool {
-    let is_in = |top: &String| {
-        let rest = path.strip_prefix(top.as_str());
-        top.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+pub(super) fn is_below(tops: &[AnyPath], path: &[u8]) -> bool {
+    let is_in = |top: &AnyPath| {
+        let top = top.as_bytes();
+        let rest = path.strip_prefix(top);
+        top.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     };
-    path.starts_with('#') || tops.iter().any(is_in)
+    path.starts_with(b"#") || tops.iter().any(is_in)
 }

@@ -3,10 +3,12 @@
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind};
 use segue_core::wire::{Became, Watched, WatchedAll};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use tokio::sync::mpsc::Sender;
 
 use super::Shared;
-use crate::control::types::{WatchEvent, WatchLine};
+use crate::control::types::{AnyPath, WatchEvent, WatchLine};
 
 /// Where a watcher stands.
 struct Watcher {
@@ -20,16 +22,16 @@ struct Gone;
 
 impl super::Mount {
     /// Tells of changes below `path`, a directory, until nobody listens.
-    pub(crate) async fn watch(self: Shared, path: String, tell: Sender<WatchLine>) {
-        let inside = path.trim_matches('/');
-        let top = match inside {
-            "" => self.mountpoint.clone(),
-            inside => self.mountpoint.join(inside),
+    pub(crate) async fn watch(self: Shared, path: AnyPath, tell: Sender<WatchLine>) {
+        let inside = OsStr::from_bytes(path.as_bytes());
+        let top = match inside.is_empty() {
+            true => self.mountpoint.clone(),
+            false => self.mountpoint.join(inside),
         };
         let top = top.display().to_string();
         let top = WatchLine { path: top, ..WatchLine::default() };
         let watcher = Watcher { mount: self, top, tell };
-        let found = watcher.mount.find(inside).await;
+        let found = watcher.mount.find(path.as_bytes()).await;
         let directory = found.and_then(|attr| match attr.kind {
             Kind::Directory => Ok(attr.ino),
             _ => Err(Refusal::NotDirectory),

@@ -97,18 +97,19 @@ impl Mount {
     }
 
     /// The last operations on `path` that had to wait, newest first.
-    pub(crate) async fn why(&self, path: &str) -> WhyReply {
+    pub(crate) async fn why(&self, path: &[u8]) -> WhyReply {
         match self.why_inner(path).await {
             Ok(operations) => WhyReply { operations, error: String::new() },
             Err(refusal) => WhyReply { error: refusal.to_string(), ..WhyReply::default() },
         }
     }
 
-    async fn why_inner(&self, path: &str) -> Result<Vec<WhyOperation>, Refusal> {
+    async fn why_inner(&self, path: &[u8]) -> Result<Vec<WhyOperation>, Refusal> {
         let ino = self.find(path).await?.ino;
-        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let directory = path.strip_suffix(last).unwrap_or_default();
         let parent = self.find(directory).await?.ino;
-        let child = (parent, Some(hash(name.as_bytes())));
+        let child = (parent, Some(hash(last)));
         let now = self.now();
         let is_about = |slow: &&Slow| {
             let Operation { ino: of, child: name, .. } = slow.operation;

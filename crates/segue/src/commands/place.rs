@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use segue_client::control::types::{WhereFile, WhereReply, WhereRequest};
+use segue_client::control::types::{AnyPath, WhereFile, WhereReply, WhereRequest};
 use serde_json::json;
 
 use super::{Context, block_on};
@@ -59,7 +59,7 @@ pub(super) async fn ask(
     inside: &Path,
     context: &Context,
 ) -> Result<WhereFile, Failure> {
-    let request = WhereRequest { paths: vec![inside.to_string_lossy().into_owned()] };
+    let request = WhereRequest { paths: vec![AnyPath::from(&*inside)] };
     let reply: WhereReply = control::post(&context.places, mount, "/v1/where", &request).await?;
     let nothing = || HttpError::Broken("the answer names no file".to_owned());
     let broken = || control::unanswered(mount, &nothing());

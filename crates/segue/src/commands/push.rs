@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use segue_client::control::types::{PushReply, PushRequest};
+use segue_client::control::types::{AnyPath, PushReply, PushRequest};
 use serde_json::json;
 
 use super::{Context, block_on};
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     for path in &arguments.paths {
         path.symlink_metadata().map_err(|error| Failure::io(path.display(), &error))?;
         let (mount, inside) = control::holding(&all, path)?;
-        let request = PushRequest { paths: vec![inside.to_string_lossy().into_owned()] };
+        let request = PushRequest { paths: vec![AnyPath::from(&*inside)] };
         let asking = control::post(&context.places, &mount, "/v1/push", &request);
         let reply: PushReply = block_on(asking)?;
         if !arguments.json {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use segue_client::control::types::{SyncReply, SyncRequest};
+use segue_client::control::types::{AnyPath, SyncReply, SyncRequest};
 use serde_json::json;
 
 use super::{Context, block_on};
@@ -161,7 +161,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 /// Mounts to wait for, each with the paths inside it; no paths mean the whole mount.
-type Targets = Vec<(Mount, Vec<String>)>;
+type Targets = Vec<(Mount, Vec<AnyPath>)>;
 
 /// The mounts to wait for, and true if these are all.
 fn targets(arguments: &Arguments) -> Result<(Targets, bool), Failure> {
@@ -179,7 +179,7 @@ fn targets(arguments: &Arguments) -> Result<(Targets, bool), Failure> {
     for path in paths {
         let real = path.canonicalize().map_err(|error| Failure::io(path.display(), &error))?;
         let (mount, inside) = control::holding(&all, &real)?;
-        let inside = inside.to_string_lossy().into_owned();
+        let inside = AnyPath::from(&*inside);
         match targets.iter_mut().find(|(known, _)| *known == mount) {
             Some((_, insides)) => insides.push(inside),
             None => targets.push((mount, vec![inside])),
@@ -192,7 +192,7 @@ fn targets(arguments: &Arguments) -> Result<(Targets, bool), Failure> {
 async fn sync_one(
     arguments: &Arguments,
     mount: &Mount,
-    paths: &[String],
+    paths: &[AnyPath],
     context: &Context,
     tell: impl Fn(SyncReply),
 ) -> Result<SyncReply, Failure> {

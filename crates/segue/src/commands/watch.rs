@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use segue_client::control::types::{WatchEvent, WatchLine, WatchRequest};
+use segue_client::control::types::{AnyPath, WatchEvent, WatchLine, WatchRequest};
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         return Err(Failure::failed(format!("{path}: not a directory; watch its parent")));
     }
     let (mount, inside) = control::holding(&mounts::list()?, &real)?;
-    let request = WatchRequest { path: inside.to_string_lossy().into_owned() };
+    let request = WatchRequest { path: AnyPath::from(&*inside) };
     let unanswered = |error: HttpError| control::unanswered(&mount, &error);
     let (mut ended, mut printed, mut is_read) = (None, Ok(()), true);
     block_on(async {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use segue_client::control::types::{WhereFile, WhyOperation, WhyReply, WhyRequest};
+use segue_client::control::types::{AnyPath, WhereFile, WhyOperation, WhyReply, WhyRequest};
 use serde_json::json;
 
 use super::{Context, block_on, place};
@@ -38,7 +38,7 @@ Examples:
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let (mount, inside) = control::holding(&mounts::list()?, &arguments.path)?;
     // Asked first: the request for the place may itself wait for the server.
-    let request = WhyRequest { path: inside.to_string_lossy().into_owned() };
+    let request = WhyRequest { path: AnyPath::from(&*inside) };
     let asking = control::post(&context.places, &mount, "/v1/why", &request);
     let reply: WhyReply = block_on(asking)?;
     let shown = arguments.path.display();

@@ -695,7 +695,34 @@ fn a_name_that_is_no_text_is_not_taken_for_another() {
     let mut status = world.a.command("segue");
     status.arg("status").arg(mount.path()).env("OTHER", OsStr::from_bytes(b"\xff"));
     assert_eq!(end(&mut status).code, Some(0));
-    let mut push = world.a.command("segue");
-    let pushed = end(push.arg("push").arg(mount.path().join(unclear)));
-    assert_eq!(pushed.code, Some(0), "{pushed:?}");
+}
+
+/// Proves S11.9.
+#[test]
+fn commands_find_a_name_that_is_no_text() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let unclear = mount.path().join(OsStr::from_bytes(b"\xff"));
+    save(&unclear, b"bytes").unwrap();
+    save(&mount.path().join("\u{fffd}"), b"another file").unwrap();
+    for words in [&["where", "--json"][..], &["why", "--json"], &["push"], &["sync"]] {
+        let ended = end(world.a.command("segue").args(words).arg(&unclear));
+        assert_eq!(ended.code, Some(0), "{words:?}: {ended:?}");
+        let size = serde_json::from_str::<Value>(&ended.out).ok().map(|reply| {
+            let file = reply["files"].get(0).unwrap_or(&reply["where"]);
+            file["size"].clone()
+        });
+        assert!(size.is_none_or(|size| size == 5), "{words:?}: {ended:?}");
+    }
+    let level = ["persist", "--lm", "close"];
+    let ended = end(world.a.command("segue").args(level).arg(&unclear));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        segue(&world.a, &["where", "--json", arg(&mount.path().join("\u{fffd}"))])
+            .out
+            .contains("async")
+    );
+    fs::remove_file(&unclear).unwrap();
+    let gone = end(world.a.command("segue").arg("where").arg(&unclear));
+    assert_eq!(gone.code, Some(3), "{gone:?}");
 }
