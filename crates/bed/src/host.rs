@@ -152,9 +152,7 @@ impl Host {
     pub(crate) fn note_sockets(&self) -> Result<()> {
         let table = self.enter(|| fs::read_to_string("/proc/thread-self/net/unix"))?;
         let table = table.doing("read /proc/thread-self/net/unix")?;
-        let paths = table.lines().filter_map(|line| line.split_whitespace().nth(7));
-        let paths: String =
-            paths.filter(|path| path.starts_with('/')).map(|path| format!("{path}\n")).collect();
+        let paths: String = listening(&table).map(|path| format!("{path}\n")).collect();
         let notes = self.inner.dir.with_file_name("sockets");
         let file = File::options().create(true).append(true).open(notes);
         file.and_then(|mut file| file.write_all(paths.as_bytes())).doing("note sockets")
@@ -163,6 +161,16 @@ impl Host {
     pub(crate) fn cut(&self) {
         self.inner.cable.cut();
     }
+}
+
+/// Paths of the sockets of a `/proc/net/unix` at which somebody listens. The table also has the
+/// other end of each connection that was made from here, with the path of another bed's socket.
+fn listening(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let path = fields.get(7).filter(|path| path.starts_with('/'))?;
+        (fields.get(3) == Some(&"00010000")).then_some(*path)
+    })
 }
 
 /// Whether an environment variable would carry settings of the outer world onto a host.

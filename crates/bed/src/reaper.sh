@@ -28,10 +28,13 @@ unmount_all() {
     done
 }
 
-# Paths of the sockets that programs of the bed listen on: killed, they cannot remove them.
+# Paths of the sockets that programs of the bed listen on (flag 10000): killed, they cannot remove
+# them. The table also has the other end of each connection that was made from here, with the path
+# of another bed's socket.
 sockets() {
     for ns in $(namespaces); do
-        nsenter --net=/run/netns/"$ns" awk '$8 ~ "^/" { print $8 }' /proc/net/unix 2>/dev/null
+        nsenter --net=/run/netns/"$ns" awk '$4 == "00010000" && $8 ~ "^/" { print $8 }' \
+            /proc/net/unix 2>/dev/null
     done
     cat "$dir/sockets" 2>/dev/null
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -226,6 +226,22 @@ fn two_beds_do_not_meet() {
     assert_ne!(a.home(), b.home());
     drop(one);
     b.run("true", &[]).unwrap();
+}
+
+/// A bed had removed the control socket of another bed's mount, to which a program of it had a
+/// connection.
+#[test]
+fn a_bed_leaves_the_sockets_of_others() {
+    let (Some(one), Some(two)) = (Bed::for_test(), Bed::for_test()) else { return };
+    let (a, b) = (one.host("a").unwrap(), two.host("a").unwrap());
+    let socket = one.dir().with_extension("sock");
+    let listener = a.enter(|| UnixListener::bind(&socket)).unwrap().unwrap();
+    let _connection = b.enter(|| UnixStream::connect(&socket)).unwrap().unwrap();
+    let _accepted = listener.accept().unwrap();
+    drop((b, two));
+    assert!(socket.exists());
+    drop((a, one));
+    assert!(!socket.exists());
 }
 
 /// What a bed has on the machine: see [`Traces::left`].
