@@ -327,6 +327,10 @@ fn kill_beside_a_call(world: &World, mount: &SegueMount) -> Proc {
         assert!(Instant::now() < end && call.try_wait().unwrap().is_none());
     }
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    eventually("it has died", || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"));
+        status.is_ok_and(|status| status.contains("State:\tZ"))
+    });
     call
 }
 

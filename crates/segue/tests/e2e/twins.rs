@@ -115,7 +115,7 @@ fn work(mounted: &Path, twin: &Path, seed: u64, ends: &AtomicBool) -> Vec<String
         let name = *pick(&mut rng, &NAMES);
         let operation = Operation::draw(&mut rng);
         let done = operation.carry_out(mounted, name);
-        if done.as_ref().is_err_and(is_dead) {
+        if done.as_ref().is_err_and(|error| is_cut_off(error, mounted)) {
             return operation.names(name);
         }
         let kind = |done: &io::Result<()>| done.as_ref().map_err(io::Error::kind).copied();
@@ -129,6 +129,17 @@ fn work(mounted: &Path, twin: &Path, seed: u64, ends: &AtomicBool) -> Vec<String
         }
     }
     Vec::new()
+}
+
+/// True for what a call gets under which the mount at `mounted` died. That is EIO if the kernel was
+/// handing over the call.
+fn is_cut_off(error: &io::Error, mounted: &Path) -> bool {
+    let dies = || {
+        sleep(Duration::from_millis(50));
+        fs::metadata(mounted).is_err_and(|error| is_dead(&error))
+    };
+    let is_io = error.raw_os_error() == Some(Errno::IO.raw_os_error());
+    is_dead(error) || is_io && (0..100).any(|_| dies())
 }
 
 /// True for what a call gets whose mount has died.
