@@ -100,9 +100,10 @@ pub(super) enum Number {
     Made(Ino),
 }
 
-/// What `ino`, the number of a new file whose name stands for `named`, is. `None` if the client did
-/// not inherit it, or has replaced too many. A number that the server has forgotten to have granted
-/// may be anybody's: of two copies of its host, the second one to send it gets another.
+/// What `ino`, the number of a new file whose name stands for `named`, is, if it was not granted to
+/// this client; `None` if the client has replaced too many. A number that it inherited, or that the
+/// server has forgotten to have granted, may be anybody's: of two copies of its host, the second one
+/// to send it gets another. So does whoever sends a number of which the server knows nothing.
 pub(super) fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
@@ -111,18 +112,18 @@ pub(super) fn number<T: MetaTxn>(
 ) -> Result<Option<Number>, Stop<T::Error>> {
     let client = change.context.client;
     let mut inherited = inherited(&mut tree.txn, client)?.unwrap_or_default();
-    if !is_lost && !inherited.grants.iter().any(|grant| grant.contains(ino)) {
-        return Ok(None);
-    }
+    let is_inherited = inherited.grants.iter().any(|grant| grant.contains(ino));
     // The copy may have been given another number for it before.
     let place = inherited.aliases.binary_search_by_key(&ino, |(number, _)| *number);
     let known =
         place.ok().and_then(|at| inherited.aliases.get(at)).map_or(ino, |(_, meant)| *meant);
-    if tree.find(known)?.is_none() {
-        return Ok(Some(Number::Free(known)));
-    }
-    if named == Some(known) {
-        return Ok(Some(Number::Made(known)));
+    if is_lost || is_inherited || place.is_ok() {
+        if tree.find(known)?.is_none() {
+            return Ok(Some(Number::Free(known)));
+        }
+        if named == Some(known) {
+            return Ok(Some(Number::Made(known)));
+        }
     }
     if place.is_err() && inherited.aliases.len() >= ALIASES_MAX {
         return Ok(None);

@@ -92,9 +92,36 @@ fn numbers_of_another_identity_are_not_inherited() {
     bind(&mut txn, other, "another identity", VOLUME, 1).unwrap().unwrap();
     inherit(&mut txn, other, tin.id).unwrap();
     assert!(inherited(&mut txn, other).unwrap().is_none());
-    let stolen = thief.stamp(thief.creation(Ino::ROOT, "f", tin.ino(), NewNode::File));
-    let refused = ApplyResult::Outcome(Outcome::Refused { refusal: Refusal::Protocol });
-    assert_eq!(thief.send(&mut txn, &stolen), refused);
+    assert_gets_another(&mut txn, &mut thief, tin.ino());
+    let made = tin.file(&mut txn, Ino::ROOT, "mine");
+    assert_eq!(named(&mut txn, Ino::ROOT, "mine"), Some(made), "the number was still free");
+}
+
+/// `client` makes a file under a number that it was not granted, and gets another one.
+fn assert_gets_another(txn: &mut MapTxn, client: &mut Client, number: Ino) {
+    let stolen = client.stamp(client.creation(Ino::ROOT, "f", number, NewNode::File));
+    let result = client.send(txn, &stolen);
+    let ApplyResult::Outcome(Outcome::Conflict { copy, .. }) = result else {
+        panic!("{result:?}");
+    };
+    assert_ne!(copy, number);
+    assert_eq!((named(txn, Ino::ROOT, "f"), named_by(client, txn, number)), (Some(copy), copy));
+}
+
+/// The inode that the size of `number` is of, as `client` calls it.
+fn named_by(client: &mut Client, txn: &mut MapTxn, number: Ino) -> Ino {
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let outcome = client.apply(txn, Record::SetAttr { ino: number, set });
+    outcome.touched().first().unwrap().ino
+}
+
+/// A server that was put back knows nothing of the grant from which a host made a file. The file
+/// had become a refused change.
+#[test]
+fn a_number_of_which_the_server_knows_nothing_stands_for_another() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    assert_gets_another(&mut txn, &mut tin, Ino(1 << 40));
 }
 
 /// Whatever is put back, and however often: no version is given twice, and each host is told which

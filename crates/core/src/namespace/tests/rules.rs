@@ -71,7 +71,6 @@ fn wrong_kinds_are_refused_with_the_right_reason() {
     let ino = tin.ino();
     let cases = [
         (tin.creation(f, "x", ino, NewNode::File), Refusal::NotDirectory),
-        (tin.creation(d, "x", Ino(99), NewNode::File), Refusal::Protocol),
         (tin.creation(d, "x", ino, NewNode::BlockDevice(1)), Refusal::NotPermitted),
         (tin.creation(d, "x", ino, NewNode::Symlink(vec![])), Refusal::NotFound),
         (tin.creation(d, "x", ino, NewNode::Symlink(vec![b'x'; 4096])), Refusal::NameTooLong),
