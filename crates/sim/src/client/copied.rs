@@ -40,6 +40,8 @@ pub(crate) struct Copied {
     pub(crate) is_shut_out: bool,
     /// It was welcomed since that was looked at.
     pub(crate) is_welcome: bool,
+    /// The last hello was answered: what the server has forgotten is known.
+    pub(crate) is_greeted: bool,
     /// It became another client, and was told of a lost history, so often.
     pub(crate) renamed: u64,
     pub(crate) histories: u64,
@@ -53,6 +55,7 @@ impl Default for Copied {
             took_spare: false,
             is_shut_out: false,
             is_welcome: false,
+            is_greeted: false,
             renamed: 0,
             histories: 0,
         }
@@ -82,6 +85,7 @@ impl Mount {
 
     fn greet(&mut self, hello: Hello) {
         self.session.connection += 1;
+        self.copied.is_greeted = false;
         self.chunks.forget();
         let client = hello.client;
         self.call(Request::Hello(hello), Purpose::Hello(client));
@@ -121,7 +125,7 @@ impl Mount {
                 self.forget_lost(history);
             }
         }
-        self.copied.is_welcome = true;
+        (self.copied.is_welcome, self.copied.is_greeted) = (true, true);
         self.kept.grants = welcome.grants;
         self.said_hello = true;
         self.resume(welcome.commit);

@@ -262,7 +262,7 @@ impl World {
                 let core = &mount.core;
                 let sent = core.queue.is_empty() && core.unsealed().is_empty();
                 let stored = !mount.acknowledged.unsealed().any(named);
-                mount.handles.is_empty() && sent && stored
+                mount.copied.is_greeted && mount.handles.is_empty() && sent && stored
             }
             Host::Down(..) => false,
         })
