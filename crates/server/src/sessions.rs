@@ -147,8 +147,8 @@ impl SessionSlot {
         }
     }
 
-    /// True once a later session has claimed the client of this one.
-    pub(crate) fn is_replaced(&self) -> &Arc<AtomicBool> {
+    /// Turns true once a later session has claimed the client of this one.
+    pub(crate) fn replaced(&self) -> &Arc<AtomicBool> {
         &self.is_replaced
     }
 }

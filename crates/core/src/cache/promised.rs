@@ -160,7 +160,7 @@ impl Tree {
     }
 
     /// This host becomes another client: the server may have applied its changes without an answer,
-    /// and tells nobody of his own changes. So the promises to the client that it was count no more.
+    /// and tells nobody of his own changes. So promises to the client that it was count no more.
     pub fn become_another(&mut self) {
         (self.session.last, self.session.heard) = (None, None);
     }
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(tree.to_resume(1).map(|resume| resume.since), Some(41), "3 began nowhere");
     }
 
-    /// The server had removed a file by a change of this host that was never answered, and this host
+    /// The server had removed a file by a change of this host that was never answered, and the host
     /// believed for ever that it was there.
     #[test]
     fn promises_to_the_client_that_a_host_was_are_not_resumed() {

@@ -102,8 +102,8 @@ pub(super) enum Number {
 
 /// What `ino`, the number of a new file whose name stands for `named`, is, if it was not granted to
 /// this client; `None` if the client has replaced too many. A number that it inherited, or that the
-/// server has forgotten to have granted, may be anybody's: of two copies of its host, the second one
-/// to send it gets another. So does whoever sends a number of which the server knows nothing.
+/// server has forgotten to have granted, may be anybody's: of two copies of its host, the second
+/// one to send it gets another. So does a client that sends an unknown number.
 pub(super) fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,

@@ -59,7 +59,7 @@ pub(super) async fn ask(
     inside: &Path,
     context: &Context,
 ) -> Result<WhereFile, Failure> {
-    let request = WhereRequest { paths: vec![AnyPath::from(&*inside)] };
+    let request = WhereRequest { paths: vec![AnyPath::from(inside)] };
     let reply: WhereReply = control::post(&context.places, mount, "/v1/where", &request).await?;
     let nothing = || HttpError::Broken("the answer names no file".to_owned());
     let broken = || control::unanswered(mount, &nothing());

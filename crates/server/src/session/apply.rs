@@ -70,7 +70,7 @@ impl Session {
             digests,
             promises: Arc::clone(self.server.data.store.promises()),
             acked_below: apply.acked_below,
-            is_replaced: Arc::clone(self.place.is_replaced()),
+            is_replaced: Arc::clone(self.place.replaced()),
             admits: self.server.data.store.room().admits(),
         });
         self.while_connected(self.server.data.store.promises().await_grace()).await?;
