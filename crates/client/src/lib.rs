@@ -22,4 +22,5 @@ pub use mount::{MountPlan, Ready, mount};
 pub use options::MountOptions;
 pub use paths::Paths;
 pub use segue_core::namespace::original_name;
+pub use segue_fuse::NOSYMFOLLOW;
 pub use segue_rpc::identity::MountUrl;

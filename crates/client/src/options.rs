@@ -61,6 +61,14 @@ pub struct MountOptions {
     pub dev: bool,
     /// Set-id bits count.
     pub suid: bool,
+    /// Programs on the mount cannot be started.
+    pub no_exec: bool,
+    /// No symbolic link on the mount is followed.
+    pub no_symfollow: bool,
+    /// Access times stay as they are.
+    pub no_atime: bool,
+    /// Mount over a directory that has files.
+    pub nonempty: bool,
     /// Show every file as owned by this user.
     pub uid: Option<u32>,
     /// Show every file with this group.
@@ -92,6 +100,10 @@ impl Default for MountOptions {
             read_only: false,
             dev: false,
             suid: false,
+            no_exec: false,
+            no_symfollow: false,
+            no_atime: false,
+            nonempty: false,
             uid: None,
             gid: None,
             allow_other: false,
@@ -140,6 +152,10 @@ pub const KEYS: &[(&str, &str)] = &[
     ("io-uring", "receive kernel requests over io_uring (Linux 6.14 and fuse.enable_uring=Y)"),
     ("log-max=4G", "most pending data; writers are slowed from three quarters of it"),
     ("new-server", "go on with another server that has the volume now, restored from a backup"),
+    ("noatime", "access times stay as they are"),
+    ("noexec", "programs on the mount cannot be started"),
+    ("nonempty", "mount over a directory that has files, and hide them"),
+    ("nosymfollow", "no symbolic link on the mount is followed (Linux 5.10; root)"),
     (
         "passthrough=auto|on|off",
         "the kernel reads large cached files itself: where possible, or the mount fails, or never",
@@ -164,7 +180,7 @@ pub const KEYS: &[(&str, &str)] = &[
 const LATER: &[&str] = &["consistency", "observe", "prefetch"];
 
 /// Options that mount(8) passes to every file system and that have no effect here.
-const IGNORED: &[&str] = &["_netdev", "auto", "defaults", "exec", "noauto", "noatime", "nofail"];
+const IGNORED: &[&str] = &["_netdev", "auto", "defaults", "noauto", "nofail"];
 const IGNORED_MORE: &[&str] = &["relatime", "rw", "user", "users"];
 
 impl MountOptions {
@@ -179,6 +195,13 @@ impl MountOptions {
             "nodev" => self.dev = !flag(key, value)?,
             "suid" => self.suid = flag(key, value)?,
             "nosuid" => self.suid = !flag(key, value)?,
+            "noexec" => self.no_exec = flag(key, value)?,
+            "exec" => self.no_exec = !flag(key, value)?,
+            "nosymfollow" => self.no_symfollow = flag(key, value)?,
+            "symfollow" => self.no_symfollow = !flag(key, value)?,
+            "noatime" => self.no_atime = flag(key, value)?,
+            "atime" => self.no_atime = !flag(key, value)?,
+            "nonempty" => self.nonempty = flag(key, value)?,
             "ro" => self.read_only = flag(key, value)?,
             "cache-dir" => self.cache_dir = Some(PathBuf::from(needed(key, value)?)),
             "cache-size" => self.cache_size = at_least_1m(key, needed(key, value)?)?,

@@ -35,7 +35,7 @@ pub use answer::{Answer, Entry, Listing, Open, Outcome};
 pub use backing::{Backing, BackingId};
 pub use errno::Errno;
 pub use interrupts::{Interrupts, PendingCall};
-pub use mount::{MountOptions, detach, mount, unmount};
+pub use mount::{MountOptions, NOSYMFOLLOW, detach, mount, unmount};
 pub use notifier::Notifier;
 pub use reply::Reply;
 pub use request::{Call, Dialect, Lock, Malformed, Request, SetAttr, SetTime, decode};

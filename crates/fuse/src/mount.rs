@@ -16,6 +16,9 @@ use rustix::net::{
 
 use crate::device::Device;
 
+/// MS_NOSYMFOLLOW of mount(2), since Linux 5.10.
+pub const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
+
 /// How to mount.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MountOptions {
@@ -33,6 +36,12 @@ pub struct MountOptions {
     pub dev: bool,
     /// Set-id bits count. Root only.
     pub suid: bool,
+    /// Programs on it cannot be started.
+    pub no_exec: bool,
+    /// No symbolic link on it is followed (Linux 5.10, root only).
+    pub no_symfollow: bool,
+    /// Access times stay as they are.
+    pub no_atime: bool,
     /// Whose mount it is, where root mounts.
     pub owner: (u32, u32),
 }
@@ -53,6 +62,9 @@ fn mount_as_root(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedF
     flags.set(MountFlags::NODEV, !options.dev);
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOEXEC, options.no_exec);
+    flags.set(NOSYMFOLLOW, options.no_symfollow);
+    flags.set(MountFlags::NOATIME, options.no_atime);
     let (uid, gid) = options.owner;
     let fd = device.as_raw_fd();
     let mut data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid}");
@@ -96,6 +108,9 @@ fn user_options(options: &MountOptions) -> String {
         (options.default_permissions, ",default_permissions"),
         (options.allow_other, ",allow_other"),
         (options.read_only, ",ro"),
+        (options.no_exec, ",noexec"),
+        (options.no_symfollow, ",nosymfollow"),
+        (options.no_atime, ",noatime"),
     ];
     text.extend(flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name));
     text

@@ -83,8 +83,6 @@ pub enum Bug {
     ServerLeaksReferences,
     /// The server welcomes a copied cache, and takes its records for those that it knows.
     ServerWelcomesCopies,
-    /// A copied cache that becomes another client inherits no inode numbers.
-    ServerInheritsNothing,
     /// A client sends its changes to any server that claims its volume.
     ClientGreetsAnyServer,
     /// The server counts on at each start, also where its directory was put back.
@@ -127,7 +125,6 @@ impl Bug {
         matches!(
             self,
             Bug::ServerWelcomesCopies
-                | Bug::ServerInheritsNothing
                 | Bug::ClientGreetsAnyServer
                 | Bug::ServerBeginsNoLife
                 | Bug::ClientBelievesForgotten

@@ -163,10 +163,8 @@ impl Server {
         let mut txn = Txn::begin(&mut self.disk);
         let client = hello.client;
         let mut heard = hello.clone();
-        match self.bug {
-            Some(Bug::ServerWelcomesCopies) => heard.next = u64::MAX,
-            Some(Bug::ServerInheritsNothing) => heard.was = None,
-            _ => {}
+        if self.bug == Some(Bug::ServerWelcomesCopies) {
+            heard.next = u64::MAX;
         }
         let greeted = match namespace::greet(&mut txn, &heard, "host", self.volume)? {
             Ok(greeted) => greeted,

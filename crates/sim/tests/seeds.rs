@@ -402,11 +402,6 @@ fn a_server_that_welcomes_copies_is_found() {
 }
 
 #[test]
-fn a_server_that_lets_nobody_inherit_is_found() {
-    assert_found(Bug::ServerInheritsNothing, 60, "refused as a broken one");
-}
-
-#[test]
 fn a_client_that_trusts_any_server_is_found() {
     assert_found(Bug::ClientGreetsAnyServer, 30, "another server is asked for");
 }

@@ -45,6 +45,9 @@ pub struct Status {
     pub waits_for: String,
     /// Bytes of file data on this host's disk.
     pub cache_bytes: u64,
+    /// These are all. Else the mount has just begun, and those of an earlier one are being counted.
+    #[serde(default)]
+    pub cache_is_counted: bool,
     /// Most that `cache_bytes` may be, without what the server lacks: `cache-size`, or less where
     /// the disk is short.
     pub cache_limit_bytes: u64,

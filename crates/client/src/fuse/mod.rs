@@ -122,6 +122,9 @@ fn options(mount: &Shared) -> MountOptions {
         read_only: mount.options.read_only || mount.owner.role == Role::Reader,
         dev: mount.options.dev,
         suid: mount.options.suid,
+        no_exec: mount.options.no_exec,
+        no_symfollow: mount.options.no_symfollow,
+        no_atime: mount.options.no_atime,
         owner: (mount.owner.uid, mount.owner.gid),
     }
 }

@@ -126,6 +126,7 @@ impl Mount {
             unsafe_oldest_seconds: self.oldest_unsafe(&core),
             waits_for: oldest.map_or_else(String::new, |seq| waits.words(&core.queue, seq, None)),
             cache_bytes,
+            cache_is_counted: self.containers.are_counted(),
             cache_limit_bytes,
             cache_size_bytes: self.options.cache_size,
             promises: core.tree.promises(self.now()) as u64,

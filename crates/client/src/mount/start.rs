@@ -395,10 +395,9 @@ impl Mount {
     /// How much can be used without the server.
     fn cached_words(&self) -> String {
         let (inodes, files) = known("index.db", self.index.counts()).unwrap_or_default();
-        let bytes = self.containers.bytes() / (1 << 20);
         format!(
             "this host has the names of {inodes} files and directories and the data of {files} \
-             files ({bytes} MiB); changes are sent once the server is reachable again"
+             files; changes are sent once the server is reachable again"
         )
     }
 

@@ -251,6 +251,11 @@ impl Containers {
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// True once the room of all that were here before is counted.
+    pub(crate) fn are_counted(&self) -> bool {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
     /// Tells of every container that there is. What is no container is told of without a key.
     pub(crate) fn each(&self, mut tell: impl FnMut(Option<Key>, &Path)) {
         for directory in fs::read_dir(&self.root).into_iter().flatten().flatten() {

@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let options = context.config.mount_options(&arguments.options)?;
     let url = read_url(&arguments.url)?;
     let parsed = MountUrl::from_str(&url).map_err(|error| Failure::usage(error.to_string()))?;
-    let mountpoint = prepare_mountpoint(&arguments.mountpoint, context)?;
+    let mountpoint = prepare_mountpoint(&arguments.mountpoint, options.nonempty, context)?;
     if arguments.check_only {
         return Ok(Exit::Done);
     }
@@ -166,9 +166,9 @@ fn host_name() -> String {
 }
 
 /// The mountpoint without symbolic links. It must be a directory without a Segue mount; a mount
-/// whose process has ended is detached first. The mount hides the contents of the directory, as
-/// with every file system.
-fn prepare_mountpoint(path: &Path, context: &Context) -> Result<PathBuf, Failure> {
+/// whose process has ended is detached first. The mount would hide files in the directory, so there
+/// may be some only with the option `nonempty`.
+fn prepare_mountpoint(path: &Path, nonempty: bool, context: &Context) -> Result<PathBuf, Failure> {
     if let Ok(mount) = control::at(&mounts::list()?, path) {
         clear_if_dead(&mount, context)?;
     }
@@ -182,6 +182,14 @@ fn prepare_mountpoint(path: &Path, context: &Context) -> Result<PathBuf, Failure
     })?;
     if !meta.is_dir() {
         return Err(Failure::failed(format!("{shown}: not a directory")));
+    }
+    // Of a directory that cannot be read this is not known.
+    let has_files = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    if has_files && !nonempty {
+        return Err(Failure::failed(format!(
+            "{shown}: the directory is not empty, and a mount hides what is in it; use an empty \
+             directory, or mount with -o nonempty"
+        )));
     }
     path.canonicalize().map_err(|error| Failure::io(&shown, &error))
 }

@@ -37,14 +37,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let mut files = Vec::new();
     let mut exit = Exit::Done;
     for path in &arguments.paths {
-        let (mount, inside) = control::holding(&all, path)?;
-        let file = block_on(ask(&mount, &inside, context))?;
-        if file.ino == 0 {
-            output::note(&format!("{}: {}", path.display(), file.error));
-            exit = Exit::NotFound;
-            continue;
+        match locate(&all, path, context) {
+            Ok(file) => files.push(file),
+            Err(failure) => {
+                output::note(&failure.to_string());
+                exit = exit.max(failure.exit);
+            }
         }
-        files.push(WhereFile { path: path.display().to_string(), ..file });
     }
     if arguments.json {
         output::print_json(&json!({ "files": files }))?;
@@ -52,6 +51,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         output::print(&describe(&files))?;
     }
     Ok(exit)
+}
+
+fn locate(all: &[Mount], path: &Path, context: &Context) -> Result<WhereFile, Failure> {
+    let (mount, inside) = control::holding(all, path)?;
+    let file = block_on(ask(&mount, &inside, context))?;
+    match file.ino {
+        0 => {
+            let words = format!("{}: {}", path.display(), file.error);
+            Err(Failure::new(Exit::NotFound, words))
+        }
+        _ => Ok(WhereFile { path: path.display().to_string(), ..file }),
+    }
 }
 
 pub(super) async fn ask(

@@ -7,11 +7,10 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
+use segue_client::NOSYMFOLLOW;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{control, mounts};
-
-const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
 
 /// True if the lists of options ask for a change of a mount instead of a mount.
 pub(crate) fn is_asked(options: &[String]) -> bool {

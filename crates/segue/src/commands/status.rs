@@ -257,7 +257,11 @@ fn cache(status: &Status) -> String {
         }
         _ => String::new(),
     };
-    format!("{used} on this host; clean data may take {limit} of it{short}")
+    let used = match status.cache_is_counted {
+        true => format!("{used} on this host"),
+        false => format!("at least {used} on this host, which is being counted"),
+    };
+    format!("{used}; clean data may take {limit} of it{short}")
 }
 
 #[cfg(test)]
@@ -284,6 +288,7 @@ mod tests {
             writers: Writers::Slowed,
             waits_for: "x".to_owned(),
             cache_bytes: 3 << 20,
+            cache_is_counted: true,
             cache_limit_bytes: 1 << 30,
             cache_size_bytes: 20 << 30,
             promises: 12,
@@ -307,6 +312,8 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected:?} in {text}");
         }
+        let text = describe(&Status { cache_is_counted: false, ..status }, "");
+        assert!(text.contains("at least 3.0 MB on this host, which is being counted"), "{text}");
     }
 
     /// Proves S20.4.

@@ -480,6 +480,21 @@ fn what_is_pending_can_be_seen() {
     assert_eq!(number(&json(&world.a, &["status", &point]), "log_records"), 0);
 }
 
+/// `where` answers for each path that it can, and fails for the others.
+#[test]
+fn where_goes_on_after_a_path_that_fails() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let (point, file) = (arg(mount.path()), mount.path().join("file"));
+    save(&file, b"text").unwrap();
+    for (bad, words) in [(format!("{point}/none"), "none"), ("/tmp".into(), "not on a Segue mount")]
+    {
+        let some = segue(&world.a, &["where", &bad, arg(&file)]);
+        assert!(some.out.contains(arg(&file)) && some.err.contains(words), "{some:?}");
+        assert!(some.code.is_some_and(|code| code > 0), "{some:?}");
+    }
+}
+
 fn copies(dir: &Path, name: &str) -> Vec<PathBuf> {
     let prefix = format!("{name}.conflict-");
     let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());

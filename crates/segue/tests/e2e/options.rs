@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use segue_bed::run;
 use segue_bed::run_detaching;
@@ -170,6 +170,34 @@ fn set_id_bits_and_devices_count_where_they_are_asked_for() {
             assert_eq!(is_set, expected.contains(&flag), "{options}: {flags}");
         }
     }
+}
+
+/// A mount that hides files is asked for; other flags of mount(8) are obeyed.
+/// Proves S12.16.
+#[test]
+fn files_are_hidden_where_that_is_asked_for_and_flags_are_obeyed() {
+    let Some(world) = World::new() else { return };
+    let point = world.a.mkdir("mnt").unwrap();
+    let hidden = point.join("hidden");
+    fs::write(&hidden, "here").unwrap();
+    let url = world.server.url("home");
+    let refused = failing_mount(&world.a, &[&url, arg(&point)]);
+    let words = "not empty, and a mount hides what is in it";
+    assert!(refused.code == Some(1) && refused.err.contains(words), "{refused:?}");
+    let mut mount = world.mount_with(&world.a, "nonempty,noexec,nosymfollow,noatime");
+    assert!(!hidden.exists());
+    let script = mount.path().join("script");
+    fs::write(&script, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let started = world.a.command(&script).output().unwrap();
+    assert!(!started.status.success(), "{started:?}");
+    std::os::unix::fs::symlink("script", mount.path().join("link")).unwrap();
+    assert_eq!(errno(fs::read(mount.path().join("link"))), Some(40), "ELOOP");
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table.lines().find(|line| line.contains(arg(mount.path()))).unwrap();
+    assert!(line.contains("noexec") && line.contains("noatime"), "{line}");
+    mount.umount(&[]).unwrap();
+    assert_eq!(fs::read(&hidden).unwrap(), b"here");
 }
 
 /// mount(8) mounts with the helper `mount.segue`, from a line of options such as fstab's.
