@@ -18,6 +18,10 @@ use crate::process::Process;
 /// A look at the root of a mount takes no longer, unless it waits for a server.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
+/// The process behind a mount answers what it knows itself in less time: also of a log of a million
+/// changes.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
 /// Connects to the process that serves `mount`.
 pub(crate) async fn connect(places: &Places, mount: &Mount) -> Result<Connection, HttpError> {
     let mut last = HttpError::NobodyThere;
@@ -57,8 +61,39 @@ pub(crate) async fn get<T: DeserializeOwned>(
     mount: &Mount,
     path: &str,
 ) -> Result<T, Failure> {
-    let connection = reach(places, mount).await?;
-    connection.get(path).await.map_err(|error| unanswered(mount, &error))
+    within(mount, ANSWER_LIMIT, async {
+        let connection = reach(places, mount).await?;
+        connection.get(path).await.map_err(|error| unanswered(mount, &error))
+    })
+    .await
+}
+
+/// The same, as text.
+pub(crate) async fn get_text(
+    places: &Places,
+    mount: &Mount,
+    path: &str,
+) -> Result<String, Failure> {
+    within(mount, ANSWER_LIMIT, async {
+        let connection = reach(places, mount).await?;
+        connection.get_text(path).await.map_err(|error| unanswered(mount, &error))
+    })
+    .await
+}
+
+/// The outcome of `asking` the process that serves `mount`, if it comes within `limit`.
+pub(crate) async fn within<T>(
+    mount: &Mount,
+    limit: Duration,
+    asking: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| {
+        let (mountpoint, seconds) = (mount.mountpoint.display(), limit.as_secs());
+        Err(Failure::failed(format!(
+            "{mountpoint}: its process does not answer within {seconds} s; acknowledged changes \
+             are kept if you end it: segue umount --now {mountpoint}"
+        )))
+    })
 }
 
 /// The answer of the process that serves `mount` to `POST path` with `request`.

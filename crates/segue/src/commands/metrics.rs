@@ -50,11 +50,7 @@ fn of_mount(arguments: &Arguments, context: &Context) -> Result<String, Failure>
         };
         return Err(Failure::usage(words));
     };
-    block_on(async {
-        let connection = control::reach(&context.places, mount).await?;
-        let answer = connection.get_text("/v1/metrics").await;
-        answer.map_err(|error| control::unanswered(mount, &error))
-    })
+    block_on(control::get_text(&context.places, mount, "/v1/metrics"))
 }
 
 fn of_server(arguments: &Arguments, context: &Context) -> Result<String, Failure> {

@@ -115,14 +115,7 @@ fn show(
 
 async fn status_of(mount: &Mount, context: &Context) -> Result<Status, Failure> {
     let asking = control::get(&context.places, mount, "/v1/status");
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| {
-        let mountpoint = mount.mountpoint.display();
-        let seconds = PATIENCE.as_secs();
-        Err(Failure::failed(format!(
-            "{mountpoint}: its process does not answer within {seconds} s; acknowledged changes \
-             are kept if you end it: segue umount --now {mountpoint}"
-        )))
-    })
+    control::within(mount, PATIENCE, asking).await
 }
 
 /// The exit code for the state of one mount.
