@@ -18,8 +18,7 @@ use crate::process::Process;
 /// A look at the root of a mount takes no longer, unless it waits for a server.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
-/// The process behind a mount answers what it knows itself in less time: also of a log of a million
-/// changes.
+/// The process behind a mount needs less time to list a million pending changes.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Connects to the process that serves `mount`.
@@ -61,11 +60,7 @@ pub(crate) async fn get<T: DeserializeOwned>(
     mount: &Mount,
     path: &str,
 ) -> Result<T, Failure> {
-    within(mount, ANSWER_LIMIT, async {
-        let connection = reach(places, mount).await?;
-        connection.get(path).await.map_err(|error| unanswered(mount, &error))
-    })
-    .await
+    soon(places, mount, async |connection| connection.get(path).await).await
 }
 
 /// The same, as text.
@@ -74,9 +69,18 @@ pub(crate) async fn get_text(
     mount: &Mount,
     path: &str,
 ) -> Result<String, Failure> {
+    soon(places, mount, async |connection| connection.get_text(path).await).await
+}
+
+/// The outcome of `asking` the process that serves `mount` for something that it knows itself.
+async fn soon<T>(
+    places: &Places,
+    mount: &Mount,
+    asking: impl AsyncFnOnce(Connection) -> Result<T, HttpError>,
+) -> Result<T, Failure> {
     within(mount, ANSWER_LIMIT, async {
         let connection = reach(places, mount).await?;
-        connection.get_text(path).await.map_err(|error| unanswered(mount, &error))
+        asking(connection).await.map_err(|error| unanswered(mount, &error))
     })
     .await
 }

@@ -45,7 +45,7 @@ pub struct Status {
     pub waits_for: String,
     /// Bytes of file data on this host's disk.
     pub cache_bytes: u64,
-    /// These are all. Else the mount has just begun, and those of an earlier one are being counted.
+    /// `cache_bytes` is complete. It is not just after a start, while the cache is being counted.
     #[serde(default)]
     pub cache_is_counted: bool,
     /// Most that `cache_bytes` may be, without what the server lacks: `cache-size`, or less where
@@ -189,7 +189,7 @@ pub struct LogRecord {
 /// `POST /v1/where`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WhereRequest {
-    /// One for each file.
+    /// Paths of the files.
     pub paths: Vec<AnyPath>,
 }
 
@@ -230,7 +230,7 @@ pub struct WhereFile {
 /// `POST /v1/sync`: the answer is JSON lines of [`SyncReply`], the last with `done`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SyncRequest {
-    /// None: everything.
+    /// Paths to sync; an empty list means the whole mount.
     pub paths: Vec<AnyPath>,
     /// `host` or `server`.
     pub level: String,
@@ -269,7 +269,7 @@ pub struct UmountRequest {
 /// `POST /v1/why`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WhyRequest {
-    /// Of whose calls is asked.
+    /// Path of the file or directory whose calls are listed.
     pub path: AnyPath,
 }
 
@@ -309,7 +309,7 @@ pub struct WaitedFor {
 /// `POST /v1/push`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PushRequest {
-    /// An empty one is all of the mount.
+    /// Paths to send first; an empty path means the whole mount.
     pub paths: Vec<AnyPath>,
 }
 

@@ -1,10 +1,11 @@
 //! Telling who watches a directory what changes below it on the server, by whichever host.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind};
 use segue_core::wire::{Became, Watched, WatchedAll};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use tokio::sync::mpsc::Sender;
 
 use super::Shared;

@@ -223,11 +223,8 @@ impl Index {
         let txn = db.transaction()?;
         txn.prepare_cached("INSERT OR REPLACE INTO position VALUES (1, ?1, ?2)")?
             .execute(params![signed(position.generation), signed(position.entries)])?;
-        let nodes =
-            notes.tree.nodes.iter().filter_map(|(_, note)| note.as_ref().map(NodeNote::latest));
         let known = latest(&txn)?;
-        let version = nodes.chain(notes.files.iter().map(|(_, note)| note.version)).max();
-        if let Some(version) = version.filter(|version| Some(*version) > known) {
+        if let Some(version) = notes.latest().filter(|version| Some(*version) > known) {
             txn.prepare_cached("INSERT OR REPLACE INTO latest VALUES (1, ?1)")?
                 .execute([encoded(&version)?])?;
         }

@@ -9,8 +9,8 @@
 //! together say what it knew (`recover`).
 
 use super::ClientCore;
-use crate::cache::{FileNote, TreeNotes};
-use crate::types::Ino;
+use crate::cache::{FileNote, NodeNote, TreeNotes};
+use crate::types::{Ino, Version};
 
 /// What the index on disk lacks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -27,6 +27,13 @@ impl Notes {
     /// True if there is nothing to note.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.used.is_empty() && self.tree.is_empty()
+    }
+
+    /// The latest version in them.
+    pub fn latest(&self) -> Option<Version> {
+        let nodes = self.tree.nodes.iter().filter_map(|(_, note)| note.as_ref());
+        let files = self.files.iter().map(|(_, note)| note.version);
+        nodes.map(NodeNote::latest).chain(files).max()
     }
 }
 

@@ -38,9 +38,9 @@ impl ClientCore {
         };
         match outcome {
             Outcome::Done { touched: attrs } => {
-                let was_there = was_there(&logged.change, attrs);
-                let replaced = if was_there { self.give_up(seq, ino, attrs) } else { None };
-                if was_there {
+                let mut replaced = None;
+                if was_there(&logged.change, attrs) {
+                    replaced = self.give_up(seq, ino, attrs);
                     self.tree.mistook(ino);
                 } else {
                     self.data_committed(seq, ino, attrs, &logged.change);
@@ -171,8 +171,8 @@ impl ClientCore {
     }
 }
 
-/// True if `change` makes an inode that was there, because another copy of this cache had sent the
-/// same change, and that was changed since. One that is new is as old as its name.
+/// True if `change` creates an inode that existed, because another copy of this cache had sent the
+/// same change, and that has changed since. A new inode has the version of its directory.
 fn was_there(change: &Change, attrs: &[Attr]) -> bool {
     let Change::Record(Record::Create { parent, ino, .. }) = change else { return false };
     let of = |ino: Ino| attrs.iter().find(|attr| attr.ino == ino);

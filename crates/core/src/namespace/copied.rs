@@ -28,6 +28,20 @@ pub struct Inherited {
 }
 
 impl Inherited {
+    /// The inode that `number` stands for in this client's records, if it is another one.
+    fn alias(&self, number: Ino) -> Option<Ino> {
+        let at = self.aliases.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        self.aliases.get(at).map(|(_, meant)| *meant)
+    }
+
+    /// From now on `number` stands for `meant`.
+    fn replace(&mut self, number: Ino, meant: Ino) {
+        match self.aliases.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(at) => self.aliases[at] = (number, meant),
+            Err(at) => self.aliases.insert(at, (number, meant)),
+        }
+    }
+
     /// `record` with the inodes that it means; `None` if it names those. The number of a new inode
     /// stays: see [`number`].
     pub(super) fn meant(&self, record: &Record) -> Option<Record> {
@@ -40,9 +54,7 @@ impl Inherited {
         };
         let mut meant = record.clone();
         for ino in meant.inodes_mut().into_iter().filter(|ino| Some(**ino) != new) {
-            if let Ok(at) = self.aliases.binary_search_by_key(ino, |(number, _)| *number) {
-                *ino = self.aliases.get(at).map_or(*ino, |(_, meant)| *meant);
-            }
+            *ino = self.alias(*ino).unwrap_or(*ino);
         }
         Some(meant)
     }
@@ -92,18 +104,20 @@ pub fn inherit<T: MetaTxn>(
     rows::put_row(txn, &keys::inherited(client), &inherited)
 }
 
-/// The inode that a new file is to be which the client calls `ino` by an inherited grant.
+/// The inode of a file that a client creates.
 pub(super) enum Number {
-    /// This one.
+    /// It is new, and gets this number.
     Free(Ino),
-    /// The file is there: the copy made it before, as this one.
+    /// It exists under this number: another copy of the client's cache has created it.
     Made(Ino),
 }
 
-/// What `ino`, the number of a new file whose name stands for `named`, is, if it was not granted to
-/// this client; `None` if the client has replaced too many. A number that it inherited, or that the
-/// server has forgotten to have granted, may be anybody's: of two copies of its host, the second
-/// one to send it gets another. So does a client that sends an unknown number.
+/// The inode of a file that a client creates as `ino`, a number that was not granted to it. The
+/// file's name stands for `named` so far. `None` if the client has replaced too many numbers.
+///
+/// A number that is inherited, or that is of a lost grant, is used unless an inode has it: another
+/// copy of the cache may have sent it first. An unknown number may be granted to another client
+/// later, and is replaced.
 pub(super) fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
@@ -112,12 +126,10 @@ pub(super) fn number<T: MetaTxn>(
 ) -> Result<Option<Number>, Stop<T::Error>> {
     let client = change.context.client;
     let mut inherited = inherited(&mut tree.txn, client)?.unwrap_or_default();
-    let is_inherited = inherited.grants.iter().any(|grant| grant.contains(ino));
+    let is_usable = is_lost || inherited.grants.iter().any(|grant| grant.contains(ino));
     // The copy may have been given another number for it before.
-    let place = inherited.aliases.binary_search_by_key(&ino, |(number, _)| *number);
-    let known =
-        place.ok().and_then(|at| inherited.aliases.get(at)).map_or(ino, |(_, meant)| *meant);
-    if is_lost || is_inherited || place.is_ok() {
+    let alias = inherited.alias(ino);
+    if let Some(known) = alias.or(is_usable.then_some(ino)) {
         if tree.find(known)?.is_none() {
             return Ok(Some(Number::Free(known)));
         }
@@ -125,14 +137,11 @@ pub(super) fn number<T: MetaTxn>(
             return Ok(Some(Number::Made(known)));
         }
     }
-    if place.is_err() && inherited.aliases.len() >= ALIASES_MAX {
+    if alias.is_none() && inherited.aliases.len() >= ALIASES_MAX {
         return Ok(None);
     }
     let meant = tree.own_ino()?;
-    match place {
-        Ok(at) => inherited.aliases[at] = (ino, meant),
-        Err(at) => inherited.aliases.insert(at, (ino, meant)),
-    }
+    inherited.replace(ino, meant);
     rows::put_row(&mut tree.txn, &keys::inherited(client), &inherited)?;
     Ok(Some(Number::Free(meant)))
 }

@@ -1,8 +1,8 @@
-//! `segue guard`, a hidden command: the process that each mount starts to see its end.
+//! `segue guard`, a hidden command. Each mount starts it as a second process.
 //!
-//! A killed process ends with its last thread. One that tells the kernel to forget something can
-//! wait there for a call that in turn waits for this very process. Then the kernel ends neither,
-//! the device stays open, and calls on the mount hang. The guard ends these calls.
+//! A killed process ends with its last thread. A thread that tells the kernel to forget a name can
+//! wait there for a call on the mount, and this call waits for the killed process. Then the kernel
+//! ends neither of them, the device stays open, and calls on the mount hang. The guard ends them.
 
 #![allow(unsafe_code, reason = "no library changes the namespace of mounts safely")]
 
@@ -19,9 +19,9 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::{self, CONNECTIONS, Mount};
 use crate::process::Process;
 
-/// So often the guard looks whether the process was killed.
+/// Time between two looks at the process.
 const LOOK: Duration = Duration::from_secs(5);
-/// A killed process that nothing holds has ended after so long.
+/// A killed process needs less time to end, unless the kernel holds one of its threads.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Watch the process of a mount, and end the calls on the mount if it was killed and hangs

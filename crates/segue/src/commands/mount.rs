@@ -156,7 +156,7 @@ fn start_guard(place: &Path) {
         Err(failure) => Err(failure.to_string()),
     };
     if let Err(why) = started {
-        tracing::warn!("calls on this mount hang if it is killed at a bad moment: no guard: {why}");
+        tracing::warn!("cannot start a guard, so calls may hang if this mount is killed: {why}");
     }
 }
 

@@ -252,7 +252,7 @@ fn cache(status: &Status) -> String {
     };
     let used = match status.cache_is_counted {
         true => format!("{used} on this host"),
-        false => format!("at least {used} on this host, which is being counted"),
+        false => format!("at least {used} on this host (the cache is still being counted)"),
     };
     format!("{used}; clean data may take {limit} of it{short}")
 }
@@ -306,7 +306,10 @@ mod tests {
             assert!(text.contains(expected), "{expected:?} in {text}");
         }
         let text = describe(&Status { cache_is_counted: false, ..status }, "");
-        assert!(text.contains("at least 3.0 MB on this host, which is being counted"), "{text}");
+        assert!(
+            text.contains("at least 3.0 MB on this host (the cache is still being counted)"),
+            "{text}"
+        );
     }
 
     /// Proves S20.4.

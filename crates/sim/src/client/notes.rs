@@ -113,9 +113,7 @@ impl Index {
 
     /// Takes notes in. Returns the containers of inodes that are gone.
     fn save(&mut self, notes: &Notes, now: Time) -> Vec<Key> {
-        let nodes = notes.tree.nodes.iter().filter_map(|(_, note)| note.as_ref());
-        let files = notes.files.iter().map(|(_, note)| note.version);
-        self.latest = self.latest.max(nodes.map(NodeNote::latest).chain(files).max());
+        self.latest = self.latest.max(notes.latest());
         let mut gone = Vec::new();
         for (ino, note) in &notes.tree.nodes {
             match note {
