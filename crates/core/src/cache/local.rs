@@ -18,14 +18,12 @@ pub struct Touched {
 
 /// What `record` touches.
 pub fn touched(record: &Record) -> Touched {
-    let (inodes, names) = match record {
-        Record::Create { parent, name, ino, .. }
-        | Record::Link { parent, name, ino }
-        | Record::Unlink { parent, name, ino, .. }
-        | Record::Rmdir { parent, name, ino } => {
-            (vec![*parent, *ino], vec![(*parent, name.clone())])
-        }
-        Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, .. } => {
+    let inodes = match record {
+        Record::Create { parent, ino, .. }
+        | Record::Link { parent, ino, .. }
+        | Record::Unlink { parent, ino, .. }
+        | Record::Rmdir { parent, ino, .. } => vec![*parent, *ino],
+        Record::Rename { from_parent, ino, to_parent, mode, .. } => {
             let mut inodes = vec![*from_parent, *ino];
             if to_parent != from_parent {
                 inodes.push(*to_parent);
@@ -36,16 +34,43 @@ pub fn touched(record: &Record) -> Touched {
                 }
                 RenameMode::Replace(None) | RenameMode::NoReplace => {}
             }
-            (inodes, vec![(*from_parent, from_name.clone()), (*to_parent, to_name.clone())])
+            inodes
         }
         Record::SetAttr { ino, .. }
         | Record::SetXattr { ino, .. }
         | Record::RemoveXattr { ino, .. }
         | Record::Clone { ino, .. }
-        | Record::Release { ino } => (vec![*ino], Vec::new()),
-        Record::Store(store) => (vec![store.ino], Vec::new()),
+        | Record::Release { ino } => vec![*ino],
+        Record::Store(store) => vec![store.ino],
     };
+    let names = names_after(record).into_iter().map(|(key, _)| key).collect();
     Touched { inodes, names }
+}
+
+/// Names that `record` changes, and what each means afterwards: an inode, or nothing.
+fn names_after(record: &Record) -> Vec<((Ino, Name), Option<Ino>)> {
+    match record {
+        Record::Create { parent, name, ino, .. } | Record::Link { parent, name, ino } => {
+            vec![((*parent, name.clone()), Some(*ino))]
+        }
+        Record::Unlink { parent, name, .. } | Record::Rmdir { parent, name, .. } => {
+            vec![((*parent, name.clone()), None)]
+        }
+        Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, .. } => {
+            let left = match mode {
+                RenameMode::Exchange(other) => Some(*other),
+                RenameMode::Replace(_) | RenameMode::NoReplace => None,
+            };
+            let from = (*from_parent, from_name.clone());
+            vec![(from, left), ((*to_parent, to_name.clone()), Some(*ino))]
+        }
+        Record::SetAttr { .. }
+        | Record::SetXattr { .. }
+        | Record::RemoveXattr { .. }
+        | Record::Clone { .. }
+        | Record::Release { .. }
+        | Record::Store(_) => Vec::new(),
+    }
 }
 
 /// What this host changed of an inode of which it knows nothing else: after a restart, where it was
@@ -87,6 +112,14 @@ impl Tree {
         }
     }
 
+    /// Takes in the names that the pending `record` of an earlier life changed, unless the index
+    /// had them. It forgets names with a directory that the server has forgotten.
+    pub(crate) fn recall_names(&mut self, record: &Record) {
+        for (key, ino) in names_after(record) {
+            self.names.entry(key).or_insert_with(|| NameEntry::new(ino, None));
+        }
+    }
+
     /// Makes `record` part of this host's view. The caller has checked that it can be.
     pub fn apply(&mut self, record: &Record, time: Timestamp) {
         if let Record::Create { parent, ino, node, mode, uid, gid, .. } = record {
@@ -97,25 +130,24 @@ impl Tree {
             self.unnoted.nodes.insert(*ino);
         }
         self.mark_all(&touched(record));
+        for (key, ino) in names_after(record) {
+            self.change_name(key, ino, time);
+        }
         match record {
-            Record::Create { parent, name, ino, node, .. } => {
-                self.enter(*parent, name, *ino, time);
+            Record::Create { parent, node, .. } => {
                 if *node == NewNode::Directory {
                     self.change_nlink(*parent, 1);
                 }
             }
-            Record::Link { parent, name, ino } => {
-                self.enter(*parent, name, *ino, time);
+            Record::Link { ino, .. } => {
                 self.change_nlink(*ino, 1);
                 self.touch_ctime(*ino, time);
             }
-            Record::Unlink { parent, name, ino, .. } => {
-                self.leave(*parent, name, time);
+            Record::Unlink { ino, .. } => {
                 self.change_nlink(*ino, -1);
                 self.touch_ctime(*ino, time);
             }
-            Record::Rmdir { parent, name, ino } => {
-                self.leave(*parent, name, time);
+            Record::Rmdir { parent, ino, .. } => {
                 self.change_nlink(*parent, -1);
                 self.change_nlink(*ino, -2);
             }
@@ -136,32 +168,19 @@ impl Tree {
         }
     }
 
-    fn enter(&mut self, parent: Ino, name: &Name, ino: Ino, time: Timestamp) {
-        let key = (parent, name.clone());
-        if let Some(node) = self.node_mut(ino) {
+    fn change_name(&mut self, key: (Ino, Name), ino: Option<Ino>, time: Timestamp) {
+        if let Some(node) = ino.and_then(|ino| self.node_mut(ino)) {
             node.place = Some(key.clone());
         }
         if let Some(entry) = self.names.get_mut(&key) {
-            entry.ino = Some(ino);
+            entry.ino = ino;
         }
-        self.touch_directory(parent, time);
-    }
-
-    fn leave(&mut self, parent: Ino, name: &Name, time: Timestamp) {
-        if let Some(entry) = self.names.get_mut(&(parent, name.clone())) {
-            entry.ino = None;
-        }
-        self.touch_directory(parent, time);
+        self.touch_directory(key.0, time);
     }
 
     fn rename(&mut self, record: &Record, time: Timestamp) {
-        let Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, .. } = record
-        else {
-            return;
-        };
+        let Record::Rename { from_parent, ino, to_parent, mode, .. } = record else { return };
         let moved_directory = self.is_directory(*ino);
-        self.leave(*from_parent, from_name, time);
-        self.enter(*to_parent, to_name, *ino, time);
         self.touch_ctime(*ino, time);
         self.count_against(*ino, *to_parent);
         if moved_directory && from_parent != to_parent {
@@ -178,7 +197,6 @@ impl Tree {
                 self.touch_ctime(*replaced, time);
             }
             RenameMode::Exchange(other) => {
-                self.enter(*from_parent, from_name, *other, time);
                 self.count_against(*other, *from_parent);
                 self.touch_ctime(*other, time);
                 if self.is_directory(*other) && from_parent != to_parent {

@@ -122,6 +122,12 @@ impl ClientCore {
     fn resume(&mut self, entries: &[Entry], files: &BTreeMap<Ino, FileNote>, now: Time) {
         let left = replay(entries);
         self.preserved = left.preserved;
+        // The last change of a name says what it means.
+        for logged in left.changes.iter().rev() {
+            if let Change::Record(record) = &logged.change {
+                self.tree.recall_names(record);
+            }
+        }
         for logged in left.changes {
             self.tree.mark_all(&touched_by(&logged.change));
             self.resume_data(&logged, files);

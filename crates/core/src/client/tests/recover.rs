@@ -1,6 +1,7 @@
 //! What the next process makes of what a full disk left.
 
 use super::*;
+use crate::modlog::Logged;
 
 /// What is noted of a file of which the first hundred bytes are here.
 fn noted(core: &mut ClientCore) -> BTreeMap<Ino, FileNote> {
@@ -54,5 +55,47 @@ fn what_went_with_its_container_is_not_stored() {
         let lost = next.drop_lost(&mut unsealed, &log, |_, _| is_there);
         assert_eq!((unsealed.len(), lost.len()), if is_stored { (1, 0) } else { (0, 1) });
         assert_eq!(next.has_unsealed(), is_stored);
+    }
+}
+
+/// The server forgot a directory, and the index its names, those of pending changes too.
+#[test]
+fn a_pending_name_means_what_its_last_change_made_of_it() {
+    let name = |name: &str| Name::new(name.as_bytes().to_vec()).unwrap();
+    let link = |ino, to: &str| Record::Link { ino: Ino(ino), parent: Ino(2), name: name(to) };
+    let unlink = |ino, of: &str| Record::Unlink {
+        parent: Ino(2),
+        name: name(of),
+        ino: Ino(ino),
+        open: false,
+    };
+    let changes = [link(7, "a"), link(7, "b"), unlink(7, "b"), unlink(8, "c"), link(9, "c")];
+    let logged = |(seq, record)| {
+        Entry::Change(Logged {
+            seq,
+            time: Timestamp::default(),
+            caller: Default::default(),
+            operation: None,
+            after: Default::default(),
+            known: None,
+            change: Change::Record(record),
+        })
+    };
+    let log: Vec<Entry> = (1..).zip(changes).map(logged).collect();
+    for is_forgotten in [true, false] {
+        let mut next = core();
+        for ino in [7, 9, 11] {
+            let attr = attr(ino, Kind::File, 1);
+            next.tree.install_node(Node { attr, target: None }, Time::default());
+        }
+        if !is_forgotten {
+            next.tree.install_noted_name(Ino(2), name("a"), Some(Ino(11)));
+        }
+        next.recover(log.clone(), log.len(), &BTreeMap::new(), Time::default());
+        let meaning = |of: &str| next.tree.name(Ino(2), &name(of), Time::default());
+        let of_the_index = Known::Fresh(Some(Ino(if is_forgotten { 7 } else { 11 })));
+        assert_eq!(meaning("a"), of_the_index);
+        assert_eq!(meaning("b"), Known::Fresh(None));
+        assert_eq!(meaning("c"), Known::Fresh(Some(Ino(9))));
     }
 }
