@@ -151,6 +151,13 @@ pub struct Attr {
     pub lm: Option<Lm>,
 }
 
+impl Attr {
+    /// The later one of its versions.
+    pub fn latest(&self) -> Version {
+        self.change.max(self.data_version)
+    }
+}
+
 /// Longest name of a directory entry, in bytes.
 pub const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link, in bytes.

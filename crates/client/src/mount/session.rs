@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::client::{Meeting, meet};
+use segue_core::modlog::latest_told;
 use segue_core::refusal::Refusal;
 use segue_core::types::{ClientId, Role, Version};
 use segue_core::wire::{Hello, Welcome};
@@ -23,7 +24,7 @@ use super::start::PARTING;
 use super::told::AtHello;
 use super::{MountPlan, lock};
 use crate::error::MountError;
-use crate::state::{Index, KnownServer, StateDirectory, known_volume};
+use crate::state::{FoundLog, Index, KnownServer, LogFile, StateDirectory, known_volume};
 
 /// The first connection must be there within this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -156,20 +157,48 @@ struct HelloPlan {
 #[derive(Clone, Copy)]
 struct CacheName {
     client: ClientId,
-    /// No change has this seq or a later one, and no version is known that is later than this, as
-    /// far as can be told before there is a mount.
+    /// No change has this seq or a later one.
     next: u64,
+    /// The latest version of anything that is known.
     known: Option<Version>,
     /// It was another client when the cache directory was opened.
     is_new: bool,
 }
 
-impl CacheName {
-    fn of(directory: &StateDirectory) -> Result<CacheName, MountError> {
-        let next = directory.saved.seq_reserved;
+/// The open cache directory of a volume, with its log.
+pub(super) struct OpenCache {
+    pub(super) directory: StateDirectory,
+    pub(super) log: LogFile,
+    pub(super) found: FoundLog,
+}
+
+impl OpenCache {
+    /// Opens the cache of volume `uuid`. If there is none, it is made as `client`.
+    fn open(
+        plan: &MountPlan,
+        (base, uuid): (&Path, [u8; 16]),
+        client: ClientId,
+        target: &Target,
+    ) -> Result<OpenCache, MountError> {
+        let mut directory =
+            StateDirectory::open(base, &uuid, client, &plan.mountpoint, PARTING * 3)?;
+        check_server(plan, &mut directory, target)?;
+        let log = directory.path.join("update.log");
+        let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
+        let (log, found) = LogFile::open(log, incarnation, lost_power)?;
+        Ok(OpenCache { directory, log, found })
+    }
+
+    fn name(&self) -> Result<CacheName, MountError> {
+        let directory = &self.directory;
         let index = Index::open_to_read(&directory.path.join("index.db"));
-        let known = index.and_then(|index| index.latest().ok()).flatten();
-        Ok(CacheName { client: directory.client()?, next, known, is_new: false })
+        let noted = index.and_then(|index| index.latest().ok()).flatten();
+        Ok(CacheName {
+            client: directory.client()?,
+            next: directory.saved.seq_reserved,
+            known: noted.max(latest_told(&self.found.entries)),
+            is_new: false,
+        })
     }
 }
 
@@ -289,9 +318,9 @@ impl HelloPlan {
     }
 }
 
-/// An open cache directory, and what each new connection says of it.
+/// An open cache, and what each new connection says of it.
 pub(super) struct State {
-    pub(super) directory: StateDirectory,
+    pub(super) cache: OpenCache,
     pub(super) acked_below: Arc<AtomicU64>,
     /// The server's own calls.
     pub(super) breaks: mpsc::Receiver<Incoming>,
@@ -300,9 +329,9 @@ pub(super) struct State {
 }
 
 impl State {
-    fn new(directory: StateDirectory, hello: HelloPlan, breaks: mpsc::Receiver<Incoming>) -> State {
+    fn new(cache: OpenCache, hello: HelloPlan, breaks: mpsc::Receiver<Incoming>) -> State {
         let HelloPlan { acked_below, at_hello, limiter, .. } = hello;
-        State { directory, acked_below, breaks, at_hello, limiter }
+        State { cache, acked_below, breaks, at_hello, limiter }
     }
 }
 
@@ -365,25 +394,23 @@ async fn open_session(
     let link = Link::open(target.clone(), identity.clone(), hello.greeting());
     let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
     let uuid = welcome.volume_uuid;
-    let mut directory =
-        StateDirectory::open(base, &uuid, new_client, &plan.mountpoint, PARTING * 3)?;
-    check_server(plan, &mut directory, target)?;
-    let cache = CacheName::of(&directory)?;
-    if cache.client != new_client {
+    let mut cache = OpenCache::open(plan, (base, uuid), new_client, target)?;
+    let name = cache.name()?;
+    if name.client != new_client {
         // The volume is known here under another URL: go on as the cache that it has.
         drop(link);
         let hello = HelloPlan {
             expected: Some(uuid),
-            ..HelloPlan::new(plan, cache, directory.saved.incarnation, identity.role(), heard)?
+            ..HelloPlan::new(plan, name, cache.directory.saved.incarnation, identity.role(), heard)?
         };
         let link = Link::open(target.clone(), identity, hello.greeting());
         let welcome = connected(&link, &plan.url, CONNECT_TIMEOUT).await?;
-        hello.note(&mut directory, &welcome)?;
-        let state = State::new(directory, hello, breaks);
+        hello.note(&mut cache.directory, &welcome)?;
+        let state = State::new(cache, hello, breaks);
         return Ok(MountSession { link, welcome: Some(welcome), uuid, state });
     }
-    hello.note(&mut directory, &welcome)?;
-    let state = State::new(directory, hello, breaks);
+    hello.note(&mut cache.directory, &welcome)?;
+    let state = State::new(cache, hello, breaks);
     Ok(MountSession { link, welcome: Some(welcome), uuid, state })
 }
 
@@ -395,22 +422,21 @@ async fn known_session(
     identity: Identity,
 ) -> Result<Option<MountSession>, MountError> {
     let nobody = ClientId([0; 16]);
-    let mut directory = StateDirectory::open(base, &uuid, nobody, &plan.mountpoint, PARTING * 3)?;
-    check_server(plan, &mut directory, target)?;
-    let (cache, incarnation) = (CacheName::of(&directory)?, directory.saved.incarnation);
+    let mut cache = OpenCache::open(plan, (base, uuid), nobody, target)?;
+    let (name, incarnation) = (cache.name()?, cache.directory.saved.incarnation);
     let (heard, breaks) = promises::channel();
     let hello = HelloPlan {
         expected: Some(uuid),
-        ..HelloPlan::new(plan, cache, incarnation, identity.role(), heard)?
+        ..HelloPlan::new(plan, name, incarnation, identity.role(), heard)?
     };
     let link = Link::open(target.clone(), identity, hello.greeting());
     let welcome = match connected(&link, &plan.url, KNOWN_TIMEOUT).await {
         Ok(welcome) => {
-            hello.note(&mut directory, &welcome)?;
+            hello.note(&mut cache.directory, &welcome)?;
             Some(welcome)
         }
         Err(MountError::Denied { .. }) if hello.is_other.load(Ordering::Relaxed) => {
-            let path = directory.path.display();
+            let path = cache.directory.path.display();
             tracing::warn!(
                 "the server now has another volume at this URL; the cache of the old one stays in \
                  {path}"
@@ -419,13 +445,13 @@ async fn known_session(
         }
         // An earlier identity of this host may have been allowed more.
         Err(error @ MountError::Offline { .. }) => {
-            let Some(role) = directory.saved.role else { return Err(error) };
-            hello.note_role(&mut directory, role)?;
+            let Some(role) = cache.directory.saved.role else { return Err(error) };
+            hello.note_role(&mut cache.directory, role)?;
             None
         }
         Err(error) => return Err(error),
     };
-    let state = State::new(directory, hello, breaks);
+    let state = State::new(cache, hello, breaks);
     Ok(Some(MountSession { link, welcome, uuid, state }))
 }
 

@@ -24,7 +24,7 @@ use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
 use super::notes::known;
 use super::recover::Left;
-use super::session::{MountSession, State, session};
+use super::session::{MountSession, OpenCache, State, session};
 use super::through::PassthroughState;
 use super::told::AtHello;
 use super::{KernelCache, Mount, NODE_LIMIT, Owner, Shared, lock};
@@ -35,8 +35,7 @@ use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
 use crate::state::{
-    Containers, FoundLog, Index, LogFile, Maps, Numbers, Preserved, mapped, remember_volume,
-    sync_directory,
+    Containers, FoundLog, Index, Maps, Numbers, Preserved, mapped, remember_volume, sync_directory,
 };
 use crate::unmounted::{refused, remember_base};
 
@@ -93,7 +92,7 @@ pub async fn mount(
     remember_volume(&base, &url, &session.uuid)
         .and_then(|()| remember_base(&plan.paths.state_home, &base))
         .map_err(|error| MountError::state(&base, error))?;
-    let lost_power = session.state.directory.lost_power;
+    let lost_power = session.state.cache.directory.lost_power;
     let welcome = session.welcome.clone();
     let Assembled { mount, kernel, breaks, at_hello, first_container } =
         assemble(&plan, url, session)?;
@@ -206,10 +205,9 @@ struct Assembled {
 /// Opens everything in the cache directory and puts the mount together.
 fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Assembled, MountError> {
     let MountSession { link, welcome, state, .. } = session;
-    let State { directory, acked_below, breaks, at_hello, limiter } = state;
-    let path = directory.path.clone();
-    let (incarnation, lost_power) = (directory.saved.incarnation, directory.lost_power);
-    let (mut log, found) = LogFile::open(path.join("update.log"), incarnation, lost_power)?;
+    let State { cache, acked_below, breaks, at_hello, limiter } = state;
+    let OpenCache { directory, mut log, found } = cache;
+    let (path, lost_power) = (directory.path.clone(), directory.lost_power);
     let Parts { containers, preserved, index, conflicts, refused_dir, maps } =
         Parts::open(&path, lost_power)?;
     let owner = owner(plan, directory.saved.role)?;

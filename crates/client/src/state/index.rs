@@ -293,7 +293,7 @@ impl Index {
                 let (ino, note) = (row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?);
                 let note: Option<NodeNote> = postcard::from_bytes(&note).ok();
                 match note.filter(|note| note.is_of(history)) {
-                    Some(note) => found = found.max(note.latest()),
+                    Some(note) => found = found.max(note.attr.latest()),
                     None => {
                         remove.execute([ino])?;
                         remove_names.execute([ino])?;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::lifetime::TOLD;
-use super::tree::{Listing, NodeEntry, Tree};
+use super::tree::{Listing, Tree};
 use crate::types::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::History;
 
@@ -78,8 +78,7 @@ impl Tree {
 
     /// The latest version that is known of anything.
     pub fn latest(&self) -> Version {
-        let latest = |node: &NodeEntry| node.attr.change.max(node.attr.data_version);
-        self.nodes.values().map(latest).max().unwrap_or_default()
+        self.nodes.values().map(|node| node.attr.latest()).max().unwrap_or_default()
     }
 
     /// `ino` is gone: answers that come late say nothing of it.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::{Listing, NameEntry, NodeEntry, Tree};
 use super::xattrs::Xattrs;
-use crate::types::{Attr, Ino, Name, Version};
+use crate::types::{Attr, Ino, Name};
 use crate::wire::History;
 
 /// An inode as it is noted.
@@ -28,11 +28,6 @@ pub struct NodeNote {
 }
 
 impl NodeNote {
-    /// The latest version in it.
-    pub fn latest(&self) -> Version {
-        self.attr.change.max(self.attr.data_version)
-    }
-
     /// True if each version in it is one of `history`. Else the index forgets it, and all names in
     /// the directory that it is of.
     pub fn is_of(&self, history: &History) -> bool {

@@ -9,7 +9,7 @@
 //! together say what it knew (`recover`).
 
 use super::ClientCore;
-use crate::cache::{FileNote, NodeNote, TreeNotes};
+use crate::cache::{FileNote, TreeNotes};
 use crate::types::{Ino, Version};
 
 /// What the index on disk lacks.
@@ -33,7 +33,7 @@ impl Notes {
     pub fn latest(&self) -> Option<Version> {
         let nodes = self.tree.nodes.iter().filter_map(|(_, note)| note.as_ref());
         let files = self.files.iter().map(|(_, note)| note.version);
-        nodes.map(NodeNote::latest).chain(files).max()
+        nodes.map(|note| note.attr.latest()).chain(files).max()
     }
 }
 

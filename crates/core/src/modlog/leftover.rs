@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Base, Change, DataChange, Entry, Logged, Outcome, WritePlace};
 use crate::cache::{FileData, RangeSet};
-use crate::types::{Ino, Timestamp, Version};
+use crate::types::{Attr, Ino, Timestamp, Version};
 
 /// What an earlier life of the client left undone.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -56,6 +56,15 @@ impl Written {
             mtime: self.time,
         })
     }
+}
+
+/// The latest version that the outcomes in a log file tell.
+pub fn latest_told<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<Version> {
+    let told = entries.into_iter().filter_map(|entry| match entry {
+        Entry::Settled { outcome, .. } => Some(outcome.touched()),
+        _ => None,
+    });
+    told.flatten().map(Attr::latest).max()
 }
 
 /// What the entries of a log file leave to be done.

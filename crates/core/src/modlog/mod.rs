@@ -27,7 +27,7 @@ pub use batch::{BatchSize, group_bytes};
 pub use bound::Bound;
 pub use change::{After, Change, DataChange, Logged};
 pub use entry::{Entry, Payload, SUM_BLOCK, WritePlace};
-pub use leftover::{Leftover, replay};
+pub use leftover::{Leftover, latest_told, replay};
 pub use queue::{Fit, Lane, Queue, Stage};
 pub use record::{
     Base, INLINE_MAX, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped,

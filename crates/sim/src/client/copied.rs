@@ -2,6 +2,7 @@
 //! copy, as `segue-client`'s mount/session.rs and mount/lost.rs do.
 
 use segue_core::cache::FileData;
+use segue_core::modlog::latest_told;
 use segue_core::refusal::Refusal;
 use segue_core::types::{ClientId, Ino, Version};
 use segue_core::wire::{Hello, History, Reply, Request, Welcome};
@@ -16,14 +17,15 @@ use crate::server::host_name;
 pub(super) struct Said {
     /// No record has this seq or a later one.
     next: u64,
-    /// The latest version that is known, as far as the index tells it.
+    /// The latest version that is known.
     known: Option<Version>,
 }
 
 impl Said {
     /// Those of a process that begins.
     pub(super) fn of(kept: &Kept) -> Said {
-        Said { next: kept.seq_reserved.max(1), known: kept.latest_noted() }
+        let known = kept.latest_noted().max(latest_told(&kept.log));
+        Said { next: kept.seq_reserved.max(1), known }
     }
 }
 

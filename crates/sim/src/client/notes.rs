@@ -98,7 +98,7 @@ impl Index {
         self.files.retain(|ino, note| !is_lost(ino, note));
         let files = self.files.values().map(|note| note.version);
         let left = files.filter(|version| history.has(*version));
-        self.latest = self.nodes.values().map(NodeNote::latest).chain(left).max();
+        self.latest = self.nodes.values().map(|note| note.attr.latest()).chain(left).max();
         gone
     }
 
