@@ -28,6 +28,8 @@ pub(super) struct Lives {
     ever: BTreeSet<OpId>,
     /// Digests of contents by their versions, in any history.
     given: BTreeMap<(Ino, Version), [u8; 32]>,
+    /// Inodes that had no name at the end of a history that is lost.
+    pub(super) nameless: BTreeSet<Ino>,
 }
 
 impl Lives {
@@ -161,6 +163,9 @@ impl Ledger {
     /// ever applied stays.
     pub(crate) fn put_back(&mut self, image: Ledger) {
         let lost = std::mem::replace(self, image);
+        let named: BTreeSet<Ino> = lost.names.values().copied().collect();
+        self.lives.nameless.extend(lost.seen.difference(&named));
+        self.lives.nameless.extend(lost.lives.nameless);
         self.left.extend(lost.left);
         self.seen.extend(lost.seen);
         self.chunks.extend(lost.chunks);
