@@ -172,6 +172,12 @@ impl ClientCore {
         self.next_seq
     }
 
+    /// True if something is known of `ino`. A host whose cache was copied may have the number of an
+    /// inode that the other copy made: it gives that to no inode of its own.
+    pub fn is_known(&self, ino: Ino) -> bool {
+        self.tree.peek(ino).is_some() || self.files.contains_key(&ino)
+    }
+
     /// A handle of `ino` was opened.
     pub fn opened(&mut self, ino: Ino) {
         *self.open.entry(ino).or_default() += 1;

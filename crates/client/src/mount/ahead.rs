@@ -119,6 +119,7 @@ impl Mount {
             let made = tokio::select! {
                 made = self.upload(&picked.changes) => made,
                 () = self.round_over(picked.round) => continue,
+                () = self.are_taken_back(&picked.changes) => continue,
             };
             let failed = made.as_ref().err().copied();
             self.uploaded(&picked, made);
@@ -154,6 +155,15 @@ impl Mount {
             if link.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
+        }
+    }
+
+    /// Waits until one of `changes` is not to be sent any more.
+    async fn are_taken_back(&self, changes: &[Logged]) {
+        let mut settled = self.settled.subscribe();
+        let waits = |logged: &Logged| self.core().queue.stage(logged.seq).is_some();
+        while changes.iter().all(waits) {
+            settled.changed().await.ok();
         }
     }
 

@@ -67,6 +67,8 @@ impl Mount {
         lock(&self.ahead).cancelled(&logged);
         let unsealed = Unsealed::again(self.now(), logged.caller);
         lock(&self.unsealed).entry(ino).or_insert(unsealed);
+        drop(core);
+        self.settled.send_replace(());
         Ok(true)
     }
 

@@ -144,6 +144,7 @@ impl Mount {
         loop {
             let taken = lock(&self.numbers).take_ino();
             match taken.map_err(|error| self.disk_refusal("state.json", &error))? {
+                Some(ino) if self.core().is_known(ino) => {}
                 Some(ino) => return Ok(ino),
                 None => {
                     let grant = self.remote.grant().await?;

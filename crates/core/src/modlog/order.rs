@@ -222,10 +222,20 @@ impl Order {
             && named.is_none_or(|named| named < seq && follows_names)
     }
 
-    /// True if something follows change `seq`, also what was cancelled: what follows that is behind
-    /// it, too.
+    /// True if something that will be sent follows change `seq`, also behind what was cancelled.
     pub(super) fn is_followed(&self, seq: u64) -> bool {
-        self.nodes.get(&seq).is_some_and(|node| !node.followers.is_empty())
+        let (mut looked_at, mut behind) = (BTreeSet::new(), vec![seq]);
+        while let Some(node) = behind.pop().map(|seq| self.nodes.get(&seq)) {
+            for &follower in node.into_iter().flat_map(|node| &node.followers) {
+                if !self.is_cancelled(follower) {
+                    return true;
+                }
+                if looked_at.insert(follower) {
+                    behind.push(follower);
+                }
+            }
+        }
+        false
     }
 
     /// True if all that follows change `seq` is one of these, or is not sent.

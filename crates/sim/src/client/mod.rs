@@ -379,6 +379,15 @@ impl Mount {
     }
 
     fn take_ino(&mut self) -> Result<Ino, Stop> {
+        loop {
+            let ino = self.take_next_ino()?;
+            if !self.core.is_known(ino) {
+                return Ok(ino);
+            }
+        }
+    }
+
+    fn take_next_ino(&mut self) -> Result<Ino, Stop> {
         let mut index = self.inos_used;
         self.inos_used += 1;
         if self.inos_used > self.kept.inos_reserved {

@@ -279,6 +279,21 @@ fn a_store_that_is_taken_back_is_unsealed_with_what_was_written_since() {
     assert!(!core.is_ahead(Ino(7)) && !core.tree.is_pending(Ino(7)));
 }
 
+/// A file that is written for longer than five seconds is stored in parts.
+#[test]
+fn each_part_of_a_file_is_taken_back() {
+    let (mut core, _) = stored_and_written();
+    assert!(seal(&mut core, 7));
+    for seq in [2, 1] {
+        assert_eq!(core.take_to_unseal(Ino(7)), Some(seq));
+        core.unseal(seq);
+    }
+    assert!(core.queue.is_empty() && core.is_ahead(Ino(7)) && core.tree.is_pending(Ino(7)));
+    unlink(&mut core, 7, true);
+    settle_with_links(&mut core, 3, 0);
+    assert!(core.unsealed().is_empty() && !core.tree.is_pending(Ino(7)));
+}
+
 #[test]
 fn what_is_taken_back_goes_nowhere_once_the_last_name_is_gone() {
     for nlink in [0, 1] {
