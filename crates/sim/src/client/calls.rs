@@ -3,8 +3,8 @@
 use segue_core::modlog::{Lane, Logged};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, ClientId, Time};
-use segue_core::wire::{Applied, Reply, Request};
+use segue_core::types::{Caller, Time};
+use segue_core::wire::{Applied, Hello, Reply, Request};
 
 use super::{Mount, Stop, Thread};
 use crate::Violation;
@@ -18,8 +18,8 @@ const TRIES: u32 = 24;
 /// What a call is for.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
-    /// A new connection, as this client.
-    Hello(ClientId),
+    /// A new connection.
+    Hello(Hello),
     /// That what was promised before counts over it; else it begins with that commit.
     Resume(Inodes, u64),
     /// A batch of a lane, or what is fetched for it.
@@ -107,8 +107,8 @@ impl Mount {
         let asked = self.hears(call);
         self.follow();
         let goes_on = match purpose {
-            Purpose::Hello(client) => {
-                self.greeted(client, reply)?;
+            Purpose::Hello(hello) => {
+                self.greeted(&hello, reply)?;
                 None
             }
             Purpose::Resume(held, commit) => {

@@ -89,12 +89,12 @@ impl Mount {
         self.session.connection += 1;
         self.copied.is_greeted = false;
         self.chunks.forget();
-        let client = hello.client;
-        self.call(Request::Hello(hello), Purpose::Hello(client));
+        self.call(Request::Hello(hello.clone()), Purpose::Hello(hello));
     }
 
-    /// The answer to a hello that was said as `client`.
-    pub(super) fn greeted(&mut self, client: ClientId, reply: Reply) -> Result<(), Violation> {
+    /// The answer to `hello`.
+    pub(super) fn greeted(&mut self, hello: &Hello, reply: Reply) -> Result<(), Violation> {
+        let client = hello.client;
         match reply {
             Reply::Welcome(welcome) => {
                 self.welcomed_as(client, welcome);
@@ -106,7 +106,7 @@ impl Mount {
                     && client == self.id =>
             {
                 self.copied.took_spare = true;
-                self.greet(self.hello().as_another(self.copied.spare));
+                self.greet(hello.clone().as_another(self.copied.spare));
                 Ok(())
             }
             reply => Err(Violation(format!("hello: {reply:?}"))),
