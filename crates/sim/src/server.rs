@@ -171,7 +171,7 @@ impl Server {
             Err(Unwelcome::Copied) => return Ok(refused(Refusal::Copied)),
             Err(Unwelcome::Unbound(error)) => return Err(Violation(error.to_string())),
         };
-        self.ledger.inherits(client, hello.was);
+        self.ledger.inherits((client, hello.next), hello.was);
         txn.take_written();
         if hello.fresh_start {
             namespace::drop_orphans(&mut txn, (client, self.volume), self.is_shared)?;

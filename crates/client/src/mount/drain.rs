@@ -344,6 +344,9 @@ impl Mount {
                 parkings.push((logged.seq, parking));
             }
         }
+        for (logged, outcome) in answered {
+            self.release_number(logged, outcome)?;
+        }
         let effects = self.take_out(answered, as_of)?;
         self.take_back_unpromised(answered, as_of);
         self.settled_ahead(answered.iter().map(|(logged, _)| logged));
@@ -374,6 +377,16 @@ impl Mount {
         self.reap(answered);
         self.settled.send_replace(());
         Ok(())
+    }
+
+    /// A new inode got another number: what was written to it is its own still, and who has it open
+    /// under the old number is refused from now on.
+    fn release_number(&self, logged: &Logged, outcome: &Outcome) -> Result<(), Refusal> {
+        let number = self.core().number_to_release(logged, outcome);
+        let Some(ino) = number else { return Ok(()) };
+        lock(&self.handles).refused(ino, Refusal::Stale);
+        self.seal(ino, logged.caller.clone(), false)?;
+        self.log_record(Record::Release { ino }, logged.caller.clone(), false).map(drop)
     }
 
     /// Takes changes out of the log and the core.

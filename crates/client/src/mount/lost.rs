@@ -38,6 +38,8 @@ impl Mount {
             (dropped, kept)
         };
         let gone = self.index.forget_lost(history, |ino| kept.contains(&ino));
+        // Durably, before the log knows of any later version: the next hello names the latest one.
+        let gone = gone.and_then(|gone| self.index.sync().map(|()| gone));
         let gone = gone.map_err(|error| {
             tracing::error!("cannot write index.db: {error}");
             Refusal::Io

@@ -48,7 +48,7 @@ pub fn touched(record: &Record) -> Touched {
 }
 
 /// Names that `record` changes, and what each means afterwards: an inode, or nothing.
-fn names_after(record: &Record) -> Vec<((Ino, Name), Option<Ino>)> {
+pub(crate) fn names_after(record: &Record) -> Vec<((Ino, Name), Option<Ino>)> {
     match record {
         Record::Create { parent, name, ino, .. } | Record::Link { parent, name, ino } => {
             vec![((*parent, name.clone()), Some(*ino))]

@@ -23,6 +23,7 @@ pub(crate) use data::RANGES_MAX;
 pub use data::{ContainerId, FileData, FileNote, Unsealed};
 pub use evict::{Bounds, Candidate, Disk, MinFree, choose};
 pub use lifetime::Known;
+pub(crate) use local::names_after;
 pub use local::{Touched, touched};
 pub use nodes::{Ask, LeftBehind, Nodes, Way};
 pub use notes::{Meaning, NodeNote, TreeNotes};

@@ -47,16 +47,20 @@ impl ClientCore {
     /// The server let go of the last name of `ino`, which it keeps until it is released: what was
     /// written and kept back goes nowhere. True if that is to be logged.
     pub(super) fn ends_unsent(&mut self, ino: Ino) -> bool {
-        let last = self.queue.last_of(ino);
-        let is_release = |seq: &u64| {
-            matches!(self.queue.change(*seq), Some(Change::Record(Record::Release { .. })))
-        };
         let is_named = self.tree.peek(ino).is_some_and(|attr| attr.nlink > 0);
-        if is_named || self.is_open(ino) || last.iter().any(is_release) {
+        if is_named || self.is_open(ino) || self.ends_with_release(ino) {
             return false;
         }
         self.drop_dirty(ino);
         true
+    }
+
+    /// True if the last change of `ino` that waits releases it.
+    pub(super) fn ends_with_release(&self, ino: Ino) -> bool {
+        let is_release = |seq: &u64| {
+            matches!(self.queue.change(*seq), Some(Change::Record(Record::Release { .. })))
+        };
+        self.queue.last_of(ino).iter().any(is_release)
     }
 
     /// How long a change, which was just made, waits for company, if it does.

@@ -2,9 +2,9 @@
 //! server again where nothing of this host is left.
 
 use super::{ClientCore, Effect};
-use crate::cache::{AsOf, FileData, Touched, touched};
+use crate::cache::{AsOf, FileData, Touched, names_after, touched};
 use crate::modlog::{Change, Logged, Outcome, Record};
-use crate::types::{Attr, Ino};
+use crate::types::{Attr, Ino, Name};
 
 impl ClientCore {
     /// The server's final answer to change `seq`. Log `Entry::Settled` with it before.
@@ -24,6 +24,13 @@ impl ClientCore {
             self.release_data(seq, data);
         }
         effects
+    }
+
+    /// The number of another inode that `logged` gave to a new one. Before `outcome` is logged, what
+    /// was written under that number is sealed and the number is released: what comes later is of
+    /// the other inode. `None` also if that was done before.
+    pub fn number_to_release(&self, logged: &Logged, outcome: &Outcome) -> Option<Ino> {
+        logged.mistaken(outcome).filter(|ino| !self.ends_with_release(*ino))
     }
 
     fn settle_logged(&mut self, logged: &Logged, outcome: &Outcome, as_of: &AsOf) -> Vec<Effect> {
@@ -46,7 +53,7 @@ impl ClientCore {
                     self.data_committed(seq, ino, attrs, &logged.change);
                 }
                 let doubtful = self.drop_doubtful(ino);
-                self.settle_names(touched, attrs, as_of);
+                self.settle_names(touched, &logged.change, attrs, as_of);
                 self.learn(attrs, as_of);
                 let orphan = self.note_orphan(&logged.change, outcome);
                 let released = orphan.filter(|ino| self.ends_unsent(*ino)).map(Effect::Release);
@@ -56,12 +63,11 @@ impl ClientCore {
                 }
                 doubtful.into_iter().chain(replaced).chain(released).collect()
             }
-            Outcome::Conflict { parent, name, touched: attrs, copy } => {
+            Outcome::Conflict { parent, name, touched: attrs, .. } => {
                 self.tree.undo(&touched);
                 self.keep_name(&logged.change);
                 self.tree.expire(*parent);
-                let is_create = matches!(logged.change, Change::Record(Record::Create { .. }));
-                let is_mistaken = is_create && *copy != ino;
+                let is_mistaken = logged.mistaken(outcome).is_some();
                 if is_mistaken {
                     self.tree.mistook(ino);
                 }
@@ -91,12 +97,20 @@ impl ClientCore {
         }
     }
 
-    /// A change that touched these is committed. Where the server says nothing of a directory it
-    /// did nothing there: a file that was renamed over another name of itself has both.
-    fn settle_names(&mut self, touched: Touched, attrs: &[Attr], as_of: &AsOf) {
+    /// `change`, which touched these, is committed. Where the server says nothing of a directory it
+    /// did nothing there: a file that was renamed over another name of itself has both. Where it
+    /// says nothing of the inode that got a name, that inode has another number.
+    fn settle_names(&mut self, touched: Touched, change: &Change, attrs: &[Attr], as_of: &AsOf) {
         let Touched { inodes, names } = touched;
-        let is_changed =
-            |(directory, _): &(Ino, _)| attrs.iter().any(|attr| attr.ino == *directory);
+        let is_said = |ino: &Ino| attrs.iter().any(|attr| attr.ino == *ino);
+        let given = match change {
+            Change::Record(record) => names_after(record),
+            Change::Data(_) => Vec::new(),
+        };
+        let is_renumbered = |key: &(Ino, Name)| {
+            given.iter().any(|(name, ino)| name == key && !ino.as_ref().is_none_or(is_said))
+        };
+        let is_changed = |key: &(Ino, Name)| is_said(&key.0) && !is_renumbered(key);
         let (names, unchanged) = names.into_iter().partition(is_changed);
         self.tree.settle(&Touched { inodes, names }, as_of);
         self.tree.undo(&Touched { inodes: Vec::new(), names: unchanged });

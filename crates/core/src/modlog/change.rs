@@ -192,6 +192,16 @@ impl Logged {
         Some(std::mem::replace(data, both))
     }
 
+    /// The number of another inode, if the change made a new one that got another number.
+    pub fn mistaken(&self, outcome: &Outcome) -> Option<Ino> {
+        match (&self.change, outcome) {
+            (Change::Record(Record::Create { ino, .. }), Outcome::Conflict { copy, .. }) => {
+                (ino != copy).then_some(*ino)
+            }
+            _ => None,
+        }
+    }
+
     /// Where the conflict copy stands that the change became; `None` also for a new file that has
     /// its place and another number.
     pub fn copy_of<'a>(&self, outcome: &'a Outcome) -> Option<(Ino, &'a Name)> {

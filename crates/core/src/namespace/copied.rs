@@ -4,7 +4,10 @@
 //! and to different inodes. A copy that the server finds out takes another client, which has
 //! records and inode numbers of its own. Its pending records still name inodes of the client it
 //! was. Such a number is the new file's unless an inode has it; else the file gets a number of the
-//! server's, and all records of this client that name the one mean the other.
+//! server's, and records of this client that name the one mean the other.
+//!
+//! A client that hears of this logs a `Release` of the number. Until then it named its own file,
+//! and behind that record it names the inode which has the number at the server.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,38 +26,69 @@ const ALIASES_MAX: usize = 1 << 16;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Inherited {
     grants: Vec<InoGrant>,
-    /// Numbers in its records, and the inodes that they mean; ascending.
-    aliases: Vec<(Ino, Ino)>,
+    /// By their numbers, ascending.
+    aliases: Vec<Alias>,
+}
+
+/// A number in a client's records that stands for another inode than the one which has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Alias {
+    number: Ino,
+    meant: Ino,
+    /// An earlier client was given it. This one's records with a lower seq may be that one's, and
+    /// no others. Without it all records count.
+    below: Option<u64>,
 }
 
 impl Inherited {
-    /// The inode that `number` stands for in this client's records, if it is another one.
-    fn alias(&self, number: Ino) -> Option<Ino> {
-        let at = self.aliases.binary_search_by_key(&number, |(number, _)| *number).ok()?;
-        self.aliases.get(at).map(|(_, meant)| *meant)
+    fn place(&self, number: Ino) -> Result<usize, usize> {
+        self.aliases.binary_search_by_key(&number, |alias| alias.number)
     }
 
-    /// From now on `number` stands for `meant`.
+    fn alias(&self, number: Ino) -> Option<&Alias> {
+        self.aliases.get(self.place(number).ok()?)
+    }
+
+    /// From now on `number` stands for `meant` in all records.
     fn replace(&mut self, number: Ino, meant: Ino) {
-        match self.aliases.binary_search_by_key(&number, |(number, _)| *number) {
-            Ok(at) => self.aliases[at] = (number, meant),
-            Err(at) => self.aliases.insert(at, (number, meant)),
+        let alias = Alias { number, meant, below: None };
+        match self.place(number) {
+            Ok(at) => self.aliases[at] = alias,
+            Err(at) => self.aliases.insert(at, alias),
         }
     }
 
-    /// `record` with the inodes that it means; `None` if it names those. The number of a new inode
-    /// stays: see [`number`].
-    pub(super) fn meant(&self, record: &Record) -> Option<Record> {
+    /// The records of an earlier client, which become those of another one, have seqs below `next`.
+    fn passed_on(mut self, next: u64) -> Inherited {
+        for alias in &mut self.aliases {
+            alias.below = Some(alias.below.map_or(next, |below| below.min(next)));
+        }
+        self
+    }
+
+    /// What is left once `record` says that its number is over. `None` if it does not.
+    pub(super) fn without(&self, record: &Record) -> Option<Inherited> {
+        let Record::Release { ino } = record else { return None };
+        let at = self.place(*ino).ok()?;
+        let mut left = self.clone();
+        left.aliases.remove(at);
+        Some(left)
+    }
+
+    /// `record`, which has `seq`, with the inodes that it means; `None` if it names those. The
+    /// number of a new inode stays: see [`number`].
+    pub(super) fn meant(&self, seq: u64, record: &Record) -> Option<Record> {
         if self.aliases.is_empty() {
             return None;
         }
+        let counts = |alias: &&Alias| alias.below.is_none_or(|below| seq < below);
         let new = match record {
             Record::Create { ino, .. } => Some(*ino),
             _ => None,
         };
         let mut meant = record.clone();
         for ino in meant.inodes_mut().into_iter().filter(|ino| Some(**ino) != new) {
-            *ino = self.alias(*ino).unwrap_or(*ino);
+            *ino = self.alias(*ino).filter(counts).map_or(*ino, |alias| alias.meant);
         }
         Some(meant)
     }
@@ -88,18 +122,20 @@ pub fn inherited<S: MetaSnapshot>(
     rows::get_row(snapshot, &keys::inherited(client), "what a client inherited")
 }
 
-/// `client` was `before`, of the same identity: records may name numbers that were granted to that.
+/// The client of `next`, its next seq, was `before`, of the same identity: records may name numbers
+/// that were granted to that.
 pub fn inherit<T: MetaTxn>(
     txn: &mut T,
-    client: ClientId,
+    next: OpId,
     before: ClientId,
 ) -> Result<(), Fault<T::Error>> {
+    let client = next.client;
     let rows = (rows::client(txn, client)?, rows::client(txn, before)?);
     let (Some(row), Some(old)) = rows else { return Ok(()) };
     if (&row.identity, row.volume) != (&old.identity, old.volume) || client == before {
         return Ok(());
     }
-    let mut inherited = inherited(txn, before)?.unwrap_or_default();
+    let mut inherited = inherited(txn, before)?.unwrap_or_default().passed_on(next.seq);
     inherited.grants.extend(old.grants);
     rows::put_row(txn, &keys::inherited(client), &inherited)
 }
@@ -128,13 +164,15 @@ pub(super) fn number<T: MetaTxn>(
     let mut inherited = inherited(&mut tree.txn, client)?.unwrap_or_default();
     let is_usable = is_lost || inherited.grants.iter().any(|grant| grant.contains(ino));
     // The copy may have been given another number for it before.
-    let alias = inherited.alias(ino);
+    let alias = inherited.alias(ino).map(|alias| alias.meant);
     if let Some(known) = alias.or(is_usable.then_some(ino)) {
-        if tree.find(known)?.is_none() {
-            return Ok(Some(Number::Free(known)));
-        }
-        if named == Some(known) {
-            return Ok(Some(Number::Made(known)));
+        let is_there = tree.find(known)?.is_some();
+        if !is_there || named == Some(known) {
+            if alias.is_some() {
+                inherited.replace(ino, known);
+                rows::put_row(&mut tree.txn, &keys::inherited(client), &inherited)?;
+            }
+            return Ok(Some(if is_there { Number::Made(known) } else { Number::Free(known) }));
         }
     }
     if alias.is_none() && inherited.aliases.len() >= ALIASES_MAX {

@@ -51,7 +51,7 @@ pub fn greet<T: MetaTxn>(
         lives::admit_lost(txn, volume, known)?;
     }
     if let Some(before) = hello.was {
-        copied::inherit(txn, client, before)?;
+        copied::inherit(txn, next, before)?;
     }
     session::raise_floor(txn, client, hello.incarnation, hello.acked_below)?;
     if session::grants(txn, client)?.is_empty() && session::grant(txn, client)?.is_none() {

@@ -276,10 +276,14 @@ pub fn apply<T: MetaTxn>(
         let refusal = Refusal::ReadOnly;
         return Ok(ApplyResult::Outcome(Outcome::Refused { refusal }));
     }
-    let inherited = copied::inherited(txn, context.client)?;
-    let meant = inherited.and_then(|inherited| inherited.meant(&stamped.record));
+    let inherited = copied::inherited(txn, context.client)?.unwrap_or_default();
+    let left = inherited.without(&stamped.record);
+    let meant = inherited.meant(stamped.seq, &stamped.record);
     let meant = meant.map(|record| Stamped { record, ..stamped.clone() });
     let stamped = meant.as_ref().unwrap_or(stamped);
+    if let Some(left) = left {
+        rows::put_row(txn, &keys::inherited(context.client), &left)?;
+    }
     let mut tree = Tree::open(txn, context.volume)?;
     tree.leaves_remnants = context.is_shared;
     let effect = carry_out(&mut tree, context, stamped);

@@ -94,7 +94,8 @@ impl Ledger {
         written: &Written,
     ) -> Result<(), Violation> {
         self.learn_versions(txn, written);
-        let stamped = &self.meant(op, stamped);
+        let sent = stamped;
+        let stamped = &self.meant(op, sent);
         let wrong = |what: &str| Violation(format!("{op:?} {:?}: {what}", stamped.record));
         let outcome = match result {
             ApplyResult::Outcome(outcome) | ApplyResult::Repeated(outcome)
@@ -111,6 +112,7 @@ impl Ledger {
                 false => Err(wrong(&format!("applied twice: {known:?}, then {outcome:?}"))),
             };
         }
+        self.end_number(op.client, &sent.record);
         self.outcomes.insert(op, outcome.clone());
         self.lives.applied(op, digest, outcome).map_err(|Violation(what)| wrong(&what))?;
         let changes = self.changes(txn, written);

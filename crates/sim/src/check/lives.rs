@@ -20,8 +20,8 @@ use crate::store::{Txn, Written};
 pub(super) struct Lives {
     /// Digests of the records that were applied.
     records: BTreeMap<OpId, [u8; 32]>,
-    /// Inodes that records of these clients mean by other numbers.
-    aliases: BTreeMap<(ClientId, Ino), Ino>,
+    /// Inodes that records of these clients mean by other numbers, those with a lower seq than this.
+    aliases: BTreeMap<(ClientId, Ino), (Ino, u64)>,
     /// The versions of the volume, where disks are copied.
     versions: Option<BTreeSet<Version>>,
     /// Records that were applied in any history.
@@ -85,13 +85,23 @@ impl Ledger {
         }
     }
 
-    /// `client` goes on for the client that it `was`.
-    pub(crate) fn inherits(&mut self, client: ClientId, was: Option<ClientId>) {
+    /// A client, whose next seq is `next`, goes on for the one that it `was`.
+    pub(crate) fn inherits(&mut self, (client, next): (ClientId, u64), was: Option<ClientId>) {
         let Some(was) = was else { return };
         let aliases = &mut self.lives.aliases;
         let of = aliases.range((was, Ino(0))..=(was, Ino(u64::MAX)));
-        let inherited: Vec<(Ino, Ino)> = of.map(|((_, ino), meant)| (*ino, *meant)).collect();
-        aliases.extend(inherited.into_iter().map(|(ino, meant)| ((client, ino), meant)));
+        let inherit = |((_, ino), (meant, below)): (&(ClientId, Ino), &(Ino, u64))| {
+            ((client, *ino), (*meant, next.min(*below)))
+        };
+        let inherited: Vec<_> = of.map(inherit).collect();
+        aliases.extend(inherited);
+    }
+
+    /// A record of `client` was applied, which may say that its number is over.
+    pub(super) fn end_number(&mut self, client: ClientId, record: &Record) {
+        if let Record::Release { ino } = record {
+            self.lives.aliases.remove(&(client, *ino));
+        }
     }
 
     /// A record with the inodes that it means.
@@ -105,7 +115,8 @@ impl Ledger {
             _ => None,
         };
         for ino in meant.record.inodes_mut().into_iter().filter(|ino| Some(**ino) != new) {
-            *ino = self.lives.aliases.get(&(op.client, *ino)).copied().unwrap_or(*ino);
+            let alias = self.lives.aliases.get(&(op.client, *ino));
+            *ino = alias.filter(|(_, below)| op.seq < *below).map_or(*ino, |(meant, _)| *meant);
         }
         meant
     }
@@ -124,10 +135,10 @@ impl Ledger {
             Outcome::Conflict { copy, .. } => *copy,
             _ => *ino,
         };
+        if number != *ino {
+            self.lives.aliases.insert((op.client, *ino), (number, u64::MAX));
+        }
         if made.contains(&number) {
-            if number != *ino {
-                self.lives.aliases.insert((op.client, *ino), number);
-            }
             return Ok(true);
         }
         let place = (*parent, name.as_bytes().to_vec());

@@ -139,6 +139,7 @@ impl Mount {
         let ahead = |(_, file): &(&Ino, &FileData)| file.is_ahead();
         let kept: Vec<Ino> = self.core.files.iter().filter(ahead).map(|(ino, _)| *ino).collect();
         let gone = self.kept.save_index().forget_lost(history, |ino| kept.contains(&ino));
+        self.kept.sync_index();
         for (ino, container) in gone {
             if !self.core.needs_container(ino, container) {
                 self.kept.containers.remove(&(ino, container));

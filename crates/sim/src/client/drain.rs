@@ -9,7 +9,7 @@ use segue_core::modlog::{
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Apply, Request};
 
-use super::{Mount, Purpose, Stop};
+use super::{Mount, Purpose, Stop, Tried};
 use crate::Violation;
 use crate::plan::Bug;
 
@@ -164,14 +164,25 @@ impl Mount {
                 }
                 Outcome::Missing { chunks } => self.chunks.missing(&chunks)?,
                 // The others are sent again, and answered the same.
-                _ if self.failing.try_write().is_err() => {
-                    self.unsettled = true;
-                    return Ok(());
+                outcome => {
+                    let is_full = self.failing.try_write().is_err();
+                    if is_full || self.release_number(&logged, &outcome)?.is_err() {
+                        self.unsettled = true;
+                        return Ok(());
+                    }
+                    self.settle(&logged, &outcome, as_of)?;
                 }
-                outcome => self.settle(&logged, &outcome, as_of)?,
             }
         }
         Ok(())
+    }
+
+    fn release_number(&mut self, logged: &Logged, outcome: &Outcome) -> Tried<()> {
+        let Some(ino) = self.core.number_to_release(logged, outcome) else { return Ok(Ok(())) };
+        if let Err(refusal) = self.seal(ino)? {
+            return Ok(Err(refusal));
+        }
+        self.log_record(Record::Release { ino })
     }
 
     fn settle(

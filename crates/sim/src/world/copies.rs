@@ -203,6 +203,11 @@ impl World {
         let is_put_back = image.is_some();
         if let Some(image) = image {
             self.server.put_back(image, self.now)?;
+            for host in &mut self.hosts {
+                if let Host::Up(mount) = host {
+                    mount.copied.is_greeted = false;
+                }
+            }
             self.summary.servers_put_back += 1;
             self.say("the server is put back");
         }

@@ -45,7 +45,7 @@ fn numbers_that_the_other_copy_used_stand_for_other_inodes() {
     let directory = tin.directory(&mut txn, Ino::ROOT, "theirs");
     let file = tin.file(&mut txn, Ino::ROOT, "file");
     let mut copy = Client::new(&mut txn, 2, OWNER);
-    inherit(&mut txn, copy.id, tin.id).unwrap();
+    inherit(&mut txn, next(&copy, 1), tin.id).unwrap();
     assert!(inherited(&mut txn, tin.id).unwrap().is_none());
 
     let free = tin.ino();
@@ -90,7 +90,7 @@ fn numbers_of_another_identity_are_not_inherited() {
     let mut thief = Client::new(&mut txn, 2, OWNER);
     let other = ClientId([3; 16]);
     bind(&mut txn, other, "another identity", VOLUME, 1).unwrap().unwrap();
-    inherit(&mut txn, other, tin.id).unwrap();
+    inherit(&mut txn, OpId { client: other, ..next(&tin, 1) }, tin.id).unwrap();
     assert!(inherited(&mut txn, other).unwrap().is_none());
     assert_gets_another(&mut txn, &mut thief, tin.ino());
     let made = tin.file(&mut txn, Ino::ROOT, "mine");
@@ -245,7 +245,7 @@ fn a_forgotten_number_that_two_copies_use_is_two_files() {
     assert_eq!((name, named(&mut put_back, Ino::ROOT, "h")), (name_of("h"), Some(other)));
     // A further copy of that one sends the same again, and is told the same number.
     let third = Client::new(&mut put_back, 4, OWNER);
-    inherit(&mut put_back, third.id, copy.id).unwrap();
+    inherit(&mut put_back, next(&third, 2), copy.id).unwrap();
     let mut third = third;
     let again = third.stamp(third.creation(Ino::ROOT, "h", ino, NewNode::File));
     let ApplyResult::Outcome(Outcome::Conflict { copy: told, .. }) =
