@@ -157,14 +157,19 @@ fn what_is_put_back_or_cloned_loses_nothing() {
 /// heard what was lost (840). The index had forgotten a pending name with its directory (3000102,
 /// 3002012). A hello named what the index knew, and the log knew more (3002238, 3003745). A new
 /// inode got the number of one that another copy had made (3003879). The checker waited for data of
-/// files whose removal the server had forgotten (3000016, 3001693, 3001747). A second hello named
-/// other numbers than the first one (3002101).
+/// files whose removal the server had forgotten (3000016, 3001693, 3001747), or that a copy made
+/// again (5004881). A second hello named other numbers than the first one (3002101). The index
+/// forgot lost versions, and remembered them after a loss of power (5000053, 5007778). A record
+/// about another host's inode was taken for one about a file of a copy (5004150), and a name meant
+/// the other inode (5004239). A host that slept through the end of a history was looked at before
+/// it had heard of that (5006976).
 #[test]
 fn seeds_with_copies_that_failed_once_end_as_they_should() {
     let given = Options { copies: true, ..Options::default() };
     let small = [70, 267, 450, 664, 840].into_iter();
     let large = [16, 102, 869, 1648, 1693, 1747, 2012, 2101, 2238, 2289, 3745, 3879];
-    for seed in small.chain(large.map(|seed| 3_000_000 + seed)) {
+    let larger = [53, 4150, 4239, 4881, 6976, 7778].map(|seed| 5_000_000 + seed);
+    for seed in small.chain(large.map(|seed| 3_000_000 + seed)).chain(larger) {
         ends_well(seed, given.swarm(seed));
     }
 }

@@ -119,7 +119,7 @@ impl Mount {
             let made = tokio::select! {
                 made = self.upload(&picked.changes) => made,
                 () = self.round_over(picked.round) => continue,
-                () = self.are_taken_back(&picked.changes) => continue,
+                () = self.one_is_taken_back(&picked.changes) => continue,
             };
             let failed = made.as_ref().err().copied();
             self.uploaded(&picked, made);
@@ -159,7 +159,7 @@ impl Mount {
     }
 
     /// Waits until one of `changes` is not to be sent any more.
-    async fn are_taken_back(&self, changes: &[Logged]) {
+    async fn one_is_taken_back(&self, changes: &[Logged]) {
         let mut settled = self.settled.subscribe();
         let waits = |logged: &Logged| self.core().queue.stage(logged.seq).is_some();
         while changes.iter().all(waits) {

@@ -1,5 +1,6 @@
 //! File data: open, read, write, truncate, close.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use segue_core::cache::{ContainerId, FileData, Nodes, Way};
@@ -206,13 +207,14 @@ impl Mount {
         let keep_pages = way == Way::Cached
             && self.core().files.get_mut(&ino).is_some_and(FileData::shown_to_kernel);
         let refused = Mutex::default();
-        let file = FileHandle { ino, writable, way, synchronous, caller, refused };
+        let is_lost = AtomicBool::default();
+        let file = FileHandle { ino, writable, way, synchronous, caller, refused, is_lost };
         let handle = lock(&self.handles).add_file(file);
         Ok(Opened { handle, keep_pages, writable, way, backing: door.backing })
     }
 
     pub(super) fn handle(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {
-        lock(&self.handles).file(handle).ok_or(Refusal::Invalid)
+        lock(&self.handles).file(handle)
     }
 
     /// Bytes of an open file for process `pid`; fewer than asked for only at its end.

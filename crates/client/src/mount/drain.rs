@@ -9,7 +9,7 @@ use std::time::Duration;
 use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
 use segue_core::modlog::{
-    BatchSize, Change, Entry, INLINE_MAX, Lane, Logged, Outcome, ServerDisk, Stamped,
+    BatchSize, Change, Entry, INLINE_MAX, Lane, Logged, Outcome, Record, ServerDisk, Stamped,
 };
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
@@ -379,12 +379,12 @@ impl Mount {
         Ok(())
     }
 
-    /// A new inode got another number: what was written to it is its own still, and who has it open
-    /// under the old number is refused from now on.
+    /// A new inode got another number. Data that were written to it so far are its own, and its
+    /// open handles are refused from now on.
     fn release_number(&self, logged: &Logged, outcome: &Outcome) -> Result<(), Refusal> {
         let number = self.core().number_to_release(logged, outcome);
         let Some(ino) = number else { return Ok(()) };
-        lock(&self.handles).refused(ino, Refusal::Stale);
+        lock(&self.handles).lose(ino);
         self.seal(ino, logged.caller.clone(), false)?;
         self.log_record(Record::Release { ino }, logged.caller.clone(), false).map(drop)
     }

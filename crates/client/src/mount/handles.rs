@@ -1,6 +1,7 @@
 //! Open files and directories, by the numbers that the kernel hands back.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(crate) struct FileHandle {
     pub(crate) caller: Caller,
     /// Why the server refused what was written to the file since, until that was told.
     pub(crate) refused: Mutex<Option<Refusal>>,
+    /// The number turned out to be another inode's.
+    pub(crate) is_lost: AtomicBool,
 }
 
 impl FileHandle {
@@ -119,8 +122,19 @@ impl Handles {
         self.next
     }
 
-    pub(crate) fn file(&self, handle: u64) -> Option<Arc<FileHandle>> {
-        self.files.get(&handle).cloned()
+    pub(crate) fn file(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {
+        let file = self.files.get(&handle).ok_or(Refusal::Invalid)?;
+        match file.is_lost.load(Ordering::Relaxed) {
+            true => Err(Refusal::Stale),
+            false => Ok(Arc::clone(file)),
+        }
+    }
+
+    /// The file that is open as `ino` has another number from now on: nothing is read or written
+    /// under that one any more.
+    pub(crate) fn lose(&self, ino: Ino) {
+        let files = self.files.values().filter(|file| file.ino == ino);
+        files.for_each(|file| file.is_lost.store(true, Ordering::Relaxed));
     }
 
     /// True if the kernel is to open `ino` anew, whose size changed elsewhere: not while it does so
@@ -230,15 +244,20 @@ mod tests {
             synchronous: false,
             caller,
             refused: Mutex::default(),
+            is_lost: AtomicBool::default(),
         };
-        let open = handles.add_file(writer);
+        let number = handles.add_file(writer);
         assert!(!handles.opens_anew(Ino(8), Time::default()), "it changes here");
         handles.refused(Ino(9), Refusal::Quota);
-        let open = handles.file(open).unwrap();
+        let open = handles.file(number).unwrap();
         assert_eq!(open.told(), Ok(()));
         handles.refused(Ino(8), Refusal::Quota);
         assert_eq!([open.hears(), open.hears()], [Err(Refusal::Quota); 2]);
         assert_eq!([open.told(), open.told()], [Err(Refusal::Quota), Ok(())]);
         assert_eq!(open.hears(), Ok(()));
+        handles.lose(Ino(9));
+        assert!(handles.file(number).is_ok());
+        handles.lose(Ino(8));
+        assert_eq!(handles.file(number).unwrap_err(), Refusal::Stale);
     }
 }

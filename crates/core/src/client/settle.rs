@@ -26,9 +26,9 @@ impl ClientCore {
         effects
     }
 
-    /// The number of another inode that `logged` gave to a new one. Before `outcome` is logged, what
-    /// was written under that number is sealed and the number is released: what comes later is of
-    /// the other inode. `None` also if that was done before.
+    /// The number of another inode that `logged` gave to a new one. Before `outcome` is logged,
+    /// data under that number are sealed and the number is released: later changes are of the
+    /// other inode. `None` also if that was done before.
     pub fn number_to_release(&self, logged: &Logged, outcome: &Outcome) -> Option<Ino> {
         logged.mistaken(outcome).filter(|ino| !self.ends_with_release(*ino))
     }

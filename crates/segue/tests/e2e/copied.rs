@@ -2,7 +2,8 @@
 //! one client. Nothing of either is lost, and nothing is sent as what it is not.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -149,11 +150,17 @@ fn two_machines_of_one_disk_lose_nothing() {
         let moved = all.remove(&format!("{name}-1")).unwrap();
         all.insert(format!("{name}-9"), moved);
     }
+    let open = File::options().append(true).open(one.path().join("one-0"));
+    let mut open = open.unwrap();
     for (host, mount) in [(&world.b, &two), (&world.a, &one)] {
         host.link_up().unwrap();
         wait_for_state(host, mount, "online");
         mount.sync().unwrap();
     }
+    // The other host was first: it gave the file's number to a file of its own.
+    let refused = open.write_all(b"lost").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::ESTALE), "{refused}");
+    drop(open);
     all.extend(make(one.path(), "later-one", 4));
     all.extend(make(two.path(), "later-two", 4));
     one.sync().unwrap();
@@ -166,6 +173,18 @@ fn two_machines_of_one_disk_lose_nothing() {
         }
     }
     assert_eq!([conflicts(&world.a, one.path()), conflicts(&world.b, two.path())], [NONE; 2]);
+    // Each host changes files that have the numbers which it had given to its own.
+    for (mount, word) in [(&one, "one"), (&two, "two")] {
+        for (name, bytes) in &mut all {
+            let mut file = File::options().append(true).open(mount.path().join(name)).unwrap();
+            file.write_all(word.as_bytes()).unwrap();
+            bytes.extend(word.as_bytes());
+        }
+        mount.sync().unwrap();
+        eventually("both have what one of them changed", || {
+            [&one, &two].iter().all(|mount| files(mount.path()) == all)
+        });
+    }
     check_clean(&world);
 }
 

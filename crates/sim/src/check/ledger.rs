@@ -375,7 +375,9 @@ impl Ledger {
 
     /// True if `ino` was removed once, in a history that was lost too: its host may have heard it.
     pub(crate) fn was_removed(&self, ino: Ino) -> bool {
-        self.removed_by.contains_key(&ino) || self.lives.nameless.contains(&ino)
+        self.removed_by.contains_key(&ino)
+            || self.dropped.iter().any(|(_, dropped)| *dropped == ino)
+            || self.lives.nameless.contains(&ino)
     }
 
     /// True if the host of `op`, a store, has changed the file later, or removed it.

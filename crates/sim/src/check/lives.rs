@@ -20,7 +20,7 @@ use crate::store::{Txn, Written};
 pub(super) struct Lives {
     /// Digests of the records that were applied.
     records: BTreeMap<OpId, [u8; 32]>,
-    /// Inodes that records of these clients mean by other numbers, those with a lower seq than this.
+    /// Inodes that records of these clients mean by other numbers, if their seqs are lower.
     aliases: BTreeMap<(ClientId, Ino), (Ino, u64)>,
     /// The versions of the volume, where disks are copied.
     versions: Option<BTreeSet<Version>>,

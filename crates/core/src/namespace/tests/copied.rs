@@ -82,6 +82,39 @@ fn numbers_that_the_other_copy_used_stand_for_other_inodes() {
     assert_eq!(tin.send(&mut txn, &clash), ApplyResult::Cloned);
 }
 
+/// A client names its own file by the number of another inode until it says that this is over.
+/// Then it names the other inode, as does a later copy of it, which knows nothing of that file.
+#[test]
+fn a_number_that_was_released_is_the_other_inodes() {
+    let mut txn = store();
+    let mut tin = Client::new(&mut txn, 1, OWNER);
+    let theirs = tin.file(&mut txn, Ino::ROOT, "theirs");
+    let mut copy = Client::new(&mut txn, 2, OWNER);
+    inherit(&mut txn, next(&copy, 1), tin.id).unwrap();
+    let made = copy.stamp(copy.creation(Ino::ROOT, "ours", theirs, NewNode::File));
+    let result = copy.send(&mut txn, &made);
+    assert!(matches!(result, ApplyResult::Outcome(Outcome::Conflict { .. })), "{result:?}");
+    let ours = named(&mut txn, Ino::ROOT, "ours").unwrap();
+    assert_eq!(named_by(&mut copy, &mut txn, theirs), ours);
+
+    let chmod = |client: &mut Client, txn: &mut MapTxn, seq| {
+        let set = SetAttr { mode: Some(0o640), ..SetAttr::default() };
+        let chmod = client.stamp(Record::SetAttr { ino: theirs, set });
+        let ApplyResult::Outcome(outcome) = client.send(txn, &Stamped { seq, ..chmod }) else {
+            panic!("it has an outcome")
+        };
+        outcome.touched()[0].ino
+    };
+    let mut later = Client::new(&mut txn, 3, OWNER);
+    inherit(&mut txn, next(&later, 50), copy.id).unwrap();
+    assert_eq!(chmod(&mut later, &mut txn, 49), ours);
+    assert_eq!(chmod(&mut later, &mut txn, 50), theirs);
+
+    copy.apply(&mut txn, Record::Release { ino: theirs });
+    assert_eq!(named_by(&mut copy, &mut txn, theirs), theirs);
+    assert_eq!(attr(&mut txn, ours).nlink, 1);
+}
+
 /// Nobody inherits from somebody else's host.
 #[test]
 fn numbers_of_another_identity_are_not_inherited() {
