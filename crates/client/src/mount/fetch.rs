@@ -20,6 +20,10 @@ const SMALL: u64 = 64 << 10;
 /// A fetch is given up after so many attempts at one version of the data. Each other version is a
 /// change of another host, which fails no read.
 const ATTEMPTS: u32 = 16;
+/// A wait for the outcome of a store ends if nothing is settled for this long.
+const TURN: Duration = Duration::from_secs(1);
+/// It ends after this long in any case: the store itself may be what waits.
+const TURNS: Duration = Duration::from_secs(10);
 
 /// What is fetched goes into its container in pieces of so many bytes.
 const PIECE: u64 = 1 << 20;
@@ -177,7 +181,7 @@ impl Mount {
                 match waits(data, self.fetch_demanded(class, version, gap)).await {
                     Ok(()) => {}
                     Err(Refusal::Changed) => {
-                        self.catch_up(ino).await?;
+                        self.catch_up(ino, version).await?;
                         break;
                     }
                     Err(refusal) => return Err(refusal),
@@ -213,8 +217,8 @@ impl Mount {
         Ok(())
     }
 
-    /// The server has another version than the one that was being fetched.
-    async fn catch_up(&self, ino: Ino) -> Result<(), Refusal> {
+    /// The server has another version than `version`, which was being fetched.
+    async fn catch_up(&self, ino: Ino, version: Version) -> Result<(), Refusal> {
         let ahead = self.core().files.get(&ino).is_some_and(|file| file.is_ahead());
         if !ahead {
             return self.ask_attr(ino).await.map(drop);
@@ -222,10 +226,17 @@ impl Mount {
         // Our own store made that version, and its outcome is on the way; or another host
         // did, and the rest of our base is gone: the store will become a conflict copy.
         let mut settled = self.settled.subscribe();
-        match tokio::time::timeout(Duration::from_secs(1), settled.changed()).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Refusal::Stale),
-        }
+        let waits = |file: &FileData| file.version() == version && file.is_ahead();
+        let caught_up = async {
+            while self.core().files.get(&ino).is_some_and(waits) {
+                // As long as other changes are settled, this file's turn comes.
+                if tokio::time::timeout(TURN, settled.changed()).await.is_err() {
+                    return Err(Refusal::Stale);
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(TURNS, caught_up).await.unwrap_or(Err(Refusal::Stale))
     }
 
     pub(super) async fn fetch_gap(
@@ -301,7 +312,7 @@ impl Mount {
                 tried.replace(before.version).is_some_and(|tried| tried != before.version);
             attempts = if is_other { 1 } else { attempts + 1 };
             match self.read_past(ino, &before, class).await {
-                Err(Refusal::Changed) => self.catch_up(ino).await?,
+                Err(Refusal::Changed) => self.catch_up(ino, before.version).await?,
                 Err(refusal) => return Err(refusal),
                 Ok(bytes) if self.core().sight(ino, &wanted).as_ref() == Some(&before) => {
                     return Ok(bytes);

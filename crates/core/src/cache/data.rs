@@ -231,9 +231,13 @@ impl FileData {
         })
     }
 
-    /// Forgets that anything was changed since the last seal; true if it was.
+    /// The file is removed, and changes since the last seal go nowhere; true if there were any.
+    /// They stand in the container, which has no bytes of the server's version from now on: a
+    /// server that is put back has the file again.
     pub fn drop_dirty(&mut self) -> bool {
         self.dirty.clear();
+        self.valid.clear();
+        self.is_noted = false;
         self.cut = None;
         self.above = None;
         std::mem::take(&mut self.dirty_changes)

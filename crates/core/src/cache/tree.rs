@@ -242,8 +242,9 @@ impl Tree {
                 if let Some(xattrs) = known.xattrs.as_mut() {
                     xattrs.is_old |= known.attr.change != node.attr.change;
                 }
-                // What has names in a volume that was restored has them again.
-                known.is_orphan &= known.attr.change.epoch == node.attr.change.epoch;
+                // A restored volume has its names again, and a copy of this cache may make a file
+                // again.
+                known.is_orphan &= node.attr.nlink == 0 || node.attr.change == known.attr.change;
                 known.attr = node.attr;
                 known.checked = checked;
                 known.target = node.target.or(known.target.take());

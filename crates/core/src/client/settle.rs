@@ -86,6 +86,9 @@ impl ClientCore {
                 self.keep_name(&logged.change);
                 let mut effects = vec![Effect::Refused { refusal: *refusal }];
                 let is_create = matches!(logged.change, Change::Record(Record::Create { .. }));
+                if is_create {
+                    self.tree.mistook(ino);
+                }
                 if is_data || is_create {
                     effects.extend(self.give_up(seq, ino, &[]));
                 }

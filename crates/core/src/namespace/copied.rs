@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::permission::Change;
-use super::rows;
+use super::rows::{self, InodeRow};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, keys, readable};
 use crate::modlog::Record;
@@ -149,7 +149,8 @@ pub(super) enum Number {
 }
 
 /// The inode of a file that a client creates as `ino`, a number that was not granted to it. The
-/// file's name stands for `named` so far. `None` if the client has replaced too many numbers.
+/// file's name stands for `named` so far, which may be the file: `is_it`. `None` if the client has
+/// replaced too many numbers.
 ///
 /// A number that is inherited, or that is of a lost grant, is used unless an inode has it: another
 /// copy of the cache may have sent it first. An unknown number may be granted to another client
@@ -158,7 +159,7 @@ pub(super) fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
     (ino, is_lost): (Ino, bool),
-    named: Option<Ino>,
+    (named, is_it): (Option<Ino>, impl Fn(&InodeRow) -> bool),
 ) -> Result<Option<Number>, Stop<T::Error>> {
     let client = change.context.client;
     let mut inherited = inherited(&mut tree.txn, client)?.unwrap_or_default();
@@ -166,8 +167,9 @@ pub(super) fn number<T: MetaTxn>(
     // The copy may have been given another number for it before.
     let alias = inherited.alias(ino).map(|alias| alias.meant);
     if let Some(known) = alias.or(is_usable.then_some(ino)) {
-        let is_there = tree.find(known)?.is_some();
-        if !is_there || named == Some(known) {
+        let found = tree.find(known)?;
+        let is_there = found.is_some();
+        if found.is_none_or(|row| named == Some(known) && is_it(&row)) {
             if alias.is_some() {
                 inherited.replace(ino, known);
                 rows::put_row(&mut tree.txn, &keys::inherited(client), &inherited)?;

@@ -33,7 +33,7 @@ pub(super) fn create<T: MetaTxn>(
     let directory = tree.directory(home)?;
     change.actor.check_enter(&directory.attr)?;
     let taken = tree.dentry(home, name)?;
-    let number = match number(tree, change, *ino, taken)? {
+    let number = match number(tree, change, (*ino, node), taken)? {
         Number::Free(number) => number,
         Number::Made(made) => {
             [home, made].into_iter().for_each(|ino| tree.mention(ino));
@@ -172,7 +172,7 @@ pub(super) fn insert<T: MetaTxn>(
 fn number<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
-    ino: Ino,
+    (ino, node): (Ino, &NewNode),
     named: Option<Ino>,
 ) -> Result<Number, Stop<T::Error>> {
     let client = rows::client(&mut tree.txn, change.context.client)?
@@ -188,7 +188,11 @@ fn number<T: MetaTxn>(
             Some(_) => Err(Refusal::Copied.into()),
         };
     }
-    copied::number(tree, change, (ino, is_lost), named)?.ok_or(Refusal::Protocol.into())
+    let is_it = |row: &InodeRow| match node {
+        NewNode::Symlink(target) => row.target.as_ref() == Some(target),
+        _ => row.attr.kind == kind_of(node),
+    };
+    copied::number(tree, change, (ino, is_lost), (named, is_it))?.ok_or(Refusal::Protocol.into())
 }
 
 fn check_node(actor: &Actor<'_>, node: &NewNode) -> Result<(), Refusal> {
