@@ -162,16 +162,17 @@ fn what_is_put_back_or_cloned_loses_nothing() {
 /// forgot lost versions, and remembered them after a loss of power (5000053, 5007778). A record
 /// about another host's inode was taken for one about a file of a copy (5004150), and a name meant
 /// the other inode (5004239). A host that slept through the end of a history was looked at before
-/// it had heard of that (5006976). Writes to a removed file were read as the server's (6001077). A
-/// file was taken for a directory that a copy had made (6004177). A file that a copy made again
-/// stayed removed (6005835).
+/// it had heard of that (5006976). Writes to a removed file were read as the server's (6001077,
+/// 6010133). A directory that was made and removed unsent was believed to be empty under its
+/// number (6010573). A file was taken for a directory that a copy had made (6004177). A file that
+/// a copy made again stayed removed (6005835).
 #[test]
 fn seeds_with_copies_that_failed_once_end_as_they_should() {
     let given = Options { copies: true, ..Options::default() };
     let small = [70, 267, 450, 664, 840].into_iter();
     let large = [16, 102, 869, 1648, 1693, 1747, 2012, 2101, 2238, 2289, 3745, 3879];
     let larger = [53, 4150, 4239, 4881, 6976, 7778].map(|seed| 5_000_000 + seed);
-    let largest = [6_001_077, 6_004_177, 6_005_835];
+    let largest = [1077, 4177, 5835, 10_133, 10_573].map(|seed| 6_000_000 + seed);
     for seed in small.chain(large.map(|seed| 3_000_000 + seed)).chain(larger).chain(largest) {
         ends_well(seed, given.swarm(seed));
     }

@@ -231,16 +231,18 @@ impl FileData {
         })
     }
 
-    /// The file is removed, and changes since the last seal go nowhere; true if there were any.
-    /// They stand in the container, which has no bytes of the server's version from now on: a
-    /// server that is put back has the file again.
+    /// Forgets that anything was changed since the last seal; true if it was.
     pub fn drop_dirty(&mut self) -> bool {
         self.dirty.clear();
-        self.valid.clear();
-        self.is_noted = false;
         self.cut = None;
         self.above = None;
         std::mem::take(&mut self.dirty_changes)
+    }
+
+    /// No process has the file open, which was removed: its container has nothing of the server's.
+    pub fn forget_valid(&mut self) {
+        self.valid.clear();
+        self.is_noted = false;
     }
 
     /// Closes the changes since the last seal as record `seq`.

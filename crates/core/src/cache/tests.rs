@@ -170,6 +170,23 @@ fn a_directory_made_here_needs_no_question_about_its_names() {
     assert_eq!(tree.peek(Ino::ROOT).unwrap().nlink, 2);
 }
 
+/// Another copy of this cache may make it again.
+#[test]
+fn a_removed_file_that_has_a_name_again_is_shown() {
+    let mut tree = Tree::new(100);
+    let root = attr(1, Kind::Directory, 1);
+    let file = |change| Node { attr: attr(7, Kind::File, change), target: None };
+    tree.install_name(root, name("f"), Some(file(2)), at(0));
+    tree.mark_orphan(Ino(7));
+    let meaning = |tree: &Tree| tree.name(Ino::ROOT, &name("f"), at(0)).usable(true).flatten();
+    for change in [1, 2] {
+        tree.install_name(root, name("f"), Some(file(change)), at(0));
+        assert_eq!(meaning(&tree), None);
+    }
+    tree.install_name(root, name("f"), Some(file(3)), at(0));
+    assert_eq!(meaning(&tree), Some(Ino(7)));
+}
+
 #[test]
 fn a_refused_change_is_asked_for_again() {
     let mut tree = tree();

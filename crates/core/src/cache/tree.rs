@@ -242,9 +242,11 @@ impl Tree {
                 if let Some(xattrs) = known.xattrs.as_mut() {
                     xattrs.is_old |= known.attr.change != node.attr.change;
                 }
-                // A restored volume has its names again, and a copy of this cache may make a file
-                // again.
-                known.is_orphan &= node.attr.nlink == 0 || node.attr.change == known.attr.change;
+                // A restored volume has its names again. A copy of this cache may make a file
+                // again, or use its number.
+                if known.is_orphan && node.attr.nlink > 0 && node.attr.change != known.attr.change {
+                    (known.is_orphan, known.listing) = (false, Listing::Partial);
+                }
                 known.attr = node.attr;
                 known.checked = checked;
                 known.target = node.target.or(known.target.take());

@@ -9,7 +9,7 @@
 //! together say what it knew (`recover`).
 
 use super::ClientCore;
-use crate::cache::{FileNote, TreeNotes};
+use crate::cache::{FileData, FileNote, TreeNotes};
 use crate::types::{Ino, Version};
 
 /// What the index on disk lacks.
@@ -40,8 +40,16 @@ impl Notes {
 impl ClientCore {
     /// What is to be noted. Call [`ClientCore::noted`] afterwards, before the next of these.
     pub fn take_notes(&mut self) -> Notes {
-        let files = self.files.iter_mut();
-        let files = files.filter_map(|(ino, file)| Some((*ino, file.to_note()?))).collect();
+        let tree = &self.tree;
+        let note = |(ino, file): (&Ino, &mut FileData)| {
+            let mut note = file.to_note()?;
+            if tree.is_orphan(*ino) {
+                // What is written to it is nobody's, and a server that is put back has it again.
+                note.valid.clear();
+            }
+            Some((*ino, note))
+        };
+        let files = self.files.iter_mut().filter_map(note).collect();
         let used = std::mem::take(&mut self.used).into_iter().collect();
         let tree = self.tree.take_notes();
         let forgotten = tree.nodes.iter().filter(|(_, note)| note.is_none());

@@ -109,6 +109,7 @@ impl ClientCore {
             // Of files that nobody can reach any more.
             if !goes_on.contains(&ino) {
                 self.drop_dirty(ino);
+                self.files.get_mut(&ino).map(FileData::forget_valid);
             }
         }
         self.queue.mark_sent();

@@ -139,6 +139,7 @@ impl ClientCore {
         let Change::Record(record) = change else { return None };
         let ino = record.unnamed().filter(|ino| outcome.leaves_nameless(*ino))?;
         self.tree.mark_orphan(ino);
+        self.files.get_mut(&ino).map(FileData::not_noted);
         record.keeps_unnamed().then_some(ino)
     }
 

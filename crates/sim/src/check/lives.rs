@@ -47,6 +47,9 @@ impl Lives {
     ) -> Result<(), Violation> {
         self.records.insert(op, *digest);
         self.ever.insert(op);
+        // What is left of a removed file has the version of its removal.
+        let told = outcome.touched().iter().flat_map(|attr| [attr.change, attr.data_version]);
+        self.versions.iter_mut().for_each(|versions| versions.extend(told.clone()));
         match (self.versions.is_some(), outcome) {
             (true, Outcome::Refused { refusal: Refusal::Protocol }) => {
                 Err(Violation("an honest host is refused as a broken one".into()))

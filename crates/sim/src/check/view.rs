@@ -56,7 +56,9 @@ fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
     for ((parent, name), ino) in &server.ledger.names {
         let Ok(name) = segue_core::types::Name::new(name.clone()) else { continue };
         // The clock stands beyond every lifetime: fresh is only what is thought to be pending.
-        if let Known::Fresh(found) = core.tree.name(*parent, &name, mount.now) {
+        // Nobody looks into a removed directory before the server says that it is there again.
+        let is_gone = core.tree.is_orphan(*parent);
+        if let (Known::Fresh(found), false) = (core.tree.name(*parent, &name, mount.now), is_gone) {
             return Err(Violation(format!("#{parent}/{name} ({ino}) is {found:?} for ever")));
         }
     }

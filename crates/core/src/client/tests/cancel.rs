@@ -294,6 +294,26 @@ fn each_part_of_a_file_is_taken_back() {
     assert!(core.unsealed().is_empty() && !core.tree.is_pending(Ino(7)));
 }
 
+/// A server that is put back has the file again, and not what was written to it while it had no
+/// name.
+#[test]
+fn of_a_removed_open_file_nothing_is_noted() {
+    let (mut core, _) = stored_and_written();
+    core.opened(Ino(7));
+    assert!(seal(&mut core, 7));
+    unlink(&mut core, 7, true);
+    settle(&mut core, 1, &Outcome::Done { touched: vec![attr(7, Kind::File, 4)] });
+    settle(&mut core, 2, &Outcome::Done { touched: vec![attr(7, Kind::File, 5)] });
+    let valid = |core: &mut ClientCore| {
+        let notes = core.take_notes();
+        core.noted(&notes, true);
+        notes.files.into_iter().find(|(ino, _)| *ino == Ino(7)).map(|(_, note)| note.valid)
+    };
+    assert!(valid(&mut core).is_some_and(|valid| !valid.is_empty()));
+    settle_with_links(&mut core, 3, 0);
+    assert!(valid(&mut core).is_some_and(|valid| valid.is_empty()));
+}
+
 #[test]
 fn what_is_taken_back_goes_nowhere_once_the_last_name_is_gone() {
     for nlink in [0, 1] {

@@ -77,6 +77,12 @@ fn numbers_that_the_other_copy_used_stand_for_other_inodes() {
     assert!(matches!(result, ApplyResult::Outcome(Outcome::Done { .. })), "{result:?}");
     assert_eq!(named(&mut txn, Ino::ROOT, "file"), Some(file));
 
+    // It did not send this one, which has its name and number by chance.
+    let other = copy.stamp(copy.creation(Ino::ROOT, "file", file, NewNode::Directory));
+    let result = copy.send(&mut txn, &other);
+    assert!(matches!(result, ApplyResult::Outcome(Outcome::Conflict { .. })), "{result:?}");
+    assert_eq!(named(&mut txn, Ino::ROOT, "file"), Some(file));
+
     // And now this one's number is in the way of the first.
     let clash = tin.stamp(tin.creation(Ino::ROOT, "clash", free, NewNode::File));
     assert_eq!(tin.send(&mut txn, &clash), ApplyResult::Cloned);
