@@ -144,7 +144,7 @@ async fn locate(
 ) -> Json<WhereReply> {
     let mut files = Vec::with_capacity(request.paths.len());
     for path in &request.paths {
-        files.push(mount.locate(path.as_bytes()).await);
+        files.push(mount.locate(path.as_bytes(), request.alone).await);
     }
     Json(WhereReply { files })
 }

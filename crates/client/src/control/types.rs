@@ -191,6 +191,9 @@ pub struct LogRecord {
 pub struct WhereRequest {
     /// Paths of the files.
     pub paths: Vec<AnyPath>,
+    /// Of directories, nothing below them is asked about.
+    #[serde(default)]
+    pub alone: bool,
 }
 
 /// Answer to [`WhereRequest`].
@@ -207,8 +210,11 @@ pub struct WhereFile {
     pub path: String,
     /// 0 if there is no such file: then `error` says why.
     pub ino: u64,
-    /// `server` if everything is committed, else `host`.
+    /// `server` if everything is committed, else `host`; of a directory, everything below it.
     pub level: String,
+    /// Of a directory: what this host only has below it.
+    #[serde(default)]
+    pub below: Below,
     /// Bytes of it on this host's disk.
     pub cached_bytes: u64,
     /// Its size.
@@ -225,6 +231,15 @@ pub struct WhereFile {
     pub lm_from: String,
     /// Empty, or why there is no answer.
     pub error: String,
+}
+
+/// What this host only has below a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Below {
+    /// Files and directories with changes that the server lacks.
+    pub files: u64,
+    /// Bytes of their data that the server lacks.
+    pub bytes: u64,
 }
 
 /// `POST /v1/sync`: the answer is JSON lines of [`SyncReply`], the last with `done`.

@@ -13,7 +13,7 @@ use segue_rpc::LinkState;
 
 use super::{Mount, Shared, lock};
 use crate::control::types::{
-    ClassBytes, LinkReport, LogRecord, LogReply, State, Status, WhereFile,
+    Below, ClassBytes, LinkReport, LogRecord, LogReply, State, Status, WhereFile,
 };
 use crate::options::Lm;
 
@@ -194,8 +194,8 @@ impl Mount {
     }
 
     /// Where the file at `path` below the mount point is.
-    pub(crate) async fn locate(self: &Shared, path: &[u8]) -> WhereFile {
-        match self.locate_inner(path).await {
+    pub(crate) async fn locate(self: &Shared, path: &[u8], alone: bool) -> WhereFile {
+        match self.locate_inner(path, alone).await {
             Ok(found) => found,
             Err(refusal) => WhereFile {
                 path: String::from_utf8_lossy(path).into_owned(),
@@ -215,9 +215,13 @@ impl Mount {
         self.getattr(ino).await
     }
 
-    async fn locate_inner(self: &Shared, path: &[u8]) -> Result<WhereFile, Refusal> {
+    async fn locate_inner(self: &Shared, path: &[u8], alone: bool) -> Result<WhereFile, Refusal> {
         let attr = self.find(path).await?;
         let ino = attr.ino;
+        let below = match attr.kind == Kind::Directory && !alone {
+            true => self.unsent_below(ino, path),
+            false => Below::default(),
+        };
         let kept = self.index.file(ino).ok().flatten();
         let core = self.core();
         let cached_bytes = match (core.files.get(&ino), kept) {
@@ -232,7 +236,8 @@ impl Mount {
         Ok(WhereFile {
             path: String::from_utf8_lossy(path).into_owned(),
             ino: ino.0,
-            level: if dirty { "host".into() } else { "server".into() },
+            level: if dirty || below.files > 0 { "host".into() } else { "server".into() },
+            below,
             cached_bytes,
             size: if attr.kind == Kind::Directory { 0 } else { attr.size },
             dirty,

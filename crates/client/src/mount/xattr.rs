@@ -5,7 +5,7 @@ use segue_core::cache::XattrMap;
 use segue_core::namespace::{XATTR_COUNT_MAX, check_xattr_shape};
 use segue_core::persist::ATTRIBUTE;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino};
+use segue_core::types::{Caller, Ino, Kind};
 
 use super::Mount;
 
@@ -58,7 +58,12 @@ impl Mount {
         let attr = self.getattr(ino).await?;
         let pending = self.core().tree.is_pending(ino);
         match question {
-            b"where" => Ok(if pending { b"host".to_vec() } else { b"server".to_vec() }),
+            b"where" => {
+                let path = self.core().tree.path_bytes(ino);
+                let has_unsent =
+                    attr.kind == Kind::Directory && self.unsent_below(ino, &path).files > 0;
+                Ok(if pending || has_unsent { b"host".to_vec() } else { b"server".to_vec() })
+            }
             b"dirty" => Ok(if pending { b"1".to_vec() } else { b"0".to_vec() }),
             b"version" => Ok(attr.data_version.to_string().into_bytes()),
             _ => Err(Refusal::NoAttribute),

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         if let Some(level) = arguments.lm {
             set(path, level)?;
         }
-        let file = block_on(place::ask(&mount, &inside, context))?;
+        let file = block_on(place::ask(&mount, &inside, true, context))?;
         if file.ino == 0 {
             let words = format!("{}: {}", path.display(), file.error);
             return Err(Failure::new(Exit::NotFound, words));

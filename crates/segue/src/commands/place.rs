@@ -14,13 +14,16 @@ use crate::{control, mounts, output, quantity};
 /// Show where the bytes of files are
 ///
 /// Shows for each file whether it has reached the server, and how many of its bytes are cached on
-/// this host.
+/// this host. A directory has reached the server if everything below it has.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Files or directories on a Segue mount
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
+    /// Of a directory, show nothing of what is below it
+    #[arg(long = "self")]
+    alone: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -29,6 +32,7 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   segue where ~/home/thesis.tex
+  segue where ~/home/work
   segue where *.jpg --json";
 
 /// Asks the mount of each file.
@@ -37,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let mut files = Vec::new();
     let mut exit = Exit::Done;
     for path in &arguments.paths {
-        match locate(&all, path, context) {
+        match locate(&all, path, arguments.alone, context) {
             Ok(file) => files.push(file),
             Err(failure) => {
                 output::note(&failure.to_string());
@@ -53,9 +57,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     Ok(exit)
 }
 
-fn locate(all: &[Mount], path: &Path, context: &Context) -> Result<WhereFile, Failure> {
+fn locate(
+    all: &[Mount],
+    path: &Path,
+    alone: bool,
+    context: &Context,
+) -> Result<WhereFile, Failure> {
     let (mount, inside) = control::holding(all, path)?;
-    let file = block_on(ask(&mount, &inside, context))?;
+    let file = block_on(ask(&mount, &inside, alone, context))?;
     match file.ino {
         0 => {
             let words = format!("{}: {}", path.display(), file.error);
@@ -68,9 +77,10 @@ fn locate(all: &[Mount], path: &Path, context: &Context) -> Result<WhereFile, Fa
 pub(super) async fn ask(
     mount: &Mount,
     inside: &Path,
+    alone: bool,
     context: &Context,
 ) -> Result<WhereFile, Failure> {
-    let request = WhereRequest { paths: vec![AnyPath::from(inside)] };
+    let request = WhereRequest { paths: vec![AnyPath::from(inside)], alone };
     let reply: WhereReply = control::post(&context.places, mount, "/v1/where", &request).await?;
     let nothing = || HttpError::Broken("the answer names no file".to_owned());
     let broken = || control::unanswered(mount, &nothing());
@@ -87,5 +97,11 @@ fn describe(files: &[WhereFile]) -> String {
         vec![file.level.clone(), cached, dirty, shared, version, file.path.clone()]
     };
     let rows: Vec<Vec<String>> = files.iter().map(row).collect();
-    output::table(&["LEVEL", "ON THIS HOST", "DIRTY", "SHARED", "VERSION", "PATH"], &rows)
+    let mut text =
+        output::table(&["LEVEL", "ON THIS HOST", "DIRTY", "SHARED", "VERSION", "PATH"], &rows);
+    for WhereFile { below, path, .. } in files.iter().filter(|file| file.below.files > 0) {
+        let (bytes, path) = (quantity::bytes(below.bytes), output::printable(path, &[]));
+        text += &format!("{path}: {} changed below it, {bytes} on this host only\n", below.files);
+    }
+    text
 }

@@ -495,6 +495,41 @@ fn where_goes_on_after_a_path_that_fails() {
     }
 }
 
+/// A directory had said "server" above files that were on this host only.
+/// Proves S12.17.
+#[test]
+fn where_tells_of_what_is_below_a_directory() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let (top, sub) = (mount.path().join("top"), mount.path().join("top/sub"));
+    fs::create_dir_all(&sub).unwrap();
+    save(&mount.path().join("topmost"), b"beside it").unwrap();
+    mount.sync().unwrap();
+    let place = |options: &[&str]| {
+        let file = json(&world.a, &[&["where", arg(&top)], options].concat())["files"][0].clone();
+        (file["level"].as_str().unwrap().to_owned(), file["below"].clone())
+    };
+    let attribute = || sh(mount.path(), "getfattr --only-values -n user.segue.where top");
+    let nothing = serde_json::json!({ "files": 0, "bytes": 0 });
+    assert_eq!((place(&[]), attribute()), (("server".into(), nothing.clone()), "server".into()));
+    world.a.link_down().unwrap();
+    world.lose_link(&world.a, &mount);
+    save(&mount.path().join("topmost"), b"not below it").unwrap();
+    assert_eq!(place(&[]), ("server".into(), nothing.clone()));
+    for (name, bytes) in [("one", 3_000_000), ("two", 500_000)] {
+        save(&sub.join(name), &noise(1, bytes)).unwrap();
+    }
+    let unsent = serde_json::json!({ "files": 2, "bytes": 3_500_000 });
+    assert_eq!((place(&[]), attribute()), (("host".into(), unsent), "host".into()));
+    assert_eq!(place(&["--self"]), ("server".into(), nothing.clone()));
+    let words = segue(&world.a, &["where", arg(&top)]).out;
+    assert!(words.contains("2 changed below it, "), "{words}");
+    world.a.link_up().unwrap();
+    wait_for_state(&world.a, &mount, "online");
+    mount.sync().unwrap();
+    assert_eq!(place(&[]), ("server".into(), nothing));
+}
+
 fn copies(dir: &Path, name: &str) -> Vec<PathBuf> {
     let prefix = format!("{name}.conflict-");
     let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
