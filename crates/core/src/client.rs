@@ -7,6 +7,7 @@
 //! [`ClientCore::settle`] takes the change out again.
 
 mod admit;
+mod below;
 mod cancel;
 mod draft;
 mod levels;
@@ -29,6 +30,7 @@ use crate::namespace::mode_after_write;
 use crate::persist::Lm;
 use crate::types::{Attr, Caller, Ino, Kind, Name, Time, Version};
 
+pub use below::{UnsentBelow, is_below};
 pub use meeting::{Meeting, meet};
 pub use merge::{may_be_same, may_become_one};
 pub use notes::Notes;

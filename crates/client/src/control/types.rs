@@ -191,7 +191,7 @@ pub struct LogRecord {
 pub struct WhereRequest {
     /// Paths of the files.
     pub paths: Vec<AnyPath>,
-    /// Of directories, nothing below them is asked about.
+    /// Asks about directories alone, not about files below them.
     #[serde(default)]
     pub alone: bool,
 }
@@ -212,7 +212,7 @@ pub struct WhereFile {
     pub ino: u64,
     /// `server` if everything is committed, else `host`; of a directory, everything below it.
     pub level: String,
-    /// Of a directory: what this host only has below it.
+    /// Of a directory: what only this host has below it.
     #[serde(default)]
     pub below: Below,
     /// Bytes of it on this host's disk.
@@ -233,7 +233,7 @@ pub struct WhereFile {
     pub error: String,
 }
 
-/// What this host only has below a directory.
+/// What only this host has below a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Below {
     /// Files and directories with changes that the server lacks.

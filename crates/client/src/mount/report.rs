@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use segue_core::cache::FileData;
-use segue_core::client::ClientCore;
+use segue_core::client::{ClientCore, UnsentBelow};
 use segue_core::modlog::{Logged, Queue, Stage};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Class, Ino, Kind, Name, Role, Time, Timestamp};
@@ -218,12 +218,12 @@ impl Mount {
     async fn locate_inner(self: &Shared, path: &[u8], alone: bool) -> Result<WhereFile, Refusal> {
         let attr = self.find(path).await?;
         let ino = attr.ino;
-        let below = match attr.kind == Kind::Directory && !alone {
-            true => self.unsent_below(ino, path),
-            false => Below::default(),
-        };
         let kept = self.index.file(ino).ok().flatten();
         let core = self.core();
+        let below = match attr.kind == Kind::Directory && !alone {
+            true => core.unsent_below(ino, path),
+            false => UnsentBelow::default(),
+        };
         let cached_bytes = match (core.files.get(&ino), kept) {
             (Some(file), _) => file.valid().bytes(),
             (None, Some(note)) if note.version == attr.data_version => note.valid.bytes(),
@@ -237,7 +237,7 @@ impl Mount {
             path: String::from_utf8_lossy(path).into_owned(),
             ino: ino.0,
             level: if dirty || below.files > 0 { "host".into() } else { "server".into() },
-            below,
+            below: Below { files: below.files, bytes: below.bytes },
             cached_bytes,
             size: if attr.kind == Kind::Directory { 0 } else { attr.size },
             dirty,

@@ -1,25 +1,20 @@
 //! Durability on this host, progress towards the server, and the clock-driven chores.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use segue_core::cache::FileData;
-use segue_core::client::Scrap;
+use segue_core::client::{self, Scrap};
 use segue_core::modlog::{Logged, Queue};
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::verify::mend;
 use super::why::waits;
 use super::{Mount, Shared, lock, wall_millis};
-use crate::control::types::{AnyPath, Below, SyncReply};
+use crate::control::types::{AnyPath, SyncReply};
 
 /// A logged change is durable at most this long after it was made.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -262,25 +257,6 @@ impl Mount {
         changes.filter(is_meant).map(|logged| logged.seq).collect()
     }
 
-    /// What the server lacks below directory `ino`, which is at `path`. A change whose path is not
-    /// known may be anywhere.
-    pub(super) fn unsent_below(&self, ino: Ino, path: &[u8]) -> Below {
-        let top = [AnyPath::from(Path::new(OsStr::from_bytes(path)))];
-        let core = self.core();
-        let is_in = |ino: &Ino| is_below(&top, &core.tree.path_bytes(*ino));
-        let changes = core.queue.iter().map(|(logged, _)| &logged.change);
-        let queued = changes.filter(|change| change.inodes().iter().any(is_in));
-        let queued = queued.map(|change| (change.ino(), change.bytes()));
-        let unsealed = core.unsealed().into_iter().filter(is_in);
-        let dirty = |ino| core.files.get(&ino).map_or(0, FileData::dirty_bytes);
-        let mut unsent = BTreeMap::<Ino, u64>::new();
-        for (ino, bytes) in queued.chain(unsealed.map(|ino| (ino, dirty(ino)))) {
-            *unsent.entry(ino).or_default() += bytes;
-        }
-        unsent.remove(&ino);
-        Below { files: unsent.len() as u64, bytes: unsent.values().sum() }
-    }
-
     /// Tells progress until everything of `scope` is on the server's disk (or on this host's,
     /// with `to_server` false). Ends at `timeout`, or with `fail_offline` as soon as the server
     /// cannot be found.
@@ -381,10 +357,5 @@ impl Mount {
 /// True if `path` is one of `tops` or below one. Where nobody knows what something is called it may
 /// be.
 pub(super) fn is_below(tops: &[AnyPath], path: &[u8]) -> bool {
-    let is_in = |top: &AnyPath| {
-        let top = top.as_bytes();
-        let rest = path.strip_prefix(top);
-        top.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-    };
-    path.starts_with(b"#") || tops.iter().any(is_in)
+    tops.iter().any(|top| client::is_below(top.as_bytes(), path))
 }

@@ -59,9 +59,9 @@ impl Mount {
         let pending = self.core().tree.is_pending(ino);
         match question {
             b"where" => {
-                let path = self.core().tree.path_bytes(ino);
-                let has_unsent =
-                    attr.kind == Kind::Directory && self.unsent_below(ino, &path).files > 0;
+                let core = self.core();
+                let below = core.unsent_below(ino, &core.tree.path_bytes(ino));
+                let has_unsent = attr.kind == Kind::Directory && below.files > 0;
                 Ok(if pending || has_unsent { b"host".to_vec() } else { b"server".to_vec() })
             }
             b"dirty" => Ok(if pending { b"1".to_vec() } else { b"0".to_vec() }),

@@ -239,7 +239,8 @@ impl FileData {
         std::mem::take(&mut self.dirty_changes)
     }
 
-    /// No process has the file open, which was removed: its container has nothing of the server's.
+    /// The file was removed, and no process has it open. Nothing in its container counts as the
+    /// server's any more.
     pub fn forget_valid(&mut self) {
         self.valid.clear();
         self.is_noted = false;

@@ -35,8 +35,8 @@ pub struct Inherited {
 struct Alias {
     number: Ino,
     meant: Ino,
-    /// An earlier client was given it. This one's records with a lower seq may be that one's, and
-    /// no others. Without it all records count.
+    /// Set if an earlier client got this alias. Then it counts for records with a lower seq only,
+    /// which that client may have made.
     below: Option<u64>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// Files or directories on a Segue mount
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Of a directory, show nothing of what is below it
+    /// Show directories alone, without the files below them
     #[arg(long = "self")]
     alone: bool,
     /// Print JSON

@@ -47,9 +47,6 @@ impl Lives {
     ) -> Result<(), Violation> {
         self.records.insert(op, *digest);
         self.ever.insert(op);
-        // What is left of a removed file has the version of its removal.
-        let told = outcome.touched().iter().flat_map(|attr| [attr.change, attr.data_version]);
-        self.versions.iter_mut().for_each(|versions| versions.extend(told.clone()));
         match (self.versions.is_some(), outcome) {
             (true, Outcome::Refused { refusal: Refusal::Protocol }) => {
                 Err(Violation("an honest host is refused as a broken one".into()))
@@ -83,7 +80,7 @@ impl Ledger {
     pub(super) fn learn_versions(&mut self, txn: &mut Txn<'_>, written: &Written) {
         let Some(versions) = &mut self.lives.versions else { return };
         for (volume, ino) in written.keys().filter_map(|key| keys::inode_of(key)) {
-            let Ok(node) = read::getattr(txn, volume, ino) else { continue };
+            let Ok((node, _)) = read::getattr_or_remnant(txn, volume, ino) else { continue };
             versions.extend([node.attr.change, node.attr.data_version]);
         }
     }

@@ -264,6 +264,17 @@ impl World {
         self.went_offline(client, lost.flatten())
     }
 
+    /// Each host notices that its connection to a server from before it was put back is over.
+    pub(super) fn end_old_connections(&mut self) -> Result<(), Violation> {
+        for client in 0..self.hosts.len() {
+            if let Host::Up(mount) = &mut self.hosts[client] {
+                mount.copied.is_shut_out |= !mount.copied.is_greeted;
+            }
+            self.shut_out(client)?;
+        }
+        Ok(())
+    }
+
     /// Notes which hosts are one client now.
     fn note_twins(&mut self) {
         let of = |host: &Host| match host {

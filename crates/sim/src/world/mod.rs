@@ -292,7 +292,7 @@ impl World {
         self.full.fill(false);
         (self.plan.more.bandwidth, self.plan.more.read_errors) = (None, 0);
         (self.plan.loss, self.plan.duplication, self.plan.slow) = (0, 0, 0);
-        Ok(())
+        self.end_old_connections()
     }
 
     fn step(&mut self) -> Result<(), Violation> {
