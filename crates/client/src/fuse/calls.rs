@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use segue_core::client::Copied;
+use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Call, Errno, FileSystem, Open, Reply, Request};
 
 use super::caller::resolve;
@@ -14,6 +15,9 @@ use crate::mount::{Shared, Written};
 impl FileSystem for Front {
     fn call(&self, request: Request<'_>, reply: Reply) {
         self.mount.kernel_asks();
+        if self.is_of_released(&request) {
+            return reply.send(Err(errno(Refusal::Stale)));
+        }
         match request.call {
             Call::Open { .. }
             | Call::Create { .. }
@@ -56,6 +60,26 @@ impl FileSystem for Front {
 impl Front {
     fn mount(&self) -> Shared {
         Shared::clone(&self.mount)
+    }
+
+    /// True if it names an inode by a number that is another's by now. Calls for an open file are
+    /// refused by its handle, which is closed in any case.
+    fn is_of_released(&self, request: &Request<'_>) -> bool {
+        let other = match request.call {
+            Call::Read { .. }
+            | Call::Write { .. }
+            | Call::CopyFileRange { .. }
+            | Call::FAllocate { .. }
+            | Call::LSeek { .. }
+            | Call::Flush { .. }
+            | Call::Release { .. }
+            | Call::FSync { .. }
+            | Call::ReleaseDir { .. } => return false,
+            Call::Rename { new_parent, .. } => new_parent,
+            Call::Link { node, .. } => node,
+            _ => request.node(),
+        };
+        self.mount.is_released(request.node()) || self.mount.is_released(other)
     }
 
     fn name_call(&self, request: &Request<'_>, reply: Reply) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use segue_core::cache::{AsOf, touched};
 use segue_core::client::Effect;
 use segue_core::modlog::{
-    BatchSize, Change, Entry, INLINE_MAX, Lane, Logged, Outcome, Record, ServerDisk, Stamped,
+    BatchSize, Change, Entry, INLINE_MAX, Lane, Logged, Outcome, ServerDisk, Stamped,
 };
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
@@ -285,6 +285,7 @@ impl Mount {
         let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
         let unsettled = ends.map(|at| answered.split_off(at));
         for slice in answered.chunks(SETTLE_MAX) {
+            self.flush_maps_of_released(slice).await;
             self.settle(slice, &as_of)?;
         }
         if let Some((session, commit, asked)) = heard {
@@ -379,16 +380,6 @@ impl Mount {
         Ok(())
     }
 
-    /// A new inode got another number. Data that were written to it so far are its own, and its
-    /// open handles are refused from now on.
-    fn release_number(&self, logged: &Logged, outcome: &Outcome) -> Result<(), Refusal> {
-        let number = self.core().number_to_release(logged, outcome);
-        let Some(ino) = number else { return Ok(()) };
-        lock(&self.handles).lose(ino);
-        self.seal(ino, logged.caller.clone(), false)?;
-        self.log_record(Record::Release { ino }, logged.caller.clone(), false).map(drop)
-    }
-
     /// Takes changes out of the log and the core.
     fn take_out(
         &self,
@@ -413,6 +404,11 @@ impl Mount {
                 && lock(&self.through.nodes).moved(*ino)
             {
                 renamed.push(*ino);
+            }
+        }
+        for (logged, outcome) in answered {
+            if let Some(ino) = logged.mistaken(outcome) {
+                lock(&self.through.nodes).release(ino);
             }
         }
         drop(core);

@@ -244,9 +244,9 @@ impl KernelCacheThreads {
     pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
         let KernelCacheThreads { data, names, notifier: shared, nodes } = self;
         shared.get_or_init(|| notifier.clone());
-        let kernel = notifier.clone();
+        let (kernel, of_data) = (notifier.clone(), Arc::clone(&nodes));
         data.start("forget-data", move |ino| {
-            for node in known(&nodes, ino) {
+            for node in known(&of_data, ino) {
                 if let Err(error) = kernel.invalidate(node, 0..u64::MAX) {
                     tracing::debug!("forget #{ino}: {error}");
                 }
@@ -254,8 +254,10 @@ impl KernelCacheThreads {
         })?;
         names.start("forget-names", move |(parent, name): (Ino, Name)| {
             let bytes = OsStr::from_bytes(name.as_bytes());
-            if let Err(error) = notifier.expire_name(parent.0, bytes) {
-                tracing::debug!("forget {name} in #{parent}: {error}");
+            for node in known(&nodes, parent) {
+                if let Err(error) = notifier.expire_name(node, bytes) {
+                    tracing::debug!("forget {name} in #{parent}: {error}");
+                }
             }
         })
     }

@@ -44,6 +44,7 @@ mod promises;
 mod push;
 mod read_ahead;
 mod recover;
+mod release;
 mod report;
 mod room;
 mod same;

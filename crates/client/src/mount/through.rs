@@ -97,6 +97,11 @@ impl Mount {
         lock(&self.through.nodes).node(ino)
     }
 
+    /// True if the kernel means by `node` an inode that has another number by now.
+    pub(crate) fn is_released(&self, node: u64) -> bool {
+        lock(&self.through.nodes).is_released(node)
+    }
+
     /// An answer tells the kernel of `node`.
     pub(crate) fn tell_of(&self, node: u64) {
         lock(&self.through.nodes).tell(node);

@@ -17,6 +17,9 @@
 //! data, the container stays as it is for those who have it open, and the file gets a second
 //! inode in the kernel: an open of the first one is sent back to look the name up again.
 //!
+//! The number of a new inode may turn out to be another inode's. The kernel knows the new one by
+//! that number as long as a process works in it, so the other one gets a second inode as well.
+//!
 //! Invariants: no inode is cached and backed at once; who is backed sees one version of the
 //! data and what this host changed in it. A file that was left behind is not backed again while
 //! the kernel knows its second inode: whatever changes it elsewhere will go on.
@@ -64,6 +67,9 @@ pub struct Nodes {
     /// Files whose first inode was left behind, for as long as the kernel may know the second:
     /// its memory bounds them.
     left: BTreeSet<Ino>,
+    /// Inodes whose first inode in the kernel is that of another file or directory, until the
+    /// kernel forgets it.
+    released: BTreeSet<Ino>,
     /// How often the kernel was told of an inode that it has not forgotten since, as FUSE counts.
     /// Its memory bounds them.
     told: BTreeMap<u64, u64>,
@@ -72,8 +78,8 @@ pub struct Nodes {
 impl Nodes {
     /// Nothing open. At most `limit` files are backed at a time: each holds an open file.
     pub fn new(limit: usize) -> Nodes {
-        let (cached, backed, left, told) = Default::default();
-        Nodes { limit, cached, backed, left, told }
+        let (cached, backed, left, released, told) = Default::default();
+        Nodes { limit, cached, backed, left, released, told }
     }
 
     /// The file that the kernel calls `node`.
@@ -144,6 +150,20 @@ impl Nodes {
         self.backed.contains_key(&ino) && self.left.insert(ino)
     }
 
+    /// An inode that the kernel may know as `ino` has another number from now on, and `ino` is
+    /// another one.
+    pub fn release(&mut self, ino: Ino) {
+        if self.is_told(ino.0) {
+            self.released.insert(ino);
+            self.left.insert(ino);
+        }
+    }
+
+    /// True if the kernel means by `node` what had its number before.
+    pub fn is_released(&self, node: u64) -> bool {
+        self.released.contains(&Ino(node))
+    }
+
     /// An answer tells the kernel of `node`.
     pub fn tell(&mut self, node: u64) {
         *self.told.entry(node).or_default() += 1;
@@ -169,8 +189,12 @@ impl Nodes {
             return;
         }
         self.told.remove(&node);
+        self.released.remove(&Ino(node));
         let ino = Nodes::ino(node);
-        if node != ino.0 && !self.backed.contains_key(&ino) && !self.cached.contains_key(&ino) {
+        let is_used = self.backed.contains_key(&ino)
+            || self.cached.contains_key(&ino)
+            || self.is_released(ino.0);
+        if node != ino.0 && !is_used {
             self.left.remove(&ino);
         }
     }
@@ -250,6 +274,26 @@ mod tests {
         assert_eq!(nodes.node(INO), second);
         nodes.forgotten(second, 1);
         assert_eq!(nodes.open(7, READS), Ok(Way::Backed));
+    }
+
+    /// A process may work for long in a directory whose number is another's.
+    #[test]
+    fn a_released_number_means_nothing_until_the_kernel_forgets_it() {
+        let mut nodes = Nodes::new(9);
+        nodes.release(INO);
+        assert_eq!(nodes.node(INO), 7, "the kernel knows of nothing");
+        nodes.tell(7);
+        nodes.release(INO);
+        let second = nodes.node(INO);
+        assert!(nodes.is_released(7) && !nodes.is_released(second) && second != 7);
+        nodes.tell(second);
+        nodes.forgotten(second, 1);
+        assert_eq!(nodes.node(INO), second, "the first would be taken for it");
+        nodes.tell(second);
+        nodes.forgotten(7, 1);
+        assert_eq!((nodes.is_released(7), nodes.node(INO)), (false, second));
+        nodes.forgotten(second, 1);
+        assert_eq!(nodes.node(INO), 7);
     }
 
     /// An answer that tells of an inode may be on its way while the kernel forgets it.

@@ -4,7 +4,7 @@
 use super::{ClientCore, Effect};
 use crate::cache::{AsOf, FileData, Touched, names_after, touched};
 use crate::modlog::{Change, Logged, Outcome, Record};
-use crate::types::{Attr, Ino, Name};
+use crate::types::{Attr, Ino, Kind, Name};
 
 impl ClientCore {
     /// The server's final answer to change `seq`. Log `Entry::Settled` with it before.
@@ -190,10 +190,12 @@ impl ClientCore {
 }
 
 /// True if `change` creates an inode that existed, because another copy of this cache had sent the
-/// same change, and that has changed since. A new inode has the version of its directory.
+/// same change, and that has changed since. A new inode has the version of its directory. An empty
+/// file with one version has nothing yet that could be lost.
 fn was_there(change: &Change, attrs: &[Attr]) -> bool {
     let Change::Record(Record::Create { parent, ino, .. }) = change else { return false };
     let of = |ino: Ino| attrs.iter().find(|attr| attr.ino == ino);
     let Some((made, home)) = of(*ino).zip(of(*parent)) else { return false };
-    (made.change, made.change) != (made.data_version, home.change)
+    let is_empty = made.kind == Kind::File && made.size == 0;
+    made.change != made.data_version || made.change != home.change && !is_empty
 }

@@ -224,6 +224,20 @@ fn a_new_file_that_was_there_has_the_data_of_the_server() {
     assert_eq!(file.fillable(0..100, version(6)), [0..100]);
 }
 
+/// Another copy of the cache, or this one before it was copied, had made it and not filled it: what
+/// is written to it here became a conflict copy beside an empty file.
+#[test]
+fn a_new_file_that_was_there_empty_takes_what_is_written() {
+    let mut core = core();
+    create(&mut core);
+    write(&mut core, 5, 0..10);
+    let touched = vec![attr(5, Kind::File, 4), attr(1, Kind::Directory, 6)];
+    settle(&mut core, 1, &Outcome::Done { touched });
+    let file = core.file(Ino(5)).unwrap();
+    assert!(file.is_ahead());
+    assert_eq!(file.version(), version(4));
+}
+
 fn unlink(core: &mut ClientCore, ino: u64, open: bool) {
     let (parent, name) = (Ino::ROOT, Name::new("a").unwrap());
     let unlink = Record::Unlink { parent, name, ino: Ino(ino), open };

@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::Command;
 
 use segue_bed::Host;
 use segue_bed::segue::SegueMount;
 
+use rustix::mm::ProtFlags;
+
+use crate::passthrough::Map;
 use crate::tree::noise;
 use crate::world::{World, arg, end, eventually, save, segue, wait_for_state};
 
@@ -128,19 +132,7 @@ fn two_machines_of_one_disk_lose_nothing() {
     let mut all = make(mount.path(), "first", 3);
     mount.sync().unwrap();
     mount.umount(&[]).unwrap();
-    copy_tree(world.a.home(), world.b.home());
-    // The machine has an identity: the copied one.
-    world.server.invite(&[]).unwrap();
-    let mount_at = |host: &Host| {
-        let point = host.mkdir("mnt").unwrap();
-        SegueMount::new(host, &world.server.url("home"), &point, &[]).unwrap()
-    };
-    let one = mount_at(&world.a);
-    world.a.link_down().unwrap();
-    world.lose_link(&world.a, &one);
-    let two = mount_at(&world.b);
-    world.b.link_down().unwrap();
-    world.lose_link(&world.b, &two);
+    let (one, two) = two_of_one_disk(&world);
     for (host, name) in [(&one, "one"), (&two, "other")] {
         all.extend(make(host.path(), name, 8));
         fs::create_dir(host.path().join(format!("dir-{name}"))).unwrap();
@@ -185,6 +177,84 @@ fn two_machines_of_one_disk_lose_nothing() {
             [&one, &two].iter().all(|mount| files(mount.path()) == all)
         });
     }
+    check_clean(&world);
+}
+
+/// Mounts the volume on two machines of one disk, that of host `a`, and cuts their links.
+fn two_of_one_disk(world: &World) -> (SegueMount, SegueMount) {
+    copy_tree(world.a.home(), world.b.home());
+    // The machine has an identity: the copied one.
+    world.server.invite(&[]).unwrap();
+    let [one, two] = [&world.a, &world.b].map(|host| {
+        let point = host.mkdir("mnt").unwrap();
+        let mount = SegueMount::new(host, &world.server.url("home"), &point, &[]).unwrap();
+        host.link_down().unwrap();
+        world.lose_link(host, &mount);
+        mount
+    });
+    (one, two)
+}
+
+/// A shell works in a directory, and a program has mapped a file, whose numbers turn out to be
+/// those of the other machine. `rm *` in that shell emptied the other machine's directory, and what
+/// the map had modified was lost.
+/// Proves S12.10.
+#[test]
+fn a_process_at_a_released_number_changes_nothing_of_another_inode() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    let first = make(mount.path(), "first", 1);
+    mount.sync().unwrap();
+    mount.umount(&[]).unwrap();
+    let (one, two) = two_of_one_disk(&world);
+    let content = noise(1, 5000);
+    for (mount, name) in [(&one, "one"), (&two, "other")] {
+        fs::create_dir(mount.path().join(format!("dir-{name}"))).unwrap();
+        save(&mount.path().join(format!("file-{name}")), &content).unwrap();
+        save(&mount.path().join(format!("dir-{name}/inside")), name.as_bytes()).unwrap();
+    }
+    let directory = File::open(one.path().join("dir-one")).unwrap();
+    let here = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let here = Path::new(&here);
+    let file = File::options().read(true).write(true).open(one.path().join("file-one")).unwrap();
+    let map = Map::new(&file, content.len(), ProtFlags::READ | ProtFlags::WRITE);
+    map.write(9, b"modified");
+    for (host, mount) in [(&world.b, &two), (&world.a, &one)] {
+        host.link_up().unwrap();
+        wait_for_state(host, mount, "online");
+        mount.sync().unwrap();
+    }
+    let refused = [
+        fs::read_dir(here).map(drop),
+        fs::write(here.join("new"), b"misplaced"),
+        fs::remove_file(here.join("inside")),
+        fs::rename(one.path().join("dir-one/inside"), here.join("inside")),
+        fs::hard_link(one.path().join("file-one"), here.join("linked")),
+    ];
+    for refused in refused {
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    }
+    let written = (&file).write_all(b"lost").unwrap_err();
+    assert_eq!(written.raw_os_error(), Some(libc::ESTALE));
+    one.sync().unwrap();
+    let mut modified = content.clone();
+    modified[9..17].copy_from_slice(b"modified");
+    for mount in [&one, &two] {
+        let has_all = || {
+            let mut expected = first.clone();
+            expected.insert("file-one".into(), modified.clone());
+            expected.insert("file-other".into(), content.clone());
+            files(mount.path()) == expected
+        };
+        eventually("both have all", has_all);
+        for name in ["one", "other"] {
+            let names = fs::read_dir(mount.path().join(format!("dir-{name}"))).unwrap();
+            let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(names, ["inside"], "in dir-{name}");
+        }
+    }
+    drop(map);
+    drop(file);
     check_clean(&world);
 }
 

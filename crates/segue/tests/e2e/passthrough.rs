@@ -79,14 +79,14 @@ fn backed(world: &World, mount: &SegueMount) -> u32 {
     line.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
 }
 
-struct Map {
+pub(crate) struct Map {
     at: *mut u8,
     len: usize,
 }
 
 #[allow(unsafe_code, reason = "maps are system calls")]
 impl Map {
-    fn new(file: &File, len: usize, prot: ProtFlags) -> Map {
+    pub(crate) fn new(file: &File, len: usize, prot: ProtFlags) -> Map {
         // SAFETY: the kernel chooses the place, and nothing else is there.
         let at = unsafe { mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, file, 0) };
         Map { at: at.unwrap().cast(), len }
@@ -97,7 +97,7 @@ impl Map {
         unsafe { std::slice::from_raw_parts(self.at, self.len).to_vec() }
     }
 
-    fn write(&self, at: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len);
         // SAFETY: the map is there and writable, and that far.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.add(at), bytes.len()) }
