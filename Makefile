@@ -14,7 +14,7 @@ with_cargo = PATH="$$(scripts/toolchain.sh):$$PATH"
 # One profile for everything that is tested, so that nothing is built twice.
 ci = --profile ci --workspace
 
-.PHONY: help setup setup-test run stop build check fmt lint doc e2e test run-tests test-long sim bench install
+.PHONY: help setup setup-test run stop build check fmt lint doc e2e test run-tests test-long sim bench install uninstall
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -91,22 +91,12 @@ bench: build ## measure Segue and its peers, results in bench/results
 	@$(with_cargo) cargo build --release --locked -p segue-bench
 	@$(TARGET)/release/segue-bench run warm-read stat-storm untar small-files offline $(BENCH)
 
-install: build ## install to PREFIX (/usr/local), mount(8)'s helper to HELPERS (/sbin), hooks to SYSTEMD
-	install -D -m 755 $(TARGET)/release/segue $(DESTDIR)$(PREFIX)/bin/segue
-	install -d $(DESTDIR)$(HELPERS)
-	ln -sfn $(PREFIX)/bin/segue $(DESTDIR)$(HELPERS)/mount.segue
-	ln -sfn $(PREFIX)/bin/segue $(DESTDIR)$(HELPERS)/mount.fuse.segue
-	install -d $(DESTDIR)$(SYSTEMD)/system $(DESTDIR)$(SYSTEMD)/system-sleep
-	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/segue.sleep \
-	    > $(DESTDIR)$(SYSTEMD)/system-sleep/segue
-	chmod 755 $(DESTDIR)$(SYSTEMD)/system-sleep/segue
-	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/segue-shutdown.service \
-	    > $(DESTDIR)$(SYSTEMD)/system/segue-shutdown.service
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
-	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
-	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	$(TARGET)/release/segue completions bash \
-	    > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/segue
-	$(TARGET)/release/segue completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_segue
-	$(TARGET)/release/segue completions fish \
-	    > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/segue.fish
+# What they are told of the places above.
+places = PREFIX="$(PREFIX)" HELPERS="$(HELPERS)" SYSTEMD="$(SYSTEMD)" DESTDIR="$(DESTDIR)" \
+    TARGET="$(TARGET)"
+
+install: ## install what 'make build' built: PREFIX=/usr/local, HELPERS=/sbin, SYSTEMD=.., DESTDIR=
+	@$(places) scripts/install.sh
+
+uninstall: ## remove what 'make install' installed with the same variables
+	@$(places) scripts/install.sh uninstall
