@@ -13,9 +13,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use segue_core::quantity::parse_size;
 use segue_core::wire::LIMIT_MIN;
-
-use crate::options::bytes_of;
 
 const DAY: u32 = 24 * 60 * 60;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
@@ -175,13 +174,13 @@ fn rate(text: &str, all: &str) -> Result<Option<u64>, LimitError> {
         "off" | "0" => return Ok(None),
         _ => {}
     }
-    match bytes_of(text) {
-        None => Err(wrong(all)),
-        Some(bytes) if bytes < LIMIT_MIN => {
+    match parse_size(text) {
+        Err(_) => Err(wrong(all)),
+        Ok(bytes) if bytes < LIMIT_MIN => {
             let words = format!("'{text}' is less than 1K a second; write a limit such as 500K");
             Err(LimitError(words))
         }
-        Some(bytes) => Ok(Some(bytes)),
+        Ok(bytes) => Ok(Some(bytes)),
     }
 }
 
@@ -219,7 +218,7 @@ mod tests {
             ("500K:2M", both(500, 2048)),
             ("\"500K:2M\"", both(500, 2048)),
             ("off:2M", both(0, 2048)),
-            ("1024:0", both(1, 0)),
+            ("1KiB:0", both(1, 0)),
             ("64K", both(64, 64)),
             ("off", both(0, 0)),
             ("0", both(0, 0)),

@@ -27,7 +27,10 @@ pub enum MountError {
         reason: String,
     },
     /// The server cannot be reached.
-    #[error("{host}: cannot be reached: {reason}")]
+    #[error(
+        "{host}: the server cannot be reached: {reason}; check the name and the port, that 'segue \
+         serve' runs there, and that no firewall blocks this UDP port"
+    )]
     Offline {
         /// The server.
         host: String,

@@ -22,5 +22,6 @@ pub use mount::{MountPlan, Ready, mount};
 pub use options::MountOptions;
 pub use paths::Paths;
 pub use segue_core::namespace::original_name;
+pub use segue_core::quantity;
 pub use segue_fuse::NOSYMFOLLOW;
 pub use segue_rpc::identity::MountUrl;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use segue_core::cache::MinFree;
 pub use segue_core::persist::Lm;
-use segue_core::persist::duration_of;
+use segue_core::quantity::{parse_duration, parse_size};
 use segue_core::sched::{Discipline, Modes};
 
 use crate::bandwidth::{self, Timetable};
@@ -318,32 +318,12 @@ fn number(key: &str, value: Option<&str>) -> Result<u32, OptionError> {
     value.parse().map_err(|_| invalid(key, format!("'{value}' is not a number")))
 }
 
-/// A time with its unit: `500ms`, `5s`, `10min`, `1h`, `2d`.
-pub fn duration(key: &str, text: &str) -> Result<Duration, OptionError> {
-    let wrong = || invalid(key, format!("'{text}' is not a time such as 500ms, 5s, 10min or 1h"));
-    duration_of(text).ok_or_else(wrong)
+fn duration(key: &str, text: &str) -> Result<Duration, OptionError> {
+    parse_duration(text).map_err(|error| invalid(key, format!("'{text}': {error}")))
 }
 
-/// A size with its unit: `500K`, `10M`, `4G`, `2T`; `4GB` is the same, and bytes have none.
-pub fn size(key: &str, text: &str) -> Result<u64, OptionError> {
-    let wrong = || invalid(key, format!("'{text}' is not a size such as 500K, 10M, 4G or 2T"));
-    bytes_of(text).ok_or_else(wrong)
-}
-
-/// The bytes of a size with its unit.
-pub(crate) fn bytes_of(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let shift = match unit.to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" => 10,
-        "M" | "MB" => 20,
-        "G" | "GB" => 30,
-        "T" | "TB" => 40,
-        _ => return None,
-    };
-    number.checked_mul(1 << shift)
+fn size(key: &str, text: &str) -> Result<u64, OptionError> {
+    parse_size(text).map_err(|error| invalid(key, format!("'{text}': {error}")))
 }
 
 #[cfg(test)]

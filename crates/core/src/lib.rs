@@ -26,6 +26,7 @@ pub mod modlog;
 pub mod namespace;
 pub mod persist;
 pub mod promise;
+pub mod quantity;
 pub mod refusal;
 pub mod sched;
 #[cfg(test)]

@@ -16,6 +16,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::quantity::parse_duration;
+
 use serde::{Deserialize, Serialize};
 
 /// Name of the extended attribute.
@@ -82,7 +84,7 @@ impl FromStr for Lm {
 
     fn from_str(text: &str) -> Result<Lm, LmError> {
         let time = |time: &str| {
-            let time = duration_of(time).ok_or_else(|| LmError::Unknown(text.to_owned()))?;
+            let time = parse_duration(time).map_err(|_| LmError::Unknown(text.to_owned()))?;
             match (Duration::from_millis(1)..=LONGEST).contains(&time) {
                 true => Ok(time),
                 false => Err(LmError::OutOfRange(text.to_owned())),
@@ -125,16 +127,6 @@ impl fmt::Display for Units {
         let (unit, each) = UNITS.iter().find(fits).unwrap_or(&("ms", 1));
         write!(f, "{}{unit}", millis / each)
     }
-}
-
-/// A time with its unit: `500ms`, `5s`, `10min`, `1h`, `2d`.
-pub fn duration_of(text: &str) -> Option<Duration> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let unit = if unit == "m" { "min" } else { unit };
-    let (_, each) = UNITS.iter().find(|(name, _)| *name == unit)?;
-    number.checked_mul(*each).map(Duration::from_millis)
 }
 
 #[cfg(test)]

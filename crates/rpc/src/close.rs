@@ -96,7 +96,7 @@ impl From<ConnectionError> for CloseReason {
                 words: String::from_utf8_lossy(&close.reason).into_owned(),
             },
             ConnectionError::Reset => CloseReason::Broken("the other side has restarted".into()),
-            other => CloseReason::Broken(other.to_string()),
+            other => CloseReason::Broken(format!("the connection broke: {other}")),
         }
     }
 }

@@ -101,7 +101,12 @@ async fn race(
     identity: Option<&Identity>,
 ) -> Result<Peer, ConnectError> {
     let resolved = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
-    let resolved = resolved.map_err(|error| ConnectError::Resolve(format!("{name}: {error}")))?;
+    let resolved = resolved.map_err(|error| {
+        // The resolver's own words stand last.
+        let words = error.to_string();
+        let words = words.rsplit(": ").next().unwrap_or(&words).to_owned();
+        ConnectError::Resolve(format!("the name {}: {words}", target.host))
+    })?;
     let addresses: Vec<_> = resolved.take(ADDRESSES_MAX).collect();
     let mut attempts = JoinSet::new();
     let begin = |attempts: &mut JoinSet<_>| {
@@ -114,7 +119,7 @@ async fn race(
         }
     };
     begin(&mut attempts);
-    let mut worst = ConnectError::Resolve(format!("{name}: the name has no address"));
+    let mut worst = ConnectError::Resolve(format!("the name {}: it has no address", target.host));
     let mut wait = AGAIN_FIRST;
     loop {
         let attempt = match timeout(wait, attempts.join_next()).await {

@@ -89,6 +89,7 @@ pub struct Link {
     states: watch::Receiver<LinkState>,
     silent: watch::Receiver<bool>,
     wanted: watch::Sender<usize>,
+    identity: Arc<str>,
     task: Arc<Task>,
 }
 
@@ -121,9 +122,15 @@ impl Link {
     /// Begins to connect, and keeps trying. Needs a tokio runtime.
     pub fn open(target: Target, identity: Identity, greeting: Greeting) -> Link {
         let (wanted, waiting) = watch::channel(0);
+        let fingerprint = identity.fingerprint().into();
         let Kept { current, states, silent, task } =
             Keeper::start(target, identity, greeting, waiting);
-        Link { current, states, silent, wanted, task: Arc::new(Task(task)) }
+        Link { current, states, silent, wanted, identity: fingerprint, task: Arc::new(Task(task)) }
+    }
+
+    /// The fingerprint of the identity that it connects as.
+    pub fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Ends the connection, if there is one, and tells the server, before the process ends. No

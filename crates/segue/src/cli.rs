@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
-use crate::commands;
 use crate::logging::LogFormat;
+use crate::{commands, help};
 
 /// A network file system that keeps its cache and its unsent changes on this host's disk.
 ///
@@ -20,8 +20,9 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// Format of log lines (SEGUE_LOG sets the level, for example SEGUE_LOG=debug)
-    #[arg(long, global = true, value_enum, env = "SEGUE_LOG_FORMAT", hide_env_values = true)]
+    /// Format of log lines, text or json (SEGUE_LOG=debug sets the level)
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    #[arg(env = "SEGUE_LOG_FORMAT", hide_env = true, hide_possible_values = true)]
     pub(crate) log_format: Option<LogFormat>,
 }
 
@@ -130,7 +131,8 @@ struct MountHelper {
 pub(crate) fn parse(arguments: Vec<OsString>) -> Cli {
     let called_as = arguments.first().and_then(|program| Path::new(program).file_name());
     if called_as.is_none_or(|name| name != "mount.segue" && name != "mount.fuse.segue") {
-        return Cli::parse_from(arguments);
+        let matches = help::command().get_matches_from(arguments);
+        return Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     }
     let helper = MountHelper::parse_from(arguments);
     let arguments = commands::mount::Arguments {

@@ -16,19 +16,18 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use sd_notify::NotifyState;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
+use crate::log_file::LogFile;
 use crate::output::{self, Progress};
 
 /// Hidden argument that tells a child that its stdout is the pipe to a parent.
 pub(crate) const READY_FLAG: &str = "--ready-on-stdout";
-/// A start of a daemon rotates a log longer than this; one older log is kept.
-const LOG_BYTES_MAX: u64 = 16 << 20;
 
 /// One line in the pipe.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +45,8 @@ pub(crate) fn launch(
     input: Option<&str>,
     log: &Path,
 ) -> Result<String, Failure> {
-    let (mut log_file, log_start) = open_log(log)
+    let (mut log_file, log_start) = LogFile::open(log)
+        .and_then(|log| log.handle())
         .map_err(|error| Failure::io(format!("cannot open the log {}", log.display()), &error))?;
     let start_failed = |error| Failure::io("cannot start the background process", &error);
     let log_handle = log_file.try_clone().map_err(start_failed)?;
@@ -98,18 +98,6 @@ fn died(child: &mut Child, log_file: &mut File, log_start: u64, log: &Path) -> F
     ))
 }
 
-fn open_log(log: &Path) -> std::io::Result<(File, u64)> {
-    if let Some(directory) = log.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    if std::fs::metadata(log).is_ok_and(|meta| meta.len() > LOG_BYTES_MAX) {
-        std::fs::rename(log, log.with_extension("log.1"))?;
-    }
-    let file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(log)?;
-    let length = file.metadata()?.len();
-    Ok((file, length))
-}
-
 /// Reports of a daemon: to the terminal, or to a waiting parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announcer {
@@ -133,7 +121,8 @@ impl Announcer {
     pub(crate) fn ready(self, words: &str) -> std::io::Result<()> {
         if !self.detached {
             let mut out = std::io::stdout().lock();
-            return writeln!(out, "{words}").and_then(|()| out.flush());
+            writeln!(out, "{words}").and_then(|()| out.flush())?;
+            return tell_systemd(NotifyState::Ready);
         }
         // The working directory must not keep a file system busy for the daemon's life.
         std::env::set_current_dir("/")?;
@@ -144,6 +133,13 @@ impl Announcer {
         Ok(())
     }
 
+    /// Reports that the daemon was told to end.
+    pub(crate) fn stopping(self) {
+        if !self.detached {
+            let _ = tell_systemd(NotifyState::Stopping);
+        }
+    }
+
     /// Reports to a waiting parent that the daemon failed.
     pub(crate) fn failed(self, failure: &Failure) {
         if self.detached {
@@ -151,6 +147,11 @@ impl Announcer {
             let _ = send(&report);
         }
     }
+}
+
+/// Tells the service manager, if one has started this process (sd_notify(3)).
+fn tell_systemd(state: NotifyState<'_>) -> std::io::Result<()> {
+    sd_notify::notify(&[state])
 }
 
 fn send(report: &Report) -> std::io::Result<()> {

@@ -9,12 +9,12 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use segue_client::quantity;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use crate::process::Process;
-use crate::quantity;
 
 /// Longest answer or line that is accepted: far above any real one.
 const ANSWER_BYTES_MAX: usize = 256 << 20;

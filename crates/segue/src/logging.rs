@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
 use crate::exit::Failure;
+use crate::log_file::LogFile;
 use crate::output::{printable, printable_json};
 
 /// The format of log lines.
@@ -18,21 +19,30 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts logging. `wanted` is a filter as in SEGUE_LOG (`info`, `segue_client=debug`). The
+/// Starts logging, into `log` or else to stderr. `wanted` is a filter as in SEGUE_LOG (`info`, `segue_client=debug`). The
 /// default is `info` for daemons and `warn` for commands.
 pub(crate) fn start(
     wanted: Option<&str>,
     format: LogFormat,
     is_daemon: bool,
+    log: Option<LogFile>,
 ) -> Result<(), Failure> {
-    let default = if is_daemon { "info" } else { "warn" };
+    // What the kernel says of a packet that cannot be sent is told as the state of the link.
+    let default = if is_daemon { "info,quinn_udp=error" } else { "warn,quinn_udp=error" };
     let wanted = wanted.filter(|text| !text.is_empty()).unwrap_or(default);
     let filter = EnvFilter::try_new(wanted).map_err(|error| {
         Failure::usage(format!("SEGUE_LOG '{wanted}' is not a log filter such as 'info': {error}"))
     })?;
+    let log: Option<&LogFile> = log.map(|log| &*Box::leak(Box::new(log)));
+    let to = move || -> Box<dyn Write> {
+        match log {
+            Some(log) => Box::new(log),
+            None => Box::new(io::stderr()),
+        }
+    };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || Lines(io::stderr(), format))
+        .with_writer(move || Lines(to(), format))
         .with_ansi(false);
     let started = match format {
         LogFormat::Text => builder.try_init(),

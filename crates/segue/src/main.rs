@@ -14,14 +14,15 @@ mod control;
 mod daemon;
 mod exit;
 mod glob;
+mod help;
 mod http;
+mod log_file;
 mod logging;
 mod mounts;
 mod output;
 mod pace;
 mod places;
 mod process;
-mod quantity;
 mod rates;
 mod signals;
 mod unmounted;
@@ -33,6 +34,7 @@ use crate::commands::Context;
 use crate::config::Config;
 use crate::daemon::Announcer;
 use crate::exit::Outcome;
+use crate::log_file::LogFile;
 use crate::places::Places;
 
 fn main() -> ExitCode {
@@ -62,7 +64,9 @@ fn run(cli: Cli, announcer: Announcer) -> Outcome {
     }
     let wanted = std::env::var("SEGUE_LOG").ok().or_else(|| config.log.clone());
     let format = cli.log_format.or(config.log_format).unwrap_or_default();
-    logging::start(wanted.as_deref(), format, cli.command.is_daemon())?;
+    // A parent has made the log of a background process its stderr.
+    let log = announcer.detached.then(LogFile::of_stderr).and_then(Result::ok);
+    logging::start(wanted.as_deref(), format, cli.command.is_daemon(), log)?;
     let context = Context { places, config, log_format: format, announcer };
     match cli.command {
         Command::Serve(arguments) => commands::serve::run(&arguments, &context),

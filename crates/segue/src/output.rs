@@ -62,7 +62,21 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
 
 /// Writes one line for the user to stderr. A failure is ignored: stderr was the place to report it.
 pub(crate) fn note(words: &str) {
-    let _ = writeln!(io::stderr().lock(), "segue: {}", printable(words, &[]));
+    let _ = writeln!(io::stderr().lock(), "segue: {}", printable(&without_numbers(words), &[]));
+}
+
+/// `words` without the numbers of errors, which the standard library puts behind their names.
+fn without_numbers(words: &str) -> String {
+    let mut parts = words.split(" (os error ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')').filter(|_| rest.len() < part.len()) {
+            Some(rest) => plain.push_str(rest),
+            None => plain.extend([" (os error ", part]),
+        }
+    }
+    plain
 }
 
 /// [`printable`] for the name of a file.
@@ -165,7 +179,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_control, json_line, printable, table};
+    use super::{is_control, json_line, printable, table, without_numbers};
 
     #[test]
     fn a_name_does_nothing_to_the_terminal() {
@@ -178,6 +192,15 @@ mod tests {
         let line = json_line(&[name]).unwrap();
         assert_eq!(serde_json::from_str::<Vec<String>>(&line).unwrap(), [name]);
         assert!(!line.trim_end_matches('\n').contains(is_control), "{line:?}");
+    }
+
+    #[test]
+    fn errors_have_names_and_no_numbers() {
+        let words = "/a: No such file or directory (os error 2); create it: mkdir /a";
+        assert_eq!(without_numbers(words), "/a: No such file or directory; create it: mkdir /a");
+        for kept in ["", "/a (os error x)", "/a (os error ", "/a (os error )"] {
+            assert_eq!(without_numbers(kept), kept);
+        }
     }
 
     #[test]

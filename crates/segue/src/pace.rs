@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::quantity;
+use segue_client::quantity;
 
 /// The rate is an average over this time: long enough for one or two batches on a slow link.
 const WINDOW: Duration = Duration::from_secs(15);
@@ -85,10 +85,14 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut pace = Pace::default();
         assert_eq!(pace.words(start, 100, 100 * MB), "");
-        assert_eq!(pace.words(at(10), 90, 80 * MB), "2.0 MB/s, about 1 min left", "by the records");
+        assert_eq!(
+            pace.words(at(10), 90, 80 * MB),
+            "2.0 MiB/s, about 1 min left",
+            "by the records"
+        );
         // New changes make the wait longer and leave the rate as it is.
-        assert_eq!(pace.words(at(10), 90, 180 * MB), "2.0 MB/s, about 1 min left");
-        assert_eq!(pace.words(at(20), 10, 20 * MB), "9.0 MB/s, about 2 s left");
+        assert_eq!(pace.words(at(10), 90, 180 * MB), "2.0 MiB/s, about 1 min left");
+        assert_eq!(pace.words(at(20), 10, 20 * MB), "9.0 MiB/s, about 2 s left");
         // The rate covers the window only.
         assert_eq!(pace.words(at(40), 10, 20 * MB), "nothing sent recently");
     }

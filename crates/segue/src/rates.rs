@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use segue_client::control::types::{ClassBytes, LinkReport};
+use segue_client::quantity;
 
-use crate::{output, quantity};
+use crate::output;
 
 /// A rate over a shorter time means nothing.
 const SHORTEST: Duration = Duration::from_millis(200);
@@ -109,10 +110,10 @@ mod tests {
         assert!(rates.lines(now, &link(0, 0, 0)).is_empty());
         let lines = rates.lines(now + Duration::from_secs(2), &link(1 << 20, 7, 3 << 20));
         let expected = [
-            "512.0 KB/s up (50 % of 1.0 MB/s), 0 B/s down",
-            "CLASS     SENT/S    MESSAGES/S  QUEUED",
-            "validate  -         -           -",
-            "fetch     512.0 KB  4           3.0 MB",
+            "512.0 KiB/s up (50 % of 1.0 MiB/s), 0 B/s down",
+            "CLASS     SENT/S     MESSAGES/S  QUEUED",
+            "validate  -          -           -",
+            "fetch     512.0 KiB  4           3.0 MiB",
         ];
         assert_eq!(lines, expected);
     }
@@ -124,7 +125,7 @@ mod tests {
         rates.lines(now, &link(0, 0, 0));
         let limited = LinkReport { limit_up: Some(100 << 10), ..link(50 << 10, 1, 0) };
         let lines = rates.lines(now + Duration::from_secs(1), &limited);
-        assert_eq!(lines[0], "50.0 KB/s up (50 % of 100.0 KB/s), 0 B/s down");
+        assert_eq!(lines[0], "50.0 KiB/s up (50 % of 100.0 KiB/s), 0 B/s down");
     }
 
     #[test]

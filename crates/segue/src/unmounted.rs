@@ -1,10 +1,11 @@
 //! Volumes of this user that are not mounted and whose changes exist on this host only.
 
+use segue_client::quantity;
 use segue_client::unmounted::{UnmountedCache, unmounted};
 
 use crate::commands::Context;
 use crate::exit::Failure;
-use crate::{output, quantity};
+use crate::output;
 
 /// The caches with changes that their servers lack.
 pub(crate) fn caches(context: &Context) -> Result<Vec<UnmountedCache>, Failure> {

@@ -142,6 +142,22 @@ fn help_hides_the_command_that_loses_a_link() {
 }
 
 #[test]
+fn lists_of_the_help_keep_their_columns_at_any_width() {
+    let user = User::new();
+    for columns in ["60", "80"] {
+        let ended = user.command(&["help", "mount"]).env("COLUMNS", columns).output().unwrap();
+        let help = Ended::from(ended).done();
+        let options =
+            help.split_once("Mount options:").unwrap().1.split_once("Examples:").unwrap().0;
+        for line in options.lines().filter(|line| !line.is_empty()) {
+            assert!(line.starts_with("  "), "{options}");
+            assert!(line.chars().count() <= columns.parse().unwrap(), "{columns} columns: {line}");
+        }
+        assert!(!help.contains("Possible values"), "{help}");
+    }
+}
+
+#[test]
 fn every_mount_option_is_in_the_help() {
     let help = User::new().run(&["mount", "--help"]).done();
     for option in ["cache-dir=DIR", "write-back=", "fsync=", "grace=", "allow-other", "ro "] {
@@ -168,6 +184,47 @@ fn mistakes_in_usage_end_with_2_and_say_which() {
     mount("bwlimit=08:00,500K:2M 18:00,off,no-such-option").refused(2, "no-such-option");
     user.run(&["bwlimit", directory, "fast"]).refused(2, "'fast' is not UP:DOWN");
     user.run(&["mount", "http://localhost/home", directory]).refused(2, "segue://");
+    let words = "the volume is missing after 'segue://localhost': write segue://HOST[:PORT]/VOLUME";
+    user.run(&["mount", "segue://localhost", directory]).refused(2, words);
+    user.run(&["mount", "segue://localhost/", directory]).refused(2, words);
+}
+
+#[test]
+fn a_host_name_without_an_address_is_named() {
+    let user = User::new();
+    let point = user.home.path().join("mnt");
+    std::fs::create_dir(&point).unwrap();
+    let invite = format!("segue://no-such-host.invalid/home?invite=x&ca={}", "a".repeat(64));
+    let words = "cannot resolve the name no-such-host.invalid: ";
+    user.run(&["mount", &invite, point.to_str().unwrap()]).refused(4, words);
+}
+
+/// Proves S12.18.
+#[test]
+fn sizes_and_times_have_units() {
+    let user = User::new();
+    let directory = user.home.path().to_str().unwrap();
+    for (time, size) in [("5", "4096"), ("5x", "10X"), ("", "")] {
+        let (no_time, no_size) =
+            ("a time is a number with a unit", "a size is a number with a unit");
+        user.run(&["sync", "--timeout", time]).refused(2, no_time);
+        user.run(&["umount", directory, "--timeout", time]).refused(2, no_time);
+        user.run(&["invite", "--ttl", time]).refused(2, no_time);
+        user.run(&["volume", "set", "home", "--quota", size]).refused(2, no_size);
+        user.run(&["volume", "check", "--rate", size]).refused(2, no_size);
+        if !size.is_empty() {
+            let mount = |option: &str, value| {
+                let option = format!("{option}={value}");
+                user.run(&["mount", "segue://localhost/home", directory, "-o", &option])
+            };
+            mount("grace", time).refused(2, no_time);
+            mount("cache-size", size).refused(2, no_size);
+            mount("cache-min-free", size).refused(2, no_size);
+            mount("log-max", size).refused(2, no_size);
+            mount("bwlimit", size).refused(2, "bytes a second such as 500K:2M");
+        }
+    }
+    user.run(&["volume", "set", "home", "--quota", "99999999T"]).refused(2, "too large");
 }
 
 #[test]
@@ -260,6 +317,35 @@ fn a_server_is_administered_while_it_is_down_and_while_it_is_up() {
     let port = address.rsplit(':').next().unwrap();
     assert!(online.contains(&format!("files.example:{port}/")), "{online} on {address}");
 
+    let forwarded = user.run(&["invite", "--host", "files.example:7421"]).done();
+    assert!(forwarded.starts_with("segue://files.example:7421/home?"), "{forwarded}");
+    let bracketed = user.run(&["invite", "--host", "[2001:db8::1]:7421"]).done();
+    assert!(bracketed.starts_with("segue://[2001:db8::1]:7421/home?"), "{bracketed}");
+    assert!(user.run(&["invite", "--host", "::1"]).done().starts_with("segue://[::1]:"));
+    for (wrong, words) in [("files:0", "port"), ("files:x", "'x' is not a port"), ("a b", "'a b'")]
+    {
+        user.run(&["invite", "--host", wrong]).refused(2, words);
+    }
+    user.run(&["invite", "--ttl", "0s"]).refused(2, "from 1s to 366d");
+    let inside = user.home.path().join(".local/share/segue/backups/home");
+    let backup = ["volume", "backup", "home", inside.to_str().unwrap()];
+    user.run(&backup).refused(2, "inside the server's own data directory");
+    assert!(!inside.exists());
+    let home = |user: &User| {
+        let volume = user.run(&["volume", "show", "home", "--json"]).json();
+        [volume["backed_up"].is_i64(), volume["checked"].is_i64()]
+    };
+    assert_eq!(home(&user), [false; 2], "a backup that was refused is none");
+    assert_eq!(user.run(&["volume", "list"]).done().matches("never").count(), 2);
+    user.run(&["volume", "check", "home", "--quick"]).done();
+    assert_eq!(home(&user), [false; 2], "not each byte was read");
+    user.run(&["volume", "check", "home"]).done();
+    assert_eq!(home(&user), [false, true]);
+    let beside = user.home.path().join("backups");
+    let saved = user.run(&["volume", "backup", "home", beside.to_str().unwrap()]).done();
+    assert!(saved.contains("warning: the backups are on the disk of the server's data"), "{saved}");
+    assert_eq!(home(&user), [true; 2]);
+    assert_eq!(user.run(&["volume", "list"]).done().matches(" ago").count(), 2);
     user.run(&["volume", "create", "photos"]).done();
     let show = user.run(&["volume", "show", "photos", "--json"]).json();
     assert_eq!(show["name"], "photos");
@@ -323,6 +409,27 @@ fn a_server_in_the_foreground_stops_cleanly_on_a_signal() {
     assert!(line.starts_with("segue: serving on 127.0.0.1:"), "{line}");
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// As systemd starts it (sd_notify(3)).
+#[test]
+fn a_server_tells_the_service_manager_that_it_is_ready() {
+    let user = User::new();
+    let path = user.home.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let mut command = user.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).spawn().unwrap();
+    let told = || {
+        let mut bytes = [0; 100];
+        let length = manager.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    };
+    assert_eq!(told().trim_end(), "READY=1");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(told().trim_end(), "STOPPING=1");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

@@ -3,12 +3,12 @@
 mod quotas;
 mod volumes;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use segue_core::namespace::{self, find_volume};
 use segue_core::types::Role;
-use segue_rpc::identity::{Invite, MountUrl, PORT};
+use segue_rpc::identity::{Invite, MountUrl, PORT, UrlError, host_and_port, short};
 use serde::{Deserialize, Serialize};
 
 use crate::data::{Data, hex, now, random};
@@ -21,8 +21,6 @@ use crate::serve::Server;
 
 /// Fewest digits by which an identity may be named.
 const ID_MIN: usize = 4;
-/// Digits of an identity's fingerprint that are shown.
-const ID_DIGITS: usize = 16;
 /// Longest time that an invite is valid: a year.
 const TTL_MAX_SECONDS: u64 = 366 * 86_400;
 
@@ -178,6 +176,10 @@ pub struct VolumeInfo {
     pub quota_bytes: Option<u64>,
     /// Most inodes that it may have.
     pub quota_inodes: Option<u64>,
+    /// When it was last backed up, in seconds since 1970, if it ever was.
+    pub backed_up: Option<i64>,
+    /// When each byte of it was last verified, if that ever happened.
+    pub checked: Option<i64>,
     /// Directories with quotas; only of a volume that is shown by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<DirectoryInfo>,
@@ -298,6 +300,14 @@ pub(crate) fn no_volume_words(name: &str) -> String {
     format!("there is no volume '{name}'; see: segue volume list")
 }
 
+/// What hosts are to be told: an address, and a port if another one is forwarded to ours.
+fn named_address(text: &str) -> Result<(String, Option<u16>), UrlError> {
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Ok((text.to_owned(), None));
+    }
+    host_and_port(text).map(|(host, port)| (host.to_owned(), port))
+}
+
 fn invite(
     data: &Data,
     server: Option<&Server>,
@@ -311,8 +321,12 @@ fn invite(
         Some(server) => Some(server.address),
         None => data.listen()?,
     };
-    let host = match host.or_else(|| default_host(listen)) {
-        Some(host) => host,
+    let named = match host.as_deref().map(named_address).transpose() {
+        Ok(named) => named,
+        Err(error) => return Ok(failed(FailReason::Invalid, error.to_string())),
+    };
+    let (host, forwarded) = match named.or_else(|| Some((default_host(listen)?, None))) {
+        Some(named) => named,
         None => {
             let words = "no address of this host is reachable for others; name one with --host";
             return Ok(failed(FailReason::Invalid, words));
@@ -325,7 +339,7 @@ fn invite(
         }
     };
     let authority = data.authority.fingerprint().to_owned();
-    let port = listen.map_or(PORT, |listen| listen.port());
+    let port = forwarded.unwrap_or(listen.map_or(PORT, |listen| listen.port()));
     let invite = Some(Invite { code: code.clone(), authority });
     let url = match MountUrl::new(&host, port, volume, invite) {
         Ok(url) => url.to_string(),
@@ -354,10 +368,6 @@ fn default_host(listen: Option<SocketAddr>) -> Option<String> {
     Some(address.to_string())
 }
 
-fn short(fingerprint: &str) -> String {
-    fingerprint.chars().take(ID_DIGITS).collect()
-}
-
 fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
     let (rows, volumes) = data.store.read_blocking(|kv| {
         Ok::<_, MetaFault>((principals::identities(kv, "")?, namespace::volumes(kv)?))
@@ -366,7 +376,7 @@ fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
         let volume = volumes.iter().find(|(id, _)| *id == row.volume);
         let volume = volume.and_then(|(_, found)| Some(found.as_ref().ok()?.name.clone()));
         IdentityInfo {
-            id: short(&fingerprint),
+            id: short(&fingerprint).to_owned(),
             host: row.host,
             volume: volume.unwrap_or_else(|| format!("#{}", row.volume.0)),
             role: row.role,
@@ -398,7 +408,7 @@ fn identity_revoke(data: &Data, id: &str) -> Result<AdminReply, StoreError> {
     };
     let key = fingerprint.clone();
     data.store.write_blocking(move |txn| principals::revoke(txn, &key, now().secs))?;
-    Ok(AdminReply::Revoked { id: short(&fingerprint), fingerprint })
+    Ok(AdminReply::Revoked { id: short(&fingerprint).to_owned(), fingerprint })
 }
 
 fn info(data: &Data, server: Option<&Server>) -> Result<AdminReply, StoreError> {

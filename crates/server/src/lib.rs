@@ -17,6 +17,7 @@
 pub mod admin;
 mod attached;
 pub mod backup;
+mod care;
 pub mod check;
 mod collect;
 mod contents;

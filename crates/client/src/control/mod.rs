@@ -18,7 +18,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::mount::{Mount, Scope, Shared};
@@ -28,6 +28,8 @@ use types::{
     WhereRequest, WhyReply, WhyRequest,
 };
 
+/// Longest wait for answers when the mount ends; one that tells of changes may never end.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How often the connection is told of: not so often that it costs more than it tells.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 10..=3_600_000;
 
@@ -51,7 +53,7 @@ impl SocketFile {
     }
 
     /// Removes the file, unless a later mount at the same path has replaced it by its own.
-    pub(crate) fn remove(self) {
+    fn remove(self) {
         if file_id(&self.path).is_ok_and(|id| id == self.id) {
             std::fs::remove_file(&self.path).ok();
         }
@@ -62,8 +64,28 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
+/// A control socket that is served.
+#[derive(Debug)]
+pub(crate) struct Control {
+    file: SocketFile,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Control {
+    /// Ends it, and removes its file. Answers that are being given get a moment: the last one tells
+    /// of the unmount itself.
+    pub(crate) async fn end(mut self) {
+        self.stop.send(()).ok();
+        if tokio::time::timeout(LAST_ANSWERS, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+        self.file.remove();
+    }
+}
+
 /// Starts serving on `socket`.
-pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<(SocketFile, JoinHandle<()>)> {
+pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<Control> {
     if let Some(parent) = socket.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
@@ -89,12 +111,15 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<(SocketFile, Joi
     #[cfg(debug_assertions)]
     let routes = routes.route("/v1/lose-link", post(lose_link));
     let routes = routes.with_state(mount);
+    let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, routes).await {
+        let until = async { stopped.await.unwrap_or(()) };
+        let served = axum::serve(listener, routes).with_graceful_shutdown(until).await;
+        if let Err(error) = served {
             tracing::error!("the control socket failed: {error}");
         }
     });
-    Ok((file, task))
+    Ok(Control { file, stop, task })
 }
 
 async fn status(State(mount): State<Shared>) -> Json<Status> {

@@ -19,6 +19,10 @@ pub struct Status {
     pub state: State,
     /// Why it is offline, or that the server is silent, in words; else empty.
     pub reason: String,
+    /// ID of this host's identity, as the server lists it.
+    pub identity: String,
+    /// What the identity may do: `reader`, `writer` or `host`.
+    pub role: String,
     /// The server answers, and refuses this host: its identity was revoked, for example.
     pub denied: bool,
     /// Bytes a second that reached the server when the link was busy last, 0 until measured.
@@ -27,8 +31,6 @@ pub struct Status {
     pub bandwidth_down: u64,
     /// Round trip to the server.
     pub rtt_seconds: f64,
-    /// Bytes waiting to leave this host, by class, most urgent first.
-    pub queued: Vec<ClassBytes>,
     /// Records that the server has not committed.
     pub log_records: u64,
     /// Size of the update log on disk.
@@ -39,6 +41,8 @@ pub struct Status {
     pub writers: Writers,
     /// Bytes of file data that the server does not have.
     pub unsafe_bytes: u64,
+    /// Those of them that the server lacks. The others are there, and not committed yet.
+    pub to_send_bytes: u64,
     /// Age of the oldest change, of data or not, that it does not have.
     pub unsafe_oldest_seconds: f64,
     /// What the oldest record waits for, in words; empty if there is none.

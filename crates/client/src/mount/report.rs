@@ -10,6 +10,7 @@ use segue_core::modlog::{Logged, Queue, Stage};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Class, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_rpc::LinkState;
+use segue_rpc::identity::short;
 
 use super::{Mount, Shared, lock};
 use crate::control::types::{
@@ -84,11 +85,18 @@ impl Mount {
         }
     }
 
-    /// How many changes the server does not have, and how many bytes of data these have.
+    /// How many changes the server has not committed, and how many bytes of their data it lacks.
     pub(crate) fn pending(&self) -> (u64, u64) {
         self.seal_all();
         let core = self.core();
-        (core.queue.len() as u64, core.queue.bytes())
+        (core.queue.len() as u64, self.to_send(&core))
+    }
+
+    /// Bytes of changed data that the server lacks, also of those that are not logged yet.
+    fn to_send(&self, core: &ClientCore) -> u64 {
+        let dirty = |ino| core.files.get(&ino).map_or(0, FileData::dirty_bytes);
+        let unsealed: u64 = core.unsealed().into_iter().map(dirty).sum();
+        (core.queue.bytes() + unsealed).saturating_sub(self.sent_ahead())
     }
 
     /// How the mount is.
@@ -113,15 +121,17 @@ impl Mount {
             pid: std::process::id(),
             state,
             reason: self.offline_reason(),
+            identity: short(self.remote.link().identity()).to_owned(),
+            role: format!("{:?}", self.owner.role).to_lowercase(),
             denied: self.is_denied(),
             bandwidth_up: link.bandwidth_up,
             bandwidth_down: link.bandwidth_down,
             rtt_seconds: link.rtt_seconds,
-            queued: link.classes.clone(),
             log_records: core.queue.len() as u64,
             log_bytes,
             log_limit_bytes: self.options.log_max,
             writers,
+            to_send_bytes: self.to_send(&core),
             unsafe_bytes: core.unsafe_bytes(),
             unsafe_oldest_seconds: self.oldest_unsafe(&core),
             waits_for: oldest.map_or_else(String::new, |seq| waits.words(&core.queue, seq, None)),
@@ -357,7 +367,7 @@ fn write_classes(text: &mut String, status: &Status) {
     for (name, kind, help, value) in values {
         // Writing to a string does not fail.
         let _ = writeln!(text, "# HELP segue_link_{name} {help}\n# TYPE segue_link_{name} {kind}");
-        for class in &status.queued {
+        for class in &status.link.classes {
             let (of, value) = (&class.class, value(class));
             let _ = writeln!(text, "segue_link_{name}{{class=\"{of}\"}} {value}");
         }

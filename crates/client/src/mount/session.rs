@@ -123,7 +123,9 @@ fn enrol_error(host: &str, error: EnrolError) -> MountError {
 fn connect_error(host: String, error: &ConnectError) -> MountError {
     let reason = error.to_string();
     match error {
-        ConnectError::Resolve(_) | ConnectError::Unreachable(_) => {
+        ConnectError::Resolve(_) => MountError::Offline { host, reason },
+        ConnectError::Unreachable(words) => {
+            let reason = words.strip_prefix(&format!("{host}: ")).unwrap_or(words).to_owned();
             MountError::Offline { host, reason }
         }
         ConnectError::OtherVersion(_) => MountError::Protocol { host, reason },

@@ -16,6 +16,7 @@ use segue_fuse::{detach, unmount};
 use segue_rpc::Incoming;
 use segue_rpc::identity::MountUrl;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout};
 
 use super::ahead::UPLOADS;
 use super::conflicts::Conflicts;
@@ -88,7 +89,7 @@ pub async fn mount(
     let url = plain(&plan.url);
     let base = plan.options.cache_dir.clone();
     let base = base.unwrap_or_else(|| plan.paths.state_home.clone());
-    let session = session(&plan, &url, &base).await?;
+    let session = saying_so(&plan.url, &tell, session(&plan, &url, &base)).await?;
     remember_volume(&base, &url, &session.uuid)
         .and_then(|()| remember_base(&plan.paths.state_home, &base))
         .map_err(|error| MountError::state(&base, error))?;
@@ -124,6 +125,27 @@ pub async fn mount(
     // Or it would keep the promises to this host for as long as for one that may be back.
     mount.remote.link().leave().await;
     result
+}
+
+/// Tells once a second that the server has not answered yet.
+async fn saying_so<T>(
+    url: &MountUrl,
+    tell: impl Fn(String),
+    connecting: impl Future<Output = T>,
+) -> T {
+    let began = Instant::now();
+    tokio::pin!(connecting);
+    loop {
+        match timeout(Duration::from_secs(1), &mut connecting).await {
+            Ok(session) => return session,
+            Err(_) => tell(format!(
+                "{}:{}: connecting, no answer for {} s",
+                url.host(),
+                url.port(),
+                began.elapsed().as_secs()
+            )),
+        }
+    }
 }
 
 /// The URL as users write it once they are enrolled.
@@ -319,7 +341,7 @@ async fn serve(
     let session = fuse::session(mount, plan.mountpoint.clone()).await?;
     kernel.start(session.notifier()).map_err(|error| io("cannot start a thread", error))?;
     mount.tell_for_long(&at_hello);
-    let (socket_file, control) = control::serve(Arc::clone(mount), &socket)
+    let control = control::serve(Arc::clone(mount), &socket)
         .map_err(|error| MountError::state(&socket, error))?;
     let run = move || {
         let result = session.run(READERS);
@@ -342,7 +364,6 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).keep_numbers()),
         tokio::spawn(Arc::clone(mount).keep_limits()),
         tokio::spawn(Arc::clone(mount).merge_what_was_made_twice()),
-        control,
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));
     mount.measure_waiting();
@@ -365,7 +386,7 @@ async fn serve(
         chore.abort();
         chore.await.ok();
     }
-    socket_file.remove();
+    control.end().await;
     Ok(())
 }
 
@@ -436,7 +457,7 @@ impl Mount {
     /// unknown what this host takes for its own truth is of the past: so what is left is sent
     /// before anybody looks, if the server is there.
     async fn catch_up_first(self: &Shared) {
-        tokio::time::timeout(CATCH_UP, self.send_pending()).await.ok();
+        timeout(CATCH_UP, self.send_pending()).await.ok();
         let mut core = self.core();
         core.queue.put_all_back();
         core.tree.expire_all();
@@ -444,7 +465,7 @@ impl Mount {
 
     async fn send_last_changes(self: &Shared) {
         // Whatever is cut off here is sent again next time, and answered the same.
-        tokio::time::timeout(PARTING, self.send_pending()).await.ok();
+        timeout(PARTING, self.send_pending()).await.ok();
     }
 
     async fn send_pending(self: &Shared) {

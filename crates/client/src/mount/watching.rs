@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use segue_core::refusal::Refusal;
 use segue_core::types::{Attr, Ino, Kind};
@@ -10,6 +11,9 @@ use tokio::sync::mpsc::Sender;
 
 use super::Shared;
 use crate::control::types::{AnyPath, WatchEvent, WatchLine};
+
+/// So often it is found out whether the server is heard. After a second of silence it is not.
+const PROBE: Duration = Duration::from_millis(500);
 
 /// Where a watcher stands.
 struct Watcher {
@@ -63,9 +67,18 @@ impl Watcher {
     async fn run(&self, directory: Ino) -> Result<(), Gone> {
         let (mut since, mut offline) = (None, false);
         loop {
-            let answer = tokio::select! {
-                answer = self.mount.remote.watch(directory, since) => answer,
-                () = self.tell.closed() => return Err(Gone),
+            let asking = self.mount.remote.watch(directory, since);
+            tokio::pin!(asking);
+            let answer = loop {
+                tokio::select! {
+                    answer = &mut asking => break answer,
+                    () = self.turn(offline), if since.is_some() => {
+                        offline = !offline;
+                        let event = if offline { WatchEvent::Offline } else { WatchEvent::Online };
+                        self.say(event).await?;
+                    }
+                    () = self.tell.closed() => return Err(Gone),
+                }
             };
             let all = match answer {
                 Ok(all) => all,
@@ -89,6 +102,19 @@ impl Watcher {
             }
             since = Some(all.commit);
             self.tell_all(all).await?;
+        }
+    }
+
+    /// Returns when the server is not heard any more, or if it was `offline`, when it is again. The
+    /// question for changes has no answer for long, so something else is asked meanwhile.
+    async fn turn(&self, offline: bool) {
+        let remote = &self.mount.remote;
+        while remote.is_silent() == offline {
+            let next = tokio::time::sleep(PROBE);
+            if !offline {
+                tokio::time::timeout(PROBE, remote.renew()).await.ok();
+            }
+            next.await;
         }
     }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub use authority::{Authority, Issued};
 pub use identities::Identities;
-pub use url::{Invite, MountUrl, PORT, UrlError};
+pub use url::{Invite, MountUrl, PORT, UrlError, host_and_port};
 
 /// The name in every server's certificate. Hosts dial by addresses that change, so the name tells
 /// nothing. The authority is verified instead.
@@ -69,9 +69,17 @@ impl IdentityError {
     }
 }
 
+/// Digits of an identity's fingerprint that are shown.
+const ID_DIGITS: usize = 16;
+
 /// Hex BLAKE3 of a certificate's DER.
 pub fn fingerprint(certificate_der: &[u8]) -> String {
     blake3::hash(certificate_der).to_hex().to_string()
+}
+
+/// The ID of an identity, as people see it: the first digits of its fingerprint.
+pub fn short(fingerprint: &str) -> &str {
+    fingerprint.get(..ID_DIGITS).unwrap_or(fingerprint)
 }
 
 /// A host's key and the certificate that one server gave it.

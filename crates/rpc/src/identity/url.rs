@@ -46,7 +46,12 @@ pub enum UrlError {
     /// The port is not a number from 1 to 65535.
     #[error("'{0}' is not a port number from 1 to 65535")]
     Port(String),
-    /// The volume is missing or has other characters.
+    /// The volume is missing.
+    #[error(
+        "the volume is missing after '{0}': write segue://HOST[:PORT]/VOLUME, for example {0}/home"
+    )]
+    NoVolume(String),
+    /// The volume has other characters.
     #[error("'{0}' is not the name of a volume (letters, digits, '.', '_' and '-')")]
     Volume(String),
     /// Something unknown after the question mark, or one of the two parts is missing.
@@ -134,14 +139,25 @@ impl FromStr for MountUrl {
             None => (rest, None),
         };
         let (address, volume) = rest.split_once('/').unwrap_or((rest, ""));
-        let (host, port) = split_address(address)?;
+        let (host, port) = host_and_port(address)?;
         let invite = query.map(parse_invite).transpose()?;
-        MountUrl::new(host, port, volume.strip_suffix('/').unwrap_or(volume), invite)
+        if volume.is_empty() {
+            return Err(UrlError::NoVolume(format!("{SCHEME}{address}")));
+        }
+        MountUrl::new(
+            host,
+            port.unwrap_or(PORT),
+            volume.strip_suffix('/').unwrap_or(volume),
+            invite,
+        )
     }
 }
 
-/// Host without brackets, and port.
-fn split_address(address: &str) -> Result<(&str, u16), UrlError> {
+/// The host without brackets and the port of `HOST[:PORT]`.
+///
+/// # Errors
+/// Neither a name nor an address, or the port is not a number.
+pub fn host_and_port(address: &str) -> Result<(&str, Option<u16>), UrlError> {
     let bad_host = || UrlError::Host(address.into());
     let (host, port) = match address.strip_prefix('[') {
         Some(rest) => {
@@ -161,11 +177,8 @@ fn split_address(address: &str) -> Result<(&str, u16), UrlError> {
             None => (address, None),
         },
     };
-    let port = match port {
-        None => PORT,
-        Some(digits) => digits.parse().map_err(|_| UrlError::Port(digits.into()))?,
-    };
-    Ok((host, port))
+    let number = |digits: &str| digits.parse().map_err(|_| UrlError::Port(digits.into()));
+    Ok((host, port.map(number).transpose()?))
 }
 
 fn parse_invite(query: &str) -> Result<Invite, UrlError> {

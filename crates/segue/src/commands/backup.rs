@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use segue_client::quantity;
 use segue_server::backup::{
     BackupLine, BackupRequest, Pruned, SnapshotInfo, backup_offline, snapshots,
 };
@@ -10,7 +11,7 @@ use segue_server::backup::{
 use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{admin, output, quantity};
+use crate::{admin, output};
 
 /// Back up a volume to a directory; copy only new data
 ///
@@ -61,6 +62,10 @@ Exit codes:
   3 no such volume
   7 data damaged on the server are missing from the backup, or chunks of older snapshots are
     damaged and could not be copied again, or --list found a damaged snapshot";
+
+const SAME_DISK: &str = "\
+warning: the backups are on the disk of the server's data; if it breaks, both are lost. Keep a copy \
+on another disk.\n";
 
 /// Backs up, or lists.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
@@ -141,6 +146,7 @@ fn describe(line: &BackupLine) -> Option<String> {
             chunks_damaged,
             chunks_mended,
             pruned,
+            is_on_same_disk,
             ..
         } => {
             let chunks = quantity::count(*chunks_lost, "chunk");
@@ -159,6 +165,7 @@ fn describe(line: &BackupLine) -> Option<String> {
                 quantity::bytes(*bytes_copied),
             ) + &rotten(*chunks_damaged, *chunks_mended)
                 + &removed(pruned.as_ref())
+                + if *is_on_same_disk { SAME_DISK } else { "" }
         }
         BackupLine::Progress { .. } | BackupLine::Failed { .. } => return None,
     })

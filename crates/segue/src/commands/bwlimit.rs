@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use segue_client::bandwidth::Timetable;
 use segue_client::control::types::{Bandwidth, BandwidthRequest};
+use segue_client::quantity;
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Outcome};
-use crate::{control, mounts, output, quantity};
+use crate::{control, mounts, output};
 
 /// The route of the control socket.
 const PATH: &str = "/v1/bwlimit";
@@ -34,7 +35,7 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   segue bwlimit ~/home                     show the present limit
-  segue bwlimit ~/home 500K:2M             at most 500 KB/s to the server, 2 MB/s from it
+  segue bwlimit ~/home 500K:2M             at most 500 KiB/s to the server, 2 MiB/s from it
   segue bwlimit ~/home off:2M              no limit to the server
   segue bwlimit ~/home off                 no limit
   segue bwlimit ~/home '08:00,500K:2M 18:00,off'            each day, in local time
@@ -95,9 +96,9 @@ mod tests {
             let bwlimit = "T".to_owned();
             words(&Bandwidth { bwlimit, limit_up, limit_down, limit_seconds })
         };
-        let expected = "at most 500.0 KB/s up, at most 2.0 MB/s down";
+        let expected = "at most 500.0 KiB/s up, at most 2.0 MiB/s down";
         assert_eq!(told(Some(500 << 10), Some(2 << 20), None).as_deref(), Some(expected));
-        let expected = "at most 2.0 MB/s down, for another 2 h (T)";
+        let expected = "at most 2.0 MiB/s down, for another 2 h (T)";
         assert_eq!(told(None, Some(2 << 20), Some(7_300.0)).as_deref(), Some(expected));
         let expected = "no limit, for another 5 s (T)";
         assert_eq!(told(None, None, Some(5.0)).as_deref(), Some(expected));

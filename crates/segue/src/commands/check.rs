@@ -1,11 +1,12 @@
 //! `segue volume check`: verifies the metadata and the chunks of volumes.
 
+use segue_client::quantity;
 use segue_server::check::{CheckLine, CheckRequest, check_offline};
 
 use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Outcome};
-use crate::{admin, output, quantity};
+use crate::{admin, output};
 
 /// Check a volume: every name, reference, count and byte
 ///
@@ -33,7 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   segue volume check                 all volumes, at the default rate
   segue volume check home --quick    metadata only: seconds instead of hours
-  segue volume check home --rate 200 && echo clean
+  segue volume check home --rate 200M && echo clean
 
 Exit codes: 0 no findings, 3 no such volume, 7 damage found";
 

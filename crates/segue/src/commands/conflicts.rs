@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use segue_client::control::types::{Conflict, ConflictKind, ConflictsReply};
+use segue_client::quantity;
 use serde_json::json;
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
-use crate::{control, output, quantity};
+use crate::{control, output};
 
 /// List the conflicts of this host's changes
 ///

@@ -2,11 +2,12 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use segue_client::quantity;
 use segue_server::admin::{AdminReply, AdminRequest, VolumeInfo};
 
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{admin, output, quantity};
+use crate::{admin, output};
 
 /// Delete a volume with all its data and the access of every host
 ///

@@ -1,5 +1,6 @@
 //! `segue identity`: the identities of the hosts that may use a server.
 
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use clap::Subcommand;
@@ -9,7 +10,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{Context, ServerData};
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::{admin, output};
 
 /// List and revoke the identities of hosts on a server
@@ -25,7 +26,11 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   segue identity list
-  segue identity revoke 3f9a..     end the access of a lost laptop";
+  segue identity revoke laptop             end the access of a lost laptop, after a question
+  segue identity revoke 3f9a12cd --yes     the same by the first digits of its ID, without";
+
+/// Fewer digits of an ID may be a mistake.
+const ID_MIN: usize = 8;
 
 #[derive(Debug, Subcommand)]
 enum Action {
@@ -39,8 +44,11 @@ enum Action {
     },
     /// Revoke an identity at once and for good
     Revoke {
-        /// Its ID from 'segue identity list', or the beginning of the ID
-        id: String,
+        /// Name of its host, or at least eight digits of its ID, from 'segue identity list'
+        identity: String,
+        /// Revoke it without a question
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         server: ServerData,
     },
@@ -58,8 +66,8 @@ enum Action {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let (request, server, json) = match &arguments.action {
         Action::List { json, server } => (AdminRequest::IdentityList, server, *json),
-        Action::Revoke { id, server } => {
-            (AdminRequest::IdentityRevoke { id: id.clone() }, server, false)
+        Action::Revoke { identity, yes, server } => {
+            return revoke(&server.resolve(context)?, identity, *yes);
         }
         Action::Renew { server } => return renew(&server.resolve(context)?),
     };
@@ -69,10 +77,81 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             output::print_json(&json!({ "identities": identities }))?;
         }
         AdminReply::Identities { identities } => output::print(&describe(&identities))?,
-        AdminReply::Revoked { id, .. } => output::print(&format!("segue: {id} is revoked\n"))?,
         _ => return Err(admin::unexpected(&data)),
     }
     Ok(Exit::Done)
+}
+
+fn revoke(data: &Path, wanted: &str, yes: bool) -> Outcome {
+    let AdminReply::Identities { identities } = admin::ask(data, AdminRequest::IdentityList)?
+    else {
+        return Err(admin::unexpected(data));
+    };
+    let identity = find(&identities, wanted)?;
+    if !yes {
+        confirm(identity)?;
+    }
+    match admin::ask(data, AdminRequest::IdentityRevoke { id: identity.id.clone() })? {
+        AdminReply::Revoked { .. } => {
+            output::print(&format!("segue: {} is revoked\n", called(identity)))?;
+            Ok(Exit::Done)
+        }
+        _ => Err(admin::unexpected(data)),
+    }
+}
+
+/// The one identity that `wanted` names. A name of a host means its identity that is valid.
+fn find<'a>(identities: &'a [IdentityInfo], wanted: &str) -> Result<&'a IdentityInfo, Failure> {
+    let is_id = wanted.len() >= ID_MIN && wanted.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let digits = wanted.to_ascii_lowercase();
+    let is_meant = |identity: &&IdentityInfo| {
+        is_id && identity.id.starts_with(&digits)
+            || identity.host == wanted && identity.revoked.is_none()
+    };
+    let found: Vec<&IdentityInfo> = identities.iter().filter(is_meant).collect();
+    match found.as_slice() {
+        [one] => Ok(one),
+        [] => Err(Failure::new(
+            Exit::NotFound,
+            format!(
+                "no valid identity has the host name '{wanted}', and no ID begins with it ({ID_MIN} \
+                 digits or more); see: segue identity list"
+            ),
+        )),
+        several => {
+            let all: Vec<String> = several.iter().map(|identity| called(identity)).collect();
+            Err(Failure::usage(format!(
+                "'{wanted}' can mean {}: give digits of the ID",
+                all.join(" or ")
+            )))
+        }
+    }
+}
+
+/// `laptop (5acbefa37d2d0dce, writer of home)`.
+fn called(identity: &IdentityInfo) -> String {
+    let role = format!("{:?}", identity.role).to_lowercase();
+    let words = format!("{} ({}, {role} of {})", identity.host, identity.id, identity.volume);
+    output::printable(&words, &[])
+}
+
+fn confirm(identity: &IdentityInfo) -> Result<(), Failure> {
+    let called = called(identity);
+    if !io::stdin().is_terminal() {
+        let words = format!(
+            "{called} is not revoked: stdin is no terminal for the confirmation; use --yes"
+        );
+        return Err(Failure::usage(words));
+    }
+    // If stderr fails, the user sees no question and types nothing.
+    let _ = write!(io::stderr(), "this ends the access of {called} for good; type yes: ");
+    let mut typed = String::new();
+    let read = io::stdin().lock().read_line(&mut typed);
+    read.map_err(|error| Failure::io("cannot read the confirmation from stdin", &error))?;
+    match typed.trim() {
+        "yes" => Ok(()),
+        _ => Err(Failure::failed(format!("{called} is not revoked"))),
+    }
 }
 
 fn renew(data: &Path) -> Outcome {

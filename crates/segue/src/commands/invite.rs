@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use segue_client::quantity;
 use segue_server::admin::{AdminReply, AdminRequest};
 
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{admin, output, quantity};
+use crate::{admin, output};
 
 /// Print an invite: a URL with which one host can mount a volume
 ///
@@ -25,8 +26,9 @@ pub(crate) struct Arguments {
     /// Time until the invite expires, from 1s to 366d
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = quantity::parse_duration)]
     ttl: Duration,
-    /// Name or address under which hosts reach the server [default: its listen address if that is
-    /// a single address, else its first address that is not loopback]
+    /// Name or address under which hosts reach the server, with :PORT if a router forwards another
+    /// port [default: its listen address if that is a single address, else its first address that
+    /// is not loopback]
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// With --role host: root on that host is root on the volume
@@ -62,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         volume: arguments.volume.clone(),
         role: serde_json::from_value(serde_json::json!(arguments.role))
             .map_err(|error| Failure::usage(format!("--role: {error}")))?,
-        ttl_seconds: arguments.ttl.as_secs().max(1),
+        ttl_seconds: arguments.ttl.as_secs(),
         host: arguments.host.clone(),
         no_root_squash: arguments.no_root_squash,
     };

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_client::control::types::{LogRecord, LogReply};
+use segue_client::quantity;
 use segue_client::unmounted::UnmountedCache;
 use serde_json::json;
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
-use crate::{control, output, quantity, unmounted};
+use crate::{control, output, unmounted};
 
 /// List the changes that are not on the server yet
 ///

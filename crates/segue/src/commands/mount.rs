@@ -17,6 +17,9 @@ use crate::process::abort_on_panic;
 use crate::signals::StopSignals;
 use crate::{control, daemon, mounts, output};
 
+/// Characters of a directory in the name of a log.
+const LOG_NAME_MAX: usize = 80;
+
 /// Mount a volume on a directory
 ///
 /// The command returns once the mount is usable. For the first mount, URL is the invite that
@@ -82,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         return block_on_daemon(serve(parsed, mountpoint, options, context));
     }
     let again = arguments_of_child(arguments, &url, &mountpoint);
-    context.launch(again, Some(&url), &log_name(&mountpoint))
+    context.launch(again, Some(&url), &log_name(parsed.volume(), &mountpoint))
 }
 
 /// The child's command line. An invite goes over stdin, because every user can read command lines.
@@ -109,10 +112,15 @@ fn read_url(argument: &str) -> Result<String, Failure> {
     Ok(line.trim().to_owned())
 }
 
-fn log_name(mountpoint: &Path) -> String {
+/// `mount-home-home-ada-work-1a2b3c4d`: the volume, the directory, and digits that no other
+/// directory's log has.
+fn log_name(volume: &str, mountpoint: &Path) -> String {
     let socket = socket_path(Path::new(""), mountpoint);
     let digest = socket.file_stem().unwrap_or_default().to_string_lossy();
-    format!("mount-{digest}")
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._".contains(c) { c } else { '-' };
+    let place = mountpoint.to_string_lossy();
+    let place: String = place.chars().map(plain).take(LOG_NAME_MAX).collect();
+    format!("mount-{volume}{place}-{}", digest.get(..8).unwrap_or(&digest))
 }
 
 async fn serve(
@@ -127,7 +135,9 @@ async fn serve(
     let announcer = context.announcer;
     let place = mountpoint.clone();
     let ready = move |ready: Ready| {
-        tracing::info!("{}", ready.words);
+        if announcer.detached {
+            tracing::info!("{}", ready.words);
+        }
         start_guard(&place);
         if let Err(error) = announcer.ready(&ready.words) {
             tracing::warn!("the process that started this mount has ended, unmounting: {error}");
@@ -136,7 +146,7 @@ async fn serve(
     };
     let stop = async move {
         tokio::select! {
-            () = signals.wait() => {}
+            () = signals.wait() => announcer.stopping(),
             Ok(()) = abandoned => {}
         }
     };

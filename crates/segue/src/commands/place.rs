@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use segue_client::control::types::{AnyPath, WhereFile, WhereReply, WhereRequest};
+use segue_client::quantity;
 use serde_json::json;
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::http::HttpError;
 use crate::mounts::Mount;
-use crate::{control, mounts, output, quantity};
+use crate::{control, mounts, output};
 
 /// Show where the bytes of files are
 ///

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use segue_client::control::types::{AnyPath, PushReply, PushRequest};
+use segue_client::quantity;
 use serde_json::json;
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{control, mounts, output, quantity};
+use crate::{control, mounts, output};
 
 /// Send the changes of these files before all others
 ///

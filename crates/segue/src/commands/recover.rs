@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use segue_client::bare::{LeftFile, Uncommitted, uncommitted};
+use segue_client::quantity;
 use serde_json::json;
 
 use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{output, quantity};
+use crate::output;
 
 /// List and extract the changes in a cache directory that are not on the server
 ///

@@ -1,11 +1,12 @@
 //! `segue volume repair`: rebuilds damaged metadata of a volume, and lists the losses.
 
+use segue_client::quantity;
 use segue_server::repair::{RepairLine, RepairRequest, repair_offline};
 
 use super::work::{Line, Report};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Outcome};
-use crate::{admin, output, quantity};
+use crate::{admin, output};
 
 /// Repair a damaged volume as far as possible
 ///

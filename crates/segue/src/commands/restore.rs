@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use segue_client::quantity;
 use segue_server::restore::{RestoreLine, RestoreRequest, restore_offline};
 
 use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
+use crate::admin;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{admin, quantity};
 
 /// Restore a volume from a directory of backups
 ///

@@ -90,7 +90,9 @@ async fn serve_until_signal(options: ServeOptions, context: &Context) -> Result<
     let (abandon, abandoned) = tokio::sync::oneshot::channel();
     let announcer = context.announcer;
     let ready = move |address: SocketAddr| {
-        tracing::info!(%address, "serving");
+        if announcer.detached {
+            tracing::info!(%address, "serving");
+        }
         if let Err(error) = announcer.ready(&format!("segue: serving on {address}")) {
             tracing::warn!("the process that started this server has ended, stopping: {error}");
             let _ = abandon.send(());
@@ -98,7 +100,7 @@ async fn serve_until_signal(options: ServeOptions, context: &Context) -> Result<
     };
     let stop = async move {
         tokio::select! {
-            () = signals.wait() => {}
+            () = signals.wait() => announcer.stopping(),
             Ok(()) = abandoned => {}
         }
     };

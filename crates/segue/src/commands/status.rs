@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use segue_client::control::types::{State, Status, Writers};
+use segue_client::quantity;
 use serde_json::json;
 
 use super::{Context, block_on, bwlimit};
@@ -12,7 +13,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::mounts::Mount;
 use crate::pace::Pace;
 use crate::rates::Rates;
-use crate::{control, output, pace, quantity, unmounted};
+use crate::{control, output, pace, unmounted};
 
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// A process that says nothing for so long hangs; the others are still shown.
@@ -100,7 +101,7 @@ fn show(
     for status in &statuses {
         let now = Instant::now();
         let (pace, rates) = seen.entry(status.mountpoint.clone()).or_default();
-        let pace = pace.words(now, status.log_records, status.unsafe_bytes);
+        let pace = pace.words(now, status.log_records, status.to_send_bytes);
         text.push_str(&describe(status, &pace));
         for (number, words) in rates.lines(now, &status.link).iter().enumerate() {
             let name = if number == 0 { "now" } else { "" };
@@ -136,7 +137,7 @@ fn line(name: &str, words: &str) -> String {
 fn describe(status: &Status, pace: &str) -> String {
     let mut text = format!("{}\n", output::printable(&status.mountpoint, &[]));
     let mut line = |name: &str, words: String| text.push_str(&line(name, &words));
-    line("volume", status.url.clone());
+    line("volume", format!("{}, as {} {}", status.url, status.role, status.identity));
     line("link", link(status));
     if let Some(words) = bwlimit::words(&status.bandwidth) {
         line("bwlimit", words);
@@ -216,7 +217,8 @@ fn to_send(status: &Status, pace: &str) -> String {
     }
     let oldest = Duration::try_from_secs_f64(status.unsafe_oldest_seconds).unwrap_or_default();
     let queued: Vec<String> = status
-        .queued
+        .link
+        .classes
         .iter()
         .filter(|class| class.queued_bytes > 0)
         .map(|class| format!("{} {}", class.class, quantity::bytes(class.queued_bytes)))
@@ -236,7 +238,7 @@ fn to_send(status: &Status, pace: &str) -> String {
     format!(
         "{}, {} of data, the oldest {} old{more}",
         quantity::count(status.log_records, "change"),
-        quantity::bytes(status.unsafe_bytes),
+        quantity::bytes(status.to_send_bytes),
         quantity::age(oldest),
     )
 }
@@ -269,13 +271,16 @@ mod tests {
         let status = Status {
             mountpoint: "/home/a/m".to_owned(),
             url: "segue://h/home".to_owned(),
+            identity: "5acbefa37d2d0dce".to_owned(),
+            role: "writer".to_owned(),
             state: State::Online,
             bandwidth_up: 1 << 20,
             rtt_seconds: 0.02,
             link: LinkReport { base_rtt_seconds: 0.0155, ..LinkReport::default() },
             bandwidth: Bandwidth { limit_up: Some(1 << 20), ..Bandwidth::default() },
             log_records: 2,
-            unsafe_bytes: 2_048,
+            unsafe_bytes: 4_096,
+            to_send_bytes: 2_048,
             unsafe_oldest_seconds: 61.0,
             log_limit_bytes: 4 << 30,
             writers: Writers::Slowed,
@@ -289,25 +294,25 @@ mod tests {
             refused: 1,
             ..Status::default()
         };
-        let text = describe(&status, "1.0 MB/s, about 3 s left");
+        let text = describe(&status, "1.0 MiB/s, about 3 s left");
         for expected in [
-            "/home/a/m\n",
-            "online, 1.0 MB/s up, round trip 20.0 ms (15.5 ms when idle)\n",
-            "  bwlimit    at most 1.0 MB/s up\n",
-            "2 changes, 2.0 KB of data, the oldest 1 min old; 1.0 MB/s, about 3 s left; waits for \
+            "/home/a/m\n  volume     segue://h/home, as writer 5acbefa37d2d0dce\n",
+            "online, 1.0 MiB/s up, round trip 20.0 ms (15.5 ms when idle)\n",
+            "  bwlimit    at most 1.0 MiB/s up\n",
+            "2 changes, 2.0 KiB of data, the oldest 1 min old; 1.0 MiB/s, about 3 s left; waits for \
              x\n",
-            "writers    slowed: pending data are close to log-max (4.0 GB)\n",
+            "writers    slowed: pending data are close to log-max (4.0 GiB)\n",
             "1 change refused by the server",
             "2 conflict copies\n",
             "promises   the server reports changes of 12 inodes\n",
-            "3.0 MB on this host; clean data may take 1.0 GB of it, not 20.0 GB: the disk is \
+            "3.0 MiB on this host; clean data may take 1.0 GiB of it, not 20.0 GiB: the disk is \
              almost full (cache-min-free)\n",
         ] {
             assert!(text.contains(expected), "{expected:?} in {text}");
         }
         let text = describe(&Status { cache_is_counted: false, ..status }, "");
         assert!(
-            text.contains("at least 3.0 MB on this host (the cache is still being counted)"),
+            text.contains("at least 3.0 MiB on this host (the cache is still being counted)"),
             "{text}"
         );
     }

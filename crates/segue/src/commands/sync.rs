@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use segue_client::control::types::{AnyPath, SyncReply, SyncRequest};
+use segue_client::quantity;
 use serde_json::json;
 
 use super::{Context, block_on};
@@ -13,7 +14,7 @@ use crate::http::HttpError;
 use crate::mounts::Mount;
 use crate::output::Progress;
 use crate::pace::Pace;
-use crate::{control, mounts, output, quantity, unmounted};
+use crate::{control, mounts, output, unmounted};
 
 /// Extra time for the answer of a mount after the timeout. A host that is about to sleep waits for
 /// this command, so it is short.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use segue_client::control::types::{SyncReply, UmountRequest};
+use segue_client::quantity;
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
@@ -13,7 +14,7 @@ use crate::mounts::Mount;
 use crate::output::Progress;
 use crate::pace::Pace;
 use crate::process::Process;
-use crate::{control, mounts, output, quantity};
+use crate::{control, mounts, output};
 
 /// After the unmount the process closes its cache. A longer close means a hang.
 const END_LIMIT: Duration = Duration::from_secs(60);

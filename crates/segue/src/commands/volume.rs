@@ -1,12 +1,15 @@
 //! `segue volume`: the volumes of a server.
 
+use std::time::{Duration, SystemTime};
+
 use clap::Subcommand;
+use segue_client::quantity;
 use segue_server::admin::{AdminReply, AdminRequest, DirectoryInfo, Limit, VolumeInfo};
 use serde_json::json;
 
 use super::{Context, ServerData, backup, check, delete, repair, restore};
 use crate::exit::{Exit, Outcome};
-use crate::{admin, output, quantity};
+use crate::{admin, output};
 
 /// Create, list, limit, check, repair, back up, restore and delete the volumes of a server
 ///
@@ -86,7 +89,7 @@ Examples:
   segue volume set home --dir /projects/x --quota none --inodes none";
 
 fn parse_size(text: &str) -> Result<Limit, String> {
-    if text == "none" { Ok(Limit::None) } else { quantity::parse_bytes(text).map(Limit::At) }
+    if text == "none" { Ok(Limit::None) } else { quantity::parse_size(text).map(Limit::At) }
 }
 
 fn parse_count(text: &str) -> Result<Limit, String> {
@@ -145,14 +148,27 @@ fn describe(volumes: &[VolumeInfo]) -> String {
     let row = |volume: &VolumeInfo| {
         if let Some(words) = &volume.damaged {
             let name = volume.name.clone();
-            return vec![name, "?".to_owned(), "?".to_owned(), "?".to_owned(), words.clone()];
+            let unknown = std::iter::repeat_n("?".to_owned(), 5);
+            return [name].into_iter().chain(unknown).chain([words.clone()]).collect();
         }
         let size = quantity::bytes(volume.allocated_bytes);
         let limits = limits(volume.quota_bytes, volume.quota_inodes);
-        vec![volume.name.clone(), volume.inodes.to_string(), size, limits, volume.uuid.clone()]
+        let (backup, check) = (ago(volume.backed_up), ago(volume.checked));
+        let (name, inodes) = (volume.name.clone(), volume.inodes.to_string());
+        vec![name, inodes, size, limits, backup, check, volume.uuid.clone()]
     };
     let rows: Vec<Vec<String>> = volumes.iter().map(row).collect();
-    output::table(&["NAME", "FILES", "SIZE", "LIMITS", "UUID"], &rows)
+    output::table(&["NAME", "FILES", "SIZE", "LIMITS", "BACKUP", "CHECK", "UUID"], &rows)
+}
+
+/// `3 h ago`, or `never`.
+fn ago(seconds: Option<i64>) -> String {
+    let Some(then) = seconds.and_then(|seconds| u64::try_from(seconds).ok()) else {
+        return "never".to_owned();
+    };
+    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(then);
+    let age = SystemTime::now().duration_since(since).unwrap_or_default();
+    format!("{} ago", quantity::age(age))
 }
 
 /// The text about uploaded data that are in no file yet; empty if there are none.
@@ -177,7 +193,7 @@ fn directories(volume: &VolumeInfo) -> String {
     format!("\n{}", output::table(&["DIRECTORY", "FILES", "SIZE", "LIMITS"], &rows))
 }
 
-/// `10.0 GB, 5000 files`.
+/// `10.0 GiB, 5000 files`.
 fn limits(bytes: Option<u64>, inodes: Option<u64>) -> String {
     let bytes = bytes.map(quantity::bytes);
     let inodes = inodes.map(|count| quantity::count(count, "file"));

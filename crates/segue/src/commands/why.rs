@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use segue_client::control::types::{AnyPath, WhereFile, WhyOperation, WhyReply, WhyRequest};
+use segue_client::quantity;
 use serde_json::json;
 
 use super::{Context, block_on, place};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{control, mounts, output, quantity};
+use crate::{control, mounts, output};
 
 /// Most operations in the table; JSON has all.
 const SHOWN: usize = 20;

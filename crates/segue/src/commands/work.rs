@@ -3,26 +3,28 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use segue_client::quantity;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::admin::Offline;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Progress;
-use crate::{admin, output, quantity};
+use crate::{admin, output};
 
 /// The most data that a task reads per second.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rate {
-    /// Most data to read, in MB/s; 0 is no limit [default: 50 while the server runs, else 0]
-    #[arg(long, value_name = "MB/s")]
-    rate: Option<u32>,
+    /// Most bytes to read per second, such as 50M; 0 is no limit [default: 50M while the server
+    /// runs, else 0]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
+    rate: Option<u64>,
 }
 
 impl Rate {
     /// In bytes per second, if given.
     pub(crate) fn bytes(&self) -> Option<u64> {
-        self.rate.map(|rate| u64::from(rate) * quantity::MB)
+        self.rate
     }
 }
 

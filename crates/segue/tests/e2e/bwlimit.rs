@@ -101,7 +101,7 @@ fn a_limit_is_set_while_bytes_move() {
         assert!(wrong.err.contains(words), "{words} in {}", wrong.err);
     }
     let status = segue(&world.a, &["status", point]);
-    let expected = "bwlimit    at most 1.0 KB/s up, at most 4.0 KB/s down\n";
+    let expected = "bwlimit    at most 1.0 KiB/s up, at most 4.0 KiB/s down\n";
     assert!(status.out.contains(expected), "{}", status.out);
     assert_eq!(limits(&["off"]), ("off".into(), None, None));
     mount.sync().unwrap();

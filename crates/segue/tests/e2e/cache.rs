@@ -308,7 +308,7 @@ fn an_open_file_goes_on_after_its_store_was_refused() {
     expected.resize(3 * MB, 0);
     file.set_len(3 * MB as u64).unwrap();
     mounted.sync().unwrap();
-    set_quota(&world, "1");
+    set_quota(&world, "1B");
     file.write_all_at(&noise(2, 3 * MB), 0).unwrap();
     file.sync_all().unwrap();
     eventually("the refused change is counted", || number(&world, &mounted, "refused") > 0);

@@ -94,9 +94,24 @@ fn a_revoked_host_is_out() {
     let identities = listed["identities"].as_array().unwrap();
     assert_eq!(identities.len(), 2, "{listed}");
     let id = identities[0]["id"].as_str().unwrap();
-    let ended = segue(&world.serving, &["identity", "revoke", id, "--data", data]);
+    let own = |host: &Host, mount: &SegueMount| {
+        json(host, &["status", arg(mount.path())])["mounts"][0]["identity"].clone()
+    };
+    let (ours, theirs) = (own(&world.a, &mount), own(&world.b, &other));
+    assert!(ours != theirs && [&ours, &theirs].contains(&&identities[0]["id"]), "{listed}");
+    let revoke = |wanted: &str, yes: &[&str]| {
+        segue(&world.serving, &[&["identity", "revoke", wanted, "--data", data], yes].concat())
+    };
+    // All hosts of a bed have one name.
+    let name = identities[0]["host"].as_str().unwrap();
+    expect(&revoke(name, &["--yes"]), 2, &["can mean", id, "give digits of the id"]);
+    expect(&revoke(&id[..7], &["--yes"]), 3, &["8 digits or more"]);
+    expect(&revoke(&id[..8], &[]), 2, &[id, "writer of home", "use --yes"]);
+    let ended = revoke(&id[..8], &["--yes"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    // All hosts of a bed have one name, so whose identity it was is seen by who is out.
+    // The name means the one that is left.
+    expect(&revoke(name, &[]), 2, &[identities[1]["id"].as_str().unwrap(), "use --yes"]);
+    // Whose identity it was is seen by who is out.
     let state = |host: &Host, point: &Path| {
         json(host, &["status", arg(point)])["mounts"][0]["state"].as_str().unwrap().to_owned()
     };

@@ -25,6 +25,7 @@ mod directories;
 mod editors;
 mod enrol;
 mod fio;
+mod first_hour;
 mod git;
 mod healing;
 mod history;

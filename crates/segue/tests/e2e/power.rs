@@ -192,7 +192,7 @@ fn power_is_lost_after_a_backup_was_killed() {
         command.args(["volume", "backup", "home", arg(&to), "--rate", rate, "--data", data]);
         command
     };
-    let mut killed = backup(&world, "1").stderr(Stdio::null()).spawn().unwrap();
+    let mut killed = backup(&world, "1M").stderr(Stdio::null()).spawn().unwrap();
     let pack = to.join("packs/00000001.pack");
     eventually("some of it is copied", || pack.metadata().is_ok_and(|meta| meta.len() > 500_000));
     world.server.kill9().unwrap();

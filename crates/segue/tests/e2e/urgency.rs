@@ -14,7 +14,7 @@ use crate::world::{World, arg, eventually, json, save};
 /// Bytes that were sent of each class, over the connection that there is.
 fn sent(host: &Host, mount: &Path) -> Vec<(String, u64)> {
     let status = json(host, &["status", arg(mount)]);
-    let classes = status["mounts"][0]["queued"].as_array().unwrap().clone();
+    let classes = status["mounts"][0]["link"]["classes"].as_array().unwrap().clone();
     let name = |class: &serde_json::Value| class["class"].as_str().unwrap().to_owned();
     classes.iter().map(|class| (name(class), class["sent_bytes"].as_u64().unwrap())).collect()
 }

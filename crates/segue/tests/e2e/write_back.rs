@@ -167,3 +167,24 @@ fn a_small_new_file_is_in_the_log() {
         assert!(fs::read(mount.path().join(name)).unwrap() == noise(len as u64, len), "{name}");
     }
 }
+
+/// The server has most of a large file long before it commits the file.
+/// Proves S12.19.
+#[test]
+fn what_goes_up_counts_down_while_it_goes() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount_with(&world.a, "bwlimit=500K:10M");
+    let point = arg(mount.path()).to_owned();
+    let size = 3 << 20;
+    save(&mount.path().join("file"), &noise(1, 3 << 20)).unwrap();
+    eventually("some of it is there", || {
+        let mounted = json(&world.a, &["status", &point])["mounts"][0].clone();
+        let number = |key: &str| mounted[key].as_u64().unwrap();
+        number("unsafe_bytes") == size && (1..size).contains(&number("to_send_bytes"))
+    });
+    let words = segue(&world.a, &["status", &point]).out;
+    assert!(words.contains("to send    ") && !words.contains("3.0 MiB of data"), "{words}");
+    assert_eq!(segue(&world.a, &["bwlimit", &point, "off"]).code, Some(0));
+    mount.sync().unwrap();
+    assert_eq!(of(&world, &point, "to_send_bytes"), 0);
+}

@@ -7,6 +7,7 @@ use segue_core::namespace::{
 use segue_core::types::VolumeId;
 
 use super::{AdminReply, FailReason, VolumeInfo, failed, no_volume, quotas};
+use crate::care;
 use crate::data::{Data, hex, now, random};
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::principals;
@@ -60,6 +61,7 @@ pub(super) fn delete(data: &Data, name: &str) -> Result<AdminReply, StoreError> 
         }
         let volume = volume_info(txn, id, row)?;
         delete_volume(txn, id)?;
+        care::forget(txn, id)?;
         let identities = principals::forget(txn, id)?;
         Ok(Ok(AdminReply::Deleted { volume, identities }))
     })?;
@@ -85,6 +87,7 @@ enum Kept {
 
 fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeInfo, MetaFault> {
     let tally = tally(kv, id)?;
+    let care = care::of(kv, id)?;
     Ok(VolumeInfo {
         name: row.name,
         id: id.0,
@@ -95,6 +98,8 @@ fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeIn
         arrived_bytes: arrivals::bytes(kv, id)?,
         quota_bytes: row.limits.bytes,
         quota_inodes: row.limits.inodes,
+        backed_up: care.backed_up,
+        checked: care.checked,
         directories: Vec::new(),
         damaged: None,
     })
@@ -112,6 +117,8 @@ fn damaged_info(id: VolumeId, fault: MetaFault) -> VolumeInfo {
         arrived_bytes: 0,
         quota_bytes: None,
         quota_inodes: None,
+        backed_up: None,
+        checked: None,
         directories: Vec::new(),
         damaged: Some(StoreError::from(fault).to_string()),
     }

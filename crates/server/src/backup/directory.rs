@@ -10,7 +10,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -50,6 +50,29 @@ pub(crate) struct Restored {
     pub(crate) next_ino: u64,
 }
 
+/// Fails if `path` lies inside the server's data directory `data`: what destroys the one destroys
+/// the other.
+pub(super) fn refuse_inside(data: &Path, path: &Path) -> Result<(), Failed> {
+    let real = |path: &Path| path.canonicalize().map_err(|error| Failed::io(path, &error));
+    let there = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
+    if !real(there)?.starts_with(real(data)?) {
+        return Ok(());
+    }
+    let words = format!(
+        "{} is inside the server's own data directory {}: a backup there is lost with it; name a \
+         directory on another disk",
+        path.display(),
+        data.display()
+    );
+    Err(Failed::new(FailReason::Invalid, words))
+}
+
+/// True if both directories are on one file system, as far as it can be told.
+pub(super) fn is_same_disk(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|meta| meta.dev()).ok();
+    device(one).is_some() && device(one) == device(other)
+}
+
 impl BackupDir {
     /// Opens `path` for backups of the volume, and makes it if there is nothing.
     pub(crate) fn create(path: &Path, uuid: &[u8; 16], name: &str) -> Result<BackupDir, Failed> {
@@ -77,6 +100,11 @@ impl BackupDir {
             return Err(Failed::new(FailReason::Invalid, words));
         }
         Ok(held)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Opens `path`, which has to be a directory of backups, for reading.

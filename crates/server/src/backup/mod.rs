@@ -34,6 +34,7 @@ use segue_core::types::VolumeId;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};
+use crate::care;
 use crate::collect::Hold;
 use crate::data::{Data, now};
 use crate::data_dir::DataDir;
@@ -44,6 +45,7 @@ use crate::pace::{LIVE_RATE_BYTES, Pace};
 use crate::serve::Server;
 use crate::teller::Teller;
 
+use directory::is_same_disk;
 pub(crate) use directory::{BackupDir, Restored};
 pub(crate) use index::Index;
 pub use prune::Pruned;
@@ -114,6 +116,8 @@ pub enum BackupLine {
         chunks_mended: u64,
         /// What became of older snapshots, if they were not all to stay.
         pruned: Option<Pruned>,
+        /// The directory is on the file system of the server's data: one broken disk loses both.
+        is_on_same_disk: bool,
     },
     /// There is no new snapshot.
     Failed {
@@ -174,6 +178,7 @@ fn begin<'a, 'b>(
     let Some((id, volume)) = found else {
         return Err(Failed::new(FailReason::NotFound, no_volume_words(&request.volume)));
     };
+    directory::refuse_inside(data.directory.path(), &request.directory)?;
     let directory = BackupDir::create(&request.directory, &volume.uuid, &volume.name)?;
     let _hold = data.holds.hold();
     Ok(Backup {
@@ -219,6 +224,7 @@ impl Backup<'_, '_> {
         let copied = chunks::copy(self, pace)?;
         let name = name(&head);
         self.directory.finish(&name)?;
+        care::note(self.data, self.id, |row, now| row.backed_up = Some(now));
         chunks::report(self, &copied.lost)?;
         let pruned = self.prune(&name);
         Ok(BackupLine::Saved {
@@ -233,6 +239,7 @@ impl Backup<'_, '_> {
             chunks_damaged: copied.damaged,
             chunks_mended: copied.mended,
             pruned,
+            is_on_same_disk: is_same_disk(self.data.directory.path(), self.directory.path()),
         })
     }
 

@@ -24,6 +24,7 @@ use segue_core::types::{Ino, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};
+use crate::care;
 use crate::data::Data;
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
@@ -259,7 +260,11 @@ impl Check<'_, '_> {
         };
         let read = match quick {
             true => bytes::Read::default(),
-            false => bytes::check(&mut self, &counts, pace)?,
+            false => {
+                let read = bytes::check(&mut self, &counts, pace)?;
+                care::note(data, id, |row, now| row.checked = Some(now));
+                read
+            }
         };
         let (volume, findings) = (self.name, self.findings);
         self.teller.say(CheckLine::Checked {
