@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(options.grace, Duration::from_millis(500));
         options.set("log-max", Some("1536M")).unwrap();
         assert_eq!(options.log_max, 3 << 29);
-        for wrong in ["", "G", "1.5G", "-1", "4X", "1023K", "99999999999T"] {
+        for wrong in ["", "G", "1.5", "-1", "4X", "1023K", "99999999999T"] {
             let refused = options.set("log-max", Some(wrong));
             assert!(matches!(refused, Err(OptionError::Invalid { .. })), "{wrong}");
         }

@@ -83,13 +83,12 @@ mod tests {
     #[test]
     fn times_need_a_unit() {
         for (text, seconds) in
-            [("1h", 3_600), ("10m", 600), ("10min", 600), ("1h 30m", 5_400), ("7d", 604_800)]
+            [("1h", 3_600), ("10m", 600), ("10min", 600), ("1h 30m", 5_400), ("1.5h", 5_400)]
         {
             assert_eq!(parse_duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        for wrong in ["", "5", "s", "5x", "-5s", "1.5h", "99999999999999999999s", "99999999999999y"]
-        {
+        for wrong in ["", "5", "s", "5x", "-5s", "99999999999999999999s", "99999999999999y"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }

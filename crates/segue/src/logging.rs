@@ -19,8 +19,8 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts logging, into `log` or else to stderr. `wanted` is a filter as in SEGUE_LOG (`info`, `segue_client=debug`). The
-/// default is `info` for daemons and `warn` for commands.
+/// Starts logging, into `log` or else to stderr. `wanted` is a filter as in SEGUE_LOG (`info`,
+/// `segue_client=debug`). The default is `info` for daemons and `warn` for commands.
 pub(crate) fn start(
     wanted: Option<&str>,
     format: LogFormat,

@@ -128,7 +128,7 @@ fn urls_that_are_wrong_say_how() {
     assert_eq!(error("segue://[nas]/home"), UrlError::Host("[nas]".into()));
     assert_eq!(error("segue://nas:0/home"), UrlError::Port("0".into()));
     assert_eq!(error("segue://nas:70000/home"), UrlError::Port("70000".into()));
-    assert_eq!(error("segue://nas"), UrlError::Volume(String::new()));
+    assert_eq!(error("segue://nas"), UrlError::NoVolume("segue://nas".into()));
     assert_eq!(error("segue://nas/a/b"), UrlError::Volume("a/b".into()));
     assert_eq!(error("segue://nas/.."), UrlError::Volume("..".into()));
     assert_eq!(error("segue://nas/home?invite=abc"), UrlError::Query);

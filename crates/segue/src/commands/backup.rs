@@ -64,8 +64,8 @@ Exit codes:
     damaged and could not be copied again, or --list found a damaged snapshot";
 
 const SAME_DISK: &str = "\
-warning: the backups are on the disk of the server's data; if it breaks, both are lost. Keep a copy \
-on another disk.\n";
+warning: the backups are on the disk of the server's data; if it breaks, both are lost. Keep a \
+copy on another disk.\n";
 
 /// Backs up, or lists.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {

@@ -114,8 +114,8 @@ fn find<'a>(identities: &'a [IdentityInfo], wanted: &str) -> Result<&'a Identity
         [] => Err(Failure::new(
             Exit::NotFound,
             format!(
-                "no valid identity has the host name '{wanted}', and no ID begins with it ({ID_MIN} \
-                 digits or more); see: segue identity list"
+                "no valid identity has the host name '{wanted}', and no ID begins with it \
+                 ({ID_MIN} digits or more); see: segue identity list"
             ),
         )),
         several => {

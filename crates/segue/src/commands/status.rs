@@ -299,8 +299,8 @@ mod tests {
             "/home/a/m\n  volume     segue://h/home, as writer 5acbefa37d2d0dce\n",
             "online, 1.0 MiB/s up, round trip 20.0 ms (15.5 ms when idle)\n",
             "  bwlimit    at most 1.0 MiB/s up\n",
-            "2 changes, 2.0 KiB of data, the oldest 1 min old; 1.0 MiB/s, about 3 s left; waits for \
-             x\n",
+            "2 changes, 2.0 KiB of data, the oldest 1 min old; 1.0 MiB/s, about 3 s left; waits \
+             for x\n",
             "writers    slowed: pending data are close to log-max (4.0 GiB)\n",
             "1 change refused by the server",
             "2 conflict copies\n",

@@ -72,13 +72,14 @@ impl Recording {
 /// The same text without what differs between two runs: numbers, times and widths of columns.
 fn shape(text: &str) -> Vec<String> {
     let word = |word: &str| {
-        let is_id = word.len() >= 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let inside = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let is_id = inside.len() >= 8 && inside.bytes().all(|byte| byte.is_ascii_hexdigit());
         let digits = |text: String, c: char| match c.is_ascii_digit() {
             true if text.ends_with('#') => text,
             true => text + "#",
             false => text + &c.to_string(),
         };
-        if is_id { "#".to_owned() } else { word.chars().fold(String::new(), digits) }
+        if is_id { word.replace(inside, "#") } else { word.chars().fold(String::new(), digits) }
     };
     let line = |line: &str| {
         // What is known of a link depends on what went over it.
