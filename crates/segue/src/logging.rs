@@ -66,18 +66,37 @@ impl<W: Write> Write for Lines<W> {
             LogFormat::Json => printable_json(&text),
         };
         let text = text + end;
-        self.0.write_all(text.as_bytes())?;
+        // A line that finds no room is lost. If it were an error here, tracing would print that to
+        // stderr, which is the same file, and panic: a full disk would end the mount.
+        self.0.write_all(text.as_bytes()).ok();
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.0.flush().ok();
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A mount ended by a panic when the disk of its log was full.
+    #[test]
+    fn a_full_disk_is_no_failure_of_a_log() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+        }
+        let mut lines = Lines(Full, LogFormat::Text);
+        lines.write_all(b"a line\n").and_then(|()| lines.flush()).unwrap();
+    }
 
     #[test]
     fn a_name_makes_no_line_of_the_log() {
