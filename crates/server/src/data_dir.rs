@@ -57,6 +57,10 @@ enum DirState {
 impl DataDir {
     /// Opens `path`, which is made if it is not there.
     pub(crate) fn create(path: &Path) -> Result<DataDir, ServeError> {
+        if path.exists() && !path.is_dir() {
+            let words = "not a directory; name one that is empty or not there with --data";
+            return Err(ServeError::data(path, io::Error::other(words)));
+        }
         if !path.join("VERSION").exists() {
             make_lasting(path)?;
         }

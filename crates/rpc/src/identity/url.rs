@@ -38,7 +38,7 @@ pub struct Invite {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
-    #[error("a URL to mount begins with segue://")]
+    #[error("a URL to mount is segue://HOST[:PORT]/VOLUME, or a whole line of 'segue invite'")]
     Scheme,
     /// The host is missing or not one.
     #[error("'{0}' is not a host name or address (IPv6 addresses stand in brackets)")]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 use rustix::io::Errno;
 use segue_client::control::types::WhereFile;
-use segue_client::options::Lm;
+use segue_client::options::{Lm, LmError};
 use serde_json::{Value, json};
 
 use super::{Context, block_on, place};
@@ -61,7 +61,10 @@ enum Level {
 fn level(text: &str) -> Result<Level, String> {
     match text {
         "inherit" => Ok(Level::Inherited),
-        own => own.parse().map(Level::Own).map_err(|error| format!("{error}, or inherit")),
+        own => own.parse().map(Level::Own).map_err(|error| match error {
+            LmError::Unknown(_) => format!("{error}, or inherit"),
+            LmError::OutOfRange(_) => error.to_string(),
+        }),
     }
 }
 

@@ -63,7 +63,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         };
         let asking = connection.post_lines("/v1/watch", &request, on_line);
         tokio::select! {
-            ended = asking => ended.map_err(unanswered),
+            ended = asking => match ended {
+                // Its process ended in the middle of the answer.
+                Err(HttpError::Broken(_)) if !mounts::list()?.contains(&mount) => Ok(()),
+                ended => ended.map_err(unanswered),
+            },
             () = output::reader_gone() => {
                 is_read = false;
                 Ok(())

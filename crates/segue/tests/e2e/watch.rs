@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use segue_bed::{Host, Proc};
 use serde_json::Value;
@@ -142,6 +144,23 @@ fn a_lost_link_is_told_within_seconds() {
     assert_eq!(status["mounts"][0]["state"], "online", "the connection is not given up: {status}");
     world.a.link_up().unwrap();
     comes("online");
+}
+
+/// It was told as an answer that breaks off.
+#[test]
+fn the_unmount_of_what_is_watched_is_told() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    let mut watch = world.a.command("segue");
+    watch.arg("watch").arg(mount.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watch.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("watching"), "{line}");
+    mount.umount(&[]).unwrap();
+    let ended = watch.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success() && said.contains(": not mounted any more"), "{said}");
 }
 
 /// What changed while nobody could be told is told afterwards, also by a server that was killed.
