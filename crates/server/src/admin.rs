@@ -385,7 +385,9 @@ fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
             revoked: row.revoked,
         }
     };
-    Ok(AdminReply::Identities { identities: rows.into_iter().map(info).collect() })
+    let mut identities: Vec<IdentityInfo> = rows.into_iter().map(info).collect();
+    identities.sort_by(|one, other| (&one.host, one.created).cmp(&(&other.host, other.created)));
+    Ok(AdminReply::Identities { identities })
 }
 
 fn identity_revoke(data: &Data, id: &str) -> Result<AdminReply, StoreError> {

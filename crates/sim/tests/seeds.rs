@@ -8,7 +8,9 @@ const COPIES: u64 = 200;
 /// Panics, with its last steps, if the run ends as it should not.
 fn ends_well(seed: u64, options: Options) -> Summary {
     run(seed, options).unwrap_or_else(|failure| {
-        panic!("seed {seed}: {}\n{}", failure.what, failure.trace.join("\n"))
+        let words = format!("seed {seed}: {}", failure.what);
+        // The runner of the tests keeps the end of a long text.
+        panic!("{words}\n{}\n{words}", failure.trace.join("\n"))
     })
 }
 
