@@ -28,9 +28,7 @@ use types::{
     WhereRequest, WhyReply, WhyRequest,
 };
 
-/// Longest wait for the answer of an unmount.
-const UNMOUNT_ANSWER: Duration = Duration::from_secs(10);
-/// Longest wait for other answers when the mount ends; one that tells of changes may never end.
+/// Longest wait for answers when the mount ends; one that tells of changes may never end.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How often the connection is told of: not so often that it costs more than it tells.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 10..=3_600_000;
@@ -77,8 +75,7 @@ pub(crate) struct Control {
 impl Control {
     /// Ends it, and removes its file. Answers that are being given get a moment: the last one tells
     /// of the unmount itself.
-    pub(crate) async fn end(mut self, mount: &Mount) {
-        tokio::time::timeout(UNMOUNT_ANSWER, mount.unmounting.lock()).await.ok();
+    pub(crate) async fn end(mut self) {
         self.stop.send(()).ok();
         if tokio::time::timeout(LAST_ANSWERS, &mut self.task).await.is_err() {
             self.task.abort();
@@ -250,8 +247,6 @@ async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>) {
             }
         }
     }
-    let answering = Arc::clone(&mount);
-    let _answering = answering.unmounting.lock().await;
     if last.ok {
         let left = mount.pending();
         // The kernel may have pages to write back first, through this process.
@@ -263,8 +258,6 @@ async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>) {
         }
     }
     tell.send(last).await.ok();
-    // The command has taken it, or has gone.
-    tell.closed().await;
 }
 
 /// Answers with one line of JSON for each reply.

@@ -141,8 +141,6 @@ pub(crate) struct Mount {
     whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.
     quit: Notify,
-    /// Held by an unmount until its answer is taken.
-    pub(crate) unmounting: tokio::sync::Mutex<()>,
     /// There may be something to upload ahead.
     to_upload: Notify,
     /// It is to be asked what quotas have left.

@@ -285,7 +285,6 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         kept: super::basis::Kept::default(),
         whole: Mutex::default(),
         quit: Notify::new(),
-        unmounting: tokio::sync::Mutex::default(),
         to_upload: Notify::new(),
         short_of_room: Notify::new(),
         to_clean: Notify::new(),
@@ -387,7 +386,7 @@ async fn serve(
         chore.abort();
         chore.await.ok();
     }
-    control.end(mount).await;
+    control.end().await;
     Ok(())
 }
 
