@@ -21,7 +21,7 @@ pub struct Status {
     pub reason: String,
     /// ID of this host's identity, as the server lists it.
     pub identity: String,
-    /// What the identity may do: `reader`, `writer` or `host`.
+    /// Its role: `reader`, `writer` or `host`.
     pub role: String,
     /// The server answers, and refuses this host: its identity was revoked, for example.
     pub denied: bool,

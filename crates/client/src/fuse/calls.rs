@@ -62,8 +62,8 @@ impl Front {
         Shared::clone(&self.mount)
     }
 
-    /// True if it names an inode by a number that is another's by now. Calls for an open file are
-    /// refused by its handle, which is closed in any case.
+    /// True if the request names an inode by a number that now belongs to another inode. Calls with a
+    /// handle are refused by the handle, so that it can still be closed.
     fn is_of_released(&self, request: &Request<'_>) -> bool {
         let other = match request.call {
             Call::Read { .. }

@@ -9,12 +9,12 @@ use tokio::time::timeout;
 
 use super::{Mount, lock};
 
-/// The kernel writes back what maps have modified, unless a full disk has it wait for longer.
+/// Longest wait for the kernel to write modified pages back. On a full disk it may take longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Mount {
-    /// Takes in what maps have modified of inodes whose numbers `answered` releases: their handles
-    /// are refused afterwards.
+    /// Has the kernel write back the modified pages of inodes whose numbers `answered` releases.
+    /// Their handles are refused afterwards.
     pub(super) async fn flush_maps_of_released(&self, answered: &[(Logged, Outcome)]) {
         let number =
             |(logged, outcome): &(Logged, Outcome)| self.core().number_to_release(logged, outcome);
