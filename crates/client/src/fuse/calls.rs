@@ -62,8 +62,8 @@ impl Front {
         Shared::clone(&self.mount)
     }
 
-    /// True if the request names an inode by a number that now belongs to another inode. A call with
-    /// a handle is refused by the handle, so that the handle can still be closed.
+    /// True if the request names an inode by a number that belongs to another inode now. A call
+    /// with a handle is refused by the handle, so that the handle can still be closed.
     fn is_of_released(&self, request: &Request<'_>) -> bool {
         let other = match request.call {
             Call::Read { .. }
