@@ -164,8 +164,12 @@ impl ClientCore {
     }
 
     /// All changes below this seq are settled. The server needs to keep no outcome of them once
-    /// that is durable here.
+    /// that is durable here. While a store is pending that may be outdated, the server keeps all
+    /// outcomes: they tell whether a lost change of this host came later.
     pub fn acked_below(&self) -> u64 {
+        if self.queue.may_have_outdated() {
+            return 0;
+        }
         self.queue.oldest_seq().unwrap_or(self.next_seq)
     }
 

@@ -184,6 +184,12 @@ pub struct Logged {
 }
 
 impl Logged {
+    /// True of a store that a loss of power may have made outdated: a later change of its file may
+    /// have been sent, and lost with the end of the log.
+    pub(crate) fn may_be_outdated(&self) -> bool {
+        matches!(self.change, Change::Data(_)) && self.known.is_some()
+    }
+
     /// Makes `later`, which was written at `time`, part of it; its data before, if it can be.
     pub(crate) fn amend(&mut self, time: Timestamp, later: &DataChange) -> Option<DataChange> {
         let Change::Data(data) = &mut self.change else { return None };

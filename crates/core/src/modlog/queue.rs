@@ -113,6 +113,8 @@ pub struct Queue {
     bytes: u64,
     /// Changes of more data than go in a record.
     bulk: usize,
+    /// Stores of which the server may know that they are outdated.
+    maybe_outdated: usize,
     waiting: BTreeMap<Ino, PendingChanges>,
     /// What waits for company, by when that ends: a few times only.
     held: BTreeMap<Time, BTreeSet<u64>>,
@@ -131,6 +133,7 @@ impl Queue {
         }
         self.bytes += logged.change.bytes();
         self.bulk += usize::from(logged.change.is_bulk());
+        self.maybe_outdated += usize::from(logged.may_be_outdated());
         self.order.push(&logged, is_directory);
         let item = Item { at: now, stage: Stage::Waits, sent: None, is_rewritten: false, logged };
         self.items.insert(item.logged.seq, item);
@@ -366,6 +369,7 @@ impl Queue {
         }
         self.bytes -= logged.change.bytes();
         self.bulk -= usize::from(logged.change.is_bulk());
+        self.maybe_outdated -= usize::from(logged.may_be_outdated());
         for ino in logged.change.inodes() {
             if let Entry::Occupied(mut waiting) = self.waiting.entry(ino) {
                 waiting.get_mut().changes.remove(&seq);
@@ -391,6 +395,11 @@ impl Queue {
     /// Bytes of file data in it.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// True if it has a store of which the server may know that it is outdated.
+    pub fn may_have_outdated(&self) -> bool {
+        self.maybe_outdated > 0
     }
 
     /// Seq of the oldest change.

@@ -74,22 +74,28 @@ fn sessions_that_cannot_be_told_are_one() {
 
 #[test]
 fn what_an_earlier_process_left_follows_everything() {
-    let mut core = core();
-    create(&mut core);
-    write(&mut core, 5, 0..10);
-    let data = DataChange {
-        ino: Ino(5),
-        container: core.container(Ino(5)).unwrap(),
-        base: crate::modlog::Base::Result(1),
-        cut: None,
-        size: 10,
-        ranges: vec![0..10],
-        mtime: Timestamp::default(),
-    };
     for lost_power in [false, true] {
+        let mut core = core();
+        create(&mut core);
+        write(&mut core, 5, 0..10);
+        let data = DataChange {
+            ino: Ino(5),
+            container: core.container(Ino(5)).unwrap(),
+            base: crate::modlog::Base::Result(1),
+            cut: None,
+            size: 10,
+            ranges: vec![0..10],
+            mtime: Timestamp::default(),
+        };
         let entry = core.draft_leftover(data.clone(), Caller::default(), lost_power);
         let logged = entry.change().unwrap();
         assert_eq!(logged.after, After::Everything);
         assert_eq!(logged.known, lost_power.then_some(data.base));
+        core.admit(entry, Time::default());
+        settle(&mut core, 1, &Outcome::Done { touched: vec![attr(5, Kind::File, 2)] });
+        // With them the server sees whether a change that the log has lost came later.
+        assert_eq!(core.acked_below(), if lost_power { 0 } else { 2 }, "outcomes are kept");
+        settle(&mut core, 2, &Outcome::Done { touched: vec![attr(5, Kind::File, 3)] });
+        assert_eq!(core.acked_below(), 3);
     }
 }

@@ -213,7 +213,9 @@ impl Queue {
         let seq = self.newest_of(ino)?;
         let item = self.items.get(&seq)?;
         let is_data = matches!(&item.logged.change, Change::Data(data) if data.ino == ino);
-        (is_data && item.is_unsent() && !self.order.is_followed(seq)).then_some(seq)
+        // As part of a later store it would no longer be known to be perhaps outdated.
+        let is_certain = !item.logged.may_be_outdated() && item.is_unsent();
+        (is_data && is_certain && !self.order.is_followed(seq)).then_some(seq)
     }
 
     /// The change that waits with data of `ino`, if what was written later to it by `caller`, which
@@ -230,7 +232,7 @@ impl Queue {
         let same = |of: fn(&Caller) -> (u32, u32, &[u32])| of(&logged.caller) == of(caller);
         let is_data = matches!(&logged.change, Change::Data(data) if data.ino == ino);
         // What is newer is not to go with what the server may know to be outdated.
-        let is_certain = logged.known.is_none() && item.is_unsent();
+        let is_certain = !logged.may_be_outdated() && item.is_unsent();
         let is_free =
             is_data && is_certain && same(|caller| (caller.uid, caller.gid, &caller.groups));
         let whose = (ino, caller.process_group);

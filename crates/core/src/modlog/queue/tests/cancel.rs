@@ -209,6 +209,17 @@ fn a_store_that_something_follows_is_not_taken_back() {
     assert_eq!((synced.to_unseal(Ino(5)), synced.to_unseal(Ino(6))), (None, Some(2)));
 }
 
+/// As part of a later store the server would take it for a change that nothing can outdate.
+#[test]
+fn a_store_that_may_be_outdated_is_not_taken_back() {
+    let mut queue = Queue::default();
+    let known = Some(Base::Version(Version::default()));
+    let Change::Data(store) = data(5) else { panic!("data") };
+    let store = Logged { known, ..store.logged(1, Caller::default()) };
+    queue.push(store, Time::default(), |_| false);
+    assert_eq!(queue.to_unseal(Ino(5)), None);
+}
+
 #[test]
 fn what_follows_what_was_cancelled_follows_what_that_followed() {
     let changes = [data(7), create("a", 5), unlink("a", 5), data(8)];
