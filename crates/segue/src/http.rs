@@ -244,7 +244,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("s");
         assert!(matches!(connect(&socket).await, Err(HttpError::NobodyThere)));
-        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        // Nobody ever listened: a child that another test starts would hold a listener that was
+        // dropped, until it executes its program.
+        let address = rustix::net::SocketAddrUnix::new(&socket).unwrap();
+        let unix = rustix::net::AddressFamily::UNIX;
+        let dead = rustix::net::socket(unix, rustix::net::SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&dead, &address).unwrap();
         assert!(matches!(connect(&socket).await, Err(HttpError::NobodyThere)));
     }
 }

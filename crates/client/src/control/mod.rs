@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -18,7 +18,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::mount::{Mount, Scope, Shared};
@@ -28,8 +28,8 @@ use types::{
     WhereRequest, WhyReply, WhyRequest,
 };
 
-/// Longest wait for answers when the mount ends; one that tells of changes may never end.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// Longest wait for answers when the mount ends: a command that was stopped takes none.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// How often the connection is told of: not so often that it costs more than it tells.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 10..=3_600_000;
 
@@ -64,19 +64,40 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
+/// Tells when the mount ends.
+#[derive(Clone, Debug)]
+struct Ending(watch::Receiver<()>);
+
+impl Ending {
+    /// Waits until the mount ends.
+    async fn comes(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
+
+    /// Does `work`, which is given up when the mount ends: `None` then.
+    async fn unless<T>(self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            () = self.comes() => None,
+            done = work => Some(done),
+        }
+    }
+}
+
 /// A control socket that is served.
 #[derive(Debug)]
 pub(crate) struct Control {
     file: SocketFile,
-    stop: oneshot::Sender<()>,
+    /// Dropped when the mount ends.
+    goes_on: watch::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Control {
-    /// Ends it, and removes its file. Answers that are being given get a moment: the last one tells
-    /// of the unmount itself.
+    /// Ends it, and removes its file. What is told as long as the mount lives ends now. Other
+    /// answers are given: the last one tells of the unmount itself, which takes as long as the
+    /// kernel needs for the pages of the mount.
     pub(crate) async fn end(mut self) {
-        self.stop.send(()).ok();
+        drop(self.goes_on);
         if tokio::time::timeout(LAST_ANSWERS, &mut self.task).await.is_err() {
             self.task.abort();
         }
@@ -89,11 +110,6 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<Control> {
     if let Some(parent) = socket.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
-    // The cache directory's lock is held: a socket that is there is a dead one's.
-    std::fs::remove_file(socket).ok();
-    let listener = UnixListener::bind(socket)?;
-    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-    let file = SocketFile::bound(socket)?;
     let routes = Router::new()
         .route("/v1/status", get(status))
         .route("/v1/link", get(link))
@@ -106,20 +122,30 @@ pub(crate) fn serve(mount: Shared, socket: &Path) -> io::Result<Control> {
         .route("/v1/conflicts", get(conflicts))
         .route("/v1/resolve", post(resolve))
         .route("/v1/umount", post(umount))
-        .route("/v1/watch", post(watch))
+        .route("/v1/watch", post(watch_below))
         .route("/v1/metrics", get(metrics));
     #[cfg(debug_assertions)]
     let routes = routes.route("/v1/lose-link", post(lose_link));
     let routes = routes.with_state(mount);
-    let (stop, stopped) = oneshot::channel();
+    serve_routes(routes, socket)
+}
+
+fn serve_routes(routes: Router, socket: &Path) -> io::Result<Control> {
+    // The cache directory's lock is held: a socket that is there is a dead one's.
+    std::fs::remove_file(socket).ok();
+    let listener = UnixListener::bind(socket)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    let file = SocketFile::bound(socket)?;
+    let (goes_on, ending) = watch::channel(());
+    let ending = Ending(ending);
+    let routes = routes.layer(Extension(ending.clone()));
     let task = tokio::spawn(async move {
-        let until = async { stopped.await.unwrap_or(()) };
-        let served = axum::serve(listener, routes).with_graceful_shutdown(until).await;
+        let served = axum::serve(listener, routes).with_graceful_shutdown(ending.comes()).await;
         if let Err(error) = served {
             tracing::error!("the control socket failed: {error}");
         }
     });
-    Ok(Control { file, stop, task })
+    Ok(Control { file, goes_on, task })
 }
 
 async fn status(State(mount): State<Shared>) -> Json<Status> {
@@ -128,6 +154,7 @@ async fn status(State(mount): State<Shared>) -> Json<Status> {
 
 async fn link(
     State(mount): State<Shared>,
+    Extension(ending): Extension<Ending>,
     Query(LinkQuery { every }): Query<LinkQuery>,
 ) -> Result<Response, (StatusCode, String)> {
     let Some(every) = every else { return Ok(Json(mount.link_report()).into_response()) };
@@ -137,7 +164,7 @@ async fn link(
         return Err((StatusCode::BAD_REQUEST, words));
     }
     let (tell, told) = mpsc::channel(4);
-    tokio::spawn(mount.watch_link(Duration::from_millis(every), tell));
+    tokio::spawn(ending.unless(mount.watch_link(Duration::from_millis(every), tell)));
     Ok(lines(told))
 }
 
@@ -200,7 +227,11 @@ async fn resolve(
     Json(ResolveReply { found: found.is_ok_and(|found| found), error })
 }
 
-async fn sync(State(mount): State<Shared>, Json(request): Json<SyncRequest>) -> Response {
+async fn sync(
+    State(mount): State<Shared>,
+    Extension(ending): Extension<Ending>,
+    Json(request): Json<SyncRequest>,
+) -> Response {
     let scope = match request.paths.is_empty() {
         true => Scope::All,
         false => Scope::Below(request.paths),
@@ -208,19 +239,28 @@ async fn sync(State(mount): State<Shared>, Json(request): Json<SyncRequest>) -> 
     let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
     let to_server = request.level != "host";
     let (tell, told) = mpsc::channel(4);
-    tokio::spawn(mount.sync(scope, to_server, timeout, !request.waits_offline, tell));
+    let syncing = mount.sync(scope, to_server, timeout, !request.waits_offline, tell);
+    tokio::spawn(ending.unless(syncing));
     lines(told)
 }
 
-async fn umount(State(mount): State<Shared>, Json(request): Json<UmountRequest>) -> Response {
+async fn umount(
+    State(mount): State<Shared>,
+    Extension(ending): Extension<Ending>,
+    Json(request): Json<UmountRequest>,
+) -> Response {
     let (tell, told) = mpsc::channel(4);
-    tokio::spawn(unmount(mount, request.now, tell));
+    tokio::spawn(unmount(mount, request.now, tell, ending));
     lines(told)
 }
 
-async fn watch(State(mount): State<Shared>, Json(request): Json<WatchRequest>) -> Response {
+async fn watch_below(
+    State(mount): State<Shared>,
+    Extension(ending): Extension<Ending>,
+    Json(request): Json<WatchRequest>,
+) -> Response {
     let (tell, told) = mpsc::channel(64);
-    tokio::spawn(mount.watch(request.path, tell));
+    tokio::spawn(ending.unless(mount.watch(request.path, tell)));
     lines(told)
 }
 
@@ -234,30 +274,50 @@ async fn lose_link(State(mount): State<Shared>) -> Json<()> {
 }
 
 /// Waits until everything is safe, unless `now`, and then unmounts.
-async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>) {
+async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>, ending: Ending) {
     let mut last = SyncReply { ok: true, done: true, ..SyncReply::default() };
+    let mut is_unmounted = false;
     if !now {
-        let (progress, mut heard) = mpsc::channel(4);
-        tokio::spawn(Arc::clone(&mount).sync(Scope::All, true, None, true, progress));
-        while let Some(reply) = heard.recv().await {
-            if reply.done {
-                last = reply;
-            } else if tell.send(reply).await.is_err() {
-                return;
-            }
+        match ending.unless(sync_first(&mount, &tell)).await {
+            Some(Ok(synced)) => last = synced,
+            Some(Err(NobodyListens)) => return,
+            // Another command did it meanwhile. Its path may be another mount's by now.
+            None => is_unmounted = true,
         }
     }
     if last.ok {
         let left = mount.pending();
-        // The kernel may have pages to write back first, through this process.
-        let unmounting = tokio::task::spawn_blocking(move || mount.unmount(now));
-        let unmounted = unmounting.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        (last.pending_records, last.pending_bytes) = left;
-        if let Err(error) = unmounted {
-            last = SyncReply { ok: false, done: true, error: error.to_string(), ..last };
+        if !is_unmounted {
+            // The kernel may have pages to write back first, through this process.
+            let unmounting = tokio::task::spawn_blocking(move || mount.unmount(now));
+            let unmounted = unmounting.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+            if let Err(error) = unmounted {
+                last = SyncReply { ok: false, error: error.to_string(), ..last };
+            }
         }
+        (last.pending_records, last.pending_bytes) = left;
     }
     tell.send(last).await.ok();
+}
+
+/// The command that asked is gone.
+struct NobodyListens;
+
+/// Waits until the server has every change, and tells how far that is. Returns the end of it.
+async fn sync_first(
+    mount: &Arc<Mount>,
+    tell: &mpsc::Sender<SyncReply>,
+) -> Result<SyncReply, NobodyListens> {
+    let (progress, mut heard) = mpsc::channel(4);
+    tokio::spawn(Arc::clone(mount).sync(Scope::All, true, None, true, progress));
+    while let Some(reply) = heard.recv().await {
+        if reply.done {
+            return Ok(reply);
+        }
+        tell.send(reply).await.map_err(|_| NobodyListens)?;
+    }
+    let error = "the wait for the server broke off".to_owned();
+    Ok(SyncReply { done: true, error, ..SyncReply::default() })
 }
 
 /// Answers with one line of JSON for each reply.
@@ -308,5 +368,52 @@ mod tests {
         later.remove();
         assert!(!path.exists());
         drop(earlier);
+    }
+
+    /// The kernel may need longer than the process to take a mount away: of a large file that was
+    /// all in memory, say. What tells of the link or of changes has no end of its own.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_last_answer_is_given_and_endless_ones_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let endless = |Extension(ending): Extension<Ending>| async move {
+            let (tell, told) = mpsc::channel::<SyncReply>(1);
+            tokio::spawn(ending.unless(async move {
+                tell.send(SyncReply::default()).await.ok();
+                std::future::pending::<()>().await
+            }));
+            lines(told)
+        };
+        let last = || async {
+            let (tell, told) = mpsc::channel::<SyncReply>(1);
+            tokio::spawn(async move {
+                tell.send(SyncReply::default()).await.ok();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                tell.send(SyncReply { done: true, ..SyncReply::default() }).await.ok();
+            });
+            lines(told)
+        };
+        let routes = Router::new().route("/endless", get(endless)).route("/last", get(last));
+        let control = serve_routes(routes, &socket).unwrap();
+        let (mut to_endless, mut to_last) = (get_of(&socket, "endless"), get_of(&socket, "last"));
+        for stream in [&mut to_endless, &mut to_last] {
+            std::io::Read::read_exact(stream, &mut [0; 16]).unwrap();
+        }
+        control.end().await;
+        let heard = [to_endless, to_last].map(|mut stream| {
+            let mut heard = String::new();
+            std::io::Read::read_to_string(&mut stream, &mut heard).unwrap();
+            heard
+        });
+        // Chunked answers that ended as they should.
+        assert!(heard.iter().all(|heard| heard.ends_with("0\r\n\r\n")), "{heard:?}");
+        assert!(heard[1].contains(r#""done":true"#), "{heard:?}");
+    }
+
+    fn get_of(socket: &Path, path: &str) -> std::os::unix::net::UnixStream {
+        let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+        let request = format!("GET /{path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        stream
     }
 }
