@@ -5,7 +5,7 @@
 //!   POST /v1/check      CheckRequest in, CheckLines out, one a line, as they come
 //!   POST /v1/backup     BackupRequest in, BackupLines out
 //!   POST /v1/restore    RestoreRequest in, RestoreLines out
-//!   GET  /v1/metrics    Prometheus text
+//!   GET  /v1/metrics    OpenMetrics text, for Prometheus
 //!   POST /v1/shutdown   the server stops
 //! ```
 //!
@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::Response;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
@@ -36,12 +37,16 @@ use crate::admin::{self, AdminReply, AdminRequest, FailReason};
 use crate::backup::{BackupLine, BackupRequest, backup_live};
 use crate::check::{CheckLine, CheckRequest, check_live};
 use crate::error::ServeError;
+use crate::metrics;
 use crate::restore::{RestoreLine, RestoreRequest, restore_live};
 use crate::serve::Server;
 use crate::session;
 
 /// How long a stop waits for requests under way: none takes long.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the metrics are, for who scrapes them.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Lines of an answer that wait for their reader.
 const LINES: usize = 16;
@@ -81,7 +86,7 @@ pub(crate) fn start(server: Arc<Server>) -> Result<Control, ServeError> {
         .route("/v1/check", post(check))
         .route("/v1/backup", post(backup))
         .route("/v1/restore", post(restore))
-        .route("/v1/metrics", get(metrics))
+        .route("/v1/metrics", get(measured))
         .route("/v1/shutdown", post(shutdown));
     #[cfg(debug_assertions)]
     let router = router.route("/v1/lose-link", post(lose_link));
@@ -201,8 +206,9 @@ impl<L: Serialize> axum::body::HttpBody for Lines<L> {
     }
 }
 
-async fn metrics(State(server): State<Arc<Server>>) -> String {
-    server.metrics.text(server.sessions.count(), server.data.store.promises().held())
+async fn measured(State(server): State<Arc<Server>>) -> impl IntoResponse {
+    let text = tokio::task::spawn_blocking(move || metrics::text(&server)).await;
+    ([(CONTENT_TYPE, OPEN_METRICS)], text.unwrap_or_default())
 }
 
 async fn shutdown(State(server): State<Arc<Server>>) -> Json<serde_json::Value> {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -30,6 +31,8 @@ use types::{
 
 /// Longest wait for answers when the mount ends: a command that was stopped takes none.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// What the metrics are, for who scrapes them.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// How often the connection is told of: not so often that it costs more than it tells.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 10..=3_600_000;
 
@@ -186,8 +189,8 @@ async fn log(State(mount): State<Shared>) -> Json<LogReply> {
     Json(mount.log_listing())
 }
 
-async fn metrics(State(mount): State<Shared>) -> String {
-    mount.metrics()
+async fn metrics(State(mount): State<Shared>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, OPEN_METRICS)], mount.metrics_text())
 }
 
 async fn locate(

@@ -208,6 +208,7 @@ impl Mount {
             let core = self.core();
             Kept::new(logged, (parent, name), |ino| core.tree.path(ino))
         };
+        self.metrics.conflicts.inc();
         let kept = lock(&self.conflicts).keep(logged.seq, kept);
         kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
@@ -232,6 +233,7 @@ impl Mount {
             time_seconds: self.wall().secs as f64,
             twice: Some(Twice::new(of.1, ino, by)),
         };
+        self.metrics.conflicts.inc();
         let kept = lock(&self.conflicts).keep(seq, kept);
         kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }

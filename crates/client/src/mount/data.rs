@@ -12,6 +12,7 @@ use segue_fuse::BackingId;
 use tokio::sync::oneshot;
 
 use super::handles::FileHandle;
+use super::metrics::Asked;
 use super::notes::known;
 use super::waiters::Claim;
 use super::{Mount, Shared, idle, lock};
@@ -227,6 +228,7 @@ impl Mount {
     ) -> Result<Vec<u8>, Refusal> {
         let ino = self.handle(handle)?.ino;
         let wanted = offset..offset.saturating_add(u64::from(len));
+        let mut is_first = true;
         loop {
             let (here, size, ahead) = {
                 let mut core = self.core();
@@ -238,6 +240,9 @@ impl Mount {
             };
             if let Some(ahead) = ahead {
                 self.fetch_ahead(ino, ahead);
+            }
+            if std::mem::take(&mut is_first) {
+                self.metrics.looked_up(Asked::Data, here.is_some());
             }
             match here {
                 Some(container) => {

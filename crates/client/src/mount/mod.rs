@@ -37,6 +37,7 @@ mod limits;
 mod link;
 mod lost;
 mod merge;
+pub(crate) mod metrics;
 mod names;
 mod notes;
 mod park;
@@ -116,6 +117,7 @@ pub(crate) struct Mount {
     mountpoint: PathBuf,
     refused_dir: PathBuf,
     refused: AtomicU64,
+    metrics: metrics::Metrics,
     conflicts: Mutex<conflicts::Conflicts>,
     slows: why::Slows,
     merges: merge::Merges,

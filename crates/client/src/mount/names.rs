@@ -12,6 +12,7 @@ use segue_rpc::Rpc;
 use crate::remote::Remote;
 
 use super::handles::ListedName;
+use super::metrics::Asked;
 use super::notes::known as noted;
 use super::{DirectoryHandle, Mount, Reading, idle, lock};
 
@@ -48,7 +49,9 @@ impl Mount {
             self.load_node(ino);
             known = self.core().tree.attr(ino, self.now());
         }
-        let attr = match known.usable(self.remote.is_silent()) {
+        let usable = known.usable(self.remote.is_silent());
+        self.metrics.looked_up(Asked::Attributes, usable.is_some());
+        let attr = match usable {
             Some(attr) => attr,
             None => self.ask_attr(ino).await?,
         };
@@ -99,7 +102,9 @@ impl Mount {
                 self.load_name(parent, name);
                 known = self.core().tree.name(parent, name, self.now());
             }
-            let ino = match known.usable(silent) {
+            let usable = known.usable(silent);
+            self.metrics.looked_up(Asked::Name, usable.is_some());
+            let ino = match usable {
                 Some(ino) => ino,
                 None => self.ask_name(parent, name).await?,
             };

@@ -1,7 +1,6 @@
 //! What a person may ask of a mount: how it is, what waits, where a file is.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use segue_core::cache::FileData;
@@ -13,9 +12,7 @@ use segue_rpc::LinkState;
 use segue_rpc::identity::short;
 
 use super::{Mount, Shared, lock};
-use crate::control::types::{
-    Below, ClassBytes, LinkReport, LogRecord, LogReply, State, Status, WhereFile,
-};
+use crate::control::types::{Below, LogRecord, LogReply, State, Status, WhereFile};
 use crate::options::Lm;
 
 /// Most records that `segue log` lists.
@@ -257,119 +254,5 @@ impl Mount {
             lm_from: from.unwrap_or_default(),
             error: String::new(),
         })
-    }
-
-    /// Prometheus text.
-    pub(crate) fn metrics(&self) -> String {
-        let status = self.status();
-        let mut text = String::new();
-        let mut gauge =
-            |name: &str, help: &str, value: f64| write_gauge(&mut text, name, help, value);
-        let online = if status.state == State::Offline { 0.0 } else { 1.0 };
-        gauge("segue_online", "1 while the server answers", online);
-        gauge("segue_log_records", "Uncommitted records", number(status.log_records));
-        gauge("segue_log_bytes", "Size of the update log", number(status.log_bytes));
-        gauge("segue_unsafe_bytes", "File data not on the server", number(status.unsafe_bytes));
-        gauge(
-            "segue_unsafe_oldest_seconds",
-            "Age of the oldest uncommitted record",
-            status.unsafe_oldest_seconds,
-        );
-        gauge("segue_cache_bytes", "File data on this host", number(status.cache_bytes));
-        gauge(
-            "segue_cache_limit_bytes",
-            "Most clean data on this host, with the present free space of the disk",
-            number(status.cache_limit_bytes),
-        );
-        #[allow(clippy::cast_precision_loss)]
-        let backed = self.backed_files() as f64;
-        gauge("segue_passed_through", "Open files that the kernel reads by itself", backed);
-        gauge(
-            "segue_promises",
-            "Inodes with a callback promise of the server",
-            number(status.promises),
-        );
-        gauge("segue_conflicts", "Unresolved conflict copies", number(status.conflicts));
-        gauge("segue_refused", "Records refused by the server", number(status.refused));
-        let counters = [
-            (
-                "segue_cache_evicted_bytes_total",
-                "File data evicted from the cache of this host",
-                self.space.evicted.load(Ordering::Relaxed),
-            ),
-            (
-                "segue_kernel_requests_total",
-                "Requests of the kernel that its own cache did not answer",
-                self.kernel.requests.load(Ordering::Relaxed),
-            ),
-        ];
-        for (name, help, value) in counters {
-            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n");
-        }
-        write_link(&mut text, &status.link);
-        write_classes(&mut text, &status);
-        text
-    }
-}
-
-fn write_gauge(text: &mut String, name: &str, help: &str, value: f64) {
-    // Writing to a string does not fail.
-    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn number(value: u64) -> f64 {
-    value as f64
-}
-
-/// What the link is like, and what of it may be taken.
-fn write_link(text: &mut String, link: &LinkReport) {
-    let limit = |limit: Option<u64>| limit.map_or(0.0, number);
-    let gauges = [
-        ("rtt_seconds", "Round trip to the server", link.rtt_seconds),
-        ("base_rtt_seconds", "Round trip of the idle link", link.base_rtt_seconds),
-        (
-            "bandwidth_bytes_per_second",
-            "Rate at which the server received when the link was last busy",
-            number(link.bandwidth_up),
-        ),
-        (
-            "rate_bytes_per_second",
-            "Estimated capacity of the link to the server",
-            number(link.rate_up),
-        ),
-        (
-            "limit_up_bytes_per_second",
-            "Limit to the server (bwlimit), 0 without one",
-            limit(link.limit_up),
-        ),
-        (
-            "limit_down_bytes_per_second",
-            "Limit from the server (bwlimit), 0 without one",
-            limit(link.limit_down),
-        ),
-    ];
-    for (name, help, value) in gauges {
-        write_gauge(text, &format!("segue_link_{name}"), help, value);
-    }
-}
-
-/// What waits and went at each class.
-fn write_classes(text: &mut String, status: &Status) {
-    type Value = fn(&ClassBytes) -> u64;
-    let values: [(&str, &str, &str, Value); 3] = [
-        ("queued_bytes", "gauge", "Bytes waiting to leave this host", |class| class.queued_bytes),
-        ("sent_bytes_total", "counter", "Bytes sent on this connection", |class| class.sent_bytes),
-        ("sent_messages_total", "counter", "Calls and replies sent on this connection", |class| {
-            class.sent_messages
-        }),
-    ];
-    for (name, kind, help, value) in values {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "# HELP segue_link_{name} {help}\n# TYPE segue_link_{name} {kind}");
-        for class in &status.link.classes {
-            let (of, value) = (&class.class, value(class));
-            let _ = writeln!(text, "segue_link_{name}{{class=\"{of}\"}} {value}");
-        }
     }
 }

@@ -23,6 +23,7 @@ use super::conflicts::Conflicts;
 use super::drain::Lanes;
 use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
+use super::metrics::Metrics;
 use super::notes::known;
 use super::recover::Left;
 use super::session::{MountSession, OpenCache, State, session};
@@ -248,9 +249,9 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     };
     let mut core = recovered(left, found, first_container, welcome.as_deref())?;
     core.lm = plan.options.write_back;
-    let refused = refused(&refused_dir);
     let through = PassthroughState::new(maps);
     let (cache, kernel) = KernelCache::new(&through.nodes);
+    let metrics = Metrics::default();
     let mount = Mount {
         core: Mutex::new(core),
         log: Mutex::new(log),
@@ -261,13 +262,14 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         preserved,
         last_space: Mutex::new(known("index.db", index.spaces()).unwrap_or_default()),
         index,
-        remote: Remote::new(link, plan.options.grace),
+        remote: Remote::new(link, plan.options.grace, metrics.clone()),
+        metrics,
         options: plan.options.clone(),
         owner,
         url,
         mountpoint: plan.mountpoint.clone(),
+        refused: AtomicU64::new(refused(&refused_dir)),
         refused_dir,
-        refused: AtomicU64::new(refused),
         conflicts: Mutex::new(conflicts),
         slows: Default::default(),
         merges: Default::default(),

@@ -18,6 +18,7 @@ use segue_rpc::codec::{BlockReader, block_from_stored, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response, Rpc};
 
 use crate::clock::Clock;
+use crate::mount::metrics::Metrics;
 use crate::mount::why::waits;
 
 /// A chunk on its way to the server.
@@ -38,6 +39,7 @@ pub(crate) struct Remote {
     over: Arc<AtomicU64>,
     /// An answer is known here as of earlier.
     refreshes: bool,
+    metrics: Metrics,
 }
 
 /// Why a reply of the wrong kind is refused.
@@ -47,10 +49,10 @@ fn unexpected(request: &Request, reply: &Reply) -> Refusal {
 }
 
 impl Remote {
-    pub(crate) fn new(link: Link, grace: Duration) -> Remote {
+    pub(crate) fn new(link: Link, grace: Duration, metrics: Metrics) -> Remote {
         let clock = Clock::start();
         let (answered, over) = Default::default();
-        Remote { link, grace, clock, answered, over, refreshes: false }
+        Remote { link, grace, clock, answered, over, refreshes: false, metrics }
     }
 
     /// For questions whose answer is known here as of earlier: they do not wait for `grace` when
@@ -106,6 +108,7 @@ impl Remote {
         let response = response.ok_or(Refusal::Unreachable)?;
         let response = response.map_err(|error| refusal(request, &error))?;
         self.answered(asked);
+        self.metrics.answered(rpc.class(), request.name(), self.clock.now().since(asked));
         match response.reply {
             Reply::Refused(refused) => {
                 tracing::debug!("{}: {} {}", request.name(), refused.refusal, refused.words);

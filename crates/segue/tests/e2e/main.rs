@@ -35,6 +35,7 @@ mod interrupts;
 mod lanes;
 mod levels;
 mod make_run;
+mod metrics;
 mod names;
 mod network;
 mod offline;

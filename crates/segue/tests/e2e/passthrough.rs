@@ -13,7 +13,9 @@ use segue_bed::{run, run_detaching};
 use crate::cache::of_another_boot;
 use crate::remount::cache_directory;
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{CLOSE, World, arg, close, end, errno, eventually, json, save, segue, sh};
+use crate::world::{
+    CLOSE, World, arg, close, counted, end, errno, eventually, json, save, segue, sh,
+};
 
 const MB: usize = 1 << 20;
 
@@ -73,10 +75,9 @@ impl Two {
 }
 
 /// How many files the kernel reads by itself, of a mount on host a.
-fn backed(world: &World, mount: &SegueMount) -> u32 {
+fn backed(world: &World, mount: &SegueMount) -> u64 {
     let metrics = segue(&world.a, &["metrics", arg(mount.path())]).out;
-    let line = metrics.lines().find_map(|line| line.strip_prefix("segue_passed_through "));
-    line.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
+    counted(&metrics, "segue_passed_through", "")
 }
 
 pub(crate) struct Map {

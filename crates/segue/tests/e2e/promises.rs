@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::build;
 use crate::git;
-use crate::world::{STALE, World, arg, eventually, json, save, segue, sh, wait_for_state};
+use crate::world::{STALE, World, arg, counted, eventually, json, save, segue, sh, wait_for_state};
 
 /// Every five seconds a host asks how far it was told.
 const RENEWED: Duration = Duration::from_secs(7);
@@ -17,12 +17,7 @@ const RENEWED: Duration = Duration::from_secs(7);
 fn metric(world: &World, name: &str) -> u64 {
     let data = arg(world.server.data());
     let text = segue(&world.serving, &["metrics", "--server", "--data", data]).out;
-    value(&text, &format!("segue_server_{name} "))
-}
-
-fn value(text: &str, name: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.unwrap_or_else(|| panic!("{name}: {text}")).parse().unwrap()
+    counted(&text, &format!("segue_server_{name}"), "")
 }
 
 /// What had been asked at some moment.
@@ -403,7 +398,7 @@ fn the_kernel_believes_what_is_promised_and_no_more() {
     let (stat, truth) = (|| sh(there, &command), || sh(here, &command));
     let calls = || {
         let metrics = segue(&world.b, &["metrics", arg(there)]).out;
-        value(&metrics, "segue_kernel_requests_total ")
+        counted(&metrics, "segue_kernel_requests_total", "")
     };
     stat();
     std::thread::sleep(STALE);

@@ -15,7 +15,7 @@ use segue_bed::run;
 use segue_bed::segue::SegueMount;
 
 use crate::tree::noise;
-use crate::world::{World, arg, errno, eventually, json, save, segue, wait_for_state};
+use crate::world::{World, arg, counted, errno, eventually, json, save, segue, wait_for_state};
 
 const MB: usize = 1 << 20;
 const LIMIT: u64 = 8 << 20;
@@ -88,9 +88,8 @@ fn what_is_cached_stays_within_its_bounds() {
     assert!(on_disk(&cache) > 0, "caching went on");
     assert_eq!(status(&world, &mount, "cache_limit_bytes"), LIMIT);
     let metrics = segue(&world.a, &["metrics", arg(mount.path())]).out;
-    let evicted =
-        metrics.lines().find_map(|line| line.strip_prefix("segue_cache_evicted_bytes_total "));
-    assert!(evicted.unwrap().parse::<u64>().unwrap() >= 2 * (40 << 20) - 2 * LIMIT, "{metrics}");
+    let evicted = counted(&metrics, "segue_cache_evicted_bytes_total", "");
+    assert!(evicted >= 2 * (40 << 20) - 2 * LIMIT, "{metrics}");
 }
 
 /// What the server lacks is beyond the bounds, and stays until the server has it.

@@ -241,6 +241,25 @@ pub(crate) fn close(file: std::fs::File) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The value in `segue metrics` of `name` with these `labels`, as they are written there.
+pub(crate) fn measured(text: &str, name: &str, labels: &str) -> f64 {
+    written(text, name, labels).parse().unwrap()
+}
+
+/// The same of what is counted.
+pub(crate) fn counted(text: &str, name: &str, labels: &str) -> u64 {
+    written(text, name, labels).trim_end_matches(".0").parse().unwrap()
+}
+
+fn written<'a>(text: &'a str, name: &str, labels: &str) -> &'a str {
+    let is_it = |line: &&str| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(labels)
+    };
+    let line = text.lines().find(is_it).unwrap_or_else(|| panic!("{name} {labels}: {text}"));
+    line.rsplit_once(' ').unwrap().1
+}
+
 /// What `segue COMMAND --json` says.
 pub(crate) fn json(host: &Host, args: &[&str]) -> serde_json::Value {
     let ended = segue(host, &[args, &["--json"]].concat());

@@ -34,7 +34,6 @@ pub(crate) use remnants::Remnants;
 
 use crate::data::now_seconds;
 use crate::meta::StoreError;
-use crate::metrics::add;
 use crate::serve::Server;
 
 /// Rows of one slice, so that the writer is not kept for longer than about 5 ms.
@@ -171,7 +170,7 @@ fn rows(server: &Server, said: &mut Option<StoreError>) {
         }
         *said = failed.cloned();
         let Ok(Collected { rows: 1.., chunks, .. }) = done else { return };
-        add(&server.metrics.chunks_collected, chunks);
+        server.metrics.chunks_collected.inc_by(chunks);
         rest(server, begun.elapsed());
     }
 }

@@ -12,7 +12,6 @@ use segue_core::types::{Fingerprint, VolumeId};
 
 use super::{rest, stopping};
 use crate::meta::{Kv, MetaFault, StoreError};
-use crate::metrics::add;
 use crate::packs::{ENTRY_BYTES, StoredChunk};
 use crate::room::Purpose;
 use crate::serve::Server;
@@ -123,7 +122,9 @@ impl Upkeep {
             let rows = rows(server)?;
             for id in unread.into_iter().filter(|id| !rows.contains_key(id)) {
                 match check_dead(server, id).map(|()| server.data.packs.remove(id)) {
-                    Ok(Ok(())) => add(&server.metrics.packs_removed, 1),
+                    Ok(Ok(())) => {
+                        server.metrics.packs_removed.inc();
+                    }
                     Ok(Err(error)) => tracing::error!("cannot remove pack {id}: {error}"),
                     Err(words) => {
                         tracing::error!("pack {id} is kept although its count is 0: {words}");

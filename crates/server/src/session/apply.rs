@@ -16,7 +16,6 @@ use segue_rpc::{Body, BodyReader, CloseCode};
 use super::upload::{Arrivals, Placed, index};
 use super::{Answer, Bound, Session, refuse};
 use crate::meta::{Kv, MetaFault, StoreError};
-use crate::metrics::add;
 use crate::promises::Promises;
 
 /// Records of one transaction. A thousand small ones take some 20 ms, for which every other host
@@ -183,11 +182,15 @@ impl Session {
         for outcome in outcomes {
             match outcome {
                 Outcome::Done { .. } => {}
-                Outcome::Conflict { .. } => add(&metrics.conflicts, 1),
-                Outcome::Refused { .. } => add(&metrics.refused, 1),
+                Outcome::Conflict { .. } => {
+                    metrics.conflicts.inc();
+                }
+                Outcome::Refused { .. } => {
+                    metrics.refused.inc();
+                }
                 Outcome::NeedsWhole | Outcome::Missing { .. } => continue,
             }
-            metrics.records.fetch_add(1, Ordering::Relaxed);
+            metrics.records.inc();
         }
     }
 }

@@ -16,7 +16,6 @@ use segue_rpc::codec::{block_from_stored, encode_block};
 
 use super::{Answer, Bound, Session, lost, refuse, settled};
 use crate::contents::{Part, Placed, placed};
-use crate::metrics::add;
 use crate::serve::Server;
 
 /// Small pieces are put together into blocks of at least so many bytes.
@@ -62,7 +61,7 @@ impl Session {
         let body = tokio::task::spawn_blocking(move || gather(&server, &placed)).await;
         drop(pin);
         let body = body.map_err(lost)??;
-        add(&self.server.metrics.bytes_fetched, bytes);
+        self.server.metrics.bytes_fetched.inc_by(bytes);
         Ok((Reply::Fetched(Fetched { segments }), Body::from(body)))
     }
 }
@@ -86,7 +85,7 @@ fn gather(server: &Arc<Server>, placed: &[Placed]) -> Result<Bytes, Refused> {
     let mut small = Vec::new();
     for placed in placed {
         let part = placed.read(&server.data.packs).map_err(|words| {
-            add(&server.metrics.damaged, 1);
+            server.metrics.damaged.inc();
             tracing::error!("{words}");
             refuse(Refusal::Io, DAMAGED)
         })?;

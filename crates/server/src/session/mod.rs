@@ -24,7 +24,7 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use segue_core::namespace::{Rights, Stop};
 use segue_core::refusal::Refusal;
@@ -35,7 +35,6 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use crate::meta::StoreError;
-use crate::metrics::add;
 use crate::principals::{self, IdentityRow};
 use crate::promises::Holder;
 use crate::serve::Server;
@@ -225,7 +224,7 @@ impl Session {
     }
 
     async fn serve(&self, incoming: Incoming) {
-        let name = incoming.request.name();
+        let (name, begun) = (incoming.request.name(), Instant::now());
         let is_hello = matches!(incoming.request, Request::Hello(_));
         let _permit = self.rooms.enter(&incoming.request, &incoming.rpc).await;
         let Incoming { request, body, responder, .. } = incoming;
@@ -236,7 +235,7 @@ impl Session {
                 (Reply::Refused(refused), Body::Empty)
             }
         };
-        add(&self.server.metrics.requests, 1);
+        self.server.metrics.answered(name, begun.elapsed());
         let is_refused = is_hello && matches!(reply, Reply::Refused(_));
         if let Err(error) = responder.reply(reply, body).await {
             tracing::debug!(request = name, %error, "an answer did not go out");

@@ -20,7 +20,6 @@ use segue_rpc::{Body, BodyReader};
 use super::{Answer, Bound, Session, delta, lost, refuse};
 use crate::data::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
-use crate::metrics::add;
 use crate::packs::{ChunkError, Pin, StoredChunk};
 use crate::room::Purpose;
 use crate::serve::Server;
@@ -68,7 +67,7 @@ impl Session {
                 false => indexes.push(index),
             }
         }
-        add(&self.server.metrics.chunks_known, (offer.chunks.len() - indexes.len()) as u64);
+        self.server.metrics.chunks_known.inc_by((offer.chunks.len() - indexes.len()) as u64);
         Ok((Reply::Wanted(Wanted { indexes }), Body::Empty))
     }
 
@@ -243,8 +242,8 @@ fn write(
         check(&chunk)?;
         // One that is here but damaged is written anew: the upload heals it.
         if place.is_none_or(|place| read(server, &chunk.fingerprint, &place).is_none()) {
-            add(&server.metrics.chunks_received, 1);
-            add(&server.metrics.chunk_bytes_received, chunk.stored.len() as u64);
+            server.metrics.chunks_received.inc();
+            server.metrics.chunk_bytes_received.inc_by(chunk.stored.len() as u64);
             new.push(chunk);
             replaced.push(*place);
         }
@@ -252,7 +251,7 @@ fn write(
     let places = server.data.keep(volume, &new, Purpose::Store)?;
     for (chunk, old) in new.iter().zip(&replaced) {
         let Some(old) = old else { continue };
-        add(&server.metrics.chunks_healed, 1);
+        server.metrics.chunks_healed.inc();
         tracing::info!("chunk {} was damaged, and a host sent it again", chunk.fingerprint);
         server.data.packs.healed(&chunk.fingerprint, old);
     }
@@ -337,6 +336,6 @@ pub(super) fn read(
 
 /// Counts and reports a chunk that cannot be read.
 pub(super) fn note(server: &Arc<Server>, error: &ChunkError) {
-    add(&server.metrics.damaged, 1);
+    server.metrics.damaged.inc();
     tracing::error!("cannot read a chunk: {error}");
 }
