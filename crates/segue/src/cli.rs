@@ -140,6 +140,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Cli {
         mountpoint: helper.mountpoint,
         options: helper.options,
         foreground: false,
+        json: false,
         check_only: helper.fake,
         ready_on_stdout: false,
     };

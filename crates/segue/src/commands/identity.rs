@@ -49,6 +49,9 @@ enum Action {
         /// Revoke it without a question
         #[arg(long)]
         yes: bool,
+        /// Print the revoked identity as JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         server: ServerData,
     },
@@ -64,34 +67,40 @@ enum Action {
 
 /// Executes the action on a running or stopped server.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
-    let (request, server, json) = match &arguments.action {
-        Action::List { json, server } => (AdminRequest::IdentityList, server, *json),
-        Action::Revoke { identity, yes, server } => {
-            return revoke(&server.resolve(context)?, identity, *yes);
+    let (server, json) = match &arguments.action {
+        Action::List { json, server } => (server, *json),
+        Action::Revoke { identity, yes, json, server } => {
+            return revoke(&server.resolve(context)?, identity, (*yes, *json));
         }
         Action::Renew { server } => return renew(&server.resolve(context)?),
     };
-    let data = server.resolve(context)?;
-    match admin::ask(&data, request)? {
-        AdminReply::Identities { identities } if json => {
-            output::print_json(&json!({ "identities": identities }))?;
-        }
-        AdminReply::Identities { identities } => output::print(&describe(&identities))?,
-        _ => return Err(admin::unexpected(&data)),
+    let identities = list(&server.resolve(context)?)?;
+    match json {
+        true => output::print_json(&json!({ "identities": identities }))?,
+        false => output::print(&describe(&identities))?,
     }
     Ok(Exit::Done)
 }
 
-fn revoke(data: &Path, wanted: &str, yes: bool) -> Outcome {
-    let AdminReply::Identities { identities } = admin::ask(data, AdminRequest::IdentityList)?
-    else {
-        return Err(admin::unexpected(data));
-    };
+fn list(data: &Path) -> Result<Vec<IdentityInfo>, Failure> {
+    match admin::ask(data, AdminRequest::IdentityList)? {
+        AdminReply::Identities { identities } => Ok(identities),
+        _ => Err(admin::unexpected(data)),
+    }
+}
+
+fn revoke(data: &Path, wanted: &str, (yes, json): (bool, bool)) -> Outcome {
+    let identities = list(data)?;
     let identity = find(&identities, wanted)?;
     if !yes {
         confirm(identity)?;
     }
     match admin::ask(data, AdminRequest::IdentityRevoke { id: identity.id.clone() })? {
+        AdminReply::Revoked { .. } if json => {
+            let revoked = list(data)?.into_iter().find(|other| other.id == identity.id);
+            output::print_json(&revoked.ok_or_else(|| admin::unexpected(data))?)?;
+            Ok(Exit::Done)
+        }
         AdminReply::Revoked { .. } => {
             output::print(&format!("segue: {} is revoked\n", called(identity)))?;
             Ok(Exit::Done)

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use segue_client::quantity;
 use segue_server::admin::{AdminReply, AdminRequest};
+use serde_json::json;
+use time::OffsetDateTime;
 
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
@@ -34,6 +36,9 @@ pub(crate) struct Arguments {
     /// With --role host: root on that host is root on the volume
     #[arg(long)]
     no_root_squash: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     server: ServerData,
 }
@@ -55,7 +60,8 @@ Examples:
   segue invite                            a writer for volume home; expires in one hour
   segue invite --role reader --ttl 7d     a reader; expires in a week
   segue invite --volume src --host build.example.org
-  segue invite | ssh laptop segue mount - work";
+  segue invite | ssh laptop segue mount - work
+  segue invite --json | jq -r .url";
 
 /// Prints the URL, and nothing else, on stdout.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
@@ -69,6 +75,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         no_root_squash: arguments.no_root_squash,
     };
     match admin::ask(&data, request)? {
+        AdminReply::Invite { url } if arguments.json => {
+            let Arguments { volume, role, ttl, .. } = arguments;
+            let expires = OffsetDateTime::now_utc().unix_timestamp() + ttl.as_secs().cast_signed();
+            output::print_json(&json!({
+                "url": url, "volume": volume, "role": role, "expires": expires,
+            }))?;
+        }
         AdminReply::Invite { url } => output::print(&format!("{url}\n"))?,
         _ => return Err(admin::unexpected(&data)),
     }

@@ -39,9 +39,8 @@ use clap::{Args, ValueEnum};
 
 use crate::config::Config;
 use crate::daemon::{self, Announcer};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::Failure;
 use crate::logging::LogFormat;
-use crate::output;
 use crate::places::Places;
 
 /// The environment of a command.
@@ -65,12 +64,10 @@ impl Context {
         mut arguments: Vec<OsString>,
         input: Option<&str>,
         log: &str,
-    ) -> Outcome {
+    ) -> Result<String, Failure> {
         let format = self.log_format.to_possible_value().map(|value| value.get_name().to_owned());
         arguments.splice(0..0, ["--log-format".into(), format.unwrap_or_default().into()]);
-        let words = daemon::launch(&arguments, input, &self.places.log_file(log))?;
-        output::print(&format!("{}\n", output::printable(&words, &[])))?;
-        Ok(Exit::Done)
+        daemon::launch(&arguments, input, &self.places.log_file(log))
     }
 }
 

@@ -9,7 +9,7 @@ use segue_client::options::KEYS;
 use segue_client::paths::socket_path;
 use segue_client::{MountOptions, MountPlan, MountUrl, Ready};
 
-use super::{Context, block_on, block_on_daemon, guard, remount};
+use super::{Context, block_on, block_on_daemon, guard, remount, status};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::http::HttpError;
 use crate::mounts::Mount;
@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// Stay in the foreground; Ctrl-C unmounts
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// Print the mount as JSON, as 'segue status' does
+    #[arg(long, conflicts_with = "foreground")]
+    pub(crate) json: bool,
     /// Check the options only: mount(8)'s -f.
     #[arg(skip)]
     pub(crate) check_only: bool,
@@ -70,7 +73,8 @@ A line of /etc/fstab:
 /// Mounts in the background or, as that background process, serves the mount.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     if remount::is_asked(&arguments.options) {
-        return remount::run(&arguments.mountpoint, &arguments.options);
+        remount::run(&arguments.mountpoint, &arguments.options)?;
+        return report(None, &arguments.mountpoint, arguments.json, context);
     }
     let options = context.config.mount_options(&arguments.options)?;
     let url = read_url(&arguments.url)?;
@@ -85,7 +89,21 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         return block_on_daemon(serve(parsed, mountpoint, options, context));
     }
     let again = arguments_of_child(arguments, &url, &mountpoint);
-    context.launch(again, Some(&url), &log_name(parsed.volume(), &mountpoint))
+    let words = context.launch(again, Some(&url), &log_name(parsed.volume(), &mountpoint))?;
+    report(Some(&words), &mountpoint, arguments.json, context)
+}
+
+/// Tells what is mounted at `mountpoint` now: in words, if there are some, or as JSON.
+fn report(words: Option<&str>, mountpoint: &Path, json: bool, context: &Context) -> Outcome {
+    match words {
+        _ if json => {
+            let mount = control::at(&mounts::list()?, mountpoint)?;
+            output::print_json(&block_on(status::status_of(&mount, context))?)?;
+        }
+        Some(words) => output::print(&format!("{}\n", output::printable(words, &[])))?,
+        None => {}
+    }
+    Ok(Exit::Done)
 }
 
 /// The child's command line. An invite goes over stdin, because every user can read command lines.

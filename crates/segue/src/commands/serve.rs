@@ -77,7 +77,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         if let Some(path) = record_calls {
             again.extend(["--record-calls".into(), path.into_os_string()]);
         }
-        return context.launch(again, None, "serve");
+        let words = context.launch(again, None, "serve")?;
+        output::print(&format!("{}\n", output::printable(&words, &[])))?;
+        return Ok(Exit::Done);
     }
     let options = ServeOptions { data, listen, record_calls };
     block_on_daemon(serve_until_signal(options, context))?;

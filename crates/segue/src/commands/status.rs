@@ -114,7 +114,7 @@ fn show(
     Ok((exit, output::print_to_reader(&text)?))
 }
 
-async fn status_of(mount: &Mount, context: &Context) -> Result<Status, Failure> {
+pub(super) async fn status_of(mount: &Mount, context: &Context) -> Result<Status, Failure> {
     let asking = control::get(&context.places, mount, "/v1/status");
     control::within(mount, PATIENCE, asking).await
 }

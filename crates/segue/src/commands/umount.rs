@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use segue_client::control::types::{SyncReply, UmountRequest};
 use segue_client::quantity;
+use serde_json::{Value, json};
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};
@@ -55,6 +56,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     #[arg(conflicts_with_all = ["now", "wait"])]
     timeout: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -81,6 +85,20 @@ enum Asked {
     Killed,
 }
 
+/// What became of a mount.
+struct Unmounted {
+    exit: Exit,
+    /// Changes, and bytes of them, that are kept for the next mount, if its process told.
+    pending: Option<(u64, u64)>,
+}
+
+impl Unmounted {
+    /// Its process did not tell what is pending.
+    fn silently() -> Unmounted {
+        Unmounted { exit: Exit::NotYetSafe, pending: None }
+    }
+}
+
 /// Unmounts one after the other.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let mounts = match &arguments.mountpoint {
@@ -89,15 +107,17 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         None => control::chosen(None)?,
     };
     let started = Instant::now();
-    let (mut exit, mut failed) = (Exit::Done, None);
+    let (mut exit, mut failed, mut told) = (Exit::Done, None, Vec::new());
     for mount in mounts {
         let unmounted = match arguments.timeout {
-            // With --now, pending changes are no failure.
-            None => unmount(&mount, arguments.now, context).map(|_| Exit::Done),
+            None => unmount(&mount, arguments.now, context),
             Some(limit) => within(&mount, limit.saturating_sub(started.elapsed()), context),
         };
+        told.push(tell(&mount, unmounted.as_ref())?);
         match unmounted {
-            Ok(code) => exit = exit.max(code),
+            // With --now, pending changes are no failure.
+            Ok(_) if arguments.timeout.is_none() => {}
+            Ok(Unmounted { exit: code, .. }) => exit = exit.max(code),
             // A failure does not keep the other mounts from being unmounted.
             Err(failure) => {
                 if let Some(earlier) = failed.replace(failure) {
@@ -106,11 +126,26 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             }
         }
     }
+    if arguments.json {
+        output::print_json(&json!({ "mounts": told }))?;
+    }
     failed.map_or(Ok(exit), Err)
 }
 
+/// What became of `mount`, as JSON.
+fn tell(mount: &Mount, unmounted: Result<&Unmounted, &Failure>) -> Result<Value, Failure> {
+    let pending = unmounted.ok().and_then(|unmounted| unmounted.pending);
+    Ok(json!({
+        "mountpoint": mount.mountpoint.display().to_string(),
+        "unmounted": !mounts::list()?.contains(mount),
+        "pending_records": pending.map(|(records, _)| records),
+        "pending_bytes": pending.map(|(_, bytes)| bytes),
+        "error": unmounted.err().map(ToString::to_string).unwrap_or_default(),
+    }))
+}
+
 /// Unmounts once every change has reached the server, or after `limit` in any case.
-fn within(mount: &Mount, limit: Duration, context: &Context) -> Outcome {
+fn within(mount: &Mount, limit: Duration, context: &Context) -> Result<Unmounted, Failure> {
     let waited = block_on(async {
         let waiting = answer(mount, false, context);
         tokio::time::timeout(limit, waiting).await.unwrap_or(Ok(Asked::Nobody))
@@ -124,7 +159,7 @@ fn within(mount: &Mount, limit: Duration, context: &Context) -> Outcome {
 }
 
 /// Unmounts; with `now` also if changes are pending.
-fn unmount(mount: &Mount, now: bool, context: &Context) -> Outcome {
+fn unmount(mount: &Mount, now: bool, context: &Context) -> Result<Unmounted, Failure> {
     match block_on(answer(mount, now, context))? {
         Asked::Answered(answered) => finish(mount, now, answered),
         Asked::Nobody => clear(mount, now),
@@ -155,9 +190,13 @@ async fn answer(mount: &Mount, now: bool, context: &Context) -> Result<Asked, Fa
     }
 }
 
+fn pending_of(answered: &Answered) -> Option<(u64, u64)> {
+    answered.last.as_ref().map(|last| (last.pending_records, last.pending_bytes))
+}
+
 /// Waits until the process has ended, and reports the pending changes that it kept. If it did not
 /// say that there are none, there may be some.
-fn finish(mount: &Mount, now: bool, answered: Answered) -> Outcome {
+fn finish(mount: &Mount, now: bool, answered: Answered) -> Result<Unmounted, Failure> {
     let mountpoint = mount.mountpoint.display();
     let exit = match &answered.last {
         Some(reply) if !reply.ok => return Err(refused(mount, reply)),
@@ -189,13 +228,13 @@ fn finish(mount: &Mount, now: bool, answered: Answered) -> Outcome {
     }
     match mounts::list()?.contains(mount) {
         true => Err(Failure::failed(format!("{mountpoint}: still mounted"))),
-        false => Ok(exit),
+        false => Ok(Unmounted { exit, pending: pending_of(&answered) }),
     }
 }
 
 /// Detaches a mount whose process hangs, and kills the process. That ends every call that waits
 /// for its answer.
-fn end(mount: &Mount, Answered { process, is_its, .. }: &Answered) -> Outcome {
+fn end(mount: &Mount, Answered { process, is_its, .. }: &Answered) -> Result<Unmounted, Failure> {
     let (mountpoint, pid) = (mount.mountpoint.display(), process.pid());
     if mounts::list()?.contains(mount) {
         mounts::detach(mount)?;
@@ -215,11 +254,11 @@ fn end(mount: &Mount, Answered { process, is_its, .. }: &Answered) -> Outcome {
         "{mountpoint}: its process hung and was killed; acknowledged changes are kept on this host \
          for the next mount"
     ));
-    Ok(Exit::NotYetSafe)
+    Ok(Unmounted::silently())
 }
 
 /// Detaches a mount whose process does not answer.
-fn clear(mount: &Mount, now: bool) -> Outcome {
+fn clear(mount: &Mount, now: bool) -> Result<Unmounted, Failure> {
     let mountpoint = mount.mountpoint.display();
     // In this mount namespace the path may lead to another file system.
     if !mounts::list()?.contains(mount) {
@@ -240,17 +279,17 @@ fn clear(mount: &Mount, now: bool) -> Outcome {
         return detach_dead(mount);
     }
     mounts::detach(mount)?;
-    Ok(Exit::NotYetSafe)
+    Ok(Unmounted::silently())
 }
 
-fn detach_dead(mount: &Mount) -> Outcome {
+fn detach_dead(mount: &Mount) -> Result<Unmounted, Failure> {
     mounts::detach(mount)?;
     output::note(&format!(
         "{}: its process had ended; unmounted, and acknowledged changes are kept on this host for \
          the next mount",
         mount.mountpoint.display()
     ));
-    Ok(Exit::NotYetSafe)
+    Ok(Unmounted::silently())
 }
 
 /// Sends the request; returns the last line of the answer, if there is one.

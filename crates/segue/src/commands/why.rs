@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     if !reply.error.is_empty() {
         return Err(Failure::new(Exit::NotFound, format!("{shown}: {}", reply.error)));
     }
-    let file = block_on(place::ask(&mount, &inside, false, context))?;
+    let path = mount.mountpoint.join(&inside).display().to_string();
+    let file = WhereFile { path, ..block_on(place::ask(&mount, &inside, false, context))? };
     if arguments.json {
         output::print_json(&json!({ "operations": reply.operations, "where": file }))?;
         return Ok(Exit::Done);

@@ -32,6 +32,7 @@ mod history;
 mod holes;
 mod hosts;
 mod interrupts;
+mod json;
 mod lanes;
 mod levels;
 mod make_run;
