@@ -5,9 +5,10 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use segue_client::quantity;
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -155,6 +156,16 @@ impl Drop for Progress {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }
     }
+}
+
+/// How long ago a moment was, in seconds since 1970: `3 h ago`, or `never`.
+pub(crate) fn ago(seconds: Option<i64>) -> String {
+    let Some(then) = seconds.and_then(|seconds| u64::try_from(seconds).ok()) else {
+        return "never".to_owned();
+    };
+    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(then);
+    let age = SystemTime::now().duration_since(since).unwrap_or_default();
+    format!("{} ago", quantity::age(age))
 }
 
 /// Aligns `rows` under `head`: two spaces between columns, no trailing blanks.

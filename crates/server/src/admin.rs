@@ -16,7 +16,7 @@ use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::interfaces;
 use crate::meta::{MetaFault, StoreError};
-use crate::principals::{self, IdentityRow, InviteRow};
+use crate::principals::{self, IdentityRow, InviteRow, UseRow};
 use crate::serve::Server;
 
 /// Fewest digits by which an identity may be named.
@@ -220,6 +220,12 @@ pub struct IdentityInfo {
     pub created: i64,
     /// When it was shut out, in seconds since 1970.
     pub revoked: Option<i64>,
+    /// When it was used last, in seconds since 1970, if it ever was.
+    pub last_used: Option<i64>,
+    /// Its address then.
+    pub address: Option<IpAddr>,
+    /// A host with it is connected now.
+    pub connected: bool,
 }
 
 /// A server.
@@ -279,7 +285,7 @@ pub(crate) fn execute(data: &Data, server: Option<&Server>, request: AdminReques
             quotas::set(data, &name, dir, (bytes, inodes))
         }
         AdminRequest::VolumeDelete { name } => volumes::delete(data, &name),
-        AdminRequest::IdentityList => identity_list(data),
+        AdminRequest::IdentityList => identity_list(data, server),
         AdminRequest::IdentityRevoke { id } => identity_revoke(data, &id),
         AdminRequest::Info => info(data, server),
     };
@@ -368,11 +374,17 @@ fn default_host(listen: Option<SocketAddr>) -> Option<String> {
     Some(address.to_string())
 }
 
-fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
+fn identity_list(data: &Data, server: Option<&Server>) -> Result<AdminReply, StoreError> {
     let (rows, volumes) = data.store.read_blocking(|kv| {
-        Ok::<_, MetaFault>((principals::identities(kv, "")?, namespace::volumes(kv)?))
+        let mut rows = Vec::new();
+        for (fingerprint, row) in principals::identities(kv, "")? {
+            let used = principals::last_use(kv, &fingerprint)?;
+            rows.push((fingerprint, row, used));
+        }
+        Ok::<_, MetaFault>((rows, namespace::volumes(kv)?))
     })??;
-    let info = |(fingerprint, row): (String, IdentityRow)| {
+    let connected = server.map(|server| server.sessions.identities()).unwrap_or_default();
+    let info = |(fingerprint, row, used): (String, IdentityRow, Option<UseRow>)| {
         let volume = volumes.iter().find(|(id, _)| *id == row.volume);
         let volume = volume.and_then(|(_, found)| Some(found.as_ref().ok()?.name.clone()));
         IdentityInfo {
@@ -383,6 +395,9 @@ fn identity_list(data: &Data) -> Result<AdminReply, StoreError> {
             no_root_squash: row.no_root_squash,
             created: row.created,
             revoked: row.revoked,
+            last_used: used.as_ref().map(|used| used.last),
+            address: used.map(|used| used.address),
+            connected: connected.contains(&fingerprint),
         }
     };
     let mut identities: Vec<IdentityInfo> = rows.into_iter().map(info).collect();

@@ -4,6 +4,8 @@
 //! transaction that records the identity, so that of two hosts with one invite only one gets
 //! in. A host that asks again with the same request (its answer got lost) gets the same answer.
 
+use std::net::IpAddr;
+
 use segue_core::namespace::keys::{SERVER_TAGS, after};
 use segue_core::namespace::{Fault, MetaSnapshot, MetaTxn, Rights, get_row, put_row};
 use segue_core::types::{Role, VolumeId};
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 const IDENTITY: u8 = SERVER_TAGS;
 const INVITE: u8 = SERVER_TAGS + 1;
+const USE: u8 = SERVER_TAGS + 8;
 /// An invite is forgotten so many seconds after it expired: until then there are better words
 /// for it than "unknown".
 const FORGET_SECONDS: i64 = 30 * 86_400;
@@ -27,6 +30,15 @@ pub(crate) struct IdentityRow {
     pub(crate) created: i64,
     /// When it was revoked, in seconds since 1970.
     pub(crate) revoked: Option<i64>,
+}
+
+/// When an identity was used last, and from where.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct UseRow {
+    /// Seconds since 1970.
+    pub(crate) last: i64,
+    /// Its address then.
+    pub(crate) address: IpAddr,
 }
 
 impl IdentityRow {
@@ -99,6 +111,30 @@ pub(crate) fn identities<S: MetaSnapshot>(
     rows.into_iter().map(identity).collect()
 }
 
+/// Notes that an identity is in use, unless it went with its volume.
+pub(crate) fn note_use<T: MetaTxn>(
+    txn: &mut T,
+    fingerprint: &str,
+    (last, address): (i64, IpAddr),
+) -> Result<(), Fault<T::Error>> {
+    match identity(txn, fingerprint)? {
+        Some(_) => put_row(txn, &use_key(fingerprint), &UseRow { last, address }),
+        None => Ok(()),
+    }
+}
+
+/// When an identity was used last, if it ever was.
+pub(crate) fn last_use<S: MetaSnapshot>(
+    snapshot: &mut S,
+    fingerprint: &str,
+) -> Result<Option<UseRow>, Fault<S::Error>> {
+    get_row(snapshot, &use_key(fingerprint), "the last use of an identity")
+}
+
+fn use_key(fingerprint: &str) -> Vec<u8> {
+    [&[USE][..], fingerprint.as_bytes()].concat()
+}
+
 /// Shuts an identity out from `now` on; one that is out stays so.
 pub(crate) fn revoke<T: MetaTxn>(
     txn: &mut T,
@@ -153,6 +189,7 @@ pub(crate) fn forget<T: MetaTxn>(
     for (fingerprint, row) in identities(txn, "")? {
         if row.volume == volume {
             txn.remove(&identity_key(&fingerprint)).map_err(Fault::Store)?;
+            txn.remove(&use_key(&fingerprint)).map_err(Fault::Store)?;
             fingerprints.push(fingerprint);
         }
     }

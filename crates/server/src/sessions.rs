@@ -120,6 +120,11 @@ impl Sessions {
         self.lock().live.len()
     }
 
+    /// The identities of hosts that are connected.
+    pub(crate) fn identities(&self) -> BTreeSet<String> {
+        self.lock().live.values().map(|live| live.fingerprint.clone()).collect()
+    }
+
     /// The clients that are connected.
     pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
         self.lock().live.values().filter_map(|live| live.client).collect()

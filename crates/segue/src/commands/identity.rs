@@ -6,8 +6,6 @@ use std::path::Path;
 use clap::Subcommand;
 use segue_server::admin::{AdminReply, AdminRequest, IdentityInfo, renew_identity};
 use serde_json::json;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
@@ -181,18 +179,21 @@ fn describe(identities: &[IdentityInfo]) -> String {
     let row = |identity: &IdentityInfo| {
         let role = format!("{:?}", identity.role).to_lowercase();
         let state = match identity.revoked {
-            Some(when) => format!("revoked {}", date(when)),
+            Some(when) => format!("revoked {}", output::ago(Some(when))),
             None => "valid".to_owned(),
         };
-        let since = date(identity.created);
         let (host, volume) = (identity.host.clone(), identity.volume.clone());
-        vec![identity.id.clone(), host, volume, role, since, state]
+        let (id, since) = (identity.id.clone(), output::ago(Some(identity.created)));
+        let used = match identity.connected {
+            true => "now".to_owned(),
+            false => output::ago(identity.last_used),
+        };
+        let address = identity.address.map_or_else(|| "-".to_owned(), |at| at.to_string());
+        vec![id, host, volume, role, since, used, address, state]
     };
     let rows: Vec<Vec<String>> = identities.iter().map(row).collect();
-    output::table(&["ID", "HOST", "VOLUME", "ROLE", "SINCE", "STATE"], &rows)
-}
-
-fn date(seconds: i64) -> String {
-    let time = OffsetDateTime::from_unix_timestamp(seconds).ok();
-    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| seconds.to_string())
+    output::table(
+        &["ID", "HOST", "VOLUME", "ROLE", "ENROLLED", "LAST USE", "ADDRESS", "STATE"],
+        &rows,
+    )
 }

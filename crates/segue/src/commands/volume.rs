@@ -1,7 +1,5 @@
 //! `segue volume`: the volumes of a server.
 
-use std::time::{Duration, SystemTime};
-
 use clap::Subcommand;
 use segue_client::quantity;
 use segue_server::admin::{AdminReply, AdminRequest, DirectoryInfo, Limit, VolumeInfo};
@@ -153,22 +151,12 @@ fn describe(volumes: &[VolumeInfo]) -> String {
         }
         let size = quantity::bytes(volume.allocated_bytes);
         let limits = limits(volume.quota_bytes, volume.quota_inodes);
-        let (backup, check) = (ago(volume.backed_up), ago(volume.checked));
+        let (backup, check) = (output::ago(volume.backed_up), output::ago(volume.checked));
         let (name, inodes) = (volume.name.clone(), volume.inodes.to_string());
         vec![name, inodes, size, limits, backup, check, volume.uuid.clone()]
     };
     let rows: Vec<Vec<String>> = volumes.iter().map(row).collect();
     output::table(&["NAME", "FILES", "SIZE", "LIMITS", "BACKUP", "CHECK", "UUID"], &rows)
-}
-
-/// `3 h ago`, or `never`.
-fn ago(seconds: Option<i64>) -> String {
-    let Some(then) = seconds.and_then(|seconds| u64::try_from(seconds).ok()) else {
-        return "never".to_owned();
-    };
-    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(then);
-    let age = SystemTime::now().duration_since(since).unwrap_or_default();
-    format!("{} ago", quantity::age(age))
 }
 
 /// The text about uploaded data that are in no file yet; empty if there are none.

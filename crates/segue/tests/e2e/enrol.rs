@@ -1,5 +1,6 @@
 //! Who is let in, who is not, and in which words.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -94,6 +95,12 @@ fn a_revoked_host_is_out() {
     let identities = listed["identities"].as_array().unwrap();
     assert_eq!(identities.len(), 2, "{listed}");
     let id = identities[0]["id"].as_str().unwrap();
+    let addresses: BTreeSet<String> =
+        identities.iter().map(|identity| identity["address"].as_str().unwrap().into()).collect();
+    let expected = [world.a.addr().to_string(), world.b.addr().to_string()].into();
+    assert_eq!(addresses, expected, "{listed}");
+    let is_connected = |identity: &serde_json::Value| identity["connected"] == true;
+    assert!(identities.iter().all(is_connected), "{listed}");
     let own = |host: &Host, mount: &SegueMount| {
         json(host, &["status", arg(mount.path())])["mounts"][0]["identity"].clone()
     };
@@ -144,6 +151,17 @@ fn a_revoked_host_is_out() {
     refused(host, &world.server.url("home"), 8, &["revoked"]);
     for mount in [&mut mount, &mut other] {
         mount.umount(&["--now"]).ok();
+    }
+    eventually("no host is connected, and their last use is known", || {
+        let listed = json(&world.serving, &["identity", "list", "--data", data]);
+        let mut identities = listed["identities"].as_array().unwrap().iter();
+        identities.all(|identity| {
+            identity["connected"] == false && identity["last_used"].as_i64() > Some(1_700_000_000)
+        })
+    });
+    let listed = segue(&world.serving, &["identity", "list", "--data", data]);
+    for words in ["LAST USE", "ADDRESS", " ago", "valid", "revoked"] {
+        assert!(listed.out.contains(words), "{words}: {listed:?}");
     }
 }
 

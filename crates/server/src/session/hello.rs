@@ -1,5 +1,6 @@
 //! The start of a session: which cache, which volume, which numbers.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,7 @@ use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, refuse};
 use crate::attached;
-use crate::data::{now_seconds, random};
+use crate::data::{now, now_seconds, random};
 use crate::meta::{Kv, MetaFault};
 use crate::principals;
 
@@ -39,6 +40,7 @@ impl Session {
             refuse(Refusal::Io, "the server cannot read random bytes")
         })?;
         let (identity, volume) = (self.fingerprint.clone(), self.identity.volume);
+        let used = self.used();
         let (store, client, incarnation) =
             (&self.server.data.store, hello.client, hello.incarnation);
         let (host, fresh_start) = (hello.host.clone(), hello.fresh_start);
@@ -48,6 +50,7 @@ impl Session {
         let greeting = move |txn: &mut Kv<'_>| {
             let greeting = greet(txn, &identity, volume, &hello)?;
             if greeting.is_ok() {
+                principals::note_use(txn, &identity, used)?;
                 claim(client);
             }
             Ok(greeting)
@@ -91,10 +94,19 @@ impl Session {
         }
         let store = &self.server.data.store;
         let (promises, client, id) = (Arc::clone(store.promises()), bound.client, bound.holder.id);
-        store.write_later(move |txn| match promises.is_attached(client, Some(id)) {
-            true => Ok(()),
-            false => attached::leave(txn, client),
+        let (identity, used) = (self.fingerprint.clone(), self.used());
+        store.write_later(move |txn| {
+            principals::note_use(txn, &identity, used)?;
+            match promises.is_attached(client, Some(id)) {
+                true => Ok(()),
+                false => attached::leave(txn, client),
+            }
         });
+    }
+
+    /// That its identity is in use now, and from where.
+    fn used(&self) -> (i64, IpAddr) {
+        (now().secs, self.peer.remote_address().ip().to_canonical())
     }
 
     pub(super) async fn grant(&self, bound: &Bound) -> Answer {
