@@ -86,7 +86,8 @@ fn shape(text: &str) -> Vec<String> {
         if let Some((before, _)) = line.split_once("online, ") {
             return format!("{}online", before.trim_start());
         }
-        line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+        let words: Vec<String> = line.split_whitespace().map(word).collect();
+        words.join(" ").replace("# min ago", "# s ago")
     };
     text.lines().map(line).collect()
 }
@@ -150,9 +151,9 @@ fn the_first_hour_is_as_the_document_says() {
     session.run(&laptop, "cat work/paper/text; segue sync work; segue conflicts work");
 
     session.heading("Unmount, and end the access of a lost laptop");
+    session.run(&server, "segue identity list");
     session.run(&laptop, "segue umount work");
     session.run(&desktop, "segue umount work");
-    session.run(&server, "segue identity list");
     session.run(&server, "segue identity revoke laptop --yes");
     session.run(&laptop, &format!("segue mount segue://{}/home work", server.addr()));
     session.run(&server, "segue volume check");
