@@ -22,14 +22,15 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Reads HOME and XDG_*. A relative XDG path is ignored, as its specification says.
+    /// Reads HOME and XDG_*. A relative XDG path is ignored, as its specification says. mount(8)
+    /// runs helpers without HOME: then it is the one of the user's account.
     pub(crate) fn from_environment() -> Result<Places, Failure> {
         let absolute = |name: &str| {
             std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
         };
-        let home = match absolute("HOME") {
+        let account = || std::env::home_dir().filter(|path| path.is_absolute());
+        let home = match absolute("HOME").or_else(account) {
             Some(home) => home,
-            // mount(8) at boot runs helpers without HOME.
             None if is_root() => PathBuf::from("/root"),
             None => return Err(Failure::usage("HOME is not set: set it to your home directory")),
         };

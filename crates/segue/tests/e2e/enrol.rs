@@ -95,12 +95,6 @@ fn a_revoked_host_is_out() {
     let identities = listed["identities"].as_array().unwrap();
     assert_eq!(identities.len(), 2, "{listed}");
     let id = identities[0]["id"].as_str().unwrap();
-    let addresses: BTreeSet<String> =
-        identities.iter().map(|identity| identity["address"].as_str().unwrap().into()).collect();
-    let expected = [world.a.addr().to_string(), world.b.addr().to_string()].into();
-    assert_eq!(addresses, expected, "{listed}");
-    let is_connected = |identity: &serde_json::Value| identity["connected"] == true;
-    assert!(identities.iter().all(is_connected), "{listed}");
     let own = |host: &Host, mount: &SegueMount| {
         json(host, &["status", arg(mount.path())])["mounts"][0]["identity"].clone()
     };
@@ -152,17 +146,35 @@ fn a_revoked_host_is_out() {
     for mount in [&mut mount, &mut other] {
         mount.umount(&["--now"]).ok();
     }
-    eventually("no host is connected, and their last use is known", || {
-        let listed = json(&world.serving, &["identity", "list", "--data", data]);
-        let mut identities = listed["identities"].as_array().unwrap().iter();
-        identities.all(|identity| {
-            identity["connected"] == false && identity["last_used"].as_i64() > Some(1_700_000_000)
-        })
-    });
-    let listed = segue(&world.serving, &["identity", "list", "--data", data]);
-    for words in ["LAST USE", "ADDRESS", " ago", "valid", "revoked"] {
-        assert!(listed.out.contains(words), "{words}: {listed:?}");
+}
+
+/// The list of identities has the address and the last use of each host, and who is connected.
+/// Proves S17.15.
+#[test]
+fn the_last_use_of_an_identity_is_known() {
+    let Some(world) = World::new() else { return };
+    let mut mounts = [world.mount(&world.a), world.mount(&world.b)];
+    let data = arg(world.server.data());
+    let list = || json(&world.serving, &["identity", "list", "--data", data])["identities"].clone();
+    let listed = list();
+    let identities = listed.as_array().unwrap();
+    let address = |identity: &serde_json::Value| identity["address"].as_str().unwrap().to_owned();
+    let addresses: BTreeSet<String> = identities.iter().map(address).collect();
+    assert_eq!(addresses, [&world.a, &world.b].map(|host| host.addr().to_string()).into());
+    assert!(identities.iter().all(|identity| identity["connected"] == true), "{listed}");
+    for mount in &mut mounts {
+        mount.umount(&[]).unwrap();
     }
+    eventually("no host is connected", || {
+        list().as_array().unwrap().iter().all(|identity| identity["connected"] == false)
+    });
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    for identity in list().as_array().unwrap() {
+        let last = identity["last_used"].as_u64().unwrap();
+        assert!((now - 3600..=now + 1).contains(&last), "{identity}");
+    }
+    let words = segue(&world.serving, &["identity", "list", "--data", data]).out;
+    assert!(["LAST USE", "ADDRESS", " ago"].iter().all(|word| words.contains(word)), "{words}");
 }
 
 /// A reader mounts read-only, and is told so; it reads everything and changes nothing.

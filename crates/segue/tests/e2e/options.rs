@@ -232,3 +232,52 @@ fn the_helper_of_mount_8() {
     run(world.a.command("segue").args(["umount", arg(&point)])).unwrap();
     assert!(!point.join("file").exists());
 }
+
+/// What root does in a mount namespace of its own: the helper stands in /sbin, a line in fstab, and
+/// an account has a home. Mounts of other tests are in the copied table: they go first.
+const FSTAB: &str = r#"
+    sed -n 's|^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .*|\1|p' /proc/self/mountinfo |
+        grep /segue-bed- | grep -v "^$TOP" | xargs -r -n1 umount -l 2>/dev/null || :
+    mkdir -p "$TOP/sbin" "$TOP/account/mnt"
+    cp "$TOP/segue" "$TOP/sbin/segue-of-test"
+    ln -s segue-of-test "$TOP/sbin/mount.segue"
+    chown -R 5:60 "$TOP/account"
+    sed "s|^games:.*|games:x:5:60:games:$TOP/account:/bin/sh|" /etc/passwd > "$TOP/passwd"
+    echo "$URL $TOP/account/mnt segue noauto,user,_netdev,nofail 0 0" > "$TOP/fstab"
+    mount --bind "$TOP/sbin" /usr/sbin
+    mount --bind "$TOP/passwd" /etc/passwd
+    mount --bind "$TOP/fstab" /etc/fstab
+    as() { setpriv --reuid=5 --regid=60 --clear-groups "$@"; }
+    # Once with the invite.
+    export HOME="$TOP/account" XDG_RUNTIME_DIR="$TOP/account"
+    as /usr/sbin/segue-of-test mount "$INVITE" "$TOP/account/mnt"
+    as /usr/sbin/segue-of-test umount "$TOP/account/mnt"
+    as mount "$TOP/account/mnt"
+    as sh -c "echo text > '$TOP/account/mnt/of-games'"
+    as stat -f -c 'type %T' "$TOP/account/mnt"
+    grep "$TOP/account/mnt" /proc/self/mounts
+    as umount "$TOP/account/mnt"
+    ! grep "$TOP/account/mnt" /proc/self/mounts
+"#;
+
+/// A user without privileges mounts with mount(8) and unmounts with umount(8), as a line of fstab
+/// with `user` allows. mount(8) runs the helper without HOME.
+/// Proves S12.22.
+#[test]
+fn fstab_lets_a_user_mount() {
+    let Some(world) = World::new() else { return };
+    let mut command = world.a.command("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-euc", FSTAB]);
+    command.env("TOP", world.bed.dir()).env("URL", world.server.url("home"));
+    command.env("INVITE", world.server.invite(&[]).unwrap());
+    let log = world.a.dir().join("fstab.log");
+    run_detaching(&mut command, &log).unwrap_or_else(|error| {
+        panic!("{error}: {}", fs::read_to_string(&log).unwrap_or_default())
+    });
+    let said = fs::read_to_string(&log).unwrap();
+    for words in ["type fuseblk", "nosuid,nodev,noexec", "user_id=5"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let mount = world.mount(&world.b);
+    assert_eq!(fs::read(mount.path().join("of-games")).unwrap(), b"text\n");
+}

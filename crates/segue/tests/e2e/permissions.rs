@@ -87,6 +87,13 @@ fn a_user_mounts() {
 
     let status = run(&mut user.command(&[&segue, "status", "--json"])).unwrap();
     assert!(status.contains("\"online\""), "{status}");
+    // Root does not know the user's runtime directory: the mount is not said to be dead.
+    let of_root = crate::world::segue(&world.a, &["status", arg(&point)]);
+    assert!(
+        of_root.code == Some(1) && of_root.err.contains("another XDG_RUNTIME_DIR"),
+        "{of_root:?}"
+    );
+    assert!(!of_root.err.contains("has ended"), "{of_root:?}");
     run(&mut user.command(&[&segue, "umount", arg(&point)])).unwrap();
     assert_eq!(fs::read_dir(&point).unwrap().count(), 0);
     let mount = world.mount(&world.b);
