@@ -26,6 +26,7 @@ mod editors;
 mod enrol;
 mod fio;
 mod first_hour;
+mod formats;
 mod git;
 mod healing;
 mod history;
