@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
 use crate::log_file::LogFile;
-use crate::output::{self, Progress};
+use crate::output::{self, Progress, Share};
 
 /// Hidden argument that tells a child that its stdout is the pipe to a parent.
 pub(crate) const READY_FLAG: &str = "--ready-on-stdout";
@@ -77,7 +77,7 @@ fn wait_for_report(child: &mut Child) -> Option<Report> {
     let mut progress = Progress::new();
     for line in BufReader::new(child.stdout.take()?).lines() {
         match serde_json::from_str(&line.ok()?).ok()? {
-            Report::Progress(words) => progress.show(&words),
+            Report::Progress(words) => progress.show(&words, Share::default()),
             last => return Some(last),
         }
     }

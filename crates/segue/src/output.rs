@@ -3,10 +3,11 @@
 //! A result goes to stdout in one write, all other text to stderr: `segue invite | ssh laptop ..`
 //! carries the result only.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use segue_client::quantity;
 use serde::Serialize;
@@ -126,36 +127,58 @@ fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A line on the terminal that shows the progress of a wait and is rewritten in place.
+/// How much of a whole is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Share {
+    /// The part that is done.
+    pub(crate) done: u64,
+    /// The whole; 0 while it is not known.
+    pub(crate) whole: u64,
+}
+
+/// A line on the terminal that shows the progress of a wait. It is rewritten in place, and cut to
+/// the width of the terminal.
 ///
 /// Silent when stderr is not a terminal: a script needs only the result.
 pub(crate) struct Progress {
-    shown: bool,
-    on_terminal: bool,
+    line: ProgressBar,
 }
 
 impl Progress {
     /// A progress line that is not shown yet.
     pub(crate) fn new() -> Progress {
-        Progress { shown: false, on_terminal: io::stderr().is_terminal() }
+        Progress::on(ProgressDrawTarget::stderr())
     }
 
-    /// Replaces the line by `words`.
-    pub(crate) fn show(&mut self, words: &str) {
-        if self.on_terminal {
-            self.shown = true;
-            let words = printable(words, &[]);
-            let _ = write!(io::stderr().lock(), "\r\x1b[Ksegue: {words}");
+    fn on(target: ProgressDrawTarget) -> Progress {
+        Progress { line: ProgressBar::with_draw_target(None, target) }
+    }
+
+    /// Replaces the line by `words`, with a bar for the share.
+    pub(crate) fn show(&mut self, words: &str, share: Share) {
+        let template = match share.whole {
+            0 => "segue: {wide_msg}",
+            _ => "segue: {bar:16.cyan} {wide_msg}",
+        };
+        // Both templates are well-formed; the default style shows the same words.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.line.set_style(style);
         }
+        self.line.set_length(share.whole);
+        self.line.set_position(share.done.min(share.whole));
+        self.line.set_message(printable(words, &[]));
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.shown {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
+        self.line.finish_and_clear();
     }
+}
+
+/// `words; more`, or `words` alone.
+pub(crate) fn joined(words: &str, more: &str) -> String {
+    if more.is_empty() { words.to_owned() } else { format!("{words}; {more}") }
 }
 
 /// How long ago a moment was, in seconds since 1970: `3 h ago`, or `never`.

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use segue_client::quantity;
 
+use crate::output::Share;
+
 /// The rate is an average over this time: long enough for one or two batches on a slow link.
 const WINDOW: Duration = Duration::from_secs(15);
 /// A rate over a shorter time means nothing.
@@ -55,6 +57,18 @@ impl Pace {
                 format!("{rate}, about {} left", quantity::age(time))
             }
             (None, None) => NOTHING.to_owned(),
+        }
+    }
+}
+
+impl Pace {
+    /// How much of the pending changes has gone: of their data, if they have data.
+    pub(crate) fn share(&self) -> Share {
+        let (records, bytes) = self.waiting.unwrap_or_default();
+        let of = |done: u64, left: u64| Share { done, whole: done.saturating_add(left) };
+        match of(self.gone.1, bytes) {
+            Share { whole: 0, .. } => of(self.gone.0, records),
+            share => share,
         }
     }
 }

@@ -11,6 +11,7 @@ use segue_server::backup::{
 use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Share;
 use crate::{admin, output};
 
 /// Back up a volume to a directory; copy only new data
@@ -93,15 +94,16 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 impl Line for BackupLine {
-    fn progress(&self) -> Option<String> {
+    fn progress(&self) -> Option<(String, Share)> {
         let BackupLine::Progress { rows, bytes, total_bytes } = self else { return None };
-        Some(match total_bytes {
+        let words = match total_bytes {
             0 => format!("{rows} rows of metadata saved"),
             total => {
                 let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
                 format!("{done} of {all} saved")
             }
-        })
+        };
+        Some((words, Share { done: *bytes, whole: *total_bytes }))
     }
 
     fn words(&self) -> Option<String> {

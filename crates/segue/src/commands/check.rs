@@ -6,6 +6,7 @@ use segue_server::check::{CheckLine, CheckRequest, check_offline};
 use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Outcome};
+use crate::output::Share;
 use crate::{admin, output};
 
 /// Check a volume: every name, reference, count and byte
@@ -50,15 +51,16 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 impl Line for CheckLine {
-    fn progress(&self) -> Option<String> {
+    fn progress(&self) -> Option<(String, Share)> {
         let CheckLine::Progress { volume, inodes, bytes, total_bytes } = self else { return None };
-        Some(match total_bytes {
+        let words = match total_bytes {
             0 => format!("{volume}: {inodes} files and directories checked"),
             total => {
                 let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
                 format!("{volume}: {done} of {all} checked")
             }
-        })
+        };
+        Some((words, Share { done: *bytes, whole: *total_bytes }))
     }
 
     fn words(&self) -> Option<String> {

@@ -6,6 +6,7 @@ use segue_server::repair::{RepairLine, RepairRequest, repair_offline};
 use super::work::{Line, Report};
 use super::{Context, ServerData};
 use crate::exit::{Exit, Outcome};
+use crate::output::Share;
 use crate::{admin, output};
 
 /// Repair a damaged volume as far as possible
@@ -58,12 +59,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 impl Line for RepairLine {
-    fn progress(&self) -> Option<String> {
+    fn progress(&self) -> Option<(String, Share)> {
         let RepairLine::Progress { inodes, chunks } = self else { return None };
-        Some(match chunks {
+        let words = match chunks {
             0 => format!("{} examined", quantity::count(*inodes, "inode")),
             chunks => format!("{} examined", quantity::count(*chunks, "chunk")),
-        })
+        };
+        Some((words, Share::default()))
     }
 
     fn words(&self) -> Option<String> {

@@ -9,6 +9,7 @@ use super::work::{self, Line, Rate};
 use super::{Context, ServerData};
 use crate::admin;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Share;
 
 /// Restore a volume from a directory of backups
 ///
@@ -74,15 +75,16 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 impl Line for RestoreLine {
-    fn progress(&self) -> Option<String> {
+    fn progress(&self) -> Option<(String, Share)> {
         let RestoreLine::Progress { bytes, total_bytes } = self else { return None };
-        Some(match total_bytes {
+        let words = match total_bytes {
             0 => "the backup is verified".to_owned(),
             total => {
                 let (done, all) = (quantity::bytes(*bytes), quantity::bytes(*total));
                 format!("{done} of {all} restored")
             }
-        })
+        };
+        Some((words, Share { done: *bytes, whole: *total_bytes }))
     }
 
     fn words(&self) -> Option<String> {

@@ -81,7 +81,8 @@ impl PendingSync {
         if let Some(last) = self.of.get_mut(number) {
             *last = reply;
         }
-        self.progress.show(&to_go(&sum(&self.of), &mut self.pace));
+        let words = to_go(&sum(&self.of), &mut self.pace);
+        self.progress.show(&words, self.pace.share());
     }
 }
 
@@ -243,9 +244,8 @@ pub(super) fn to_go(reply: &SyncReply, pace: &mut Pace) -> String {
         _ if reply.offline => reply.error.clone(),
         words => words,
     };
-    let separator = if more.is_empty() { "" } else { "; " };
     let size = quantity::bytes(bytes);
-    format!("{} ({size}) to go{separator}{more}", quantity::count(records, "change"))
+    output::joined(&format!("{} ({size}) to go", quantity::count(records, "change")), &more)
 }
 
 /// What to do about changes of a host that its server refuses.

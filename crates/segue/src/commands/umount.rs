@@ -304,7 +304,8 @@ async fn ask(
         if reply.done {
             last = Some(reply);
         } else {
-            progress.show(&super::sync::to_go(&reply, &mut pace));
+            let words = super::sync::to_go(&reply, &mut pace);
+            progress.show(&words, pace.share());
         }
     };
     match connection.post_lines("/v1/umount", request, on_line).await {

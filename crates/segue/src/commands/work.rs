@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Instant;
 
 use segue_client::quantity;
 use serde::Serialize;
@@ -9,7 +10,8 @@ use serde::de::DeserializeOwned;
 
 use crate::admin::Offline;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Progress;
+use crate::output::{Progress, Share};
+use crate::pace::{NOTHING, Pace};
 use crate::{admin, output};
 
 /// The most data that a task reads per second.
@@ -30,8 +32,9 @@ impl Rate {
 
 /// A line of the answer of a long task.
 pub(crate) trait Line: Serialize {
-    /// The text for the progress line of the terminal, if the line reports progress only.
-    fn progress(&self) -> Option<String>;
+    /// The text for the progress line of the terminal, and how much is done, if the line reports
+    /// progress only.
+    fn progress(&self) -> Option<(String, Share)>;
     /// The text for the user. With `None` nothing is printed, as JSON neither.
     fn words(&self) -> Option<String>;
     /// The remedy for the line's finding; each is printed once at the end.
@@ -65,6 +68,7 @@ pub(crate) fn run<R: Serialize, L: Line + DeserializeOwned>(
 pub(crate) struct Report {
     json: bool,
     progress: Option<Progress>,
+    pace: Pace,
     /// The remedies of all findings, each once.
     remedies: BTreeSet<String>,
     printed: Result<(), Failure>,
@@ -75,13 +79,26 @@ impl Report {
     /// The report of a task without a line so far.
     pub(crate) fn new(json: bool) -> Report {
         let remedies = BTreeSet::new();
-        Report { json, progress: None, remedies, printed: Ok(()), outcome: None }
+        Report {
+            json,
+            progress: None,
+            pace: Pace::default(),
+            remedies,
+            printed: Ok(()),
+            outcome: None,
+        }
     }
 
     /// Takes a line and prints it.
     pub(crate) fn line(&mut self, line: impl Line) {
-        if let Some(words) = line.progress() {
-            self.progress.get_or_insert_with(Progress::new).show(&words);
+        if let Some((words, share)) = line.progress() {
+            let left = share.whole.saturating_sub(share.done);
+            let pace = match share.whole {
+                0 => String::new(),
+                _ => self.pace.words(Instant::now(), 0, left),
+            };
+            let words = if pace == NOTHING { words } else { output::joined(&words, &pace) };
+            self.progress.get_or_insert_with(Progress::new).show(&words, share);
             return;
         }
         // Removes the progress line from the terminal before other lines.

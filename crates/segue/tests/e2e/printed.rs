@@ -130,3 +130,37 @@ fn a_name_does_nothing_to_a_terminal_and_to_a_log() {
         check("a mount's log", &fs::read_to_string(entry.unwrap().path()).unwrap());
     }
 }
+
+/// Without control sequences of a terminal.
+fn plain(line: &str) -> String {
+    let mut parts = line.split("\x1b[");
+    let first = parts.next().unwrap_or_default();
+    let rest = parts.map(|part| part.trim_start_matches(|c: char| !c.is_ascii_alphabetic()));
+    rest.fold(first.to_owned(), |all, part| all + &part.chars().skip(1).collect::<String>())
+}
+
+/// The progress of long work takes one line, however narrow the terminal is, with a bar. A pipe
+/// gets nothing of it.
+/// Proves S12.23.
+#[test]
+fn progress_takes_one_line_of_the_terminal() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    save(&mount.path().join("file"), &crate::tree::noise(1, 40 << 20)).unwrap();
+    mount.sync().unwrap();
+    let (program, data) = (world.bed.dir().join("segue"), arg(world.server.data()).to_owned());
+    let backup = |to: &str| {
+        let to = world.local(to);
+        format!("{} volume backup home {} --rate 20M --data {data}", program.display(), to.display())
+    };
+    let typed = format!("stty cols 40 rows 20; {}", backup("one"));
+    let mut command = world.serving.command("script");
+    command.args(["-qefc", &typed, "/dev/null"]).env("TERM", "xterm");
+    let shown = crate::world::end(&mut command).out;
+    let lines: Vec<String> = shown.split(['\r', '\n']).map(plain).collect();
+    let bars: Vec<&String> = lines.iter().filter(|line| line.contains('░')).collect();
+    assert!(bars.iter().any(|line| line.contains("MiB of")), "{shown:?}");
+    assert!(bars.iter().all(|line| line.chars().count() <= 40), "{shown:?}");
+    let piped = crate::world::end(world.serving.command("sh").args(["-c", &backup("two")]));
+    assert!(!format!("{}{}", piped.out, piped.err).contains(['\x1b', '\r', '░']), "{piped:?}");
+}
