@@ -63,12 +63,32 @@ pub struct Status {
     pub conflicts: u64,
     /// Records that the server refused and that are kept here.
     pub refused: u64,
+    /// Files whose data a program waits for now, the longest wait first; at most 100.
+    #[serde(default)]
+    pub fetching: Vec<AwaitedFile>,
     /// More of the connection. Mounts of earlier versions say nothing here.
     #[serde(default)]
     pub link: LinkReport,
     /// What of it may be taken, since when, and for how long.
     #[serde(default, flatten)]
     pub bandwidth: Bandwidth,
+}
+
+/// A file whose data a program waits for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AwaitedFile {
+    /// Path in the volume, or `#INO`.
+    pub path: String,
+    /// Who waits.
+    pub pid: u32,
+    /// Its name; empty if it is not known.
+    pub program: String,
+    /// How long it has waited.
+    pub seconds: f64,
+    /// Bytes of the file on this host.
+    pub here_bytes: u64,
+    /// Its size.
+    pub size: u64,
 }
 
 /// `GET /v1/link`; with `?every=MS` one a line each time that so many milliseconds have passed.
@@ -308,6 +328,9 @@ pub struct WhyOperation {
     pub operation: String,
     /// Who asked; 0 if that was the kernel itself.
     pub pid: u32,
+    /// It goes on: `seconds` is the time so far.
+    #[serde(default)]
+    pub under_way: bool,
     /// Since it ended.
     pub age_seconds: f64,
     /// How long it took.

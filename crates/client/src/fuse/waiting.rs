@@ -96,6 +96,7 @@ impl Front {
         let waiting = self.interrupts.wait(asked.unique, tell);
         let mount = Shared::clone(&self.mount);
         let (began, steps) = (Instant::now(), Steps::default());
+        let under_way = mount.begin_wait(asked.unique, asked.operation, steps.clone());
         self.runtime.spawn(async move {
             let _waiting = waiting;
             let mut reply = Some(reply);
@@ -110,11 +111,13 @@ impl Front {
             tokio::select! {
                 biased;
                 () = answered => {
+                    drop(under_way);
                     mount.ended(asked.operation, began.elapsed(), steps);
                     return;
                 }
                 () = given_up(&mount, asked, told) => {}
             }
+            drop(under_way);
             reply.into_iter().for_each(|reply| reply.send(Err(Errno::INTR)));
             mount.ended(asked.operation, began.elapsed(), steps);
             if matches!(asked.kind, Kind::Close | Kind::Sync) {

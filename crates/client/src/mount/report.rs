@@ -110,6 +110,7 @@ impl Mount {
         let writers = self.writers();
         let waits = self.why_changes_wait();
         let conflicts = lock(&self.conflicts).len();
+        let fetching = self.awaited_files();
         let core = self.core();
         let oldest = core.queue.oldest_seq();
         Status {
@@ -139,6 +140,7 @@ impl Mount {
             promises: core.tree.promises(self.now()) as u64,
             conflicts,
             refused: self.refused.load(Ordering::Relaxed),
+            fetching,
             link,
             bandwidth: self.bwlimit(),
         }

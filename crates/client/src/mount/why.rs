@@ -3,7 +3,7 @@
 //! What is answered at once costs nothing here. What had to wait went on as a task, and whatever in
 //! it takes time says so to that task.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use segue_core::refusal::Refusal;
 use segue_core::types::{Ino, Time};
 
-use super::{Mount, lock};
-use crate::control::types::{WaitedFor, WhyOperation, WhyReply};
+use super::{Mount, Shared, lock};
+use crate::control::types::{AwaitedFile, WaitedFor, WhyOperation, WhyReply};
 
 /// Operations that are remembered.
 const REMEMBERED: usize = 4096;
+/// Files in a report of what is waited for.
+const AWAITED_MAX: usize = 100;
 /// Steps of one: a long read may have more.
 const STEPS_MAX: usize = 64;
 /// Shorter waits are nobody's question.
@@ -56,9 +58,31 @@ struct Slow {
     steps: Steps,
 }
 
-/// The last of them.
+/// The last of them, and those that wait now, by the kernel's numbers.
 #[derive(Debug, Default)]
-pub(super) struct Slows(Mutex<VecDeque<Slow>>);
+pub(super) struct Slows {
+    ended: Mutex<VecDeque<Slow>>,
+    waiting: Mutex<BTreeMap<u64, WaitingNow>>,
+}
+
+#[derive(Clone, Debug)]
+struct WaitingNow {
+    operation: Operation,
+    began: Time,
+    steps: Steps,
+}
+
+/// An operation that waits until this is dropped.
+pub(crate) struct UnderWay {
+    mount: Shared,
+    unique: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.mount.slows.waiting).remove(&self.unique);
+    }
+}
 
 /// Waits for `work`, and says what for.
 pub(crate) async fn waits<T>(
@@ -84,12 +108,55 @@ pub(crate) async fn waits<T>(
 }
 
 impl Mount {
+    /// The operation that the kernel calls `unique` has to wait.
+    pub(crate) fn begin_wait(
+        self: &Shared,
+        unique: u64,
+        operation: Operation,
+        steps: Steps,
+    ) -> UnderWay {
+        let waiting = WaitingNow { operation, began: self.now(), steps };
+        lock(&self.slows.waiting).insert(unique, waiting);
+        UnderWay { mount: Arc::clone(self), unique }
+    }
+
+    /// Files whose data a program waits for now, the longest wait first.
+    pub(super) fn awaited_files(&self) -> Vec<AwaitedFile> {
+        let mut waiting: Vec<WaitingNow> = lock(&self.slows.waiting).values().cloned().collect();
+        waiting.retain(|waiting| matches!(waiting.operation.name, "read" | "open"));
+        waiting.sort_by_key(|waiting| waiting.began);
+        let (now, mut seen) = (self.now(), BTreeSet::new());
+        waiting.retain(|waiting| seen.insert((waiting.operation.ino, waiting.operation.pid)));
+        let mut files = Vec::new();
+        {
+            let core = self.core();
+            for WaitingNow { operation: Operation { ino, pid, .. }, began, .. } in waiting {
+                let file = core.files.get(&ino).filter(|file| file.is_fetching());
+                let (Some(file), Some(attr)) = (file, core.tree.peek(ino)) else { continue };
+                files.push(AwaitedFile {
+                    path: core.tree.path(ino),
+                    pid,
+                    program: String::new(),
+                    seconds: now.since(began).as_secs_f64(),
+                    here_bytes: file.valid().bytes(),
+                    size: attr.size,
+                });
+            }
+        }
+        files.truncate(AWAITED_MAX);
+        for file in &mut files {
+            let name = std::fs::read_to_string(format!("/proc/{}/comm", file.pid));
+            file.program = name.unwrap_or_default().trim_end().to_owned();
+        }
+        files
+    }
+
     /// An operation that had to wait has ended.
     pub(crate) fn ended(&self, operation: Operation, took: Duration, steps: Steps) {
         if took < SHORT {
             return;
         }
-        let mut slows = lock(&self.slows.0);
+        let mut slows = lock(&self.slows.ended);
         if slows.len() >= REMEMBERED {
             slows.pop_front();
         }
@@ -111,19 +178,33 @@ impl Mount {
         let parent = self.find(directory).await?.ino;
         let child = (parent, Some(hash(last)));
         let now = self.now();
-        let is_about = |slow: &&Slow| {
-            let Operation { ino: of, child: name, .. } = slow.operation;
+        let is_about = |operation: &Operation| {
+            let Operation { ino: of, child: name, .. } = *operation;
             (of, name) == child || (of == ino && (name.is_none() || path.is_empty()))
         };
-        let slows = lock(&self.slows.0);
-        let shown = slows.iter().rev().filter(is_about).map(|slow| WhyOperation {
+        let waiting: Vec<WaitingNow> = lock(&self.slows.waiting).values().cloned().collect();
+        let waiting = waiting.iter().filter(|waiting| is_about(&waiting.operation));
+        let mut shown: Vec<WhyOperation> = waiting
+            .map(|WaitingNow { operation, began, steps }| WhyOperation {
+                operation: operation.name.into(),
+                pid: operation.pid,
+                under_way: true,
+                age_seconds: 0.0,
+                seconds: now.since(*began).as_secs_f64(),
+                waited_for: lock(&steps.0).clone(),
+            })
+            .collect();
+        let slows = lock(&self.slows.ended);
+        let ended = slows.iter().rev().filter(|slow| is_about(&slow.operation));
+        shown.extend(ended.map(|slow| WhyOperation {
             operation: slow.operation.name.into(),
             pid: slow.operation.pid,
+            under_way: false,
             age_seconds: now.since(slow.ended).as_secs_f64(),
             seconds: slow.took.as_secs_f64(),
             waited_for: lock(&slow.steps.0).clone(),
-        });
-        Ok(shown.collect())
+        }));
+        Ok(shown)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use segue_client::control::types::{State, Status, Writers};
+use segue_client::control::types::{AwaitedFile, State, Status, Writers};
 use segue_client::quantity;
 use serde_json::json;
 
@@ -18,6 +18,8 @@ use crate::{control, output, pace, unmounted};
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// A process that says nothing for so long hangs; the others are still shown.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Files that are being fetched, shown one by one.
+const FETCHING_SHOWN: usize = 3;
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 
 /// Show the mounts, their links, and the changes not yet on the server
@@ -154,11 +156,30 @@ fn describe(status: &Status, pace: &str) -> String {
         line("conflicts", quantity::count(status.conflicts, "conflict copy").replace("ys", "ies"));
     }
     line("cache", cache(status));
+    for words in fetching(&status.fetching) {
+        line("fetching", words);
+    }
     if status.promises > 0 {
         let inodes = quantity::count(status.promises, "inode");
         line("promises", format!("the server reports changes of {inodes}"));
     }
     text
+}
+
+/// A line for each of the files that a program waits for, or for the longest waits.
+fn fetching(files: &[AwaitedFile]) -> Vec<String> {
+    let words = |file: &AwaitedFile| {
+        let (here, size) = (quantity::bytes(file.here_bytes), quantity::bytes(file.size));
+        let waiting = Duration::try_from_secs_f64(file.seconds).unwrap_or_default();
+        let waiting = quantity::age(waiting);
+        let AwaitedFile { path, program, pid, .. } = file;
+        format!("{path}: {here} of {size} on this host; {program} ({pid}) waits for {waiting}")
+    };
+    let mut lines: Vec<String> = files.iter().take(FETCHING_SHOWN).map(words).collect();
+    if files.len() > FETCHING_SHOWN {
+        lines.push(format!("and {} more", files.len() - FETCHING_SHOWN));
+    }
+    lines
 }
 
 fn link(status: &Status) -> String {

@@ -84,7 +84,7 @@ fn describe(operations: &[WhyOperation]) -> String {
         vec![
             operation.operation.clone(),
             seconds(operation.seconds),
-            quantity::age(age),
+            if operation.under_way { "goes on".to_owned() } else { quantity::age(age) },
             operation.pid.to_string(),
             if steps.is_empty() { "other work".to_owned() } else { steps.join("; ") },
         ]

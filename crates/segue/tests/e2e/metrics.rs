@@ -1,8 +1,12 @@
-//! `segue metrics`: what Prometheus reads of a mount and of a server.
+//! What a mount and a server tell while they work: metrics, and data that somebody waits for.
 
 use std::fs;
+use std::process::Stdio;
 
-use crate::world::{CLOSE, World, arg, eventually, measured, segue, wait_for_state};
+use segue_bed::LinkSpec;
+
+use crate::tree::noise;
+use crate::world::{CLOSE, World, arg, eventually, json, measured, segue, wait_for_state};
 
 /// Each value of a mount has its volume. Calls are timed by class and kind, questions are counted
 /// as hits and misses, and the bytes that the server lacks by class. A server tells its disk, its
@@ -61,4 +65,39 @@ fn a_mount_and_a_server_tell_prometheus_how_they_are() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let age = measured(&of_server(), "segue_server_backup_age_seconds", "volume=\"home\"");
     assert!((0.0..600.0).contains(&age), "{age}");
+}
+
+/// While a program waits for data, `status` and `why` tell which program, for which file, how long,
+/// and how much of the file is here.
+/// Proves S12.24.
+#[test]
+fn status_tells_what_a_program_waits_for() {
+    let Some(world) = World::new() else { return };
+    let writer = world.mount_with(&world.a, CLOSE);
+    fs::write(writer.path().join("large"), noise(1, 4 << 20)).unwrap();
+    world.b.set_link(LinkSpec::kb_per_s(256)).unwrap();
+    let reader = world.mount(&world.b);
+    let file = reader.path().join("large");
+    let mut copy = world.b.spawn(world.b.command("cat").arg(&file).stdout(Stdio::null())).unwrap();
+    let status = || json(&world.b, &["status", arg(reader.path())])["mounts"][0].clone();
+    let mut seen = serde_json::Value::Null;
+    eventually("a wait of some bytes is told", || {
+        seen = status()["fetching"][0].clone();
+        seen["here_bytes"].as_u64() > Some(0)
+    });
+    assert_eq!((&seen["program"], &seen["path"]), (&"cat".into(), &"large".into()), "{seen}");
+    assert_eq!(seen["pid"], copy.pid(), "{seen}");
+    assert_eq!(seen["size"], 4 << 20, "{seen}");
+    assert!(seen["here_bytes"].as_u64() < Some(4 << 20), "{seen}");
+    eventually("it is told in words", || {
+        let words = segue(&world.b, &["status", arg(reader.path())]).out;
+        words.contains("  large: ") && words.contains("of 4.0 MiB on this host; cat (")
+    });
+    eventually("why knows it, too", || {
+        let why = json(&world.b, &["why", arg(&file)]);
+        let operations = why["operations"].as_array().unwrap().clone();
+        operations.iter().any(|operation| operation["under_way"] == true)
+    });
+    copy.wait().unwrap();
+    assert_eq!(status()["fetching"], serde_json::json!([]));
 }

@@ -150,8 +150,8 @@ fn progress_takes_one_line_of_the_terminal() {
     mount.sync().unwrap();
     let (program, data) = (world.bed.dir().join("segue"), arg(world.server.data()).to_owned());
     let backup = |to: &str| {
-        let to = world.local(to);
-        format!("{} volume backup home {} --rate 20M --data {data}", program.display(), to.display())
+        let (program, to) = (program.display(), world.local(to));
+        format!("{program} volume backup home {} --rate 20M --data {data}", to.display())
     };
     let typed = format!("stty cols 40 rows 20; {}", backup("one"));
     let mut command = world.serving.command("script");
