@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::error::MountError;
 use crate::mount::verify::has;
-use crate::state::{Index, LogFile, ReadContainer, holder, mapped, read_container};
+use crate::state::{Index, LogFile, ReadContainer, SHORT_LOG, holder, mapped, read_container};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
@@ -77,6 +77,11 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
     let (found, damage) = LogFile::read(&directory.join("update.log"))?;
     let index = Index::open_to_read(&directory.join("index.db"));
     let position = index.as_ref().and_then(|index| index.position().ok().flatten());
+    let is_short = position.is_some_and(|position| {
+        let found = (found.generation, found.entries.len() as u64);
+        (position.generation, position.entries) > found
+    });
+    let damage = damage.or_else(|| is_short.then(|| SHORT_LOG.to_owned()));
     let noted = match position {
         Some(position) if position.generation < found.generation => found.noted,
         Some(position) if position.generation == found.generation => {

@@ -55,7 +55,7 @@ fn below(base: &Path) -> Vec<UnmountedCache> {
         let cache = entry.path();
         let url = urls.get(entry.file_name().to_string_lossy().as_ref());
         let url = url.cloned().unwrap_or_default();
-        match cache.join("update.log").symlink_metadata() {
+        match cache.join("state.json").symlink_metadata() {
             Ok(meta) if meta.is_file() && holder(&cache).is_none() => {
                 found.extend(look(cache, url));
             }

@@ -24,12 +24,15 @@ pub(crate) fn words(cache: &UnmountedCache) -> String {
     }
     if cache.refused > 0 {
         let refused = quantity::count(cache.refused, "change");
-        parts.push(format!("{refused} refused by the server"));
+        parts.push(format!("{refused} refused by the server, or lost"));
     }
     if let Some(damage) = &cache.damage {
         parts.push(format!("its changes cannot all be read: {damage}"));
     }
     let remedy = match cache.url.is_empty() {
+        _ if cache.damage.is_some() => {
+            format!("'segue recover {directory}' lists those that can be read")
+        }
         true => format!("'segue recover {directory}' lists them"),
         false => format!("mount the volume to send them (segue mount {} DIR)", cache.url),
     };

@@ -364,6 +364,9 @@ pub struct PushReply {
     pub bytes: u64,
     /// The server cannot be reached: they go first when it is back.
     pub offline: bool,
+    /// The server answers, and refuses this host.
+    #[serde(default)]
+    pub denied: bool,
 }
 
 /// `GET /v1/conflicts`.

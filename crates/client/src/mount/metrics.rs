@@ -67,8 +67,14 @@ pub(crate) struct Metrics {
 impl Default for Metrics {
     fn default() -> Metrics {
         let rpcs = Family::new_with_constructor(times as fn() -> Histogram);
-        let (hits, misses, conflicts) = Default::default();
-        Metrics { rpcs, hits, misses, conflicts }
+        let (hits, misses) = <(Family<[Label; 1], Counter>, _)>::default();
+        // A count that is not there yet cannot be told from one that is gone.
+        for asked in [Asked::Data, Asked::Attributes, Asked::Name] {
+            for family in [&hits, &misses] {
+                drop(family.get_or_create(&asked.label()));
+            }
+        }
+        Metrics { rpcs, hits, misses, conflicts: Counter::default() }
     }
 }
 

@@ -26,6 +26,6 @@ impl Mount {
         // Calls of what is on its way already.
         self.lanes.pushed.send_replace(());
         self.send_now();
-        PushReply { records, bytes, offline: self.remote.is_offline() }
+        PushReply { records, bytes, offline: self.remote.is_offline(), denied: self.is_denied() }
     }
 }

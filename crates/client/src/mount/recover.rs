@@ -14,7 +14,9 @@ use super::notes::known;
 use super::verify::lacking;
 use super::{nobody_asked, wall_millis};
 use crate::error::MountError;
-use crate::state::{Containers, FoundLog, Index, LogFile, Numbers, Preserved, replace_file};
+use crate::state::{
+    Containers, FoundLog, Index, LogFile, Numbers, Preserved, SHORT_LOG, replace_file,
+};
 
 /// What a cache directory holds.
 pub(super) struct Left<'a> {
@@ -195,10 +197,8 @@ impl Left<'_> {
 
     /// Keeps word, for the user, of a log that has lost changes.
     fn report_short(&self, many: usize) -> Result<(), MountError> {
-        let why = "the update log of this host has fewer entries than its index knows, so changes \
-                   may be lost; a copy of update.log, or of the cache directory, has them";
-        tracing::error!("update.log has {many} entries and the index knows more: {why}");
-        let kept = serde_json::json!({ "path": "", "why": why, "entries": many });
+        tracing::error!("update.log has {many} entries and the index knows more: {SHORT_LOG}");
+        let kept = serde_json::json!({ "path": "", "why": SHORT_LOG, "entries": many });
         let failed = |error| MountError::state(self.refused_dir, error);
         let kept = serde_json::to_vec_pretty(&kept).map_err(|error| failed(error.into()))?;
         replace_file(&self.refused_dir.join("update-log.json"), &kept).map_err(failed)

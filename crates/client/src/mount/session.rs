@@ -11,7 +11,7 @@ use segue_core::modlog::latest_told;
 use segue_core::refusal::Refusal;
 use segue_core::types::{ClientId, Role, Version};
 use segue_core::wire::{Hello, Welcome};
-use segue_rpc::identity::{Identities, Identity, MountUrl};
+use segue_rpc::identity::{Identities, Identity, IdentityError, MountUrl};
 use segue_rpc::{
     CallError, ConnectError, EnrolError, GreetError, Greeting, Incoming, Link, LinkState, Options,
     Peer, Recorder, Target, enrol, greet,
@@ -55,7 +55,14 @@ pub(super) async fn session(
     };
     let target = target(plan, &invite.authority);
     // The same line again is harmless on a host that is enrolled, also at a new address.
-    if let Some(identity) = load(plan, &identities, &invite.authority)? {
+    let own = match identities.load(&invite.authority, plan.url.volume()) {
+        Err(damaged @ IdentityError::Damaged { .. }) => {
+            tracing::warn!("enrolling again: {damaged}");
+            None
+        }
+        loaded => loaded.map_err(|error| identity_error(plan, &error))?,
+    };
+    if let Some(identity) = own {
         match open_session(plan, url, base, &target, identity).await {
             Err(MountError::Denied { reason, .. }) => {
                 tracing::info!("enrolling again: {reason}");
@@ -86,7 +93,18 @@ fn load(
     authority: &str,
 ) -> Result<Option<Identity>, MountError> {
     let loaded = identities.load(authority, plan.url.volume());
-    loaded.map_err(|error| identities_error(plan, &error))
+    loaded.map_err(|error| identity_error(plan, &error))
+}
+
+fn identity_error(plan: &MountPlan, error: &IdentityError) -> MountError {
+    match error {
+        IdentityError::Damaged { path, words } => {
+            let remedy = "on the server, revoke the identity of this host (segue identity revoke) \
+                          and make an invite (segue invite); then mount with that";
+            MountError::state(path, format!("is damaged ({words}); {remedy}"))
+        }
+        other => identities_error(plan, other),
+    }
 }
 
 fn known_authority(plan: &MountPlan, identities: &Identities) -> Result<String, MountError> {

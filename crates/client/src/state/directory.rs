@@ -12,6 +12,7 @@ use segue_core::types::{ClientId, InoGrant, Role};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{sync_data, sync_name};
+use super::log::REMEDY;
 use crate::error::MountError;
 
 /// Version of the directory's layout.
@@ -78,8 +79,10 @@ impl StateDirectory {
         let file = path.join("state.json");
         let (mut saved, lost_power) = match fs::read(&file) {
             Ok(bytes) => {
-                let saved: Saved = serde_json::from_slice(&bytes)
-                    .map_err(|error| MountError::state(&file, format!("is damaged: {error}")))?;
+                let saved: Saved = serde_json::from_slice(&bytes).map_err(|error| {
+                    let reason = format!("is damaged ({error}); {REMEDY}");
+                    MountError::state(&file, reason)
+                })?;
                 if saved.layout != LAYOUT {
                     let reason = "was made by another version of segue: use that version";
                     return Err(MountError::state(&path, reason));

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use segue_core::modlog::Entry;
 
-use self::format::{FILE_HEADER, behind, encode, header, parse};
-pub(crate) use self::format::{FoundLog, Position};
+use self::format::{FILE_HEADER, NO_LOG, behind, encode, header, is_unfinished, parse};
+pub(crate) use self::format::{FoundLog, Position, REMEDY, SHORT_LOG};
 use super::durable::{sync_data, sync_name};
 use crate::error::MountError;
 
@@ -90,7 +90,7 @@ impl LogFile {
             .map_err(|error| damaged(error.to_string()))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| damaged(error.to_string()))?;
-        let (found, len) = if bytes.len() < FILE_HEADER {
+        let (found, len) = if is_unfinished(&bytes) {
             file.set_len(0)
                 .and_then(|()| file.seek(SeekFrom::Start(0)))
                 .and_then(|_| file.write_all(&header(incarnation, Position::default())))
@@ -100,7 +100,10 @@ impl LogFile {
             let found = FoundLog { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
             (found, FILE_HEADER as u64)
         } else {
-            parse(&bytes, incarnation, restarted).map_err(damaged)?
+            parse(&bytes, incarnation, restarted).map_err(|why| match why.as_str() {
+                NO_LOG => damaged(format!("{why}; {REMEDY}")),
+                _ => damaged(why),
+            })?
         };
         // What an earlier process wrote and did not sync is relied on from here on.
         file.set_len(len)
@@ -129,18 +132,22 @@ impl LogFile {
     }
 
     /// Reads the log at `path` and changes nothing. Of one that is damaged it gives what is good,
-    /// and says what is not.
+    /// and says what is not. One that is missing has nothing.
     pub(crate) fn read(path: &Path) -> Result<(FoundLog, Option<String>), MountError> {
-        let bytes = fs::read(path).map_err(|error| MountError::state(path, error))?;
-        if bytes.len() < FILE_HEADER {
-            let found = FoundLog { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
-            return Ok((found, None));
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(|error| MountError::state(path, error))?,
+        };
+        let nothing = || FoundLog { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
+        if is_unfinished(&bytes) {
+            return Ok((nothing(), None));
         }
         let incarnation = bytes.get(12..).and_then(|rest| rest.first_chunk::<4>());
         let incarnation = incarnation.map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        let damage = parse(&bytes, incarnation, false).err();
-        let (mut found, end) =
-            parse(&bytes, incarnation, true).map_err(|why| MountError::state(path, why))?;
+        let damage = parse(&bytes, incarnation, false).err().map(|why| format!("update.log {why}"));
+        let Ok((mut found, end)) = parse(&bytes, incarnation, true) else {
+            return Ok((FoundLog { entries: behind(&bytes).collect(), ..nothing() }, damage));
+        };
         if damage.is_some() {
             let rest = usize::try_from(end).ok().and_then(|end| bytes.get(end..));
             found.entries.extend(behind(rest.unwrap_or_default()));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use segue_core::types::Role;
 
-use super::{Identity, IdentityError, KeyRequest, MountUrl, files, url};
+use super::{DamagedPem, Identity, IdentityError, KeyRequest, MountUrl, files, url};
 
 fn role_in(path: &Path) -> Result<Option<Role>, IdentityError> {
     let Some(bytes) = files::read(path)? else { return Ok(None) };
@@ -48,8 +48,10 @@ impl Identities {
         let Some(certificate) = files::read(&certificate_path)? else { return Ok(None) };
         let key = files::read(&key_path)?
             .ok_or_else(|| IdentityError::damaged(&key_path, "the key is missing"))?;
-        let identity = Identity::from_pem(&certificate, &key)
-            .map_err(|words| IdentityError::damaged(&certificate_path, words))?;
+        let identity = Identity::from_pem(&certificate, &key).map_err(|damaged| match damaged {
+            DamagedPem::Certificate(words) => IdentityError::damaged(&certificate_path, words),
+            DamagedPem::Key(words) => IdentityError::damaged(&key_path, words),
+        })?;
         Ok(Some(Identity { role: role_in(&directory.join("role"))?, ..identity }))
     }
 
@@ -63,7 +65,8 @@ impl Identities {
     ) -> Result<Identity, IdentityError> {
         let key = request.key_pem();
         let identity =
-            Identity::from_pem(certificate_pem.as_bytes(), key.as_bytes()).map_err(|words| {
+            Identity::from_pem(certificate_pem.as_bytes(), key.as_bytes()).map_err(|damaged| {
+                let (DamagedPem::Certificate(words) | DamagedPem::Key(words)) = damaged;
                 IdentityError::Invalid { what: "certificate from the server", words }
             })?;
         let directory = self.of(authority, volume)?;

@@ -82,6 +82,12 @@ pub fn short(fingerprint: &str) -> &str {
     fingerprint.get(..ID_DIGITS).unwrap_or(fingerprint)
 }
 
+/// Why an identity cannot be read.
+enum DamagedPem {
+    Certificate(String),
+    Key(String),
+}
+
 /// A host's key and the certificate that one server gave it.
 #[derive(Debug)]
 pub struct Identity {
@@ -101,10 +107,11 @@ impl Clone for Identity {
 }
 
 impl Identity {
-    fn from_pem(certificate_pem: &[u8], key_pem: &[u8]) -> Result<Identity, String> {
-        let certificate =
-            CertificateDer::from_pem_slice(certificate_pem).map_err(|error| error.to_string())?;
-        let key = PrivatePkcs8KeyDer::from_pem_slice(key_pem).map_err(|error| error.to_string())?;
+    fn from_pem(certificate_pem: &[u8], key_pem: &[u8]) -> Result<Identity, DamagedPem> {
+        let certificate = CertificateDer::from_pem_slice(certificate_pem)
+            .map_err(|error| DamagedPem::Certificate(error.to_string()))?;
+        let key = PrivatePkcs8KeyDer::from_pem_slice(key_pem)
+            .map_err(|error| DamagedPem::Key(error.to_string()))?;
         Ok(Identity { certificate, key, role: None })
     }
 

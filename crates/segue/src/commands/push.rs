@@ -50,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             "records": reply.records,
             "bytes": reply.bytes,
             "offline": reply.offline,
+            "denied": reply.denied,
         }));
     }
     if arguments.json {
@@ -64,6 +65,9 @@ fn words(reply: &PushReply) -> String {
     match (reply.records, reply.offline) {
         (0, _) => "no pending changes: the server has every change".to_owned(),
         (_, false) => format!("{changes} ({size}) go first"),
+        _ if reply.denied => {
+            format!("{changes} ({size}) go first once the server accepts this host again")
+        }
         (_, true) => format!("{changes} ({size}) go first once the server is reachable again"),
     }
 }

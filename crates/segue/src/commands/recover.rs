@@ -38,22 +38,26 @@ Examples:
 
 /// Lists the changes, and extracts the files with `--to`.
 pub(crate) fn run(arguments: &Arguments, _context: &Context) -> Outcome {
-    if !arguments.directory.join("update.log").exists() {
+    let has = |name: &str| arguments.directory.join(name).exists();
+    if !has("update.log") && !has("state.json") {
         let at = arguments.directory.display();
-        return Err(Failure::new(
-            Exit::NotFound,
-            format!("{at}: not the cache directory of a volume: it has no update.log"),
-        ));
+        let words = format!(
+            "{at}: not the cache directory of a volume: it has no update.log and no state.json"
+        );
+        return Err(Failure::new(Exit::NotFound, words));
     }
     let left = uncommitted(&arguments.directory)
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     let (changes, files) = (left.changes(), left.files());
     if let Some(damage) = &left.damage {
-        output::note(&format!("{}: update.log {damage}", arguments.directory.display()));
+        output::note(&format!("{}: {damage}", arguments.directory.display()));
     }
+    let exit = if left.damage.is_some() { Exit::DataAtRisk } else { Exit::Done };
     if arguments.json {
         let damage = &left.damage;
         output::print_json(&json!({ "changes": changes, "files": files, "damage": damage }))?;
+    } else if changes.is_empty() && left.damage.is_some() {
+        output::print("no pending changes can be read; the damage may hide some\n")?;
     } else if changes.is_empty() {
         output::print("no pending changes: the server has everything in this directory\n")?;
     } else {
@@ -65,8 +69,8 @@ pub(crate) fn run(arguments: &Arguments, _context: &Context) -> Outcome {
         output::print(&describe(&files))?;
     }
     match &arguments.to {
-        Some(to) => extract(&left, to),
-        None => Ok(Exit::Done),
+        Some(to) => extract(&left, to).map(|extracted| extracted.max(exit)),
+        None => Ok(exit),
     }
 }
 

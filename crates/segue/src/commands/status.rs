@@ -150,7 +150,10 @@ fn describe(status: &Status, pace: &str) -> String {
     }
     if status.refused > 0 {
         let refused = quantity::count(status.refused, "change");
-        line("refused", format!("{refused} refused by the server, kept on this host only"));
+        line(
+            "refused",
+            format!("{refused} refused by the server, or lost; 'segue conflicts' tells why"),
+        );
     }
     if status.conflicts > 0 {
         line("conflicts", quantity::count(status.conflicts, "conflict copy").replace("ys", "ies"));
@@ -323,7 +326,7 @@ mod tests {
             "2 changes, 2.0 KiB of data, the oldest 1 min old; 1.0 MiB/s, about 3 s left; waits \
              for x\n",
             "writers    slowed: pending data are close to log-max (4.0 GiB)\n",
-            "1 change refused by the server",
+            "1 change refused by the server, or lost",
             "2 conflict copies\n",
             "promises   the server reports changes of 12 inodes\n",
             "3.0 MiB on this host; clean data may take 1.0 GiB of it, not 20.0 GiB: the disk is \

@@ -250,11 +250,7 @@ pub(super) fn to_go(reply: &SyncReply, pace: &mut Pace) -> String {
 
 /// What to do about changes of a host that its server refuses.
 pub(super) fn denied(reply: &SyncReply) -> String {
-    format!(
-        "kept on this host: {}; if this host may come back, mount with a new invite of the server \
-         (segue invite); otherwise 'segue recover' extracts them",
-        reply.error
-    )
+    format!("kept on this host: {}; or extract them with 'segue recover'", reply.error)
 }
 
 /// The exit code and the message for changes that have not reached the level.

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod answers;
 mod attributes;
 mod backup;
 mod big;

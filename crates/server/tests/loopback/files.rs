@@ -30,7 +30,7 @@ async fn what_one_host_stores_another_reads() {
     assert_eq!(bytes, &expected[199_999..349_999]);
     assert_eq!(segments, [(5, true), (99_996, false), (49_999, true)]);
     let metrics = http(&server.data(), "GET", "/v1/metrics", "").await;
-    assert!(metrics.contains("\nsegue_server_sessions 2\n"), "{metrics}");
+    assert!(metrics.contains("\nsegue_server_sessions 2.0\n"), "{metrics}");
     assert!(metrics.contains("\nsegue_server_chunks_received_total 2\n"), "{metrics}");
 }
 

@@ -14,6 +14,16 @@ use std::io;
 
 use segue_core::modlog::Entry;
 
+/// That the log is older than what was noted of it.
+pub(crate) const SHORT_LOG: &str = "the update log of this host has fewer entries than its index \
+                                    knows, so changes may be lost; a copy of update.log, or of the \
+                                    cache directory, has them";
+/// That a file has no header of a log.
+pub(super) const NO_LOG: &str = "is damaged: it does not begin as an update log";
+/// What to do about a cache directory that cannot be used.
+pub(crate) const REMEDY: &str = "put it back from a backup, or extract the pending changes with \
+                                 'segue recover', move the cache directory away, and mount again";
+
 const MAGIC: &[u8; 8] = b"SEGUELOG";
 const VERSION: u32 = 3;
 pub(super) const FILE_HEADER: usize = 32;
@@ -126,17 +136,26 @@ pub(super) fn behind(rest: &[u8]) -> impl Iterator<Item = Entry> {
     decode_behind(rest, u64::MAX).into_iter().map(|decoded| decoded.entry)
 }
 
+/// True if a process may have died while it made the file: it has a part of the header, or zeros.
+pub(super) fn is_unfinished(bytes: &[u8]) -> bool {
+    let made = header(0, Position::default());
+    let incarnation = 12..16;
+    let mut pairs = bytes.iter().zip(&made).enumerate();
+    let is_part = pairs.all(|(at, (found, made))| found == made || incarnation.contains(&at));
+    let is_short = bytes.len() < FILE_HEADER && is_part;
+    is_short || bytes.len() <= FILE_HEADER && bytes.iter().all(|byte| *byte == 0)
+}
+
 /// All entries of a log and the length of its good part, or what is wrong with it.
 pub(super) fn parse(
     bytes: &[u8],
     incarnation: u32,
     restarted: bool,
 ) -> Result<(FoundLog, u64), String> {
-    let (head, body) =
-        bytes.split_at_checked(FILE_HEADER).ok_or_else(|| "is cut short".to_string())?;
-    if !head.starts_with(MAGIC) {
-        return Err("is not an update log".into());
+    if !bytes.starts_with(MAGIC) {
+        return Err(NO_LOG.into());
     }
+    let (head, body) = bytes.split_at_checked(FILE_HEADER).ok_or(NO_LOG)?;
     let number = |at: usize| head.get(at..).and_then(|rest| rest.first_chunk::<8>());
     let number = |at| number(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let begins = Position { generation: number(16), entries: number(24) };

@@ -56,6 +56,34 @@ fn a_log_cut_at_any_byte_opens_with_what_is_whole() {
     }
 }
 
+/// It had counted as a new one, and `segue recover` had said that the server has everything.
+#[test]
+fn a_file_that_is_no_log_is_no_new_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    for bytes in [&b"nonsense"[..], &[0; 100], b"SEGUELOX"] {
+        fs::write(&path, bytes).unwrap();
+        let refused = LogFile::open(path.clone(), 1, false).unwrap_err().to_string();
+        assert!(refused.contains("is damaged") && refused.contains("segue recover"), "{refused}");
+        let (found, damage) = LogFile::read(&path).unwrap();
+        assert!(found.entries.is_empty() && damage.is_some(), "{damage:?}");
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+    // Behind a damaged header all entries can be read still.
+    fs::remove_file(&path).unwrap();
+    let entries = filled(&path);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[0] = 0;
+    fs::write(&path, &bytes).unwrap();
+    let (found, damage) = LogFile::read(&path).unwrap();
+    assert_eq!((found.entries, damage.is_some()), (entries, true));
+    // The process that made it died at once.
+    for bytes in [&b""[..], b"SEGUE", &[0; 7]] {
+        fs::write(&path, bytes).unwrap();
+        assert!(LogFile::open(path.clone(), 1, false).unwrap().1.entries.is_empty());
+    }
+}
+
 #[test]
 fn damage_in_the_middle_is_refused_with_its_place() {
     let dir = tempfile::tempdir().unwrap();
