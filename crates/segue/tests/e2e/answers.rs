@@ -13,12 +13,12 @@ use segue_bed::segue::SegueMount;
 use crate::world::{World, arg, end, eventually, json, segue, wait_for_state};
 
 /// What was typed and answered, without what differs between two runs.
-struct Session<'a> {
+struct Transcript<'a> {
     world: &'a World,
     text: String,
 }
 
-impl Session<'_> {
+impl Transcript<'_> {
     fn heading(&mut self, words: &str) {
         self.text += &format!("# {words}\n\n");
     }
@@ -73,9 +73,9 @@ fn prepare(world: &World, host: &Host) -> SegueMount {
     mount
 }
 
-fn offline(session: &mut Session<'_>, host: &Host, mount: &SegueMount) {
-    let world = session.world;
-    session.heading("The server cannot be reached");
+fn offline(transcript: &mut Transcript<'_>, host: &Host, mount: &SegueMount) {
+    let world = transcript.world;
+    transcript.heading("The server cannot be reached");
     host.link_down().unwrap();
     world.lose_link(host, mount);
     eventually("it is offline for a reason", || {
@@ -106,7 +106,7 @@ fn offline(session: &mut Session<'_>, host: &Host, mount: &SegueMount) {
         "segue sync 2>&1 | grep 'not mounted'",
         "segue log --all | grep 'to be mounted'",
     ] {
-        session.run(host, line);
+        transcript.run(host, line);
     }
     host.link_up().unwrap();
 }
@@ -116,9 +116,9 @@ fn identity_of(host: &Host, mount: &SegueMount) -> String {
     status["mounts"][0]["identity"].as_str().unwrap().to_owned()
 }
 
-fn revoked(session: &mut Session<'_>, host: &Host, mount: &SegueMount) {
-    session.heading("The identity of the host was revoked");
-    let world = session.world;
+fn revoked(transcript: &mut Transcript<'_>, host: &Host, mount: &SegueMount) {
+    transcript.heading("The identity of the host was revoked");
+    let world = transcript.world;
     let (own, data) = (identity_of(host, mount), arg(world.server.data()));
     let revoke = ["identity", "revoke", &own, "--yes", "--data", data];
     assert_eq!(segue(&world.serving, &revoke).code, Some(0));
@@ -136,37 +136,37 @@ fn revoked(session: &mut Session<'_>, host: &Host, mount: &SegueMount) {
         "segue umount --now work",
         "segue mount segue://10.7.0.1/home work",
     ] {
-        session.run(host, line);
+        transcript.run(host, line);
     }
 }
 
-fn damaged(session: &mut Session<'_>, host: &Host, identity: &str) {
-    session.heading("State on the disk of the host is damaged");
+fn damaged(transcript: &mut Transcript<'_>, host: &Host, identity: &str) {
+    transcript.heading("State on the disk of the host is damaged");
     let cache = "C=$(ls -d .local/state/segue/*/state.json); C=${C%/state.json}";
     let restored = "rm -r .local/state/segue; cp -a saved .local/state/segue";
     let mount = "segue mount segue://10.7.0.1/home work";
     let status = "segue status | grep 'not mounted'";
-    session.run(host, "cp -a .local/state/segue saved");
+    transcript.run(host, "cp -a .local/state/segue saved");
     for damage in [
         "echo nonsense > $C/state.json",
         "echo nonsense > $C/update.log",
         "head -c 100 /dev/zero > $C/update.log",
         "rm $C/update.log",
     ] {
-        session.run(host, &format!("{cache}; {damage}"));
-        session.run(host, status);
-        session.run(host, "segue log --all 2>&1 >/dev/null | grep 'not mounted'");
-        session.run(host, &format!("{cache}; segue recover $C"));
-        session.run(host, mount);
-        session.run(host, "segue status work; segue umount work 2>/dev/null");
-        session.run(host, restored);
+        transcript.run(host, &format!("{cache}; {damage}"));
+        transcript.run(host, status);
+        transcript.run(host, "segue log --all 2>&1 >/dev/null | grep 'not mounted'");
+        transcript.run(host, &format!("{cache}; segue recover $C"));
+        transcript.run(host, mount);
+        transcript.run(host, "segue status work; segue umount work 2>/dev/null");
+        transcript.run(host, restored);
     }
-    session.run(
+    transcript.run(
         host,
         "for key in .config/segue/identities/*/home/key.pem; do echo nonsense > $key; done",
     );
-    session.run(host, mount);
-    let world = session.world;
+    transcript.run(host, mount);
+    let world = transcript.world;
     let data = arg(world.server.data());
     let revoke = ["identity", "revoke", identity, "--yes", "--data", data];
     assert_eq!(segue(&world.serving, &revoke).code, Some(0));
@@ -174,16 +174,16 @@ fn damaged(session: &mut Session<'_>, host: &Host, identity: &str) {
     let point = host.home().join("work");
     let mut again = SegueMount::new(host, &invite, &point, &[]).unwrap();
     again.umount(&[]).unwrap();
-    session.run(host, &format!("{cache}; segue recover $C"));
-    session.run(host, "echo 'nosuch = 1' > .config/segue/config.toml");
-    session.run(host, mount);
-    session
+    transcript.run(host, &format!("{cache}; segue recover $C"));
+    transcript.run(host, "echo 'nosuch = 1' > .config/segue/config.toml");
+    transcript.run(host, mount);
+    transcript
         .run(host, "segue log --all 2>&1 >/dev/null | grep config; rm .config/segue/config.toml");
 }
 
-fn read_only(session: &mut Session<'_>, host: &Host) {
-    session.heading("The host may only read");
-    let invite = session.world.server.invite(&["--role", "reader"]).unwrap();
+fn read_only(transcript: &mut Transcript<'_>, host: &Host) {
+    transcript.heading("The host may only read");
+    let invite = transcript.world.server.invite(&["--role", "reader"]).unwrap();
     let mut mount = SegueMount::new(host, &invite, &host.home().join("work"), &[]).unwrap();
     for line in [
         "echo more >> work/dir/known",
@@ -193,7 +193,7 @@ fn read_only(session: &mut Session<'_>, host: &Host) {
         "segue invite",
         "segue watch work/dir/known",
     ] {
-        session.run(host, line);
+        transcript.run(host, line);
     }
     mount.umount(&[]).unwrap();
 }
@@ -201,28 +201,28 @@ fn read_only(session: &mut Session<'_>, host: &Host) {
 #[test]
 fn hosts_in_trouble_are_answered_as_in_the_golden_file() {
     let Some(world) = World::new() else { return };
-    let mut session = Session { world: &world, text: String::new() };
+    let mut transcript = Transcript { world: &world, text: String::new() };
     for host in [&world.a, &world.b] {
         fs::create_dir_all(host.home().join("work")).unwrap();
     }
     let mount = prepare(&world, &world.a);
     let identity = identity_of(&world.a, &mount);
-    read_only(&mut session, &world.b);
-    offline(&mut session, &world.a, &mount);
-    damaged(&mut session, &world.a, &identity);
+    read_only(&mut transcript, &world.b);
+    offline(&mut transcript, &world.a, &mount);
+    damaged(&mut transcript, &world.a, &identity);
     let url = world.server.url("home");
     let mount = SegueMount::new(&world.a, &url, &world.a.home().join("work"), &[]).unwrap();
     mount.sync().unwrap();
-    revoked(&mut session, &world.a, &mount);
+    revoked(&mut transcript, &world.a, &mount);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/answers-of-mounts.golden");
     if std::env::var_os("SEGUE_RECORD").is_some() {
-        fs::write(&path, &session.text).unwrap();
+        fs::write(&path, &transcript.text).unwrap();
     }
     let golden = fs::read_to_string(&path).unwrap_or_default();
     let mut last = "";
-    for (found, golden) in session.text.lines().zip(golden.lines()) {
+    for (found, golden) in transcript.text.lines().zip(golden.lines()) {
         last = if found.starts_with('$') { found } else { last };
         assert_eq!(found, golden, "after {last}; see the top of this file");
     }
-    assert_eq!(session.text.len(), golden.len());
+    assert_eq!(transcript.text.len(), golden.len());
 }
