@@ -7,7 +7,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Extension, Query, State};
@@ -29,8 +30,10 @@ use types::{
     WhereRequest, WhyReply, WhyRequest,
 };
 
-/// Longest wait for answers when the mount ends: a command that was stopped takes none.
+/// Longest wait for the answers to unmounts when the mount ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// Time to take an answer that was given. A command that was stopped takes none.
+const TAKEN: Duration = Duration::from_millis(500);
 /// What the metrics are, for who scrapes them.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// How often the connection is told of: not so often that it costs more than it tells.
@@ -69,12 +72,31 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
 
 /// Tells when the mount ends.
 #[derive(Clone, Debug)]
-struct Ending(watch::Receiver<()>);
+struct Ending {
+    goes_on: watch::Receiver<()>,
+    /// Unmounts that have not been answered.
+    unanswered: Arc<AtomicUsize>,
+}
+
+/// An unmount that has not been answered, until this is dropped.
+struct Unanswered(Arc<AtomicUsize>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 impl Ending {
     /// Waits until the mount ends.
     async fn comes(mut self) {
-        while self.0.changed().await.is_ok() {}
+        while self.goes_on.changed().await.is_ok() {}
+    }
+
+    /// The end waits for an answer.
+    fn waits(&self) -> Unanswered {
+        self.unanswered.fetch_add(1, Ordering::AcqRel);
+        Unanswered(Arc::clone(&self.unanswered))
     }
 
     /// Does `work`, which is given up when the mount ends: `None` then.
@@ -92,6 +114,7 @@ pub(crate) struct Control {
     file: SocketFile,
     /// Dropped when the mount ends.
     goes_on: watch::Sender<()>,
+    unanswered: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -101,8 +124,13 @@ impl Control {
     /// kernel needs for the pages of the mount.
     pub(crate) async fn end(mut self) {
         drop(self.goes_on);
-        if tokio::time::timeout(LAST_ANSWERS, &mut self.task).await.is_err() {
-            self.task.abort();
+        let (began, mut are_given) = (Instant::now(), false);
+        while tokio::time::timeout(TAKEN, &mut self.task).await.is_err() {
+            if are_given || began.elapsed() >= LAST_ANSWERS {
+                self.task.abort();
+                break;
+            }
+            are_given = self.unanswered.load(Ordering::Acquire) == 0;
         }
         self.file.remove();
     }
@@ -140,7 +168,8 @@ fn serve_routes(routes: Router, socket: &Path) -> io::Result<Control> {
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     let file = SocketFile::bound(socket)?;
     let (goes_on, ending) = watch::channel(());
-    let ending = Ending(ending);
+    let unanswered = Arc::default();
+    let ending = Ending { goes_on: ending, unanswered: Arc::clone(&unanswered) };
     let routes = routes.layer(Extension(ending.clone()));
     let task = tokio::spawn(async move {
         let served = axum::serve(listener, routes).with_graceful_shutdown(ending.comes()).await;
@@ -148,7 +177,7 @@ fn serve_routes(routes: Router, socket: &Path) -> io::Result<Control> {
             tracing::error!("the control socket failed: {error}");
         }
     });
-    Ok(Control { file, goes_on, task })
+    Ok(Control { file, goes_on, unanswered, task })
 }
 
 async fn status(State(mount): State<Shared>) -> Json<Status> {
@@ -278,6 +307,7 @@ async fn lose_link(State(mount): State<Shared>) -> Json<()> {
 
 /// Waits until everything is safe, unless `now`, and then unmounts.
 async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>, ending: Ending) {
+    let _unanswered = ending.waits();
     let mut last = SyncReply { ok: true, done: true, ..SyncReply::default() };
     let mut is_unmounted = false;
     if !now {
@@ -387,9 +417,10 @@ mod tests {
             }));
             lines(told)
         };
-        let last = || async {
+        let last = |Extension(ending): Extension<Ending>| async move {
             let (tell, told) = mpsc::channel::<SyncReply>(1);
             tokio::spawn(async move {
+                let _unanswered = ending.waits();
                 tell.send(SyncReply::default()).await.ok();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 tell.send(SyncReply { done: true, ..SyncReply::default() }).await.ok();

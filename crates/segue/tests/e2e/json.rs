@@ -11,7 +11,7 @@ use segue_bed::segue::SegueMount;
 use segue_bed::{Host, LinkSpec};
 use serde_json::Value;
 
-use crate::world::{World, arg, eventually, segue, wait_for_state};
+use crate::world::{World, arg, end, eventually, segue, wait_for_state};
 
 /// The fields of an answer, each with the types that it had.
 type Shape = BTreeMap<String, BTreeSet<&'static str>>;
@@ -39,6 +39,15 @@ impl Answers {
         let words: Vec<&str> = command.split(' ').collect();
         let ended = segue(host, &[&words, args, &["--json"]].concat());
         assert!(!ended.out.is_empty(), "{command}: {ended:?}");
+        self.take(command, &ended.out);
+        ended.out
+    }
+
+    /// The same on host a about all mounts of the user, without those of other tests.
+    fn ask_alone(&mut self, world: &World, command: &str, args: &[&str]) -> String {
+        let mut alone = world.a.command("sh");
+        alone.arg(world.alone()).arg(world.bed.dir().join("segue")).arg(command);
+        let ended = end(alone.args(args).arg("--json"));
         self.take(command, &ended.out);
         ended.out
     }
@@ -224,9 +233,9 @@ fn the_document_describes_every_answer() {
     world.lose_link(&world.a, &a);
     fs::write(point.join("kept"), "kept").unwrap();
     answers.ask(&world.a, "umount", &["--now", here]);
-    let kept = answers.ask(&world.a, "status", &[]);
-    answers.ask(&world.a, "sync", &[]);
-    answers.ask(&world.a, "log", &["--all"]);
+    let kept = answers.ask_alone(&world, "status", &[]);
+    answers.ask_alone(&world, "sync", &[]);
+    answers.ask_alone(&world, "log", &["--all"]);
     let status: Value = serde_json::from_str(&kept).unwrap();
     answers.ask(&world.a, "recover", &[status["unmounted"][0]["cache"].as_str().unwrap()]);
 

@@ -130,6 +130,21 @@ impl World {
         self.mount(host)
     }
 
+    /// A shell script that runs a command in a mount namespace of its own, without the mounts of
+    /// other tests: these would be held by it, or would be asked by `segue status` and the like.
+    pub(crate) fn alone(&self) -> PathBuf {
+        let (path, top) = (self.bed.dir().join("alone"), self.bed.dir().display());
+        let script = format!(
+            r#"exec unshare -m --propagation private sh -euc '
+                sed -n "s|^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .*|\1|p" /proc/self/mountinfo |
+                    grep /segue-bed- | grep -v "^{top}/" | xargs -r -n1 umount -l 2>&- || :
+                exec "$@"' sh "$@"
+"#
+        );
+        std::fs::write(&path, script).unwrap();
+        path
+    }
+
     /// A directory outside of the mounts.
     pub(crate) fn local(&self, name: &str) -> PathBuf {
         let path = self.bed.dir().join(name);
