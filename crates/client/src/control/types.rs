@@ -465,6 +465,9 @@ pub struct WatchLine {
     /// Its bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
+    /// Of a conflict copy that was made: the file beside which it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict_of: Option<String>,
     /// Why, where that is not plain.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,

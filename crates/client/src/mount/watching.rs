@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use segue_core::namespace::original_name;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind};
+use segue_core::types::{Attr, Ino, Kind, Name};
 use segue_core::wire::{Became, Watched, WatchedAll};
 use tokio::sync::mpsc::Sender;
 
@@ -140,14 +141,24 @@ impl Watcher {
             kind: Some(word(attr.kind).to_string()),
             inode: Some(attr.ino.0),
             size: Some(attr.size),
-            reason: String::new(),
+            ..WatchLine::default()
         };
         match &change.became {
-            Became::Named(attr) => of(WatchEvent::Named, attr),
+            Became::Named(attr) => WatchLine {
+                conflict_of: conflict_of(&path, change.path.last()),
+                ..of(WatchEvent::Named, attr)
+            },
             Became::Changed(attr) => of(WatchEvent::Changed, attr),
             Became::Gone => WatchLine { event: WatchEvent::Gone, path, ..WatchLine::default() },
         }
     }
+}
+
+/// The file beside which `path` stands, if its last name is that of a conflict copy.
+fn conflict_of(path: &str, last: Option<&Name>) -> Option<String> {
+    let original = String::from_utf8_lossy(original_name(last?.as_bytes())?).into_owned();
+    let (directory, _) = path.rsplit_once('/')?;
+    Some(format!("{directory}/{original}"))
 }
 
 fn word(kind: Kind) -> &'static str {

@@ -26,7 +26,8 @@ use crate::{control, mounts, output};
 ///
 /// "unknown": not all of these changes are known; any object may have changed.
 ///
-/// A line about a change has "path", and the "kind", "inode" and "size" of an existing object. The
+/// A line about a change has "path", and the "kind", "inode" and "size" of an existing object. If
+/// another host's change became a conflict copy, "conflict_of" names the file beside the copy. The
 /// change is readable on this host when its line is printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -11,6 +11,7 @@ use segue_bed::{Host, Proc};
 use serde_json::Value;
 
 use crate::build;
+use crate::conflicts::apart;
 use crate::git;
 use crate::world::{World, arg, eventually, json, segue, sh};
 
@@ -161,6 +162,30 @@ fn the_unmount_of_what_is_watched_is_told() {
     let ended = watch.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert!(ended.status.success() && said.contains(": not mounted any more"), "{said}");
+}
+
+/// The host whose change stays hears from `watch` that a conflict copy stands beside its file.
+/// Proves S22.6.
+#[test]
+fn a_conflict_copy_is_told_to_the_other_host() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount(&world.b));
+    fs::create_dir(a.path().join("dir")).unwrap();
+    fs::write(a.path().join("dir/file"), "base").unwrap();
+    a.sync().unwrap();
+    let mut watcher = Watcher::start(&world.b, b.path());
+    let save = |mount: &Path, text: &str| fs::write(mount.join("dir/file"), text).unwrap();
+    apart(&world, (&a, &b), |a| save(a, "of a"), |b| save(b, "of b"));
+    let beside = b.path().join("dir/file");
+    eventually("the copy is told", || {
+        watcher.listen();
+        let said = fs::read_to_string(&watcher.said).unwrap();
+        let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["event"] == "named").any(|line| {
+            line["conflict_of"] == arg(&beside)
+                && line["path"].as_str().unwrap().contains("/dir/file.conflict-")
+        })
+    });
 }
 
 /// What changed while nobody could be told is told afterwards, also by a server that was killed.
