@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {

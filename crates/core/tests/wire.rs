@@ -167,7 +167,7 @@ fn requests() -> Vec<Request> {
         Request::Heal(Heal { ino: Ino(7), chunks: vec![(300, Fingerprint([3; 32]), 200)] }),
         Request::Resume(Resume { since: 1 << 40, held: (300..400).map(Ino).collect() }),
         Request::Renew(()),
-        Request::Watch(Watch { directory: Ino::ROOT, since: Some(1 << 40) }),
+        Request::Watch(Watch { directory: Ino::ROOT, since: Some(1 << 40), copies: false }),
         Request::Limit(Limit { bytes_per_second: Some(500 << 10) }),
         Request::Stage(Stage {
             leaves: vec![Leaf {

@@ -61,6 +61,9 @@ pub struct Status {
     pub promises: u64,
     /// Conflict copies that this host's changes made and that were not removed or moved here.
     pub conflicts: u64,
+    /// Conflict copies of other hosts' changes beside files whose data this host made.
+    #[serde(default)]
+    pub conflicts_beside: u64,
     /// Records that the server refused and that are kept here.
     pub refused: u64,
     /// Files whose data a program waits for now, the longest wait first; at most 100.
@@ -385,6 +388,8 @@ pub enum ConflictKind {
     Copy,
     /// The server refused a change of this host after its call had returned.
     Refused,
+    /// A change of another host stands beside one of this host, which stays.
+    Beside,
 }
 
 /// A conflict copy that a change of this host became, or a change that was refused.

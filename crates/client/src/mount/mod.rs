@@ -14,6 +14,7 @@
 
 mod ahead;
 mod basis;
+mod beside;
 mod bound;
 mod cancel;
 mod changes;
@@ -119,6 +120,7 @@ pub(crate) struct Mount {
     refused: AtomicU64,
     metrics: metrics::Metrics,
     conflicts: Mutex<conflicts::Conflicts>,
+    beside: beside::CopiesBeside,
     slows: why::Slows,
     merges: merge::Merges,
     /// Since when files have changes that are not sealed.

@@ -111,6 +111,7 @@ impl Mount {
         let waits = self.why_changes_wait();
         let conflicts = lock(&self.conflicts).len();
         let fetching = self.awaited_files();
+        let conflicts_beside = self.copies_beside().len() as u64;
         let core = self.core();
         let oldest = core.queue.oldest_seq();
         Status {
@@ -139,6 +140,7 @@ impl Mount {
             cache_size_bytes: self.options.cache_size,
             promises: core.tree.promises(self.now()) as u64,
             conflicts,
+            conflicts_beside,
             refused: self.refused.load(Ordering::Relaxed),
             fetching,
             link,

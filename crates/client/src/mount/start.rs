@@ -249,9 +249,8 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     };
     let mut core = recovered(left, found, first_container, welcome.as_deref())?;
     core.lm = plan.options.write_back;
-    let through = PassthroughState::new(maps);
+    let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
     let (cache, kernel) = KernelCache::new(&through.nodes);
-    let metrics = Metrics::default();
     let mount = Mount {
         core: Mutex::new(core),
         log: Mutex::new(log),
@@ -271,6 +270,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         refused: AtomicU64::new(refused(&refused_dir)),
         refused_dir,
         conflicts: Mutex::new(conflicts),
+        beside: Default::default(),
         slows: Default::default(),
         merges: Default::default(),
         unsealed: Mutex::default(),
@@ -366,6 +366,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).keep_numbers()),
         tokio::spawn(Arc::clone(mount).keep_limits()),
         tokio::spawn(Arc::clone(mount).merge_what_was_made_twice()),
+        tokio::spawn(Arc::clone(mount).hear_of_copies()),
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));
     mount.measure_waiting();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use segue_core::cache::Promised;
 use segue_core::modlog::Stamped;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, Ino, InoGrant, Name, Time, Version};
+use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::wire::{
     Applied, Apply, Compare, Delta, Fetch, Fetched, Leaf, Looked, Lookup, Node, Offer, Outline,
     Outlined, Page, Put, Readdir, Reply, Request, Seek, Sought, Space, Stage, Staged, Watch,
@@ -208,7 +208,17 @@ impl Remote {
         directory: Ino,
         since: Option<u64>,
     ) -> Result<WatchedAll, Refusal> {
-        match self.ask(Request::Watch(Watch { directory, since })).await? {
+        let request = Request::Watch(Watch { directory, since, copies: false });
+        match self.ask(request).await? {
+            (_, Reply::Watched(all)) => Ok(all),
+            (request, reply) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// New conflict copies in the volume beside files whose data this host made, likewise.
+    pub(crate) async fn watch_copies(&self, since: Option<u64>) -> Result<WatchedAll, Refusal> {
+        let request = Request::Watch(Watch { directory: Ino::ROOT, since, copies: true });
+        match self.ask_as(&Rpc::new(Class::Prefetch), request).await? {
             (_, Reply::Watched(all)) => Ok(all),
             (request, reply) => Err(unexpected(&request, &reply)),
         }

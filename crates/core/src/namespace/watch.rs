@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::changes::{self, Changed, Span};
+use super::copy_name::original_name;
 use super::{Fault, MetaSnapshot, rows};
-use crate::types::{Ino, Kind, Name, VolumeId};
+use crate::types::{ClientId, Ino, Kind, Name, VolumeId};
 use crate::wire::{Became, WATCHED_MAX, Watched, WatchedAll};
 
 /// Deeper is no directory that a path can name.
@@ -47,6 +48,46 @@ pub fn since<S: MetaSnapshot>(
     };
     let (commit, others) = (last.unwrap_or(span.through), changes.is_none());
     Ok(WatchedAll { commit, changes: changes.unwrap_or_default(), others })
+}
+
+/// Leaves of `changes` those that `client` is told of as copies: new conflict copies beside files
+/// whose data it made, and names of copies that are gone.
+pub fn retain_copies<S: MetaSnapshot>(
+    snapshot: &mut S,
+    (volume, client): (VolumeId, ClientId),
+    changes: &mut Vec<Watched>,
+) -> Result<(), Fault<S::Error>> {
+    for change in std::mem::take(changes) {
+        let last = change.path.last().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+        let Some(original) = original_name(&last) else { continue };
+        let is_told = match change.became {
+            Became::Gone => true,
+            Became::Changed(_) => false,
+            Became::Named(attr) => is_beside(snapshot, (volume, client), attr.ino, original)?,
+        };
+        if is_told {
+            changes.push(change);
+        }
+    }
+    Ok(())
+}
+
+/// True if `client` made the data of the file `name` in the directory of `copy`, and not the copy's.
+fn is_beside<S: MetaSnapshot>(
+    snapshot: &mut S,
+    (volume, client): (VolumeId, ClientId),
+    copy: Ino,
+    name: &[u8],
+) -> Result<bool, Fault<S::Error>> {
+    let is_by = |row: &rows::InodeRow| row.made_by.iter().any(|op| op.client == client);
+    let Some(copy) = rows::inode(snapshot, volume, copy)?.filter(|copy| !is_by(copy)) else {
+        return Ok(false);
+    };
+    let original = match rows::dentry(snapshot, volume, copy.parent, name)? {
+        Some(ino) => rows::inode(snapshot, volume, ino)?,
+        None => None,
+    };
+    Ok(original.is_some_and(|original| is_by(&original)))
 }
 
 /// What became of what `changed` names, below `top`; `None` if that is too much for an answer.

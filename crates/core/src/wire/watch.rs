@@ -14,6 +14,9 @@ pub struct Watch {
     pub directory: Ino,
     /// Those behind this commit; without one the answer comes at once, and says where to begin.
     pub since: Option<u64>,
+    /// Only new conflict copies beside files whose data the asking client made, and names of
+    /// copies that are gone.
+    pub copies: bool,
 }
 
 /// Changes below a directory.

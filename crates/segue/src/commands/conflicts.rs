@@ -84,6 +84,9 @@ fn describe(conflicts: &[Conflict]) -> String {
         let (kind, why) = match conflict.kind {
             ConflictKind::Copy if !conflict.note.is_empty() => ("copy", conflict.why.clone()),
             ConflictKind::Copy => ("copy", format!("beside {}", conflict.of)),
+            ConflictKind::Beside => {
+                ("beside", format!("another host's change, beside {} of this host", conflict.of))
+            }
             ConflictKind::Refused => ("refused", format!("{}: {}", conflict.change, conflict.why)),
         };
         let age = match made.is_zero() {

@@ -186,6 +186,14 @@ impl Resolving<'_> {
             ConflictKind::Copy if side == Side::Merged => self.merge(conflict)?,
             ConflictKind::Copy => copy(mount, context, conflict, side)?,
             ConflictKind::Refused => refused(mount, context, conflict, side)?,
+            ConflictKind::Beside => {
+                let words = format!(
+                    "{}: another host's change is in the copy {}; resolve the conflict on that host, \
+                     or name the copy",
+                    conflict.of, conflict.path
+                );
+                return Err(Failure::new(Exit::Conflict, words));
+            }
         };
         if !self.arguments.json {
             output::print(&format!("{}: {did}\n", output::path(Path::new(&conflict.path))))?;
@@ -289,8 +297,13 @@ fn meant(path: &Path, known: Vec<Conflict>, side: Side) -> Result<Vec<Conflict>,
     let is_about = |conflict: &Conflict| match conflict.kind {
         ConflictKind::Copy => conflict.of == shown,
         ConflictKind::Refused => conflict.path == shown,
+        // By its own name it is a copy like any other.
+        ConflictKind::Beside => conflict.of == shown,
     };
-    let about: Vec<Conflict> = known.into_iter().filter(is_about).collect();
+    let mut about: Vec<Conflict> = known.into_iter().filter(is_about).collect();
+    if about.iter().any(|conflict| conflict.kind != ConflictKind::Beside) {
+        about.retain(|conflict| conflict.kind != ConflictKind::Beside);
+    }
     let copies = about.iter().filter(|conflict| conflict.kind == ConflictKind::Copy);
     let names: Vec<&str> = copies.map(|conflict| conflict.path.as_str()).collect();
     if names.len() > 1 && side == Side::Ours {

@@ -158,6 +158,10 @@ fn describe(status: &Status, pace: &str) -> String {
     if status.conflicts > 0 {
         line("conflicts", quantity::count(status.conflicts, "conflict copy").replace("ys", "ies"));
     }
+    if status.conflicts_beside > 0 {
+        let copies = quantity::count(status.conflicts_beside, "copy").replace("ys", "ies");
+        line("conflicts", format!("{copies} of other hosts' changes beside files of this host"));
+    }
     line("cache", cache(status));
     for words in fetching(&status.fetching) {
         line("fetching", words);

@@ -188,6 +188,40 @@ fn a_conflict_copy_is_told_to_the_other_host() {
     });
 }
 
+/// The host whose change stays hears of the copy from `status` and `conflicts`, too, as long as the
+/// copy is there. A third host hears nothing.
+/// Proves S12.25.
+#[test]
+fn status_tells_of_a_copy_beside_a_file_of_this_host() {
+    let Some(world) = World::new() else { return };
+    let third = world.bed.host("c").unwrap();
+    let (a, b, c) = (world.mount(&world.a), world.mount(&world.b), world.mount(&third));
+    fs::create_dir(a.path().join("dir")).unwrap();
+    fs::write(a.path().join("dir/file"), "base").unwrap();
+    a.sync().unwrap();
+    let save = |mount: &Path, text: &str| fs::write(mount.join("dir/file"), text).unwrap();
+    apart(&world, (&a, &b), |a| save(a, "of a"), |b| save(b, "of b"));
+    let beside = |host: &Host, mount: &Path| {
+        json(host, &["status", arg(mount)])["mounts"][0]["conflicts_beside"].as_u64()
+    };
+    eventually("b is told", || beside(&world.b, b.path()) == Some(1));
+    let listed = json(&world.b, &["conflicts", arg(b.path())])["conflicts"].clone();
+    assert_eq!(listed[0]["kind"], "beside", "{listed}");
+    assert_eq!(listed[0]["of"], arg(&b.path().join("dir/file")), "{listed}");
+    let copy = PathBuf::from(listed[0]["path"].as_str().unwrap());
+    assert_eq!(fs::read(&copy).unwrap(), b"of a");
+    let words = segue(&world.b, &["status", arg(b.path())]).out;
+    assert!(words.contains("1 copy of other hosts' changes beside files of this host"), "{words}");
+    let refused = segue(&world.b, &["resolve", "--ours", arg(&b.path().join("dir/file"))]);
+    assert!(refused.code == Some(5) && refused.err.contains("on that host"), "{refused:?}");
+    assert_eq!(beside(&third, c.path()), Some(0));
+    assert_eq!(beside(&world.a, a.path()), Some(0));
+    let resolved = segue(&world.a, &["resolve", "--theirs", arg(&a.path().join("dir/file"))]);
+    assert_eq!(resolved.code, Some(0), "{resolved:?}");
+    a.sync().unwrap();
+    eventually("the copy is gone", || beside(&world.b, b.path()) == Some(0));
+}
+
 /// What changed while nobody could be told is told afterwards, also by a server that was killed.
 /// Proves S22.2, S22.3.
 #[test]
