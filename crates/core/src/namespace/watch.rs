@@ -72,7 +72,8 @@ pub fn retain_copies<S: MetaSnapshot>(
     Ok(())
 }
 
-/// True if `client` made the data of the file `name` in the directory of `copy`, and not the copy's.
+/// True if `client` made the data of the file `name` in the directory of `copy`, and not those of
+/// the copy.
 fn is_beside<S: MetaSnapshot>(
     snapshot: &mut S,
     (volume, client): (VolumeId, ClientId),

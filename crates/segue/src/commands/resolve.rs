@@ -188,8 +188,8 @@ impl Resolving<'_> {
             ConflictKind::Refused => refused(mount, context, conflict, side)?,
             ConflictKind::Beside => {
                 let words = format!(
-                    "{}: another host's change is in the copy {}; resolve the conflict on that host, \
-                     or name the copy",
+                    "{}: another host's change is in the copy {}; resolve the conflict on that \
+                     host, or name the copy",
                     conflict.of, conflict.path
                 );
                 return Err(Failure::new(Exit::Conflict, words));

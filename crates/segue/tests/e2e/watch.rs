@@ -213,7 +213,7 @@ fn status_tells_of_a_copy_beside_a_file_of_this_host() {
     let words = segue(&world.b, &["status", arg(b.path())]).out;
     assert!(words.contains("1 copy of other hosts' changes beside files of this host"), "{words}");
     let refused = segue(&world.b, &["resolve", "--ours", arg(&b.path().join("dir/file"))]);
-    assert!(refused.code == Some(5) && refused.err.contains("on that host"), "{refused:?}");
+    assert!(refused.code == Some(5) && refused.err.contains("name the copy"), "{refused:?}");
     assert_eq!(beside(&third, c.path()), Some(0));
     assert_eq!(beside(&world.a, a.path()), Some(0));
     let resolved = segue(&world.a, &["resolve", "--theirs", arg(&a.path().join("dir/file"))]);
