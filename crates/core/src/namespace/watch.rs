@@ -35,8 +35,39 @@ pub fn since<S: MetaSnapshot>(
     top: Ino,
     span: Span,
 ) -> Result<WatchedAll, Fault<S::Error>> {
+    since_of(snapshot, volume, top, span, |changed| changed)
+}
+
+/// The same in all of `volume`, of new conflict copies beside files whose data `client` made, and
+/// of names of copies that are gone.
+pub fn copies_since<S: MetaSnapshot>(
+    snapshot: &mut S,
+    (volume, client): (VolumeId, ClientId),
+    span: Span,
+) -> Result<WatchedAll, Fault<S::Error>> {
+    let copies = |mut changed: Changed| {
+        changed.inodes.clear();
+        for names in changed.names.values_mut() {
+            names.retain(|name| original_name(name).is_some());
+        }
+        changed.names.retain(|_, names| !names.is_empty());
+        changed
+    };
+    let mut all = since_of(snapshot, volume, Ino::ROOT, span, copies)?;
+    retain_copies(snapshot, (volume, client), &mut all.changes)?;
+    Ok(all)
+}
+
+fn since_of<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    top: Ino,
+    span: Span,
+    of: impl Fn(Changed) -> Changed,
+) -> Result<WatchedAll, Fault<S::Error>> {
     let (mut all, mut count) = (Changed::default(), 0);
     let last = changes::since(snapshot, volume, span, |changed| {
+        let changed = of(changed);
         let names = changed.names.values().map(BTreeSet::len).sum::<usize>();
         count += changed.inodes.len() + names;
         all.and(changed);
@@ -50,9 +81,8 @@ pub fn since<S: MetaSnapshot>(
     Ok(WatchedAll { commit, changes: changes.unwrap_or_default(), others })
 }
 
-/// Leaves of `changes` those that `client` is told of as copies: new conflict copies beside files
-/// whose data it made, and names of copies that are gone.
-pub fn retain_copies<S: MetaSnapshot>(
+/// Leaves of `changes` those that `client` is told of as copies.
+fn retain_copies<S: MetaSnapshot>(
     snapshot: &mut S,
     (volume, client): (VolumeId, ClientId),
     changes: &mut Vec<Watched>,

@@ -61,11 +61,10 @@ impl Session {
         let through = promises.heard_through(&bound.holder);
         let look = move |snapshot: &mut Kv<'_>| -> Result<_, MetaFault> {
             let span = Span { since, through };
-            let mut all = watch::since(snapshot, volume, directory, span)?;
-            if copies {
-                watch::retain_copies(snapshot, (volume, client), &mut all.changes)?;
+            match copies {
+                true => watch::copies_since(snapshot, (volume, client), span),
+                false => watch::since(snapshot, volume, directory, span),
             }
-            Ok(all)
         };
         Ok(store.read(look).await?.map_err(StoreError::from)?)
     }
