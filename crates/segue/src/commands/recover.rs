@@ -1,6 +1,7 @@
 //! `segue recover`: reads the uncommitted changes of a cache directory without a mount.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use segue_client::bare::{LeftFile, Uncommitted, uncommitted};
 use segue_client::quantity;
@@ -8,7 +9,8 @@ use serde_json::json;
 
 use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output;
+use crate::output::{self, Progress, Share};
+use crate::pace::Pace;
 
 /// List and extract the changes in a cache directory that are not on the server
 ///
@@ -69,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments, _context: &Context) -> Outcome {
         output::print(&describe(&files))?;
     }
     match &arguments.to {
-        Some(to) => extract(&left, to).map(|extracted| extracted.max(exit)),
+        Some(to) => extract(&left, &files, to).map(|extracted| extracted.max(exit)),
         None => Ok(exit),
     }
 }
@@ -90,21 +92,39 @@ fn describe(files: &[LeftFile]) -> String {
     )
 }
 
-fn extract(left: &Uncommitted, to: &Path) -> Outcome {
+fn extract(left: &Uncommitted, files: &[LeftFile], to: &Path) -> Outcome {
     let (mut count, mut failed) = (0, 0);
+    let (mut progress, mut pace) = (Progress::new(), Pace::default());
+    let whole: u64 = files.iter().map(|file| file.here_bytes).sum();
+    let mut done = 0;
     left.extract(to, |file, extracted| {
-        if let Err(error) = extracted {
-            failed += 1;
-            return output::note(&error.to_string());
+        done += file.here_bytes;
+        let mut note = |words: &str| {
+            // Removes the progress line from the terminal before other lines.
+            progress = Progress::new();
+            output::note(words);
+        };
+        match extracted {
+            Err(error) => {
+                failed += 1;
+                note(&error.to_string());
+            }
+            Ok(_) => {
+                count += 1;
+                if file.here_bytes < file.size {
+                    note(&format!(
+                        "{}: only {} of {} bytes are in the cache directory; the rest reads as \
+                         zeros",
+                        file.path, file.here_bytes, file.size
+                    ));
+                }
+            }
         }
-        count += 1;
-        if file.here_bytes < file.size {
-            output::note(&format!(
-                "{}: only {} of {} bytes are in the cache directory; the rest reads as zeros",
-                file.path, file.here_bytes, file.size
-            ));
-        }
+        let size = format!("{} of {} extracted", quantity::bytes(done), quantity::bytes(whole));
+        let rate = pace.words(Instant::now(), 0, whole.saturating_sub(done));
+        progress.show(&output::joined(&size, &rate), Share { done, whole });
     });
+    drop(progress);
     output::note(&format!("{} extracted to {}", quantity::count(count, "file"), to.display()));
     match failed {
         0 => Ok(Exit::Done),
