@@ -1,32 +1,66 @@
-//! Conflict copies that changes of other hosts became, beside files whose data this host made: the
-//! server tells of them while the mount lives.
+//! Conflict copies that changes of other hosts became, beside files whose data this host made. The
+//! server tells of them; `beside.json` in the cache directory has them for the next mount.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use segue_core::namespace::original_name;
 use segue_core::types::Name;
 use segue_core::wire::{Became, Watched};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Mount, Shared, lock};
 use crate::control::types::{Conflict, ConflictKind};
+use crate::state::replace_file;
 
 /// Most of them that are remembered.
 const COPIES_MAX: usize = 10_000;
 
-/// Those that are known, by their paths in the volume.
-#[derive(Debug, Default)]
-pub(super) struct CopiesBeside(Mutex<BTreeMap<String, Conflict>>);
+/// Those that are known.
+#[derive(Debug)]
+pub(super) struct CopiesBeside {
+    file: PathBuf,
+    known: Mutex<Known>,
+}
+
+/// What is kept of them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Known {
+    /// The server has told of all up to this commit.
+    since: Option<u64>,
+    /// By their paths in the volume.
+    copies: BTreeMap<String, Conflict>,
+}
+
+impl CopiesBeside {
+    /// Those kept in `file`: none, if it cannot be read.
+    pub(super) fn open(file: PathBuf) -> CopiesBeside {
+        let kept = std::fs::read(&file).ok();
+        let known = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        CopiesBeside { file, known: Mutex::new(known.unwrap_or_default()) }
+    }
+
+    fn keep(&self) {
+        let known = lock(&self.known).clone();
+        let kept = serde_json::to_vec(&known).map_err(std::io::Error::other);
+        if let Err(error) = kept.and_then(|kept| replace_file(&self.file, &kept)) {
+            tracing::warn!("{}: {error}", self.file.display());
+        }
+    }
+}
 
 impl Mount {
     /// Hears of them until the mount ends.
     pub(super) async fn hear_of_copies(self: Shared) {
-        let mut since = None;
         loop {
+            let since = lock(&self.beside.known).since;
             match self.remote.watch_copies(since).await {
                 Ok(all) => {
-                    since = Some(all.commit);
                     all.changes.iter().for_each(|change| self.hear_of_copy(change));
+                    lock(&self.beside.known).since = Some(all.commit);
+                    self.beside.keep();
                 }
                 Err(refusal) => {
                     tracing::debug!("conflict copies are not told of: {refusal}");
@@ -43,7 +77,8 @@ impl Mount {
             names.collect::<Vec<String>>().join("/")
         };
         let path = below(&name.to_string());
-        let mut copies = lock(&self.beside.0);
+        let mut known = lock(&self.beside.known);
+        let copies = &mut known.copies;
         let (Became::Named(attr), Some(of)) = (&change.became, original_name(name.as_bytes()))
         else {
             copies.remove(&path);
@@ -66,6 +101,6 @@ impl Mount {
 
     /// Those that are known.
     pub(super) fn copies_beside(&self) -> Vec<Conflict> {
-        lock(&self.beside.0).values().cloned().collect()
+        lock(&self.beside.known).copies.values().cloned().collect()
     }
 }

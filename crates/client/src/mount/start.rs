@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use super::ahead::UPLOADS;
+use super::beside::CopiesBeside;
 use super::conflicts::Conflicts;
 use super::drain::Lanes;
 use super::handles::Handles;
@@ -270,7 +271,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         refused: AtomicU64::new(refused(&refused_dir)),
         refused_dir,
         conflicts: Mutex::new(conflicts),
-        beside: Default::default(),
+        beside: CopiesBeside::open(path.join("beside.json")),
         slows: Default::default(),
         merges: Default::default(),
         unsealed: Mutex::default(),

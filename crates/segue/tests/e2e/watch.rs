@@ -212,6 +212,9 @@ fn status_tells_of_a_copy_beside_a_file_of_this_host() {
     assert_eq!(fs::read(&copy).unwrap(), b"of a");
     let words = segue(&world.b, &["status", arg(b.path())]).out;
     assert!(words.contains("1 copy of other hosts' changes beside files of this host"), "{words}");
+    // The next mount knows it, too.
+    let b = world.remount(&world.b, b);
+    assert_eq!(beside(&world.b, b.path()), Some(1));
     let refused = segue(&world.b, &["resolve", "--ours", arg(&b.path().join("dir/file"))]);
     assert!(refused.code == Some(5) && refused.err.contains("name the copy"), "{refused:?}");
     assert_eq!(beside(&third, c.path()), Some(0));
