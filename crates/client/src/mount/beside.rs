@@ -8,7 +8,6 @@ use std::sync::Mutex;
 use segue_core::namespace::original_name;
 use segue_core::types::Name;
 use segue_core::wire::{Became, Watched};
-
 use serde::{Deserialize, Serialize};
 
 use super::{Mount, Shared, lock};
@@ -71,16 +70,12 @@ impl Mount {
     }
 
     fn hear_of_copy(&self, change: &Watched) {
-        let Some((name, directory)) = change.path.split_last() else { return };
-        let below = |name: &str| {
-            let names = directory.iter().map(Name::to_string).chain([name.to_owned()]);
-            names.collect::<Vec<String>>().join("/")
-        };
-        let path = below(&name.to_string());
+        let path: Vec<String> = change.path.iter().map(Name::to_string).collect();
+        let path = path.join("/");
         let mut known = lock(&self.beside.known);
         let copies = &mut known.copies;
-        let (Became::Named(attr), Some(of)) = (&change.became, original_name(name.as_bytes()))
-        else {
+        let of = conflict_of(&path, change.path.last());
+        let (Became::Named(attr), Some(of)) = (&change.became, of) else {
             copies.remove(&path);
             return;
         };
@@ -90,7 +85,7 @@ impl Mount {
         tracing::warn!("conflict: another host's change stands beside this host's, as {path}");
         let conflict = Conflict {
             kind: ConflictKind::Beside,
-            of: below(&String::from_utf8_lossy(of)),
+            of,
             bytes: attr.size,
             time_seconds: attr.mtime.secs as f64,
             path: path.clone(),
@@ -99,8 +94,39 @@ impl Mount {
         copies.insert(path, conflict);
     }
 
+    /// Forgets them: the server that told of them was put back. It is asked anew from now on.
+    pub(super) fn forget_copies(&self) {
+        *lock(&self.beside.known) = Known::default();
+        self.beside.keep();
+    }
+
     /// Those that are known.
     pub(super) fn copies_beside(&self) -> Vec<Conflict> {
         lock(&self.beside.known).copies.values().cloned().collect()
+    }
+}
+
+/// The file beside which `path` stands, if its last name is that of a conflict copy.
+pub(super) fn conflict_of(path: &str, last: Option<&Name>) -> Option<String> {
+    let last = last?;
+    let directory = path.strip_suffix(&last.to_string())?;
+    let original = String::from_utf8_lossy(original_name(last.as_bytes())?);
+    Some(format!("{directory}{original}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_stands_beside_the_name_that_it_begins_with() {
+        let of = |directory: &str, name: &str| {
+            conflict_of(&format!("{directory}{name}"), Some(&Name::new(name).unwrap()))
+        };
+        let copy = "a.txt.conflict-tin-20261121-083959";
+        assert_eq!(of("", copy).as_deref(), Some("a.txt"));
+        assert_eq!(of("/mnt/dir/", copy).as_deref(), Some("/mnt/dir/a.txt"));
+        assert_eq!(of("dir/", "a.txt"), None);
+        assert_eq!(conflict_of("", None), None);
     }
 }

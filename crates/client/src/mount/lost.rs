@@ -27,6 +27,7 @@ impl Mount {
             "the server's data were put back from a copy: what this host knows of later changes is \
              asked for again, and its own pending changes may become conflict copies"
         );
+        self.forget_copies();
         // What is being noted is of before.
         let _noting = lock(&self.noting);
         let (dropped, kept) = {

@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use segue_core::namespace::original_name;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind, Name};
+use segue_core::types::{Attr, Ino, Kind};
 use segue_core::wire::{Became, Watched, WatchedAll};
 use tokio::sync::mpsc::Sender;
 
 use super::Shared;
+use super::beside::conflict_of;
 use crate::control::types::{AnyPath, WatchEvent, WatchLine};
 
 /// So often it is found out whether the server is heard. After a second of silence it is not.
@@ -152,13 +152,6 @@ impl Watcher {
             Became::Gone => WatchLine { event: WatchEvent::Gone, path, ..WatchLine::default() },
         }
     }
-}
-
-/// The file beside which `path` stands, if its last name is that of a conflict copy.
-fn conflict_of(path: &str, last: Option<&Name>) -> Option<String> {
-    let original = String::from_utf8_lossy(original_name(last?.as_bytes())?).into_owned();
-    let (directory, _) = path.rsplit_once('/')?;
-    Some(format!("{directory}/{original}"))
 }
 
 fn word(kind: Kind) -> &'static str {
