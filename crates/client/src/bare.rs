@@ -77,18 +77,9 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
     let (found, damage) = LogFile::read(&directory.join("update.log"))?;
     let index = Index::open_to_read(&directory.join("index.db"));
     let position = index.as_ref().and_then(|index| index.position().ok().flatten());
-    let is_short = position.is_some_and(|position| {
-        let found = (found.generation, found.entries.len() as u64);
-        (position.generation, position.entries) > found
-    });
-    let damage = damage.or_else(|| is_short.then(|| SHORT_LOG.to_owned()));
-    let noted = match position {
-        Some(position) if position.generation < found.generation => found.noted,
-        Some(position) if position.generation == found.generation => {
-            usize::try_from(position.entries).unwrap_or(0).max(found.noted)
-        }
-        _ => 0,
-    };
+    let noted = position.map(|position| found.noted_at(position, found.entries.len()));
+    let damage = damage.or_else(|| (noted == Some(None)).then(|| SHORT_LOG.to_owned()));
+    let noted = noted.flatten().unwrap_or(0);
     let mut entries = found.entries;
     leave_out_lacking(directory, &mut entries, found.durable.max(noted))
         .map_err(|error| MountError::state(directory, error))?;

@@ -93,13 +93,13 @@ impl Ending {
         while self.goes_on.changed().await.is_ok() {}
     }
 
-    /// The end waits for an answer.
-    fn waits(&self) -> Unanswered {
+    /// An unmount begins: the process waits for its answer.
+    fn begin_unmount(&self) -> Unanswered {
         self.unanswered.fetch_add(1, Ordering::AcqRel);
         Unanswered(Arc::clone(&self.unanswered))
     }
 
-    /// Does `work`, which is given up when the mount ends: `None` then.
+    /// Does `work`, or returns `None` once the mount ends.
     async fn unless<T>(self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             () = self.comes() => None,
@@ -119,9 +119,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Ends it, and removes its file. What is told as long as the mount lives ends now. Other
-    /// answers are given: the last one tells of the unmount itself, which takes as long as the
-    /// kernel needs for the pages of the mount.
+    /// Ends it, and removes its file. Reports without an end stop now. The process waits for the
+    /// answer to an unmount, because the kernel drops the pages of the mount first.
     pub(crate) async fn end(mut self) {
         drop(self.goes_on);
         let (began, mut are_given) = (Instant::now(), false);
@@ -307,7 +306,7 @@ async fn lose_link(State(mount): State<Shared>) -> Json<()> {
 
 /// Waits until everything is safe, unless `now`, and then unmounts.
 async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>, ending: Ending) {
-    let _unanswered = ending.waits();
+    let _unanswered = ending.begin_unmount();
     let mut last = SyncReply { ok: true, done: true, ..SyncReply::default() };
     let mut is_unmounted = false;
     if !now {
@@ -420,7 +419,7 @@ mod tests {
         let last = |Extension(ending): Extension<Ending>| async move {
             let (tell, told) = mpsc::channel::<SyncReply>(1);
             tokio::spawn(async move {
-                let _unanswered = ending.waits();
+                let _unanswered = ending.begin_unmount();
                 tell.send(SyncReply::default()).await.ok();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 tell.send(SyncReply { done: true, ..SyncReply::default() }).await.ok();

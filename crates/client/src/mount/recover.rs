@@ -47,18 +47,11 @@ impl Left<'_> {
     /// than there are is of no use. The log was durable before the index, so it was damaged or
     /// replaced, and the user is told.
     fn noted(&self, found: &FoundLog, many: usize) -> Result<usize, MountError> {
-        let position = known("index.db", self.index.position()).flatten();
-        match position {
-            Some(position) if position.generation < found.generation => return Ok(found.noted),
-            Some(position) if position.generation == found.generation => {
-                if let Ok(noted) = usize::try_from(position.entries)
-                    && noted <= many
-                {
-                    return Ok(noted.max(found.noted));
-                }
-            }
-            None => return self.forget_index(),
-            Some(_) => {}
+        let Some(position) = known("index.db", self.index.position()).flatten() else {
+            return self.forget_index();
+        };
+        if let Some(noted) = found.noted_at(position, many) {
+            return Ok(noted);
         }
         self.report_short(many)?;
         self.forget_index()

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use segue_core::modlog::Entry;
 
-use self::format::{FILE_HEADER, NO_LOG, behind, encode, header, is_unfinished, parse};
+use self::format::{FILE_HEADER, behind, encode, header, is_unfinished, parse, parts};
 pub(crate) use self::format::{FoundLog, Position, REMEDY, SHORT_LOG};
 use super::durable::{sync_data, sync_name};
 use crate::error::MountError;
@@ -100,10 +100,9 @@ impl LogFile {
             let found = FoundLog { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
             (found, FILE_HEADER as u64)
         } else {
-            parse(&bytes, incarnation, restarted).map_err(|why| match why.as_str() {
-                NO_LOG => damaged(format!("{why}; {REMEDY}")),
-                _ => damaged(why),
-            })?
+            let remedy =
+                if parts(&bytes).is_none() { format!("; {REMEDY}") } else { String::new() };
+            parse(&bytes, incarnation, restarted).map_err(|why| damaged(why + &remedy))?
         };
         // What an earlier process wrote and did not sync is relied on from here on.
         file.set_len(len)

@@ -10,6 +10,7 @@
 //! the file is refused, with the place. But a host that went down writes what it had not synced in
 //! any order: an entry that nobody says was synced is cut off then, with those behind it.
 
+use std::cmp::Ordering;
 use std::io;
 
 use segue_core::modlog::Entry;
@@ -47,6 +48,21 @@ pub(crate) struct FoundLog {
     pub(crate) noted: usize,
     /// The data of so many entries were durable.
     pub(crate) durable: usize,
+}
+
+impl FoundLog {
+    /// How many of its `many` entries an index knows that was saved at `position`; `None` if it
+    /// knows of more than there are. The log was durable first, so that is damage.
+    pub(crate) fn noted_at(&self, position: Position, many: usize) -> Option<usize> {
+        match position.generation.cmp(&self.generation) {
+            Ordering::Less => Some(self.noted),
+            Ordering::Equal => {
+                let entries = usize::try_from(position.entries).ok()?;
+                (entries <= many).then(|| entries.max(self.noted))
+            }
+            Ordering::Greater => None,
+        }
+    }
 }
 
 /// The start of a file: of which generation it is, and how many of its entries are noted.
@@ -136,6 +152,11 @@ pub(super) fn behind(rest: &[u8]) -> impl Iterator<Item = Entry> {
     decode_behind(rest, u64::MAX).into_iter().map(|decoded| decoded.entry)
 }
 
+/// The header and what follows it; `None` if the file does not begin as a log.
+pub(super) fn parts(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    bytes.split_at_checked(FILE_HEADER).filter(|(head, _)| head.starts_with(MAGIC))
+}
+
 /// True if a process may have died while it made the file: it has a part of the header, or zeros.
 pub(super) fn is_unfinished(bytes: &[u8]) -> bool {
     let made = header(0, Position::default());
@@ -152,10 +173,7 @@ pub(super) fn parse(
     incarnation: u32,
     restarted: bool,
 ) -> Result<(FoundLog, u64), String> {
-    if !bytes.starts_with(MAGIC) {
-        return Err(NO_LOG.into());
-    }
-    let (head, body) = bytes.split_at_checked(FILE_HEADER).ok_or(NO_LOG)?;
+    let (head, body) = parts(bytes).ok_or(NO_LOG)?;
     let number = |at: usize| head.get(at..).and_then(|rest| rest.first_chunk::<8>());
     let number = |at| number(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let begins = Position { generation: number(16), entries: number(24) };

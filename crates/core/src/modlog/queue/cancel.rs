@@ -213,7 +213,7 @@ impl Queue {
         let seq = self.newest_of(ino)?;
         let item = self.items.get(&seq)?;
         let is_data = matches!(&item.logged.change, Change::Data(data) if data.ino == ino);
-        // As part of a later store it would no longer be known to be perhaps outdated.
+        // A later store that took in its data would hide that they may be outdated.
         let is_certain = !item.logged.may_be_outdated() && item.is_unsent();
         (is_data && is_certain && !self.order.is_followed(seq)).then_some(seq)
     }
