@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use segue_core::namespace::original_name;
+use segue_core::refusal::Refusal;
 use segue_core::types::Name;
 use segue_core::wire::{Became, Watched};
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,20 @@ impl Mount {
     pub(super) fn forget_copies(&self) {
         *lock(&self.beside.known) = Known::default();
         self.beside.keep();
+    }
+
+    /// Those that are there. Of others the server may not have told that they are gone.
+    pub(super) async fn copies_beside_now(&self) -> Vec<Conflict> {
+        let mut there = self.copies_beside();
+        for copy in std::mem::take(&mut there) {
+            match self.find(copy.path.as_bytes()).await {
+                Err(refusal) if refusal != Refusal::Unreachable && refusal != Refusal::Io => {
+                    lock(&self.beside.known).copies.remove(&copy.path);
+                }
+                _ => there.push(copy),
+            }
+        }
+        there
     }
 
     /// Those that are known.

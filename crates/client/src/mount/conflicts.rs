@@ -263,7 +263,7 @@ impl Mount {
         }
         list.extend(lock(&self.conflicts).unreadable());
         list.extend(self.refused_list());
-        list.extend(self.copies_beside());
+        list.extend(self.copies_beside_now().await);
         list
     }
 

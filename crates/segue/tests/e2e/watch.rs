@@ -223,6 +223,8 @@ fn status_tells_of_a_copy_beside_a_file_of_this_host() {
     assert_eq!(resolved.code, Some(0), "{resolved:?}");
     a.sync().unwrap();
     eventually("the copy is gone", || beside(&world.b, b.path()) == Some(0));
+    let none = segue(&world.b, &["conflicts", arg(b.path())]);
+    assert_eq!(none.code, Some(0), "{none:?}");
 }
 
 /// What changed while nobody could be told is told afterwards, also by a server that was killed.
