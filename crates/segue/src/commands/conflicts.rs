@@ -18,8 +18,8 @@ use crate::{control, output};
 /// becomes a conflict copy beside the file: NAME.conflict-HOST-TIME, with the time in UTC. A change
 /// that the server refused after its call had returned (no space, permission revoked) stays on this
 /// host with its data. 'segue resolve' resolves both kinds. A copy of another host's change beside
-/// a file of this host is listed as "beside": that host resolves it, or this one by the copy's name.
-/// The exit code is 5 if there are any.
+/// a file of this host is listed as "beside". That host resolves it, or this one by the name of the
+/// copy. The exit code is 5 if there are any.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
