@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use segue_core::cache::{ContainerId, FileNote, RangeSet};
-use segue_core::client::{ClientCore, Needs, needs};
-use segue_core::modlog::{Change, Entry, NewNode, Payload, Record, Redo, lacking, redo};
-use segue_core::types::{Caller, Ino, Name, Time};
+use segue_core::host::cache::FileNote;
+use segue_core::host::log::{Change, Entry, Payload, Redo, lacking, redo};
+use segue_core::host::{Host, Needs, needs};
+use segue_core::nouns::{Caller, ContainerId, Ino, Name, NewNode, RangeSet, Record, Time};
 use serde::Serialize;
 
 use crate::error::MountError;
@@ -28,7 +28,7 @@ const SAME_MAX: u32 = 10_000;
 #[derive(Debug)]
 pub struct Uncommitted {
     directory: PathBuf,
-    core: ClientCore,
+    core: Host,
     entries: Vec<Entry>,
     index: Option<Index>,
     /// What is wrong with the directory.
@@ -84,7 +84,7 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
     leave_out_lacking(directory, &mut entries, found.durable.max(noted))
         .map_err(|error| MountError::state(directory, error))?;
     let mapped = mapped(directory).map_err(|error| MountError::state(directory, error))?;
-    let mut core = ClientCore::new(usize::MAX, 1);
+    let mut core = Host::new(usize::MAX, 1);
     let mut files = BTreeMap::new();
     if let Some(index) = &index {
         let mut needs = needs(&entries, noted);
@@ -105,7 +105,7 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
 }
 
 /// Takes a container to which maps may have written as written in full.
-fn take_mapped(core: &mut ClientCore, ino: Ino, id: ContainerId) {
+fn take_mapped(core: &mut Host, ino: Ino, id: ContainerId) {
     let Some(attr) = core.tree.peek(ino).copied().filter(|_| core.container(ino) == Some(id))
     else {
         return;
@@ -151,7 +151,7 @@ fn leave_out_lacking(directory: &Path, entries: &mut Vec<Entry>, first: usize) -
     }
 }
 
-fn load(index: &Index, core: &mut ClientCore, needs: Needs) -> BTreeMap<Ino, FileNote> {
+fn load(index: &Index, core: &mut Host, needs: Needs) -> BTreeMap<Ino, FileNote> {
     let mut files = BTreeMap::new();
     let mut inodes: Vec<Ino> = needs.inodes.iter().copied().collect();
     inodes.extend(needs.names.iter().map(|(directory, _)| *directory));
@@ -180,7 +180,7 @@ fn load(index: &Index, core: &mut ClientCore, needs: Needs) -> BTreeMap<Ino, Fil
 impl Uncommitted {
     /// The changes, oldest first.
     pub fn changes(&self) -> Vec<LeftChange> {
-        let change = |logged: &segue_core::modlog::Logged| LeftChange {
+        let change = |logged: &segue_core::host::log::Logged| LeftChange {
             seq: logged.seq,
             kind: logged.change.kind().into(),
             path: self.path(&logged.change),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use segue_core::types::Time;
+use segue_core::nouns::Time;
 
 use crate::bandwidth::WeekTime;
 

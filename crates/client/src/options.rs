@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use segue_core::cache::MinFree;
+use segue_core::host::cache::MinFree;
 pub use segue_core::persist::{Lm, LmError};
 use segue_core::quantity::{parse_duration, parse_size};
 use segue_core::sched::{Discipline, Modes};

@@ -11,7 +11,7 @@
 
 use fastcdc::v2020;
 
-use crate::types::Fingerprint;
+use crate::nouns::Fingerprint;
 
 /// Longest chunk of any file, in bytes.
 pub const CHUNK_MAX: usize = 4 << 20;

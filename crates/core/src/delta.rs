@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::chunk::Cutter;
-use crate::types::{Fingerprint, Ino, Version};
+use crate::nouns::{Fingerprint, Ino, Version};
 use crate::wire::{Brief, DICTIONARY_MAX, LeafPart, Outlined};
 
 /// Chunks of a basis that are kept in memory: of a file of 256 GB.

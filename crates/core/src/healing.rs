@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::types::{Ino, Time, VolumeId};
+use crate::nouns::{Ino, Time, VolumeId};
 
 /// A file is looked through and asked for in parts of so many bytes. Damage comes in runs, of a
 /// pack's length at most.

@@ -17,13 +17,12 @@
 
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
-pub mod cache;
 pub mod chunk;
-pub mod client;
 pub mod delta;
 pub mod healing;
-pub mod modlog;
+pub mod host;
 pub mod namespace;
+pub mod nouns;
 pub mod persist;
 pub mod promise;
 pub mod quantity;
@@ -31,5 +30,4 @@ pub mod refusal;
 pub mod sched;
 #[cfg(test)]
 mod testing;
-pub mod types;
 pub mod wire;

@@ -37,7 +37,7 @@ pub use grace::Grace;
 pub use inodes::Inodes;
 pub use unseen::Unseen;
 
-use crate::types::{Ino, VolumeId};
+use crate::nouns::{Ino, VolumeId};
 
 /// So long a server waits for a host that is silent, or does not answer a break. No promise counts
 /// for longer after the last question that it answered: clients take 2 % off for their clocks.

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use discipline::{Discipline, Modes};
 
-use crate::types::Class;
+use crate::nouns::Class;
 
 /// A message in one direction of one connection, never reused there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

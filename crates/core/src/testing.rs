@@ -1,6 +1,6 @@
 //! What the unit tests of several modules need.
 
-use crate::types::{Attr, Ino, Kind, Timestamp, Version};
+use crate::nouns::{Attr, Ino, Kind, Timestamp, Version};
 
 /// An inode with one name that was last changed in commit `counter`, its data too.
 pub(crate) fn attr(ino: u64, kind: Kind, counter: u64) -> Attr {

@@ -17,9 +17,8 @@ pub use names::{
 };
 pub use watch::{Became, WATCHED_MAX, Watch, Watched, WatchedAll};
 
-use crate::modlog::{Outcome, Stamped};
+use crate::nouns::{Class, ClientId, Fingerprint, Ino, InoGrant, Outcome, Role, Stamped, Version};
 use crate::refusal::Refusal;
-use crate::types::{Class, ClientId, Fingerprint, Ino, InoGrant, Role, Version};
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
 pub const VERSION: u32 = 14;

@@ -6,15 +6,13 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use segue_core::modlog::{
-    Base, NewNode, Outcome, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped, Store,
+use segue_core::nouns::{
+    Attr, Base, Caller, ClientId, Fingerprint, Ino, InoGrant, Kind, Name, NewNode, Outcome, Piece,
+    PieceBytes, Record, RenameMode, Role, SetAttr, Stamped, Store, Timestamp, Version,
 };
 use segue_core::persist::Lm;
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
-use segue_core::types::{
-    Attr, Caller, ClientId, Fingerprint, Ino, InoGrant, Kind, Name, Role, Timestamp, Version,
-};
 use segue_core::wire::{
     Applied, Apply, Became, Break, Brief, Compare, Delta, Enrol, Enrolled, Fetch, Fetched, Found,
     Heal, Hello, History, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined,

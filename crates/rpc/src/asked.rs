@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 
 use crate::rpc::Rpc;
 use crate::transport::STREAMS_MAX;

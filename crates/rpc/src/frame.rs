@@ -11,7 +11,7 @@
 
 use bytes::Bytes;
 use quinn::{ReadExactError, RecvStream};
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_core::wire::MESSAGE_MAX;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

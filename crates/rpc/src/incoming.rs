@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use quinn::{Connection, RecvStream, SendStream};
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_core::wire::{Reply, Request};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 

@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use quinn::{Connection, ReadError, RecvStream};
+use segue_core::nouns::Class;
 use segue_core::sched::{Discipline, MessageId};
-use segue_core::types::Class;
 use segue_core::wire::Reply;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_core::wire::{Request, Welcome};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use quinn::{Connection, SendStream};
+use segue_core::nouns::Class;
 use segue_core::sched::{Discipline, MessageId};
-use segue_core::types::Class;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_core::wire::{Reply, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use quinn::{Connection, SendStream, VarInt};
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 
 /// Lines that wait for the disk.
 const LINES_MAX: usize = 4096;

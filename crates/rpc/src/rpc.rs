@@ -7,8 +7,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use segue_core::nouns::Class;
 use segue_core::sched::MessageId;
-use segue_core::types::Class;
 use tokio::sync::{mpsc, watch};
 
 use crate::close::CallError;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 
 use crate::congestion::Shared;
 use crate::rate::Meter;

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use quinn::{Connection, SendStream, WriteError};
+use segue_core::nouns::Class;
 use segue_core::sched::{MessageId, Quantum, Scheduler};
-use segue_core::types::Class;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use crate::close::{CallError, CloseReason, StreamCode};

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use segue_core::namespace::{self, find_volume};
-use segue_core::types::Role;
+use segue_core::nouns::Role;
 use segue_rpc::identity::{Invite, MountUrl, PORT, UrlError, host_and_port, short};
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use segue_core::namespace::keys::{SERVER_TAGS, after};
 use segue_core::namespace::{Fault, MetaSnapshot, MetaTxn};
-use segue_core::types::ClientId;
+use segue_core::nouns::ClientId;
 
 use crate::meta::{Kv, MetaFault};
 

@@ -2,7 +2,7 @@
 
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::{Fault, MetaSnapshot, MetaTxn, get_row, put_row};
-use segue_core::types::VolumeId;
+use segue_core::nouns::VolumeId;
 use serde::{Deserialize, Serialize};
 
 use crate::data::{Data, now};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use segue_core::namespace::read::{Segment, contents};
 use segue_core::namespace::{ChunkPlace, Source, Stop, chunk};
-use segue_core::types::VolumeId;
+use segue_core::nouns::VolumeId;
 use segue_core::wire::Fetch;
 
 use crate::meta::Kv;

@@ -37,10 +37,9 @@ use crate::admin::{self, AdminReply, AdminRequest, FailReason};
 use crate::backup::{BackupLine, BackupRequest, backup_live};
 use crate::check::{CheckLine, CheckRequest, check_live};
 use crate::error::ServeError;
-use crate::metrics;
 use crate::restore::{RestoreLine, RestoreRequest, restore_live};
 use crate::serve::Server;
-use crate::session;
+use crate::{metrics, session};
 
 /// How long a stop waits for requests under way: none takes long.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use segue_core::namespace::check::{ChunkUse, chunk_uses, path};
-use segue_core::types::{Fingerprint, Ino, VolumeId};
+use segue_core::nouns::{Fingerprint, Ino, VolumeId};
 
 use crate::failed::Failed;
 use crate::meta::Store;

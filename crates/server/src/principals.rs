@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use segue_core::namespace::keys::{SERVER_TAGS, after};
 use segue_core::namespace::{Fault, MetaSnapshot, MetaTxn, Rights, get_row, put_row};
-use segue_core::types::{Role, VolumeId};
+use segue_core::nouns::{Role, VolumeId};
 use serde::{Deserialize, Serialize};
 
 const IDENTITY: u8 = SERVER_TAGS;

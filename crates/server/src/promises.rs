@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use segue_core::nouns::{ClientId, Ino, Time, VolumeId};
 use segue_core::promise::{
     Ask, Change, Company, Grace, Inodes, Object, Promises as Table, SessionId, TERM,
 };
-use segue_core::types::{ClientId, Ino, Time, VolumeId};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::{Notify, watch};

@@ -12,17 +12,15 @@ use segue_rpc::{CloseCode, ListenError, Listener, Options, Recorder};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
-use crate::attached;
 use crate::collect::{Collector, Remnants};
-use crate::control;
 use crate::data::Data;
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::healing::{self, Healing};
 use crate::meta::StoreError;
 use crate::metrics::Metrics;
-use crate::session;
 use crate::sessions::Sessions;
+use crate::{attached, control, session};
 
 /// How long a stop waits for what is under way; a restart recovers from less.
 const STOP: Duration = Duration::from_secs(10);

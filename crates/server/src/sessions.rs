@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use segue_core::types::ClientId;
+use segue_core::nouns::ClientId;
 use segue_rpc::places::{Full, Places, network};
 use segue_rpc::{CloseCode, Peer};
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use segue_core::modlog::Entry;
+use segue_core::host::log::Entry;
+use segue_core::nouns::{Attr, Ino, Kind, Name};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind, Name};
 
 use crate::Violation;
 use crate::check::acknowledged::overwritten;

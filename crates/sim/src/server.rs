@@ -12,14 +12,15 @@ mod promises;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
-use segue_core::modlog::{Outcome, Stamped};
 use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{
     self, Admits, ApplyResult, Context, DamagedChunks, Fault, MetaTxn, RemnantAges, Rights, Stop,
     Unwelcome, keys, read,
 };
+use segue_core::nouns::{
+    ClientId, Fingerprint, Ino, OpId, Outcome, Role, Stamped, Timestamp, Version, VolumeId,
+};
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Fingerprint, Ino, OpId, Role, Timestamp, Version, VolumeId};
 use segue_core::wire::{Applied, Apply, Found, Hello, Refused, Reply, Request, Welcome};
 
 use crate::Violation;

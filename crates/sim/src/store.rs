@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use segue_core::namespace::{MapStore, MetaSnapshot, MetaTxn};
-use segue_core::types::Fingerprint;
+use segue_core::nouns::Fingerprint;
 
 /// The server's disk.
 #[derive(Clone, Default)]

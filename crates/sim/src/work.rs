@@ -1,6 +1,6 @@
 //! What applications do: operations on paths, drawn at random from few names, so that they meet.
 
-use segue_core::types::{Ino, Name};
+use segue_core::nouns::{Ino, Name};
 
 use crate::rng::Rng;
 

@@ -1,8 +1,10 @@
 //! An endless run of changes as one client's log has them: a directory, a thousand files in it,
 //! the next directory.
 
-use segue_core::modlog::{Base, NewNode, Piece, PieceBytes, Record, Stamped, Store};
-use segue_core::types::{Caller, Ino, InoGrant, Name, Timestamp};
+use segue_core::nouns::{
+    Base, Caller, Ino, InoGrant, Name, NewNode, Piece, PieceBytes, Record, Stamped, Store,
+    Timestamp,
+};
 
 use segue_bed::{Error, Result};
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use segue_core::modlog::{Outcome, Stamped};
-use segue_core::types::{Attr, ClientId};
+use segue_core::nouns::{Attr, ClientId, Outcome, Stamped};
 use segue_core::wire::{Applied, Apply, Hello, Reply, Request};
 use segue_rpc::identity::Identity;
 use segue_rpc::{Body, Peer, Response, Target, dial, greet};

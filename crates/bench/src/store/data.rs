@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use segue_core::chunk::{fingerprint, possession_proof};
-use segue_core::modlog::{NewNode, Piece, PieceBytes};
-use segue_core::types::{Attr, Fingerprint, Ino};
+use segue_core::nouns::{Attr, Fingerprint, Ino, NewNode, Piece, PieceBytes};
 use segue_core::wire::{Fetch, Fetched, Offer, Put, Reply, Request, Wanted};
 use segue_rpc::codec::{BlockReader, block_from_stored};
 use segue_rpc::{Body, Peer};

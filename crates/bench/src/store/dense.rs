@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segue_core::chunk::{fingerprint, possession_proof};
-use segue_core::modlog::{NewNode, Piece, PieceBytes, Record};
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_wanted};
-use segue_core::types::{Attr, Fingerprint, Ino};
+use segue_core::nouns::{Attr, Fingerprint, Ino, NewNode, Piece, PieceBytes, Record};
 use segue_core::wire::{Fetch, Offer, Put, Reply, Request, Stage, Staged, Wanted};
 use segue_rpc::codec::encode_block;
 use segue_rpc::{Body, Peer};

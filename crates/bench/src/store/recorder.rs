@@ -2,12 +2,11 @@
 
 use std::convert::Infallible;
 
-use segue_core::modlog::Outcome;
 use segue_core::namespace::{
     self, Admits, ApplyResult, Context, DamagedChunks, Fault, MapStore, MetaSnapshot, MetaTxn,
     Rights, bind, create_volume, grant, raise_floor,
 };
-use segue_core::types::{ClientId, Role, Timestamp, VolumeId};
+use segue_core::nouns::{ClientId, Outcome, Role, Timestamp, VolumeId};
 
 use super::changes::Changes;
 use super::client::wrong;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use segue_core::types::VolumeId;
+use segue_core::nouns::VolumeId;
 use segue_rpc::Target;
 use segue_rpc::identity::{Identities, MountUrl};
 use serde_json::Value;

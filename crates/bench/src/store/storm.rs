@@ -6,8 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use segue_core::modlog::NewNode;
-use segue_core::types::{Ino, Name};
+use segue_core::nouns::{Ino, Name, NewNode};
 use segue_core::wire::{PAGE_MAX, Readdir, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::task::JoinHandle;

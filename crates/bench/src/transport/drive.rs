@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use segue_core::types::{Ino, Name, Version};
+use segue_core::nouns::{Ino, Name, Version};
 use segue_core::wire::{Fetch, Lookup, Put, Reply, Request, Seek, Sought};
 use segue_rpc::{Body, CallError, Peer};
 use serde::{Deserialize, Serialize};

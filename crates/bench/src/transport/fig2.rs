@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_core::wire::{Put, Request};
 use segue_rpc::{Body, BodySender, CallError, Peer};
 use serde::Serialize;

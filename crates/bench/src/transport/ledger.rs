@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use segue_core::chunk::fingerprint;
-use segue_core::types::Fingerprint;
+use segue_core::nouns::Fingerprint;
 
 use crate::workload::content::noise;
 use segue_bed::Rng;

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use segue_core::nouns::{Fingerprint, Ino, Role};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, Ino, Role};
 use segue_core::wire::{
     Enrol, Enrolled, Fetch, Fetched, Put, Refused, Reply, Request, Seek, Sought, Stored, Welcome,
 };

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segue_core::chunk::fingerprint;
-use segue_core::types::{Class, ClientId, Ino, Version};
+use segue_core::nouns::{Class, ClientId, Ino, Version};
 use segue_core::wire::{Fetch, Hello, Put, Reply, Request, Seek};
 use segue_rpc::{Link, Response, greet};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Who is asking: resolved once, when the request arrives, because a process may be gone when
 //! its change is sent.
 
-use segue_core::types::Caller;
+use segue_core::nouns::Caller;
 use segue_fuse::Request;
 
 /// The caller of `request`.

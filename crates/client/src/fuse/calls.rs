@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use segue_core::client::Copied;
+use segue_core::host::Copied;
 use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Call, Errno, FileSystem, Open, Reply, Request};
 

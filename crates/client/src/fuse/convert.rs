@@ -4,10 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use segue_core::cache::{Nodes, Way};
-use segue_core::modlog::NewNode;
+use segue_core::host::cache::{Nodes, Way};
+use segue_core::nouns::{Attr, Ino, Kind, NAME_MAX, Name, NewNode, Timestamp};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind, NAME_MAX, Name, Timestamp};
 use segue_core::wire::Space;
 use segue_fuse::abi::{self, fopen};
 use segue_fuse::{Answer, Entry, Errno, Open, Outcome, SetTime};

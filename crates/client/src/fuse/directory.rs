@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use segue_core::nouns::{Attr, Ino};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino};
 use segue_fuse::{Answer, Listing};
 
 use super::convert::{entry, kind_mode};

@@ -2,10 +2,9 @@
 
 use std::ffi::OsStr;
 
-use segue_core::modlog::NewNode;
-use segue_core::modlog::Outcome as Committed;
+use segue_core::nouns::Outcome as Committed;
+use segue_core::nouns::{Caller, Ino, NewNode};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino};
 use segue_fuse::{Answer, Entry, Errno, Outcome};
 use tokio::sync::oneshot;
 

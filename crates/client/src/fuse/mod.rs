@@ -18,7 +18,7 @@ mod waiting;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use segue_core::types::Role;
+use segue_core::nouns::Role;
 use segue_fuse::abi::init;
 use segue_fuse::{FuseSession, Interrupts, MountOptions, Wishes};
 use tokio::runtime::Handle;

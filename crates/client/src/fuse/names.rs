@@ -2,9 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use segue_core::modlog::{NewNode, SetAttr};
+use segue_core::nouns::{Caller, Ino, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino, Name};
 use segue_fuse::{Answer, Call, Outcome, SetTime};
 
 use super::convert::{self, attributes, empty, entry, made, node, outcome, time};

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
-use segue_core::modlog::{Change, Lane, Logged, OFFER_FROM, Picked, Store, UploadAhead};
+use segue_core::host::log::{Change, Lane, Logged};
+use segue_core::host::send::{OFFER_FROM, Picked, UploadAhead};
+use segue_core::nouns::Store;
 use segue_core::refusal::Refusal;
 use segue_rpc::LinkState;
 

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::client::CleanCopy;
 use segue_core::delta::Basis;
-use segue_core::modlog::DataChange;
-use segue_core::types::{Class, Ino, Time, Version};
+use segue_core::host::log::DataChange;
+use segue_core::host::send::CleanCopy;
+use segue_core::nouns::{Class, Ino, Time, Version};
 
 use super::{Mount, Shared, lock};
 use crate::state::Container;
@@ -173,7 +173,7 @@ impl Mount {
 
 #[cfg(test)]
 mod tests {
-    use segue_core::cache::ContainerId;
+    use segue_core::nouns::ContainerId;
 
     use super::*;
     use crate::state::Containers;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use segue_core::namespace::original_name;
+use segue_core::nouns::Name;
 use segue_core::refusal::Refusal;
-use segue_core::types::Name;
 use segue_core::wire::{Became, Watched};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Keeping what waits for the server within `log-max`: what it lacks of files, and the log itself.
 //!
 //! Near the bound who changes something waits a little after each change, by the law of
-//! [`segue_core::modlog::Bound`]. Who meets it waits until something has gone. Only when nothing
+//! [`segue_core::host::log::Bound`]. Who meets it waits until something has gone. Only when nothing
 //! went for `grace`, because there is no network or the server takes nothing, are changes refused,
 //! with ENOSPC, until something goes again. What removes something is never refused.
 //!
@@ -11,9 +11,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use segue_core::modlog::{Bound, Logged, Record};
+use segue_core::host::log::{Bound, Logged};
+use segue_core::nouns::{Record, Time};
 use segue_core::refusal::Refusal;
-use segue_core::types::Time;
 
 use super::why::waits;
 use super::{Mount, lock};

@@ -1,10 +1,9 @@
 //! What is not sent because of what came later: data that were written anew, stores of files that
 //! are removed, changes that cancel out, and files that another one was renamed over.
 
-use segue_core::cache::touched;
-use segue_core::modlog::{Change, Entry, Logged};
+use segue_core::host::log::{Change, Entry, Logged};
+use segue_core::nouns::{Caller, Ino, touched};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino};
 
 use super::levels::Unsealed;
 use super::{Mount, lock};

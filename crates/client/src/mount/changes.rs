@@ -6,10 +6,12 @@
 //! `grace` for a server that cannot be reached: the change then stays logged, and wins or
 //! becomes a conflict copy later.
 
-use segue_core::modlog::{Change, NewNode, Outcome, Record, RenameMode, SetAttr};
+use segue_core::host::log::Change;
 use segue_core::namespace::check_border;
+use segue_core::nouns::{
+    Attr, Caller, Ino, Kind, Name, NewNode, Outcome, Record, RenameMode, SYMLINK_MAX, SetAttr,
+};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino, Kind, Name, SYMLINK_MAX};
 use tokio::sync::oneshot;
 
 use super::{Mount, lock};

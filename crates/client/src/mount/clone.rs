@@ -4,8 +4,8 @@
 //! be, or the link is down, the caller is told that it is not supported here, and its kernel
 //! copies the bytes through this host.
 
-use segue_core::client::Copied;
-use segue_core::modlog::Outcome;
+use segue_core::host::Copied;
+use segue_core::nouns::Outcome;
 use segue_core::refusal::Refusal;
 
 use super::Mount;

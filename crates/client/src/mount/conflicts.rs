@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use segue_core::modlog::{Change, Logged, Record};
+use segue_core::host::log::{Change, Logged};
+use segue_core::nouns::{Caller, Ino, Name, Record};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino, Name};
 use serde::{Deserialize, Serialize};
 
 use super::park::UNREADABLE;

@@ -3,11 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use segue_core::cache::{ContainerId, FileData, Nodes, Way};
-use segue_core::client::ClientCore;
-use segue_core::modlog::Outcome;
+use segue_core::host::Host;
+use segue_core::host::cache::{FileData, Nodes, Way};
+use segue_core::nouns::{Attr, Caller, ContainerId, Ino, Outcome};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino};
 use segue_fuse::BackingId;
 use tokio::sync::oneshot;
 
@@ -141,7 +140,7 @@ impl Mount {
     ) -> Result<Opened, Refusal> {
         let ino = Nodes::ino(node);
         let read_only =
-            self.options.read_only || self.owner.role == segue_core::types::Role::Reader;
+            self.options.read_only || self.owner.role == segue_core::nouns::Role::Reader;
         if mode.writable && read_only {
             return Err(Refusal::ReadOnly);
         }
@@ -343,7 +342,7 @@ impl Mount {
         let has_dirty = self.core().files.get(&ino).is_some_and(FileData::has_dirty);
         let mut sealed = None;
         if has_dirty && (wait || !self.amend(ino, &caller)?) {
-            let seal = |core: &mut ClientCore| Ok(core.draft_seal(ino, caller));
+            let seal = |core: &mut Host| Ok(core.draft_seal(ino, caller));
             sealed = self.log_change(seal, |core| core.next_seq() - 1)?;
         }
         if !wait {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use segue_core::delta::{Basis, MatchedChunk};
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_name, leaf_of};
+use segue_core::nouns::{Fingerprint, Ino, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, Ino, Version};
 use segue_core::wire::{Delta, Leaf};
 use segue_rpc::Rpc;
 use segue_rpc::codec::difference;

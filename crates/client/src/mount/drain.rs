@@ -6,13 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use segue_core::cache::{AsOf, touched};
-use segue_core::client::Effect;
-use segue_core::modlog::{
-    BatchSize, Change, Entry, INLINE_MAX, Lane, Logged, Outcome, ServerDisk, Stamped,
-};
+use segue_core::host::Effect;
+use segue_core::host::cache::AsOf;
+use segue_core::host::log::{Change, Entry, Lane, Logged};
+use segue_core::host::send::{BatchSize, ServerDisk};
+use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Stamped, Time, touched};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Time};
 use segue_core::wire::Applied;
 use segue_rpc::LinkState;
 use tokio::sync::{Notify, oneshot, watch};

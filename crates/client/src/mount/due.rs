@@ -5,7 +5,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_rpc::Rpc;
 
 use super::Mount;

@@ -15,11 +15,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use segue_core::cache::FileData;
-use segue_core::client::{ClientCore, Scrap};
-use segue_core::modlog::{Entry, INLINE_MAX, Payload, SUM_BLOCK};
+use segue_core::host::Host;
+use segue_core::host::cache::{FileData, Scrap};
+use segue_core::host::log::{Entry, Payload, SUM_BLOCK};
+use segue_core::nouns::{INLINE_MAX, Ino, Timestamp};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Timestamp};
 
 use super::Mount;
 use crate::state::Container;
@@ -119,7 +119,7 @@ impl Mount {
         affected: impl Fn() -> Range<u64>,
         plan: impl Fn(&Container, bool) -> (P, bool),
         change: impl Fn(&Container, bool) -> io::Result<()>,
-        draft: impl Fn(&mut ClientCore, &P, Timestamp) -> Option<Entry>,
+        draft: impl Fn(&mut Host, &P, Timestamp) -> Option<Entry>,
     ) -> Result<(), Refusal> {
         let time = self.wall();
         loop {

@@ -4,10 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::cache::FileData;
-use segue_core::client::Sight;
+use segue_core::host::cache::{FileData, Sight};
+use segue_core::nouns::{Attr, Class, Ino, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Class, Ino, Version};
 use segue_core::wire::FETCH_MAX;
 use segue_rpc::Rpc;
 

@@ -1,6 +1,7 @@
 //! A batch whose chunks the server does not take, because a quota or its disk is full.
 
-use segue_core::modlog::{Logged, is_to_replace};
+use segue_core::host::log::Logged;
+use segue_core::host::send::is_to_replace;
 use segue_core::refusal::Refusal;
 
 use super::{Mount, lock};

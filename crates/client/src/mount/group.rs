@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use segue_core::chunk::fingerprint;
-use segue_core::modlog::{Piece, PieceBytes};
+use segue_core::nouns::{Class, Ino, Piece, PieceBytes};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Ino};
 use segue_core::wire::OFFER_MAX;
 use tokio::task::JoinSet;
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::cache::Way;
+use segue_core::host::cache::Way;
+use segue_core::nouns::{Caller, Ino, Name, Time};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino, Name, Time};
 
 use super::lock;
 

@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use segue_core::chunk::{CHUNK_MAX, fingerprint};
+use segue_core::nouns::{Class, Fingerprint, Ino};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Fingerprint, Ino};
 use segue_core::wire::{Heal, OFFER_MAX, Reply, Request};
 use segue_rpc::{Body, Incoming, Rpc};
 use tokio::sync::mpsc;

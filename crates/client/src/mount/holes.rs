@@ -9,9 +9,8 @@
 use std::io;
 use std::ops::Range;
 
-use segue_core::modlog::Outcome;
+use segue_core::nouns::{Ino, Outcome, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Version};
 use segue_core::wire::Sought;
 use tokio::sync::oneshot;
 

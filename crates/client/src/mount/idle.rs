@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_rpc::Rpc;
 
 /// Where control groups of version 2 are.

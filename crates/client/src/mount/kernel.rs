@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, mpsc
 use std::thread;
 use std::time::{Duration, Instant};
 
-use segue_core::cache::Nodes;
-use segue_core::types::{Ino, Name};
+use segue_core::host::cache::Nodes;
+use segue_core::nouns::{Ino, Name};
 use segue_fuse::Notifier;
 use segue_fuse::abi::init;
 use tokio::sync::watch;

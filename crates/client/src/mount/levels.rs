@@ -1,8 +1,7 @@
 //! How soon a file's changes must be with the server: what that means for who changes it.
 
-use segue_core::modlog::Record;
+use segue_core::nouns::{Caller, Ino, Record, Time};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino, Time};
 
 use super::{Mount, lock, nobody_asked};
 use crate::options::Lm;

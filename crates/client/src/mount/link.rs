@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 #[cfg(debug_assertions)]
 use segue_rpc::CloseCode;
 use segue_rpc::LinkStats;

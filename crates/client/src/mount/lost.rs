@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::cache::FileData;
-use segue_core::client::Scrap;
+use segue_core::host::cache::{FileData, Scrap};
+use segue_core::nouns::{Ino, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Version};
 use segue_core::wire::Welcome;
 
 use super::notes::known;

@@ -10,10 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use segue_core::client::may_become_one;
-use segue_core::modlog::{Outcome, Record, RenameMode};
+use segue_core::host::conflict::may_become_one;
+use segue_core::nouns::{Attr, Caller, Ino, Kind, Name, Outcome, Record, RenameMode, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino, Kind, Name, Version};
 use tokio::sync::Notify;
 
 use super::changes::InLog;

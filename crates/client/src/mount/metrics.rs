@@ -9,8 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use segue_core::cache::FileData;
-use segue_core::types::Class;
+use segue_core::host::cache::FileData;
+use segue_core::nouns::Class;
 
 use super::Mount;
 use crate::control::types::{ClassBytes, State, Status};

@@ -73,12 +73,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use segue_core::client::ClientCore;
-use segue_core::modlog::{Change, Entry, INLINE_MAX, UploadAhead};
+use segue_core::host::Host;
+use segue_core::host::log::{Change, Entry};
+use segue_core::host::send::UploadAhead;
 use segue_core::namespace::personal_mode;
+use segue_core::nouns::{Attr, Caller, INLINE_MAX, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_core::wire::Space;
 use tokio::sync::{Notify, watch};
 
@@ -100,7 +101,7 @@ const NODE_LIMIT: usize = 500_000;
 
 /// One mounted volume.
 pub(crate) struct Mount {
-    core: Mutex<ClientCore>,
+    core: Mutex<Host>,
     log: Mutex<LogFile>,
     /// Held from the beginning of a sync of the log to its end. Taken before the log.
     syncing: Mutex<()>,
@@ -212,7 +213,7 @@ fn wall_millis() -> u64 {
 }
 
 impl Mount {
-    fn core(&self) -> MutexGuard<'_, ClientCore> {
+    fn core(&self) -> MutexGuard<'_, Host> {
         let mut core = lock(&self.core);
         let (session, answered) = self.remote.session();
         core.tree.follow(session, answered);
@@ -253,8 +254,8 @@ impl Mount {
     /// Logs what `draft` makes and then takes it in: what cannot be logged did not happen.
     fn log_change<R>(
         &self,
-        draft: impl FnOnce(&mut ClientCore) -> Result<Option<Entry>, Refusal>,
-        then: impl FnOnce(&mut ClientCore) -> R,
+        draft: impl FnOnce(&mut Host) -> Result<Option<Entry>, Refusal>,
+        then: impl FnOnce(&mut Host) -> R,
     ) -> Result<Option<R>, Refusal> {
         self.log_change_and(draft, || Ok(()), then)
     }
@@ -264,9 +265,9 @@ impl Mount {
     /// it stood, also on a full disk.
     fn log_change_and<R>(
         &self,
-        draft: impl FnOnce(&mut ClientCore) -> Result<Option<Entry>, Refusal>,
+        draft: impl FnOnce(&mut Host) -> Result<Option<Entry>, Refusal>,
         carry_out: impl FnOnce() -> Result<(), (Refusal, Box<Entry>)>,
-        then: impl FnOnce(&mut ClientCore) -> R,
+        then: impl FnOnce(&mut Host) -> R,
     ) -> Result<Option<R>, Refusal> {
         if self.options.read_only || self.owner.role == Role::Reader {
             return Err(Refusal::ReadOnly);

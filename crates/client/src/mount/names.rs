@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::cache::{AsOf, Known, Pages};
+use segue_core::host::cache::{AsOf, Known, Pages};
+use segue_core::nouns::{Attr, Class, Ino, Kind, Name, Time};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Class, Ino, Kind, Name, Time};
 use segue_core::wire::{Looked, PAGE_MAX, Page, Space};
 use segue_rpc::Rpc;
 

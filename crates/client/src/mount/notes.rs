@@ -1,9 +1,9 @@
 //! The index on disk: what is cached is noted there once a second, and comes back from there
 //! when it is not in memory. And what nobody needs any more goes.
 
-use segue_core::client::Scrap;
+use segue_core::host::cache::Scrap;
+use segue_core::nouns::{Ino, Name};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Name};
 
 use super::{Mount, lock, wall_millis};
 

@@ -12,7 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use segue_core::modlog::{Change, DataChange, Logged, Outcome};
+use segue_core::host::log::{Change, DataChange, Logged};
+use segue_core::nouns::Outcome;
 use segue_core::refusal::Refusal;
 use serde::Deserialize;
 

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use segue_core::nouns::{Class, Ino, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Ino, Version};
 use segue_rpc::Rpc;
 use tokio::sync::Notify;
 

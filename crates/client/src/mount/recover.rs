@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use segue_core::cache::FileNote;
-use segue_core::client::{ClientCore, needs};
-use segue_core::modlog::{Entry, Redo, left_of, redo};
-use segue_core::types::{Ino, Time};
+use segue_core::host::cache::FileNote;
+use segue_core::host::log::{Entry, Redo, left_of, redo};
+use segue_core::host::{Host, needs};
+use segue_core::nouns::{Ino, Time};
 
 use super::notes::known;
 use super::verify::lacking;
@@ -65,7 +65,7 @@ impl Left<'_> {
     /// Takes in what was left.
     pub(super) fn recover(
         mut self,
-        core: &mut ClientCore,
+        core: &mut Host,
         mut found: FoundLog,
     ) -> Result<(), MountError> {
         let failed = |error: std::io::Error| MountError::state("cache directory", error);
@@ -148,7 +148,7 @@ impl Left<'_> {
 
     /// Has the index say what was undone, and then the log nothing of it any more. In this order:
     /// whoever dies in between undoes it again, and who comes later knows of it from the index.
-    fn forget(&mut self, core: &mut ClientCore, undone: Undone) -> std::io::Result<()> {
+    fn forget(&mut self, core: &mut Host, undone: Undone) -> std::io::Result<()> {
         let no_index = |error| std::io::Error::other(format!("index.db: {error}"));
         for (ino, range) in &undone.ranges {
             self.undo(core, *ino, range.clone())?;
@@ -173,7 +173,7 @@ impl Left<'_> {
     }
 
     /// A change of `range` was begun, and is not done.
-    fn undo(&self, core: &mut ClientCore, ino: Ino, range: Range<u64>) -> std::io::Result<()> {
+    fn undo(&self, core: &mut Host, ino: Ino, range: Range<u64>) -> std::io::Result<()> {
         let size = core.tree.peek(ino).map(|attr| attr.size);
         let Some(file) = core.files.get_mut(&ino) else {
             // Nothing of it is this host's only.
@@ -218,7 +218,7 @@ impl Left<'_> {
     }
 
     /// Cuts off what containers have behind the ends of their files.
-    fn cut(&self, core: &ClientCore) -> std::io::Result<()> {
+    fn cut(&self, core: &Host) -> std::io::Result<()> {
         for (key, size) in core.ends() {
             if self.containers.exists(key) {
                 self.containers.open(key)?.cut(size)?;
@@ -229,7 +229,7 @@ impl Left<'_> {
 
     /// Writes what the log has itself into the containers again. Whatever of the rest was not
     /// synced is with the next sync.
-    fn redo(&self, core: &ClientCore, entries: &[Entry]) -> std::io::Result<()> {
+    fn redo(&self, core: &Host, entries: &[Entry]) -> std::io::Result<()> {
         for place in entries.iter().filter_map(Entry::place) {
             if core.needs_container(place.ino, place.container) {
                 self.containers.mark_unsynced((place.ino, place.container), false);

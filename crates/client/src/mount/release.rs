@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use segue_core::modlog::{Logged, Outcome, Record};
+use segue_core::host::log::Logged;
+use segue_core::nouns::{Outcome, Record};
 use segue_core::refusal::Refusal;
 use tokio::time::timeout;
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use segue_core::cache::FileData;
-use segue_core::client::{ClientCore, UnsentBelow};
-use segue_core::modlog::{Logged, Queue, Stage};
+use segue_core::host::Host;
+use segue_core::host::cache::FileData;
+use segue_core::host::call::UnsentBelow;
+use segue_core::host::log::{Logged, Queue, Stage};
+use segue_core::nouns::{Attr, Class, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Class, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_rpc::LinkState;
 use segue_rpc::identity::short;
 
@@ -90,7 +91,7 @@ impl Mount {
     }
 
     /// Bytes of changed data that the server lacks, also of those that are not logged yet.
-    fn to_send(&self, core: &ClientCore) -> u64 {
+    fn to_send(&self, core: &Host) -> u64 {
         let dirty = |ino| core.files.get(&ino).map_or(0, FileData::dirty_bytes);
         let unsealed: u64 = core.unsealed().into_iter().map(dirty).sum();
         (core.queue.bytes() + unsealed).saturating_sub(self.sent_ahead())
@@ -195,7 +196,7 @@ impl Mount {
     }
 
     /// Age of the oldest change that the server lacks, sealed or not.
-    fn oldest_unsafe(&self, core: &ClientCore) -> f64 {
+    fn oldest_unsafe(&self, core: &Host) -> f64 {
         let (now, wall) = (self.now(), self.wall());
         let oldest = core.queue.iter().next().map(|(logged, at)| age(logged, at, now, wall));
         let since = lock(&self.unsealed);

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use segue_core::client::Growth;
+use segue_core::host::call::Growth;
+use segue_core::nouns::Ino;
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
 
 use super::{Mount, Shared};
 

@@ -4,10 +4,9 @@
 //! It goes as it was when it was compared. Who writes it meanwhile keeps it, here or on another
 //! host.
 
-use segue_core::client::may_be_same;
-use segue_core::modlog::{Outcome, Record};
+use segue_core::host::conflict::may_be_same;
+use segue_core::nouns::{Attr, Caller, Ino, Kind, Name, Outcome, Record};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Caller, Ino, Kind, Name};
 use tokio::sync::oneshot;
 
 use super::{Mount, lock};

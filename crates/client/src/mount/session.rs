@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::client::{Meeting, meet};
-use segue_core::modlog::latest_told;
+use segue_core::host::conflict::{Meeting, meet};
+use segue_core::host::log::latest_told;
+use segue_core::nouns::{ClientId, Role, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Role, Version};
 use segue_core::wire::{Hello, Welcome};
 use segue_rpc::identity::{Identities, Identity, IdentityError, MountUrl};
 use segue_rpc::{

@@ -5,10 +5,9 @@
 //! away, and take it with a chmod in the writer's name, which the server refuses to anyone but
 //! the owner.
 
-use segue_core::client::SetIds;
-use segue_core::modlog::Record;
+use segue_core::host::SetIds;
+use segue_core::nouns::{Caller, Ino, Record};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino};
 
 use super::Mount;
 

@@ -6,8 +6,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use segue_core::cache::RangeSet;
-use segue_core::modlog::DataChange;
+use segue_core::host::log::DataChange;
+use segue_core::nouns::RangeSet;
 use segue_core::refusal::Refusal;
 
 use super::Mount;

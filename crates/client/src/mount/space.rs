@@ -13,10 +13,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use segue_core::cache::{Bounds, Candidate, Disk, choose};
-use segue_core::client::Scrap;
+use segue_core::host::cache::{Bounds, Candidate, Disk, Scrap, choose};
+use segue_core::nouns::Time;
 use segue_core::refusal::Refusal;
-use segue_core::types::Time;
 
 use super::notes::known;
 use super::{Mount, Shared, lock};

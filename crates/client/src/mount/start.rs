@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::client::ClientCore;
-use segue_core::modlog::Lane;
+use segue_core::host::Host;
+use segue_core::host::log::Lane;
+use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Role};
 use segue_core::wire::Welcome;
 use segue_fuse::{detach, unmount};
 use segue_rpc::Incoming;
@@ -31,9 +31,7 @@ use super::session::{MountSession, OpenCache, State, session};
 use super::through::PassthroughState;
 use super::told::AtHello;
 use super::{KernelCache, Mount, NODE_LIMIT, Owner, Shared, lock};
-use crate::control;
 use crate::error::MountError;
-use crate::fuse;
 use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::remote::Remote;
@@ -41,6 +39,7 @@ use crate::state::{
     Containers, FoundLog, Index, Maps, Numbers, Preserved, mapped, remember_volume, sync_directory,
 };
 use crate::unmounted::{refused, remember_base};
+use crate::{control, fuse};
 
 /// After unmounting, this long is spent on sending what the last calls left; the rest stays
 /// logged for the next mount.
@@ -320,8 +319,8 @@ fn recovered(
     found: FoundLog,
     first_container: u64,
     welcome: Option<&Welcome>,
-) -> Result<ClientCore, MountError> {
-    let mut core = ClientCore::new(NODE_LIMIT, left.numbers.first_seq());
+) -> Result<Host, MountError> {
+    let mut core = Host::new(NODE_LIMIT, left.numbers.first_seq());
     core.number_containers(first_container);
     if let Some(welcome) = welcome {
         core.tree.begin_connection(welcome.epoch, welcome.commit);

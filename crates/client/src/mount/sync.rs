@@ -5,8 +5,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use segue_core::client::{self, Scrap};
-use segue_core::modlog::{Logged, Queue};
+use segue_core::host::cache::Scrap;
+use segue_core::host::call;
+use segue_core::host::log::{Logged, Queue};
 use segue_core::refusal::Refusal;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -357,5 +358,5 @@ impl Mount {
 /// True if `path` is one of `tops` or below one. Where nobody knows what something is called it may
 /// be.
 pub(super) fn is_below(tops: &[AnyPath], path: &[u8]) -> bool {
-    tops.iter().any(|top| client::is_below(top.as_bytes(), path))
+    tops.iter().any(|top| call::is_below(top.as_bytes(), path))
 }

@@ -9,10 +9,10 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use segue_core::cache::{Ask, ContainerId, FileData, LeftBehind, Nodes, Way};
-use segue_core::modlog::Payload;
+use segue_core::host::cache::{Ask, FileData, LeftBehind, Nodes, Way};
+use segue_core::host::log::Payload;
+use segue_core::nouns::{Attr, ContainerId, Ino};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino};
 use segue_fuse::{Backing, BackingId, Notifier};
 
 use super::handles::FileHandle;

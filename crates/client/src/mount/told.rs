@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use segue_core::nouns::{ClientId, Ino, InoGrant, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Ino, InoGrant, Version};
 use segue_core::wire::Welcome;
 use segue_rpc::Peer;
 

@@ -11,13 +11,13 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use segue_core::chunk::Cutter;
-use segue_core::modlog::{
-    Base, Change, DataChange, INLINE_MAX, Logged, OFFER_FROM, Piece, PieceBytes, Record, Stamped,
-    Store, group_bytes,
-};
+use segue_core::host::log::{Change, DataChange, Logged};
+use segue_core::host::send::{OFFER_FROM, group_bytes};
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_wanted};
+use segue_core::nouns::{
+    Base, Class, Fingerprint, INLINE_MAX, Ino, Piece, PieceBytes, Record, Stamped, Store,
+};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Fingerprint, Ino};
 use segue_core::wire::{Leaf, Staged};
 use segue_rpc::{LinkState, Rpc};
 

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
-use segue_core::cache::RangeSet;
-use segue_core::modlog::{self, Entry, Payload, SUM_BLOCK};
+use segue_core::host::log::{self, Entry, Payload, SUM_BLOCK};
+use segue_core::nouns::RangeSet;
 
 use super::edit::sums;
 use crate::state::{Containers, Key, LogFile, Preserved};
 
-/// Which of `entries`, from the `first` on, [lack](modlog::lacking) some of their bytes on the
+/// Which of `entries`, from the `first` on, [lack](log::lacking) some of their bytes on the
 /// disk.
 pub(super) fn lacking(
     entries: &[Entry],
@@ -20,7 +20,7 @@ pub(super) fn lacking(
     containers: &Containers,
     preserved: &Preserved,
 ) -> io::Result<Vec<usize>> {
-    modlog::lacking(
+    log::lacking(
         entries,
         first,
         |key, range, sums, later| is_there(containers, key, range, sums, later),
@@ -44,7 +44,7 @@ pub(super) fn mend(
         kept.iter().try_for_each(|seq| preserved.write_anew(*seq))?;
         let keys: BTreeSet<Key> = doubted.iter().map(|(key, _)| *key).collect();
         let entries: Vec<Entry> = log.entries()?.into_iter().map(summed).collect();
-        let lacking = modlog::lacking::<io::Error>(
+        let lacking = log::lacking::<io::Error>(
             &entries,
             0,
             |key, range, sums, later| {
@@ -127,9 +127,8 @@ pub(crate) fn has(
 
 #[cfg(test)]
 mod tests {
-    use segue_core::cache::ContainerId;
-    use segue_core::modlog::{Base, WritePlace};
-    use segue_core::types::{Ino, Timestamp, Version};
+    use segue_core::host::log::WritePlace;
+    use segue_core::nouns::{Base, ContainerId, Ino, Timestamp, Version};
 
     use super::*;
     use crate::state::failing;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use segue_core::modlog::{Logged, Outcome};
+use segue_core::host::log::Logged;
+use segue_core::nouns::Outcome;
 use tokio::sync::oneshot;
 
 use super::{Mount, lock};

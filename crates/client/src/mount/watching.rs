@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use segue_core::nouns::{Attr, Ino, Kind};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind};
 use segue_core::wire::{Became, Watched, WatchedAll};
 use tokio::sync::mpsc::Sender;
 

@@ -8,8 +8,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use segue_core::nouns::{Ino, Time};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Time};
 
 use super::{Mount, Shared, lock};
 use crate::control::types::{AwaitedFile, WaitedFor, WhyOperation, WhyReply};

@@ -1,11 +1,11 @@
 //! Extended attributes: the user's own, and `user.segue.*`, which answer where a file is, but for
 //! `user.segue.persist`, which says how soon it is to be with the server.
 
-use segue_core::cache::XattrMap;
+use segue_core::host::cache::XattrMap;
 use segue_core::namespace::{XATTR_COUNT_MAX, check_xattr_shape};
+use segue_core::nouns::{Caller, Ino, Kind};
 use segue_core::persist::ATTRIBUTE;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Ino, Kind};
 
 use super::Mount;
 

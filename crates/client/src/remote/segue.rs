@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use segue_core::cache::Promised;
-use segue_core::modlog::Stamped;
+use segue_core::host::cache::Promised;
+use segue_core::nouns::{Class, Fingerprint, Ino, InoGrant, Name, Stamped, Time, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::wire::{
     Applied, Apply, Compare, Delta, Fetch, Fetched, Leaf, Looked, Lookup, Node, Offer, Outline,
     Outlined, Page, Put, Readdir, Reply, Request, Seek, Sought, Space, Stage, Staged, Watch,

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
-use segue_core::cache::ContainerId;
+use segue_core::nouns::ContainerId;
 
 use super::durable::{Trust, sync_data, sync_name};
 use super::maps::MapName;
@@ -398,7 +398,7 @@ pub(super) fn read_zeros(file: &File, offset: u64, len: usize) -> io::Result<Vec
 
 #[cfg(test)]
 mod tests {
-    use segue_core::types::Ino;
+    use segue_core::nouns::Ino;
 
     use super::super::{Containers, Maps};
     use super::*;

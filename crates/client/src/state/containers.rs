@@ -1,6 +1,6 @@
 //! Container files: the local bytes of each inode, at the same offsets as in the file.
 //!
-//! A file whose cached bytes all go gets a container of another number (`core::client::places`);
+//! A file whose cached bytes all go gets a container of another number (`host::cache::places`);
 //! the old one is removed when nobody needs it.
 //!
 //! Little that is new is in memory only (`young`), in no more containers than [`YOUNG_MAX`]: files
@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::syncfs;
-use segue_core::cache::ContainerId;
-use segue_core::types::Ino;
+use segue_core::nouns::{ContainerId, Ino};
 
 use super::container::{Container, add, copy_data, take};
 use super::durable::{sync_directory, sync_name};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use segue_core::types::{ClientId, InoGrant, Role};
+use segue_core::nouns::{ClientId, InoGrant, Role};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{sync_data, sync_name};

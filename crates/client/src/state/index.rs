@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
-use segue_core::cache::{Candidate, ContainerId, FileNote, NodeNote, TreeNotes};
-use segue_core::client::Notes;
-use segue_core::types::{Ino, Name, Version};
+use segue_core::host::Notes;
+use segue_core::host::cache::{Candidate, FileNote, NodeNote, TreeNotes};
+use segue_core::nouns::{ContainerId, Ino, Name, Version};
 use segue_core::wire::{History, Space};
 
 use super::log::Position;
@@ -408,8 +408,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 #[cfg(test)]
 mod tests {
-    use segue_core::cache::RangeSet;
-    use segue_core::types::{Attr, Kind, Timestamp};
+    use segue_core::nouns::{Attr, Kind, RangeSet, Timestamp};
 
     use super::*;
 

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use segue_core::modlog::Entry;
+use segue_core::host::log::Entry;
 
 use self::format::{FILE_HEADER, behind, encode, header, is_unfinished, parse, parts};
 pub(crate) use self::format::{FoundLog, Position, REMEDY, SHORT_LOG};

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use segue_core::types::{ClientId, Ino, InoGrant};
+use segue_core::nouns::{ClientId, Ino, InoGrant};
 
 use super::StateDirectory;
 

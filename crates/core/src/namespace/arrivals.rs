@@ -19,9 +19,8 @@ use super::refs::Held;
 use super::rows::{self, ChunkRow, LeafRow, Tally};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys, tally, volume::existing};
-use crate::modlog::{PieceBytes, Store};
+use crate::nouns::{Fingerprint, Ino, PieceBytes, Store, VolumeId};
 use crate::refusal::Refusal;
-use crate::types::{Fingerprint, Ino, VolumeId};
 
 impl ChunkRow {
     /// Bytes of it that came for a file and are in none.

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{decode, get_row, put_row};
 use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys, lives};
+use crate::nouns::{Ino, Timestamp, VolumeId};
 use crate::promise::Inodes;
-use crate::types::{Ino, Timestamp, VolumeId};
 use crate::wire::{Resume, Resumed};
 
 /// Rows that are read at a time.

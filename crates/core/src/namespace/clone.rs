@@ -15,13 +15,12 @@ use super::rows::InodeRow;
 use super::store::{check_target, is_base};
 use super::tree::Tree;
 use super::{Fault, MetaTxn, Stop, quota, refs};
-use crate::modlog::Base;
-use crate::types::{Ino, Kind, Version};
+use crate::nouns::{Base, Ino, Kind, Version};
 
 /// Most rows that are copied in one commit; a large file in order has fewer.
 const ROWS_MAX: usize = 4096;
 
-/// A [`crate::modlog::Record::Clone`].
+/// A [`crate::nouns::Record::Clone`].
 pub(super) fn clone<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,

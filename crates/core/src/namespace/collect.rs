@@ -19,7 +19,7 @@
 use super::refs::{self, Held};
 use super::rows::{self, ChunkRow, ClientRow};
 use super::{Contents, Fault, MetaTxn, PastDamage, arrivals, extents, is_damage, keys, readable};
-use crate::types::{ClientId, VolumeId};
+use crate::nouns::{ClientId, VolumeId};
 
 /// What a slice did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

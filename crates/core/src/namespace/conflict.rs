@@ -10,8 +10,8 @@ use super::permission::{Change, SEARCH, WRITE};
 use super::rows::InodeRow;
 use super::tree::Tree;
 use super::{Fault, MetaTxn, Stop};
+use crate::nouns::{Ino, Kind, Name};
 use crate::refusal::Refusal;
-use crate::types::{Ino, Kind, Name};
 
 /// Directory under the root for copies that have no other place.
 const SHELTER: &str = ".segue-conflicts";

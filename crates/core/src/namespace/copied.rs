@@ -15,8 +15,7 @@ use super::permission::Change;
 use super::rows::{self, InodeRow};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, keys, readable};
-use crate::modlog::Record;
-use crate::types::{ClientId, Ino, InoGrant, OpId};
+use crate::nouns::{ClientId, Ino, InoGrant, OpId, Record};
 
 /// Most numbers that one client has replaced: the copy of a host that made more files without a
 /// network than that loses the rest as refused changes.

@@ -3,8 +3,8 @@
 //!
 //! HOST is made so that the last `.conflict-` of a copy's name is where NAME ends.
 
+use crate::nouns::{NAME_MAX, Name, Timestamp};
 use crate::refusal::Refusal;
-use crate::types::{NAME_MAX, Name, Timestamp};
 
 /// Between the two.
 const MARK: &str = ".conflict-";

@@ -7,9 +7,8 @@ use super::permission::{Actor, Change};
 use super::rows::{self, InodeRow};
 use super::tree::Tree;
 use super::{Fault, MetaTxn, Stop, hard_links, quota, remnant};
-use crate::modlog::{NewNode, Record};
+use crate::nouns::{Attr, Ino, Kind, Name, NewNode, Record, SYMLINK_MAX, Timestamp};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Ino, Kind, Name, SYMLINK_MAX, Timestamp};
 
 /// Most names of one inode that is not a directory (ext4's number).
 pub(super) const LINK_MAX: u32 = 65_000;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use super::rows::{self, ChunkPlace, LeafRow, Source};
 use super::{Fault, MetaSnapshot, readable};
-use crate::types::{Fingerprint, VolumeId};
+use crate::nouns::{Fingerprint, VolumeId};
 
 /// Places of chunks whose last read failed.
 #[derive(Clone, Debug)]

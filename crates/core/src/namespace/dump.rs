@@ -7,7 +7,7 @@
 use super::check::Scan;
 use super::rows::{ChunkRow, ClientRow};
 use super::{MetaSnapshot, keys};
-use crate::types::{Fingerprint, VolumeId};
+use crate::nouns::{Fingerprint, VolumeId};
 
 /// Who is given rows, each with its key.
 pub type Each<'a, E> = dyn FnMut(&[u8], &[u8]) -> Result<(), E> + 'a;

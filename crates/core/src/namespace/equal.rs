@@ -10,8 +10,7 @@ use super::rows::{self, InodeRow, Source};
 use super::tree::Tree;
 use super::{Fault, LEAF_EXTENTS_MAX, MetaSnapshot, MetaTxn, Stop};
 use crate::chunk::fingerprint;
-use crate::modlog::{PieceBytes, Store};
-use crate::types::{Fingerprint, VolumeId};
+use crate::nouns::{Fingerprint, PieceBytes, Store, VolumeId};
 use crate::wire::Compare;
 
 /// Bytes in rows that are hashed as one, whatever rows they are in: more are not, which costs no

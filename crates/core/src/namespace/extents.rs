@@ -13,8 +13,7 @@ use super::refs;
 use super::rows::{self, Extent, InodeRow, LeafRow, Source};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys, readable};
-use crate::modlog::INLINE_MAX;
-use crate::types::{Fingerprint, Ino, VolumeId};
+use crate::nouns::{Fingerprint, INLINE_MAX, Ino, VolumeId};
 
 /// Rows read at a time.
 const SLICE: usize = 64;

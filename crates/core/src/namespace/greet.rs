@@ -4,7 +4,7 @@
 
 use super::session::BindError;
 use super::{Fault, MetaTxn, copied, lives, session};
-use crate::types::{InoGrant, OpId, VolumeId};
+use crate::nouns::{InoGrant, OpId, VolumeId};
 use crate::wire::{Hello, History};
 
 /// The numbers of a client that is welcome.

@@ -9,7 +9,7 @@
 use super::rows::InodeRow;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys, rows};
-use crate::types::{Ino, Kind};
+use crate::nouns::{Ino, Kind};
 
 /// Names that are looked at for one that is there: the first is, unless a repair removed it.
 const TRIES: usize = 16;

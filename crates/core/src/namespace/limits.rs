@@ -6,7 +6,7 @@ use super::quota::{self, Limits, QuotaRow, Usage};
 use super::rows::{self, VolumeRow};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys};
-use crate::types::{Ino, Kind, Name, VolumeId};
+use crate::nouns::{Ino, Kind, Name, VolumeId};
 
 /// Most directories of a volume with quotas: a check sums up each.
 pub const QUOTAS_MAX: usize = 4096;

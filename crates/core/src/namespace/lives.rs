@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::changes::{self, Head};
 use super::rows::{self, Tally, VolumeRow};
 use super::{Fault, MetaSnapshot, MetaTxn, keys, readable};
-use crate::types::{InoGrant, Timestamp, Version, VolumeId};
+use crate::nouns::{InoGrant, Timestamp, Version, VolumeId};
 use crate::wire::History;
 
 /// Seconds until 2025: jumps count from there, so that numbers are short.
@@ -200,7 +200,7 @@ pub fn admit_lost<T: MetaTxn>(
     // All that any lost life granted: each of them began before this one did.
     let end = first_ino(first, start).ok_or(Fault::Damaged("a life's row"))?;
     let mut row = super::volume::existing(txn, volume)?;
-    if row.lost.iter().any(|lost| lost.contains(crate::types::Ino(first))) {
+    if row.lost.iter().any(|lost| lost.contains(crate::nouns::Ino(first))) {
         return Ok(());
     }
     row.lost.push(InoGrant { first, count: end - first });

@@ -10,8 +10,7 @@ use super::rows::{self, InodeRow, OutcomeRow};
 use super::store::own_copy;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys};
-use crate::modlog::{Base, Store};
-use crate::types::{Ino, OpId};
+use crate::nouns::{Base, Ino, OpId, Store};
 
 /// Most outcomes that are looked at: a host that is well has fewer, because it says what it knows
 /// once a second. One that has more gets a conflict copy.

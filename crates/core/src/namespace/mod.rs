@@ -101,9 +101,10 @@ pub use volume::{
     volumes,
 };
 
-use crate::modlog::{Outcome, PieceBytes, Record, Stamped};
+use crate::nouns::{
+    ClientId, Fingerprint, OpId, Outcome, PieceBytes, Record, Role, Stamped, VolumeId,
+};
 use crate::refusal::Refusal;
-use crate::types::{ClientId, Fingerprint, OpId, Role, VolumeId};
 use overlay::Overlay;
 use tree::Tree;
 

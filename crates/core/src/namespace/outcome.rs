@@ -10,8 +10,7 @@ use std::ops::Range;
 use super::rows::{self, OutcomeRow};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys};
-use crate::modlog::Outcome;
-use crate::types::{Ino, Name, OpId};
+use crate::nouns::{Ino, Name, OpId, Outcome};
 
 /// Rows read at a time.
 const COUNTED_AT_ONCE: usize = 4096;

@@ -8,7 +8,7 @@ use super::extents::{self, Contents};
 use super::read::file;
 use super::rows::{self, Extent, Source};
 use super::{Fault, LEAF_EXTENTS_MAX, MetaSnapshot, Stop};
-use crate::types::{Fingerprint, Ino, Version, VolumeId};
+use crate::nouns::{Fingerprint, Ino, Version, VolumeId};
 use crate::wire::{Brief, OUTLINE_MAX, Outline, Outlined};
 
 use std::ops::Range;

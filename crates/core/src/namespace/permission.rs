@@ -8,9 +8,8 @@
 use std::borrow::Cow;
 
 use super::{Context, Stop};
-use crate::modlog::{Base, Record, Stamped};
+use crate::nouns::{Attr, Base, Caller, Kind, OpId, Record, Role, Stamped, Timestamp};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Caller, Kind, OpId, Role, Timestamp};
 
 /// What a squashed root becomes.
 const NOBODY: u32 = 65534;

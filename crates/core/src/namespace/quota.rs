@@ -16,8 +16,8 @@ use super::rows::{self, InodeRow};
 use super::tree::Tree;
 use super::volume::existing;
 use super::{Fault, MetaSnapshot, MetaTxn, Tally, XATTR_COUNT_MAX, keys};
+use crate::nouns::{Attr, Ino, Kind, VolumeId};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Ino, Kind, VolumeId};
 use crate::wire::Space;
 
 /// What hosts accepted before they knew is taken up to a hundredth over a quota of bytes.

@@ -6,8 +6,8 @@ use super::changes::{self, Span};
 use super::extents::Contents;
 use super::rows::{self, InodeRow, Source};
 use super::{MetaSnapshot, Stop, extents, keys, remnant};
+use crate::nouns::{Attr, Ino, Kind, Name, Version, VolumeId};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Ino, Kind, Name, Version, VolumeId};
 use crate::wire::{FETCH_MAX, Fetch, Looked, Node, PAGE_MAX, Page, Readdir, Seek, Sought, Xattrs};
 
 /// Bytes of names and targets after which a page ends: a page is one message.

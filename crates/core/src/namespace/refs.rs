@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use super::arrivals;
 use super::rows::{self, ChunkPlace, ChunkRow, Extent, LeafRow, PackRow, Source};
 use super::{Fault, MetaSnapshot, MetaTxn, Overlay, is_damage, keys, readable};
+use crate::nouns::{Fingerprint, Ino, VolumeId};
 use crate::refusal::Refusal;
-use crate::types::{Fingerprint, Ino, VolumeId};
 use crate::wire::{Leaf, LeafPart};
 
 /// How long a chunk that came is kept for the record that will name it: seven days.

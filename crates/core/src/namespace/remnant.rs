@@ -28,7 +28,7 @@ use super::extents::{self, Contents};
 use super::rows::{self, InodeRow};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Tally, keys, readable, volumes};
-use crate::types::{Ino, Kind, VolumeId};
+use crate::nouns::{Ino, Kind, VolumeId};
 
 /// A remnant can be read for so many seconds after the removal, and after each question for its
 /// attributes: longer than a host takes from a lookup to the open, and than a short loss of the

@@ -6,10 +6,10 @@ use super::rows::{self, InodeRow};
 use super::store::is_as_known;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, hard_links, keys};
+use crate::nouns::{Ino, Kind, Name};
 use crate::refusal::Refusal;
-use crate::types::{Ino, Kind, Name};
 
-/// A [`crate::modlog::Record::Unlink`].
+/// A [`crate::nouns::Record::Unlink`].
 pub(super) fn unlink<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
@@ -30,7 +30,7 @@ pub(super) fn unlink<T: MetaTxn>(
     Ok(Effect::Done)
 }
 
-/// A [`crate::modlog::Record::Rmdir`].
+/// A [`crate::nouns::Record::Rmdir`].
 pub(super) fn rmdir<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
@@ -98,7 +98,7 @@ pub(super) fn drop_link<T: MetaTxn>(
     tree.put_inode(row)
 }
 
-/// A [`crate::modlog::Record::Release`].
+/// A [`crate::nouns::Record::Release`].
 pub(super) fn release<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,

@@ -9,11 +9,10 @@ use super::rows::InodeRow;
 use super::store::is_as_known;
 use super::tree::Tree;
 use super::{Fault, MetaTxn, Stop, hard_links};
-use crate::modlog::RenameMode;
+use crate::nouns::{Ino, Kind, Name, RenameMode};
 use crate::refusal::Refusal;
-use crate::types::{Ino, Kind, Name};
 
-/// A [`crate::modlog::Record::Rename`].
+/// A [`crate::nouns::Record::Rename`].
 pub(super) struct Rename<'a> {
     pub(super) from: (Ino, &'a Name),
     pub(super) to: (Ino, &'a Name),

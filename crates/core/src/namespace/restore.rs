@@ -21,7 +21,7 @@ use super::rows::{self, ChunkPlace, ChunkRow, ClientRow, InodeRow, LeafRow, Tall
 use super::tree::Tree;
 use super::volume::{Readable, find_volume, is_name, volumes};
 use super::{Fault, MetaTxn, VolumeError, keys};
-use crate::types::{ClientId, Fingerprint, Ino, InoGrant, Version, VolumeId};
+use crate::nouns::{ClientId, Fingerprint, Ino, InoGrant, Version, VolumeId};
 
 /// Inode numbers that are passed over: more than a volume's clients are granted between two
 /// backups, and few enough that there are millions of restores.

@@ -7,8 +7,9 @@ use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Fault, Limits, MetaSnapshot, MetaTxn, keys};
-use crate::modlog::Outcome;
-use crate::types::{Attr, ClientId, Fingerprint, Ino, InoGrant, OpId, Timestamp, VolumeId};
+use crate::nouns::{
+    Attr, ClientId, Fingerprint, Ino, InoGrant, OpId, Outcome, Timestamp, VolumeId,
+};
 
 /// A volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

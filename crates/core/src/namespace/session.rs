@@ -3,7 +3,7 @@
 use super::rows::{self, ClientRow, VolumeRow};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, is_damage, keys, readable};
-use crate::types::{ClientId, InoGrant, OpId, VolumeId};
+use crate::nouns::{ClientId, InoGrant, OpId, VolumeId};
 
 /// Inode numbers in one grant.
 pub const GRANT_COUNT: u64 = 1 << 20;

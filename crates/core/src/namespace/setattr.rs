@@ -5,10 +5,9 @@ use super::permission::{Actor, Change, WRITE, mode_after_write};
 use super::quota;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, keys};
-use crate::modlog::SetAttr;
+use crate::nouns::{Attr, Ino, Kind, SetAttr, Timestamp};
 use crate::persist::{self, Lm};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Ino, Kind, Timestamp};
 
 /// Longest name of an extended attribute, in bytes.
 const XATTR_NAME_MAX: usize = 255;
@@ -17,7 +16,7 @@ const XATTR_VALUE_MAX: usize = 64 << 10;
 /// Most extended attributes of one inode: all of them fit into one message.
 pub const XATTR_COUNT_MAX: usize = 64;
 
-/// A [`crate::modlog::Record::SetAttr`].
+/// A [`crate::nouns::Record::SetAttr`].
 pub(super) fn set_attr<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,

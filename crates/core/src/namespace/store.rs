@@ -18,9 +18,8 @@ use super::{
     Admits, Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys, lost_tail, quota,
 };
 use crate::chunk::CHUNK_MAX;
-use crate::modlog::{Base, INLINE_MAX, Outcome, PieceBytes, Store};
+use crate::nouns::{Base, INLINE_MAX, Ino, Kind, OpId, Outcome, PieceBytes, Store};
 use crate::refusal::Refusal;
-use crate::types::{Ino, Kind, OpId};
 
 /// Most pieces of one store: each may be a row or two, and all of them are one commit. A host
 /// sends fewer, and a file of that many is one of many stores.
@@ -35,7 +34,7 @@ const MADE_BY_MAX: usize = 8;
 /// Largest file: offsets are signed to applications.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// A [`crate::modlog::Record::Store`].
+/// A [`crate::nouns::Record::Store`].
 pub(super) fn store<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
@@ -222,7 +221,7 @@ fn missing<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     change: &Change<'_>,
     store: &Store,
-) -> Result<Vec<crate::types::Fingerprint>, Stop<T::Error>> {
+) -> Result<Vec<crate::nouns::Fingerprint>, Stop<T::Error>> {
     let (damaged, volume) = (change.context.damaged, tree.volume);
     let mut missing = BTreeSet::new();
     for piece in &store.pieces {

@@ -21,7 +21,7 @@ use super::rows::{self, Extent, InodeRow, Source};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys, readable};
 use crate::chunk::Cutter;
-use crate::types::{Ino, Version, VolumeId};
+use crate::nouns::{Ino, Version, VolumeId};
 
 /// Longest run that is cut at once, in bytes: it is held in memory.
 const RUN_MAX: u64 = 16 << 20;

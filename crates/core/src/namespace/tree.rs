@@ -10,8 +10,8 @@ use super::overlay::Overlay;
 use super::quota::{Change, Charged, Limits, Usage};
 use super::rows::{self, InodeRow};
 use super::{Fault, MetaSnapshot, MetaTxn, Stop, Tally, VolumeRow, keys, remnant};
+use crate::nouns::{Attr, Ino, Kind, Name, Timestamp, Version, VolumeId};
 use crate::refusal::Refusal;
-use crate::types::{Attr, Ino, Kind, Name, Timestamp, Version, VolumeId};
 
 /// A directory in a deeper one is moved by nobody: looking at what it stands in takes time of the
 /// one thread that changes volumes. No path of PATH_MAX bytes has so many parts.

@@ -4,7 +4,7 @@ use super::create::new_inode;
 use super::rows::{self, InodeRow, Tally, VolumeRow};
 use super::session::GRANT_COUNT;
 use super::{Fault, Limits, MetaSnapshot, MetaTxn, keys, lives};
-use crate::types::{Ino, Kind, Name, Timestamp, Version, VolumeId};
+use crate::nouns::{Ino, Kind, Name, Timestamp, Version, VolumeId};
 
 /// Longest name of a volume, in bytes.
 const NAME_MAX: usize = 64;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::changes::{self, Changed, Span};
 use super::copy_name::original_name;
 use super::{Fault, MetaSnapshot, rows};
-use crate::types::{ClientId, Ino, Kind, Name, VolumeId};
+use crate::nouns::{ClientId, Ino, Kind, Name, VolumeId};
 use crate::wire::{Became, WATCHED_MAX, Watched, WatchedAll};
 
 /// Deeper is no directory that a path can name.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::namespace::KEPT_SECONDS;
-use crate::types::{ClientId, Time, VolumeId};
+use crate::nouns::{ClientId, Time, VolumeId};
 
 /// A client that is gone for longer finds no remnant in any case.
 const LATELY: Duration = Duration::from_secs(KEPT_SECONDS);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::TERM;
-use crate::types::{ClientId, Time};
+use crate::nouns::{ClientId, Time};
 
 /// The time after a restart.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::Ino;
+use crate::nouns::Ino;
 
 /// Inodes, each once.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

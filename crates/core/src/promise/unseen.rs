@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::TERM;
-use crate::types::Time;
+use crate::nouns::Time;
 
 /// No host relies for longer on what was before a commit: the server gives up whoever has not
 /// answered after a term, and what it had promised counts for a lease at most.

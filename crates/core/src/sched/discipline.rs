@@ -1,7 +1,7 @@
 //! In which order a scheduler sends. Anything but [`Discipline::Priorities`] is for experiments: it
 //! is what others do, measured under the same transport.
 
-use crate::types::Class;
+use crate::nouns::Class;
 
 /// The class of everything under [`Discipline::Uniform`].
 const ONLY: Class = Class::Fetch;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Fingerprint, Ino, Version};
+use crate::nouns::{Fingerprint, Ino, Version};
 
 /// Most parts of one answer to OUTLINE: 36 KB, half a second of a slow link.
 pub const OUTLINE_MAX: usize = 1 << 12;

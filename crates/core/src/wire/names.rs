@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{Applied, Reply};
-use crate::modlog::Outcome;
+use crate::nouns::{Attr, Ino, Name, Outcome, Version};
 use crate::promise::Inodes;
-use crate::types::{Attr, Ino, Name, Version};
 
 /// Of the inodes in an answer those whose changes the server will not tell; `None`: it will tell of
 /// none.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Attr, Ino, Name};
+use crate::nouns::{Attr, Ino, Name};
 
 /// From so many changes on an answer ends with their commit.
 pub const WATCHED_MAX: usize = 4096;

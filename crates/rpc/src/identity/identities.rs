@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use segue_core::types::Role;
+use segue_core::nouns::Role;
 
 use super::{DamagedPem, Identity, IdentityError, KeyRequest, MountUrl, files, url};
 

@@ -13,7 +13,7 @@ mod url;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use segue_core::types::Role;
+use segue_core::nouns::Role;
 use std::io;
 use std::path::{Path, PathBuf};
 

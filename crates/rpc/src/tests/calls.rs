@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_core::wire::{Offer, Put};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -60,7 +60,7 @@ async fn large_message_needs_no_body() {
     let world = World::new();
     let (client, server, _listener) = world.pair().await;
     tokio::spawn(echo(server));
-    let pair = (segue_core::types::Fingerprint([7; 32]), segue_core::types::Fingerprint([9; 32]));
+    let pair = (segue_core::nouns::Fingerprint([7; 32]), segue_core::nouns::Fingerprint([9; 32]));
     let request = Request::Offer(Offer { chunks: vec![pair; 100_000] });
     let response = client.call(&request, Body::Empty).await.unwrap();
     assert_eq!(response.reply, answer("Offer"));

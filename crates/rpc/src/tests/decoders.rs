@@ -5,7 +5,7 @@
 //! it. Heads of messages are read from streams, so they are tried over a connection (`attacks`).
 
 use proptest::prelude::*;
-use segue_core::modlog::Outcome;
+use segue_core::nouns::Outcome;
 use segue_core::wire::{Reply, Request};
 
 use super::allocations::most;

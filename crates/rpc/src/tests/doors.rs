@@ -5,7 +5,7 @@ use quinn::{ClientConfig, ConnectionError, Endpoint, ServerConfig};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS13;
-use segue_core::types::Role;
+use segue_core::nouns::Role;
 use segue_core::wire::{Enrolled, VERSION, alpn};
 
 use super::*;

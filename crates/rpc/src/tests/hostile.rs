@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint};
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use segue_core::wire::MESSAGE_MAX;
 
 use tokio::time::timeout;

@@ -1,4 +1,4 @@
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use tokio::task::JoinSet;
 
 use super::*;

@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 
 use super::*;
 

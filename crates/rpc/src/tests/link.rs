@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use segue_core::types::{ClientId, Role};
+use segue_core::nouns::{ClientId, Role};
 use segue_core::wire::{Hello, Welcome};
 use tokio::runtime::Runtime;
 

@@ -18,8 +18,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Role};
 use segue_core::wire::{Refused, Reply, Request};
 use tempfile::TempDir;
 

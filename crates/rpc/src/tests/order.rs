@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 

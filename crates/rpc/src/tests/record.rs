@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use segue_core::types::Class;
+use segue_core::nouns::Class;
 
 use super::*;
 

@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::build;
-use crate::tree;
 use crate::world::{World, sh};
+use crate::{build, tree};
 
 /// What stat shows of every tracked file is what git noted in its index: it need not read any
 /// of them again.

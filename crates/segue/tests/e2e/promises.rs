@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::build;
-use crate::git;
 use crate::world::{STALE, World, arg, counted, eventually, json, save, segue, sh, wait_for_state};
+use crate::{build, git};
 
 /// Every five seconds a host asks how far it was told.
 const RENEWED: Duration = Duration::from_secs(7);

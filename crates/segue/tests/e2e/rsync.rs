@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use crate::build;
-use crate::tree;
 use crate::world::{World, sh};
+use crate::{build, tree};
 
 /// What rsync would do, by checksum, to make `to` like `from`: nothing.
 fn assert_synced(from: &Path, to: &Path) {

@@ -10,10 +10,9 @@ use std::process::Stdio;
 use segue_bed::{Host, Proc};
 use serde_json::Value;
 
-use crate::build;
 use crate::conflicts::apart;
-use crate::git;
 use crate::world::{World, arg, eventually, json, segue, sh};
+use crate::{build, git};
 
 /// Size of each file below a directory, by its path from there; of others nothing.
 type Listing = BTreeMap<PathBuf, Option<u64>>;

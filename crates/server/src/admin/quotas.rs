@@ -5,7 +5,7 @@ use segue_core::namespace::{
     LimitError, Limits, find_directory, find_volume, limit_directory, limit_volume, quota_of,
     quotas,
 };
-use segue_core::types::{Name, VolumeId};
+use segue_core::nouns::{Name, VolumeId};
 
 use super::{AdminReply, DirectoryInfo, FailReason, Limit, failed, no_volume, volumes};
 use crate::data::Data;

@@ -4,13 +4,12 @@ use segue_core::namespace::{
     Readable, VolumeError, VolumeRow, arrivals, create_volume, delete_volume, find_volume, tally,
     volumes,
 };
-use segue_core::types::VolumeId;
+use segue_core::nouns::VolumeId;
 
 use super::{AdminReply, FailReason, VolumeInfo, failed, no_volume, quotas};
-use crate::care;
 use crate::data::{Data, hex, now, random};
 use crate::meta::{Kv, MetaFault, StoreError};
-use crate::principals;
+use crate::{care, principals};
 
 pub(super) fn create(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
     let uuid = match random() {

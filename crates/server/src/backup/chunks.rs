@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use segue_core::namespace::{ChunkPlace, chunk, dump};
-use segue_core::types::Fingerprint;
+use segue_core::nouns::Fingerprint;
 
 use super::index::Index;
 use super::rows::Reader;

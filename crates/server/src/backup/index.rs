@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use segue_core::namespace::ChunkPlace;
-use segue_core::types::{Fingerprint, VolumeId};
+use segue_core::nouns::{Fingerprint, VolumeId};
 
 use super::BackupDir;
 use crate::failed::Failed;

@@ -30,7 +30,7 @@ use std::sync::atomic::AtomicBool;
 
 use segue_core::namespace::check::Damage;
 use segue_core::namespace::{dump, find_volume, keys, tally, utc, volume};
-use segue_core::types::VolumeId;
+use segue_core::nouns::VolumeId;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};

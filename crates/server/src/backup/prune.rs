@@ -127,7 +127,7 @@ fn remove_packs(
 #[cfg(test)]
 mod tests {
     use segue_core::namespace::{ChunkPlace, ChunkRow, Limits, Tally, VolumeRow, keys};
-    use segue_core::types::{Fingerprint, Timestamp, VolumeId};
+    use segue_core::nouns::{Fingerprint, Timestamp, VolumeId};
 
     use super::super::{Head, rows::Writer};
     use super::*;

@@ -192,7 +192,7 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
-    use segue_core::types::Timestamp;
+    use segue_core::nouns::Timestamp;
 
     use super::*;
 

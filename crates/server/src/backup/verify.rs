@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::types::Fingerprint;
+use segue_core::nouns::Fingerprint;
 
 use super::Backup;
 use super::index::Index;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use segue_core::namespace::check::{Counts, Damage, Finding, Halt, Visitor, check, shared};
 use segue_core::namespace::{Readable, find_volume, keys, volumes};
-use segue_core::types::{Ino, VolumeId};
+use segue_core::nouns::{Ino, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};

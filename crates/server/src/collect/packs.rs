@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use segue_core::namespace::{self, ChunkPlace, PackRow, arrived};
-use segue_core::types::{Fingerprint, VolumeId};
+use segue_core::nouns::{Fingerprint, VolumeId};
 
 use super::{rest, stopping};
 use crate::meta::{Kv, MetaFault, StoreError};

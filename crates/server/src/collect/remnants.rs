@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use segue_core::namespace::RemnantAges;
-use segue_core::types::{Ino, VolumeId};
+use segue_core::nouns::{Ino, VolumeId};
 
 use crate::meta::{Kv, MetaFault};
 

@@ -2,16 +2,16 @@
 //! every row. The tests of `segue-core` compare the results on a map with a model.
 
 use proptest::prelude::*;
-use segue_core::modlog::{
-    Base, NewNode, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped, Store as Stored,
-};
 use segue_core::namespace::collect::collect;
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::{
     Admits, ApplyResult, ChunkPlace, Context, DamagedChunks, Fault, MapStore, MetaSnapshot,
     MetaTxn, Rights, apply, arrived, bind, create_volume, grant, lease,
 };
-use segue_core::types::{
+use segue_core::nouns::{
+    Base, NewNode, Piece, PieceBytes, Record, RenameMode, SetAttr, Stamped, Store as Stored,
+};
+use segue_core::nouns::{
     Caller, ClientId, Fingerprint, Ino, Name, Role, Timestamp, Version, VolumeId,
 };
 

@@ -26,8 +26,8 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use segue_core::namespace::lives::{self, Start};
 use segue_core::namespace::{Fault, changes};
+use segue_core::nouns::Ino;
 use segue_core::promise::{Inodes, SessionId};
-use segue_core::types::Ino;
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use sqlite::{Kv, Noted};

@@ -17,8 +17,8 @@ use std::sync::mpsc::Receiver;
 use rusqlite::Connection;
 use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{Fault, keys};
+use segue_core::nouns::{Ino, VolumeId};
 use segue_core::promise::{Change, Inodes, Object, SessionId};
-use segue_core::types::{Ino, VolumeId};
 use tokio::sync::oneshot;
 
 use super::pending::Pending;

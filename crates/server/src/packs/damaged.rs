@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use segue_core::namespace::{ChunkPlace, DamagedChunks};
-use segue_core::types::Fingerprint;
+use segue_core::nouns::Fingerprint;
 
 use super::{Packs, lock};
 

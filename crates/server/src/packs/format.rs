@@ -13,7 +13,7 @@
 
 use segue_core::chunk::CHUNK_MAX;
 use segue_core::namespace::ChunkPlace;
-use segue_core::types::{Fingerprint, VolumeId};
+use segue_core::nouns::{Fingerprint, VolumeId};
 
 use super::StoredChunk;
 

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use segue_core::chunk::fingerprint;
 use segue_core::namespace::{ChunkPlace, DamagedChunks};
-use segue_core::types::{Fingerprint, VolumeId};
+use segue_core::nouns::{Fingerprint, VolumeId};
 use segue_rpc::codec::decompress;
 
 use crate::room::{Purpose, Room};

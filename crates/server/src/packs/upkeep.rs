@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use segue_core::namespace::ChunkPlace;
-use segue_core::types::{Fingerprint, VolumeId};
+use segue_core::nouns::{Fingerprint, VolumeId};
 
 use super::format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
 use super::{Packs, Pin, lock};

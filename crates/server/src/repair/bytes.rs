@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use segue_core::namespace::{MetaSnapshot, arrived, dump, keys};
-use segue_core::types::VolumeId;
+use segue_core::nouns::VolumeId;
 
 use super::{RepairLine, Work, find};
 use crate::failed::Failed;

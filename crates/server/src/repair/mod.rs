@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use segue_core::namespace::check::{Counts, Finding};
 use segue_core::namespace::repair::{Repairer, Unreadable, Unrepaired, rehearse, repair};
 use segue_core::namespace::{ChunkPlace, VolumeRow, volumes};
-use segue_core::types::{Fingerprint, VolumeId};
+use segue_core::nouns::{Fingerprint, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 use segue_core::namespace::restore::{self, Entry, Restore};
 use segue_core::namespace::{VolumeError, VolumeRow, dump, find_volume, is_unused};
-use segue_core::types::VolumeId;
+use segue_core::nouns::VolumeId;
 use segue_rpc::CloseCode;
 use serde::{Deserialize, Serialize};
 

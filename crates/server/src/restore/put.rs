@@ -2,7 +2,7 @@
 
 use segue_core::namespace::restore::Restore;
 use segue_core::namespace::{ChunkRow, dump};
-use segue_core::types::Fingerprint;
+use segue_core::nouns::Fingerprint;
 
 use super::{Source, Work};
 use crate::admin::FailReason;

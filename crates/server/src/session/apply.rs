@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use segue_core::modlog::{Outcome, Piece, PieceBytes, Record, Stamped};
 use segue_core::namespace::{self, Admits, ApplyResult, Context, is_damage, refuse_damaged};
+use segue_core::nouns::{Fingerprint, Ino, OpId, Outcome, Piece, PieceBytes, Record, Stamped};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, Ino, OpId};
 use segue_core::wire::{APPLY_MAX, Applied, Apply, Refused, Reply};
 use segue_rpc::{Body, BodyReader, CloseCode};
 
@@ -212,8 +211,8 @@ struct Slice {
 
 /// Whose records are applied.
 struct Batch {
-    volume: segue_core::types::VolumeId,
-    client: segue_core::types::ClientId,
+    volume: segue_core::nouns::VolumeId,
+    client: segue_core::nouns::ClientId,
     incarnation: u32,
     host: String,
     rights: namespace::Rights,
@@ -315,9 +314,8 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use segue_core::modlog::NewNode;
     use segue_core::namespace::{BindError, DamagedChunks, Rights};
-    use segue_core::types::{Caller, ClientId, Name, Role, Timestamp};
+    use segue_core::nouns::{Caller, ClientId, Name, NewNode, Role, Timestamp};
 
     use super::*;
     use crate::meta::Store;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segue_core::chunk::fingerprint;
+use segue_core::nouns::Fingerprint;
 use segue_core::refusal::Refusal;
-use segue_core::types::Fingerprint;
 use segue_core::wire::{DICTIONARY_MAX, Delta, Fetch, Put, Refused};
 use segue_rpc::codec::{Block, compress, undifference};
 

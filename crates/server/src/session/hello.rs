@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use segue_core::namespace::{self, BindError, ClientRow, Unwelcome, get_row, keys, put_row};
+use segue_core::nouns::{InoGrant, Role, VolumeId};
 use segue_core::refusal::Refusal;
-use segue_core::types::{InoGrant, Role, VolumeId};
 use segue_core::wire::{Hello, History, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, refuse};
-use crate::attached;
 use crate::data::{now, now_seconds, random};
 use crate::meta::{Kv, MetaFault};
-use crate::principals;
+use crate::{attached, principals};
 
 /// Longest name of a host, in bytes.
 const HOST_MAX: usize = 255;

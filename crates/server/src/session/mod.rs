@@ -27,8 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use segue_core::namespace::{Rights, Stop};
+use segue_core::nouns::{Class, ClientId, Fingerprint, VolumeId};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Class, ClientId, Fingerprint, VolumeId};
 use segue_core::wire::{LIMIT_MIN, Limit, Refused, Renewed, Reply, Request};
 use segue_rpc::{Body, CloseCode, Incoming, Peer, Rpc};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};

@@ -3,8 +3,8 @@
 use segue_core::namespace::equal::compare;
 use segue_core::namespace::outline::outline;
 use segue_core::namespace::{Stop, read, space};
+use segue_core::nouns::Ino;
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
 use segue_core::wire::{Found, Reply, Request};
 use segue_rpc::Body;
 

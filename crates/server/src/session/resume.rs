@@ -2,8 +2,8 @@
 //! what changed meanwhile.
 
 use segue_core::namespace::changes;
+use segue_core::nouns::Ino;
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
 use segue_core::wire::{RESUME_MAX, Reply, Resume};
 use segue_rpc::Body;
 

@@ -12,8 +12,8 @@ use segue_core::namespace::outline::{Chunks, run};
 use segue_core::namespace::{
     self, Admits, ChunkPlace, LEAF_EXTENTS_MAX, NotStaged, Stop, is_damage, leaf_name, leaf_of,
 };
+use segue_core::nouns::{Fingerprint, VolumeId};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, VolumeId};
 use segue_core::wire::{Leaf, LeafPart, Refused, Reply, STAGE_MAX, Stage, Staged};
 use segue_rpc::Body;
 

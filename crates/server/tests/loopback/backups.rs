@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
 use segue_core::namespace::keys;
-use segue_core::types::{ClientId, Ino, Role, VolumeId};
+use segue_core::nouns::{ClientId, Ino, Role, VolumeId};
 use segue_server::admin::{AdminReply, AdminRequest, FailReason, execute_offline};
 use segue_server::backup::{BackupLine, BackupRequest, backup_offline, snapshots};
 use segue_server::check::{CheckLine, CheckRequest, check_offline};

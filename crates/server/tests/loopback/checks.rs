@@ -1,6 +1,6 @@
 //! Checks beside a server's work.
 
-use segue_core::types::Role;
+use segue_core::nouns::Role;
 
 use std::time::Duration;
 

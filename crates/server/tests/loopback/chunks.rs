@@ -1,11 +1,10 @@
 //! Chunks that hosts bring, and those they only claim to have.
 
 use segue_core::chunk::{fingerprint, possession_proof};
-use segue_core::modlog::Outcome;
 use segue_core::namespace::{leaf_name, leaf_of};
+use segue_core::nouns::{Outcome, Role};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
-use segue_core::types::Role;
 use segue_core::wire::{Applied, Apply, Fetch, Leaf, LeafPart, Put, Reply, Request, Stage};
 use segue_rpc::Body;
 use segue_rpc::codec::encode_block;

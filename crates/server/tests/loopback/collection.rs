@@ -5,9 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use segue_core::chunk::{Cutter, fingerprint};
-use segue_core::modlog::{Outcome, Piece, PieceBytes, Record};
 use segue_core::namespace::{leaf_name, leaf_of, leaf_wanted};
-use segue_core::types::{Fingerprint, Ino, Name, Role};
+use segue_core::nouns::{Fingerprint, Ino, Name, Outcome, Piece, PieceBytes, Record, Role};
 use segue_core::wire::{Fetch, Reply, Request, Stage};
 
 use crate::harness::{Client, Server, call, chunk, done, http, noise, store, whole};

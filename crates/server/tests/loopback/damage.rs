@@ -7,10 +7,9 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use segue_core::modlog::{Outcome, Record};
 use segue_core::namespace::keys;
+use segue_core::nouns::{Ino, Name, Outcome, Record, Role, Version, VolumeId};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Name, Role, Version, VolumeId};
 use segue_core::wire::{Fetch, Looked, Lookup, Readdir, Refused, Reply, Request};
 use segue_rpc::identity::MountUrl;
 use segue_rpc::{Body, Peer, Target};

@@ -3,10 +3,9 @@
 use std::ops::Range;
 
 use segue_core::chunk::fingerprint;
-use segue_core::modlog::{Outcome, Piece, PieceBytes};
 use segue_core::namespace::{leaf_name, leaf_of, leaf_wanted};
+use segue_core::nouns::{Fingerprint, Ino, Outcome, Piece, PieceBytes, Role, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Fingerprint, Ino, Role, Version};
 use segue_core::wire::{
     DICTIONARY_MAX, Delta, Leaf, LeafPart, Outline, Outlined, Put, Reply, Request, Stage, Staged,
     Stored,

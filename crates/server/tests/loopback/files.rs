@@ -1,8 +1,7 @@
 //! Files as hosts see them.
 
-use segue_core::modlog::Outcome;
+use segue_core::nouns::{Ino, Outcome, Role};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Role};
 use segue_core::wire::{Fetch, Reply, Request};
 
 use crate::harness::{

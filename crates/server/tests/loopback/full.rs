@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use segue_core::modlog::{Outcome, Record};
+use segue_core::nouns::{Ino, Name, Outcome, Record, Role};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Name, Role};
 
 use crate::harness::{Client, Server, chunk, done, http, noise, whole};
 

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use segue_core::chunk::{fingerprint, possession_proof};
-use segue_core::modlog::{Base, NewNode, Outcome, Piece, PieceBytes, Record, Stamped, Store};
-use segue_core::types::{Attr, Caller, ClientId, Fingerprint, Ino, Name, Role, Timestamp, Version};
+use segue_core::nouns::{
+    Attr, Base, Caller, ClientId, Fingerprint, Ino, Name, NewNode, Outcome, Piece, PieceBytes,
+    Record, Role, Stamped, Store, Timestamp, Version,
+};
 use segue_core::wire::{
     Applied, Apply, Fetch, Hello, Looked, Lookup, Offer, Put, Refused, Reply, Request, Stored,
     Welcome,

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use segue_core::chunk::fingerprint;
-use segue_core::modlog::{Base, Outcome, PieceBytes, Record};
 use segue_core::namespace::leaf_wanted;
+use segue_core::nouns::{Base, Ino, Outcome, PieceBytes, Record, Role, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Role, Version};
 use segue_core::wire::{Fetch, Put, Reply, Request, Stage};
 use segue_rpc::Body;
 use segue_rpc::codec::encode_block;
@@ -129,7 +128,7 @@ async fn a_leaf_with_a_damaged_chunk_is_not_referred_to() {
         matches!(call(&tin.peer, &stage).await, Reply::Staged(staged) if staged.missing.is_empty())
     );
     let len = 2 * LEN as u64;
-    let pieces = |bytes| vec![segue_core::modlog::Piece { offset: 0, bytes }];
+    let pieces = |bytes| vec![segue_core::nouns::Piece { offset: 0, bytes }];
     let leaf = || pieces(PieceBytes::Leaf { leaf: name, len });
     let (ino, base) = tin.create("f").await;
     let version = done(&tin.apply(store(ino, base, len, leaf())).await, ino).data_version;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use segue_core::chunk::fingerprint;
-use segue_core::modlog::{Base, Outcome, Record};
+use segue_core::nouns::{Base, Ino, Outcome, Record, Role};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Role};
 use segue_core::wire::{
     APPLY_BODY_MAX, APPLY_MAX, Apply, Fetch, Limit, OFFER_MAX, Offer, Put, Reply, Request,
 };

@@ -1,7 +1,7 @@
 //! Who gets in, and who does not any more.
 
+use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Ino, Role};
 use segue_core::wire::{Enrol, Hello, Reply, Request};
 use segue_rpc::identity::{Identities, KeyRequest, MountUrl};
 use segue_rpc::{Body, CallError, EnrolError, Peer, Target, dial};

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::modlog::Record;
-use segue_core::types::{Ino, Name, Role};
+use segue_core::nouns::{Ino, Name, Record, Role};
 use segue_core::wire::{Reply, Request};
 use segue_rpc::Body;
 

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use segue_core::namespace::keys::SERVER_TAGS;
+use segue_core::nouns::{ClientId, Role};
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Role};
 use segue_core::wire::{Applied, Apply, Hello, Refused, Reply, Request};
 use segue_rpc::{Body, CloseCode};
 use tokio::time::sleep;
@@ -83,9 +83,9 @@ async fn a_fresh_start_drops_what_was_open_without_a_name() {
     let host = server.host("tin", Role::Writer).await;
     let mut tin = host.client(1).await;
     let (ino, _) = tin.create("f").await;
-    let name = segue_core::types::Name::new("f").unwrap();
-    let parent = segue_core::types::Ino::ROOT;
-    tin.apply(segue_core::modlog::Record::Unlink { parent, name, ino, open: true }).await;
+    let name = segue_core::nouns::Name::new("f").unwrap();
+    let parent = segue_core::nouns::Ino::ROOT;
+    tin.apply(segue_core::nouns::Record::Unlink { parent, name, ino, open: true }).await;
     let again = host.client(1).await;
     assert_eq!(again.attr(ino).await.nlink, 0);
     let mut hello = host.hello(1);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use segue_core::modlog::{Change, DataChange, Entry, Logged, PieceBytes, Record, Store};
-use segue_core::types::Ino;
+use segue_core::host::log::{Change, DataChange, Entry, Logged};
+use segue_core::nouns::{Ino, PieceBytes, Record, Store};
 
 use super::ordered::Ordered;
 use crate::Violation;

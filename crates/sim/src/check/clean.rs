@@ -1,6 +1,6 @@
 //! What a client has of a file that it has not changed.
 
-use segue_core::types::Ino;
+use segue_core::nouns::Ino;
 
 use super::ledger::Ledger;
 use crate::Violation;

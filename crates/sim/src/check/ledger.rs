@@ -8,9 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use segue_core::modlog::{Base, NewNode, Outcome, PieceBytes, Record, RenameMode, Stamped, Store};
 use segue_core::namespace::{ApplyResult, keys};
-use segue_core::types::{Attr, ClientId, Fingerprint, Ino, Kind, Name, OpId, Version, VolumeId};
+use segue_core::nouns::{
+    Attr, Base, ClientId, Fingerprint, Ino, Kind, Name, NewNode, OpId, Outcome, PieceBytes, Record,
+    RenameMode, Stamped, Store, Version, VolumeId,
+};
 
 use super::lives::Lives;
 use crate::Violation;

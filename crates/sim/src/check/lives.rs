@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use segue_core::modlog::{Outcome, Record, Stamped};
 use segue_core::namespace::{keys, read};
+use segue_core::nouns::{ClientId, Ino, OpId, Outcome, Record, Stamped, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Ino, OpId, Version};
 
 use super::ledger::{FileState, Ledger};
 use crate::Violation;

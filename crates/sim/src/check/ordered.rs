@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use segue_core::modlog::{Change, Logged, Record};
-use segue_core::types::Ino;
+use segue_core::host::log::{Change, Logged};
+use segue_core::nouns::{Ino, Record};
 
 use crate::Violation;
 

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use segue_core::cache::Known;
-use segue_core::types::{Ino, Name, Time};
+use segue_core::host::cache::Known;
+use segue_core::nouns::{Ino, Name, Time};
 
 use crate::Violation;
 use crate::client::Mount;

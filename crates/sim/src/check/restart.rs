@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use segue_core::types::{Ino, Kind, Name};
+use segue_core::nouns::{Ino, Kind, Name};
 
 use super::clean;
 use super::ledger::Ledger;

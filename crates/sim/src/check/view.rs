@@ -2,8 +2,8 @@
 //!
 //! Proves S6.20.
 
-use segue_core::cache::Known;
-use segue_core::types::Kind;
+use segue_core::host::cache::Known;
+use segue_core::nouns::Kind;
 
 use super::structure::Reached;
 use crate::Violation;
@@ -54,7 +54,7 @@ fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
         }
     }
     for ((parent, name), ino) in &server.ledger.names {
-        let Ok(name) = segue_core::types::Name::new(name.clone()) else { continue };
+        let Ok(name) = segue_core::nouns::Name::new(name.clone()) else { continue };
         // The clock stands beyond every lifetime: fresh is only what is thought to be pending.
         // Nobody looks into a removed directory before the server says that it is there again.
         let is_gone = core.tree.is_orphan(*parent);

@@ -1,9 +1,9 @@
 //! Calls to the server, and the application threads that wait for them.
 
-use segue_core::modlog::{Lane, Logged};
+use segue_core::host::log::{Lane, Logged};
+use segue_core::nouns::{Caller, Time};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, Time};
 use segue_core::wire::{Applied, Hello, Reply, Request};
 
 use super::{Mount, Stop, Thread};

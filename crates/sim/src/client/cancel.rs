@@ -1,7 +1,7 @@
 //! What is not sent because of what came later, as `segue-client`'s mount/cancel.rs treats it.
 
-use segue_core::modlog::{Entry, Record, RenameMode};
-use segue_core::types::Ino;
+use segue_core::host::log::Entry;
+use segue_core::nouns::{Ino, Record, RenameMode};
 
 use super::{Mount, Tried};
 use crate::Violation;

@@ -1,8 +1,7 @@
 //! Operations, as `segue-client`'s mount/changes.rs does them.
 
-use segue_core::modlog::{NewNode, Record, RenameMode, SetAttr};
+use segue_core::nouns::{Attr, Ino, Kind, Name, NewNode, Record, RenameMode, SetAttr};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind, Name};
 
 use super::{Mount, Stop};
 use crate::Violation;

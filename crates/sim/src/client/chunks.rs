@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::chunk::fingerprint;
-use segue_core::modlog::{PieceBytes, Record, Stamped};
-use segue_core::types::Fingerprint;
+use segue_core::nouns::{Fingerprint, PieceBytes, Record, Stamped};
 use segue_core::wire::Request;
 
 use crate::Violation;

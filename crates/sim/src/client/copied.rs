@@ -1,10 +1,10 @@
 //! The door of the server: what a client says there of its cache, and what it becomes if that is a
 //! copy, as `segue-client`'s mount/session.rs and mount/lost.rs do.
 
-use segue_core::cache::FileData;
-use segue_core::modlog::latest_told;
+use segue_core::host::cache::FileData;
+use segue_core::host::log::latest_told;
+use segue_core::nouns::{ClientId, Ino, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{ClientId, Ino, Version};
 use segue_core::wire::{Hello, History, Reply, Request, Welcome};
 
 use super::{Kept, Mount, Purpose};

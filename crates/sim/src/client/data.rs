@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use segue_core::cache::FileData;
-use segue_core::modlog::{DataChange, Entry, Record, Redo, redo};
+use segue_core::host::cache::FileData;
+use segue_core::host::log::{DataChange, Entry, Redo, redo};
+use segue_core::nouns::{Ino, Record};
 use segue_core::refusal::Refusal;
-use segue_core::types::Ino;
 use segue_core::wire::{Fetch, Fetched, Request};
 
 use super::{Mount, Purpose, Stop, Tried};

@@ -12,9 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use segue_core::cache::ContainerId;
-use segue_core::modlog::{Entry, Logged};
-use segue_core::types::{ClientId, Ino, InoGrant};
+use segue_core::host::log::{Entry, Logged};
+use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant};
 
 use super::notes::{Index, Noted};
 use crate::rng::Rng;

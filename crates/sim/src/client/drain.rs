@@ -1,11 +1,9 @@
 //! Write-back, as `segue-client`'s mount/drain.rs and mount/upload.rs do.
 
-use segue_core::cache::{AsOf, touched};
-use segue_core::client::Effect;
-use segue_core::modlog::{
-    Change, DataChange, Entry, Fit, INLINE_MAX, Lane, Logged, Outcome, Piece, PieceBytes, Record,
-    Stamped, Store,
-};
+use segue_core::host::Effect;
+use segue_core::host::cache::AsOf;
+use segue_core::host::log::{Change, DataChange, Entry, Fit, Lane, Logged};
+use segue_core::nouns::{INLINE_MAX, Outcome, Piece, PieceBytes, Record, Stamped, Store, touched};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Apply, Request};
 

@@ -1,4 +1,4 @@
-//! A client: core's `ClientCore` in a process that can die, above a disk that does not.
+//! A client: core's `Host` in a process that can die, above a disk that does not.
 //!
 //! It mirrors `segue-client`: first the log, then containers, then the core; what is not in the
 //! log did not happen. What is cached is noted on the disk now and then, and comes back from
@@ -23,10 +23,10 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::client::{ClientCore, needs};
-use segue_core::modlog::{Change, Entry, Logged, Record, left_of};
+use segue_core::host::log::{Change, Entry, Logged, left_of};
+use segue_core::host::{Host, needs};
+use segue_core::nouns::{Caller, ClientId, Ino, Record, Time, Timestamp};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Caller, ClientId, Ino, Time, Timestamp};
 use segue_core::wire::{Reply, Request};
 
 use crate::Violation;
@@ -86,7 +86,7 @@ pub(crate) struct Thread {
 /// A running client.
 pub(crate) struct Mount {
     pub(crate) id: ClientId,
-    pub(crate) core: ClientCore,
+    pub(crate) core: Host,
     pub(crate) kept: Kept,
     pub(crate) acknowledged: Acknowledged,
     pub(crate) now: Time,
@@ -204,7 +204,7 @@ impl Mount {
             id: kept.client(),
             said: copied::Said::of(&kept),
             copied: copied::Copied::default(),
-            core: ClientCore::new(NODE_LIMIT, kept.seq_reserved.max(1)),
+            core: Host::new(NODE_LIMIT, kept.seq_reserved.max(1)),
             inos_used: kept.inos_reserved,
             changed_at: kept.end,
             kept,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use segue_core::cache::{Candidate, ContainerId, FileNote, NodeNote, touched};
-use segue_core::client::{Needs, Notes, Scrap};
-use segue_core::modlog::{Change, Logged};
-use segue_core::types::{Ino, Name, Time, Version};
+use segue_core::host::cache::{Candidate, FileNote, NodeNote, Scrap};
+use segue_core::host::log::{Change, Logged};
+use segue_core::host::{Needs, Notes};
+use segue_core::nouns::{ContainerId, Ino, Name, Time, Version, touched};
 use segue_core::wire::History;
 
 use super::disk::Key;

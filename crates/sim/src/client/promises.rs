@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use segue_core::cache::Promised;
+use segue_core::host::cache::Promised;
+use segue_core::nouns::{Ino, Time};
 use segue_core::promise::Inodes;
-use segue_core::types::{Ino, Time};
 use segue_core::wire::{Reply, Request};
 
 use super::{Mount, Purpose};

@@ -4,7 +4,7 @@
 //!   cached ─▶ core lets go of it ─▶ out of the index ─▶ its container goes
 //! ```
 
-use segue_core::cache::{Bounds, Candidate, choose};
+use segue_core::host::cache::{Bounds, Candidate, choose};
 
 use super::Mount;
 use super::disk::Key;

@@ -8,17 +8,15 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ops::Range;
 
-use segue_core::cache::RangeSet;
-use segue_core::modlog::{Entry, Payload, lacking};
-use segue_core::types::{Ino, Kind};
+use segue_core::host::log::{Entry, Payload, lacking};
+use segue_core::nouns::{Ino, Kind, RangeSet};
 
 use super::data::{bytes_of, put};
 use super::disk::Key;
 use super::{Broken, Mount, Steps};
-use crate::Violation;
 use crate::plan::Bug;
 use crate::rng::Rng;
-use crate::work;
+use crate::{Violation, work};
 
 /// Writes of fewer bytes are in the log themselves. Small, as the files are; so are blocks that
 /// have a checksum.

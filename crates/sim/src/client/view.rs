@@ -1,8 +1,8 @@
 //! Looking, as `segue-client`'s mount/names.rs does.
 
-use segue_core::cache::Known;
+use segue_core::host::cache::Known;
+use segue_core::nouns::{Attr, Ino, Kind, Name, Time, Version};
 use segue_core::refusal::Refusal;
-use segue_core::types::{Attr, Ino, Kind, Name, Time, Version};
 use segue_core::wire::{Found, Lookup, PAGE_MAX, Readdir, Reply, Request};
 
 use super::{Mount, Stop};

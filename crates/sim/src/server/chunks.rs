@@ -6,7 +6,7 @@ use std::convert::Infallible;
 
 use segue_core::chunk::fingerprint;
 use segue_core::namespace::{self, ChunkPlace, ChunkRow, MetaTxn, Source, Stop, keys, read};
-use segue_core::types::{ClientId, Fingerprint, Ino, Time, VolumeId};
+use segue_core::nouns::{ClientId, Fingerprint, Ino, Time, VolumeId};
 use segue_core::wire::{Fetch, Fetched, Reply};
 
 use super::{Answer, Server, replied};

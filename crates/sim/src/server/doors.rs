@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use segue_core::nouns::ClientId;
 use segue_core::promise::SessionId;
-use segue_core::types::ClientId;
 
 /// The sender of a request: a host, the client that it is, and the number of its connection.
 #[derive(Clone, Copy, Debug)]

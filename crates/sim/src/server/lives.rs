@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::namespace::lives::{self, Start};
+use segue_core::nouns::{ClientId, Ino, Time, Timestamp, Version};
 use segue_core::promise::Grace;
-use segue_core::types::{ClientId, Ino, Time, Timestamp, Version};
 
 use super::doors::Doors;
 use super::{Server, Violation};

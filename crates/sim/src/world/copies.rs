@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use segue_core::client::{Meeting, meet};
-use segue_core::types::{Time, Timestamp};
+use segue_core::host::conflict::{Meeting, meet};
+use segue_core::nouns::{Time, Timestamp};
 
 use super::{Event, Host, World};
 use crate::Violation;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use segue_core::types::Time;
+use segue_core::nouns::Time;
 use segue_core::wire::{Reply, Request};
 
 use super::draws::Who;

@@ -21,7 +21,7 @@ mod room;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use segue_core::types::{ClientId, Ino, Time};
+use segue_core::nouns::{ClientId, Ino, Time};
 use segue_core::wire::Request;
 
 use crate::check::{acknowledged::Acknowledged, bounded, clean, structure, view};

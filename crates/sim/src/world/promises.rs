@@ -1,6 +1,6 @@
 //! The word of changes on its way: breaks, what is heard of them, and who waits for that.
 
-use segue_core::types::Ino;
+use segue_core::nouns::Ino;
 use segue_core::wire::Reply;
 
 use super::links::Way;

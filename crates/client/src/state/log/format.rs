@@ -13,7 +13,7 @@
 use std::cmp::Ordering;
 use std::io;
 
-use segue_core::modlog::Entry;
+use segue_core::host::log::Entry;
 
 /// That the log is older than what was noted of it.
 pub(crate) const SHORT_LOG: &str = "the update log of this host has fewer entries than its index \

@@ -1,8 +1,7 @@
 use std::path::Path;
 
-use segue_core::cache::ContainerId;
-use segue_core::modlog::{After, Base, Change, Logged, Outcome, Payload, Record, WritePlace};
-use segue_core::types::{Caller, Ino, Timestamp, Version};
+use segue_core::host::log::{After, Change, Logged, Payload, WritePlace};
+use segue_core::nouns::{Base, Caller, ContainerId, Ino, Outcome, Record, Timestamp, Version};
 
 use super::super::durable::failing;
 use super::*;

@@ -6,7 +6,7 @@ use super::super::rows::OutcomeRow;
 use super::super::{ClientRow, MetaSnapshot, keys};
 use super::scan::Scan;
 use super::{Checker, Damage, Halt, Visitor, decode};
-use crate::types::{ClientId, Ino};
+use crate::nouns::{ClientId, Ino};
 
 /// Length of a key that begins with a client.
 const CLIENT_KEY: usize = 1 + size_of::<ClientId>();

@@ -12,7 +12,7 @@ use super::super::rows::{ChunkRow, Extent, LeafRow, Source};
 use super::super::{MetaSnapshot, RemnantTally, keys, remnant};
 use super::scan::Scan;
 use super::{Checker, Damage, FoundRow, Halt, Visitor, decode, find};
-use crate::types::{Fingerprint, VolumeId};
+use crate::nouns::{Fingerprint, VolumeId};
 
 /// What a chunk or a leaf says, and how many were found to refer to it.
 struct Counted {

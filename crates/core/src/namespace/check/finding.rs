@@ -1,6 +1,6 @@
 //! What can be wrong, in words.
 
-use crate::types::{ClientId, Fingerprint, Ino};
+use crate::nouns::{ClientId, Fingerprint, Ino};
 
 /// Something that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]

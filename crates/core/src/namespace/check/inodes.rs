@@ -5,7 +5,7 @@ use super::super::rows::{ChunkRow, Extent, InodeRow, LeafRow, Source};
 use super::super::{MetaSnapshot, keys, remnant};
 use super::scan::Scan;
 use super::{Checker, Damage, FoundRow, Halt, Visitor, decode, find};
-use crate::types::{Fingerprint, Ino, Kind, SYMLINK_MAX, Version};
+use crate::nouns::{Fingerprint, Ino, Kind, SYMLINK_MAX, Version};
 
 /// Tables that are read along with the inodes: both stand in the inodes' order.
 struct Beside {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::rows::InodeRow;
 use super::super::{MetaSnapshot, keys};
 use super::{Checker, Damage, FoundRow, Halt, Visitor, find};
-use crate::types::{Ino, Kind};
+use crate::nouns::{Ino, Kind};
 
 /// Most directories remembered as reachable, so that few ways to the root are walked twice.
 const REACHABLE_MAX: usize = 1 << 16;

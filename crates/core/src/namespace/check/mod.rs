@@ -35,7 +35,7 @@ use serde::de::DeserializeOwned;
 
 use super::rows::{InodeRow, Tally, VolumeRow};
 use super::{MetaSnapshot, Usage, keys};
-use crate::types::{Ino, VolumeId};
+use crate::nouns::{Ino, VolumeId};
 
 pub use finding::{Damage, Finding};
 pub use path::path;

@@ -4,7 +4,7 @@ use super::super::{ClientRow, MetaSnapshot, keys};
 use super::path::name_path;
 use super::scan::Scan;
 use super::{Checker, Damage, Finding, FoundRow, Halt, Visitor, decode, find};
-use crate::types::{Ino, Kind, Name};
+use crate::nouns::{Ino, Kind, Name};
 
 /// A directory whose names are being looked at.
 struct Directory {

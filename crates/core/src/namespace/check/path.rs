@@ -3,7 +3,7 @@
 use super::super::rows::InodeRow;
 use super::super::{MetaSnapshot, keys};
 use super::{FoundRow, find};
-use crate::types::{Ino, VolumeId};
+use crate::nouns::{Ino, VolumeId};
 
 /// Most directories above an inode that are looked at: who is deeper has its upper part left
 /// out, and a ring comes to an end.

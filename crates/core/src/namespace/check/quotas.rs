@@ -5,7 +5,7 @@ use super::super::rows::InodeRow;
 use super::super::{MetaSnapshot, QUOTAS_MAX, Usage, keys};
 use super::scan::Scan;
 use super::{Checker, Damage, Halt, Visitor, decode};
-use crate::types::Ino;
+use crate::nouns::Ino;
 
 impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     /// Counts an inode whose extents come to `bytes`.

@@ -7,7 +7,7 @@ use super::super::rows::{ChunkRow, PackRow, VolumeRow};
 use super::super::{MetaSnapshot, keys};
 use super::scan::Scan;
 use super::{Damage, Finding, FoundRow, Visitor, decode, find};
-use crate::types::VolumeId;
+use crate::nouns::VolumeId;
 
 /// Checks what belongs to no volume alone. What the server's own tables say is the server's
 /// business: here they are read, which shows whether they can be.

@@ -5,7 +5,7 @@ use super::super::rows::{self, ChunkPlace, ChunkRow, Extent, LeafRow, Source};
 use super::super::{Fault, MetaSnapshot, keys};
 use super::scan::Scan;
 use super::{FoundRow, decode, find};
-use crate::types::{Fingerprint, Ino, Version, VolumeId};
+use crate::nouns::{Fingerprint, Ino, Version, VolumeId};
 
 /// Extents on one page: so few that no snapshot is held for long.
 const PAGE: usize = 256;

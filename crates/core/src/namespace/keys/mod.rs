@@ -10,7 +10,7 @@ pub use tables::{
 
 use super::extents::Contents;
 use super::refs::Held;
-use crate::types::{ClientId, Fingerprint, Ino, OpId, VolumeId};
+use crate::nouns::{ClientId, Fingerprint, Ino, OpId, VolumeId};
 
 const VOLUME: u8 = 0x01;
 const VOLUME_NAME: u8 = 0x02;

@@ -5,7 +5,7 @@ use super::{
     LIFE, ORPHAN, OUTCOME, QUOTA, RAGGED, REMNANT, REMNANT_ORDER, REMNANT_TALLY, SERVER_TAGS,
     XATTR, all_idle, arrived, key, packs, volume, volume_tally,
 };
-use crate::types::{ClientId, VolumeId};
+use crate::nouns::{ClientId, VolumeId};
 
 /// The client's own first.
 const OF_CLIENT: [u8; 6] = [CLIENT, FLOOR, OUTCOME, COPY, DROPPED, INHERITED];

@@ -10,7 +10,7 @@ use super::held;
 use super::names;
 use super::quotas;
 use super::{Repairer, Unreadable};
-use crate::types::{ClientId, Ino, Kind, SYMLINK_MAX, VolumeId};
+use crate::nouns::{ClientId, Ino, Kind, SYMLINK_MAX, VolumeId};
 
 /// How far a version may be beyond the volume's counter and still be taken for one that the
 /// volume gave: more is damage of the inode, and not of the counter.

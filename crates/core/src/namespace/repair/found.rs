@@ -4,7 +4,7 @@ use super::super::create::new_inode;
 use super::super::rows::{self, InodeRow, Tally};
 use super::super::volume::existing;
 use super::super::{Fault, MetaTxn, keys, session};
-use crate::types::{Attr, Ino, Kind, Name, Timestamp, Version, VolumeId};
+use crate::nouns::{Attr, Ino, Kind, Name, Timestamp, Version, VolumeId};
 
 /// Directory under the root for what a repair found without a name.
 pub const FOUND: &str = ".segue-found";

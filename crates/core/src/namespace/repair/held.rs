@@ -7,7 +7,7 @@ use super::super::refs::{self, Held};
 use super::super::rows::{self, ChunkPlace, ChunkRow, Extent, InodeRow, LeafRow, PackRow, Source};
 use super::super::{Fault, MetaTxn, keys, readable};
 use super::fix::Fixed;
-use crate::types::{Fingerprint, Ino, VolumeId};
+use crate::nouns::{Fingerprint, Ino, VolumeId};
 
 /// The chunk has its bytes at `place`. It is counted in the next round.
 pub(super) fn put_chunk<T: MetaTxn>(

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{self, Counts, Damage, Finding, Halt, Visitor};
 use super::{ChunkPlace, Fault, MetaTxn, Overlay, keys};
-use crate::types::{Fingerprint, VolumeId};
+use crate::nouns::{Fingerprint, VolumeId};
 
 pub use found::FOUND;
 

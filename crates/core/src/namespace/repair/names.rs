@@ -5,7 +5,7 @@ use super::super::{Fault, MetaTxn, keys};
 use super::fix::Fixed;
 use super::found::{self, blank, put_inode};
 use super::held;
-use crate::types::{Ino, Kind, Timestamp, VolumeId};
+use crate::nouns::{Ino, Kind, Timestamp, VolumeId};
 
 /// Removes a name.
 pub(super) fn remove<T: MetaTxn>(

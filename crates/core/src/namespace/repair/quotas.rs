@@ -4,7 +4,7 @@
 use super::super::rows::{self, InodeRow};
 use super::super::{Fault, MetaTxn, keys};
 use super::fix::Fixed;
-use crate::types::VolumeId;
+use crate::nouns::VolumeId;
 
 /// Rows read at a time.
 const SLICE: usize = 256;

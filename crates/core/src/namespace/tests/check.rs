@@ -9,7 +9,7 @@ use super::model::{self, Model, op};
 use super::*;
 use crate::chunk::fingerprint;
 use crate::namespace::rows::InodeRow;
-use crate::types::Kind;
+use crate::nouns::Kind;
 
 #[derive(Default)]
 struct Heard(Vec<Finding>);

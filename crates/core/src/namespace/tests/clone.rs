@@ -175,6 +175,6 @@ fn a_file_tells_its_chunks() {
     let (found, _) = uses(27_000, version).unwrap().unwrap();
     assert_eq!(found.iter().map(|used| used.offset).collect::<Vec<_>>(), [20_000, 25_000]);
     assert_eq!(uses(30_000, version).unwrap().unwrap().0, []);
-    let other = crate::types::Version { counter: version.counter + 1, ..version };
+    let other = crate::nouns::Version { counter: version.counter + 1, ..version };
     assert_eq!(uses(0, other).unwrap(), None);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::namespace::rows::OutcomeRow;
-use crate::types::Version;
+use crate::nouns::Version;
 
 /// Two owners' hosts on one volume.
 fn two() -> (MapTxn, Client, Client) {

@@ -3,7 +3,7 @@
 use super::super::copied::{inherit, inherited, is_copied, retire};
 use super::super::lives::{Start, admit_lost, begin, history};
 use super::*;
-use crate::types::{OpId, Version};
+use crate::nouns::{OpId, Version};
 
 fn start(secs: i64) -> Start {
     Start { now: Timestamp { secs, nanos: 0 }, random: 5 }

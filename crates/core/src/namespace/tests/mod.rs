@@ -27,8 +27,10 @@ use std::convert::Infallible;
 
 use super::MapStore as MapTxn;
 use super::*;
-use crate::modlog::{Base, NewNode, Outcome, Piece, PieceBytes, RenameMode, SetAttr, Store};
-use crate::types::{Attr, Caller, Ino, Name, Role, Timestamp};
+use crate::nouns::{
+    Attr, Base, Caller, Ino, Name, NewNode, Outcome, Piece, PieceBytes, RenameMode, Role, SetAttr,
+    Store, Timestamp,
+};
 
 pub(super) const OWNER: Rights = Rights { role: Role::Writer, no_root_squash: false };
 const HOST: Rights = Rights { role: Role::Host, no_root_squash: false };

@@ -6,7 +6,7 @@ mod shelter;
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::Kind;
+use crate::nouns::Kind;
 
 /// What an operation should come to.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -4,9 +4,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::cache::ContainerId;
-use crate::modlog::{After, Change, DataChange, Fit, INLINE_MAX, Lane, Logged, Queue};
-use crate::types::{Kind, Time};
+use crate::host::log::{After, Change, DataChange, Fit, Lane, Logged, Queue};
+use crate::nouns::{ContainerId, INLINE_MAX, Kind, Time};
 
 /// What somebody does; numbers choose among what there is.
 #[derive(Clone, Debug)]
@@ -347,7 +346,7 @@ fn comes_before(log: &[(Logged, Stamped)], seq: u64) -> Vec<u64> {
         match (&logged.change, &last.change) {
             // A name comes before its data, and a directory before what is in it.
             (Change::Record(Record::Create { ino: made, .. }), Change::Record(record)) => {
-                *made == ino || crate::cache::touched(record).inodes.contains(made)
+                *made == ino || crate::nouns::touched(record).inodes.contains(made)
             }
             (Change::Record(Record::Create { ino: made, .. }), Change::Data(_)) => *made == ino,
             // Contents come before what shows them, and before the next ones.

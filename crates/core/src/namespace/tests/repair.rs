@@ -7,7 +7,7 @@ use super::super::repair::{FOUND, Repairer, Unreadable, rehearse, repair};
 use super::check::{altered, findings, lived_in, may_go};
 use super::model::op;
 use super::*;
-use crate::types::Kind;
+use crate::nouns::Kind;
 
 /// Hears what is done, and knows the places of all chunks.
 #[derive(Default)]
@@ -180,7 +180,7 @@ fn a_volume_without_its_row_stays_as_it_is() {
 #[test]
 fn no_version_is_given_twice() {
     let mut txn = lived_in(Vec::new());
-    let versions = |txn: &MapTxn| -> BTreeMap<Ino, crate::types::Version> {
+    let versions = |txn: &MapTxn| -> BTreeMap<Ino, crate::nouns::Version> {
         let inodes = txn.0.iter().filter(|(key, _)| key.starts_with(&keys::inodes(VOLUME)));
         let rows = inodes.map(|(_, value)| postcard::from_bytes::<rows::InodeRow>(value).unwrap());
         rows.map(|row| (row.attr.ino, row.attr.change)).collect()

@@ -7,8 +7,8 @@ use super::super::restore::{Entry, Restore, begin, finish};
 use super::check::{findings, findings_of, lived_in};
 use super::model::op;
 use super::*;
-use crate::modlog::Outcome;
 use crate::namespace::rows::InodeRow;
+use crate::nouns::Outcome;
 
 const START: Start = Start { now: Timestamp { secs: 1_800_000_000, nanos: 0 }, random: 7 };
 

@@ -1,0 +1,31 @@
+//! What may be served on this host: names and attributes ([`Tree`]), file data ([`FileData`]), what
+//! the kernel may read by itself ([`Nodes`]); and what of all that goes ([`choose`]).
+
+mod as_of;
+mod data;
+mod evict;
+mod forget;
+mod lifetime;
+mod listings;
+mod local;
+mod nodes;
+mod notes;
+mod pages;
+mod places;
+mod promised;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod xattrs;
+
+pub use as_of::{AsOf, Promised, When};
+pub(crate) use data::RANGES_MAX;
+pub use data::{FileData, FileNote, Unsealed};
+pub use evict::{Bounds, Candidate, Disk, MinFree, choose};
+pub use lifetime::Known;
+pub use nodes::{Ask, LeftBehind, Nodes, Way};
+pub use notes::{Meaning, NodeNote, TreeNotes};
+pub use pages::Pages;
+pub use places::{Scrap, Sight};
+pub use tree::{Moved, Tree};
+pub use xattrs::{XattrMap, Xattrs};

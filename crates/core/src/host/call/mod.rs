@@ -1,0 +1,7 @@
+//! Calls of programs: what each means, when it is refused, and what it waits for.
+
+mod below;
+mod room;
+
+pub use below::{UnsentBelow, is_below};
+pub use room::{Growth, Quota, Room};

@@ -1,0 +1,8 @@
+//! Files and directories that two hosts made under one name: those that may become one. Also the
+//! server that a cache belongs to.
+
+mod meeting;
+mod merge;
+
+pub use meeting::{Meeting, meet};
+pub use merge::{may_be_same, may_become_one};

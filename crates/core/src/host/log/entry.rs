@@ -1,0 +1,195 @@
+//! What stands in the log file.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Change, DataChange, Logged};
+use crate::nouns::{Base, ContainerId, Ino, Outcome, Record, Timestamp};
+
+/// One entry of the log file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Entry {
+    /// A change for the server.
+    Change(Logged),
+    /// Bytes go into the container of a file and belong to its next store.
+    Written {
+        /// Which file, and where.
+        place: WritePlace,
+        /// First byte.
+        offset: u64,
+        /// What.
+        data: Payload,
+    },
+    /// A file was made shorter or longer, which belongs to its next store.
+    Resized {
+        /// Which file; the container is the one that it has afterwards.
+        place: WritePlace,
+        /// Size after.
+        size: u64,
+    },
+    /// Bytes of a change that is on its way are about to be overwritten in the container: they are
+    /// in the change's own file from here on.
+    Preserved {
+        /// The change.
+        seq: u64,
+        /// Where they stand in the file.
+        range: Range<u64>,
+        /// As in [`Payload::Summed`].
+        sums: Vec<u32>,
+    },
+    /// The oldest change is settled.
+    Settled {
+        /// Its seq.
+        seq: u64,
+        /// What became of it.
+        outcome: Box<Outcome>,
+    },
+    /// All data of which the log speaks were durable up to some place before this.
+    Synced,
+    /// `Written` or `Resized` of an open file that has no name on any host: it goes with this
+    /// process, and so does what was written before and is not stored.
+    Nameless(Box<Entry>),
+    /// A change of a container failed on its way, and is no entry: of what is clean there nothing
+    /// is valid.
+    Spoiled {
+        /// The file.
+        ino: Ino,
+        /// Where its bytes are.
+        container: ContainerId,
+        /// What stands there.
+        range: Range<u64>,
+    },
+    /// What was written since to the file of a change that waits is part of that.
+    Amended {
+        /// The change's seq.
+        seq: u64,
+        /// When the file was changed last.
+        time: Timestamp,
+        /// What was written, as if it were a change by itself.
+        data: DataChange,
+    },
+    /// A change of data is not sent: they count as written and not sealed again.
+    Unsealed {
+        /// Its seq.
+        seq: u64,
+    },
+    /// These, which made an inode and removed its last name, were not sent and will not be; nor
+    /// will earlier times of its directories.
+    Cancelled {
+        /// The inode.
+        ino: Ino,
+        /// Their seqs, ascending.
+        seqs: Vec<u64>,
+    },
+    /// These, which made a file, were not sent and will not be, because another one was renamed
+    /// over it.
+    Superseded {
+        /// The file.
+        ino: Ino,
+        /// Their seqs, ascending.
+        seqs: Vec<u64>,
+        /// That rename as it is without them: it replaces what they replaced.
+        by: Box<Logged>,
+    },
+}
+
+/// The place of a write: the changed file, its container, and their state before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WritePlace {
+    /// The file.
+    pub ino: Ino,
+    /// Where its bytes are.
+    pub container: ContainerId,
+    /// Data version that the file's base has, unless it is a pending change's result.
+    pub base: Base,
+    /// Size of the file before.
+    pub old_size: u64,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// Written bytes, as the log has them: enough to write them again, or to tell whether they are
+/// in the container after a loss of power.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Payload {
+    /// Less than [`INLINE_MAX`](super::INLINE_MAX), of a small new file, or written over what is
+    /// nowhere else: the bytes themselves.
+    Inline(#[serde(with = "crate::nouns::bytes_as_slice")] Vec<u8>),
+    /// A checksum (CRC-32C) of each block of [`SUM_BLOCK`] bytes of the file, as far as it was
+    /// written.
+    Summed {
+        /// How many bytes.
+        len: u64,
+        /// The checksums.
+        sums: Vec<u32>,
+    },
+    /// Zeros that need no room.
+    Zeros {
+        /// How many.
+        len: u64,
+    },
+    /// They were durable when this was logged.
+    Durable {
+        /// How many bytes.
+        len: u64,
+    },
+}
+
+/// Blocks of which a checksum is logged, at multiples of this in the file.
+pub const SUM_BLOCK: u64 = 4096;
+
+impl Payload {
+    /// How many bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Payload::Inline(bytes) => bytes.len() as u64,
+            Payload::Summed { len, .. } | Payload::Zeros { len } | Payload::Durable { len } => *len,
+        }
+    }
+
+    /// True for nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Entry {
+    /// The change for the server that this is.
+    pub fn change(&self) -> Option<&Logged> {
+        match self {
+            Entry::Change(logged) => Some(logged),
+            _ => None,
+        }
+    }
+
+    /// The file of which it says something about data.
+    pub fn file(&self) -> Option<Ino> {
+        match self {
+            Entry::Spoiled { ino, .. } => Some(*ino),
+            Entry::Amended { data, .. } => Some(data.ino),
+            entry => entry.place().map(|place| place.ino),
+        }
+    }
+
+    /// The data that it is about, if it changes a container.
+    pub fn place(&self) -> Option<&WritePlace> {
+        match self {
+            Entry::Written { place, .. } | Entry::Resized { place, .. } => Some(place),
+            Entry::Nameless(entry) => entry.place(),
+            _ => None,
+        }
+    }
+
+    /// The file whose data that are not stored yet go nowhere, if this entry means that.
+    /// `Release` is logged at the last close, behind the seal of whatever must be stored.
+    pub(super) fn abandoned(&self) -> Option<Ino> {
+        match self {
+            Entry::Nameless(entry) => entry.place().map(|place| place.ino),
+            Entry::Change(Logged { change: Change::Record(Record::Release { ino }), .. }) => {
+                Some(*ino)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Noting on disk what is cached, so that the next process knows it.
+//!
+//! ```text
+//!   changes ─▶ take_notes (with the place in the log) ─▶ index on disk ─▶ noted
+//! ```
+//!
+//! Invariant: what is noted is all that was known at one place in the log; what the log says
+//! after that place is not in it. So a process that dies anywhere leaves an index and a log that
+//! together say what it knew (`recover`).
+
+use super::Host;
+use crate::host::cache::{FileData, FileNote, TreeNotes};
+use crate::nouns::{Ino, Version};
+
+/// What the index on disk lacks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Notes {
+    /// Names and attributes.
+    pub tree: TreeNotes,
+    /// Data.
+    pub files: Vec<(Ino, FileNote)>,
+    /// Files that were used since the last time.
+    pub used: Vec<Ino>,
+}
+
+impl Notes {
+    /// True if there is nothing to note.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.used.is_empty() && self.tree.is_empty()
+    }
+
+    /// The latest version in them.
+    pub fn latest(&self) -> Option<Version> {
+        let nodes = self.tree.nodes.iter().filter_map(|(_, note)| note.as_ref());
+        let files = self.files.iter().map(|(_, note)| note.version);
+        nodes.map(|note| note.attr.latest()).chain(files).max()
+    }
+}
+
+impl Host {
+    /// What is to be noted. Call [`Host::noted`] afterwards, before the next of these.
+    pub fn take_notes(&mut self) -> Notes {
+        let tree = &self.tree;
+        let note = |(ino, file): (&Ino, &mut FileData)| {
+            let mut note = file.to_note()?;
+            if tree.is_orphan(*ino) {
+                // What is written to it is nobody's, and a server that is put back has it again.
+                note.valid.clear();
+            }
+            Some((*ino, note))
+        };
+        let files = self.files.iter_mut().filter_map(note).collect();
+        let used = std::mem::take(&mut self.used).into_iter().collect();
+        let tree = self.tree.take_notes();
+        let forgotten = tree.nodes.iter().filter(|(_, note)| note.is_none());
+        self.forgetting = forgotten.map(|(ino, _)| *ino).collect();
+        Notes { tree, files, used }
+    }
+
+    /// `notes` are on disk, or could not be put there. What is noted of files that nobody uses
+    /// leaves memory.
+    pub fn noted(&mut self, notes: &Notes, well: bool) {
+        self.tree.noted(well);
+        self.forgetting.clear();
+        for (ino, _) in notes.files.iter().filter(|_| !well) {
+            if let Some(file) = self.files.get_mut(ino) {
+                file.not_noted();
+            }
+        }
+        if !well {
+            self.used.extend(&notes.used);
+        }
+        let open = &self.open;
+        self.files.retain(|ino, file| {
+            let is_noted = file.is_noted() && !file.is_mapped();
+            !is_noted || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
+        });
+    }
+}

@@ -1,0 +1,14 @@
+//! The way of logged changes to the server: when each is sent, in which batch, and what its outcome
+//! changes here.
+
+mod ahead;
+mod batch;
+mod levels;
+mod server_disk;
+mod settle;
+mod similar;
+
+pub use ahead::{OFFER_FROM, Picked, UploadAhead};
+pub use batch::{BatchSize, group_bytes};
+pub use server_disk::{ServerDisk, is_to_replace};
+pub use similar::CleanCopy;

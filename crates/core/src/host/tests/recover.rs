@@ -1,0 +1,101 @@
+//! What the next process makes of what a full disk left.
+
+use super::*;
+use crate::host::log::Logged;
+
+/// What is noted of a file of which the first hundred bytes are here.
+fn noted(core: &mut Host) -> BTreeMap<Ino, FileNote> {
+    core.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    core.file(Ino(7)).unwrap().filled(0..100);
+    let notes = core.take_notes();
+    core.noted(&notes, true);
+    notes.files.iter().cloned().collect()
+}
+
+/// A write failed half-way, and what was noted before could not be noted anew.
+#[test]
+fn what_a_failed_write_spoiled_is_not_valid_for_the_next_process() {
+    let files = noted(&mut core());
+    let container = files[&Ino(7)].container;
+    for (container, is_there) in [(container, false), (ContainerId(container.0 + 1), true)] {
+        let mut next = core();
+        next.tree
+            .install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+        let log = vec![Entry::Spoiled { ino: Ino(7), container, range: 10..20 }];
+        assert!(needs(&log, 0).inodes.contains(&Ino(7)));
+        assert!(next.recover(log, 0, &files, Time::default()).is_empty());
+        let file = &next.files[&Ino(7)];
+        assert_eq!(file.is_valid(10..20, 100), is_there);
+        assert!(file.is_valid(0..10, 100) && file.is_valid(20..100, 100));
+    }
+}
+
+/// The file was closed for good, its container went, and the log could not say so: zeros would have
+/// been sent.
+#[test]
+fn what_went_with_its_container_is_not_stored() {
+    let place = |container| crate::host::log::WritePlace {
+        ino: Ino(7),
+        container: ContainerId(container),
+        base: crate::nouns::Base::Version(Default::default()),
+        old_size: 0,
+        time: Timestamp::default(),
+    };
+    let written = |data| Entry::Written { place: place(1), offset: 5, data };
+    let inline = || Payload::Inline(vec![1; 10]);
+    for (data, is_there, is_stored) in [
+        (Payload::Durable { len: 10 }, true, true),
+        (Payload::Durable { len: 10 }, false, false),
+        (inline(), false, true),
+    ] {
+        let mut next = core();
+        let log = vec![written(data)];
+        let mut unsealed = next.recover(log.clone(), 0, &BTreeMap::new(), Time::default());
+        assert_eq!(unsealed.len(), 1);
+        let lost = next.drop_lost(&mut unsealed, &log, |_, _| is_there);
+        assert_eq!((unsealed.len(), lost.len()), if is_stored { (1, 0) } else { (0, 1) });
+        assert_eq!(next.has_unsealed(), is_stored);
+    }
+}
+
+/// The server forgot a directory, and the index its names, those of pending changes too.
+#[test]
+fn a_pending_name_means_what_its_last_change_made_of_it() {
+    let name = |name: &str| Name::new(name.as_bytes().to_vec()).unwrap();
+    let link = |ino, to: &str| Record::Link { ino: Ino(ino), parent: Ino(2), name: name(to) };
+    let unlink = |ino, of: &str| Record::Unlink {
+        parent: Ino(2),
+        name: name(of),
+        ino: Ino(ino),
+        open: false,
+    };
+    let changes = [link(7, "a"), link(7, "b"), unlink(7, "b"), unlink(8, "c"), link(9, "c")];
+    let logged = |(seq, record)| {
+        Entry::Change(Logged {
+            seq,
+            time: Timestamp::default(),
+            caller: Default::default(),
+            operation: None,
+            after: Default::default(),
+            known: None,
+            change: Change::Record(record),
+        })
+    };
+    let log: Vec<Entry> = (1..).zip(changes).map(logged).collect();
+    for is_forgotten in [true, false] {
+        let mut next = core();
+        for ino in [7, 9, 11] {
+            let attr = attr(ino, Kind::File, 1);
+            next.tree.install_node(Node { attr, target: None }, Time::default());
+        }
+        if !is_forgotten {
+            next.tree.install_noted_name(Ino(2), name("a"), Some(Ino(11)));
+        }
+        next.recover(log.clone(), log.len(), &BTreeMap::new(), Time::default());
+        let meaning = |of: &str| next.tree.name(Ino(2), &name(of), Time::default());
+        let of_the_index = Known::Fresh(Some(Ino(if is_forgotten { 7 } else { 11 })));
+        assert_eq!(meaning("a"), of_the_index);
+        assert_eq!(meaning("b"), Known::Fresh(None));
+        assert_eq!(meaning("c"), Known::Fresh(Some(Ino(9))));
+    }
+}
