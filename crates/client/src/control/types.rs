@@ -160,6 +160,17 @@ pub enum Writers {
     Refused,
 }
 
+impl From<segue_core::host::log::Writers> for Writers {
+    fn from(writers: segue_core::host::log::Writers) -> Writers {
+        use segue_core::host::log::Writers as Core;
+        match writers {
+            Core::Free => Writers::Free,
+            Core::Slowed => Writers::Slowed,
+            Core::Refused => Writers::Refused,
+        }
+    }
+}
+
 /// Bytes of one class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassBytes {

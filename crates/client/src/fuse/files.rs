@@ -2,14 +2,12 @@
 
 use std::ffi::OsStr;
 
-use segue_core::nouns::Outcome as Committed;
 use segue_core::nouns::{Caller, Ino, NewNode};
 use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Entry, Errno, Outcome};
-use tokio::sync::oneshot;
 
 use super::convert::{self, empty, entry, errno, opened, outcome};
-use crate::mount::{Allocation, Creation, OpenMode, Shared, Sight};
+use crate::mount::{Allocation, Awaited, Creation, OpenMode, Shared, Sight};
 
 const PUNCH_AND_KEEP: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_AND_KEEP: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
@@ -54,7 +52,7 @@ pub(super) async fn create(
 /// The end of a write, which may have to wait for room in the log, or for the server.
 pub(super) async fn written(
     mount: Shared,
-    written: Result<Option<oneshot::Receiver<Committed>>, Refusal>,
+    written: Result<Option<Awaited>, Refusal>,
     len: usize,
 ) -> Outcome {
     if written.is_ok() {
@@ -64,10 +62,7 @@ pub(super) async fn written(
     outcome(result, |()| Answer::Written(u32::try_from(len).unwrap_or(u32::MAX)))
 }
 
-async fn ended(
-    mount: Shared,
-    changed: Result<Option<oneshot::Receiver<Committed>>, Refusal>,
-) -> Result<(), Refusal> {
+async fn ended(mount: Shared, changed: Result<Option<Awaited>, Refusal>) -> Result<(), Refusal> {
     match changed? {
         Some(told) => mount.committed(told).await,
         None => Ok(()),
@@ -93,10 +88,7 @@ pub(super) fn allocation(
 }
 
 /// The end of an allocation, which may have to wait for the server.
-pub(super) async fn allocated(
-    mount: Shared,
-    changed: Result<Option<oneshot::Receiver<Committed>>, Refusal>,
-) -> Outcome {
+pub(super) async fn allocated(mount: Shared, changed: Result<Option<Awaited>, Refusal>) -> Outcome {
     empty(ended(mount, changed).await)
 }
 

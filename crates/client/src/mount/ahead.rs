@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
+use segue_core::host::Host;
 use segue_core::host::log::{Change, Lane, Logged};
-use segue_core::host::send::{OFFER_FROM, Picked, UploadAhead};
+use segue_core::host::send::{OFFER_FROM, Picked};
 use segue_core::nouns::Store;
 use segue_core::refusal::Refusal;
 use segue_rpc::LinkState;
@@ -17,32 +18,21 @@ use super::{Mount, Shared, lock};
 pub(super) const UPLOADS: usize = 2;
 
 impl Mount {
-    /// What went ahead over the connection that is there now. That is looked up under the lock:
-    /// nobody goes back to the round of an earlier one.
-    fn ahead_now(&self) -> MutexGuard<'_, UploadAhead> {
-        let mut ahead = lock(&self.ahead);
-        ahead.follow(match self.remote.link().state() {
+    /// The core, which knows what went ahead over the connection that is there now. That is looked
+    /// up under the lock: nobody goes back to the round of an earlier one.
+    fn core_ahead(&self) -> MutexGuard<'_, Host> {
+        let mut core = self.core();
+        core.ahead.follow(match self.remote.link().state() {
             LinkState::Online { welcome, .. } => Some(welcome.nonce),
             _ => None,
         });
-        ahead
+        core
     }
 
     /// What goes to the server next in this lane; nobody else takes it meanwhile.
     pub(super) fn next_batch(&self, lane: Lane) -> Vec<Logged> {
-        let awaited = lock(&self.waiters).keys().next().copied();
         let bytes = self.lanes.of(lane).batch_bytes();
-        let mut core = self.core();
-        // Who waits for one change waits for those that it follows.
-        match awaited {
-            Some(_) => core.queue.release_all(),
-            None => core.queue.release(self.now()),
-        }
-        let ahead = self.ahead_now();
-        let whole = lock(&self.whole);
-        let batch = ahead.batch(&core.queue, (lane, bytes), &whole, awaited);
-        batch.iter().for_each(|logged| core.queue.take(logged.seq));
-        batch
+        self.core_ahead().next_batch(lane, bytes, self.now())
     }
 
     /// Leaves the later half of a batch for another one.
@@ -53,53 +43,36 @@ impl Mount {
 
     /// Puts back the changes of a batch that is over: those not settled wait again.
     pub(super) fn put_back(&self, seqs: impl IntoIterator<Item = u64>) {
-        let mut core = self.core();
-        let mut ahead = self.ahead_now();
-        for seq in seqs {
-            core.queue.put_back(seq);
-            ahead.put_back(seq);
-        }
+        self.core_ahead().put_back(seqs);
     }
 
     /// The store of change `seq`, if its chunks went ahead over this connection.
     pub(super) fn store_sent_ahead(&self, seq: u64) -> Option<Store> {
-        self.ahead_now().store(seq).cloned()
-    }
-
-    /// These changes are settled.
-    pub(super) fn settled_ahead<'a>(&self, changes: impl Iterator<Item = &'a Logged>) {
-        let mut ahead = lock(&self.ahead);
-        changes.for_each(|logged| ahead.settled(logged));
+        self.core_ahead().ahead.store(seq).cloned()
     }
 
     /// The server wants change `seq` in another way. Others may be wanted so, too.
     pub(super) fn leave_to_drain(&self, seq: u64) {
-        lock(&self.ahead).leave(seq);
+        self.core().ahead.leave(seq);
     }
 
     /// The server takes no chunks of a batch's only change. True if the change has to wait until
     /// others are settled.
     pub(super) fn refused_chunks(&self, batch: &[Logged]) -> bool {
-        let core = self.core();
-        let mut ahead = self.ahead_now();
-        batch.first().is_some_and(|logged| ahead.refused_chunks(&core.queue, logged.seq))
+        let mut core = self.core_ahead();
+        batch.first().is_some_and(|logged| core.refused_chunks(logged.seq))
     }
 
     /// Chunks of data that wait reached the server.
     pub(super) fn note_sent(&self, bytes: u64) {
-        lock(&self.ahead).note_sent(bytes);
+        self.core().ahead.note_sent(bytes);
         // Whoever waits for progress sees some.
         self.settled.send_replace(());
     }
 
-    /// Bytes of data that wait and that the server has already.
-    pub(super) fn sent_ahead(&self) -> u64 {
-        lock(&self.ahead).sent()
-    }
-
     /// Changes whose data are on their way.
     pub(super) fn uploading(&self) -> BTreeSet<u64> {
-        self.ahead_now().uploading().clone()
+        self.core_ahead().ahead.uploading().clone()
     }
 
     /// Uploads for as long as the mount lives.
@@ -135,25 +108,21 @@ impl Mount {
 
     fn pick(&self) -> Option<Picked> {
         let most = self.lanes.of(Lane::Data).batch_bytes().max(OFFER_FROM);
-        let mut core = self.core();
-        core.queue.release(self.now());
-        let mut ahead = self.ahead_now();
-        ahead.pick(&core.queue, most, &lock(&self.whole))
+        self.core_ahead().pick_ahead(most, self.now())
     }
 
     fn uploaded(&self, picked: &Picked, made: Result<Vec<(u64, Store)>, Refusal>) {
         // What is settled before this is let go of is not kept, and what is settled later goes.
-        let core = self.core();
         if made.is_ok() {
             lock(&self.lanes.server_disk).note_taken();
         }
-        self.ahead_now().uploaded(picked, made, &core.queue);
+        self.core_ahead().uploaded(picked, made);
     }
 
     /// Waits until what was picked in `round` counts no more, because the connection is another.
     async fn round_over(&self, round: u64) {
         let mut link = self.remote.link().watch();
-        while self.ahead_now().is_in(round) {
+        while self.core_ahead().ahead.is_in(round) {
             if link.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }

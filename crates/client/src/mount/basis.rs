@@ -11,25 +11,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use segue_core::delta::Basis;
 use segue_core::host::log::DataChange;
-use segue_core::host::send::CleanCopy;
+use segue_core::host::send::{BASIS_MIN, CleanCopy};
 use segue_core::nouns::{Class, Ino, Time, Version};
 
 use super::{Mount, Shared, lock};
 use crate::state::Container;
 
-/// Stores of fewer bytes have no basis: to offer their chunks costs a kilobyte.
-const STORE_MIN: u64 = 1 << 20;
 /// Copies kept at once.
 const KEPT_MAX: usize = 16;
 /// So many other files are tried.
 const ALIKE_MAX: usize = 2;
-/// Who writes a file anew has so long until it is sealed for him. Sealed before it is whole, its
-/// first part would take from the server what the rest has in common with the basis.
-const REWRITE: Duration = Duration::from_secs(60);
 
 /// Copies of versions that were emptied here and that the server still has.
 #[derive(Debug, Default)]
@@ -72,7 +66,7 @@ impl Mount {
     pub(super) fn keep_basis(&self, ino: Ino) {
         // What nobody has open is known by the index only. What is not here is not missed.
         self.load(ino).ok();
-        let copy = self.core().clean_copy(ino).filter(|copy| copy.size >= STORE_MIN);
+        let copy = self.core().clean_copy(ino).filter(|copy| copy.size >= BASIS_MIN);
         let Some(CleanCopy { version, container, .. }) = copy else { return };
         let Ok(container) = self.open_container(ino, container) else { return };
         let mut kept = lock(&self.kept.0);
@@ -101,21 +95,10 @@ impl Mount {
         !std::mem::take(&mut *lock(&self.kept.0)).is_empty()
     }
 
-    /// True if somebody is writing anew what stood in `ino`, or may be going to replace another
-    /// file with it: that is to be one change.
-    pub(super) fn is_rewritten(&self, ino: Ino) -> bool {
-        let since = lock(&self.unsealed).get(&ino).map(|unsealed| unsealed.since);
-        let is_kept = lock(&self.kept.0).contains_key(&ino);
-        since.is_some_and(|since| self.now().since(since) < REWRITE)
-            && (is_kept || self.core().may_replace(ino, STORE_MIN))
-            && !self.is_near_bound()
-            && lock(&self.handles).writer(ino).is_some()
-    }
-
     /// What change `seq` may have in common with what the server has, if it is large.
     pub(super) async fn alike(self: &Shared, seq: u64, data: &DataChange) -> Option<Alike> {
         let bytes: u64 = data.ranges.iter().map(|range| range.end - range.start).sum();
-        if bytes < STORE_MIN {
+        if bytes < BASIS_MIN {
             return None;
         }
         let first = data.ranges.first().map_or(u64::MAX, |range| range.start);

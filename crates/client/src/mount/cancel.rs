@@ -5,7 +5,6 @@ use segue_core::host::log::{Change, Entry, Logged};
 use segue_core::nouns::{Caller, Ino, touched};
 use segue_core::refusal::Refusal;
 
-use super::levels::Unsealed;
 use super::{Mount, lock};
 
 impl Mount {
@@ -15,21 +14,12 @@ impl Mount {
         let (seq, entry) = {
             let mut core = self.core();
             let Some((seq, entry)) = core.take_to_amend(ino, caller) else { return Ok(false) };
-            // What is on its way as it was stays so.
-            if self.is_wanted(seq) || lock(&self.ahead).is_known(seq) {
-                core.send_after_all(&[seq]);
-                return Ok(false);
-            }
             (seq, entry)
         };
         if let Err(error) = log.append(&entry) {
             return Err(self.taken_for_nothing(&[seq], &error));
         }
-        let (now, mut core) = (self.now(), self.core());
-        self.note_unsealed(&entry, now);
-        core.admit(entry, now);
-        lock(&self.ahead).put_back(seq);
-        drop(core);
+        self.core().admit(entry, self.now());
         self.lanes.wake();
         self.to_upload.notify_one();
         Ok(true)
@@ -49,24 +39,14 @@ impl Mount {
 
     fn take_back_newest(&self, ino: Ino) -> Result<bool, Refusal> {
         let mut log = lock(&self.log);
-        let seq = {
-            let mut core = self.core();
-            let Some(seq) = core.take_to_unseal(ino) else { return Ok(false) };
-            if self.is_wanted(seq) {
-                core.send_after_all(&[seq]);
-                return Ok(false);
-            }
-            seq
-        };
+        let taken = self.core().take_to_unseal(ino);
+        let Some(seq) = taken else { return Ok(false) };
         if let Err(error) = log.append(&Entry::Unsealed { seq }) {
             return Err(self.taken_for_nothing(&[seq], &error));
         }
-        let mut core = self.core();
-        let Some(logged) = core.unseal(seq) else { return Ok(false) };
-        lock(&self.ahead).cancelled(&logged);
-        let unsealed = Unsealed::again(self.now(), logged.caller);
-        lock(&self.unsealed).entry(ino).or_insert(unsealed);
-        drop(core);
+        if self.core().unseal(seq, self.now()).is_none() {
+            return Ok(false);
+        }
         self.settled.send_replace(());
         Ok(true)
     }
@@ -75,14 +55,8 @@ impl Mount {
     /// none is sent.
     pub(super) fn cancel_out(&self, ino: Ino) {
         let mut log = lock(&self.log);
-        let seqs = {
-            let mut core = self.core();
-            let Some(seqs) = core.take_to_cancel(ino) else { return };
-            if seqs.iter().any(|seq| self.is_wanted(*seq)) {
-                return core.send_after_all(&seqs);
-            }
-            seqs
-        };
+        let taken = self.core().take_to_cancel(ino);
+        let Some(seqs) = taken else { return };
         if let Err(error) = log.append(&Entry::Cancelled { ino, seqs: seqs.clone() }) {
             // It is sent.
             self.taken_for_nothing(&seqs, &error);
@@ -110,11 +84,9 @@ impl Mount {
     /// that is sent.
     pub(super) fn supersede(&self, by: u64) {
         let mut log = lock(&self.log);
-        let Some((ino, seqs, amended)) = self.core().take_superseded(by) else { return };
+        let taken = self.core().take_superseded(by);
+        let Some((ino, seqs, amended)) = taken else { return };
         let all: Vec<u64> = seqs.iter().copied().chain([by]).collect();
-        if all.iter().any(|seq| self.is_wanted(*seq)) {
-            return self.core().send_after_all(&all);
-        }
         let entry = Entry::Superseded { ino, seqs: seqs.clone(), by: Box::new(amended.clone()) };
         if let Err(error) = log.append(&entry) {
             // All of it is sent.
@@ -130,11 +102,6 @@ impl Mount {
 
     /// Drops cancelled changes of `ino`, which has no name any more.
     fn drop_cancelled(&self, ino: Ino, cancelled: &[Logged]) {
-        {
-            let mut ahead = lock(&self.ahead);
-            cancelled.iter().for_each(|logged| ahead.cancelled(logged));
-        }
-        self.no_longer_waiting(cancelled.iter());
         for logged in cancelled {
             let Change::Record(record) = &logged.change else { continue };
             // The kernel was told of directories as they were with it.
@@ -142,11 +109,6 @@ impl Mount {
             others.for_each(|other| self.kernel.forget_attributes(other));
         }
         self.reap_one(ino);
-    }
-
-    /// True if somebody waits for change `seq` as it is.
-    fn is_wanted(&self, seq: u64) -> bool {
-        lock(&self.whole).contains(&seq) || lock(&self.waiters).contains_key(&seq)
     }
 
     /// What was to become of these could not be logged, and did not happen.

@@ -7,14 +7,14 @@
 //! becomes a conflict copy later.
 
 use segue_core::host::log::Change;
+use segue_core::host::send::Claim;
 use segue_core::namespace::check_border;
 use segue_core::nouns::{
     Attr, Caller, Ino, Kind, Name, NewNode, Outcome, Record, RenameMode, SYMLINK_MAX, SetAttr,
 };
 use segue_core::refusal::Refusal;
-use tokio::sync::oneshot;
 
-use super::{Mount, lock};
+use super::{Awaited, Mount, lock};
 
 /// How a rename was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Creation {
 pub(super) struct InLog {
     pub(super) seq: u64,
     /// Hears its outcome.
-    pub(super) told: Option<oneshot::Receiver<Outcome>>,
+    pub(super) told: Option<Awaited>,
 }
 
 impl Mount {
@@ -49,7 +49,7 @@ impl Mount {
         record: Record,
         caller: Caller,
         wait: bool,
-    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+    ) -> Result<Option<Awaited>, Refusal> {
         let told = self.log_numbered(record, caller, wait)?;
         Ok(told.and_then(|in_log| in_log.told))
     }
@@ -76,7 +76,7 @@ impl Mount {
             },
             |core| {
                 let seq = core.next_seq() - 1;
-                InLog { seq, told: wait.then(|| self.await_outcome(seq)) }
+                InLog { seq, told: wait.then(|| self.await_as(core, seq, Claim::Answers)) }
             },
         )
     }

@@ -5,6 +5,7 @@
 //! copies the bytes through this host.
 
 use segue_core::host::Copied;
+use segue_core::host::send::Claim;
 use segue_core::nouns::Outcome;
 use segue_core::refusal::Refusal;
 
@@ -28,7 +29,8 @@ impl Mount {
             },
             |core| {
                 let size = core.tree.peek(to.ino).map_or(0, |attr| attr.size);
-                (self.await_outcome(core.next_seq() - 1), size)
+                let seq = core.next_seq() - 1;
+                (self.await_as(core, seq, Claim::Answers), size)
             },
         )?;
         let (told, size) = logged.ok_or(Refusal::NotSupported)?;

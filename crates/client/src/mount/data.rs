@@ -1,20 +1,18 @@
 //! File data: open, read, write, truncate, close.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use segue_core::host::Host;
 use segue_core::host::cache::{FileData, Nodes, Way};
+use segue_core::host::call::OpenFile;
+use segue_core::host::send::Claim;
 use segue_core::nouns::{Attr, Caller, ContainerId, Ino, Outcome};
 use segue_core::refusal::Refusal;
 use segue_fuse::BackingId;
-use tokio::sync::oneshot;
 
-use super::handles::FileHandle;
 use super::metrics::Asked;
 use super::notes::known;
-use super::waiters::Claim;
-use super::{Mount, Shared, idle, lock};
+use super::{Awaited, Mount, Shared, idle, lock};
 use crate::options::{FsyncLevel, Lm};
 use crate::state::Container;
 
@@ -120,10 +118,10 @@ impl Mount {
         caller: Caller,
     ) -> Result<Opened, Refusal> {
         let pid = caller.pid;
-        let is_second = lock(&self.handles).end_second_look(pid, self.now());
+        let is_second = self.core().handles.end_second_look(pid, self.now());
         let opened = self.open_once(node, mode, caller, is_second).await;
         if opened.as_ref().is_err_and(|refusal| *refusal == Refusal::Stale) {
-            lock(&self.handles).looks_again(pid, self.now());
+            self.core().handles.looks_again(pid, self.now());
         }
         opened
     }
@@ -180,7 +178,7 @@ impl Mount {
     /// the size; a second time it would tell the program.
     async fn tell_size(&self, ino: Ino, known: Option<u64>, size: u64) -> Result<(), Refusal> {
         let is_new = known.is_some_and(|known| known != size);
-        if is_new && lock(&self.handles).opens_anew(ino, self.now()) {
+        if is_new && self.core().handles.opens_anew(ino, self.now()) {
             return Err(Refusal::Stale);
         }
         self.kernel.forgotten().await;
@@ -206,15 +204,14 @@ impl Mount {
         let way = door.way;
         let keep_pages = way == Way::Cached
             && self.core().files.get_mut(&ino).is_some_and(FileData::shown_to_kernel);
-        let refused = Mutex::default();
-        let is_lost = AtomicBool::default();
-        let file = FileHandle { ino, writable, way, synchronous, caller, refused, is_lost };
-        let handle = lock(&self.handles).add_file(file);
+        let mut file = OpenFile::new(ino, way, caller);
+        (file.writable, file.synchronous) = (writable, synchronous);
+        let handle = self.core().handles.add(file);
         Ok(Opened { handle, keep_pages, writable, way, backing: door.backing })
     }
 
-    pub(super) fn handle(&self, handle: u64) -> Result<Arc<FileHandle>, Refusal> {
-        lock(&self.handles).file(handle)
+    pub(super) fn handle(&self, handle: u64) -> Result<OpenFile, Refusal> {
+        self.core().handles.file(handle).cloned()
     }
 
     /// Bytes of an open file for process `pid`; fewer than asked for only at its end.
@@ -272,7 +269,7 @@ impl Mount {
         &self,
         handle: u64,
         Written { offset, append, bytes, kills_set_ids }: Written<'_>,
-    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+    ) -> Result<Option<Awaited>, Refusal> {
         let handle = self.handle(handle)?;
         let end = self.core().tree.peek(handle.ino).map_or(offset, |attr| attr.size);
         if append && end != offset {
@@ -291,9 +288,9 @@ impl Mount {
     /// What every change through an open file ends with.
     pub(super) fn changed(
         &self,
-        handle: &FileHandle,
+        handle: &OpenFile,
         kills_set_ids: bool,
-    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+    ) -> Result<Option<Awaited>, Refusal> {
         if kills_set_ids {
             self.drop_set_ids(handle.ino, &handle.caller)?;
         }
@@ -338,7 +335,7 @@ impl Mount {
         ino: Ino,
         caller: Caller,
         wait: bool,
-    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+    ) -> Result<Option<Awaited>, Refusal> {
         let has_dirty = self.core().files.get(&ino).is_some_and(FileData::has_dirty);
         let mut sealed = None;
         if has_dirty && (wait || !self.amend(ino, &caller)?) {
@@ -350,19 +347,19 @@ impl Mount {
         }
         // Where closes do not wait, data of writers that have gone may be among it.
         let may_claim = self.lm(ino).closes();
-        let core = self.core();
+        let mut core = self.core();
         let newest = core.queue.newest_of(ino);
         let claim = |seq| match may_claim && sealed == Some(seq) {
             true => Claim::IsRefused,
             false => Claim::Nothing,
         };
-        Ok(newest.map(|seq| self.await_as(seq, claim(seq))))
+        Ok(newest.map(|seq| self.await_as(&mut core, seq, claim(seq))))
     }
 
     /// close(2): under `close` and `sync` it waits until the server has the file, and all other
     /// hosts have heard of it.
-    pub(crate) async fn flush(&self, handle: u64) -> Result<(), Refusal> {
-        let handle = self.handle(handle)?;
+    pub(crate) async fn flush(&self, number: u64) -> Result<(), Refusal> {
+        let handle = self.handle(number)?;
         if !handle.writable {
             return Ok(());
         }
@@ -371,20 +368,20 @@ impl Mount {
         if !self.lm(handle.ino).closes() {
             // A shell that redirects into a file closes it once before anything is written: what is
             // written anew is one change, and sealed when the last one closes it.
-            if !self.is_rewritten(handle.ino) {
+            if !self.core().is_rewritten(handle.ino, self.now()) {
                 self.seal_at_close(handle.ino, caller)?;
             }
-            return handle.hears();
+            return self.handle(number)?.refusal();
         }
         if let Some(told) = self.seal(handle.ino, caller, true)? {
             self.committed(told).await?;
         }
         self.visible().await?;
-        handle.hears()
+        self.handle(number)?.refusal()
     }
 
     /// Waits until the server has a change. A conflict is no failure: both versions are kept.
-    pub(crate) async fn committed(&self, told: oneshot::Receiver<Outcome>) -> Result<(), Refusal> {
+    pub(crate) async fn committed(&self, told: Awaited) -> Result<(), Refusal> {
         match self.outcome(told).await? {
             Outcome::Refused { refusal } => Err(refusal),
             _ => Ok(()),
@@ -392,8 +389,8 @@ impl Mount {
     }
 
     /// fsync(2).
-    pub(crate) async fn fsync(self: &Shared, handle: u64) -> Result<(), Refusal> {
-        let handle = self.handle(handle)?;
+    pub(crate) async fn fsync(self: &Shared, number: u64) -> Result<(), Refusal> {
+        let handle = self.handle(number)?;
         self.note_writes(&handle)?;
         let server = self.options.fsync == FsyncLevel::Server;
         let told = match self.options.read_only {
@@ -404,8 +401,12 @@ impl Mount {
         let synced = self.synced(told).await;
         // Of a refusal it is told once, and not by what follows. What a map wrote in vain this host
         // knows by itself.
-        let refused =
-            if server || handle.hears() == Err(Refusal::Io) { handle.told() } else { Ok(()) };
+        let mut core = self.core();
+        let refusal = core.handles.file(number).map_or(Ok(()), OpenFile::refusal);
+        let refused = match server || refusal == Err(Refusal::Io) {
+            true => core.handles.take_refusal(number),
+            false => Ok(()),
+        };
         synced.and(refused)
     }
 
@@ -421,7 +422,7 @@ impl Mount {
             core.cover(session, ino);
             let server = self.options.fsync == FsyncLevel::Server;
             let last = if server { core.queue.last_of(ino) } else { Vec::new() };
-            let told = last.into_iter().map(|seq| self.await_as(seq, Claim::Nothing));
+            let told = last.into_iter().map(|seq| self.await_as(&mut core, seq, Claim::Nothing));
             told.collect::<Vec<_>>()
         };
         self.synced(told).await
@@ -437,10 +438,7 @@ impl Mount {
 
     /// What was changed so far is durable here, and these changes on the server if syncs are to
     /// mean that.
-    async fn synced(
-        self: &Shared,
-        told: impl IntoIterator<Item = oneshot::Receiver<Outcome>>,
-    ) -> Result<(), Refusal> {
+    async fn synced(self: &Shared, told: impl IntoIterator<Item = Awaited>) -> Result<(), Refusal> {
         self.sync_disk().await?;
         for told in told {
             self.committed(told).await?;
@@ -452,7 +450,7 @@ impl Mount {
     }
 
     /// What maps of this handle may have written is logged.
-    fn note_writes(&self, handle: &FileHandle) -> Result<(), Refusal> {
+    fn note_writes(&self, handle: &OpenFile) -> Result<(), Refusal> {
         match handle.writable && handle.way != Way::Cached {
             true => self.note_maps(Some(handle.ino)),
             false => Ok(()),
@@ -461,7 +459,8 @@ impl Mount {
 
     /// The last reference to a handle is gone.
     pub(crate) fn close(&self, handle: u64) {
-        let Some(handle) = lock(&self.handles).remove_file(handle) else { return };
+        let removed = self.core().handles.remove(handle);
+        let Some(handle) = removed else { return };
         let ino = handle.ino;
         // It was told to the log of this program; nobody listens any more.
         self.note_writes(&handle).ok();

@@ -9,17 +9,17 @@ use std::time::Duration;
 use segue_core::host::Effect;
 use segue_core::host::cache::AsOf;
 use segue_core::host::log::{Change, Entry, Lane, Logged};
-use segue_core::host::send::{BatchSize, ServerDisk};
+use segue_core::host::send::{BatchSize, Claim, ServerDisk};
 use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Stamped, Time, touched};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Applied;
 use segue_rpc::LinkState;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::full::Without;
 use super::upload::Prepared;
-use super::waiters::Claim;
+use super::waiters::Awaited;
 use super::why::waits;
 use super::{Mount, Shared, lock};
 use crate::remote::WireChunk;
@@ -139,8 +139,7 @@ impl Mount {
     async fn linger(&self) {
         let end = tokio::time::sleep(LINGER);
         tokio::pin!(end);
-        // Each lock by itself: others take the core's first.
-        let is_awaited = || !lock(&self.waiters).is_empty();
+        let is_awaited = || !self.core().waiters.is_empty();
         let is_long = || self.core().queue.len() >= COMPANY;
         while !is_awaited() && !is_long() {
             tokio::select! {
@@ -312,7 +311,7 @@ impl Mount {
     ) -> Result<(), Refusal> {
         self.leave_to_drain(logged.seq);
         match (outcome, full) {
-            (Outcome::NeedsWhole, _) if lock(&self.whole).insert(logged.seq) => Ok(()),
+            (Outcome::NeedsWhole, _) if self.core().want_whole(logged.seq) => Ok(()),
             // It fits, and others were faster with what they send.
             (Outcome::Missing { .. }, Some(refusal)) => Err(refusal),
             // The next attempt offers all chunks again.
@@ -349,8 +348,6 @@ impl Mount {
         }
         let effects = self.take_out(answered, as_of)?;
         self.take_back_unpromised(answered, as_of);
-        self.settled_ahead(answered.iter().map(|(logged, _)| logged));
-        self.no_longer_waiting(answered.iter().map(|(logged, _)| logged));
         let claims = self.tell_waiters(answered);
         let claim = |seq: u64| claims.get(&seq).copied().unwrap_or(Claim::Nothing);
         for (seq, parking) in parkings {
@@ -369,7 +366,7 @@ impl Mount {
             }
             if let (Outcome::Refused { refusal }, Change::Data(data)) = (outcome, &logged.change) {
                 // Also of what somebody was told: others may have written some of it.
-                lock(&self.handles).refused(data.ino, *refusal);
+                self.core().handles.refused(data.ino, *refusal);
             }
             let is_copy = !is_answered && logged.copy_of(outcome).is_some();
             effects.into_iter().for_each(|effect| self.carry_out(effect, logged, is_copy));
@@ -521,18 +518,12 @@ impl Mount {
     }
 
     /// Waits for an outcome, but for an unreachable server no longer than `grace`.
-    pub(crate) async fn outcome(
-        &self,
-        told: oneshot::Receiver<Outcome>,
-    ) -> Result<Outcome, Refusal> {
+    pub(crate) async fn outcome(&self, told: Awaited) -> Result<Outcome, Refusal> {
         let verdict = || "the server to commit the change".to_owned();
         waits(verdict, self.outcome_inner(told)).await
     }
 
-    async fn outcome_inner(
-        &self,
-        mut told: oneshot::Receiver<Outcome>,
-    ) -> Result<Outcome, Refusal> {
+    async fn outcome_inner(&self, mut told: Awaited) -> Result<Outcome, Refusal> {
         let mut link = self.remote.link().watch();
         // Counted from the loss of the link: every failed attempt to connect changes its state.
         let mut until = None;
@@ -544,7 +535,7 @@ impl Mount {
             let grace = || self.remote.link().patience_left(self.options.grace);
             let deadline = *until.get_or_insert_with(|| Instant::now() + grace());
             tokio::select! {
-                outcome = &mut told => return outcome.map_err(|_| Refusal::Unreachable),
+                outcome = told.outcome() => return outcome.ok_or(Refusal::Unreachable),
                 _ = link.changed() => {}
                 () = tokio::time::sleep_until(deadline), if offline => {
                     return Err(Refusal::Unreachable);

@@ -9,12 +9,11 @@
 use std::io;
 use std::ops::Range;
 
-use segue_core::nouns::{Ino, Outcome, Version};
+use segue_core::nouns::{Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Sought;
-use tokio::sync::oneshot;
 
-use super::{Mount, lock};
+use super::{Awaited, Mount};
 use crate::state::Container;
 
 /// What fallocate(2) is to do with a range.
@@ -50,7 +49,7 @@ impl Mount {
         &self,
         handle: u64,
         asked: Allocation,
-    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+    ) -> Result<Option<Awaited>, Refusal> {
         let handle = self.handle(handle)?;
         let ino = handle.ino;
         let size = self.core().tree.peek(ino).ok_or(Refusal::Stale)?.size;
@@ -84,7 +83,7 @@ impl Mount {
             return found.map_err(|error| self.disk_refusal("containers", &error));
         }
         let ino = handle.ino;
-        if lock(&self.handles).writer(ino).is_some() {
+        if self.core().handles.writer(ino).is_some() {
             // What was written through a map is in the kernel's pages only, until these go.
             self.kernel.forget_data(ino);
             self.kernel.forgotten().await;

@@ -104,9 +104,9 @@ impl Mount {
         if self.compare_files(copy, other).await? != Are::Same {
             return Ok(false);
         }
-        let Some(told) = self.remove_same((parent, name), copy, by)? else { return Ok(false) };
+        let Some(mut told) = self.remove_same((parent, name), copy, by)? else { return Ok(false) };
         // However long that takes: what becomes of it is not the user's to deal with.
-        match told.await.map_err(|_| Refusal::Unreachable)? {
+        match told.outcome().await.ok_or(Refusal::Unreachable)? {
             Outcome::Refused { .. } => Ok(false),
             _ => {
                 lock(&self.conflicts).forget(parent, name.as_bytes());
@@ -182,8 +182,8 @@ impl Mount {
                 _ => {}
             }
         }
-        for told in removed {
-            let outcome = told.await.map_err(|_| Refusal::Unreachable)?;
+        for mut told in removed {
+            let outcome = told.outcome().await.ok_or(Refusal::Unreachable)?;
             is_left |= matches!(outcome, Outcome::Refused { .. });
         }
         if is_left { Err(Refusal::NotEmpty) } else { Ok(()) }

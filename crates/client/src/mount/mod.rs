@@ -22,13 +22,13 @@ mod clone;
 mod conflicts;
 mod data;
 mod differ;
+mod directories;
 mod drain;
 mod due;
 mod edit;
 mod fetch;
 mod full;
 mod group;
-mod handles;
 mod healing;
 mod holes;
 mod idle;
@@ -74,8 +74,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::host::Host;
-use segue_core::host::log::{Change, Entry};
-use segue_core::host::send::UploadAhead;
+use segue_core::host::log::Entry;
 use segue_core::namespace::personal_mode;
 use segue_core::nouns::{Attr, Caller, INLINE_MAX, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_core::promise::Unseen;
@@ -89,12 +88,12 @@ use crate::state::{Containers, Index, LogFile, Numbers, Preserved};
 
 pub(crate) use changes::{Creation, RenameFlag};
 pub(crate) use data::{OpenMode, Opened, SizeChange, Written};
-pub(crate) use handles::{DirectoryHandle, Reading};
+pub(crate) use directories::{DirectoryHandle, Reading};
 pub(crate) use holes::{Allocation, Sight};
 pub(crate) use kernel::KernelCache;
-use levels::Unsealed;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
+pub(crate) use waiters::Awaited;
 
 /// Inodes kept in memory.
 const NODE_LIMIT: usize = 500_000;
@@ -124,26 +123,20 @@ pub(crate) struct Mount {
     beside: beside::CopiesBeside,
     slows: why::Slows,
     merges: merge::Merges,
-    /// Since when files have changes that are not sealed.
-    unsealed: Mutex<BTreeMap<Ino, Unsealed>>,
     /// Below this every change is settled, durably. Told to the server with each batch and with
     /// each new connection: it forgets the outcomes below.
     acked_below: Arc<AtomicU64>,
-    handles: Mutex<handles::Handles>,
-    waiters: Mutex<BTreeMap<u64, Vec<waiters::Waiter>>>,
+    directories: Mutex<directories::Directories>,
+    waiters: waiters::Told,
     lookups: Mutex<HashMap<Ino, names::Storm>>,
     /// By the directory whose quota it is; no more than a volume has of those.
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
-    /// Stores whose chunks the server has before their turn. Taken after the core.
-    ahead: Mutex<UploadAhead>,
     lanes: drain::Lanes,
     unseen: Mutex<Unseen>,
     limiter: limits::Limiter,
-    waiting: bound::PendingBytes,
+    slowed: bound::Slowed,
     space: space::Space,
     kept: basis::Kept,
-    /// Stores that the server wants whole.
-    whole: Mutex<std::collections::BTreeSet<u64>>,
     /// The process is to end, whatever is still open.
     quit: Notify,
     /// There may be something to upload ahead.
@@ -217,6 +210,7 @@ impl Mount {
         let mut core = lock(&self.core);
         let (session, answered) = self.remote.session();
         core.tree.follow(session, answered);
+        self.waiters.forget_left(&mut core);
         core
     }
 
@@ -299,7 +293,6 @@ impl Mount {
         let is_large = change.is_some_and(|change| change.bytes() > INLINE_MAX as u64);
         let mut core = self.core();
         let now = self.now();
-        self.note_unsealed(&entry, now);
         core.admit(entry, now);
         let result = then(&mut core);
         if is_change {
@@ -309,29 +302,6 @@ impl Mount {
             self.to_upload.notify_one();
         }
         Ok(Some(result))
-    }
-
-    fn note_unsealed(&self, entry: &Entry, now: Time) {
-        let mut unsealed = lock(&self.unsealed);
-        match entry {
-            Entry::Written { place, .. } | Entry::Resized { place, .. } => {
-                unsealed.entry(place.ino).or_insert_with(|| Unsealed::since(now));
-            }
-            Entry::Change(logged) => {
-                if let Change::Data(data) = &logged.change {
-                    unsealed.remove(&data.ino);
-                }
-            }
-            Entry::Amended { data, .. } => drop(unsealed.remove(&data.ino)),
-            Entry::Settled { .. }
-            | Entry::Unsealed { .. }
-            | Entry::Cancelled { .. }
-            | Entry::Superseded { .. }
-            | Entry::Preserved { .. }
-            | Entry::Synced
-            | Entry::Nameless(_)
-            | Entry::Spoiled { .. } => {}
-        }
     }
 
     /// What an error of this host's disk means to an application.

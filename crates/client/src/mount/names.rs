@@ -11,7 +11,7 @@ use segue_rpc::Rpc;
 
 use crate::remote::Remote;
 
-use super::handles::ListedName;
+use super::directories::ListedName;
 use super::metrics::Asked;
 use super::notes::known as noted;
 use super::{DirectoryHandle, Mount, Reading, idle, lock};
@@ -377,12 +377,12 @@ impl Mount {
 
     /// Opens a directory for reading, by process `pid`.
     pub(crate) fn open_directory(&self, ino: Ino, pid: u32) -> u64 {
-        lock(&self.handles).add_directory(DirectoryHandle { ino, pid, names: Mutex::new(None) })
+        lock(&self.directories).add(DirectoryHandle { ino, pid, names: Mutex::new(None) })
     }
 
     /// The open directory with that number.
     pub(crate) fn directory(&self, handle: u64) -> Option<Arc<DirectoryHandle>> {
-        lock(&self.handles).directory(handle)
+        lock(&self.directories).get(handle)
     }
 
     /// What an open directory lists, whose first name has position `first`; `anew` when its reader
@@ -409,7 +409,7 @@ impl Mount {
 
     /// The directory is closed.
     pub(crate) fn close_directory(&self, handle: u64) {
-        lock(&self.handles).remove_directory(handle);
+        lock(&self.directories).remove(handle);
     }
 
     /// Space of what `ino` counts against. Without a connection, and over one that is silent, these

@@ -1,8 +1,8 @@
 //! What a user wants at the server first: it goes in a lane of its own, with what it has to follow,
 //! at a class before other data.
 
+use super::Mount;
 use super::sync::is_below;
-use super::{Mount, lock};
 use crate::control::types::{AnyPath, PushReply};
 
 impl Mount {
@@ -20,7 +20,7 @@ impl Mount {
         let seqs = self.below(paths);
         let (records, bytes) = {
             let mut core = self.core();
-            let new = core.queue.raise(&seqs, lock(&self.ahead).uploading());
+            let new = core.push(&seqs);
             core.queue.among(&new.union(&seqs).copied().collect())
         };
         // Calls of what is on its way already.

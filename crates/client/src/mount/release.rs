@@ -8,7 +8,7 @@ use segue_core::nouns::{Outcome, Record};
 use segue_core::refusal::Refusal;
 use tokio::time::timeout;
 
-use super::{Mount, lock};
+use super::Mount;
 
 /// Longest wait for the kernel to write modified pages back. On a full disk it may take longer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ impl Mount {
     pub(super) fn release_number(&self, logged: &Logged, outcome: &Outcome) -> Result<(), Refusal> {
         let number = self.core().number_to_release(logged, outcome);
         let Some(ino) = number else { return Ok(()) };
-        lock(&self.handles).lose(ino);
+        self.core().handles.lose(ino);
         self.seal(ino, logged.caller.clone(), false)?;
         self.log_record(Record::Release { ino }, logged.caller.clone(), false).map(drop)
     }

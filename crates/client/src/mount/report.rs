@@ -94,7 +94,7 @@ impl Mount {
     fn to_send(&self, core: &Host) -> u64 {
         let dirty = |ino| core.files.get(&ino).map_or(0, FileData::dirty_bytes);
         let unsealed: u64 = core.unsealed().into_iter().map(dirty).sum();
-        (core.queue.bytes() + unsealed).saturating_sub(self.sent_ahead())
+        (core.queue.bytes() + unsealed).saturating_sub(core.ahead.sent())
     }
 
     /// How the mount is.
@@ -108,7 +108,7 @@ impl Mount {
         let link = self.link_report();
         let log_bytes = lock(&self.log).len();
         let (cache_bytes, cache_limit_bytes) = (self.containers.bytes(), self.cache_limit());
-        let writers = self.writers();
+        let writers = self.core().writers().into();
         let waits = self.why_changes_wait();
         let conflicts = lock(&self.conflicts).len();
         let fetching = self.awaited_files();
@@ -152,7 +152,6 @@ impl Mount {
     /// Pending records, oldest first, and then what is written and not sealed yet.
     pub(crate) fn log_listing(&self) -> LogReply {
         let (now, wall) = (self.now(), self.wall());
-        let since = lock(&self.unsealed).clone();
         let waits = self.why_changes_wait();
         let core = self.core();
         let last = core.queue.iter().nth(LOG_MAX).map_or(u64::MAX, |(logged, _)| logged.seq);
@@ -175,7 +174,7 @@ impl Mount {
             class: Class::StoreData.name().into(),
             bytes: core.files.get(&ino).map_or(0, FileData::dirty_bytes),
             age_seconds:
-                since.get(&ino).map_or(0.0, |unsealed| now.since(unsealed.since).as_secs_f64()),
+                core.unsealed_since(ino).map_or(0.0, |since| now.since(since).as_secs_f64()),
             waits_for: match core.lm(ino) {
                 lm @ Lm::Delay(_) => format!("its time ({lm}), an fsync, or a rename"),
                 _ => "its close, or a few seconds while it stays open".into(),
@@ -199,9 +198,8 @@ impl Mount {
     fn oldest_unsafe(&self, core: &Host) -> f64 {
         let (now, wall) = (self.now(), self.wall());
         let oldest = core.queue.iter().next().map(|(logged, at)| age(logged, at, now, wall));
-        let since = lock(&self.unsealed);
-        let unsealed = core.unsealed().into_iter().filter_map(|ino| since.get(&ino));
-        let unsealed = unsealed.map(|unsealed| now.since(unsealed.since).as_secs_f64());
+        let unsealed = core.unsealed().into_iter().filter_map(|ino| core.unsealed_since(ino));
+        let unsealed = unsealed.map(|since| now.since(since).as_secs_f64());
         unsealed.chain(oldest).fold(0.0, f64::max)
     }
 

@@ -5,11 +5,11 @@
 //! host.
 
 use segue_core::host::conflict::may_be_same;
-use segue_core::nouns::{Attr, Caller, Ino, Kind, Name, Outcome, Record};
+use segue_core::host::send::Claim;
+use segue_core::nouns::{Attr, Caller, Ino, Kind, Name, Record};
 use segue_core::refusal::Refusal;
-use tokio::sync::oneshot;
 
-use super::{Mount, lock};
+use super::{Awaited, Mount, lock};
 
 /// What a copy and what it stands beside are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ impl Mount {
         (parent, name): (Ino, &Name),
         copy: &Attr,
         by: &Caller,
-    ) -> Result<Option<oneshot::Receiver<Outcome>>, Refusal> {
+    ) -> Result<Option<Awaited>, Refusal> {
         let ino = copy.ino;
         let record = Record::Unlink { parent, name: name.clone(), ino, open: false };
         let (by, time) = (by.clone(), self.wall());
@@ -82,7 +82,10 @@ impl Mount {
                 let may_go = !is_busy && known == Some(copy.data_version);
                 Ok(may_go.then(|| core.draft_apart(record, by, time)))
             },
-            |core| self.await_outcome(core.next_seq() - 1),
+            |core| {
+                let seq = core.next_seq() - 1;
+                self.await_as(core, seq, Claim::Answers)
+            },
         )?;
         self.kernel.forget_name(parent, name.clone());
         Ok(told)

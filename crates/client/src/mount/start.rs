@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::host::Host;
-use segue_core::host::log::Lane;
+use segue_core::host::log::{Bound, Lane};
 use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Welcome;
@@ -22,7 +22,6 @@ use super::ahead::UPLOADS;
 use super::beside::CopiesBeside;
 use super::conflicts::Conflicts;
 use super::drain::Lanes;
-use super::handles::Handles;
 use super::kernel::KernelCacheThreads;
 use super::metrics::Metrics;
 use super::notes::known;
@@ -249,6 +248,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     };
     let mut core = recovered(left, found, first_container, welcome.as_deref())?;
     core.lm = plan.options.write_back;
+    core.bound = Bound(plan.options.log_max);
     let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
     let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
@@ -273,19 +273,16 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         beside: CopiesBeside::open(path.join("beside.json")),
         slows: Default::default(),
         merges: Default::default(),
-        unsealed: Mutex::default(),
         acked_below,
-        handles: Mutex::new(Handles::default()),
-        waiters: Mutex::default(),
+        directories: Mutex::default(),
+        waiters: Default::default(),
         lookups: Mutex::default(),
-        ahead: Mutex::default(),
         lanes: Lanes::default(),
         unseen: Mutex::default(),
         limiter,
-        waiting: super::bound::PendingBytes::default(),
+        slowed: Default::default(),
         space: super::space::Space::default(),
         kept: super::basis::Kept::default(),
-        whole: Mutex::default(),
         quit: Notify::new(),
         to_upload: Notify::new(),
         short_of_room: Notify::new(),
@@ -369,7 +366,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).hear_of_copies()),
     ];
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(mount).upload_ahead())));
-    mount.measure_waiting();
+    mount.measure_pending();
     ready(Ready { words: mount.ready_words() });
     tokio::select! {
         result = &mut ended => match result {
@@ -476,9 +473,7 @@ impl Mount {
             // Whoever did so before does not any more. While the log is locked nobody makes a
             // change that waits another one, which would be sent as it was.
             let _log = lock(&self.log);
-            let mut core = self.core();
-            core.queue.put_all_back();
-            lock(&self.ahead).begin_anew();
+            self.core().put_all_back();
         }
         while !self.remote.is_offline() {
             let batch = {

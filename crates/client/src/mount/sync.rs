@@ -5,9 +5,10 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use segue_core::host::Host;
 use segue_core::host::cache::Scrap;
 use segue_core::host::call;
-use segue_core::host::log::{Logged, Queue};
+use segue_core::host::log::Logged;
 use segue_core::refusal::Refusal;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -54,11 +55,12 @@ impl Default for Target {
 
 impl Target {
     /// How many of them are not settled, and how many bytes of data these have.
-    fn pending(&self, queue: &Queue) -> (u64, u64) {
-        match self {
-            Target::Through(seq) => queue.up_to(*seq),
-            Target::These(seqs) => queue.among(seqs),
-        }
+    fn pending(&self, core: &Host) -> (u64, u64) {
+        let (records, bytes) = match self {
+            Target::Through(seq) => core.queue.up_to(*seq),
+            Target::These(seqs) => core.queue.among(seqs),
+        };
+        (records, bytes.saturating_sub(core.ahead.sent()))
     }
 }
 
@@ -176,7 +178,7 @@ impl Mount {
         loop {
             tokio::time::sleep(SYNC_EVERY).await;
             second = second.wrapping_add(1);
-            self.measure_waiting();
+            self.measure_pending();
             self.note_maps(None).ok();
             self.follow_link();
             self.tidy_log().await;
@@ -305,8 +307,7 @@ impl Mount {
         let mut settled = self.settled.subscribe();
         let mut telling = None;
         loop {
-            let (pending_records, pending_bytes) = target.pending(&self.core().queue);
-            let pending_bytes = pending_bytes.saturating_sub(self.sent_ahead());
+            let (pending_records, pending_bytes) = target.pending(&self.core());
             let offline = self.remote.is_offline();
             let is_committed = pending_records == 0;
             if is_committed && to_server && !left.is_empty() {

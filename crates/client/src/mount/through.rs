@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use segue_core::host::cache::{Ask, FileData, LeftBehind, Nodes, Way};
+use segue_core::host::call::OpenFile;
 use segue_core::host::log::Payload;
 use segue_core::nouns::{Attr, ContainerId, Ino};
 use segue_core::refusal::Refusal;
 use segue_fuse::{Backing, BackingId, Notifier};
 
-use super::handles::FileHandle;
 use super::{Mount, lock};
 use crate::state::{Container, LeftMap, Maps};
 
@@ -229,7 +229,7 @@ impl Mount {
     }
 
     /// The container that an open file was left with when the file got another.
-    pub(super) fn left_with(&self, handle: &FileHandle) -> Option<Arc<Container>> {
+    pub(super) fn left_with(&self, handle: &OpenFile) -> Option<Arc<Container>> {
         let is_left =
             handle.way == Way::Backed && lock(&self.through.nodes).is_left_behind(handle.ino);
         if !is_left {
@@ -322,7 +322,7 @@ impl Mount {
             Ok(true) => Ok(()),
             // Nobody may take the stores for sent, and they are kept for the user.
             Ok(false) => {
-                lock(&self.handles).refused(ino, Refusal::Io);
+                self.core().handles.refused(ino, Refusal::Io);
                 let mapped = container.file().map_err(|error| self.disk_refusal("maps", &error));
                 mapped.and_then(|file| self.park_map((ino, container.id), file))
             }

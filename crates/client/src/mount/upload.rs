@@ -25,7 +25,7 @@ use super::differ::{Differ, Hints};
 use super::full::Without;
 use super::group::{FLYING_MAX, Group, Way};
 use super::source::Source;
-use super::{Mount, Shared, lock};
+use super::{Mount, Shared};
 use crate::remote::WireChunk;
 
 /// Most that one PUT carries.
@@ -145,7 +145,7 @@ impl Mount {
         data: &DataChange,
         group: &mut Group,
     ) -> Result<Store, Refusal> {
-        let wanted_whole = lock(&self.whole).contains(&seq);
+        let wanted_whole = self.core().is_wanted_whole(seq);
         let (ranges, cut) = if wanted_whole {
             self.complete(data).await?;
             (vec![0..data.size], Some(0))

@@ -1,69 +1,96 @@
-//! Who waits for the outcomes of changes, and what need not be kept of an outcome because somebody
-//! was told.
+//! The channels to calls that wait for the outcomes of changes. Which outcomes and why is in
+//! [`segue_core::host::send::Waiters`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
 
+use segue_core::host::Host;
 use segue_core::host::log::Logged;
+use segue_core::host::send::{Claim, WaiterId};
 use segue_core::nouns::Outcome;
 use tokio::sync::oneshot;
 
 use super::{Mount, lock};
 
-/// What somebody who waits for an outcome passes on to whom it concerns. All else is kept as if
-/// nobody had waited.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Claim {
-    /// Nothing: it waits until what others made is settled.
-    Nothing,
-    /// That it is refused: it closes or syncs what it wrote, which fails with that. That a file
-    /// became a conflict copy is no failure, and not told by it.
-    IsRefused,
-    /// All of it: it is the answer to the call that made the change.
-    Answers,
+/// The channels, and the waiters that gave up since the core was told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    channels: Mutex<HashMap<WaiterId, oneshot::Sender<Outcome>>>,
+    left: Arc<Mutex<Vec<(u64, WaiterId)>>>,
 }
 
-/// Who waits for an outcome.
+/// A call that waits for an outcome. Dropping it ends the wait.
 #[derive(Debug)]
-pub(super) struct Waiter {
-    tell: oneshot::Sender<Outcome>,
-    claim: Claim,
+pub(crate) struct Awaited {
+    told: oneshot::Receiver<Outcome>,
+    number: (u64, WaiterId),
+    left: Arc<Mutex<Vec<(u64, WaiterId)>>>,
+}
+
+impl Awaited {
+    /// The outcome. `None` if the mount ends before.
+    pub(super) async fn outcome(&mut self) -> Option<Outcome> {
+        (&mut self.told).await.ok()
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        lock(&self.left).push(self.number);
+    }
+}
+
+impl Told {
+    /// Takes the waiters that gave up out of the core and of this table.
+    pub(super) fn forget_left(&self, core: &mut Host) {
+        let left = std::mem::take(&mut *lock(&self.left));
+        if left.is_empty() {
+            return;
+        }
+        let mut channels = lock(&self.channels);
+        for (seq, waiter) in left {
+            core.waiters.leave(seq, waiter);
+            channels.remove(&waiter);
+        }
+    }
+
+    /// Adds a waiter for change `seq`.
+    pub(super) fn wait(&self, core: &mut Host, seq: u64, claim: Claim) -> Awaited {
+        let (tell, told) = oneshot::channel();
+        let waiter = core.waiters.add(seq, claim);
+        lock(&self.channels).insert(waiter, tell);
+        Awaited { told, number: (seq, waiter), left: Arc::clone(&self.left) }
+    }
 }
 
 impl Mount {
-    /// Asks to be told the outcome of change `seq`, as its maker. Call it while the core is locked.
-    pub(super) fn await_outcome(&self, seq: u64) -> oneshot::Receiver<Outcome> {
-        self.await_as(seq, Claim::Answers)
-    }
-
-    /// The same for others.
-    pub(super) fn await_as(&self, seq: u64, claim: Claim) -> oneshot::Receiver<Outcome> {
-        let (tell, told) = oneshot::channel();
-        lock(&self.waiters).entry(seq).or_default().push(Waiter { tell, claim });
+    /// Waits for the outcome of change `seq`.
+    pub(super) fn await_as(&self, core: &mut Host, seq: u64, claim: Claim) -> Awaited {
+        let awaited = self.waiters.wait(core, seq, claim);
         self.lanes.wake();
-        told
+        awaited
     }
 
-    /// True if somebody waits for change `seq`, or for one that follows it.
+    /// True if a call waits for change `seq`, or for one that follows it.
     pub(super) fn is_awaited(&self, seq: u64) -> bool {
-        let waiters = lock(&self.waiters);
-        waiters.range(seq..).flat_map(|(_, who)| who).any(|who| !who.tell.is_closed())
+        self.core().waiters.is_awaited(seq)
     }
 
-    /// What would be claimed of the outcome of change `seq` now.
+    /// The claim to the outcome of change `seq`.
     pub(super) fn claim(&self, seq: u64) -> Claim {
-        let waiters = lock(&self.waiters);
-        let listening = waiters.get(&seq).into_iter().flatten().filter(|who| !who.tell.is_closed());
-        listening.map(|who| who.claim).max().unwrap_or(Claim::Nothing)
+        self.core().waiters.claim(seq)
     }
 
-    /// Tells outcomes to who waits for them; what was claimed of those that somebody took.
+    /// Tells outcomes to the calls that wait for them. Returns the claims of the calls that took
+    /// theirs.
     pub(super) fn tell_waiters(&self, answered: &[(Logged, Outcome)]) -> BTreeMap<u64, Claim> {
         let mut claims = BTreeMap::new();
-        let (mut waiters, mut whole) = (lock(&self.waiters), lock(&self.whole));
+        let mut core = self.core();
+        let mut channels = lock(&self.waiters.channels);
         for (logged, outcome) in answered {
-            whole.remove(&logged.seq);
-            for Waiter { tell, claim } in waiters.remove(&logged.seq).unwrap_or_default() {
-                if tell.send(outcome.clone()).is_ok() {
+            for (waiter, claim) in core.waiters.take(logged.seq) {
+                let channel = channels.remove(&waiter);
+                if channel.is_some_and(|tell| tell.send(outcome.clone()).is_ok()) {
                     let most = claims.entry(logged.seq).or_insert(claim);
                     *most = claim.max(*most);
                 }

@@ -19,7 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use self::cache::Scrap;
-use self::call::Room;
+use self::call::{Handles, Room};
+use self::log::{Bound, Pending};
+use self::send::{Unsealed, UploadAhead, Waiters};
 use crate::host::cache::{FileData, FileNote, Tree};
 use crate::host::log::{After, Change, Queue};
 use crate::namespace::mode_after_write;
@@ -44,6 +46,19 @@ pub struct Host {
     pub room: Room,
     /// How soon changes must be with the server where neither file nor directory says so.
     pub lm: Lm,
+    /// Open files.
+    pub handles: Handles,
+    /// Calls that wait for outcomes.
+    pub waiters: Waiters,
+    /// Stores whose chunks the server has before their turn.
+    pub ahead: UploadAhead,
+    /// Stores that the server wants whole.
+    whole: BTreeSet<u64>,
+    /// Data that are not sealed, by file.
+    unsealed: BTreeMap<Ino, Unsealed>,
+    /// The most bytes that may wait for the server.
+    pub bound: Bound,
+    pending: Pending,
     /// By process session, of which those that cannot be told are one: what its syncs covered, and
     /// is not settled.
     covered: BTreeMap<u32, BTreeSet<u64>>,
@@ -129,6 +144,13 @@ impl Host {
             queue: Queue::default(),
             room: Room::default(),
             lm: Lm::default(),
+            handles: Handles::default(),
+            waiters: Waiters::default(),
+            ahead: UploadAhead::default(),
+            whole: BTreeSet::new(),
+            unsealed: BTreeMap::new(),
+            bound: Bound(u64::MAX),
+            pending: Pending::default(),
             covered: BTreeMap::new(),
             covered_all: BTreeSet::new(),
             writers: BTreeMap::new(),

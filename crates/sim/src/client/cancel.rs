@@ -29,7 +29,7 @@ impl Mount {
                 return Ok(Err(refusal));
             }
             self.append(Entry::Unsealed { seq })?;
-            self.core.unseal(seq);
+            self.core.unseal(seq, self.now);
             self.taken_back += 1;
             *open = true;
         }

@@ -6,6 +6,7 @@ use crate::host::Host;
 use crate::host::cache::FileData;
 use crate::host::call::Growth;
 use crate::host::log::{Change, DataChange, Entry, WritePlace};
+use crate::host::send::Unsealed;
 use crate::nouns::{Ino, Kind, NewNode, Record, Time, Timestamp, Touched};
 
 impl Host {
@@ -27,6 +28,7 @@ impl Host {
                     Change::Data(data) => {
                         self.room.sealed(logged.seq, data.ino);
                         self.writers.remove(&data.ino);
+                        self.unsealed.remove(&data.ino);
                         if let Some(file) = self.files.get_mut(&data.ino) {
                             file.seal(logged.seq);
                         }
@@ -42,17 +44,25 @@ impl Host {
                 let range = offset..offset.saturating_add(data.len());
                 let size = place.old_size.max(range.end);
                 self.note_growth(place.ino, size, data.len());
+                self.note_unsealed(place.ino, now, false);
                 self.change_data(&place, size, |file| file.write(range, place.old_size));
             }
             Entry::Resized { place, size } => {
                 self.note_growth(place.ino, size, 0);
+                let is_rewrite = size == 0 && self.is_worth_a_basis(place.ino);
+                self.note_unsealed(place.ino, now, is_rewrite);
                 self.change_data(&place, size, |file| file.truncate(size, place.old_size));
             }
             Entry::Preserved { seq, range, .. } => {
                 self.preserved.entry(seq).or_default().insert(range);
             }
             Entry::Amended { seq, time, data } => self.amend(seq, time, &data),
-            Entry::Nameless(entry) => self.admit(*entry, now),
+            Entry::Nameless(entry) => {
+                let ino = entry.file();
+                self.admit(*entry, now);
+                // Its data go nowhere, so they do not wait for anything.
+                ino.and_then(|ino| self.unsealed.remove(&ino));
+            }
             Entry::Spoiled { ino, container, range } => {
                 let file = self.files.get_mut(&ino);
                 if let Some(file) = file.filter(|file| file.container() == container) {
@@ -70,6 +80,7 @@ impl Host {
     fn amend(&mut self, seq: u64, time: Timestamp, data: &DataChange) {
         self.room.sealed(seq, data.ino);
         self.writers.remove(&data.ino);
+        self.unsealed.remove(&data.ino);
         if let Some(file) = self.files.get_mut(&data.ino) {
             file.seal(seq);
         }
@@ -77,12 +88,17 @@ impl Host {
         self.tree.cancel(&Touched { inodes: vec![data.ino], names: Vec::new() });
         let before = self.queue.amend(seq, time, data);
         self.queue.put_back(seq);
+        self.ahead.put_back(seq);
         if let Some(preserved) = self.preserved.get_mut(&seq) {
             data.overwrites(preserved);
         }
         if let Some(before) = before.filter(|before| before.container != data.container) {
             self.abandon(data.ino, before.container);
         }
+    }
+
+    fn note_unsealed(&mut self, ino: Ino, now: Time, is_rewrite: bool) {
+        self.unsealed.entry(ino).or_insert_with(|| Unsealed::at(now, is_rewrite));
     }
 
     /// What a write of `range` surely adds to the quotas of `ino`; `None` if nothing.

@@ -16,6 +16,8 @@
 
 use std::time::Duration;
 
+use crate::host::Host;
+
 /// What writers are slowed towards while the link's own rate is not known, in bytes a second:
 /// without a network nothing gets better by waiting, but a person may notice.
 const RATE_UNKNOWN: u64 = 10 << 20;
@@ -55,6 +57,80 @@ impl Bound {
 
     fn slow_from(self) -> u64 {
         self.0 - self.0 / 4
+    }
+}
+
+/// Bytes that wait for the server, and whether their bound is met. The sum is kept roughly with
+/// each change, and measured now and then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::host) struct Pending {
+    bytes: u64,
+    /// The bound is met, and the server takes nothing.
+    is_stuck: bool,
+}
+
+impl Pending {
+    /// The server has `bytes` of them, or they go nowhere.
+    pub(in crate::host) fn less(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.is_stuck = false;
+    }
+}
+
+/// How writers fare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Writers {
+    /// Nothing slows them.
+    Free,
+    /// Their bytes are near the bound.
+    Slowed,
+    /// The bound is met, and nothing was sent for a while: writes fail with ENOSPC.
+    Refused,
+}
+
+impl Host {
+    /// Bytes that wait for the server, about. Of a store whose turn has not come, the bytes that
+    /// the server has already do not count.
+    pub fn pending_bytes(&self) -> u64 {
+        self.pending.bytes.saturating_sub(self.ahead.sent())
+    }
+
+    /// Measures the pending bytes, of which `log` are the update log itself.
+    pub fn measure_pending(&mut self, log: u64) {
+        self.pending.bytes = log + self.unsafe_bytes();
+    }
+
+    /// Counts `bytes` that a program changed. Returns how long the program waits, where the server
+    /// takes `rate` bytes a second (0: not known). `None`: until some bytes are sent.
+    pub fn slow_down(&mut self, bytes: u64, rate: u64) -> Option<Duration> {
+        self.pending.bytes = self.pending.bytes.saturating_add(bytes);
+        let (bound, pending) = (self.bound, self.pending_bytes());
+        (!bound.is_met(pending)).then(|| bound.delay(pending, bytes, rate))
+    }
+
+    /// True if the pending bytes meet their bound.
+    pub fn is_bound_met(&self) -> bool {
+        self.bound.is_met(self.pending_bytes())
+    }
+
+    /// True if the pending bytes are near their bound.
+    pub fn is_near_bound(&self) -> bool {
+        self.bound.is_near(self.pending_bytes())
+    }
+
+    /// Refuses writes from now on, until the server takes something. False if they were refused
+    /// before.
+    pub fn refuse_writes(&mut self) -> bool {
+        !std::mem::replace(&mut self.pending.is_stuck, true)
+    }
+
+    /// How writers fare.
+    pub fn writers(&self) -> Writers {
+        match self.is_bound_met() {
+            true if self.pending.is_stuck => Writers::Refused,
+            _ if self.is_near_bound() => Writers::Slowed,
+            _ => Writers::Free,
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::host::Host;
 use crate::host::log::{Change, Logged};
 use crate::host::recover::touched_by;
-use crate::nouns::{Base, Ino, Record, SetAttr};
+use crate::host::send::Unsealed;
+use crate::nouns::{Base, Ino, Record, SetAttr, Time};
 
 impl Host {
     /// The change with the newest data of `ino`, if it can be [unsealed](Host::unseal): the
@@ -18,7 +19,7 @@ impl Host {
         let seq = self.queue.to_unseal(ino)?;
         let Some(Change::Data(data)) = self.queue.change(seq) else { return None };
         let fits = self.unsealed_data(ino).is_none_or(|later| data.with(&later).is_some());
-        if !is_last || self.is_open(ino) || file.is_mapped() || !fits {
+        if !is_last || self.is_open(ino) || file.is_mapped() || !fits || self.is_wanted(seq) {
             return None;
         }
         self.queue.take(seq);
@@ -27,9 +28,10 @@ impl Host {
 
     /// Change `seq` is not sent: what it had of a file's data, and who made it when, is as if it
     /// had never been closed. Returns it.
-    pub fn unseal(&mut self, seq: u64) -> Option<Logged> {
+    pub fn unseal(&mut self, seq: u64, now: Time) -> Option<Logged> {
         let logged = self.queue.cancel(seq)?;
         self.forget_ended();
+        self.ahead.cancelled(&logged);
         let Change::Data(data) = &logged.change else { return Some(logged) };
         let ino = data.ino;
         let later = self.unsealed_data(ino);
@@ -46,6 +48,8 @@ impl Host {
             file.unsealed_again(seq, &all, before);
         }
         self.room.unsealed(seq, ino);
+        let unsealed = Unsealed::reopened(now, logged.caller.clone());
+        self.unsealed.entry(ino).or_insert(unsealed);
         self.writers.entry(ino).or_default().insert(logged.caller.session);
         self.release_data(seq, data);
         Some(logged)
@@ -59,6 +63,9 @@ impl Host {
             return None;
         }
         let seqs: Vec<u64> = self.queue.cancel_out(ino)?.into_iter().collect();
+        if seqs.iter().any(|seq| self.is_wanted(*seq)) {
+            return None;
+        }
         seqs.iter().for_each(|seq| self.queue.take(*seq));
         Some(seqs)
     }
@@ -73,6 +80,9 @@ impl Host {
             return None;
         }
         let (seqs, amended) = self.queue.superseded(by)?;
+        if seqs.iter().chain([&by]).any(|seq| self.is_wanted(*seq)) {
+            return None;
+        }
         seqs.iter().chain([&by]).for_each(|seq| self.queue.take(*seq));
         Some((ino, seqs.into_iter().collect(), amended))
     }
@@ -98,6 +108,11 @@ impl Host {
         cancelled
     }
 
+    /// True if the server or a call wants change `seq` as it is.
+    pub(in crate::host) fn is_wanted(&self, seq: u64) -> bool {
+        self.whole.contains(&seq) || self.waiters.is_waited_for(seq)
+    }
+
     /// What was taken to be cancelled waits again.
     pub fn send_after_all(&mut self, seqs: &[u64]) {
         seqs.iter().for_each(|seq| self.queue.put_back(*seq));
@@ -110,6 +125,8 @@ impl Host {
         for seq in seqs {
             let Some(logged) = self.queue.cancel(*seq) else { continue };
             self.room.settled(*seq, false);
+            self.ahead.cancelled(&logged);
+            self.pending.less(logged.change.bytes());
             self.tree.cancel(&touched_by(&logged.change));
             if let Some(file) = self.files.get_mut(&logged.change.ino()) {
                 file.withdrawn(*seq);

@@ -141,6 +141,9 @@ impl Host {
         let makers = self.writers.get(&ino).cloned();
         let after = self.after(&makers.unwrap_or_else(|| [caller.session].into()));
         let seq = self.queue.to_amend(ino, caller, &after)?;
+        if self.is_wanted(seq) || self.ahead.is_known(seq) {
+            return None;
+        }
         let fits = match self.queue.change(seq) {
             Some(Change::Data(before)) => before.with(&data).is_some(),
             _ => false,

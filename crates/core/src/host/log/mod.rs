@@ -21,7 +21,8 @@ mod queue;
 mod redo;
 mod verify;
 
-pub use bound::Bound;
+pub(in crate::host) use bound::Pending;
+pub use bound::{Bound, Writers};
 pub use change::{After, Change, DataChange, Logged};
 pub use entry::{Entry, Payload, SUM_BLOCK, WritePlace};
 pub use leftover::{Leftover, latest_told, replay};

@@ -5,10 +5,80 @@ use std::time::Duration;
 use crate::host::Host;
 use crate::host::cache::FileData;
 use crate::host::log::Change;
-use crate::nouns::{Ino, Record, Time};
+use crate::nouns::{Caller, Ino, Record, Time};
 use crate::persist::Lm;
 
+/// A file that is being rewritten is one change for this long.
+const REWRITE: Duration = Duration::from_secs(60);
+
+/// Data of a file that are not sealed.
+#[derive(Clone, Debug)]
+pub(in crate::host) struct Unsealed {
+    /// When the oldest of them were written.
+    since: Time,
+    /// The process that closed the file last and left them so.
+    by: Option<Caller>,
+    /// A large file was emptied, and is being written anew.
+    is_rewrite: bool,
+}
+
+impl Unsealed {
+    /// Data that were written at `since`. `is_rewrite`: a large file was emptied by that.
+    pub(in crate::host) fn at(since: Time, is_rewrite: bool) -> Unsealed {
+        Unsealed { since, by: None, is_rewrite }
+    }
+
+    /// Data that `by` had closed, as if it had not.
+    pub(in crate::host) fn reopened(since: Time, by: Caller) -> Unsealed {
+        Unsealed { since, by: Some(by), is_rewrite: false }
+    }
+}
+
 impl Host {
+    /// When the oldest data of `ino` were written that are not sealed.
+    pub fn unsealed_since(&self, ino: Ino) -> Option<Time> {
+        self.unsealed.get(&ino).map(|unsealed| unsealed.since)
+    }
+
+    /// True if a process is writing `ino` anew: that is to be one change.
+    pub fn is_rewritten(&self, ino: Ino, now: Time) -> bool {
+        let is_new =
+            |unsealed: &Unsealed| unsealed.is_rewrite && now.since(unsealed.since) < REWRITE;
+        self.unsealed.get(&ino).is_some_and(is_new)
+            && !self.is_near_bound()
+            && self.handles.writer(ino).is_some()
+    }
+
+    /// True if the data of `ino` that are not sealed have time.
+    pub fn is_kept_back(&self, ino: Ino, now: Time) -> bool {
+        if self.is_near_bound() && !self.awaits_verdict(ino) {
+            return false;
+        }
+        self.unsealed_since(ino).is_some_and(|since| self.is_delayed(ino, since, now))
+    }
+
+    /// Notes that `by` closed `ino` and left its data unsealed.
+    pub fn close_unsealed(&mut self, ino: Ino, by: Caller) {
+        if let Some(unsealed) = self.unsealed.get_mut(&ino) {
+            unsealed.by = Some(by);
+        }
+    }
+
+    /// The process in whose name the data of `ino` are sealed, if its own close does not do so: a
+    /// writer, or the process that closed the file last.
+    pub fn sealer(&self, ino: Ino) -> Option<Caller> {
+        let by = || self.unsealed.get(&ino).and_then(|unsealed| unsealed.by.as_ref());
+        self.handles.writer(ino).or_else(by).cloned()
+    }
+
+    /// Files whose data are to be sealed now. Data of removed files are forgotten.
+    pub fn due_to_seal(&mut self, now: Time) -> Vec<Ino> {
+        let unsealed = self.unsealed();
+        self.unsealed.retain(|ino, _| unsealed.contains(ino));
+        let is_due = |ino: &Ino| !self.is_kept_back(*ino, now) && !self.is_rewritten(*ino, now);
+        unsealed.into_iter().filter(is_due).collect()
+    }
+
     /// That of `ino`: its own, or that of the nearest directory above it that has one, or the
     /// mount's.
     pub fn lm(&self, ino: Ino) -> Lm {

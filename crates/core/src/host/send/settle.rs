@@ -19,6 +19,9 @@ impl Host {
             !seqs.is_empty()
         });
         self.forget_ended();
+        self.whole.remove(&seq);
+        self.ahead.settled(&logged);
+        self.pending.less(logged.change.bytes());
         let effects = self.settle_logged(&logged, outcome, as_of);
         if let Change::Data(data) = &logged.change {
             self.release_data(seq, data);

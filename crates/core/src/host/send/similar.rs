@@ -6,6 +6,8 @@ use crate::host::cache::FileData;
 use crate::host::log::Change;
 use crate::nouns::{ContainerId, Ino, Kind, Name, Record, RenameMode, Version};
 
+/// Smaller stores have no basis: to offer their chunks costs a kilobyte.
+pub const BASIS_MIN: u64 = 1 << 20;
 /// So many changes behind a store are looked at for a rename of its file.
 const CHANGES_MAX: usize = 256;
 /// So many names of its directory are.
@@ -70,13 +72,10 @@ impl Host {
         alike
     }
 
-    /// True if `ino` is new, and called almost like a file of `size_min` bytes or more that is not
-    /// smaller: it may be going to replace that.
-    pub fn may_replace(&self, ino: Ino, size_min: u64) -> bool {
-        let size = self.tree.peek(ino).map_or(0, |attr| attr.size);
-        let dirty = self.files.get(&ino).map_or(0, FileData::dirty_bytes);
-        let is_larger = |other: u64| other >= size.max(size_min);
-        size > 0 && dirty == size && self.called_alike(ino).any(|(other, _)| is_larger(other))
+    /// True if all data of `ino` are here and clean, and are so many that a new version of them is
+    /// sent as a difference.
+    pub(in crate::host) fn is_worth_a_basis(&self, ino: Ino) -> bool {
+        self.clean_copy(ino).is_some_and(|copy| copy.size >= BASIS_MIN)
     }
 
     /// Other files of its directory that are called almost like `ino`, with their sizes.

@@ -263,7 +263,7 @@ fn a_store_that_is_taken_back_is_unsealed_with_what_was_written_since() {
     let (mut core, mut log) = stored_and_written();
     assert_eq!(core.take_to_unseal(Ino(7)), Some(1));
     log.push(Entry::Unsealed { seq: 1 });
-    assert_eq!(core.unseal(1).map(|logged| logged.seq), Some(1));
+    assert_eq!(core.unseal(1, Time::default()).map(|logged| logged.seq), Some(1));
     assert!(core.queue.is_empty() && core.is_ahead(Ino(7)) && core.tree.is_pending(Ino(7)));
     let left = crate::host::log::replay(&log);
     assert!(left.changes.is_empty());
@@ -286,7 +286,7 @@ fn each_part_of_a_file_is_taken_back() {
     assert!(seal(&mut core, 7));
     for seq in [2, 1] {
         assert_eq!(core.take_to_unseal(Ino(7)), Some(seq));
-        core.unseal(seq);
+        core.unseal(seq, Time::default());
     }
     assert!(core.queue.is_empty() && core.is_ahead(Ino(7)) && core.tree.is_pending(Ino(7)));
     unlink(&mut core, 7, true);
@@ -319,7 +319,7 @@ fn what_is_taken_back_goes_nowhere_once_the_last_name_is_gone() {
     for nlink in [0, 1] {
         let (mut core, _) = stored_and_written();
         let seq = core.take_to_unseal(Ino(7)).unwrap();
-        core.unseal(seq);
+        core.unseal(seq, Time::default());
         unlink(&mut core, 7, true);
         settle_with_links(&mut core, 2, nlink);
         assert_eq!(core.unsealed().is_empty(), nlink == 0);

@@ -1,0 +1,104 @@
+//! Calls that wait for the outcomes of changes.
+//!
+//! A waiter *claims* a part of the outcome: it reports that part to the program that made the
+//! change. An unclaimed conflict copy or refusal is kept for the user.
+
+use std::collections::BTreeMap;
+
+/// The part of an outcome that a waiter reports. Everything else is kept as without a waiter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Claim {
+    /// Nothing: the waiter waits until changes of other programs are settled.
+    Nothing,
+    /// A refusal: the waiter closes or syncs a file that it wrote, and fails with the refusal. A
+    /// conflict copy is no failure, and the waiter does not report it.
+    IsRefused,
+    /// Everything: the outcome is the answer to the call that made the change.
+    Answers,
+}
+
+/// Number of a waiter, unique in one process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WaiterId(u64);
+
+/// All waiters, by the change whose outcome each awaits.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    last: u64,
+    waiting: BTreeMap<(u64, WaiterId), Claim>,
+}
+
+impl Waiters {
+    /// Adds a waiter for the outcome of change `seq`.
+    pub fn add(&mut self, seq: u64, claim: Claim) -> WaiterId {
+        self.last += 1;
+        let waiter = WaiterId(self.last);
+        self.waiting.insert((seq, waiter), claim);
+        waiter
+    }
+
+    /// Removes a waiter that gave up.
+    pub fn leave(&mut self, seq: u64, waiter: WaiterId) {
+        self.waiting.remove(&(seq, waiter));
+    }
+
+    /// True if no call waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The oldest change that a call waits for.
+    pub fn first(&self) -> Option<u64> {
+        self.waiting.keys().next().map(|(seq, _)| *seq)
+    }
+
+    /// True if a call waits for change `seq`.
+    pub fn is_waited_for(&self, seq: u64) -> bool {
+        self.of(seq).next().is_some()
+    }
+
+    /// True if a call waits for change `seq`, or for a later one, which may follow it.
+    pub fn is_awaited(&self, seq: u64) -> bool {
+        self.waiting.range((seq, WaiterId(0))..).next().is_some()
+    }
+
+    /// The largest claim to the outcome of change `seq`.
+    pub fn claim(&self, seq: u64) -> Claim {
+        self.of(seq).map(|(_, claim)| claim).max().unwrap_or(Claim::Nothing)
+    }
+
+    /// Removes the waiters for change `seq`, which is settled.
+    pub fn take(&mut self, seq: u64) -> Vec<(WaiterId, Claim)> {
+        let told: Vec<_> = self.of(seq).collect();
+        told.iter().for_each(|(waiter, _)| self.leave(seq, *waiter));
+        told
+    }
+
+    fn of(&self, seq: u64) -> impl Iterator<Item = (WaiterId, Claim)> {
+        let waiting = self.waiting.range((seq, WaiterId(0))..=(seq, WaiterId(u64::MAX)));
+        waiting.map(|((_, waiter), claim)| (*waiter, *claim))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_goes_to_its_waiters_and_the_largest_claim_counts() {
+        let mut waiters = Waiters::default();
+        assert_eq!((waiters.first(), waiters.claim(5)), (None, Claim::Nothing));
+        let sync = waiters.add(5, Claim::Nothing);
+        let close = waiters.add(5, Claim::IsRefused);
+        let create = waiters.add(7, Claim::Answers);
+        assert_eq!(waiters.claim(5), Claim::IsRefused);
+        assert!(waiters.is_awaited(6) && !waiters.is_waited_for(6), "a later one waits");
+        assert!(!waiters.is_awaited(8) && waiters.first() == Some(5));
+        waiters.leave(5, close);
+        assert_eq!(waiters.claim(5), Claim::Nothing);
+        assert_eq!(waiters.take(5), [(sync, Claim::Nothing)]);
+        assert_eq!(waiters.take(5), []);
+        assert_eq!(waiters.take(7), [(create, Claim::Answers)]);
+        assert!(waiters.is_empty());
+    }
+}
