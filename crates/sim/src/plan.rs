@@ -1,5 +1,6 @@
 //! What a run is like: how many clients, how bad the network, which bug is planted.
 
+use segue_core::host::Fault;
 use std::time::Duration;
 
 use crate::rng::Rng;
@@ -92,6 +93,17 @@ pub enum Bug {
 }
 
 impl Bug {
+    /// The fault of the host that it is, if core has it.
+    pub fn fault(self) -> Option<Fault> {
+        match self {
+            Bug::ClientOverwritesPending => Some(Fault::OverwritesPending),
+            Bug::ClientSumsWhatOnlyItHas => Some(Fault::SumsWhatOnlyItHas),
+            Bug::ClientForgetsSpoiled => Some(Fault::ForgetsSpoiled),
+            Bug::ClientForgetsSyncs => Some(Fault::ForgetsSyncs),
+            _ => None,
+        }
+    }
+
     /// True if it is about what the server promises.
     pub fn needs_promises(self) -> bool {
         matches!(

@@ -173,7 +173,7 @@ impl Front {
                 // Pages that are written back know their place.
                 let append = flags.cast_signed() & libc::O_APPEND != 0 && !from_cache;
                 let bytes = Written { offset, append, bytes: data, kills_set_ids: kill_suidgid };
-                let written = self.mount.write(handle, bytes);
+                let written = self.mount.write((request.node(), handle), bytes);
                 let asked = Asked::new(request, Kind::Sync);
                 self.answer(asked, reply, files::written(mount, written, data.len()));
             }

@@ -7,7 +7,7 @@ use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Entry, Errno, Outcome};
 
 use super::convert::{self, empty, entry, errno, opened, outcome};
-use crate::mount::{Allocation, Awaited, Creation, OpenMode, Shared, Sight};
+use crate::mount::{Allocation, Changed, Creation, OpenMode, Shared, Sight};
 
 const PUNCH_AND_KEEP: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_AND_KEEP: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
@@ -52,19 +52,16 @@ pub(super) async fn create(
 /// The end of a write, which may have to wait for room in the log, or for the server.
 pub(super) async fn written(
     mount: Shared,
-    written: Result<Option<Awaited>, Refusal>,
+    written: Result<Changed, Refusal>,
     len: usize,
 ) -> Outcome {
-    if written.is_ok() {
-        mount.slow_down(len as u64).await;
-    }
-    let result = ended(mount, written).await;
+    let result = ended(mount, written.map(Some)).await;
     outcome(result, |()| Answer::Written(u32::try_from(len).unwrap_or(u32::MAX)))
 }
 
-async fn ended(mount: Shared, changed: Result<Option<Awaited>, Refusal>) -> Result<(), Refusal> {
+async fn ended(mount: Shared, changed: Result<Option<Changed>, Refusal>) -> Result<(), Refusal> {
     match changed? {
-        Some(told) => mount.committed(told).await,
+        Some(changed) => mount.waited_for(changed).await,
         None => Ok(()),
     }
 }
@@ -88,7 +85,7 @@ pub(super) fn allocation(
 }
 
 /// The end of an allocation, which may have to wait for the server.
-pub(super) async fn allocated(mount: Shared, changed: Result<Option<Awaited>, Refusal>) -> Outcome {
+pub(super) async fn allocated(mount: Shared, changed: Result<Option<Changed>, Refusal>) -> Outcome {
     empty(ended(mount, changed).await)
 }
 

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 
 use segue_core::delta::Basis;
 use segue_core::host::log::DataChange;
-use segue_core::host::send::{BASIS_MIN, CleanCopy};
-use segue_core::nouns::{Class, Ino, Time, Version};
+use segue_core::host::send::BASIS_MIN;
+use segue_core::nouns::{Class, ContainerId, Ino, Time, Version};
 
 use super::{Mount, Shared, lock};
 use crate::state::Container;
@@ -62,12 +62,8 @@ pub(super) struct Alike {
 }
 
 impl Mount {
-    /// Keeps what is here of a large file that is about to be emptied.
-    pub(super) fn keep_basis(&self, ino: Ino) {
-        // What nobody has open is known by the index only. What is not here is not missed.
-        self.load(ino).ok();
-        let copy = self.core().clean_copy(ino).filter(|copy| copy.size >= BASIS_MIN);
-        let Some(CleanCopy { version, container, .. }) = copy else { return };
+    /// Keeps the container of a large file that is about to be emptied.
+    pub(super) fn keep_basis(&self, ino: Ino, container: ContainerId, version: Version) {
         let Ok(container) = self.open_container(ino, container) else { return };
         let mut kept = lock(&self.kept.0);
         if kept.len() >= KEPT_MAX

@@ -49,8 +49,9 @@ impl Mount {
         }
     }
 
-    /// Waits as long as somebody does who has added `bytes` to what waits.
-    pub(crate) async fn slow_down(&self, bytes: u64) {
+    /// Waits as long as a caller that added so many bytes to a log that is nearly full.
+    pub(crate) async fn slow_down(&self, added: Option<u64>) {
+        let Some(bytes) = added else { return };
         let rate = match self.remote.is_offline() {
             true => 0,
             false => self.remote.link().stats().map_or(0, |stats| stats.bandwidth_up),

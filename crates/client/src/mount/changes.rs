@@ -6,7 +6,7 @@
 //! `grace` for a server that cannot be reached: the change then stays logged, and wins or
 //! becomes a conflict copy later.
 
-use segue_core::host::log::Change;
+use segue_core::host::call::Call;
 use segue_core::host::send::Claim;
 use segue_core::namespace::check_border;
 use segue_core::nouns::{
@@ -14,7 +14,7 @@ use segue_core::nouns::{
 };
 use segue_core::refusal::Refusal;
 
-use super::{Awaited, Mount, lock};
+use super::{Mount, lock};
 
 /// How a rename was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,79 +35,25 @@ pub(crate) struct Creation {
     pub(crate) exclusive: bool,
 }
 
-/// A change that was logged.
-pub(super) struct InLog {
-    pub(super) seq: u64,
-    /// Hears its outcome.
-    pub(super) told: Option<Awaited>,
-}
-
 impl Mount {
-    /// Logs `record`; the receiver hears its outcome if `wait`.
-    pub(super) fn log_record(
-        &self,
-        record: Record,
-        caller: Caller,
-        wait: bool,
-    ) -> Result<Option<Awaited>, Refusal> {
-        let told = self.log_numbered(record, caller, wait)?;
-        Ok(told.and_then(|in_log| in_log.told))
-    }
-
-    /// The same, with the change's place in the log.
-    pub(super) fn log_numbered(
-        &self,
-        record: Record,
-        caller: Caller,
-        wait: bool,
-    ) -> Result<Option<InLog>, Refusal> {
-        let first = self.core().seal_first(&record);
-        for ino in first {
-            self.seal(ino, caller.clone(), false)?;
-        }
-        let time = self.wall();
-        let apart = self.remote.is_offline() || self.remote.is_silent();
-        self.log_change(
-            |core| {
-                Ok(Some(match apart {
-                    true => core.draft_apart(record, caller, time),
-                    false => core.draft_change(record, caller, time),
-                }))
-            },
-            |core| {
-                let seq = core.next_seq() - 1;
-                InLog { seq, told: wait.then(|| self.await_as(core, seq, Claim::Answers)) }
-            },
-        )
+    /// Logs `record`, which needs no answer of the server.
+    pub(super) fn log_record(&self, record: Record, caller: Caller) -> Result<(), Refusal> {
+        self.call(Call::Change { record, caller, claim: None, expects: None }).map(drop)
     }
 
     async fn change(&self, record: Record, caller: Caller, exclusive: bool) -> Result<(), Refusal> {
         self.check_bound_for(&record)?;
-        let change = Change::Record(record.clone());
-        let waits = self.waits(&record, exclusive);
-        let by = waits.then(|| caller.clone());
-        let Some(InLog { seq, told }) = self.log_numbered(record, caller, waits)? else {
-            return Ok(());
-        };
-        if let Change::Record(record) = &change {
-            lock(&self.conflicts).changed(record);
-        }
-        let Some(told) = told else {
-            match &change {
-                Change::Record(Record::Unlink { ino, .. } | Record::Rmdir { ino, .. }) => {
-                    self.cancel_out(*ino);
-                }
-                Change::Record(Record::Rename { .. }) => self.supersede(seq),
-                _ => {}
-            }
-            self.slow_down(change.weight()).await;
-            return Ok(());
-        };
-        self.slow_down(change.weight()).await;
+        let claim = self.waits(&record, exclusive).then_some(Claim::Answers);
+        let by = claim.is_some().then(|| caller.clone());
+        let logged = Call::Change { record: record.clone(), caller, claim, expects: None };
+        let changed = self.call(logged)?;
+        lock(&self.conflicts).changed(&record);
+        self.slow_down(changed.slowed_by).await;
+        let Some(told) = changed.told else { return Ok(()) };
         match self.outcome(told).await {
             Ok(Outcome::Refused { refusal }) => Err(refusal),
             Ok(Outcome::Conflict { parent, name, copy, .. }) => {
-                self.give_way(change, (parent, name, copy), by.unwrap_or_default())?;
+                self.give_way(record, (parent, name, copy), by.unwrap_or_default())?;
                 Err(Refusal::Exists)
             }
             Ok(_) | Err(Refusal::Unreachable) => Ok(()),
@@ -119,13 +65,13 @@ impl Mount {
     /// renamed gets its old name again.
     fn give_way(
         &self,
-        change: Change,
+        change: Record,
         (parent, name, ino): (Ino, Name, Ino),
         caller: Caller,
     ) -> Result<(), Refusal> {
-        let is_new = matches!(change, Change::Record(Record::Create { .. }));
+        let is_new = matches!(change, Record::Create { .. });
         let record = match change {
-            Change::Record(Record::Rename { from_parent, from_name, .. }) => {
+            Record::Rename { from_parent, from_name, .. } => {
                 let (to_parent, to_name) = (from_parent, from_name);
                 let (from_parent, from_name) = (parent, name);
                 let (mode, open) = (RenameMode::Replace(None), false);
@@ -134,7 +80,7 @@ impl Mount {
             _ if self.core().tree.is_directory(ino) => Record::Rmdir { parent, name, ino },
             _ => Record::Unlink { parent, name, ino, open: false },
         };
-        self.log_record(record, caller, false)?;
+        self.log_record(record, caller)?;
         if is_new {
             // The kernel never heard of it.
             self.core().let_go(ino);
@@ -237,8 +183,8 @@ impl Mount {
             return Err(Refusal::IsDirectory);
         }
         self.getattr(parent).await?;
-        let open = self.keep_unnamed(attr.ino)?;
-        self.change(Record::Unlink { parent, name, ino: attr.ino, open }, caller, false).await
+        let record = Record::Unlink { parent, name, ino: attr.ino, open: false };
+        self.change(record, caller, false).await
     }
 
     /// Takes away an empty directory.
@@ -296,12 +242,8 @@ impl Mount {
                 RenameMode::Replace(target.map(|target| target.ino))
             }
         };
-        let open = match mode {
-            RenameMode::Replace(Some(replaced)) => self.keep_unnamed(replaced)?,
-            _ => false,
-        };
         let ((from_parent, from_name), (to_parent, to_name)) = (from, to);
-        let ino = source.ino;
+        let (ino, open) = (source.ino, false);
         let record = Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open };
         self.change(record, caller, flag == RenameFlag::NoReplace).await
     }
@@ -352,8 +294,6 @@ impl Mount {
 
     /// The last handle of a file without names is closed.
     pub(super) fn release_orphan(&self, ino: Ino, caller: Caller) -> Result<(), Refusal> {
-        self.log_record(Record::Release { ino }, caller, false)?;
-        self.cancel_out(ino);
-        Ok(())
+        self.log_record(Record::Release { ino }, caller)
     }
 }

@@ -5,7 +5,7 @@
 //! copies the bytes through this host.
 
 use segue_core::host::Copied;
-use segue_core::host::send::Claim;
+use segue_core::host::call::Call;
 use segue_core::nouns::Outcome;
 use segue_core::refusal::Refusal;
 
@@ -21,19 +21,10 @@ impl Mount {
         if !to.writable || is_behind || self.remote.is_offline() {
             return Err(Refusal::NotSupported);
         }
-        let time = self.wall();
-        let logged = self.log_change(
-            |core| {
-                let record = core.clone_of(from.ino, to.ino, asked);
-                Ok(record.map(|record| core.draft_change(record, to.caller.clone(), time)))
-            },
-            |core| {
-                let size = core.tree.peek(to.ino).map_or(0, |attr| attr.size);
-                let seq = core.next_seq() - 1;
-                (self.await_as(core, seq, Claim::Answers), size)
-            },
-        )?;
-        let (told, size) = logged.ok_or(Refusal::NotSupported)?;
+        let (bytes, caller) = (asked, to.caller.clone());
+        let call = Call::Clone { from: from.ino, to: to.ino, bytes, caller };
+        let told = self.call(call)?.told.ok_or(Refusal::NotSupported)?;
+        let size = self.core().tree.peek(from.ino).map_or(0, |attr| attr.size);
         match self.outcome(told).await {
             Ok(Outcome::Done { touched })
                 if touched.iter().any(|attr| attr.ino == to.ino && attr.size == size) =>

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use segue_core::host::Host;
 use segue_core::host::cache::{FileData, Nodes, Way};
-use segue_core::host::call::OpenFile;
+use segue_core::host::call::{By, Call, EditCall, OpenFile, What};
 use segue_core::host::send::Claim;
 use segue_core::nouns::{Attr, Caller, ContainerId, Ino, Outcome};
 use segue_core::refusal::Refusal;
@@ -12,8 +11,8 @@ use segue_fuse::BackingId;
 
 use super::metrics::Asked;
 use super::notes::known;
-use super::{Awaited, Mount, Shared, idle, lock};
-use crate::options::{FsyncLevel, Lm};
+use super::{Awaited, Changed, Mount, Shared, idle, lock};
+use crate::options::FsyncLevel;
 use crate::state::Container;
 
 /// An opened file.
@@ -160,15 +159,10 @@ impl Mount {
             return Err(Refusal::Stale);
         }
         let opened = self.add_handle(node, mode, caller.clone())?;
-        let truncate = |()| match mode.truncate {
-            true => self.resize((ino, caller.session), 0),
-            false => Ok(()),
-        };
-        let kill = |()| match mode.truncate && mode.kills_set_ids {
-            true => self.drop_set_ids(ino, &caller),
-            false => Ok(()),
-        };
-        truncate(()).and_then(kill).inspect_err(|_| self.close(opened.handle))?;
+        if mode.truncate {
+            let emptied = self.resize(ino, By::Open(caller), 0, mode.kills_set_ids);
+            emptied.inspect_err(|_| self.close(opened.handle))?;
+        }
         Ok(opened)
     }
 
@@ -263,43 +257,27 @@ impl Mount {
         }
     }
 
-    /// Writes into an open file. The receiver hears when the server has it, if this write must
-    /// wait for that.
+    /// Writes into the open file that the kernel calls `node`.
     pub(crate) fn write(
         &self,
-        handle: u64,
+        (node, handle): (u64, u64),
         Written { offset, append, bytes, kills_set_ids }: Written<'_>,
-    ) -> Result<Option<Awaited>, Refusal> {
-        let handle = self.handle(handle)?;
-        let end = self.core().tree.peek(handle.ino).map_or(offset, |attr| attr.size);
-        if append && end != offset {
-            self.kernel.forget_data(handle.ino);
-        }
-        let offset = if append { end } else { offset };
-        let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Refusal::TooLarge)?;
-        self.check_room(bytes.len() as u64)?;
-        self.check_bound()?;
-        let more = self.core().growth_by(handle.ino, &range);
-        self.check_quota(more)?;
-        self.write_at((handle.ino, handle.caller.session), offset, bytes)?;
-        self.changed(&handle, kills_set_ids)
+    ) -> Result<Changed, Refusal> {
+        let what = What::Write { offset, len: bytes.len() as u64, append };
+        let (ino, by) = (Nodes::ino(node), By::Handle(handle));
+        self.call_with(Call::Edit(EditCall { ino, by, what, kills_set_ids }), bytes)
     }
 
-    /// What every change through an open file ends with.
-    pub(super) fn changed(
+    /// Changes the size of a file.
+    pub(super) fn resize(
         &self,
-        handle: &OpenFile,
+        ino: Ino,
+        by: By,
+        size: u64,
         kills_set_ids: bool,
-    ) -> Result<Option<Awaited>, Refusal> {
-        if kills_set_ids {
-            self.drop_set_ids(handle.ino, &handle.caller)?;
-        }
-        if handle.synchronous || self.lm(handle.ino) == Lm::Sync {
-            let told = self.seal(handle.ino, handle.caller.clone(), true)?;
-            self.core().cover(handle.caller.session, handle.ino);
-            return Ok(told);
-        }
-        Ok(None)
+    ) -> Result<Changed, Refusal> {
+        let what = What::Resize { size, is_backed: false };
+        self.call(Call::Edit(EditCall { ino, by, what, kills_set_ids }))
     }
 
     /// Changes the size of a file that may not be open.
@@ -312,48 +290,23 @@ impl Mount {
     ) -> Result<Attr, Refusal> {
         self.getattr(ino).await?;
         self.load(ino)?;
-        self.resize((ino, caller.session), size)?;
-        if kills_set_ids {
-            self.drop_set_ids(ino, &caller)?;
-        }
-        if self.lm(ino).waits(!open) {
-            if let Some(told) = self.seal(ino, caller, true)? {
-                self.committed(told).await?;
-                self.visible().await?;
-            }
-        } else if !open {
-            // No close will come that could seal it.
-            self.seal_at_close(ino, caller)?;
+        let by = if open { By::Inode(caller) } else { By::Name(caller) };
+        if let Some(told) = self.resize(ino, by, size, kills_set_ids)?.told {
+            self.committed(told).await?;
+            self.visible().await?;
         }
         self.getattr(ino).await
     }
 
-    /// Closes what was written to `ino` into a change for the server. With `wait` the receiver
-    /// hears when everything of `ino` so far is settled, if anything is not.
+    /// Closes what was written to `ino` into a change for the server. With `wait` the result hears
+    /// when everything of `ino` so far is settled, if anything is not.
     pub(crate) fn seal(
         &self,
         ino: Ino,
         caller: Caller,
         wait: bool,
     ) -> Result<Option<Awaited>, Refusal> {
-        let has_dirty = self.core().files.get(&ino).is_some_and(FileData::has_dirty);
-        let mut sealed = None;
-        if has_dirty && (wait || !self.amend(ino, &caller)?) {
-            let seal = |core: &mut Host| Ok(core.draft_seal(ino, caller));
-            sealed = self.log_change(seal, |core| core.next_seq() - 1)?;
-        }
-        if !wait {
-            return Ok(None);
-        }
-        // Where closes do not wait, data of writers that have gone may be among it.
-        let may_claim = self.lm(ino).closes();
-        let mut core = self.core();
-        let newest = core.queue.newest_of(ino);
-        let claim = |seq| match may_claim && sealed == Some(seq) {
-            true => Claim::IsRefused,
-            false => Claim::Nothing,
-        };
-        Ok(newest.map(|seq| self.await_as(&mut core, seq, claim(seq))))
+        self.call(Call::Seal { ino, caller, waits: wait }).map(|changed| changed.told)
     }
 
     /// close(2): under `close` and `sync` it waits until the server has the file, and all other
@@ -378,6 +331,15 @@ impl Mount {
         }
         self.visible().await?;
         self.handle(number)?.refusal()
+    }
+
+    /// Waits as long as a change asks for: for room in the log, and for the server.
+    pub(crate) async fn waited_for(&self, changed: Changed) -> Result<(), Refusal> {
+        self.slow_down(changed.slowed_by).await;
+        match changed.told {
+            Some(told) => self.committed(told).await,
+            None => Ok(()),
+        }
     }
 
     /// Waits until the server has a change. A conflict is no failure: both versions are kept.

@@ -9,11 +9,12 @@
 use std::io;
 use std::ops::Range;
 
+use segue_core::host::call::{By, Call, EditCall, What};
 use segue_core::nouns::{Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Sought;
 
-use super::{Awaited, Mount};
+use super::{Changed, Mount};
 use crate::state::Container;
 
 /// What fallocate(2) is to do with a range.
@@ -43,30 +44,26 @@ struct Known {
 }
 
 impl Mount {
-    /// fallocate(2). The receiver hears when the server has it, if this change must wait for
-    /// that.
+    /// fallocate(2).
     pub(crate) fn allocate(
         &self,
         handle: u64,
         asked: Allocation,
-    ) -> Result<Option<Awaited>, Refusal> {
-        let handle = self.handle(handle)?;
-        let ino = handle.ino;
+    ) -> Result<Option<Changed>, Refusal> {
+        let ino = self.handle(handle)?.ino;
         let size = self.core().tree.peek(ino).ok_or(Refusal::Stale)?.size;
         let Range { start, end } = asked.range;
         let end = if asked.keeps_size { end.min(size) } else { end };
         if !asked.zeroes {
             self.check_room(0)?;
         }
-        let by = handle.caller.session;
-        if asked.zeroes && start < end {
-            self.zero_at((ino, by), start..end)?;
-        } else if !asked.zeroes && end > size {
-            self.resize((ino, by), end)?;
-        } else {
-            return Ok(None);
-        }
-        self.changed(&handle, asked.kills_set_ids)
+        let what = match asked.zeroes {
+            true if start < end => What::Zeros(start..end),
+            false if end > size => What::Resize { size: end, is_backed: false },
+            _ => return Ok(None),
+        };
+        let (by, kills_set_ids) = (By::Handle(handle), asked.kills_set_ids);
+        self.call(Call::Edit(EditCall { ino, by, what, kills_set_ids })).map(Some)
     }
 
     /// Where what is looked for begins, from `offset` on; `None` if there is none. The end of

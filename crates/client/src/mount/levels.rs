@@ -1,9 +1,10 @@
 //! How soon a file's changes must be with the server: what that means for who changes it.
 
+use segue_core::host::call::Call;
 use segue_core::nouns::{Caller, Ino, Record};
 use segue_core::refusal::Refusal;
 
-use super::{Mount, nobody_asked};
+use super::Mount;
 use crate::options::Lm;
 
 impl Mount {
@@ -18,27 +19,10 @@ impl Mount {
         self.core().lm_of(record).waits(exclusive)
     }
 
-    /// Who closes `ino` makes what was written a change for the server, unless that is kept back.
+    /// Makes what was written to `ino` a change for the server, at a close by `caller`, unless that
+    /// is kept back.
     pub(super) fn seal_at_close(&self, ino: Ino, caller: Caller) -> Result<(), Refusal> {
-        {
-            let mut core = self.core();
-            if core.is_kept_back(ino, self.now()) {
-                core.close_unsealed(ino, caller);
-                return Ok(());
-            }
-        }
-        self.seal(ino, caller, false).map(drop)
-    }
-
-    /// True if the server is to keep `ino` when it loses its last name, until this host knows
-    /// whether it was the last: what is kept back, or was on its way and need not go, then goes
-    /// nowhere.
-    pub(super) fn keep_unnamed(&self, ino: Ino) -> Result<bool, Refusal> {
-        let is_kept = {
-            let core = self.core();
-            core.is_open(ino) || core.is_kept_back(ino, self.now())
-        };
-        Ok(is_kept || self.take_back(ino)?)
+        self.call(Call::SealAtClose { ino, caller }).map(drop)
     }
 
     /// Seals every written file, open or not. Those that may be gone once the server has spoken are
@@ -78,7 +62,7 @@ impl Mount {
 
     /// Seals a file before its writer asks for it.
     pub(super) fn seal_early(&self, ino: Ino) {
-        let writer = self.core().sealer(ino).unwrap_or_else(nobody_asked);
+        let writer = self.core().sealer(ino).unwrap_or_else(Caller::nobody);
         if let Err(refusal) = self.seal(ino, writer, false) {
             tracing::warn!("inode {ino}: its data are not queued yet: {refusal}");
         }

@@ -10,15 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use segue_core::host::call::Call;
 use segue_core::host::conflict::may_become_one;
+use segue_core::host::send::Claim;
 use segue_core::nouns::{Attr, Caller, Ino, Kind, Name, Outcome, Record, RenameMode, Version};
 use segue_core::refusal::Refusal;
 use tokio::sync::Notify;
 
-use super::changes::InLog;
 use super::conflicts::Kept;
 use super::same::Are;
-use super::{Mount, Shared, lock};
+use super::{Changed, Mount, Shared, lock};
 
 /// What could not be merged just now is tried again after this, and after twice as long each time
 /// that nothing comes of it.
@@ -161,8 +162,9 @@ impl Mount {
                         mode: RenameMode::Replace(None),
                         open: false,
                     };
-                    let logged = self.log_numbered(moved, by.clone(), true)?;
-                    under_way.extend(logged.map(|in_log| (in_log, ino, name.clone())));
+                    let (caller, claim) = (by.clone(), Some(Claim::Answers));
+                    let call = Call::Change { record: moved, caller, claim, expects: None };
+                    under_way.push((self.call(call)?, ino, name.clone()));
                 }
             }
             self.kernel.forget_name(from, name.clone());
@@ -171,8 +173,8 @@ impl Mount {
         self.kernel.forget_data(from);
         self.kernel.forget_data(into);
         // Whoever waits is told of a refusal, which is not kept for the user then.
-        for (InLog { seq, told }, ino, name) in under_way {
-            let Some(told) = told else { continue };
+        for (Changed { seq, told, .. }, ino, name) in under_way {
+            let Some((seq, told)) = seq.zip(told) else { continue };
             match self.outcome(told).await? {
                 Outcome::Refused { refusal } => return Err(refusal),
                 Outcome::Conflict { parent, name: copy, .. } => {

@@ -16,7 +16,6 @@ mod ahead;
 mod basis;
 mod beside;
 mod bound;
-mod cancel;
 mod changes;
 mod clone;
 mod conflicts;
@@ -25,7 +24,6 @@ mod differ;
 mod directories;
 mod drain;
 mod due;
-mod edit;
 mod fetch;
 mod full;
 mod group;
@@ -51,7 +49,7 @@ mod report;
 mod room;
 mod same;
 mod session;
-mod set_ids;
+mod shell;
 mod source;
 mod space;
 mod start;
@@ -74,9 +72,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::host::Host;
-use segue_core::host::log::Entry;
 use segue_core::namespace::personal_mode;
-use segue_core::nouns::{Attr, Caller, INLINE_MAX, Ino, Kind, Name, Role, Time, Timestamp};
+use segue_core::nouns::{Attr, Ino, Kind, Name, Role, Time, Timestamp};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::wire::Space;
@@ -91,6 +88,7 @@ pub(crate) use data::{OpenMode, Opened, SizeChange, Written};
 pub(crate) use directories::{DirectoryHandle, Reading};
 pub(crate) use holes::{Allocation, Sight};
 pub(crate) use kernel::KernelCache;
+pub(crate) use shell::Changed;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
 pub(crate) use waiters::Awaited;
@@ -135,6 +133,8 @@ pub(crate) struct Mount {
     unseen: Mutex<Unseen>,
     limiter: limits::Limiter,
     slowed: bound::Slowed,
+    /// The number of the next call.
+    calls: AtomicU64,
     space: space::Space,
     kept: basis::Kept,
     /// The process is to end, whatever is still open.
@@ -245,65 +245,6 @@ impl Mount {
         self.core().tree.name_remaining(parent, name, ino, self.now())
     }
 
-    /// Logs what `draft` makes and then takes it in: what cannot be logged did not happen.
-    fn log_change<R>(
-        &self,
-        draft: impl FnOnce(&mut Host) -> Result<Option<Entry>, Refusal>,
-        then: impl FnOnce(&mut Host) -> R,
-    ) -> Result<Option<R>, Refusal> {
-        self.log_change_and(draft, || Ok(()), then)
-    }
-
-    /// The same, where something is to be done that only the logged entry allows. If that fails
-    /// the entry is taken back, and another logged that says what it left: for that is room where
-    /// it stood, also on a full disk.
-    fn log_change_and<R>(
-        &self,
-        draft: impl FnOnce(&mut Host) -> Result<Option<Entry>, Refusal>,
-        carry_out: impl FnOnce() -> Result<(), (Refusal, Box<Entry>)>,
-        then: impl FnOnce(&mut Host) -> R,
-    ) -> Result<Option<R>, Refusal> {
-        if self.options.read_only || self.owner.role == Role::Reader {
-            return Err(Refusal::ReadOnly);
-        }
-        let mut log = lock(&self.log);
-        if log.is_final() {
-            return Err(Refusal::Io);
-        }
-        let drafted = {
-            let mut core = self.core();
-            if core.seqs_left() == 0 {
-                let through = lock(&self.numbers).reserve_seqs();
-                core.reserve_seqs(
-                    through.map_err(|error| self.disk_refusal("state.json", &error))?,
-                );
-            }
-            draft(&mut core)?
-        };
-        let Some(entry) = drafted else { return Ok(None) };
-        log.append(&entry).map_err(|error| self.disk_refusal("update.log", &error))?;
-        if let Err((refusal, left)) = carry_out() {
-            let replaced = log.take_back().and_then(|()| log.append(&left));
-            self.core().admit(*left, self.now());
-            replaced.map_err(|error| self.disk_refusal("update.log", &error))?;
-            return Err(refusal);
-        }
-        let change = entry.change().map(|logged| &logged.change);
-        let is_change = change.is_some();
-        let is_large = change.is_some_and(|change| change.bytes() > INLINE_MAX as u64);
-        let mut core = self.core();
-        let now = self.now();
-        core.admit(entry, now);
-        let result = then(&mut core);
-        if is_change {
-            self.lanes.wake();
-        }
-        if is_large {
-            self.to_upload.notify_one();
-        }
-        Ok(Some(result))
-    }
-
     /// What an error of this host's disk means to an application.
     fn disk_refusal(&self, what: &str, error: &io::Error) -> Refusal {
         // Whoever asks for a size that no disk has hears of it; the disk is well.
@@ -337,11 +278,6 @@ pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
             }
         }
     }
-}
-
-/// The caller of changes that nobody on this host asked for.
-fn nobody_asked() -> Caller {
-    Caller { program: "segue".into(), ..Caller::default() }
 }
 
 /// A shared mount.

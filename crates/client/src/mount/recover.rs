@@ -8,11 +8,11 @@ use std::path::Path;
 use segue_core::host::cache::FileNote;
 use segue_core::host::log::{Entry, Redo, left_of, redo};
 use segue_core::host::{Host, needs};
-use segue_core::nouns::{Ino, Time};
+use segue_core::nouns::{Caller, Ino, Time};
 
 use super::notes::known;
 use super::verify::lacking;
-use super::{nobody_asked, wall_millis};
+use super::wall_millis;
 use crate::error::MountError;
 use crate::state::{
     Containers, FoundLog, Index, LogFile, Numbers, Preserved, SHORT_LOG, replace_file,
@@ -110,7 +110,7 @@ impl Left<'_> {
             if core.seqs_left() == 0 {
                 core.reserve_seqs(self.numbers.reserve_seqs().map_err(failed)?);
             }
-            let entry = core.draft_leftover(data, nobody_asked(), self.lost_power);
+            let entry = core.draft_leftover(data, Caller::nobody(), self.lost_power);
             self.log.append(&entry).map_err(failed)?;
             core.admit(entry, Time::default());
         }

@@ -34,6 +34,6 @@ impl Mount {
         let Some(ino) = number else { return Ok(()) };
         self.core().handles.lose(ino);
         self.seal(ino, logged.caller.clone(), false)?;
-        self.log_record(Record::Release { ino }, logged.caller.clone(), false).map(drop)
+        self.log_record(Record::Release { ino }, logged.caller.clone())
     }
 }

@@ -4,6 +4,7 @@
 //! It goes as it was when it was compared. Who writes it meanwhile keeps it, here or on another
 //! host.
 
+use segue_core::host::call::Call;
 use segue_core::host::conflict::may_be_same;
 use segue_core::host::send::Claim;
 use segue_core::nouns::{Attr, Caller, Ino, Kind, Name, Record};
@@ -72,21 +73,13 @@ impl Mount {
         copy: &Attr,
         by: &Caller,
     ) -> Result<Option<Awaited>, Refusal> {
-        let ino = copy.ino;
-        let record = Record::Unlink { parent, name: name.clone(), ino, open: false };
-        let (by, time) = (by.clone(), self.wall());
-        let told = self.log_change(
-            |core| {
-                let known = core.tree.peek(ino).map(|attr| attr.data_version);
-                let is_busy = core.is_open(ino) || core.is_ahead(ino);
-                let may_go = !is_busy && known == Some(copy.data_version);
-                Ok(may_go.then(|| core.draft_apart(record, by, time)))
-            },
-            |core| {
-                let seq = core.next_seq() - 1;
-                self.await_as(core, seq, Claim::Answers)
-            },
-        )?;
+        let record = Record::Unlink { parent, name: name.clone(), ino: copy.ino, open: false };
+        let (claim, expects) = (Some(Claim::Answers), Some(copy.data_version));
+        let call = Call::Change { record, caller: by.clone(), claim, expects };
+        let told = match self.call(call) {
+            Err(Refusal::Changed) => None,
+            changed => changed?.told,
+        };
         self.kernel.forget_name(parent, name.clone());
         Ok(told)
     }

@@ -14,17 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use segue_core::host::cache::{Bounds, Candidate, Disk, Scrap, choose};
+use segue_core::host::call::DISK_RESERVE;
 use segue_core::nouns::Time;
 use segue_core::refusal::Refusal;
 
 use super::notes::known;
 use super::{Mount, Shared, lock};
 
-/// Writes are refused while the cache's disk has less than this left, so that what was
-/// accepted can still be logged and sent.
-const DISK_RESERVE: u64 = 64 << 20;
-/// What the disk has left is asked for this often; in between what is written is subtracted.
-const ASK_EVERY: Duration = Duration::from_millis(100);
 /// So many files go at once: whoever opens a file may have to wait for it.
 const STEP: u32 = 64;
 /// When nothing could go it is tried again after this.
@@ -33,7 +29,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What is known of the room for the cache.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    left: Mutex<Left>,
     /// More bytes than this are too many.
     soft: AtomicU64,
     pub(super) evicted: AtomicU64,
@@ -44,13 +39,6 @@ pub(super) struct Space {
     pub(super) loading: Mutex<()>,
 }
 
-/// What the disk had left.
-#[derive(Clone, Copy, Debug, Default)]
-struct Left {
-    asked: Option<Time>,
-    bytes: u64,
-}
-
 impl Mount {
     fn disk(&self) -> Result<Disk, Refusal> {
         let space = rustix::fs::statvfs(&self.refused_dir)
@@ -59,18 +47,22 @@ impl Mount {
         Ok(Disk { total: bytes(space.f_blocks), free: bytes(space.f_bavail) })
     }
 
+    /// Bytes that are free on the cache's disk.
+    pub(super) fn free_space(&self) -> Result<u64, Refusal> {
+        Ok(self.disk()?.free)
+    }
+
     /// Reserves room for `more` bytes; false if there is none.
     pub(super) fn reserve_room(&self, more: u64) -> Result<bool, Refusal> {
-        let (mut left, now) = (lock(&self.space.left), self.now());
-        let is_old = left.asked.is_none_or(|asked| now.since(asked) >= ASK_EVERY);
-        if is_old || left.bytes < DISK_RESERVE + more {
-            *left = Left { asked: Some(now), bytes: self.disk()?.free };
+        let now = self.now();
+        let known = self.core().reserve_space(more, now);
+        if let Some(is_there) = known {
+            return Ok(is_there);
         }
-        let has_room = left.bytes >= DISK_RESERVE + more;
-        if has_room {
-            left.bytes -= more;
-        }
-        Ok(has_room)
+        let free = self.free_space()?;
+        let mut core = self.core();
+        core.told_free(free, now);
+        Ok(core.reserve_space(more, now) == Some(true))
     }
 
     /// Refuses `more` bytes that somebody writes if there is no room for them, even without what
@@ -138,7 +130,7 @@ impl Mount {
     }
 
     /// Removes what is to go, and returns how many bytes went.
-    fn clean_cache(&self) -> u64 {
+    pub(super) fn clean_cache(&self) -> u64 {
         let mut failed = lock(&self.space.cleaning);
         let now = self.now();
         if failed.is_some_and(|at| now.since(at) < PAUSE) {
@@ -155,7 +147,7 @@ impl Mount {
         }
         *failed = (freed < excess).then_some(now);
         self.space.evicted.fetch_add(freed, Ordering::Relaxed);
-        lock(&self.space.left).asked = None;
+        self.core().freed();
         freed
     }
 

@@ -249,6 +249,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     let mut core = recovered(left, found, first_container, welcome.as_deref())?;
     core.lm = plan.options.write_back;
     core.bound = Bound(plan.options.log_max);
+    core.is_read_only = plan.options.read_only || owner.role == Role::Reader;
     let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
     let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
@@ -281,6 +282,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         unseen: Mutex::default(),
         limiter,
         slowed: Default::default(),
+        calls: AtomicU64::new(1),
         space: super::space::Space::default(),
         kept: super::basis::Kept::default(),
         quit: Notify::new(),

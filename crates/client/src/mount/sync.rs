@@ -5,10 +5,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use segue_core::host::Host;
 use segue_core::host::cache::Scrap;
-use segue_core::host::call;
 use segue_core::host::log::Logged;
+use segue_core::host::{Host, call};
 use segue_core::refusal::Refusal;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

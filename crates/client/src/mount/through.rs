@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use segue_core::host::cache::{Ask, FileData, LeftBehind, Nodes, Way};
-use segue_core::host::call::OpenFile;
-use segue_core::host::log::Payload;
+use segue_core::host::call::{Call, OpenFile};
 use segue_core::nouns::{Attr, ContainerId, Ino};
 use segue_core::refusal::Refusal;
 use segue_fuse::{Backing, BackingId, Notifier};
@@ -337,20 +336,12 @@ impl Mount {
 
     /// Logs a container as written in full. False if the file has another one by now, because the
     /// server has other contents.
-    fn log_map(&self, ino: Ino, id: ContainerId) -> Result<bool, Refusal> {
-        let time = self.wall();
-        let logged = self.log_change(
-            |core| {
-                if core.files.get(&ino).is_none_or(|file| file.container() != id) {
-                    return Ok(None);
-                }
-                let len = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
-                let entry = core.draft_write(ino, 0, Payload::Durable { len }, time);
-                entry.map(Some).ok_or(Refusal::Stale)
-            },
-            |_| (),
-        );
-        Ok(logged?.is_some())
+    fn log_map(&self, ino: Ino, container: ContainerId) -> Result<bool, Refusal> {
+        match self.call(Call::Mapped { ino, container }) {
+            Ok(_) => Ok(true),
+            Err(Refusal::Changed) => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Logs the stores of maps that an earlier process could not log any more, or keeps them for

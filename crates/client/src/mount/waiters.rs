@@ -54,21 +54,20 @@ impl Told {
         }
     }
 
-    /// Adds a waiter for change `seq`.
-    pub(super) fn wait(&self, core: &mut Host, seq: u64, claim: Claim) -> Awaited {
+    /// The channel of a waiter that the core has just added. Call it while the core is locked.
+    pub(super) fn hears(&self, number: (u64, WaiterId)) -> Awaited {
         let (tell, told) = oneshot::channel();
-        let waiter = core.waiters.add(seq, claim);
-        lock(&self.channels).insert(waiter, tell);
-        Awaited { told, number: (seq, waiter), left: Arc::clone(&self.left) }
+        lock(&self.channels).insert(number.1, tell);
+        Awaited { told, number, left: Arc::clone(&self.left) }
     }
 }
 
 impl Mount {
     /// Waits for the outcome of change `seq`.
     pub(super) fn await_as(&self, core: &mut Host, seq: u64, claim: Claim) -> Awaited {
-        let awaited = self.waiters.wait(core, seq, claim);
+        let waiter = core.waiters.add(seq, claim);
         self.lanes.wake();
-        awaited
+        self.waiters.hears((seq, waiter))
     }
 
     /// True if a call waits for change `seq`, or for one that follows it.

@@ -34,7 +34,7 @@ pub(crate) struct Container {
     held: Bytes,
     /// Its name is durable.
     is_named: AtomicBool,
-    writing: Mutex<()>,
+    writing: Arc<Mutex<()>>,
     /// The room that it takes, as of its last change; nothing once it is removed.
     room: Mutex<Option<u64>>,
     /// The room that all of them take.
@@ -55,9 +55,14 @@ struct Watched {
 
 impl Container {
     /// What holds these bytes, whose room is in `all` or comes to it.
-    pub(super) fn new(id: ContainerId, held: Bytes, all: Arc<AtomicU64>) -> io::Result<Container> {
+    pub(super) fn new(
+        id: ContainerId,
+        held: Bytes,
+        all: Arc<AtomicU64>,
+        writing: Arc<Mutex<()>>,
+    ) -> io::Result<Container> {
         let room = Mutex::new(Some(held.room()?));
-        let (is_named, writing, by_map, trust) = Default::default();
+        let (is_named, by_map, trust) = Default::default();
         Ok(Container { id, held, is_named, writing, room, all, by_map, trust })
     }
 

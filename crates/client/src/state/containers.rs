@@ -25,6 +25,8 @@ use super::young::{Bytes, Totals, room};
 const OPEN_MAX: usize = 512;
 /// Containers in memory only: more than a program makes in a second.
 const YOUNG_MAX: usize = 8192;
+/// Locks for writers of files: a small number of threads writes at a time.
+const WRITING: usize = 64;
 /// Of more files than this their disk is synced at first: one by one takes longer.
 const SYNC_MAX: usize = 32;
 
@@ -45,6 +47,8 @@ pub(crate) struct Containers {
     syncing: Mutex<()>,
     /// The room that they take.
     bytes: Arc<AtomicU64>,
+    /// Held while bytes of a file are written and noted as valid. A lock serves many files.
+    writing: [Arc<Mutex<()>>; WRITING],
     /// Those whose bytes are in that sum; `None` when all are. Taken after `open`.
     counted: Mutex<Option<HashSet<Key>>>,
 }
@@ -58,11 +62,23 @@ impl Containers {
         sync_directory(&root)?;
         let counted = Mutex::new(Some(HashSet::new()));
         let (open, totals, unsynced, syncing, bytes) = Default::default();
-        Ok(Containers { root, open, totals, unsynced, syncing, bytes, counted })
+        let writing = std::array::from_fn(|_| Arc::default());
+        Ok(Containers { root, open, totals, unsynced, syncing, bytes, writing, counted })
     }
 
     fn path(&self, key: Key) -> PathBuf {
         path_of(&self.root, key)
+    }
+
+    fn writing_of(&self, ino: Ino) -> &Arc<Mutex<()>> {
+        let [first, ..] = &self.writing;
+        let index = usize::try_from(ino.0 % WRITING as u64).unwrap_or_default();
+        self.writing.get(index).unwrap_or(first)
+    }
+
+    /// The lock of [`Container::writing`], before the container is known.
+    pub(crate) fn writing(&self, ino: Ino) -> MutexGuard<'_, ()> {
+        self.writing_of(ino).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -92,7 +108,12 @@ impl Containers {
         if young >= YOUNG_MAX {
             held.file()?;
         }
-        let container = Arc::new(Container::new(key.1, held, Arc::clone(&self.bytes))?);
+        let container = Arc::new(Container::new(
+            key.1,
+            held,
+            Arc::clone(&self.bytes),
+            Arc::clone(self.writing_of(key.0)),
+        )?);
         if self.is_counted_now(key) {
             add(&self.bytes, container.bytes());
         }

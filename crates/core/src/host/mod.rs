@@ -6,20 +6,23 @@
 //! view. So what cannot be logged never happened. When the server's outcome is known,
 //! [`Host::settle`] takes the change out again.
 
+pub mod action;
 pub mod cache;
 pub mod call;
 pub mod conflict;
 pub mod log;
 mod lost;
 mod notes;
+mod planted;
 mod recover;
 pub mod send;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
+use self::action::{Action, CallId};
 use self::cache::Scrap;
-use self::call::{Handles, Room};
+use self::call::{FreeSpace, Handles, Room, Running};
 use self::log::{Bound, Pending};
 use self::send::{Unsealed, UploadAhead, Waiters};
 use crate::host::cache::{FileData, FileNote, Tree};
@@ -31,6 +34,7 @@ use crate::nouns::{
 use crate::persist::Lm;
 
 pub use notes::Notes;
+pub use planted::Fault;
 pub use recover::{Needs, needs};
 
 /// State of one mount.
@@ -59,6 +63,14 @@ pub struct Host {
     /// The most bytes that may wait for the server.
     pub bound: Bound,
     pending: Pending,
+    space: FreeSpace,
+    /// Every change is refused.
+    pub is_read_only: bool,
+    /// Calls that are not answered.
+    calls: BTreeMap<CallId, Running>,
+    /// What the shell has to do.
+    actions: VecDeque<Action>,
+    planted: Option<Fault>,
     /// By process session, of which those that cannot be told are one: what its syncs covered, and
     /// is not settled.
     covered: BTreeMap<u32, BTreeSet<u64>>,
@@ -151,6 +163,11 @@ impl Host {
             unsealed: BTreeMap::new(),
             bound: Bound(u64::MAX),
             pending: Pending::default(),
+            space: FreeSpace::default(),
+            is_read_only: false,
+            calls: BTreeMap::new(),
+            actions: VecDeque::new(),
+            planted: None,
             covered: BTreeMap::new(),
             covered_all: BTreeSet::new(),
             writers: BTreeMap::new(),
@@ -366,7 +383,7 @@ impl Host {
     /// of the session follow them.
     pub fn cover(&mut self, session: u32, ino: Ino) {
         let last = self.queue.last_of(ino);
-        if last.is_empty() {
+        if last.is_empty() || self.has_planted(Fault::ForgetsSyncs) {
             return;
         }
         let covered = self.covered.entry(session).or_default();

@@ -343,6 +343,13 @@ impl Record {
         }
     }
 
+    /// Has the server keep that file when this was its last name.
+    pub fn keep_unnamed(&mut self) {
+        if let Record::Unlink { open, .. } | Record::Rename { open, .. } = self {
+            *open = true;
+        }
+    }
+
     /// True if the server keeps that file when this was its last name, until it is released.
     pub fn keeps_unnamed(&self) -> bool {
         matches!(self, Record::Unlink { open: true, .. } | Record::Rename { open: true, .. })

@@ -312,6 +312,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The caller of changes that no program asked for.
+    pub fn nobody() -> Caller {
+        Caller { program: "segue".into(), ..Caller::default() }
+    }
+
     /// True if the caller is in group `gid`.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)

@@ -48,6 +48,9 @@ struct Promises {
     /// Files without a name that were closed for the last time. What was written to them may go
     /// nowhere: it is no part of what is written by a stale name later.
     released: BTreeSet<Ino>,
+    /// Files whose last name is gone on the server, too. A crash closes these, and the next process
+    /// stores what was written to them or does not.
+    unnamed: BTreeSet<Ino>,
     /// Files that were written while only a handle reached them: a crash closes these.
     nameless: BTreeSet<Ino>,
     /// Changes that were logged.
@@ -106,6 +109,8 @@ impl Acknowledged {
     /// The client died, and all its handles with it.
     pub(crate) fn crashed(&mut self) {
         self.now.ordered.crashed();
+        let unnamed = std::mem::take(&mut self.now.unnamed);
+        self.now.released.extend(unnamed);
         for ino in std::mem::take(&mut self.now.nameless) {
             self.now.unsealed.remove(&ino);
         }
@@ -158,7 +163,9 @@ impl Acknowledged {
 
     /// An entry went into the log.
     pub(crate) fn logged(&mut self, entry: &Entry) -> Result<(), Violation> {
-        if let Entry::Settled { seq, .. } = entry {
+        if let Entry::Settled { seq, outcome } = entry {
+            let gone = outcome.touched().iter().filter(|attr| attr.nlink == 0);
+            self.now.unnamed.extend(gone.map(|attr| attr.ino));
             self.settled.insert(*seq);
             self.now.ordered.settled(*seq);
             self.now.stores.remove(seq);

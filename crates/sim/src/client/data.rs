@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use segue_core::host::cache::FileData;
+use segue_core::host::call::{By, Call, EditCall, What};
 use segue_core::host::log::{DataChange, Entry, Redo, redo};
 use segue_core::nouns::{Ino, Record};
 use segue_core::refusal::Refusal;
@@ -12,7 +13,7 @@ use super::{Mount, Purpose, Stop, Tried};
 use crate::Violation;
 use crate::plan::Bug;
 
-fn index(at: u64) -> usize {
+pub(super) fn index(at: u64) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
 }
 
@@ -50,38 +51,6 @@ impl Mount {
     pub(super) fn container(&mut self, ino: Ino) -> Option<&mut Vec<u8>> {
         let id = self.core.container(ino)?;
         Some(&mut self.kept.containers.entry((ino, id)).or_default().bytes)
-    }
-
-    /// The container of `ino`, to put something there that the log has.
-    pub(super) fn change(&mut self, ino: Ino) -> Option<&mut Vec<u8>> {
-        let id = self.core.container(ino)?;
-        self.kept.unsynced.insert((ino, id));
-        self.container(ino)
-    }
-
-    /// Keeps what changes on their way have in `range`.
-    pub(super) fn preserve(&mut self, ino: Ino, range: &Range<u64>) -> Tried<()> {
-        if self.bug == Some(Bug::ClientOverwritesPending) {
-            return Ok(Ok(()));
-        }
-        for (seq, part) in self.core.to_preserve(ino, range) {
-            if let Err(refusal) = self.failing.try_read() {
-                return Ok(Err(refusal));
-            }
-            let Some(container) = self.container(ino) else { continue };
-            let bytes = bytes_of(container, &part);
-            let kept = self.kept.preserved.entry(seq).or_default();
-            kept.keep((part.start..).zip(bytes));
-            let entry = Entry::Preserved { seq, range: part, sums: Vec::new() };
-            if let Err(refusal) = self.log_change(entry)? {
-                // Nobody would know of them.
-                if self.core.preserved(seq).is_empty() {
-                    self.kept.preserved.remove(&seq);
-                }
-                return Ok(Err(refusal));
-            }
-        }
-        Ok(Ok(()))
     }
 
     /// Writes what the log has itself into the containers again.
@@ -125,50 +94,8 @@ impl Mount {
     }
 
     pub(super) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
-        let old_size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
-        let range = offset..offset + bytes.len() as u64;
-        if let Err(refusal) = self.preserve(ino, &range)? {
-            return Ok(Err(refusal));
-        }
-        let is_only_here = self.core.is_only_here(ino, &range);
-        self.core.note_writer(ino, self.caller.session);
-        let data = self.payload(ino, offset, bytes);
-        let Some(entry) = self.core.draft_write(ino, offset, data, self.wall()) else {
-            return Ok(Err(Refusal::Stale));
-        };
-        // What the log has got by then is taken back.
-        if let Err((refusal, written)) = self.failing.try_change(bytes.len(), is_only_here) {
-            if let Some(container) = self.container(ino) {
-                put(container, offset, &bytes[..written]);
-            }
-            self.spoiled(ino, range)?;
-            return Ok(Err(refusal));
-        }
-        if let Err(refusal) = self.log_change(entry)? {
-            return Ok(Err(refusal));
-        }
-        if let Some(container) = self.change(ino) {
-            put(container, offset, bytes);
-        }
-        self.acknowledged.wrote(ino, offset, bytes, old_size);
-        Ok(Ok(()))
-    }
-
-    /// A change of `range` failed on its way. There is room for the word of that where the change
-    /// stood in the log.
-    fn spoiled(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Violation> {
-        if let Some(container) = self.core.container(ino)
-            && self.bug != Some(Bug::ClientForgetsSpoiled)
-        {
-            let entry = Entry::Spoiled { ino, container, range };
-            self.append(entry.clone())?;
-            self.core.admit(entry, self.now);
-        }
-        let size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
-        if let Some(container) = self.container(ino) {
-            container.truncate(index(size));
-        }
-        Ok(())
+        let what = What::Write { offset, len: bytes.len() as u64, append: false };
+        self.edit(ino, By::Open(self.caller.clone()), what, bytes)
     }
 
     pub(super) fn resize(&mut self, ino: Ino, size: u64) -> Tried<()> {
@@ -176,44 +103,18 @@ impl Mount {
         if old_size == size && size == 0 {
             return Ok(Ok(()));
         }
-        if size > 0
-            && let Err(refusal) = self.preserve(ino, &(size..old_size.max(size)))?
-        {
-            return Ok(Err(refusal));
-        }
-        self.core.note_writer(ino, self.caller.session);
-        let Some(entry) = self.core.draft_resize(ino, size, false, self.wall()) else {
-            return Ok(Err(Refusal::Stale));
-        };
-        if let Err(refusal) = self.log_change(entry)? {
-            return Ok(Err(refusal));
-        }
-        if size > 0
-            && let Some(container) = self.change(ino)
-        {
-            container.resize(index(size), 0);
-        }
-        self.acknowledged.resized(ino, size, old_size);
-        Ok(Ok(()))
+        let what = What::Resize { size, is_backed: false };
+        self.edit(ino, By::Name(self.caller.clone()), what, &[])
+    }
+
+    fn edit(&mut self, ino: Ino, by: By, what: What, bytes: &[u8]) -> Tried<()> {
+        let edit = EditCall { ino, by, what, kills_set_ids: false };
+        Ok(self.host_call(Call::Edit(edit), bytes)?.map(drop))
     }
 
     pub(super) fn seal(&mut self, ino: Ino) -> Tried<()> {
-        if !self.core.files.get(&ino).is_some_and(FileData::has_dirty) {
-            return Ok(Ok(()));
-        }
-        if let Some((seq, entry)) = self.core.take_to_amend(ino, &self.caller) {
-            self.meanwhile(seq)?;
-            let logged = self.log_change(entry)?;
-            self.amended += u64::from(logged.is_ok());
-            if logged.is_err() {
-                self.core.send_after_all(&[seq]);
-            }
-            return Ok(logged);
-        }
-        match self.core.draft_seal(ino, self.caller.clone()) {
-            Some(entry) => self.log_change(entry),
-            None => Ok(Ok(())),
-        }
+        let caller = self.caller.clone();
+        Ok(self.host_call(Call::Seal { ino, caller, waits: false }, &[])?.map(drop))
     }
 
     /// What the session does later comes after what was written to `ino` so far.
@@ -221,9 +122,7 @@ impl Mount {
         if let Err(refusal) = self.seal(ino)? {
             return Ok(Err(refusal));
         }
-        if self.bug != Some(Bug::ClientForgetsSyncs) {
-            self.core.cover(self.caller.session, ino);
-        }
+        self.core.cover(self.caller.session, ino);
         self.acknowledged.cover(ino);
         self.sync_disk();
         Ok(Ok(()))

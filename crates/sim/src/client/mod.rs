@@ -6,7 +6,6 @@
 //! operation starts over when the reply has been taken in.
 
 mod calls;
-mod cancel;
 mod change;
 mod chunks;
 mod copied;
@@ -16,6 +15,7 @@ mod drain;
 mod failing;
 mod notes;
 mod promises;
+mod shell;
 mod space;
 mod torn;
 mod view;
@@ -23,6 +23,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use segue_core::host::call::Call;
 use segue_core::host::log::{Change, Entry, Logged, left_of};
 use segue_core::host::{Host, needs};
 use segue_core::nouns::{Caller, ClientId, Ino, Record, Time, Timestamp};
@@ -200,11 +201,13 @@ impl Mount {
         bug: Option<Bug>,
         now: Time,
     ) -> Mount {
+        let mut core = Host::new(NODE_LIMIT, kept.seq_reserved.max(1));
+        bug.and_then(Bug::fault).into_iter().for_each(|fault| core.plant(fault));
         Mount {
             id: kept.client(),
             said: copied::Said::of(&kept),
             copied: copied::Copied::default(),
-            core: Host::new(NODE_LIMIT, kept.seq_reserved.max(1)),
+            core,
             inos_used: kept.inos_reserved,
             changed_at: kept.end,
             kept,
@@ -282,8 +285,7 @@ impl Mount {
             }
             let says_so = lost_power && self.bug != Some(Bug::ClientHidesItsLoss);
             let entry = self.core.draft_leftover(data, Caller::default(), says_so);
-            // No disk fails yet.
-            self.log_change(entry)?.ok();
+            self.log_left(entry)?;
         }
         steps.take()?;
         let needed = self.core.all_preserved();
@@ -330,47 +332,19 @@ impl Mount {
         Ok(())
     }
 
-    /// Logs `entry`, which was drafted last, and takes it in. What cannot be logged did not happen.
-    fn log_change(&mut self, entry: Entry) -> Tried<()> {
-        if let Err(refusal) = self.failing.try_write() {
-            return Ok(Err(refusal));
-        }
-        self.append(entry.clone())?;
-        self.core.admit(entry, self.now);
-        // As if its user had asked for it, without a draw that would make every run another one.
-        let newest = self.core.queue.newest_seq().filter(|seq| seq.is_multiple_of(RAISED_EVERY));
-        self.core.queue.raise(&newest.into_iter().collect(), &BTreeSet::new());
-        if self.core.seqs_left() == 0 {
-            self.reserve_seqs();
-        }
-        Ok(Ok(()))
+    fn log_record(&mut self, record: Record) -> Tried<()> {
+        let caller = self.caller.clone();
+        let call = Call::Change { record, caller, claim: None, expects: None };
+        let logged = self.host_call(call, &[])?.map(drop);
+        self.raise_newest();
+        Ok(logged)
     }
 
-    fn log_record(&mut self, mut record: Record) -> Tried<()> {
-        if let Err(refusal) = self.take_back(&mut record)? {
-            return Ok(Err(refusal));
-        }
-        for ino in self.core.seal_first(&record) {
-            if let Err(refusal) = self.seal(ino)? {
-                return Ok(Err(refusal));
-            }
-        }
-        let entry = match self.is_offline {
-            true => self.core.draft_apart(record.clone(), self.caller.clone(), self.wall()),
-            false => self.core.draft_change(record.clone(), self.caller.clone(), self.wall()),
-        };
-        let logged = self.log_change(entry)?;
-        if let (
-            Ok(()),
-            Record::Unlink { ino, .. } | Record::Rmdir { ino, .. } | Record::Release { ino },
-        ) = (&logged, &record)
-        {
-            self.cancel_out(*ino)?;
-        }
-        if let (Ok(()), Record::Rename { .. }) = (&logged, &record) {
-            self.supersede()?;
-        }
-        Ok(logged)
+    /// Logs what an earlier process left, and takes it in.
+    fn log_left(&mut self, entry: Entry) -> Result<(), Violation> {
+        self.append(entry.clone())?;
+        self.core.admit(entry, self.now);
+        Ok(())
     }
 
     fn wall(&self) -> Timestamp {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use segue_core::host::cache::{Candidate, FileNote, NodeNote, Scrap};
+use segue_core::host::cache::{Candidate, FileNote, NodeNote};
 use segue_core::host::log::{Change, Logged};
 use segue_core::host::{Needs, Notes};
 use segue_core::nouns::{ContainerId, Ino, Name, Time, Version, touched};
@@ -192,10 +192,7 @@ impl Mount {
     /// Removes what nobody needs any more.
     pub(crate) fn sweep(&mut self) {
         for scrap in self.core.take_scrap() {
-            match scrap {
-                Scrap::Container(ino, id) => drop(self.kept.containers.remove(&(ino, id))),
-                Scrap::Preserved(seq) => drop(self.kept.preserved.remove(&seq)),
-            }
+            self.remove(scrap);
         }
     }
 

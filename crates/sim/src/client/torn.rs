@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ops::Range;
 
+use segue_core::host::action::{Change, Edit};
+use segue_core::host::call::{By, Call, EditCall, What};
 use segue_core::host::log::{Entry, Payload, lacking};
-use segue_core::nouns::{Ino, Kind, RangeSet};
+use segue_core::nouns::{Caller, Ino, Kind, RangeSet};
 
 use super::data::{bytes_of, put};
 use super::disk::Key;
@@ -55,23 +57,24 @@ fn sum(bytes: &[u8]) -> u32 {
 }
 
 impl Mount {
-    /// Bytes as the log has them. What a loss of power leaves of a log that has checksums is not
-    /// simulated.
-    pub(super) fn payload(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Payload {
-        let range = offset..offset + bytes.len() as u64;
-        let is_only_here =
-            self.core.is_only_here(ino, &range) && self.bug != Some(Bug::ClientSumsWhatOnlyItHas);
-        if bytes.len() < INLINE_MAX || is_only_here || self.kept.loses_power {
-            return Payload::Inline(bytes.to_vec());
-        }
-        let mut rest = bytes;
-        let sums = blocks(&range).map(|block| {
-            let len = usize::try_from(block.end - block.start).unwrap_or(usize::MAX);
-            let (these, after) = rest.split_at(len.min(rest.len()));
-            rest = after;
-            sum(these)
-        });
-        Payload::Summed { sums: sums.collect(), len: bytes.len() as u64 }
+    /// The entry of a change, which writes `bytes`. What a loss of power leaves of a log that has
+    /// checksums is not simulated.
+    pub(super) fn entry_of(&self, edit: &Edit, bytes: &[u8]) -> Entry {
+        edit.entry(|| {
+            if bytes.len() < INLINE_MAX || edit.logs_bytes || self.kept.loses_power {
+                return Payload::Inline(bytes.to_vec());
+            }
+            let Change::Bytes(offset) = edit.change else { return Payload::Inline(Vec::new()) };
+            let mut rest = bytes;
+            let range = offset..offset + bytes.len() as u64;
+            let sums = blocks(&range).map(|block| {
+                let len = usize::try_from(block.end - block.start).unwrap_or(usize::MAX);
+                let (these, after) = rest.split_at(len.min(rest.len()));
+                rest = after;
+                sum(these)
+            });
+            Payload::Summed { sums: sums.collect(), len: bytes.len() as u64 }
+        })
     }
 
     /// Begins a write to a file that `may_be` written, and dies anywhere in it. Returns it if it
@@ -109,15 +112,17 @@ impl Mount {
             // What is preserved of it again would be known by its checksums.
             return Ok(None);
         }
-        if self.preserve(ino, &range)?.is_err() {
-            return Ok(None);
-        }
-        let data = self.payload(ino, offset, &bytes);
-        let is_logged = matches!(data, Payload::Inline(_));
-        let entry = self.core.draft_write(ino, offset, data, self.wall());
-        let Some(entry) = entry.filter(|_| !dies_first) else { return Ok(None) };
+        let what = What::Write { offset, len, append: false };
+        let by = By::Open(Caller::default());
+        let edit = EditCall { ino, by, what, kills_set_ids: false };
+        let edit = self.host_call_to_write(Call::Edit(edit))?;
+        let Some(edit) = edit.filter(|_| !dies_first) else { return Ok(None) };
+        let key = (ino, edit.container);
+        let entry = self.entry_of(&edit, &bytes);
+        let is_logged = entry.holds_bytes();
         self.append(entry)?;
-        let Some(container) = self.change(ino) else { return Ok(None) };
+        self.kept.unsynced.insert(key);
+        let container = &mut self.kept.containers.entry(key).or_default().bytes;
         put(container, offset, &bytes[..written]);
         if !is_logged && bytes_of(container, &range) != bytes {
             return Ok(None);

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::host::Host;
 use crate::host::cache::FileData;
 use crate::host::log::{Change, DataChange};
+use crate::host::{Fault, Host};
 use crate::nouns::{ContainerId, Ino, RangeSet, Time, Version};
 
 /// A file of the cache directory that nobody needs any more.
@@ -115,6 +115,9 @@ impl Host {
     /// in its container.
     pub fn to_preserve(&self, ino: Ino, range: &Range<u64>) -> Vec<(u64, Range<u64>)> {
         let Some(file) = self.files.get(&ino) else { return Vec::new() };
+        if self.has_planted(Fault::OverwritesPending) {
+            return Vec::new();
+        }
         if !file.sealed_ranges().overlaps(range.clone()) {
             return Vec::new();
         }

@@ -70,6 +70,11 @@ pub(in crate::host) struct Pending {
 }
 
 impl Pending {
+    /// `bytes` were added.
+    pub(in crate::host) fn more(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
     /// The server has `bytes` of them, or they go nowhere.
     pub(in crate::host) fn less(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -100,10 +105,9 @@ impl Host {
         self.pending.bytes = log + self.unsafe_bytes();
     }
 
-    /// Counts `bytes` that a program changed. Returns how long the program waits, where the server
-    /// takes `rate` bytes a second (0: not known). `None`: until some bytes are sent.
-    pub fn slow_down(&mut self, bytes: u64, rate: u64) -> Option<Duration> {
-        self.pending.bytes = self.pending.bytes.saturating_add(bytes);
+    /// How long a program waits that added `bytes`, where the server takes `rate` bytes a second
+    /// (0: not known). `None`: until some bytes are sent.
+    pub fn slow_down(&self, bytes: u64, rate: u64) -> Option<Duration> {
         let (bound, pending) = (self.bound, self.pending_bytes());
         (!bound.is_met(pending)).then(|| bound.delay(pending, bytes, rate))
     }

@@ -181,6 +181,33 @@ impl Entry {
         }
     }
 
+    /// True for a write whose bytes the log has itself.
+    pub fn holds_bytes(&self) -> bool {
+        match self {
+            Entry::Written { data: Payload::Inline(_), .. } => true,
+            Entry::Nameless(entry) => entry.holds_bytes(),
+            _ => false,
+        }
+    }
+
+    /// How many bytes it writes, if it is a write.
+    pub(in crate::host) fn written(&self) -> Option<u64> {
+        match self {
+            Entry::Written { data, .. } => Some(data.len()),
+            Entry::Nameless(entry) => entry.written(),
+            _ => None,
+        }
+    }
+
+    /// The same entry of a write with other bytes.
+    pub(in crate::host) fn with_payload(self, payload: Payload) -> Entry {
+        match self {
+            Entry::Written { place, offset, .. } => Entry::Written { place, offset, data: payload },
+            Entry::Nameless(entry) => Entry::Nameless(Box::new(entry.with_payload(payload))),
+            entry => entry,
+        }
+    }
+
     /// The file whose data that are not stored yet go nowhere, if this entry means that.
     /// `Release` is logged at the last close, behind the seal of whatever must be stored.
     pub(super) fn abandoned(&self) -> Option<Ino> {

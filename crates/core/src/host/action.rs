@@ -1,0 +1,204 @@
+//! What happens to a host, and what it asks its shell to do.
+//!
+//! The shell gives the host an [`Event`], and carries out the [`Action`]s that follow, in their
+//! order. It reports the end of each action that names a call by [`Event::Done`]: the host then
+//! decides what comes next. A call has at most one such action at a time.
+//!
+//! ```text
+//!   Call ─▶ attempt ─▶ Preserve, Append, Write, Load, ..  ─▶ Done ─▶ attempt ─▶ .. ─▶ Reply
+//! ```
+//!
+//! [`Action::Append`], [`Action::Write`] and [`Action::Undo`] change the update log. From the event
+//! that leads to one of them until its end is reported, no other call may append.
+
+use std::ops::Range;
+
+use crate::host::cache::Scrap;
+use crate::host::call::{Answer, Call};
+use crate::host::log::{Entry, Payload};
+use crate::nouns::{ContainerId, Ino, Time, Timestamp, Version};
+use crate::refusal::Refusal;
+
+/// Number of a call, which the shell chooses. No two calls that are not answered have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId(pub u64);
+
+/// The moment of an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now {
+    /// On the host's own clock, which never goes back.
+    pub time: Time,
+    /// The wall clock, for times of files.
+    pub wall: Timestamp,
+    /// The connection to the server.
+    pub link: Reach,
+}
+
+/// How the server can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// It answers.
+    Online,
+    /// There is a connection, and no answer came for a while.
+    Silent,
+    /// There is no connection.
+    Offline,
+}
+
+/// What happens to a host.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A program, or the shell itself, calls.
+    Call {
+        /// Its number.
+        id: CallId,
+        /// What it asks for.
+        call: Call,
+    },
+    /// The action that a call waited for has ended.
+    Done {
+        /// Whose action.
+        id: CallId,
+        /// How it ended.
+        done: Result<Done, Undone>,
+    },
+}
+
+/// The result of an action.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Done {
+    /// It is carried out.
+    Carried,
+    /// All numbers below this one are reserved.
+    Reserved(u64),
+    /// So many bytes are free on the cache's disk.
+    Free(u64),
+    /// The bytes are preserved; their checksums, by blocks of the file.
+    Preserved(Vec<u32>),
+}
+
+/// Why an action was not carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Undone {
+    /// The error that the caller gets.
+    pub refusal: Refusal,
+    /// The entry of a [`Action::Write`] is in the log, and its container may have any part of it.
+    pub is_logged: bool,
+}
+
+impl From<Refusal> for Undone {
+    fn from(refusal: Refusal) -> Undone {
+        Undone { refusal, is_logged: false }
+    }
+}
+
+/// What the shell is to do.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Reserve numbers for changes, durably: [`Done::Reserved`].
+    Reserve(CallId),
+    /// Find out how much is free on the cache's disk: [`Done::Free`].
+    Load(CallId),
+    /// Remove clean data to make room on the cache's disk.
+    Evict(CallId),
+    /// Copy bytes of a container to the preserved bytes of a change: [`Done::Preserved`].
+    Preserve(CallId, Preserve),
+    /// Append an entry to the update log.
+    Append(CallId, Box<Entry>),
+    /// Append the entry of a write, with its bytes, and then change the container.
+    Write(CallId, Box<Edit>),
+    /// Remove the entry that was appended last, append the other one, and cut the container.
+    Undo(CallId, Box<Undo>),
+    /// Remove a file of the cache directory.
+    Remove(Scrap),
+    /// Keep a container open that the file is about to give up: its bytes may help to send the next
+    /// version.
+    KeepBasis(Ino, ContainerId, Version),
+    /// The file whose container is kept was emptied, or could not be.
+    BasisEmptied(Ino, bool),
+    /// Have the kernel drop pages and attributes.
+    ForgetData(Ino),
+    /// Have the kernel drop attributes.
+    ForgetAttributes(Ino),
+    /// Wake a task.
+    Wake(Task),
+    /// Answer a call.
+    Reply(CallId, Result<Answer, Refusal>),
+}
+
+/// A task of the shell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// Sends batches of changes.
+    Drain,
+    /// Uploads large data before their turn.
+    Upload,
+    /// Waits until changes are settled or go nowhere.
+    Settled,
+    /// Asks the server how much quotas have left.
+    Quotas,
+}
+
+/// Bytes to preserve.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Preserve {
+    /// The change that needs them.
+    pub seq: u64,
+    /// The file.
+    pub ino: Ino,
+    /// The container that has them.
+    pub container: ContainerId,
+    /// Their place.
+    pub range: Range<u64>,
+}
+
+/// A change of a container.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Edit {
+    /// The file.
+    pub ino: Ino,
+    /// Its container.
+    pub container: ContainerId,
+    /// What is done to the container.
+    pub change: Change,
+    /// The log must have the bytes of a write themselves. Otherwise checksums are enough.
+    pub logs_bytes: bool,
+    /// The entry. That of a write has [`Payload::Durable`] in place of the bytes.
+    pub(in crate::host) entry: Entry,
+}
+
+/// What is done to a container.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The call's bytes are written at this offset.
+    Bytes(u64),
+    /// These bytes become zeros that take no room.
+    Zeros(Range<u64>),
+    /// It becomes so long.
+    Size(u64),
+    /// Nothing: the file gets an empty container.
+    Nothing,
+}
+
+impl Edit {
+    /// The entry for the log. `data` makes the payload of a write: the bytes or their checksums.
+    pub fn entry(&self, data: impl FnOnce() -> Payload) -> Entry {
+        match self.change {
+            Change::Bytes(_) => self.entry.clone().with_payload(data()),
+            _ => self.entry.clone(),
+        }
+    }
+}
+
+/// What is left of a write that failed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Undo {
+    /// Says so in the log.
+    pub entry: Entry,
+    /// The file.
+    pub ino: Ino,
+    /// Its container.
+    pub container: ContainerId,
+    /// The container has nothing behind this.
+    pub size: u64,
+}
