@@ -149,7 +149,7 @@ fn what_is_put_back_or_cloned_loses_nothing() {
     }
     let copies = [total.put_back, total.cloned, total.servers_put_back, total.other_servers];
     assert!(copies.iter().all(|count| *count > 10), "{total:?}");
-    assert!(total.renamed > 10 && total.histories > 10, "{total:?}");
+    assert!(total.renamed > 10 && total.histories > 5, "{total:?}");
 }
 
 /// The number that a file had got instead of its own was not known of a copy of that copy (450,
@@ -280,7 +280,7 @@ fn a_client_that_trusts_files_after_a_loss_of_power_is_found() {
 fn a_client_that_forgets_its_doubt_is_found() {
     let bug = Some(Bug::ClientForgetsDoubt);
     let options = Options { bug, power_loss: true, ..Options::default() };
-    let failure = run(6393, options).unwrap_err();
+    let failure = run(8607, options).unwrap_err();
     assert!(failure.what.contains("reads"), "{}", failure.what);
 }
 
@@ -289,9 +289,9 @@ fn a_client_that_forgets_its_doubt_is_found() {
 #[test]
 fn a_client_that_sends_what_its_log_may_lose_is_found() {
     let bug = Some(Bug::ClientSendsRewritten);
-    let failure = run(11_406, Options { bug, ..Options::default() }.swarm(11_406)).unwrap_err();
+    let failure = run(4_403, Options { bug, ..Options::default() }.swarm(4_403)).unwrap_err();
     assert!(failure.what.contains("Copied"), "{}", failure.what);
-    ends_well(11_406, Options::default().swarm(11_406));
+    ends_well(4_403, Options::default().swarm(4_403));
 }
 
 #[test]

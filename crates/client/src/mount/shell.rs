@@ -146,7 +146,7 @@ impl Mount {
         match task {
             Task::Drain => self.lanes.wake(),
             Task::Upload => self.to_upload.notify_one(),
-            Task::Settled => drop(self.settled.send_replace(())),
+            Task::Settled => self.settled.send_replace(()),
             Task::Quotas => self.short_of_room.notify_one(),
         }
     }

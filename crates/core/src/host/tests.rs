@@ -9,6 +9,7 @@ use crate::refusal::Refusal;
 use crate::testing::attr;
 use crate::wire::Node;
 
+mod calls;
 mod cancel;
 mod levels;
 mod passthrough;

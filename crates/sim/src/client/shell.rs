@@ -30,15 +30,22 @@ impl Mount {
     pub(super) fn host_call(&mut self, call: Call, bytes: &[u8]) -> Tried<Answer> {
         let id = CallId(0);
         let mut event = Event::Call { id, call };
+        let mut seen_at = None;
         loop {
             self.core.handle(event, self.moment());
             let (mut answer, mut done) = (None, None);
             while let Some(action) = self.core.poll_action() {
                 match action {
                     Action::Reply(_, result) => answer = Some(result),
-                    action => done = self.carry_out(action, bytes)?.or(done),
+                    action => {
+                        let is_unseen = hides(&action);
+                        done = self.carry_out(action, bytes)?.or(done);
+                        seen_at = seen_at.or(is_unseen.then_some(self.changed_at));
+                    }
                 }
             }
+            // Cancelled changes are as they were seen before, and so is what follows from them.
+            self.changed_at = seen_at.unwrap_or(self.changed_at);
             match (answer, done) {
                 (Some(answer), _) => return Ok(answer),
                 (None, Some(done)) => event = Event::Done { id, done },
@@ -119,7 +126,6 @@ impl Mount {
         match &entry {
             Entry::Amended { .. } => self.amended += 1,
             Entry::Unsealed { .. } => self.taken_back += 1,
-            // All of it is as it was seen before.
             Entry::Cancelled { ino, seqs } => {
                 self.cancelled += seqs.len() as u64;
                 self.forgotten_by_kernel(*ino);
@@ -201,4 +207,10 @@ impl Mount {
         self.bytes_of_container((undo.ino, undo.container)).truncate(index(undo.size));
         Ok(Ok(Done::Carried))
     }
+}
+
+/// True for an entry after which everything is as it was seen before.
+fn hides(action: &Action) -> bool {
+    let Action::Append(_, entry) = action else { return false };
+    matches!(**entry, Entry::Cancelled { .. } | Entry::Superseded { .. })
 }

@@ -273,7 +273,7 @@ impl Host {
     }
 
     /// Bytes of a pending change are preserved: the log is to say so, if they are still needed.
-    pub(super) fn is_preserved(
+    pub(super) fn log_preserved(
         &mut self,
         id: CallId,
         call: &mut Running,

@@ -322,7 +322,7 @@ impl Host {
                 done.map_err(|undone| undone.refusal)?;
             }
             (Step::Preserve(part), Ok(Done::Preserved(sums))) => {
-                self.is_preserved(id, call, part, sums);
+                self.log_preserved(id, call, part, sums);
             }
             (Step::Append(entry, _), Ok(Done::Carried)) => self.appended(call, *entry, now),
             (Step::Append(entry, sealing), Err(undone)) => {

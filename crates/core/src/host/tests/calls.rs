@@ -1,0 +1,388 @@
+//! Calls, carried out on a disk whose actions can be made to fail.
+
+use super::*;
+use crate::host::action::{Action, CallId, Done, Event, Now, Reach, Task, Undone};
+use crate::host::cache::Way;
+use crate::host::call::{Answer, By, Call, EditCall, OpenFile, What};
+use crate::host::log::Writers;
+use crate::host::send::Claim;
+
+const NOW: Now = Now {
+    time: Time(Duration::from_secs(5)),
+    wall: Timestamp { secs: 7, nanos: 0 },
+    link: Reach::Online,
+};
+
+/// A shell that writes down what it does.
+#[derive(Default)]
+struct Shell {
+    log: Vec<Entry>,
+    did: Vec<String>,
+    /// The action with this place in the order of all fails so.
+    fails: Option<(usize, Undone)>,
+    /// Bytes that are free on the disk, and after an eviction.
+    free: (u64, u64),
+}
+
+impl Shell {
+    fn new() -> Shell {
+        Shell { free: (u64::MAX, u64::MAX), ..Shell::default() }
+    }
+
+    fn failing(at: usize, refusal: Refusal, is_logged: bool) -> Shell {
+        Shell { fails: Some((at, Undone { refusal, is_logged })), ..Shell::new() }
+    }
+
+    fn call(&mut self, core: &mut Host, call: Call) -> Result<Answer, Refusal> {
+        let id = CallId(1);
+        let mut event = Event::Call { id, call };
+        loop {
+            core.handle(event, NOW);
+            let (mut answer, mut done) = (None, None);
+            while let Some(action) = core.poll_action() {
+                match action {
+                    Action::Reply(_, result) => answer = Some(result),
+                    action => done = self.carry_out(action).or(done),
+                }
+            }
+            if let Some(answer) = answer {
+                assert_eq!(core.calls(), 0);
+                return answer;
+            }
+            event = Event::Done { id, done: done.expect("a call that goes on waits") };
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) -> Option<Result<Done, Undone>> {
+        let (word, entry, done) = match action {
+            Action::Reserve(_) => ("reserve", None, Done::Reserved(200)),
+            Action::Load(_) => ("load", None, Done::Free(self.free.0)),
+            Action::Evict(_) => {
+                self.free.0 = self.free.1;
+                ("evict", None, Done::Carried)
+            }
+            Action::Preserve(..) => ("preserve", None, Done::Preserved(vec![9])),
+            Action::Append(_, entry) => ("append", Some(*entry), Done::Carried),
+            Action::Write(_, edit) => {
+                let entry = edit.entry(|| Payload::Inline(vec![1; 4]));
+                ("write", Some(entry), Done::Carried)
+            }
+            Action::Undo(_, undo) => ("undo", Some(undo.entry), Done::Carried),
+            // What quotas have left is not known here.
+            Action::Wake(Task::Quotas) => return None,
+            other => {
+                self.did.push(format!("{other:?}"));
+                return None;
+            }
+        };
+        if let Some((0, undone)) = self.fails {
+            self.fails = None;
+            self.did.push(format!("{word} fails"));
+            return Some(Err(undone));
+        }
+        self.fails = self.fails.map(|(at, undone)| (at - 1, undone));
+        self.did.push(word.into());
+        self.log.extend(entry);
+        Some(Ok(done))
+    }
+}
+
+fn caller() -> Caller {
+    Caller { uid: 1000, session: 3, ..Caller::default() }
+}
+
+/// The core with file 5, which is open for writing; its handle.
+fn opened() -> (Host, u64) {
+    let mut core = core();
+    create(&mut core);
+    core.opened(Ino(5));
+    let mut file = OpenFile::new(Ino(5), Way::Cached, caller());
+    file.writable = true;
+    let handle = core.handles.add(file);
+    (core, handle)
+}
+
+fn write_call(handle: u64, offset: u64, len: u64) -> Call {
+    let what = What::Write { offset, len, append: false };
+    Call::Edit(EditCall { ino: Ino(5), by: By::Handle(handle), what, kills_set_ids: false })
+}
+
+fn seal_call() -> Call {
+    Call::SealAtClose { ino: Ino(5), caller: caller() }
+}
+
+fn change_call(record: Record, claim: Option<Claim>) -> Call {
+    Call::Change { record, caller: caller(), claim, expects: None }
+}
+
+fn unlink() -> Record {
+    let name = Name::new("a").unwrap();
+    Record::Unlink { parent: Ino::ROOT, name, ino: Ino(5), open: false }
+}
+
+#[test]
+fn a_small_write_is_one_step_and_dirty_afterwards() {
+    let (mut core, handle) = opened();
+    core.told_free(u64::MAX, NOW.time);
+    let mut shell = Shell::new();
+    let answer = shell.call(&mut core, write_call(handle, 10, 4)).unwrap();
+    assert_eq!(shell.did, ["write"]);
+    assert_eq!(answer, Answer::default());
+    assert!(matches!(
+        &shell.log[..],
+        [Entry::Written { offset: 10, data: Payload::Inline(_), .. }]
+    ));
+    assert!(core.files[&Ino(5)].has_dirty());
+    assert_eq!(core.tree.peek(Ino(5)).unwrap().size, 14);
+}
+
+#[test]
+fn a_write_at_the_end_goes_behind_what_another_host_appended() {
+    let (mut core, handle) = opened();
+    write(&mut core, 5, 0..100);
+    let mut shell = Shell::new();
+    let what = What::Write { offset: 40, len: 4, append: true };
+    let (ino, by) = (Ino(5), By::Handle(handle));
+    let edit = EditCall { ino, by, what, kills_set_ids: false };
+    shell.call(&mut core, Call::Edit(edit)).unwrap();
+    assert!(matches!(shell.log[0], Entry::Written { offset: 100, .. }));
+    assert!(shell.did.contains(&"ForgetData(Ino(5))".to_owned()));
+}
+
+#[test]
+fn what_is_on_its_way_is_preserved_before_it_is_overwritten() {
+    let (mut core, handle) = opened();
+    write(&mut core, 5, 0..100);
+    assert!(seal(&mut core, 5));
+    core.told_free(u64::MAX, NOW.time);
+    let mut shell = Shell::new();
+    shell.call(&mut core, write_call(handle, 10, 4)).unwrap();
+    assert_eq!(shell.did, ["preserve", "append", "write"]);
+    let Entry::Preserved { seq: 2, range, .. } = &shell.log[0] else { panic!("{:?}", shell.log) };
+    assert_eq!(*range, 10..14);
+    assert!(core.preserved(2).contains(10..14));
+}
+
+#[test]
+fn a_write_that_cannot_be_logged_did_not_happen() {
+    let (mut core, handle) = opened();
+    core.told_free(u64::MAX, NOW.time);
+    let mut shell = Shell::failing(0, Refusal::NoSpace, false);
+    let written = shell.call(&mut core, write_call(handle, 10, 4));
+    assert_eq!((written, &shell.did[..]), (Err(Refusal::NoSpace), &["write fails".to_owned()][..]));
+    assert!(shell.log.is_empty() && !core.files[&Ino(5)].has_dirty());
+    assert_eq!(core.tree.peek(Ino(5)).unwrap().size, 0);
+}
+
+#[test]
+fn the_log_says_what_a_write_left_that_failed_half_way() {
+    let (mut core, handle) = opened();
+    write(&mut core, 5, 0..100);
+    core.told_free(u64::MAX, NOW.time);
+    let mut shell = Shell::failing(0, Refusal::Io, true);
+    assert_eq!(shell.call(&mut core, write_call(handle, 90, 40)), Err(Refusal::Io));
+    assert_eq!(shell.did, ["write fails", "undo"]);
+    let Entry::Spoiled { range, .. } = &shell.log[0] else { panic!("{:?}", shell.log) };
+    assert_eq!(*range, 90..130);
+    assert_eq!(core.tree.peek(Ino(5)).unwrap().size, 100);
+}
+
+#[test]
+fn a_write_is_refused_without_room_only_after_clean_data_were_removed() {
+    let (mut core, handle) = opened();
+    let mut shell = Shell { free: (0, u64::MAX), ..Shell::new() };
+    shell.call(&mut core, write_call(handle, 0, 4)).unwrap();
+    assert_eq!(shell.did, ["load", "evict", "load", "write"]);
+    let (mut core, handle) = opened();
+    let mut shell = Shell { free: (0, 0), ..Shell::new() };
+    assert_eq!(shell.call(&mut core, write_call(handle, 0, 4)), Err(Refusal::NoSpace));
+    assert_eq!(shell.did, ["load", "evict", "load"]);
+}
+
+/// Proves S14.2, S14.3, S14.4.
+#[test]
+fn a_writer_is_slowed_near_the_bound_and_refused_when_nothing_goes() {
+    let (mut core, handle) = opened();
+    core.bound = crate::host::log::Bound(100);
+    let mut shell = Shell::new();
+    let first = shell.call(&mut core, write_call(handle, 0, 20)).unwrap();
+    let second = shell.call(&mut core, write_call(handle, 20, 80)).unwrap();
+    assert_eq!((first.slowed_by, second.slowed_by), (None, Some(80)));
+    assert_eq!(core.writers(), Writers::Slowed);
+    assert!(core.refuse_writes() && !core.refuse_writes());
+    let refused = shell.call(&mut core, write_call(handle, 100, 1));
+    assert_eq!(refused, Err(Refusal::NoSpace));
+    let removed = shell.call(&mut core, change_call(unlink(), None));
+    assert!(removed.is_ok(), "what removes something is never refused");
+}
+
+#[test]
+fn a_synchronous_write_is_sealed_and_waited_for() {
+    let (mut core, _) = opened();
+    let mut file = OpenFile::new(Ino(5), Way::Cached, caller());
+    (file.writable, file.synchronous) = (true, true);
+    let handle = core.handles.add(file);
+    let answer = Shell::new().call(&mut core, write_call(handle, 0, 4)).unwrap();
+    assert_eq!((answer.seq, answer.waiter.map(|(seq, _)| seq)), (Some(2), Some(2)));
+    assert!(core.waiters.is_waited_for(2));
+}
+
+#[test]
+fn set_id_bits_go_with_a_write_of_somebody_who_may_not_keep_them() {
+    for (uid, entries) in [(1000, 2), (0, 3)] {
+        let (mut core, _) = opened();
+        let set = crate::nouns::SetAttr { mode: Some(0o4755), ..Default::default() };
+        let mut shell = Shell::new();
+        let call = change_call(Record::SetAttr { ino: Ino(5), set }, None);
+        shell.call(&mut core, call).unwrap();
+        let mut file = OpenFile::new(Ino(5), Way::Cached, Caller { uid, ..caller() });
+        file.writable = true;
+        let by = By::Handle(core.handles.add(file));
+        let what = What::Write { offset: 0, len: 4, append: false };
+        shell.log.clear();
+        let edit = EditCall { ino: Ino(5), by, what, kills_set_ids: true };
+        shell.call(&mut core, Call::Edit(edit)).unwrap();
+        // Root would keep them by its store.
+        assert_eq!(shell.log.len(), entries, "{:?}", shell.log);
+        assert_eq!(core.tree.peek(Ino(5)).unwrap().mode, 0o755);
+    }
+}
+
+#[test]
+fn a_truncation_by_name_is_done_even_if_it_cannot_be_sealed() {
+    let (mut core, _) = opened();
+    write(&mut core, 5, 0..100);
+    assert!(seal(&mut core, 5));
+    let what = What::Resize { size: 0, is_backed: false };
+    let (ino, by) = (Ino(5), By::Name(caller()));
+    let edit = Call::Edit(EditCall { ino, by, what, kills_set_ids: false });
+    let mut shell = Shell::failing(1, Refusal::NoSpace, false);
+    assert!(shell.call(&mut core, edit).is_ok());
+    assert_eq!(shell.did, ["write", "BasisEmptied(Ino(5), true)", "append fails"]);
+    assert_eq!(core.tree.peek(Ino(5)).unwrap().size, 0);
+    assert!(core.files[&Ino(5)].has_dirty(), "it is sealed later");
+}
+
+#[test]
+fn a_second_close_makes_what_was_written_part_of_the_waiting_store() {
+    let (mut core, handle) = opened();
+    let mut shell = Shell::new();
+    shell.call(&mut core, write_call(handle, 0, 4)).unwrap();
+    assert_eq!(shell.call(&mut core, seal_call()).unwrap().seq, Some(2));
+    shell.call(&mut core, write_call(handle, 8, 4)).unwrap();
+    shell.call(&mut core, seal_call()).unwrap();
+    assert!(matches!(shell.log.last(), Some(Entry::Amended { seq: 2, .. })));
+    assert_eq!(core.queue.len(), 2);
+}
+
+/// A call that waits for a store hears of the store that it waits for, not of a later one.
+#[test]
+fn a_store_that_is_waited_for_is_not_amended() {
+    let (mut core, handle) = opened();
+    let mut shell = Shell::new();
+    shell.call(&mut core, write_call(handle, 0, 4)).unwrap();
+    let seal = Call::Seal { ino: Ino(5), caller: caller(), waits: true };
+    let answer = shell.call(&mut core, seal).unwrap();
+    assert_eq!(answer.waiter.map(|(seq, _)| seq), Some(2));
+    assert_eq!(core.waiters.claim(2), Claim::Nothing, "nobody closes and waits at this level");
+    shell.call(&mut core, write_call(handle, 8, 4)).unwrap();
+    shell.call(&mut core, seal_call()).unwrap();
+    assert!(matches!(shell.log.last(), Some(Entry::Change(logged)) if logged.seq == 3));
+}
+
+#[test]
+fn a_file_that_is_made_and_removed_unsent_leaves_only_times() {
+    let (mut core, handle) = opened();
+    core.closed(Ino(5));
+    core.handles.remove(handle);
+    let mut shell = Shell::new();
+    shell.call(&mut core, change_call(unlink(), None)).unwrap();
+    let kinds: Vec<&str> = shell.log.iter().map(kind).collect();
+    assert_eq!(kinds, ["unlink", "cancelled", "setattr"]);
+    assert_eq!(core.queue.len(), 1);
+    assert!(shell.did.contains(&format!("{:?}", Action::Wake(Task::Settled))));
+}
+
+#[test]
+fn what_cannot_be_cancelled_is_sent() {
+    let (mut core, handle) = opened();
+    core.closed(Ino(5));
+    core.handles.remove(handle);
+    let mut shell = Shell::failing(1, Refusal::NoSpace, false);
+    assert!(shell.call(&mut core, change_call(unlink(), None)).is_ok());
+    assert_eq!(core.queue.batch(9, 999).len(), 2);
+}
+
+#[test]
+fn a_name_that_is_waited_for_is_not_cancelled() {
+    let (mut core, handle) = opened();
+    core.closed(Ino(5));
+    core.handles.remove(handle);
+    let answer = Shell::new().call(&mut core, change_call(unlink(), Some(Claim::Answers))).unwrap();
+    assert_eq!(answer.waiter.map(|(seq, _)| seq), answer.seq);
+    assert_eq!((answer.seq, core.queue.len()), (Some(2), 2));
+}
+
+#[test]
+fn the_server_keeps_a_removed_file_that_is_open() {
+    let (mut core, _) = opened();
+    let mut shell = Shell::new();
+    shell.call(&mut core, change_call(unlink(), None)).unwrap();
+    let is_kept = |entry: &Entry| {
+        entry.change().is_some_and(|logged| match &logged.change {
+            Change::Record(record) => record.keeps_unnamed(),
+            Change::Data(_) => false,
+        })
+    };
+    assert!(is_kept(&shell.log[0]));
+}
+
+#[test]
+fn numbers_are_reserved_before_they_are_used() {
+    let mut core = Host::new(100, 1);
+    core.tree.install_listing(attr(1, Kind::Directory, 1), Vec::new(), Time::default());
+    let record = Record::SetAttr { ino: Ino::ROOT, set: Default::default() };
+    let mut shell = Shell::new();
+    let answer = shell.call(&mut core, change_call(record, None)).unwrap();
+    assert_eq!(answer.seq, Some(1));
+    assert_eq!(&shell.did[..2], ["reserve", "append"]);
+}
+
+#[test]
+fn a_read_only_host_changes_nothing() {
+    let (mut core, handle) = opened();
+    core.is_read_only = true;
+    let mut shell = Shell::new();
+    assert_eq!(shell.call(&mut core, write_call(handle, 0, 4)), Err(Refusal::ReadOnly));
+    assert_eq!(shell.call(&mut core, change_call(unlink(), None)), Err(Refusal::ReadOnly));
+    assert!(shell.call(&mut core, seal_call()).is_ok(), "a close of a reader");
+    assert!(shell.did.is_empty());
+}
+
+#[test]
+fn a_copy_is_removed_only_as_it_was_compared() {
+    let (mut core, _) = opened();
+    core.closed(Ino(5));
+    let remove = |version| Call::Change {
+        record: unlink(),
+        caller: caller(),
+        claim: Some(Claim::Answers),
+        expects: Some(version),
+    };
+    let call = |core: &mut Host, call| Shell::new().call(core, call);
+    assert_eq!(call(&mut core, remove(version(9))), Err(Refusal::Changed), "another version");
+    let done = Outcome::Done { touched: vec![attr(5, Kind::File, 2)] };
+    settle(&mut core, 1, &done);
+    core.opened(Ino(5));
+    assert_eq!(call(&mut core, remove(version(2))), Err(Refusal::Changed), "it is open");
+    core.closed(Ino(5));
+    assert_eq!(call(&mut core, remove(version(2))).unwrap().seq, Some(2));
+}
+
+fn kind(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Change(logged) => logged.change.kind(),
+        Entry::Cancelled { .. } => "cancelled",
+        _ => "other",
+    }
+}
