@@ -9,8 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::lives::Start;
-use segue_core::namespace::{ChunkPlace, create_volume, get_row, packs, put_row, volumes};
+use segue_core::namespace::{ChunkPlace, create_volume, get_row, put_row, volumes};
 use segue_core::nouns::{Timestamp, VolumeId};
+use segue_core::upkeep::collect::packs;
 use segue_rpc::identity::{Authority, IdentityError};
 use serde::{Deserialize, Serialize};
 

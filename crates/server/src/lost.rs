@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::namespace::check::{ChunkUse, chunk_uses, path};
 use segue_core::nouns::{Fingerprint, Ino, VolumeId};
+use segue_core::upkeep::check::{ChunkUse, chunk_uses, path};
 
 use crate::failed::Failed;
 use crate::meta::Store;

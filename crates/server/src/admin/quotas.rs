@@ -1,11 +1,11 @@
 //! What volumes and directories may hold.
 
-use segue_core::namespace::check::path;
 use segue_core::namespace::{
     LimitError, Limits, find_directory, find_volume, limit_directory, limit_volume, quota_of,
     quotas,
 };
 use segue_core::nouns::{Name, VolumeId};
+use segue_core::upkeep::check::path;
 
 use super::{AdminReply, DirectoryInfo, FailReason, Limit, failed, no_volume, volumes};
 use crate::data::Data;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::namespace::{ChunkPlace, chunk, dump};
+use segue_core::namespace::{ChunkPlace, chunk};
 use segue_core::nouns::Fingerprint;
+use segue_core::upkeep::dump;
 
 use super::index::Index;
 use super::rows::Reader;

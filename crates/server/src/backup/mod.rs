@@ -28,9 +28,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use segue_core::namespace::check::Damage;
-use segue_core::namespace::{dump, find_volume, keys, tally, utc, volume};
+use segue_core::namespace::{find_volume, keys, tally, utc, volume};
 use segue_core::nouns::VolumeId;
+use segue_core::upkeep::check::Damage;
+use segue_core::upkeep::dump;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use segue_core::namespace::dump;
+use segue_core::upkeep::dump;
 use serde::{Deserialize, Serialize};
 
 use super::{BackupDir, Index, Reader};

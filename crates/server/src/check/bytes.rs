@@ -1,7 +1,7 @@
 //! The bytes of a volume's chunks, each read from its pack, decompressed and fingerprinted.
 
-use segue_core::namespace::check::{ChunkUse, Counts, Damage, Finding, Visitor, chunk_uses, path};
 use segue_core::nouns::{Fingerprint, Ino};
+use segue_core::upkeep::check::{ChunkUse, Counts, Damage, Finding, Visitor, chunk_uses, path};
 
 use super::{Check, CheckLine, Failed};
 use crate::pace::Pace;

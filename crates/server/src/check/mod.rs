@@ -1,7 +1,7 @@
 //! Checking volumes: first their rows, then the bytes of their chunks.
 //!
 //! ```text
-//!   rows    on one snapshot: core::namespace::check
+//!   rows    on one snapshot: core::upkeep::check
 //!   bytes   page by page, each page on a snapshot of its own: packs ─▶ decompress ─▶ BLAKE3
 //! ```
 //!
@@ -18,9 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use segue_core::namespace::check::{Counts, Damage, Finding, Halt, Visitor, check, shared};
 use segue_core::namespace::{Readable, find_volume, keys, volumes};
 use segue_core::nouns::{Ino, VolumeId};
+use segue_core::upkeep::check::{Counts, Damage, Finding, Halt, Visitor, check, shared};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};

@@ -1,7 +1,7 @@
 //! Collection while the server serves: rows that nobody needs, then packs that no row needs.
 //!
 //! ```text
-//!   every second      remnants whose time is over; slices of core::namespace::collect, until
+//!   every second      remnants whose time is over; slices of core::upkeep::collect, until
 //!                     nothing is left
 //!   every ten         packs: without rows ─▶ retired ─▶ nobody reads it ─▶ removed
 //!                            a quarter dead ─▶ what lives is appended to the present pack
@@ -28,7 +28,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use segue_core::namespace::Admits;
-use segue_core::namespace::collect::{Collected, collect};
+use segue_core::upkeep::collect::{Collected, collect};
 
 pub(crate) use remnants::Remnants;
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use segue_core::namespace::{self, drop_silent_orphans, silent_clients};
+use segue_core::namespace;
+use segue_core::upkeep::{drop_silent_orphans, silent_clients};
 
 use crate::data::now_seconds;
 use crate::meta::StoreError;

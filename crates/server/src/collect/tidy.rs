@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
-use segue_core::namespace::tidy::{Untidy, clear_ragged, gather, ragged, replace, untidy};
 use segue_core::namespace::{self, ChunkPlace, Extent, Source, Stop, arrived, chunk};
 use segue_core::nouns::{Fingerprint, Ino, Version, VolumeId};
+use segue_core::upkeep::tidy::{Untidy, clear_ragged, gather, ragged, replace, untidy};
 use segue_core::wire::{FETCH_MAX, Fetch};
 use segue_rpc::codec::compress;
 

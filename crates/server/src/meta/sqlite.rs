@@ -8,8 +8,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, params};
-use segue_core::namespace::repair::Unreadable;
 use segue_core::namespace::{MetaSnapshot, MetaTxn, PastDamage};
+use segue_core::upkeep::repair::Unreadable;
 
 use super::neighbour_rows::{NeighbourRows, is_within};
 use super::pending::Pending;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::namespace::{MetaSnapshot, arrived, dump, keys};
+use segue_core::namespace::{MetaSnapshot, arrived, keys};
 use segue_core::nouns::VolumeId;
+use segue_core::upkeep::dump;
 
 use super::{RepairLine, Work, find};
 use crate::failed::Failed;

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use segue_core::namespace::restore::{self, Entry, Restore};
-use segue_core::namespace::{VolumeError, VolumeRow, dump, find_volume, is_unused};
+use segue_core::namespace::{VolumeError, VolumeRow, find_volume, is_unused};
 use segue_core::nouns::VolumeId;
+use segue_core::upkeep::dump;
+use segue_core::upkeep::restore::{self, Entry, Restore};
 use segue_rpc::CloseCode;
 use serde::{Deserialize, Serialize};
 

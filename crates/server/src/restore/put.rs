@@ -1,8 +1,9 @@
 //! Rows and chunks of a restore, put in under a number that nobody knows.
 
-use segue_core::namespace::restore::Restore;
-use segue_core::namespace::{ChunkRow, dump};
+use segue_core::namespace::ChunkRow;
 use segue_core::nouns::Fingerprint;
+use segue_core::upkeep::dump;
+use segue_core::upkeep::restore::Restore;
 
 use super::{Source, Work};
 use crate::admin::FailReason;

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use segue_core::namespace::check::chunk_uses_of;
 use segue_core::nouns::{Fingerprint, Ino, Record, Stamped, Version, VolumeId};
+use segue_core::upkeep::check::chunk_uses_of;
 use segue_core::wire::Refused;
 
 use super::upload::read;
