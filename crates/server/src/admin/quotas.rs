@@ -8,7 +8,7 @@ use segue_core::nouns::{Name, VolumeId};
 use segue_core::upkeep::check::path;
 
 use super::{AdminReply, DirectoryInfo, FailReason, Limit, failed, no_volume, volumes};
-use crate::data::Data;
+use crate::data_dir::Data;
 use crate::meta::{Kv, MetaFault, StoreError};
 
 /// What is asked for: bytes and inodes.

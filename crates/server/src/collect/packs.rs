@@ -12,9 +12,9 @@ use segue_core::nouns::{Fingerprint, VolumeId};
 use segue_core::upkeep;
 
 use super::{rest, stopping};
+use crate::disk_space::Purpose;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::packs::{ENTRY_BYTES, StoredChunk};
-use crate::room::Purpose;
 use crate::serve::Server;
 
 /// A pack is compacted when more than one part in so many of it is dead: space that is not

@@ -13,10 +13,10 @@ use segue_core::wire::{FETCH_MAX, Fetch};
 use segue_rpc::codec::compress;
 
 use super::{rest, stopping};
-use crate::contents::{Part, placed};
+use crate::disk_space::Purpose;
 use crate::meta::{Kv, StoreError};
 use crate::packs::StoredChunk;
-use crate::room::Purpose;
+use crate::segments::{Part, placed};
 use crate::serve::Server;
 
 /// Longest look: what else is to be collected waits for its end.

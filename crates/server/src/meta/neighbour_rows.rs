@@ -6,7 +6,7 @@
 //! which its sum is right after one bit is flipped back. If none is, the value is damaged, and the
 //! key is its own if it is in its place.
 
-use super::seal::original;
+use super::checksum::original;
 use super::sqlite::{Stored, damage};
 
 /// Most damaged rows in sequence that are looked at: more are no flipped bits.

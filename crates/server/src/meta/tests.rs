@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use segue_core::namespace::{MetaSnapshot, MetaTxn};
 
 use super::*;
-use crate::room::Room;
+use crate::disk_space::DiskSpace;
 
 fn open(dir: &Path) -> Arc<Store> {
     Arc::new(Store::make(&dir.join("meta.db")).unwrap())
@@ -128,7 +128,7 @@ proptest! {
             prop::collection::vec((prop::collection::vec(step(), 1..8), any::<bool>()), 1..6),
             1..4,
         ),
-        large in prop_oneof![1usize..40, Just(pending::LARGE)],
+        large in prop_oneof![1usize..40, Just(write_buffer::LARGE)],
     ) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("meta.db");
@@ -147,8 +147,8 @@ proptest! {
             }
             drop(jobs);
             let promises = Promises::new(std::collections::BTreeSet::new(), 0);
-            let room = Room::beside(&path);
-            writer::run(&connection, &queue, (&poisoned, &room), &promises, large);
+            let disk_space = DiskSpace::beside(&path);
+            writer::run(&connection, &queue, (&poisoned, &disk_space), &promises, large);
             for (answered, fails) in answers {
                 let damaged = Err(StoreError::Damaged("a row".into()));
                 let expected = if fails { damaged } else { Ok(()) };

@@ -18,11 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};
 use crate::backup::Index;
-use crate::data::Data;
-use crate::data_dir::DataDir;
+use crate::data_dir::{Data, DataDir};
 use crate::error::ServeError;
-use crate::failed::Failed;
 use crate::meta::{Kv, MetaFault, Noted, StoreError};
+use crate::task::Failed;
 
 /// What is to be repaired.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use segue_rpc::Body;
 use segue_rpc::codec::{block_from_stored, encode_block};
 
 use super::{Answer, Bound, Session, lost, refuse, settled};
-use crate::contents::{Part, Placed, placed};
+use crate::segments::{Part, Placed, placed};
 use crate::serve::Server;
 
 /// Small pieces are put together into blocks of at least so many bytes.

@@ -1,5 +1,5 @@
 //! Contents: chunks that come along with records, what files have, and what is collected, as
-//! `segue-server`'s session/upload.rs, contents.rs and collect have it.
+//! `segue-server`'s session/upload.rs, segments.rs and collect have it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

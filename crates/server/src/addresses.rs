@@ -5,7 +5,7 @@ use std::ptr;
 
 /// Addresses that other hosts may reach, those of IPv4 first, in the kernel's order.
 #[allow(unsafe_code)]
-pub(crate) fn addresses() -> Vec<IpAddr> {
+pub(crate) fn reachable() -> Vec<IpAddr> {
     let mut list = ptr::null_mut();
     // SAFETY: `list` is a valid place for the pointer that the call writes.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn only_addresses_that_others_reach_are_named() {
-        let found = addresses();
+        let found = reachable();
         assert!(found.iter().all(|address| is_reachable(address) && !address.is_loopback()));
         assert!(found.is_sorted_by_key(IpAddr::is_ipv6));
     }

@@ -1,4 +1,4 @@
-//! Telling how far long work has come, to somebody who ends it by going away.
+//! The reports of a task to its listener, who ends the task by leaving.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 /// Time between two words of progress.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Who is told, and whether he listens.
-pub(crate) struct Teller<'a, L> {
+/// The listener of a task, and whether the task goes on.
+pub(crate) struct Reporter<'a, L> {
     tell: &'a mut dyn FnMut(L) -> bool,
     stopping: &'a AtomicBool,
     listened: bool,
     told: Instant,
 }
 
-impl<'a, L> Teller<'a, L> {
+impl<'a, L> Reporter<'a, L> {
     /// `tell` says whether to go on; so does `stopping`, when the server stops.
     pub(crate) fn new(tell: &'a mut dyn FnMut(L) -> bool, stopping: &'a AtomicBool) -> Self {
-        Teller { tell, stopping, listened: true, told: Instant::now() }
+        Reporter { tell, stopping, listened: true, told: Instant::now() }
     }
 
     pub(crate) fn say(&mut self, line: L) {

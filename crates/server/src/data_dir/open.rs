@@ -1,27 +1,27 @@
 //! Everything that is open while this process holds a data directory.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::lives::Start;
 use segue_core::namespace::{ChunkPlace, create_volume, get_row, put_row, volumes};
-use segue_core::nouns::{Timestamp, VolumeId};
+use segue_core::nouns::VolumeId;
 use segue_core::upkeep::collect::packs;
 use segue_rpc::identity::{Authority, IdentityError};
 use serde::{Deserialize, Serialize};
 
+use super::DataDir;
+use crate::clock::now;
 use crate::collect::Holds;
-use crate::data_dir::DataDir;
+use crate::disk_space::Purpose;
 use crate::error::{Remedy, ServeError};
 use crate::meta::{Kv, Store, StoreError};
 use crate::packs::{ENTRY_BYTES, Packs, StoredChunk};
 use crate::principals;
-use crate::room::Purpose;
+use crate::random::random;
 
 /// The file of the metadata.
 const META: &str = "meta.db";
@@ -66,7 +66,7 @@ impl Data {
             let words = "is another certificate than the one that the hosts of this server know";
             return Err(ServeError::part(&identity.join("ca.pem"), words, Remedy::Identity));
         }
-        let packs = open_packs(&store, &path)?.within(store.room().clone());
+        let packs = open_packs(&store, &path)?.within(store.disk_space().clone());
         Ok(Data { store: Arc::new(store), packs, authority, holds: Holds::default(), directory })
     }
 
@@ -218,31 +218,7 @@ fn lost(identity: &Path, error: IdentityError) -> ServeError {
     }
 }
 
-/// Bytes that nobody can guess.
-pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// A start of the server, now.
 pub(crate) fn start() -> io::Result<Start> {
     Ok(Start { now: now(), random: u64::from_ne_bytes(random()?) })
-}
-
-/// The time by this server's clock.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let secs = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    Timestamp { secs, nanos: since.subsec_nanos() }
-}
-
-/// The same, in whole seconds since 1970.
-pub(crate) fn now_seconds() -> u64 {
-    now().secs.unsigned_abs()
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,26 +1,26 @@
-//! A limit to how fast long work goes, so that those who wait for the same disk hardly notice.
+//! A limit to the bytes that a task reads in a second, so that the disk stays free for hosts.
 
 use std::time::{Duration, Instant};
 
-/// Bytes a second that long work reads while the server serves, unless asked for another rate: a
-/// part of what any disk gives.
+/// Bytes a second that a task reads while the server serves, unless another rate is given: a part
+/// of the rate of any disk.
 pub(crate) const LIVE_RATE_BYTES: u64 = 50 << 20;
 /// Longest sleep, so that a stop is noticed.
 const NAP: Duration = Duration::from_millis(100);
-/// How far behind its rate work may be and still catch up.
+/// A task that is further behind its rate does not catch up.
 const BEHIND: Duration = Duration::from_secs(1);
 
 /// A limit to bytes in a second.
-pub(crate) struct Pace {
+pub(crate) struct RateLimit {
     rate_bytes: u64,
     began: Instant,
     bytes: u64,
 }
 
-impl Pace {
+impl RateLimit {
     /// `rate_bytes` a second, 0 for no limit.
-    pub(crate) fn new(rate_bytes: u64) -> Pace {
-        Pace { rate_bytes, began: Instant::now(), bytes: 0 }
+    pub(crate) fn new(rate_bytes: u64) -> RateLimit {
+        RateLimit { rate_bytes, began: Instant::now(), bytes: 0 }
     }
 
     /// Counts `bytes` and returns when they may have been read, or `goes_on` is false: then false.
@@ -60,15 +60,15 @@ mod tests {
     /// costs a wait.
     #[test]
     fn reading_keeps_to_its_rate() {
-        let mut pace = Pace::new(1_000_000);
-        let start = pace.began;
+        let mut limit = RateLimit::new(1_000_000);
+        let start = limit.began;
         let mut now = start;
         for second in 1..=3_600 {
-            now = pace.due(1_000_000, now);
+            now = limit.due(1_000_000, now);
             assert_eq!(now - start, Duration::from_secs(second));
         }
         now += Duration::from_secs(60);
-        assert_eq!(pace.due(1_000_000, now), now);
-        assert_eq!(pace.due(1_000_000, now) - now, Duration::from_secs(1));
+        assert_eq!(limit.due(1_000_000, now), now);
+        assert_eq!(limit.due(1_000_000, now) - now, Duration::from_secs(1));
     }
 }

@@ -13,27 +13,27 @@ fn sum(key: &[u8], value: &[u8]) -> [u8; SUM] {
 }
 
 /// The value of `key` as it is stored.
-pub(super) fn seal(key: &[u8], value: &[u8]) -> Vec<u8> {
-    let mut sealed = Vec::with_capacity(value.len() + SUM);
-    sealed.extend_from_slice(value);
-    sealed.extend_from_slice(&sum(key, value));
-    sealed
+pub(super) fn with_sum(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(value.len() + SUM);
+    stored.extend_from_slice(value);
+    stored.extend_from_slice(&sum(key, value));
+    stored
 }
 
 /// The value that was stored for `key`; `None` if key and value are not those of one write.
-pub(super) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
-    let (value, found) = sealed.split_last_chunk::<SUM>()?;
+pub(super) fn checked<'a>(key: &[u8], stored: &'a [u8]) -> Option<&'a [u8]> {
+    let (value, found) = stored.split_last_chunk::<SUM>()?;
     (sum(key, value) == *found).then_some(value)
 }
 
-/// The key that `sealed` was stored under, if that is `key` with one other bit; `None` if it is
+/// The key that `stored` was stored under, if that is `key` with one other bit; `None` if it is
 /// not, so that the value is what is damaged, as long as the damage is a flipped bit.
-pub(super) fn original(key: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn original(key: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
     let mut key = key.to_vec();
     for bit in 0..8 * key.len() {
         let flip = |key: &mut [u8]| key.get_mut(bit / 8).map(|byte| *byte ^= 1 << (bit % 8));
         flip(&mut key);
-        if unseal(&key, sealed).is_some() {
+        if checked(&key, stored).is_some() {
             return Some(key);
         }
         flip(&mut key);
@@ -49,18 +49,18 @@ mod tests {
     #[test]
     fn a_row_with_any_bit_flipped_is_none() {
         let (key, value) = (b"key".to_vec(), b"some value".to_vec());
-        let sealed = seal(&key, &value);
-        assert_eq!(unseal(&key, &sealed), Some(&value[..]));
+        let stored = with_sum(&key, &value);
+        assert_eq!(checked(&key, &stored), Some(&value[..]));
         let flipped = |bytes: &[u8], bit: usize| {
             let mut bytes = bytes.to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             bytes
         };
-        assert!((0..8 * sealed.len()).all(|bit| unseal(&key, &flipped(&sealed, bit)).is_none()));
-        assert!((0..8 * key.len()).all(|bit| unseal(&flipped(&key, bit), &sealed).is_none()));
-        let of = |bit| original(&flipped(&key, bit), &sealed);
+        assert!((0..8 * stored.len()).all(|bit| checked(&key, &flipped(&stored, bit)).is_none()));
+        assert!((0..8 * key.len()).all(|bit| checked(&flipped(&key, bit), &stored).is_none()));
+        let of = |bit| original(&flipped(&key, bit), &stored);
         assert!((0..8 * key.len()).all(|bit| of(bit).as_ref() == Some(&key)));
-        assert!((0..8 * sealed.len()).all(|bit| original(&key, &flipped(&sealed, bit)).is_none()));
-        assert!((0..sealed.len()).all(|len| unseal(&key, &sealed[..len]).is_none()));
+        assert!((0..8 * stored.len()).all(|bit| original(&key, &flipped(&stored, bit)).is_none()));
+        assert!((0..stored.len()).all(|len| checked(&key, &stored[..len]).is_none()));
     }
 }

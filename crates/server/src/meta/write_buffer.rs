@@ -27,7 +27,7 @@ struct Row {
 }
 
 /// The rows.
-pub(super) struct Pending {
+pub(super) struct WriteBuffer {
     rows: BTreeMap<Key, Row>,
     /// What the running job has overwritten, oldest first.
     undo: Vec<(Key, Option<Row>)>,
@@ -36,10 +36,10 @@ pub(super) struct Pending {
     large: usize,
 }
 
-impl Pending {
+impl WriteBuffer {
     /// None yet, and many from `large` bytes on.
-    pub(super) fn new(large: usize) -> Pending {
-        Pending { rows: BTreeMap::new(), undo: Vec::new(), bytes: 0, large }
+    pub(super) fn new(large: usize) -> WriteBuffer {
+        WriteBuffer { rows: BTreeMap::new(), undo: Vec::new(), bytes: 0, large }
     }
 
     /// What is known of `key`; `None`: nothing.

@@ -1,26 +1,26 @@
-//! Which files chunks belong to that cannot be read.
+//! The files of a volume to which chunks belong that cannot be read.
 
 use std::collections::BTreeSet;
 
 use segue_core::nouns::{Fingerprint, Ino, VolumeId};
 use segue_core::upkeep::check::{ChunkUse, chunk_uses, path};
 
-use crate::failed::Failed;
 use crate::meta::Store;
+use crate::task::Failed;
 
-/// A file of which something is lost.
+/// A file that lost bytes.
 pub(crate) struct LostFile {
     pub(crate) ino: Ino,
-    /// Where, if a name leads there.
+    /// Its path, if a name leads to it.
     pub(crate) path: Option<String>,
-    /// First byte that is lost.
+    /// The first lost byte.
     pub(crate) first: u64,
-    /// How many are.
+    /// Number of lost bytes.
     pub(crate) bytes: u64,
 }
 
-/// Gives the files that chunks of `lost` belong to to `each`, page by page as they are now.
-pub(crate) fn files(
+/// Gives each file to which a chunk of `lost` belongs to `each`, page by page as they are now.
+pub(crate) fn visit(
     store: &Store,
     id: VolumeId,
     lost: &BTreeSet<Fingerprint>,

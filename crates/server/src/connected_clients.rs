@@ -1,8 +1,8 @@
-//! Which clients were connected: a row for each, so that a server that starts again knows whom it
-//! has promised something.
+//! Connected clients: a row for each, so that the next server process knows the clients that may
+//! hold promises.
 //!
-//! A row is written with the hello and goes when the connection is over, as the server sees it: by
-//! then nothing counts any more that was promised over it. A server that stops leaves them.
+//! The hello writes the row. It goes when the server sees the end of the connection, because
+//! promises over that connection do not count any more. A server that stops leaves the rows.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use segue_core::nouns::ClientId;
 
 use crate::meta::{Kv, MetaFault};
 
-const ATTACHED: u8 = SERVER_TAGS + 4;
+const CONNECTED: u8 = SERVER_TAGS + 4;
 
 fn key(client: ClientId) -> Vec<u8> {
-    [&[ATTACHED], client.0.as_slice()].concat()
+    [&[CONNECTED], client.0.as_slice()].concat()
 }
 
 /// `client` is connected.
@@ -32,7 +32,7 @@ pub(crate) fn leave(txn: &mut Kv<'_>, client: ClientId) -> Result<(), MetaFault>
 /// one that does not come back.
 pub(crate) fn all(snapshot: &mut Kv<'_>) -> BTreeSet<ClientId> {
     let client = |key: &[u8]| key.get(1..)?.try_into().ok().map(ClientId);
-    match snapshot.range(&[ATTACHED], &after(&[ATTACHED]), usize::MAX) {
+    match snapshot.range(&[CONNECTED], &after(&[CONNECTED]), usize::MAX) {
         Ok(rows) => rows.iter().filter_map(|(key, _)| client(key)).collect(),
         Err(error) => {
             tracing::error!("cannot read which clients were connected before: {error}");

@@ -1,4 +1,4 @@
-//! Why long work does not come to its end, for the one who asked for it.
+//! The reason for which a task failed, for the administrator who asked for it.
 
 use std::fmt::Display;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::admin::FailReason;
 use crate::meta::{MetaFault, StoreError};
 
-/// Why, for programs and for people.
+/// The reason, for programs and for people.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) reason: FailReason,

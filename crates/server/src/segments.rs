@@ -1,4 +1,4 @@
-//! Ranges of files with what they hold, for those who send them and those who cut them anew.
+//! Segments of a file with their bytes, for sessions that send them and for `collect::tidy`.
 
 use bytes::Bytes;
 use segue_core::namespace::read::{Segment, contents};

@@ -1,4 +1,4 @@
-//! Room on the disk of a data directory, and the part of it that only removals get.
+//! Free space on the disk of a data directory, and the part of it that only removals get.
 //!
 //! ```text
 //!   free bytes   taken from so many on
@@ -9,7 +9,7 @@
 //!       0        removals
 //! ```
 //!
-//! Half of the room is in the file `reserve`, so that no other program takes it. The file
+//! Half of these bytes are in the file `reserve`, so that no other program takes it. The file
 //! shrinks when the disk lacks space for a commit, and grows again when there is space. Without
 //! it, a disk that another program filled could not even take the removal of a file.
 
@@ -59,24 +59,24 @@ impl Purpose {
     }
 }
 
-/// The room of one directory.
-pub(crate) struct Room {
+/// The disk space of one directory.
+pub(crate) struct DiskSpace {
     directory: PathBuf,
     /// The file of the reserve; `None` for directories without one.
     reserve: Option<Mutex<PathBuf>>,
 }
 
-impl Room {
-    /// The room of the data directory that has `meta`.
-    pub(crate) fn beside(meta: &Path) -> Room {
+impl DiskSpace {
+    /// The disk space of the data directory that has `meta`.
+    pub(crate) fn beside(meta: &Path) -> DiskSpace {
         let directory = meta.parent().unwrap_or(Path::new(".")).to_owned();
         let reserve = Some(Mutex::new(directory.join(RESERVE)));
-        Room { directory, reserve }
+        DiskSpace { directory, reserve }
     }
 
-    /// The room of a directory that has no reserve.
-    pub(crate) fn of(directory: &Path) -> Room {
-        Room { directory: directory.to_owned(), reserve: None }
+    /// The disk space of a directory that has no reserve.
+    pub(crate) fn of(directory: &Path) -> DiskSpace {
+        DiskSpace { directory: directory.to_owned(), reserve: None }
     }
 
     /// Bytes that are free, those of the reserve included.
@@ -169,30 +169,30 @@ mod tests {
     #[test]
     fn the_reserve_is_given_back_in_pieces() {
         let dir = tempfile::tempdir().unwrap();
-        let room = Room::beside(&dir.path().join("meta.db"));
-        room.refill().unwrap();
-        assert_eq!(room.held(), RESERVE_BYTES);
-        let (free, available) = (room.free().unwrap(), room.available().unwrap());
+        let disk = DiskSpace::beside(&dir.path().join("meta.db"));
+        disk.refill().unwrap();
+        assert_eq!(disk.held(), RESERVE_BYTES);
+        let (free, available) = (disk.free().unwrap(), disk.available().unwrap());
         assert!(free >= available);
         // Others use this disk, too. More than it has is never available.
-        room.make_available(1).unwrap();
-        assert_eq!(room.held(), RESERVE_BYTES);
-        room.make_available(available + (1 << 40)).unwrap();
-        assert_eq!(room.held(), 0);
-        room.make_available(available + (1 << 40)).unwrap();
+        disk.make_available(1).unwrap();
+        assert_eq!(disk.held(), RESERVE_BYTES);
+        disk.make_available(available + (1 << 40)).unwrap();
+        assert_eq!(disk.held(), 0);
+        disk.make_available(available + (1 << 40)).unwrap();
     }
 
     #[test]
     fn compaction_leaves_less_than_a_store() {
         let dir = tempfile::tempdir().unwrap();
-        let room = Room::of(dir.path());
-        assert!(room.has(1, Purpose::Store).unwrap());
-        let most = room.free().unwrap();
+        let disk = DiskSpace::of(dir.path());
+        assert!(disk.has(1, Purpose::Store).unwrap());
+        let most = disk.free().unwrap();
         // Other programs take and free less than this meanwhile.
         let between = most - (CHUNKS_LEAVE + COMPACTION_LEAVES) / 2;
-        assert!(room.has(between, Purpose::Compaction).unwrap());
-        assert!(!room.has(between, Purpose::Store).unwrap());
-        let error = room.make(between, Purpose::Store).unwrap_err();
+        assert!(disk.has(between, Purpose::Compaction).unwrap());
+        assert!(!disk.has(between, Purpose::Store).unwrap());
+        let error = disk.make(between, Purpose::Store).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -14,6 +14,8 @@
 //! VERSION.new, so a start that was killed early is told from a directory of which a part was
 //! lost: the first is gone on with, nothing is ever made anew in the second.
 
+mod open;
+
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -22,8 +24,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
-use crate::data::{hex, random};
+pub(crate) use open::{Data, start};
+
 use crate::error::{Remedy, ServeError};
+use crate::random::{hex, random};
 
 /// Layout of the directory that this program reads and writes.
 const FORMAT: u32 = 3;
