@@ -26,9 +26,9 @@ pub(super) fn checked<'a>(key: &[u8], stored: &'a [u8]) -> Option<&'a [u8]> {
     (sum(key, value) == *found).then_some(value)
 }
 
-/// The key that `stored` was stored under, if that is `key` with one other bit; `None` if it is
-/// not, so that the value is what is damaged, as long as the damage is a flipped bit.
-pub(super) fn original(key: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
+/// The own key of a damaged row, if it is `key` with one other bit. `None` says that the damage is
+/// not in the key, as long as it is one flipped bit.
+pub(super) fn own_key(key: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
     let mut key = key.to_vec();
     for bit in 0..8 * key.len() {
         let flip = |key: &mut [u8]| key.get_mut(bit / 8).map(|byte| *byte ^= 1 << (bit % 8));
@@ -58,9 +58,9 @@ mod tests {
         };
         assert!((0..8 * stored.len()).all(|bit| checked(&key, &flipped(&stored, bit)).is_none()));
         assert!((0..8 * key.len()).all(|bit| checked(&flipped(&key, bit), &stored).is_none()));
-        let of = |bit| original(&flipped(&key, bit), &stored);
+        let of = |bit| own_key(&flipped(&key, bit), &stored);
         assert!((0..8 * key.len()).all(|bit| of(bit).as_ref() == Some(&key)));
-        assert!((0..8 * stored.len()).all(|bit| original(&key, &flipped(&stored, bit)).is_none()));
+        assert!((0..8 * stored.len()).all(|bit| own_key(&key, &flipped(&stored, bit)).is_none()));
         assert!((0..stored.len()).all(|len| checked(&key, &stored[..len]).is_none()));
     }
 }

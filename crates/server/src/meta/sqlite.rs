@@ -11,7 +11,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, para
 use segue_core::namespace::{MetaSnapshot, MetaTxn, PastDamage};
 use segue_core::upkeep::repair::Unreadable;
 
-use super::checksum::{checked, original, with_sum};
+use super::checksum::{checked, own_key, with_sum};
 use super::neighbour_rows::{NeighbourRows, is_within};
 use super::write_buffer::WriteBuffer;
 
@@ -111,7 +111,7 @@ pub(crate) struct Noted(Rc<RefCell<Unreadable>>);
 
 impl Noted {
     fn note(&self, (key, sealed): Stored<'_>) {
-        self.0.borrow_mut().entry(key.to_vec()).or_insert_with(|| original(key, sealed));
+        self.0.borrow_mut().entry(key.to_vec()).or_insert_with(|| own_key(key, sealed));
     }
 
     /// Those since the last call.
@@ -197,8 +197,9 @@ impl<'a> Kv<'a> {
         if self.noted.is_none() {
             let between = (before.whole.as_deref(), after.whole.as_deref());
             is_within(key, between).then_some(()).ok_or_else(|| damage(key))?;
-            before.damaged.check_others(between, |own| own == key)?;
-            after.damaged.check_others(between, |own| own == key)?;
+            let is_wanted = |(_, sealed): Stored<'_>| checked(key, sealed).is_some();
+            before.damaged.check_others(between, is_wanted)?;
+            after.damaged.check_others(between, is_wanted)?;
         }
         Ok(None)
     }
@@ -211,7 +212,7 @@ impl<'a> Kv<'a> {
     ) -> rusqlite::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let NeighbourRows { mut damaged, whole: before } = self.beside(BEFORE, from)?;
-        let is_inside = |own: &[u8]| own >= from && own < to;
+        let is_inside = |(own, _): Stored<'_>| own >= from && own < to;
         // Without an end, which only a row that is whole can say.
         let mut statement = self.statement("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?;
         let mut rows = statement.query(params![from])?;
@@ -257,7 +258,7 @@ impl<'a> Kv<'a> {
             match self.value((key, sealed)) {
                 Some(_) if key >= to => break,
                 Some(value) => found.push((key.to_vec(), Some(value.to_vec()))),
-                None if key >= from && key < to && original(key, sealed).is_none() => {
+                None if key >= from && key < to && own_key(key, sealed).is_none() => {
                     found.push((key.to_vec(), None));
                 }
                 None => {}
