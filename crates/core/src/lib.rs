@@ -30,4 +30,5 @@ pub mod refusal;
 pub mod sched;
 #[cfg(test)]
 mod testing;
+pub mod upkeep;
 pub mod wire;

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{self, Unbounded};
 use std::time::Duration;
 
-pub use company::Company;
+pub use company::{Company, KEPT_SECONDS};
 pub use grace::Grace;
 pub use inodes::Inodes;
 pub use unseen::Unseen;

@@ -11,12 +11,13 @@ use segue_core::nouns::Role;
 use segue_rpc::identity::{Invite, MountUrl, PORT, UrlError, host_and_port, short};
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Data, hex, now, random};
-use crate::data_dir::DataDir;
+use crate::addresses;
+use crate::clock::now;
+use crate::data_dir::{Data, DataDir};
 use crate::error::ServeError;
-use crate::interfaces;
 use crate::meta::{MetaFault, StoreError};
 use crate::principals::{self, IdentityRow, InviteRow, UseRow};
+use crate::random::{hex, random};
 use crate::serve::Server;
 
 /// Fewest digits by which an identity may be named.
@@ -368,8 +369,8 @@ fn invite(
 fn default_host(listen: Option<SocketAddr>) -> Option<String> {
     let address = match listen.map(|listen| listen.ip()) {
         Some(ip) if !ip.is_unspecified() => ip,
-        Some(IpAddr::V4(_)) => interfaces::addresses().into_iter().find(IpAddr::is_ipv4)?,
-        _ => *interfaces::addresses().first()?,
+        Some(IpAddr::V4(_)) => addresses::reachable().into_iter().find(IpAddr::is_ipv4)?,
+        _ => *addresses::reachable().first()?,
     };
     Some(address.to_string())
 }

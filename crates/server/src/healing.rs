@@ -22,10 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use segue_core::healing::{DamagedPart, Healing as Table, PART_BYTES};
-use segue_core::namespace::check::{ChunkUse, chunk_uses_of, path};
 use segue_core::namespace::{self, read};
 use segue_core::nouns::{Ino, Time, VolumeId};
 use segue_core::promise::{SessionId, TERM};
+use segue_core::upkeep::check::{ChunkUse, chunk_uses_of, path};
 use segue_core::wire::{Heal, OFFER_MAX, Reply, Request};
 use segue_rpc::{Body, Peer};
 use tokio::sync::Notify;

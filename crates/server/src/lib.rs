@@ -14,34 +14,31 @@
 //! refer to them, rows before the answer; a disk that fails once is not believed again until a
 //! restart.
 
+mod addresses;
 pub mod admin;
-mod attached;
 pub mod backup;
-mod care;
 pub mod check;
+mod clock;
 mod collect;
-mod contents;
+mod connected_clients;
 mod control;
-mod data;
 mod data_dir;
+mod disk_space;
 mod error;
-mod failed;
 mod healing;
-mod interfaces;
-mod lost;
 mod meta;
 mod metrics;
-mod pace;
 mod packs;
 mod principals;
 mod promises;
+mod random;
 pub mod repair;
 pub mod restore;
-mod room;
+mod segments;
 mod serve;
 mod session;
 mod sessions;
-mod teller;
+mod task;
 
 pub use control::socket_path;
 pub use error::{Remedy, ServeError};

@@ -11,7 +11,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::admin::{self, AdminReply, AdminRequest, IdentityInfo, VolumeInfo};
-use crate::data::now;
+use crate::clock::now;
 use crate::serve::Server;
 
 /// The smallest bucket of times, in seconds. The largest is 2^16 times that, 6.6 s.

@@ -13,14 +13,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use crate::collect::{Collector, Remnants};
-use crate::data::Data;
-use crate::data_dir::DataDir;
+use crate::data_dir::{Data, DataDir};
 use crate::error::ServeError;
 use crate::healing::{self, Healing};
 use crate::meta::StoreError;
 use crate::metrics::Metrics;
 use crate::sessions::Sessions;
-use crate::{attached, control, session};
+use crate::{connected_clients, control, session};
 
 /// How long a stop waits for what is under way; a restart recovers from less.
 const STOP: Duration = Duration::from_secs(10);
@@ -150,7 +149,7 @@ async fn await_grace(server: Arc<Server>) {
     let promises = Arc::clone(store.promises());
     store.write_later(move |txn| {
         let gone = gone.iter().filter(|client| !promises.is_attached(**client, None));
-        gone.copied().try_for_each(|client| attached::leave(txn, client))
+        gone.copied().try_for_each(|client| connected_clients::leave(txn, client))
     });
 }
 

@@ -14,13 +14,14 @@ use std::convert::Infallible;
 
 use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{
-    self, Admits, ApplyResult, Context, DamagedChunks, Fault, MetaTxn, RemnantAges, Rights, Stop,
-    Unwelcome, keys, read,
+    self, Admits, ApplyResult, Context, DamagedChunks, Fault, MetaTxn, Rights, Stop, Unwelcome,
+    keys, read,
 };
 use segue_core::nouns::{
     ClientId, Fingerprint, Ino, OpId, Outcome, Role, Stamped, Timestamp, Version, VolumeId,
 };
 use segue_core::refusal::Refusal;
+use segue_core::upkeep::RemnantAges;
 use segue_core::wire::{Applied, Apply, Found, Hello, Refused, Reply, Request, Welcome};
 
 use crate::Violation;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use segue_core::namespace::KEPT_SECONDS;
 use segue_core::nouns::{Ino, Name};
+use segue_core::promise::KEPT_SECONDS;
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Refused, Reply, Request, Welcome};
 use segue_rpc::{Body, Calls, Incoming, Peer, Response};

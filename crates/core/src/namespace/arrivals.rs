@@ -24,20 +24,20 @@ use crate::refusal::Refusal;
 
 impl ChunkRow {
     /// Bytes of it that came for a file and are in none.
-    pub(super) fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         waiting(self.refs, self.due, u64::from(self.place.raw_len))
     }
 }
 
 impl LeafRow {
     /// Bytes of it that came for a file and are in none.
-    pub(super) fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         waiting(self.refs, self.due, self.len)
     }
 }
 
 /// What something of `len` bytes counts: what a file had goes at once, and does not wait.
-pub(super) fn waiting(refs: u64, due: u64, len: u64) -> u64 {
+pub(crate) fn waiting(refs: u64, due: u64, len: u64) -> u64 {
     if refs == 0 && due > 0 { len } else { 0 }
 }
 
@@ -48,7 +48,7 @@ pub fn bytes<S: MetaSnapshot>(snapshot: &mut S, volume: VolumeId) -> Result<u64,
 }
 
 /// Something that counted `before` counts `after`.
-pub(super) fn shift<T: MetaTxn>(
+pub(crate) fn shift<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
     before: u64,
@@ -62,7 +62,7 @@ pub(super) fn shift<T: MetaTxn>(
 }
 
 /// So many bytes came that are in no file yet.
-pub(super) fn put<T: MetaTxn>(
+pub(crate) fn put<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
     bytes: u64,

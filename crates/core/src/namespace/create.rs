@@ -119,7 +119,7 @@ pub(super) fn link<T: MetaTxn>(
 }
 
 /// The row of a new inode: empty, owned by the volume's owner, its first name as given.
-pub(super) fn new_inode(ino: Ino, kind: Kind, at: (Ino, &Name), time: Timestamp) -> InodeRow {
+pub(crate) fn new_inode(ino: Ino, kind: Kind, at: (Ino, &Name), time: Timestamp) -> InodeRow {
     let attr = Attr {
         ino,
         kind,

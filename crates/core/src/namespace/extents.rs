@@ -35,7 +35,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    pub(super) fn of(volume: VolumeId, row: &InodeRow) -> Contents {
+    pub(crate) fn of(volume: VolumeId, row: &InodeRow) -> Contents {
         Contents { volume, ino: row.attr.ino, generation: row.generation }
     }
 }
@@ -64,7 +64,7 @@ impl Extent {
 type Placed = Vec<(u64, Extent)>;
 
 /// The first rows that end beyond `from`.
-pub(super) fn rows_from<S: MetaSnapshot>(
+pub(crate) fn rows_from<S: MetaSnapshot>(
     snapshot: &mut S,
     contents: Contents,
     from: u64,
@@ -93,7 +93,7 @@ fn first_rows<S: MetaSnapshot>(
 }
 
 /// Rows that overlap `from..to`.
-pub(super) fn overlapping<S: MetaSnapshot>(
+pub(crate) fn overlapping<S: MetaSnapshot>(
     snapshot: &mut S,
     contents: Contents,
     from: u64,
@@ -173,7 +173,7 @@ pub(super) fn resolved<S: MetaSnapshot>(
 
 /// The parts of a leaf's extents that are its bytes from `start` on, `len` of them, each with
 /// its place from `start`.
-pub(super) fn within(extents: &[Extent], start: u64, len: u64) -> Vec<(u64, Extent)> {
+pub(crate) fn within(extents: &[Extent], start: u64, len: u64) -> Vec<(u64, Extent)> {
     let (end, mut at, mut found) = (start.saturating_add(len), 0_u64, Vec::new());
     for extent in extents {
         let (first, last) = (at.max(start), at.saturating_add(extent.len).min(end));
@@ -190,7 +190,7 @@ pub(super) fn within(extents: &[Extent], start: u64, len: u64) -> Vec<(u64, Exte
 
 /// Makes `from..to` a hole; returns how many bytes went, and of how many rows. `None` if these are
 /// more than `most`, and then the hole is not whole.
-pub(super) fn clear<T: MetaTxn>(
+pub(crate) fn clear<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     contents: Contents,
     (from, to): (u64, u64),
@@ -226,7 +226,7 @@ pub(super) fn clear<T: MetaTxn>(
 }
 
 /// Puts `extent` at `start`, where a hole is, joining it with small neighbours.
-pub(super) fn fill<T: MetaTxn>(
+pub(crate) fn fill<T: MetaTxn>(
     tree: &mut Tree<'_, T>,
     contents: Contents,
     start: u64,
@@ -265,7 +265,7 @@ pub(super) fn fill<T: MetaTxn>(
 /// loses a reference each. One that cannot be read goes too: a damaged file can be removed and
 /// written anew, and what that extent referred to is counted anew by a repair. Returns how many
 /// there were, and whether all of them could be read.
-pub(super) fn discard<T: MetaTxn>(
+pub(crate) fn discard<T: MetaTxn>(
     txn: &mut T,
     contents: Contents,
     limit: usize,

@@ -88,7 +88,7 @@ fn begin_volume<T: MetaTxn>(
 }
 
 /// Notes that `volume` goes on as `tally`, which had counted to `last`.
-pub(super) fn note_jump<T: MetaTxn>(
+pub(crate) fn note_jump<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
     tally: &Tally,
@@ -100,13 +100,13 @@ pub(super) fn note_jump<T: MetaTxn>(
 /// The first inode number of a life that begins with version `start`, behind one that had granted
 /// those below `next_ino`. The time is in it, as it is in `start`: lives of two copies of a
 /// directory grant different numbers.
-pub(super) fn first_ino(next_ino: u64, start: u64) -> Option<u64> {
+pub(crate) fn first_ino(next_ino: u64, start: u64) -> Option<u64> {
     let by_time = (start >> BITS_OF_SECOND).saturating_mul(JUMP).min(FIRST_INO_MAX);
     next_ino.checked_add(JUMP).map(|least| least.max(by_time))
 }
 
 /// The first version of a life behind one whose last is `last`.
-pub(super) fn jump(last: u64, start: Start) -> u64 {
+pub(crate) fn jump(last: u64, start: Start) -> u64 {
     let seconds = u64::try_from(start.now.secs.saturating_sub(SINCE)).unwrap_or_default();
     beyond(last, seconds << BITS_OF_SECOND, start)
 }

@@ -20,22 +20,19 @@
 //! one that a change was made from, the server's stays under its name and ours goes beside it
 //! as `NAME.conflict-HOST-TIME`.
 //!
-//! Chunks are referred to, and counted by `refs`; [`collect`] removes those that nothing
-//! refers to.
+//! Chunks are referred to, and counted by `refs`. `crate::upkeep`, which this module does not use,
+//! removes those without references, checks volumes and repairs them.
 
 pub mod arrivals;
 pub mod changes;
-pub mod check;
 mod clone;
-pub mod collect;
 mod conflict;
 pub mod copied;
 mod copy_name;
-mod create;
+pub(crate) mod create;
 mod damaged_chunks;
-pub mod dump;
 pub mod equal;
-mod extents;
+pub(crate) mod extents;
 mod greet;
 mod hard_links;
 pub mod keys;
@@ -47,25 +44,22 @@ mod outcome;
 pub mod outline;
 mod overlay;
 mod permission;
-mod quota;
+pub(crate) mod quota;
 pub mod read;
-mod refs;
-mod remnant;
+pub(crate) mod refs;
+pub(crate) mod remnant;
 mod remove;
 mod rename;
-pub mod repair;
-pub mod restore;
-mod rows;
-mod session;
+pub(crate) mod rows;
+pub(crate) mod session;
 mod setattr;
 mod store;
-pub mod tidy;
-mod tree;
-mod volume;
+pub(crate) mod tree;
+pub(crate) mod volume;
 pub mod watch;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use copy_name::{original_name, utc};
 pub use damaged_chunks::DamagedChunks;
@@ -82,19 +76,14 @@ pub use permission::{Rights, personal_mode};
 pub use quota::{Limits, QuotaRow, Usage, check_border, space};
 pub use refs::{
     Held, LEAF_EXTENTS_MAX, LEASE_SECONDS, NotStaged, arrived, leaf_name, leaf_of, leaf_wanted,
-    lease, packs, stage,
+    lease, stage,
 };
-pub use remnant::{
-    KEPT_SECONDS, REMNANT_BYTES_MAX, REMNANTS_MAX, RemnantAges, RemnantTally, remnant_tally,
-};
+pub use remnant::{REMNANT_BYTES_MAX, REMNANTS_MAX, RemnantTally, remnant_tally};
 pub use rows::{
     ChunkPlace, ChunkRow, ClientRow, Extent, LeafRow, PackRow, Source, Tally, VolumeRow, chunk,
     get_row, put_row,
 };
-pub use session::{
-    BindError, GRANT_COUNT, bind, drop_orphans, drop_silent_orphans, grant, grants, raise_floor,
-    seen, silent_clients,
-};
+pub use session::{BindError, GRANT_COUNT, bind, drop_orphans, grant, grants, raise_floor, seen};
 pub use setattr::{XATTR_COUNT_MAX, check_xattr_shape};
 pub use volume::{
     Readable, VolumeError, create_volume, delete_volume, find_volume, is_unused, tally, volume,
@@ -105,7 +94,7 @@ use crate::nouns::{
     ClientId, Fingerprint, OpId, Outcome, PieceBytes, Record, Role, Stamped, VolumeId,
 };
 use crate::refusal::Refusal;
-use overlay::Overlay;
+pub(crate) use overlay::Overlay;
 use tree::Tree;
 
 /// A consistent view of the store.
@@ -170,7 +159,7 @@ pub fn is_damage<S: MetaSnapshot>(fault: &Fault<S::Error>) -> bool {
 }
 
 /// A row that cannot be read is none.
-fn readable<S: MetaSnapshot, R>(
+pub(crate) fn readable<S: MetaSnapshot, R>(
     row: Result<Option<R>, Fault<S::Error>>,
 ) -> Result<Option<R>, Fault<S::Error>> {
     match row {

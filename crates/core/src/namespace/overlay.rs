@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use super::{MetaSnapshot, MetaTxn, PastDamage};
 
 /// A transaction with pending writes above it.
-pub(super) struct Overlay<'a, T> {
+pub(crate) struct Overlay<'a, T> {
     below: &'a mut T,
     /// `None`: removed.
     pending: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 impl<'a, T: MetaTxn> Overlay<'a, T> {
-    pub(super) fn new(below: &'a mut T) -> Self {
+    pub(crate) fn new(below: &'a mut T) -> Self {
         Overlay { below, pending: BTreeMap::new() }
     }
 

@@ -100,7 +100,7 @@ pub(super) struct Change {
 }
 
 /// The quota in whose tree the inode stands: that of a quota stands in none.
-pub(super) fn outside(attr: &Attr) -> Option<Ino> {
+pub(crate) fn outside(attr: &Attr) -> Option<Ino> {
     attr.quota.filter(|quota| *quota != attr.ino)
 }
 

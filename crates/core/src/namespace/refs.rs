@@ -16,11 +16,9 @@
 //! Invariant: a row with no references, and no other, has a row in the table of idle ones under
 //! its `due`. A pack's row sums up the chunk rows that point into it.
 
-use std::collections::BTreeMap;
-
 use super::arrivals;
 use super::rows::{self, ChunkPlace, ChunkRow, Extent, LeafRow, PackRow, Source};
-use super::{Fault, MetaSnapshot, MetaTxn, Overlay, is_damage, keys, readable};
+use super::{Fault, MetaTxn, Overlay, is_damage, keys, readable};
 use crate::nouns::{Fingerprint, Ino, VolumeId};
 use crate::refusal::Refusal;
 use crate::wire::{Leaf, LeafPart};
@@ -145,7 +143,7 @@ pub fn leaf_name(extents: &[Extent]) -> Option<Fingerprint> {
 }
 
 /// Makes a leaf, which refers to its chunks; one that is there already stays as it is.
-pub(super) fn make_leaf<T: MetaTxn>(
+pub(crate) fn make_leaf<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
     extents: Vec<Extent>,
@@ -169,7 +167,7 @@ pub(super) fn make_leaf<T: MetaTxn>(
 /// `by` more extents need `source`. One that is missing or cannot be read is damage that is
 /// reported elsewhere, and counted anew when it is repaired: it must not keep a file from being
 /// removed.
-pub(super) fn shift<T: MetaTxn>(
+pub(crate) fn shift<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
     source: &Source,
@@ -217,7 +215,7 @@ fn count<T: MetaTxn>(
 
 /// One chunk more (1) or fewer (-1) has its bytes at `place`. A row that cannot be read stays:
 /// the pack is kept until a repair counts it anew.
-pub(super) fn shift_pack<T: MetaTxn>(
+pub(crate) fn shift_pack<T: MetaTxn>(
     txn: &mut T,
     place: &ChunkPlace,
     by: i64,
@@ -233,15 +231,4 @@ pub(super) fn shift_pack<T: MetaTxn>(
         0 => txn.remove(&key).map_err(Fault::Store),
         _ => rows::put_row(txn, &key, &row),
     }
-}
-
-/// What rows lead to in each pack.
-pub fn packs<S: MetaSnapshot>(snapshot: &mut S) -> Result<BTreeMap<u64, PackRow>, Fault<S::Error>> {
-    let prefix = keys::packs();
-    let rows = snapshot.range(&prefix, &keys::after(&prefix), usize::MAX).map_err(Fault::Store)?;
-    let pack = |(key, value): (Vec<u8>, Vec<u8>)| {
-        let id = keys::pack_part(&key).ok_or(Fault::Damaged("a pack's key"))?;
-        Ok((id, rows::decode(&value, "a pack")?))
-    };
-    rows.into_iter().map(pack).collect()
 }

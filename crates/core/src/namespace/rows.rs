@@ -48,20 +48,20 @@ pub struct Tally {
 
 /// An inode.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct InodeRow {
-    pub(super) attr: Attr,
+pub(crate) struct InodeRow {
+    pub(crate) attr: Attr,
     /// Target of a symbolic link.
-    pub(super) target: Option<Vec<u8>>,
+    pub(crate) target: Option<Vec<u8>>,
     /// A directory's parent; of another inode the directory of the name that it had first or was
     /// moved to last, or of another one when that went. It need not be there any more.
-    pub(super) parent: Ino,
+    pub(crate) parent: Ino,
     /// The name in `parent`.
-    pub(super) name: Vec<u8>,
+    pub(crate) name: Vec<u8>,
     /// The records that made the data what they are: one, and those that would have made the same.
-    pub(super) made_by: Vec<OpId>,
+    pub(crate) made_by: Vec<OpId>,
     /// Which of the file's contents its extents are: a replaced content may be there for a
     /// while longer, until it is collected.
-    pub(super) generation: u32,
+    pub(crate) generation: u32,
 }
 
 /// A run of bytes of a file, under the key of its end.
@@ -159,13 +159,13 @@ pub struct ClientRow {
 
 /// What became of a record.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct OutcomeRow {
-    pub(super) digest: [u8; 32],
-    pub(super) outcome: Outcome,
+pub(crate) struct OutcomeRow {
+    pub(crate) digest: [u8; 32],
+    pub(crate) outcome: Outcome,
     /// The inode that went with it. Where none did, and in rows of earlier versions, the row ends
     /// before.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "at_end")]
-    pub(super) removed: Option<Ino>,
+    pub(crate) removed: Option<Ino>,
 }
 
 /// What a row says at its end, or nothing if it ends before.
@@ -197,7 +197,7 @@ pub fn get_row<S: MetaSnapshot, R: DeserializeOwned>(
 }
 
 /// The row that `bytes` are.
-pub(super) fn decode<R: DeserializeOwned, E>(
+pub(crate) fn decode<R: DeserializeOwned, E>(
     bytes: &[u8],
     what: &'static str,
 ) -> Result<R, Fault<E>> {
@@ -230,7 +230,7 @@ pub(super) fn remove_all<T: MetaTxn>(
     }
 }
 
-pub(super) fn inode<S: MetaSnapshot>(
+pub(crate) fn inode<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
     ino: Ino,
@@ -247,7 +247,7 @@ pub(super) fn dentry<S: MetaSnapshot>(
     get_row(snapshot, &keys::dentry(volume, parent, name), "a directory entry")
 }
 
-pub(super) fn client<S: MetaSnapshot>(
+pub(crate) fn client<S: MetaSnapshot>(
     snapshot: &mut S,
     client: ClientId,
 ) -> Result<Option<ClientRow>, Fault<S::Error>> {
@@ -264,7 +264,7 @@ pub fn chunk<S: MetaSnapshot>(
 }
 
 /// The leaf `fingerprint` of a volume.
-pub(super) fn leaf<S: MetaSnapshot>(
+pub(crate) fn leaf<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
     fingerprint: &Fingerprint,

@@ -20,8 +20,8 @@ const DEPTH_MAX: u64 = 4096;
 const SLICE: usize = 256;
 
 /// One volume inside one transaction.
-pub(super) struct Tree<'a, T> {
-    pub(super) txn: Overlay<'a, T>,
+pub(crate) struct Tree<'a, T> {
+    pub(crate) txn: Overlay<'a, T>,
     pub(super) volume: VolumeId,
     /// What everything written here gets.
     pub(super) version: Version,
@@ -39,7 +39,7 @@ pub(super) struct Tree<'a, T> {
 }
 
 impl<'a, T: MetaTxn> Tree<'a, T> {
-    pub(super) fn open(txn: &'a mut T, volume: VolumeId) -> Result<Self, Fault<T::Error>> {
+    pub(crate) fn open(txn: &'a mut T, volume: VolumeId) -> Result<Self, Fault<T::Error>> {
         let row: VolumeRow = rows::get_row(txn, &keys::volume(volume), "a volume")?
             .ok_or(Fault::Damaged("a volume is missing"))?;
         let tally: Tally = rows::get_row(txn, &keys::volume_tally(volume), "a volume's tally")?
@@ -60,7 +60,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
         })
     }
 
-    pub(super) fn find(&mut self, ino: Ino) -> Result<Option<InodeRow>, Fault<T::Error>> {
+    pub(crate) fn find(&mut self, ino: Ino) -> Result<Option<InodeRow>, Fault<T::Error>> {
         rows::inode(&mut self.txn, self.volume, ino)
     }
 
@@ -153,7 +153,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
     }
 
     /// The inode goes with all that belongs to it, at once or after a while as a remnant.
-    pub(super) fn remove_inode(&mut self, row: &InodeRow) -> Result<(), Fault<T::Error>> {
+    pub(crate) fn remove_inode(&mut self, row: &InodeRow) -> Result<(), Fault<T::Error>> {
         let ino = row.attr.ino;
         let gone = self.charged_bytes(row)?;
         if self.leaves_remnants && remnant::is_left(row.attr.kind) {
@@ -206,7 +206,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
     }
 
     /// Hands all writes to the transaction.
-    pub(super) fn commit(mut self) -> Result<&'a mut T, Fault<T::Error>> {
+    pub(crate) fn commit(mut self) -> Result<&'a mut T, Fault<T::Error>> {
         self.put_quotas()?;
         if self.wrote {
             self.tally.commits = self.version.counter;

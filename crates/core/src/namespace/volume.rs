@@ -60,13 +60,13 @@ pub fn create_volume<T: MetaTxn>(
 }
 
 /// True if a volume can have that name: it stands in URLs.
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with(['.', '-']) && letters
 }
 
 /// A number that no volume had.
-pub(super) fn next_id<T: MetaTxn>(txn: &mut T) -> Result<VolumeId, Fault<T::Error>> {
+pub(crate) fn next_id<T: MetaTxn>(txn: &mut T) -> Result<VolumeId, Fault<T::Error>> {
     let next: Option<u32> = rows::get_row(txn, &keys::next_volume(), "the number of volumes")?;
     let volume = VolumeId(next.unwrap_or(1));
     rows::put_row(txn, &keys::next_volume(), &(volume.0 + 1))?;
@@ -112,7 +112,7 @@ pub fn volume<S: MetaSnapshot>(
 }
 
 /// The volume with that number, which is there.
-pub(super) fn existing<S: MetaSnapshot>(
+pub(crate) fn existing<S: MetaSnapshot>(
     snapshot: &mut S,
     id: VolumeId,
 ) -> Result<VolumeRow, Fault<S::Error>> {

@@ -6,8 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::namespace::KEPT_SECONDS;
 use crate::nouns::{ClientId, Time, VolumeId};
+
+/// Seconds for which a removed file can be read on after its removal, and after each question for
+/// its attributes: longer than a host takes from a lookup to the open, and longer than a short loss
+/// of the network.
+pub const KEPT_SECONDS: u64 = 60;
 
 /// A client that is gone for longer finds no remnant in any case.
 const LATELY: Duration = Duration::from_secs(KEPT_SECONDS);

@@ -30,8 +30,8 @@ pub(crate) struct Arguments {
     /// Address and UDP port to serve on [default: [::]:7420, all addresses of this host]
     #[arg(long, value_name = "ADDR:PORT", env = "SEGUE_LISTEN", hide_env_values = true)]
     listen: Option<String>,
-    /// Write to FILE when each call arrived and was answered, as JSON lines (docs/reports.md)
-    #[arg(long, value_name = "FILE", env = "SEGUE_RECORD_CALLS", hide_env_values = true)]
+    /// Write to FILE when each call arrived and was answered, as JSON lines (docs/experiments.md)
+    #[arg(long, value_name = "FILE", env = "SEGUE_RECORD_CALLS", hide = true)]
     record_calls: Option<PathBuf>,
     /// Continue in the background once serving
     #[arg(long, conflicts_with = "stop")]

@@ -1,14 +1,14 @@
 //! What volumes and directories may hold.
 
-use segue_core::namespace::check::path;
 use segue_core::namespace::{
     LimitError, Limits, find_directory, find_volume, limit_directory, limit_volume, quota_of,
     quotas,
 };
 use segue_core::nouns::{Name, VolumeId};
+use segue_core::upkeep::check::path;
 
 use super::{AdminReply, DirectoryInfo, FailReason, Limit, failed, no_volume, volumes};
-use crate::data::Data;
+use crate::data_dir::Data;
 use crate::meta::{Kv, MetaFault, StoreError};
 
 /// What is asked for: bytes and inodes.

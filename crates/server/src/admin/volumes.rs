@@ -7,9 +7,12 @@ use segue_core::namespace::{
 use segue_core::nouns::VolumeId;
 
 use super::{AdminReply, FailReason, VolumeInfo, failed, no_volume, quotas};
-use crate::data::{Data, hex, now, random};
+use crate::clock::now;
+use crate::data_dir::Data;
 use crate::meta::{Kv, MetaFault, StoreError};
-use crate::{care, principals};
+use crate::principals;
+use crate::random::{hex, random};
+use crate::task::times;
 
 pub(super) fn create(data: &Data, name: &str) -> Result<AdminReply, StoreError> {
     let uuid = match random() {
@@ -60,7 +63,7 @@ pub(super) fn delete(data: &Data, name: &str) -> Result<AdminReply, StoreError> 
         }
         let volume = volume_info(txn, id, row)?;
         delete_volume(txn, id)?;
-        care::forget(txn, id)?;
+        times::forget(txn, id)?;
         let identities = principals::forget(txn, id)?;
         Ok(Ok(AdminReply::Deleted { volume, identities }))
     })?;
@@ -86,7 +89,7 @@ enum Kept {
 
 fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeInfo, MetaFault> {
     let tally = tally(kv, id)?;
-    let care = care::of(kv, id)?;
+    let times = times::of(kv, id)?;
     Ok(VolumeInfo {
         name: row.name,
         id: id.0,
@@ -97,8 +100,8 @@ fn volume_info(kv: &mut Kv<'_>, id: VolumeId, row: VolumeRow) -> Result<VolumeIn
         arrived_bytes: arrivals::bytes(kv, id)?,
         quota_bytes: row.limits.bytes,
         quota_inodes: row.limits.inodes,
-        backed_up: care.backed_up,
-        checked: care.checked,
+        backed_up: times.backed_up,
+        checked: times.checked,
         directories: Vec::new(),
         damaged: None,
     })

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::namespace::{ChunkPlace, chunk, dump};
+use segue_core::namespace::{ChunkPlace, chunk};
 use segue_core::nouns::Fingerprint;
+use segue_core::upkeep::dump;
 
 use super::index::Index;
 use super::rows::Reader;
 use super::{Backup, BackupLine, verify};
-use crate::failed::Failed;
-use crate::lost;
+use crate::disk_space::Purpose;
 use crate::meta::Kv;
-use crate::pace::Pace;
 use crate::packs::{Packs, StoredChunk, Unsynced};
-use crate::room::Purpose;
+use crate::task::{Failed, RateLimit, lost_files};
 
 /// Chunks whose places are looked up on one snapshot.
 const PAGE: usize = 256;
@@ -34,15 +33,15 @@ pub(super) struct Copied {
 }
 
 /// Copies what the directory lacks of the rows that were written.
-pub(super) fn copy(backup: &mut Backup<'_, '_>, pace: &mut Pace) -> Result<Copied, Failed> {
+pub(super) fn copy(backup: &mut Backup<'_, '_>, rate: &mut RateLimit) -> Result<Copied, Failed> {
     let path = backup.directory.packs();
     let index = Index::open(&backup.directory.index(), &path)?;
-    let damaged = verify::read_again(backup, &index, pace)?;
+    let damaged = verify::read_again(backup, &index, rate)?;
     let packs = Packs::open(&path, 0).map_err(|error| Failed::io(&path, &error))?;
     let mut reader = Reader::open(&backup.directory.unfinished())?;
     let copied = Copied::default();
     let (unsynced, unindexed) = (Vec::new(), Vec::new());
-    let mut copy = Copy { backup, index, packs, pace, copied, unsynced, unindexed, fresh: 0 };
+    let mut copy = Copy { backup, index, packs, rate, copied, unsynced, unindexed, fresh: 0 };
     let (mut page, mut done) = (Vec::new(), 0);
     while let Some((key, value)) = reader.next()? {
         // Chunks come first. The rest is read to see that the file is what was written.
@@ -69,7 +68,7 @@ struct Copy<'a, 'b, 'c> {
     backup: &'a mut Backup<'b, 'c>,
     index: Index,
     packs: Packs,
-    pace: &'a mut Pace,
+    rate: &'a mut RateLimit,
     copied: Copied,
     unsynced: Vec<Unsynced>,
     /// Written and not yet in the index.
@@ -82,7 +81,7 @@ impl Copy<'_, '_, '_> {
     fn progress(&mut self, bytes: u64) -> Result<(), Failed> {
         let (rows, total_bytes) = (self.backup.rows, self.backup.bytes);
         let line = || BackupLine::Progress { rows, bytes, total_bytes };
-        match self.backup.teller.progress(line) {
+        match self.backup.reporter.progress(line) {
             true => Ok(()),
             false => Err(Failed::stopped()),
         }
@@ -114,8 +113,8 @@ impl Copy<'_, '_, '_> {
         fingerprint: &Fingerprint,
         place: &ChunkPlace,
     ) -> Result<Option<StoredChunk>, Failed> {
-        let teller = &self.backup.teller;
-        if !self.pace.wait(u64::from(place.stored_len), || teller.goes_on()) {
+        let reporter = &self.backup.reporter;
+        if !self.rate.wait(u64::from(place.stored_len), || reporter.goes_on()) {
             return Err(Failed::stopped());
         }
         Ok(self.backup.data.packs.read(fingerprint, place).ok().map(|(stored, _)| stored))
@@ -155,12 +154,12 @@ pub(super) fn report(
     backup: &mut Backup<'_, '_>,
     lost: &BTreeSet<Fingerprint>,
 ) -> Result<(), Failed> {
-    let (store, teller) = (&backup.data.store, &mut *backup.teller);
-    lost::files(store, backup.id, lost, &mut |file| {
+    let (store, reporter) = (&backup.data.store, &mut *backup.reporter);
+    lost_files::visit(store, backup.id, lost, &mut |file| {
         let what = format!(
             "{} bytes of it cannot be read and are missing from the backup, the first at byte {}",
             file.bytes, file.first
         );
-        teller.say(BackupLine::Finding { path: file.path, ino: Some(file.ino.0), what });
+        reporter.say(BackupLine::Finding { path: file.path, ino: Some(file.ino.0), what });
     })
 }

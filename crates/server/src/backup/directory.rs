@@ -17,9 +17,9 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::FailReason;
-use crate::data::hex;
 use crate::data_dir::make_lasting;
-use crate::failed::Failed;
+use crate::random::hex;
+use crate::task::Failed;
 
 /// Layout of the directory that this program reads and writes.
 const FORMAT: u32 = 1;

@@ -15,8 +15,8 @@ use segue_core::namespace::ChunkPlace;
 use segue_core::nouns::{Fingerprint, VolumeId};
 
 use super::BackupDir;
-use crate::failed::Failed;
 use crate::packs::{file_name, pack_files, scan};
+use crate::task::Failed;
 
 /// The open index.
 pub(crate) struct Index {
@@ -296,8 +296,8 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
+    use crate::disk_space::Purpose;
     use crate::packs::{Packs, StoredChunk};
-    use crate::room::Purpose;
 
     fn put(packs: &Packs, bytes: &'static [u8]) -> (Fingerprint, ChunkPlace) {
         let fingerprint = segue_core::chunk::fingerprint(bytes);

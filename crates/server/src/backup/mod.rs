@@ -28,22 +28,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use segue_core::namespace::check::Damage;
-use segue_core::namespace::{dump, find_volume, keys, tally, utc, volume};
+use segue_core::namespace::{find_volume, keys, tally, utc, volume};
 use segue_core::nouns::VolumeId;
+use segue_core::upkeep::check::Damage;
+use segue_core::upkeep::dump;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};
-use crate::care;
+use crate::clock::now;
 use crate::collect::Hold;
-use crate::data::{Data, now};
-use crate::data_dir::DataDir;
+use crate::data_dir::{Data, DataDir};
 use crate::error::ServeError;
-use crate::failed::Failed;
 use crate::meta::StoreError;
-use crate::pace::{LIVE_RATE_BYTES, Pace};
 use crate::serve::Server;
-use crate::teller::Teller;
+use crate::task::{Failed, LIVE_RATE_BYTES, RateLimit, Reporter, times};
 
 use directory::is_same_disk;
 pub(crate) use directory::{BackupDir, Restored};
@@ -162,17 +160,17 @@ fn run(
     stopping: &AtomicBool,
     tell: &mut dyn FnMut(BackupLine) -> bool,
 ) {
-    let mut teller = Teller::new(tell, stopping);
-    let done = begin(data, request, &mut teller)
-        .and_then(|mut backup| backup.run(&mut Pace::new(rate_bytes)));
+    let mut reporter = Reporter::new(tell, stopping);
+    let done = begin(data, request, &mut reporter)
+        .and_then(|mut backup| backup.run(&mut RateLimit::new(rate_bytes)));
     let line = done.unwrap_or_else(|Failed { reason, words }| BackupLine::Failed { reason, words });
-    teller.say(line);
+    reporter.say(line);
 }
 
 fn begin<'a, 'b>(
     data: &'a Data,
     request: &BackupRequest,
-    teller: &'a mut Teller<'b, BackupLine>,
+    reporter: &'a mut Reporter<'b, BackupLine>,
 ) -> Result<Backup<'a, 'b>, Failed> {
     let found = data.store.read_blocking(|kv| find_volume(kv, &request.volume))??;
     let Some((id, volume)) = found else {
@@ -187,7 +185,7 @@ fn begin<'a, 'b>(
         directory,
         verify: request.verify,
         keep: request.keep,
-        teller,
+        reporter,
         _hold,
         rows: 0,
         rows_lost: 0,
@@ -205,7 +203,7 @@ struct Backup<'a, 'b> {
     verify: bool,
     /// How many snapshots stay.
     keep: Option<NonZeroU32>,
-    teller: &'a mut Teller<'b, BackupLine>,
+    reporter: &'a mut Reporter<'b, BackupLine>,
     /// So that every chunk of the snapshot is there until it was copied.
     _hold: Hold<'a>,
     /// Rows of the snapshot.
@@ -219,12 +217,12 @@ struct Backup<'a, 'b> {
 }
 
 impl Backup<'_, '_> {
-    fn run(&mut self, pace: &mut Pace) -> Result<BackupLine, Failed> {
+    fn run(&mut self, rate: &mut RateLimit) -> Result<BackupLine, Failed> {
         let head = self.write_rows()?;
-        let copied = chunks::copy(self, pace)?;
+        let copied = chunks::copy(self, rate)?;
         let name = name(&head);
         self.directory.finish(&name)?;
-        care::note(self.data, self.id, |row, now| row.backed_up = Some(now));
+        times::note(self.data, self.id, |row, now| row.backed_up = Some(now));
         chunks::report(self, &copied.lost)?;
         let pruned = self.prune(&name);
         Ok(BackupLine::Saved {
@@ -245,11 +243,11 @@ impl Backup<'_, '_> {
 
     /// Removes older snapshots than were asked for, now that `last` has its name.
     fn prune(&mut self, last: &str) -> Option<Pruned> {
-        let Backup { directory, teller, rows, bytes, .. } = self;
+        let Backup { directory, reporter, rows, bytes, .. } = self;
         let (rows, bytes) = (*rows, *bytes);
         let mut goes_on = || {
             let line = || BackupLine::Progress { rows, bytes, total_bytes: bytes };
-            teller.progress(line).then_some(()).ok_or_else(Failed::stopped)
+            reporter.progress(line).then_some(()).ok_or_else(Failed::stopped)
         };
         Some(prune::prune(directory, (self.keep?, last), &mut goes_on))
     }
@@ -291,7 +289,7 @@ impl Backup<'_, '_> {
         self.rows_lost += 1;
         let damage = Damage::Row { key: key.to_vec(), what: "as it was written" };
         let what = format!("{damage}{becomes}");
-        self.teller.say(BackupLine::Finding { path: None, ino: None, what });
+        self.reporter.say(BackupLine::Finding { path: None, ino: None, what });
     }
 
     fn count(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failed> {
@@ -307,7 +305,7 @@ impl Backup<'_, '_> {
     fn told(&mut self) -> Result<(), Failed> {
         let rows = self.rows;
         let line = || BackupLine::Progress { rows, bytes: 0, total_bytes: 0 };
-        match self.teller.progress(line) {
+        match self.reporter.progress(line) {
             true => Ok(()),
             false => Err(Failed::stopped()),
         }

@@ -16,12 +16,12 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use segue_core::namespace::dump;
+use segue_core::upkeep::dump;
 use serde::{Deserialize, Serialize};
 
 use super::{BackupDir, Index, Reader};
-use crate::failed::Failed;
 use crate::packs::file_name;
+use crate::task::Failed;
 
 /// What became of old snapshots.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -131,8 +131,8 @@ mod tests {
 
     use super::super::{Head, rows::Writer};
     use super::*;
+    use crate::disk_space::Purpose;
     use crate::packs::{Packs, StoredChunk, pack_files};
-    use crate::room::Purpose;
 
     const VOLUME: VolumeId = VolumeId(1);
 

@@ -18,7 +18,7 @@ use segue_core::namespace::{Tally, VolumeRow};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::FailReason;
-use crate::failed::Failed;
+use crate::task::Failed;
 
 const MAGIC: &[u8; 8] = b"SEGUEROW";
 const VERSION: u32 = 2;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{BackupDir, Head, Reader};
 use crate::admin::FailReason;
-use crate::data::hex;
-use crate::failed::Failed;
+use crate::random::hex;
+use crate::task::Failed;
 
 /// What is in a directory of backups, the oldest first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -11,8 +11,7 @@ use segue_core::nouns::Fingerprint;
 
 use super::Backup;
 use super::index::Index;
-use crate::failed::Failed;
-use crate::pace::Pace;
+use crate::task::{Failed, RateLimit};
 
 /// Backups after which everything was read again.
 const SHARES: usize = 8;
@@ -24,14 +23,14 @@ const PACKS_MIN: usize = 16;
 pub(super) fn read_again(
     backup: &mut Backup<'_, '_>,
     index: &Index,
-    pace: &mut Pace,
+    rate: &mut RateLimit,
 ) -> Result<BTreeSet<Fingerprint>, Failed> {
     let (packs, round, path) = (index.packs()?, index.next_round()?, backup.directory.packs());
     let count = if backup.verify { packs.len() } else { share(packs.len()) };
     let mut damaged = BTreeSet::new();
     for pack in packs.into_iter().take(count) {
-        let teller = &mut *backup.teller;
-        let mut each = |bytes| pace.wait(bytes, || teller.goes_on());
+        let reporter = &mut *backup.reporter;
+        let mut each = |bytes| rate.wait(bytes, || reporter.goes_on());
         damaged.extend(index.read_again((&path, pack), round, &mut each)?);
         backup.told()?;
     }

@@ -1,10 +1,10 @@
 //! The bytes of a volume's chunks, each read from its pack, decompressed and fingerprinted.
 
-use segue_core::namespace::check::{ChunkUse, Counts, Damage, Finding, Visitor, chunk_uses, path};
 use segue_core::nouns::{Fingerprint, Ino};
+use segue_core::upkeep::check::{ChunkUse, Counts, Damage, Finding, Visitor, chunk_uses, path};
 
 use super::{Check, CheckLine, Failed};
-use crate::pace::Pace;
+use crate::task::RateLimit;
 
 /// Chunks remembered as whole: 8 MiB of fingerprints, for 16 GiB of small chunks. One that was
 /// forgotten is read again.
@@ -28,7 +28,7 @@ struct Broken {
 pub(super) fn check(
     check: &mut Check<'_, '_>,
     counts: &Counts,
-    pace: &mut Pace,
+    rate: &mut RateLimit,
 ) -> Result<Read, Failed> {
     let known = vec![Fingerprint([0; 32]); KNOWN];
     let mut bytes = Bytes { check, known, broken: None, read: Read::default() };
@@ -39,7 +39,7 @@ pub(super) fn check(
         let (page, _) = store.read_noting(|kv| chunk_uses(kv, id, &at))?;
         let (uses, next) = page?;
         for used in uses {
-            bytes.one(&used, pace)?;
+            bytes.one(&used, rate)?;
             done += used.len;
             let (volume, inodes) = (&bytes.check.name, counts.inodes);
             // Files may have grown since they were counted.
@@ -49,7 +49,7 @@ pub(super) fn check(
                 bytes: done,
                 total_bytes: counts.in_chunks.max(done),
             };
-            if !bytes.check.teller.progress(line) {
+            if !bytes.check.reporter.progress(line) {
                 return Err(Failed::Stopped);
             }
         }
@@ -69,7 +69,7 @@ struct Bytes<'a, 'b, 'c> {
 }
 
 impl Bytes<'_, '_, '_> {
-    fn one(&mut self, used: &ChunkUse, pace: &mut Pace) -> Result<(), Failed> {
+    fn one(&mut self, used: &ChunkUse, rate: &mut RateLimit) -> Result<(), Failed> {
         if self.broken.as_ref().is_some_and(|broken| broken.ino != used.ino) {
             self.report()?;
         }
@@ -78,7 +78,7 @@ impl Bytes<'_, '_, '_> {
         if self.known.get(place) == Some(&used.fingerprint) {
             return Ok(());
         }
-        if !pace.wait(u64::from(used.place.stored_len), || self.check.teller.goes_on()) {
+        if !rate.wait(u64::from(used.place.stored_len), || self.check.reporter.goes_on()) {
             return Err(Failed::Stopped);
         }
         self.read.chunks += 1;

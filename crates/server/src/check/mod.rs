@@ -1,7 +1,7 @@
 //! Checking volumes: first their rows, then the bytes of their chunks.
 //!
 //! ```text
-//!   rows    on one snapshot: core::namespace::check
+//!   rows    on one snapshot: core::upkeep::check
 //!   bytes   page by page, each page on a snapshot of its own: packs ─▶ decompress ─▶ BLAKE3
 //! ```
 //!
@@ -18,20 +18,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use segue_core::namespace::check::{Counts, Damage, Finding, Halt, Visitor, check, shared};
 use segue_core::namespace::{Readable, find_volume, keys, volumes};
 use segue_core::nouns::{Ino, VolumeId};
+use segue_core::upkeep::check::{Counts, Damage, Finding, Halt, Visitor, check, shared};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};
-use crate::care;
-use crate::data::Data;
-use crate::data_dir::DataDir;
+use crate::data_dir::{Data, DataDir};
 use crate::error::ServeError;
 use crate::meta::StoreError;
-use crate::pace::{LIVE_RATE_BYTES, Pace};
 use crate::serve::Server;
-use crate::teller::Teller;
+use crate::task::{LIVE_RATE_BYTES, RateLimit, Reporter, times};
 
 /// What is to be checked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -157,21 +154,21 @@ fn run(
     stopping: &AtomicBool,
     tell: &mut dyn FnMut(CheckLine) -> bool,
 ) {
-    let mut teller = Teller::new(tell, stopping);
+    let mut reporter = Reporter::new(tell, stopping);
     let done = chosen(data, request).and_then(|volumes| {
-        let (pace, mut told) = (&mut Pace::new(rate_bytes), BTreeSet::new());
+        let (rate, mut told) = (&mut RateLimit::new(rate_bytes), BTreeSet::new());
         volumes.into_iter().zip(0..).try_for_each(|((id, name), number)| {
-            let teller = &mut teller;
-            let mut check = Check { data, found, id, name, findings: 0, teller, told: &mut told };
+            let reporter = &mut reporter;
+            let mut check = Check { data, found, id, name, findings: 0, reporter, told: &mut told };
             if number == 0 {
                 check.shared()?;
             }
-            check.volume(request.quick, pace)
+            check.volume(request.quick, rate)
         })
     });
     let (reason, words) = match done {
         Ok(()) => {
-            teller.say(CheckLine::Finished);
+            reporter.say(CheckLine::Finished);
             return;
         }
         Err(Failed::NotFound(words)) => (FailReason::NotFound, words),
@@ -180,7 +177,7 @@ fn run(
             (FailReason::Io, "the server stopped before the end of the check".to_owned())
         }
     };
-    teller.say(CheckLine::Failed { reason, words });
+    reporter.say(CheckLine::Failed { reason, words });
 }
 
 /// Why a check does not come to its end.
@@ -224,7 +221,7 @@ struct Check<'a, 'b> {
     id: VolumeId,
     name: String,
     findings: u64,
-    teller: &'a mut Teller<'b, CheckLine>,
+    reporter: &'a mut Reporter<'b, CheckLine>,
     /// Keys of damaged rows that were told of, since some are read for each volume.
     told: &'a mut BTreeSet<Vec<u8>>,
 }
@@ -249,7 +246,7 @@ impl Check<'_, '_> {
         }
     }
 
-    fn volume(mut self, quick: bool, pace: &mut Pace) -> Result<(), Failed> {
+    fn volume(mut self, quick: bool, rate: &mut RateLimit) -> Result<(), Failed> {
         let (data, id) = (self.data, self.id);
         let (done, damaged) = data.store.read_noting(|kv| check(kv, id, &mut self))?;
         self.damaged(damaged);
@@ -261,13 +258,13 @@ impl Check<'_, '_> {
         let read = match quick {
             true => bytes::Read::default(),
             false => {
-                let read = bytes::check(&mut self, &counts, pace)?;
-                care::note(data, id, |row, now| row.checked = Some(now));
+                let read = bytes::check(&mut self, &counts, rate)?;
+                times::note(data, id, |row, now| row.checked = Some(now));
                 read
             }
         };
         let (volume, findings) = (self.name, self.findings);
-        self.teller.say(CheckLine::Checked {
+        self.reporter.say(CheckLine::Checked {
             volume,
             ok: findings == 0,
             findings,
@@ -283,7 +280,7 @@ impl Check<'_, '_> {
 impl Visitor for Check<'_, '_> {
     fn finding(&mut self, finding: Finding) {
         self.findings += 1;
-        self.teller.say(CheckLine::Finding {
+        self.reporter.say(CheckLine::Finding {
             volume: self.name.clone(),
             path: finding.path,
             ino: finding.ino.map(|ino| ino.0),
@@ -294,7 +291,7 @@ impl Visitor for Check<'_, '_> {
 
     fn progress(&mut self, counts: &Counts) -> bool {
         let (volume, inodes) = (&self.name, counts.inodes);
-        self.teller.progress(|| CheckLine::Progress {
+        self.reporter.progress(|| CheckLine::Progress {
             volume: volume.clone(),
             inodes,
             bytes: 0,

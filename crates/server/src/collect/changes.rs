@@ -3,7 +3,7 @@
 use segue_core::namespace::changes;
 
 use super::stopping;
-use crate::data::now_seconds;
+use crate::clock::now_seconds;
 use crate::meta::Kv;
 use crate::serve::Server;
 

@@ -1,7 +1,7 @@
 //! Collection while the server serves: rows that nobody needs, then packs that no row needs.
 //!
 //! ```text
-//!   every second      remnants whose time is over; slices of core::namespace::collect, until
+//!   every second      remnants whose time is over; slices of core::upkeep::collect, until
 //!                     nothing is left
 //!   every ten         packs: without rows ─▶ retired ─▶ nobody reads it ─▶ removed
 //!                            a quarter dead ─▶ what lives is appended to the present pack
@@ -28,11 +28,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use segue_core::namespace::Admits;
-use segue_core::namespace::collect::{Collected, collect};
+use segue_core::upkeep::collect::{Collected, collect};
 
 pub(crate) use remnants::Remnants;
 
-use crate::data::now_seconds;
+use crate::clock::now_seconds;
 use crate::meta::StoreError;
 use crate::serve::Server;
 
@@ -107,7 +107,7 @@ fn run(server: &Server) {
     while !stopping(server) {
         rows(server, &mut said);
         if Instant::now() >= packs_at {
-            let is_full = look_at_room(server, is_full_before);
+            let is_full = look_at_disk(server, is_full_before);
             is_full_before = is_full;
             // It writes more than it frees.
             if !is_full {
@@ -127,12 +127,12 @@ fn run(server: &Server) {
 
 /// Fills the reserve. True if the disk has no room for chunks, which is said when it begins and
 /// when it ends.
-fn look_at_room(server: &Server, was_full: bool) -> bool {
-    let room = server.data.store.room();
-    if let Err(error) = room.refill() {
+fn look_at_disk(server: &Server, was_full: bool) -> bool {
+    let disk_space = server.data.store.disk_space();
+    if let Err(error) = disk_space.refill() {
         tracing::debug!("cannot reserve space on the disk of the data directory: {error}");
     }
-    let is_full = room.admits() != Admits::All;
+    let is_full = disk_space.admits() != Admits::All;
     match (was_full, is_full) {
         (false, true) => tracing::error!(
             "the disk of the data directory is full: files with new contents are refused; remove \
@@ -177,7 +177,7 @@ fn rows(server: &Server, said: &mut Option<StoreError>) {
 
 fn slice(server: &Server) -> Result<Collected, StoreError> {
     let (now, remnants) = (now_seconds(), server.remnants.clone());
-    let is_full = server.data.store.room().admits() != Admits::All;
+    let is_full = server.data.store.disk_space().admits() != Admits::All;
     server.data.store.write_blocking(move |txn| {
         let gone = remnants.expire(txn, SLICE_REMNANTS, is_full)?;
         let done = collect(txn, now, SLICE_ROWS)?;

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use segue_core::namespace::{self, drop_silent_orphans, silent_clients};
+use segue_core::namespace;
+use segue_core::upkeep::{drop_silent_orphans, silent_clients};
 
-use crate::data::now_seconds;
+use crate::clock::now_seconds;
 use crate::meta::StoreError;
 use crate::serve::Server;
 

@@ -9,11 +9,12 @@ use std::time::Instant;
 
 use segue_core::namespace::{self, ChunkPlace, PackRow, arrived};
 use segue_core::nouns::{Fingerprint, VolumeId};
+use segue_core::upkeep;
 
 use super::{rest, stopping};
+use crate::disk_space::Purpose;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::packs::{ENTRY_BYTES, StoredChunk};
-use crate::room::Purpose;
 use crate::serve::Server;
 
 /// A pack is compacted when more than one part in so many of it is dead: space that is not
@@ -175,7 +176,7 @@ fn is_worth_compacting(bytes: u64, row: PackRow) -> bool {
 
 /// What rows refer to in each pack. One whose row is damaged looks empty.
 fn rows(server: &Server) -> Result<BTreeMap<u64, PackRow>, StoreError> {
-    let (rows, _) = server.data.store.read_noting(|kv| namespace::packs(kv))?;
+    let (rows, _) = server.data.store.read_noting(|kv| upkeep::collect::packs(kv))?;
     Ok(rows?)
 }
 

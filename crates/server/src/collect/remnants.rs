@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use segue_core::namespace::RemnantAges;
 use segue_core::nouns::{Ino, VolumeId};
+use segue_core::upkeep::RemnantAges;
 
 use crate::meta::{Kv, MetaFault};
 

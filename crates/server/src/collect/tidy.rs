@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segue_core::chunk::{Cutter, fingerprint};
-use segue_core::namespace::tidy::{Untidy, clear_ragged, gather, ragged, replace, untidy};
 use segue_core::namespace::{self, ChunkPlace, Extent, Source, Stop, arrived, chunk};
 use segue_core::nouns::{Fingerprint, Ino, Version, VolumeId};
+use segue_core::upkeep::tidy::{Untidy, clear_ragged, gather, ragged, replace, untidy};
 use segue_core::wire::{FETCH_MAX, Fetch};
 use segue_rpc::codec::compress;
 
 use super::{rest, stopping};
-use crate::contents::{Part, placed};
+use crate::disk_space::Purpose;
 use crate::meta::{Kv, StoreError};
 use crate::packs::StoredChunk;
-use crate::room::Purpose;
+use crate::segments::{Part, placed};
 use crate::serve::Server;
 
 /// Longest look: what else is to be collected waits for its end.

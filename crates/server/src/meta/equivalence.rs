@@ -2,7 +2,6 @@
 //! every row. The tests of `segue-core` compare the results on a map with a model.
 
 use proptest::prelude::*;
-use segue_core::namespace::collect::collect;
 use segue_core::namespace::keys::SERVER_TAGS;
 use segue_core::namespace::{
     Admits, ApplyResult, ChunkPlace, Context, DamagedChunks, Fault, MapStore, MetaSnapshot,
@@ -14,6 +13,7 @@ use segue_core::nouns::{
 use segue_core::nouns::{
     Caller, ClientId, Fingerprint, Ino, Name, Role, Timestamp, Version, VolumeId,
 };
+use segue_core::upkeep::collect::collect;
 
 use super::Store;
 

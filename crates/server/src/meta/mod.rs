@@ -3,12 +3,12 @@
 //! Writes go to the store thread and come back durable. Reads take a connection of their own,
 //! see one moment of the store and never wait for a commit.
 //!
-//! What is read is what was written, or it is an error: see `seal`.
+//! What is read is what was written, or it is an error: see `with_sum`.
 
+mod checksum;
 mod neighbour_rows;
-mod pending;
-mod seal;
 mod sqlite;
+mod write_buffer;
 mod writer;
 
 #[cfg(test)]
@@ -33,9 +33,9 @@ use tokio::sync::{Semaphore, oneshot};
 pub(crate) use sqlite::{Kv, Noted};
 use writer::{Job, Task};
 
-use crate::attached;
+use crate::connected_clients;
+use crate::disk_space::{COMMIT_BYTES, DiskSpace};
 use crate::promises::Promises;
-use crate::room::{COMMIT_BYTES, Room};
 
 /// Snapshots at the same time: more would only queue for the processors.
 const READERS: usize = 8;
@@ -91,7 +91,7 @@ pub(crate) struct Store {
     promises: Arc<Promises>,
     idle: Mutex<Vec<Connection>>,
     readers: Semaphore,
-    room: Arc<Room>,
+    disk_space: Arc<DiskSpace>,
 }
 
 impl Store {
@@ -106,20 +106,22 @@ impl Store {
     }
 
     fn start(path: &Path, make: bool) -> Result<Store, String> {
-        let room = Arc::new(Room::beside(path));
+        let disk_space = Arc::new(DiskSpace::beside(path));
         // Also to open it: SQLite makes files beside it.
-        room.make_available(COMMIT_BYTES).map_err(|error| error.to_string())?;
+        disk_space.make_available(COMMIT_BYTES).map_err(|error| error.to_string())?;
         let connection = sqlite::writer(path, make).map_err(|error| error.to_string())?;
         let (jobs, queue) = channel();
         let poisoned = Arc::new(AtomicBool::new(false));
-        let absent = attached::all(&mut Kv::reading(&connection));
+        let absent = connected_clients::all(&mut Kv::reading(&connection));
         let head = changes::head(&mut Kv::reading(&connection), 0);
         let commit = head.map_err(|fault| StoreError::from(fault).to_string())?.last;
         let promises = Arc::new(Promises::new(absent, commit));
-        let (seen, told, of) = (poisoned.clone(), promises.clone(), room.clone());
+        let (seen, told, of) = (poisoned.clone(), promises.clone(), disk_space.clone());
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || writer::run(&connection, &queue, (&seen, &of), &told, pending::LARGE))
+            .spawn(move || {
+                writer::run(&connection, &queue, (&seen, &of), &told, write_buffer::LARGE)
+            })
             .map_err(|error| error.to_string())?;
         Ok(Store {
             path: path.to_owned(),
@@ -129,7 +131,7 @@ impl Store {
             promises,
             idle: Mutex::new(Vec::new()),
             readers: Semaphore::new(READERS),
-            room,
+            disk_space,
         })
     }
 
@@ -147,8 +149,8 @@ impl Store {
     }
 
     /// The room on the store's disk.
-    pub(crate) fn room(&self) -> &Arc<Room> {
-        &self.room
+    pub(crate) fn disk_space(&self) -> &Arc<DiskSpace> {
+        &self.disk_space
     }
 
     /// Who is to hear of changes.

@@ -1,12 +1,22 @@
 //! Neighbour rows: damaged rows beside a place in the table, one of which could be the wanted row.
 //!
 //! A search that finds nothing ends at the place of the wanted row. A damaged row there may be
-//! that row with another key, or have led the search astray. It is neither if it stands between
-//! whole rows that enclose the wanted key, and its key is its own. Its own key is the one with
-//! which its sum is right after one bit is flipped back. If none is, the value is damaged, and the
-//! key is its own if it is in its place.
+//! that row with another key, or have led the search astray. Then the search fails: it never
+//! finds nothing because of damage, and it never returns the row.
+//!
+//! * The wanted key of a lookup is known. A damaged row whose sum is right with this key is the
+//!   wanted row, however many bits of its key are damaged.
+//! * A range has many keys. So the own key of the damaged row must be known to be outside. If one
+//!   bit of the key, flipped back, makes the sum right, that was the own key. Otherwise the value
+//!   is damaged, and the own key is the one that was read.
+//! * In both cases, the own key must stand between the whole rows on both sides.
+//!
+//! A damaged row of which this is certain fails no search for other rows. Without own keys, a
+//! server could only refuse every search that ends beside damage, for example the numbers of all
+//! new files behind a damaged one. Removals and repairs need own keys, too: a damaged row that
+//! names another file by a flipped key must not go with that file.
 
-use super::seal::original;
+use super::checksum::own_key;
 use super::sqlite::{Stored, damage};
 
 /// Most damaged rows in sequence that are looked at: more are no flipped bits.
@@ -25,8 +35,8 @@ pub(super) struct NeighbourRows {
 pub(super) struct Damaged(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Damaged {
-    pub(super) fn push(&mut self, (key, sealed): Stored<'_>) -> rusqlite::Result<()> {
-        self.0.push((key.to_vec(), sealed.to_vec()));
+    pub(super) fn push(&mut self, (key, stored): Stored<'_>) -> rusqlite::Result<()> {
+        self.0.push((key.to_vec(), stored.to_vec()));
         if self.0.len() < DAMAGED_MAX { Ok(()) } else { Err(damage(key)) }
     }
 
@@ -34,17 +44,21 @@ impl Damaged {
         self.0.clear();
     }
 
-    /// Fails if one of them, which stand `between` two whole rows, may have one of the `wanted`
-    /// keys.
+    /// Fails if one of them, which stand `between` two whole rows, may be one of the `wanted`
+    /// rows. These are given by their own key, and their value with its sum.
     pub(super) fn check_others(
         &self,
         between: (Option<&[u8]>, Option<&[u8]>),
-        wanted: impl Fn(&[u8]) -> bool,
+        wanted: impl Fn(Stored<'_>) -> bool,
     ) -> rusqlite::Result<()> {
-        self.0.iter().try_for_each(|(key, sealed)| {
-            let own = original(key, sealed);
+        self.0.iter().try_for_each(|(key, stored)| {
+            let own = own_key(key, stored);
             let own = own.as_deref().unwrap_or(key);
-            if is_within(own, between) && !wanted(own) { Ok(()) } else { Err(damage(key)) }
+            if is_within(own, between) && !wanted((own, stored)) {
+                Ok(())
+            } else {
+                Err(damage(key))
+            }
         })
     }
 }

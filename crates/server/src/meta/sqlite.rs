@@ -8,12 +8,12 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ffi, params};
-use segue_core::namespace::repair::Unreadable;
 use segue_core::namespace::{MetaSnapshot, MetaTxn, PastDamage};
+use segue_core::upkeep::repair::Unreadable;
 
+use super::checksum::{checked, own_key, with_sum};
 use super::neighbour_rows::{NeighbourRows, is_within};
-use super::pending::Pending;
-use super::seal::{original, seal, unseal};
+use super::write_buffer::WriteBuffer;
 
 /// Bytes of a page of a new store. SQLite keeps up to a quarter of it of a row in place, and a
 /// row that is longer costs a page of its own: the data of a small file should not.
@@ -102,7 +102,7 @@ pub(crate) struct Kv<'a> {
     /// Where keys of damaged rows go, for whoever goes on without them.
     noted: Option<Noted>,
     /// What the transaction has written so far; `None` for one that reads.
-    pending: Option<&'a mut Pending>,
+    buffer: Option<&'a mut WriteBuffer>,
 }
 
 /// Damaged rows that were passed over.
@@ -111,7 +111,7 @@ pub(crate) struct Noted(Rc<RefCell<Unreadable>>);
 
 impl Noted {
     fn note(&self, (key, sealed): Stored<'_>) {
-        self.0.borrow_mut().entry(key.to_vec()).or_insert_with(|| original(key, sealed));
+        self.0.borrow_mut().entry(key.to_vec()).or_insert_with(|| own_key(key, sealed));
     }
 
     /// Those since the last call.
@@ -123,18 +123,18 @@ impl Noted {
 impl<'a> Kv<'a> {
     /// A transaction that reads.
     pub(super) fn reading(connection: &'a Connection) -> Self {
-        Kv { connection, noted: None, pending: None }
+        Kv { connection, noted: None, buffer: None }
     }
 
-    /// A transaction whose writes gather in `pending`.
-    pub(super) fn writing(connection: &'a Connection, pending: &'a mut Pending) -> Self {
-        Kv { connection, noted: None, pending: Some(pending) }
+    /// A transaction whose writes gather in `buffer`.
+    pub(super) fn writing(connection: &'a Connection, buffer: &'a mut WriteBuffer) -> Self {
+        Kv { connection, noted: None, buffer: Some(buffer) }
     }
 
     /// A transaction that reads and passes over damaged rows as if they were not there, and notes
     /// their keys.
     pub(super) fn noting(connection: &'a Connection) -> Self {
-        Kv { connection, noted: Some(Noted::default()), pending: None }
+        Kv { connection, noted: Some(Noted::default()), buffer: None }
     }
 
     /// The damaged rows that were passed over, each once.
@@ -149,7 +149,7 @@ impl<'a> Kv<'a> {
 
     /// True if so much was written that the rest of the work should be left to another job.
     pub(crate) fn is_large(&self) -> bool {
-        self.pending.as_ref().is_some_and(|pending| pending.is_large())
+        self.buffer.as_ref().is_some_and(|buffer| buffer.is_large())
     }
 
     fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
@@ -159,7 +159,7 @@ impl<'a> Kv<'a> {
     /// The value of a row; `None` if it is damaged, which is noted where such rows are passed
     /// over.
     fn value<'r>(&self, (key, sealed): Stored<'r>) -> Option<&'r [u8]> {
-        let value = unseal(key, sealed);
+        let value = checked(key, sealed);
         if let (None, Some(noted)) = (value, &self.noted) {
             noted.note((key, sealed));
         }
@@ -197,8 +197,9 @@ impl<'a> Kv<'a> {
         if self.noted.is_none() {
             let between = (before.whole.as_deref(), after.whole.as_deref());
             is_within(key, between).then_some(()).ok_or_else(|| damage(key))?;
-            before.damaged.check_others(between, |own| own == key)?;
-            after.damaged.check_others(between, |own| own == key)?;
+            let is_wanted = |(_, sealed): Stored<'_>| checked(key, sealed).is_some();
+            before.damaged.check_others(between, is_wanted)?;
+            after.damaged.check_others(between, is_wanted)?;
         }
         Ok(None)
     }
@@ -211,7 +212,7 @@ impl<'a> Kv<'a> {
     ) -> rusqlite::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let NeighbourRows { mut damaged, whole: before } = self.beside(BEFORE, from)?;
-        let is_inside = |own: &[u8]| own >= from && own < to;
+        let is_inside = |(own, _): Stored<'_>| own >= from && own < to;
         // Without an end, which only a row that is whole can say.
         let mut statement = self.statement("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?;
         let mut rows = statement.query(params![from])?;
@@ -257,7 +258,7 @@ impl<'a> Kv<'a> {
             match self.value((key, sealed)) {
                 Some(_) if key >= to => break,
                 Some(value) => found.push((key.to_vec(), Some(value.to_vec()))),
-                None if key >= from && key < to && original(key, sealed).is_none() => {
+                None if key >= from && key < to && own_key(key, sealed).is_none() => {
                     found.push((key.to_vec(), None));
                 }
                 None => {}
@@ -273,17 +274,17 @@ impl<'a> Kv<'a> {
         limit: usize,
         below: impl FnOnce(usize) -> rusqlite::Result<Vec<(Vec<u8>, V)>>,
     ) -> rusqlite::Result<Vec<(Vec<u8>, V)>> {
-        let Some(pending) = &self.pending else { return below(limit) };
+        let Some(buffer) = &self.buffer else { return below(limit) };
         // Each new row hides at most one that SQLite has.
-        let hidden = pending.new_in(from, to);
+        let hidden = buffer.new_in(from, to);
         let rows = below(limit.saturating_add(hidden))?;
-        Ok(if hidden == 0 { rows } else { pending.merge((from, to), limit, rows) })
+        Ok(if hidden == 0 { rows } else { buffer.merge((from, to), limit, rows) })
     }
 
     fn write(&mut self, key: &[u8], value: Option<&[u8]>) -> rusqlite::Result<()> {
-        match &mut self.pending {
-            Some(pending) => {
-                pending.set(key, value.map(<[u8]>::to_vec));
+        match &mut self.buffer {
+            Some(buffer) => {
+                buffer.set(key, value.map(<[u8]>::to_vec));
                 Ok(())
             }
             None => store(self.connection, key, value),
@@ -304,7 +305,7 @@ pub(super) fn store(
     let mut statement = connection.prepare_cached(
         "INSERT INTO kv (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = ?2",
     )?;
-    statement.execute(params![key, seal(key, value)]).map(drop)
+    statement.execute(params![key, with_sum(key, value)]).map(drop)
 }
 
 const BEFORE: &str = "SELECT k, v FROM kv WHERE k < ?1 ORDER BY k DESC";
@@ -314,12 +315,12 @@ impl MetaSnapshot for Kv<'_> {
     type Error = rusqlite::Error;
 
     fn get(&mut self, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
-        if let Some(known) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
+        if let Some(known) = self.buffer.as_ref().and_then(|buffer| buffer.get(key)) {
             return Ok(known);
         }
         let value = self.find(key)?;
-        if let Some(pending) = &mut self.pending {
-            pending.learn(key, &value);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.learn(key, &value);
         }
         Ok(value)
     }

@@ -21,12 +21,12 @@ use segue_core::nouns::{Ino, VolumeId};
 use segue_core::promise::{Change, Inodes, Object, SessionId};
 use tokio::sync::oneshot;
 
-use super::pending::Pending;
 use super::sqlite::{Kv, is_damage, store};
+use super::write_buffer::WriteBuffer;
 use super::{MetaFault, StoreError};
-use crate::data::now_seconds;
+use crate::clock::now_seconds;
+use crate::disk_space::{COMMIT_BYTES, DiskSpace};
 use crate::promises::Promises;
-use crate::room::{COMMIT_BYTES, Room};
 
 /// Most jobs of one commit, so that none waits long for the others.
 const GROUP_MAX: usize = 128;
@@ -106,7 +106,7 @@ where
 pub(super) fn run(
     connection: &Connection,
     jobs: &Receiver<Box<dyn Job>>,
-    (poisoned, room): (&AtomicBool, &Room),
+    (poisoned, disk_space): (&AtomicBool, &DiskSpace),
     promises: &Promises,
     large: usize,
 ) {
@@ -121,8 +121,8 @@ pub(super) fn run(
             true => Err(StoreError::Poisoned),
             false => {
                 // A commit that finds no space fails, and says so.
-                room.make_available(COMMIT_BYTES).ok();
-                let done = commit(connection, &mut group, Pending::new(large));
+                disk_space.make_available(COMMIT_BYTES).ok();
+                let done = commit(connection, &mut group, WriteBuffer::new(large));
                 done.map_err(|error| failed(&error, poisoned))
             }
         };
@@ -168,9 +168,9 @@ struct Committed {
 fn commit(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
-    pending: Pending,
+    buffer: WriteBuffer,
 ) -> rusqlite::Result<Committed> {
-    let done = try_commit(connection, group, pending);
+    let done = try_commit(connection, group, buffer);
     // Some errors have rolled back by themselves.
     if done.is_err() && !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK")?;
@@ -181,7 +181,7 @@ fn commit(
 fn try_commit(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
-    mut pending: Pending,
+    mut buffer: WriteBuffer,
 ) -> rusqlite::Result<Committed> {
     let mut changes = Vec::new();
     let mut all: BTreeMap<VolumeId, Changed> = BTreeMap::new();
@@ -189,30 +189,30 @@ fn try_commit(
     batch("BEGIN IMMEDIATE")?;
     for job in group {
         let mut change = Change::default();
-        match job.run(&mut Kv::writing(connection, &mut pending))? {
+        match job.run(&mut Kv::writing(connection, &mut buffer))? {
             true => {
-                for (volume, changed) in Changed::of(pending.written()) {
+                for (volume, changed) in Changed::of(buffer.written()) {
                     change.objects.extend(changed.inodes.iter().map(|ino| (volume, *ino)));
                     all.entry(volume).or_default().and(changed);
                 }
                 let is_gone = |(volume, ino): &Object| {
-                    pending.get(&keys::inode(*volume, *ino)).is_some_and(|row| row.is_none())
+                    buffer.get(&keys::inode(*volume, *ino)).is_some_and(|row| row.is_none())
                 };
                 change.gone = change.objects.iter().copied().filter(is_gone).collect();
-                pending.keep();
+                buffer.keep();
             }
-            false => pending.take_back(),
+            false => buffer.take_back(),
         }
         changes.push(change);
-        if pending.is_large() {
-            flush(connection, &mut pending)?;
+        if buffer.is_large() {
+            flush(connection, &mut buffer)?;
         }
     }
     let number = match all.is_empty() {
         true => None,
-        false => Some(note(connection, &mut pending, all)?),
+        false => Some(note(connection, &mut buffer, all)?),
     };
-    flush(connection, &mut pending)?;
+    flush(connection, &mut buffer)?;
     batch("COMMIT")?;
     Ok(Committed { changes, number })
 }
@@ -220,17 +220,17 @@ fn try_commit(
 /// Notes what the group changed. Its number.
 fn note(
     connection: &Connection,
-    pending: &mut Pending,
+    buffer: &mut WriteBuffer,
     changed: BTreeMap<VolumeId, Changed>,
 ) -> rusqlite::Result<u64> {
-    let noted = changes::note(&mut Kv::writing(connection, pending), changed, now_seconds());
-    pending.keep();
+    let noted = changes::note(&mut Kv::writing(connection, buffer), changed, now_seconds());
+    buffer.keep();
     noted.map_err(|fault| match fault {
         Fault::Store(error) => error,
         Fault::Damaged(what) => rusqlite::Error::ToSqlConversionFailure(what.into()),
     })
 }
 
-fn flush(connection: &Connection, pending: &mut Pending) -> rusqlite::Result<()> {
-    pending.take().try_for_each(|(key, value)| store(connection, &key, value.as_deref()))
+fn flush(connection: &Connection, buffer: &mut WriteBuffer) -> rusqlite::Result<()> {
+    buffer.take().try_for_each(|(key, value)| store(connection, &key, value.as_deref()))
 }

@@ -29,7 +29,7 @@ use segue_core::namespace::{ChunkPlace, DamagedChunks};
 use segue_core::nouns::{Fingerprint, VolumeId};
 use segue_rpc::codec::decompress;
 
-use crate::room::{Purpose, Room};
+use crate::disk_space::{DiskSpace, Purpose};
 
 use format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
 pub(crate) use pins::Pin;
@@ -67,7 +67,7 @@ pub(crate) enum ChunkError {
 /// The open packs.
 pub(crate) struct Packs {
     directory: PathBuf,
-    room: Arc<Room>,
+    disk_space: Arc<DiskSpace>,
     current: Mutex<Current>,
     open: Mutex<BTreeMap<u64, Arc<File>>>,
     pins: Mutex<Pins>,
@@ -119,7 +119,7 @@ impl Packs {
     pub(crate) fn open(directory: &Path, last_known: u64) -> io::Result<Packs> {
         let packs = Packs {
             directory: directory.to_owned(),
-            room: Arc::new(Room::of(directory)),
+            disk_space: Arc::new(DiskSpace::of(directory)),
             current: Mutex::new(Current { next_id: last_known + 1, pack: None }),
             open: Mutex::new(BTreeMap::new()),
             pins: Mutex::new(Pins::default()),
@@ -140,8 +140,8 @@ impl Packs {
     }
 
     /// The same packs, in the room of their data directory.
-    pub(crate) fn within(self, room: Arc<Room>) -> Packs {
-        Packs { room, ..self }
+    pub(crate) fn within(self, disk_space: Arc<DiskSpace>) -> Packs {
+        Packs { disk_space, ..self }
     }
 
     /// The numbers of all packs, ascending.
@@ -193,7 +193,7 @@ impl Packs {
         let bytes = chunks.iter().map(|chunk| ENTRY_BYTES + chunk.stored.len() as u64).sum();
         let mut current = lock(&self.current);
         // Under the lock: of two writers the second finds what the first has left.
-        self.room.make(bytes, purpose)?;
+        self.disk_space.make(bytes, purpose)?;
         for chunk in chunks {
             let pack = self.room(&mut current)?;
             let (place, end) = match pack.append(volume, chunk) {

@@ -9,7 +9,7 @@ use segue_core::nouns::{Fingerprint, VolumeId};
 
 use super::format::{ENTRY_HEADER, Entry, PACK_HEADER, pack_header};
 use super::{Packs, Pin, lock};
-use crate::room::Purpose;
+use crate::disk_space::Purpose;
 
 /// An entry of a pack: whose, which, and where.
 pub(crate) type Listed = (VolumeId, Fingerprint, ChunkPlace);
@@ -44,7 +44,7 @@ impl Packs {
 
     /// True if `bytes` of entries can be appended now.
     pub(crate) fn has_room(&self, bytes: u64, purpose: Purpose) -> io::Result<bool> {
-        self.room.has(bytes, purpose)
+        self.disk_space.has(bytes, purpose)
     }
 
     /// The pack that chunks are appended to now.

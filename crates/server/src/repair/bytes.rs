@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use segue_core::namespace::{MetaSnapshot, arrived, dump, keys};
+use segue_core::namespace::{MetaSnapshot, arrived, keys};
 use segue_core::nouns::VolumeId;
+use segue_core::upkeep::dump;
 
 use super::{RepairLine, Work, find};
-use crate::failed::Failed;
-use crate::lost;
 use crate::meta::Kv;
+use crate::task::{Failed, lost_files};
 
 /// Chunks looked at on one snapshot.
 const PAGE: usize = 256;
@@ -51,7 +51,7 @@ pub(super) fn repair(work: &mut Work<'_>, id: VolumeId) -> Result<(), Failed> {
         }
         work.say(RepairLine::Progress { inodes: 0, chunks });
     }
-    lost::files(&data.store, id, &lost, &mut |file| {
+    lost_files::visit(&data.store, id, &lost, &mut |file| {
         work.say(RepairLine::Lost {
             path: file.path,
             ino: Some(file.ino.0),

@@ -1,7 +1,7 @@
 //! Repairing a volume while its server is down: rows first, in one transaction, then the places
 //! of chunks whose bytes cannot be read where they should be.
 //!
-//! What is decided about rows is decided in `segue_core::namespace::repair`. Here is where chunks
+//! What is decided about rows is decided in `segue_core::upkeep::repair`. Here is where chunks
 //! are looked for: in all packs, once the first one is missed.
 
 mod bytes;
@@ -10,19 +10,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use segue_core::namespace::check::{Counts, Finding};
-use segue_core::namespace::repair::{Repairer, Unreadable, Unrepaired, rehearse, repair};
 use segue_core::namespace::{ChunkPlace, VolumeRow, volumes};
 use segue_core::nouns::{Fingerprint, VolumeId};
+use segue_core::upkeep::check::{Counts, Finding};
+use segue_core::upkeep::repair::{Repairer, Unreadable, Unrepaired, rehearse, repair};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{FailReason, no_volume_words};
 use crate::backup::Index;
-use crate::data::Data;
-use crate::data_dir::DataDir;
+use crate::data_dir::{Data, DataDir};
 use crate::error::ServeError;
-use crate::failed::Failed;
 use crate::meta::{Kv, MetaFault, Noted, StoreError};
+use crate::task::Failed;
 
 /// What is to be repaired.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -15,23 +15,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use segue_core::namespace::restore::{self, Entry, Restore};
-use segue_core::namespace::{VolumeError, VolumeRow, dump, find_volume, is_unused};
+use segue_core::namespace::{VolumeError, VolumeRow, find_volume, is_unused};
 use segue_core::nouns::VolumeId;
+use segue_core::upkeep::dump;
+use segue_core::upkeep::restore::{self, Entry, Restore};
 use segue_rpc::CloseCode;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::FailReason;
 use crate::backup::{BackupDir, Head, Index, Reader, Restored, Row};
-use crate::data::{Data, hex, random};
-use crate::data_dir::DataDir;
+use crate::data_dir::{Data, DataDir};
 use crate::error::ServeError;
-use crate::failed::Failed;
 use crate::meta::StoreError;
-use crate::pace::{LIVE_RATE_BYTES, Pace};
 use crate::principals;
+use crate::random::{hex, random};
 use crate::serve::Server;
-use crate::teller::Teller;
+use crate::task::{Failed, LIVE_RATE_BYTES, RateLimit, Reporter};
 
 /// What is to be restored, and as what.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -103,7 +102,7 @@ pub fn restore_offline(
 ) -> Result<(), ServeError> {
     let data = Data::open(DataDir::create(data)?)?;
     let stopping = AtomicBool::new(false);
-    let work = Work { data: &data, request, teller: Teller::new(tell, &stopping) };
+    let work = Work { data: &data, request, reporter: Reporter::new(tell, &stopping) };
     work.run(request.rate_bytes.unwrap_or(0));
     Ok(())
 }
@@ -117,8 +116,8 @@ pub(crate) fn restore_live(
     request: &RestoreRequest,
     tell: &mut dyn FnMut(RestoreLine) -> bool,
 ) {
-    let teller = Teller::new(tell, &server.stopping);
-    let work = Work { data: &server.data, request, teller };
+    let reporter = Reporter::new(tell, &server.stopping);
+    let work = Work { data: &server.data, request, reporter };
     for fingerprint in work.run(request.rate_bytes.unwrap_or(LIVE_RATE_BYTES)) {
         // They are back at once, and ask for what they know anew.
         server.sessions.expel(&fingerprint, CloseCode::Stopping, RESTORED);
@@ -129,7 +128,7 @@ pub(crate) fn restore_live(
 struct Work<'a> {
     data: &'a Data,
     request: &'a RestoreRequest,
-    teller: Teller<'a, RestoreLine>,
+    reporter: Reporter<'a, RestoreLine>,
 }
 
 /// A snapshot that was verified.
@@ -147,19 +146,19 @@ struct Source {
 impl Work<'_> {
     /// Returns the identities that the volume has now.
     fn run(mut self, rate_bytes: u64) -> Vec<String> {
-        match self.restore(&mut Pace::new(rate_bytes)) {
+        match self.restore(&mut RateLimit::new(rate_bytes)) {
             Ok((line, identities)) => {
-                self.teller.say(line);
+                self.reporter.say(line);
                 identities
             }
             Err(Failed { reason, words }) => {
-                self.teller.say(RestoreLine::Failed { reason, words });
+                self.reporter.say(RestoreLine::Failed { reason, words });
                 Vec::new()
             }
         }
     }
 
-    fn restore(&mut self, pace: &mut Pace) -> Result<(RestoreLine, Vec<String>), Failed> {
+    fn restore(&mut self, rate: &mut RateLimit) -> Result<(RestoreLine, Vec<String>), Failed> {
         let directory = BackupDir::open(&self.request.directory)?;
         let snapshot = self.chosen(&directory)?;
         let replaces = self.replaced()?;
@@ -168,12 +167,13 @@ impl Work<'_> {
         // Until the swap the volume counts as removed: nothing of it may be collected.
         let _hold = self.data.holds.hold();
         let Head { volume, tally, .. } = source.head.clone();
-        let start = crate::data::start().map_err(|error| StoreError::Read(error.to_string()))?;
+        let start =
+            crate::data_dir::start().map_err(|error| StoreError::Read(error.to_string()))?;
         let begin = move |txn: &mut crate::meta::Kv<'_>| {
             restore::begin(txn, &volume, &tally, beyond, start)
         };
         let restoring = self.data.store.write_blocking(begin)?;
-        let put::Rest { clients, lost } = put::all(self, pace, &source, &restoring)?;
+        let put::Rest { clients, lost } = put::all(self, rate, &source, &restoring)?;
         let (epoch, next_ino) = (restoring.row.epoch, restoring.row.next_ino);
         let noted = source.directory.note_restored(&Restored { epoch, next_ino });
         let uuid = restoring.row.uuid;
@@ -247,7 +247,7 @@ impl Work<'_> {
     }
 
     fn progress(&mut self, bytes: u64, total_bytes: u64) -> Result<(), Failed> {
-        match self.teller.progress(|| RestoreLine::Progress { bytes, total_bytes }) {
+        match self.reporter.progress(|| RestoreLine::Progress { bytes, total_bytes }) {
             true => Ok(()),
             false => Err(Failed::stopped()),
         }

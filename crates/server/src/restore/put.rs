@@ -1,16 +1,16 @@
 //! Rows and chunks of a restore, put in under a number that nobody knows.
 
-use segue_core::namespace::restore::Restore;
-use segue_core::namespace::{ChunkRow, dump};
+use segue_core::namespace::ChunkRow;
 use segue_core::nouns::Fingerprint;
+use segue_core::upkeep::dump;
+use segue_core::upkeep::restore::Restore;
 
 use super::{Source, Work};
 use crate::admin::FailReason;
 use crate::backup::{Index, Reader, Row};
-use crate::failed::Failed;
-use crate::pace::Pace;
+use crate::disk_space::Purpose;
 use crate::packs::{Packs, StoredChunk};
-use crate::room::Purpose;
+use crate::task::{Failed, RateLimit};
 
 /// Rows of one transaction, so that none keeps others waiting for long.
 const SLICE: usize = 256;
@@ -30,7 +30,7 @@ pub(super) struct Rest {
 /// Puts in all rows of the volume but those of its clients.
 pub(super) fn all(
     work: &mut Work<'_>,
-    pace: &mut Pace,
+    rate: &mut RateLimit,
     source: &Source,
     restore: &Restore,
 ) -> Result<Rest, Failed> {
@@ -39,7 +39,7 @@ pub(super) fn all(
     let (chunks, rows) = (Batch::default(), Vec::new());
     let rest = Rest { clients: Vec::new(), lost: 0 };
     let index = &source.index;
-    let mut put = Put { work, pace, index, packs, restore, chunks, rows, rest };
+    let mut put = Put { work, rate, index, packs, restore, chunks, rows, rest };
     let mut reader = Reader::open(&source.directory.snapshot(&source.snapshot))?;
     let mut done = 0;
     while let Some((key, value)) = reader.next()? {
@@ -68,7 +68,7 @@ struct Batch {
 
 struct Put<'a, 'b> {
     work: &'a mut Work<'b>,
-    pace: &'a mut Pace,
+    rate: &'a mut RateLimit,
     index: &'a Index,
     /// Those of the backup.
     packs: Packs,
@@ -82,8 +82,8 @@ impl Put<'_, '_> {
     fn chunk(&mut self, fingerprint: Fingerprint, row: &ChunkRow) -> Result<(), Failed> {
         // Whether it may be missing was decided before.
         let Some(place) = self.index.find(&fingerprint)? else { return Ok(()) };
-        let teller = &self.work.teller;
-        if !self.pace.wait(u64::from(place.stored_len), || teller.goes_on()) {
+        let reporter = &self.work.reporter;
+        if !self.rate.wait(u64::from(place.stored_len), || reporter.goes_on()) {
             return Err(Failed::stopped());
         }
         let chunk = match self.packs.read(&fingerprint, &place) {

@@ -69,7 +69,7 @@ impl Session {
             promises: Arc::clone(self.server.data.store.promises()),
             acked_below: apply.acked_below,
             is_replaced: Arc::clone(self.place.replaced()),
-            admits: self.server.data.store.room().admits(),
+            admits: self.server.data.store.disk_space().admits(),
         });
         self.while_connected(self.server.data.store.promises().await_grace()).await?;
         let (outcomes, but, end) = self.apply_slices(bound, &batch, places).await?;

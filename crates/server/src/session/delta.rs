@@ -14,8 +14,8 @@ use segue_core::wire::{DICTIONARY_MAX, Delta, Fetch, Put, Refused};
 use segue_rpc::codec::{Block, compress, undifference};
 
 use super::{Bound, Session, lost, refuse};
-use crate::contents::{Part, Placed, placed};
 use crate::packs::StoredChunk;
+use crate::segments::{Part, Placed, placed};
 use crate::serve::Server;
 
 /// Refuses what no host sends: dictionaries that are too long, or differences out of order.

@@ -10,7 +10,7 @@ use segue_rpc::{Body, CloseCode, Peer};
 use tokio::time::timeout;
 
 use super::{Answer, refuse};
-use crate::data::now;
+use crate::clock::now;
 use crate::meta::StoreError;
 use crate::principals::{self, InviteError, Used};
 use crate::serve::Server;

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segue_core::namespace;
-use segue_core::namespace::check::path;
 use segue_core::nouns::{Ino, VolumeId};
 use segue_core::refusal::Refusal;
+use segue_core::upkeep::check::path;
 use segue_core::wire::{FETCH_MAX, Fetch, Fetched, Refused, Reply};
 use segue_rpc::Body;
 use segue_rpc::codec::{block_from_stored, encode_block};
 
 use super::{Answer, Bound, Session, lost, refuse, settled};
-use crate::contents::{Part, Placed, placed};
+use crate::segments::{Part, Placed, placed};
 use crate::serve::Server;
 
 /// Small pieces are put together into blocks of at least so many bytes.

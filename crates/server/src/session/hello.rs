@@ -11,9 +11,10 @@ use segue_core::wire::{Hello, History, Refused, Reply, Welcome};
 use segue_rpc::Body;
 
 use super::{Answer, Bound, Session, refuse};
-use crate::data::{now, now_seconds, random};
+use crate::clock::{now, now_seconds};
 use crate::meta::{Kv, MetaFault};
-use crate::{attached, principals};
+use crate::random::random;
+use crate::{connected_clients, principals};
 
 /// Longest name of a host, in bytes.
 const HOST_MAX: usize = 255;
@@ -98,7 +99,7 @@ impl Session {
             principals::note_use(txn, &identity, used)?;
             match promises.is_attached(client, Some(id)) {
                 true => Ok(()),
-                false => attached::leave(txn, client),
+                false => connected_clients::leave(txn, client),
             }
         });
     }
@@ -176,7 +177,7 @@ fn greet(
         );
     }
     namespace::seen(txn, client, now_seconds())?;
-    attached::enter(txn, client)?;
+    connected_clients::enter(txn, client)?;
     let namespace::Greeted { grants, history } = greeted;
     Ok(Ok(Greeting { uuid: row.uuid, epoch: row.epoch, grants, history }))
 }

@@ -10,7 +10,7 @@
 //! that hold data, so that a client which asks for everything at once waits for itself only.
 
 mod apply;
-mod copies;
+mod clone;
 mod delta;
 mod enrol;
 mod fetch;

@@ -19,7 +19,7 @@ use segue_rpc::Body;
 
 use super::upload::{few_files, full, read};
 use super::{Answer, Bound, Session, lost, refuse};
-use crate::data::now_seconds;
+use crate::clock::now_seconds;
 use crate::meta::{Kv, MetaFault, StoreError};
 
 /// So many bytes that are told by where they stand are read for one request: what one leaf can
@@ -56,7 +56,7 @@ impl Session {
             return Err(refuse(Refusal::Limit, words));
         }
         bound.brings()?;
-        if self.server.data.store.room().admits() != Admits::All {
+        if self.server.data.store.disk_space().admits() != Admits::All {
             return Err(StoreError::Full.into());
         }
         let files = few_files(stage.files)?;

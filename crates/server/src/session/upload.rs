@@ -18,10 +18,10 @@ use segue_rpc::codec::{Block, BlockReader, decompress};
 use segue_rpc::{Body, BodyReader};
 
 use super::{Answer, Bound, Session, delta, lost, refuse};
-use crate::data::now_seconds;
+use crate::clock::now_seconds;
+use crate::disk_space::Purpose;
 use crate::meta::{Kv, MetaFault, StoreError};
 use crate::packs::{ChunkError, Pin, StoredChunk};
-use crate::room::Purpose;
 use crate::serve::Server;
 
 /// Bytes of chunks held in memory before they are written and committed.

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use segue_core::namespace::check::{self, Counts, Finding, Visitor};
 use segue_core::namespace::{self, MetaSnapshot, keys, read};
 use segue_core::nouns::{Attr, ClientId, Ino, Kind, Name};
+use segue_core::upkeep::check::{self, Counts, Finding, Visitor};
 use segue_core::wire::{Node, PAGE_MAX, Readdir};
 
 use super::ledger::Ledger;

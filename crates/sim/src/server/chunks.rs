@@ -1,5 +1,5 @@
 //! Contents: chunks that come along with records, what files have, and what is collected, as
-//! `segue-server`'s session/upload.rs, contents.rs and collect have it.
+//! `segue-server`'s session/upload.rs, segments.rs and collect have it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use segue_core::chunk::fingerprint;
 use segue_core::namespace::{self, ChunkPlace, ChunkRow, MetaTxn, Source, Stop, keys, read};
 use segue_core::nouns::{ClientId, Fingerprint, Ino, Time, VolumeId};
+use segue_core::upkeep::collect::collect;
 use segue_core::wire::{Fetch, Fetched, Reply};
 
 use super::{Answer, Server, replied};
@@ -56,7 +57,7 @@ impl Server {
         let volume = self.volume;
         let mut txn = Txn::begin(&mut self.disk);
         self.ages.expire(&mut txn, now.0.as_secs(), SLICE, false)?;
-        namespace::collect::collect(&mut txn, now.0.as_secs() + 1, SLICE)?;
+        collect(&mut txn, now.0.as_secs() + 1, SLICE)?;
         if self.bug == Some(Bug::ServerLeaksReferences) {
             let written = txn.take_written();
             leak(&mut txn, written);

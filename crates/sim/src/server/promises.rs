@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::namespace::{RemnantAges, changes};
+use segue_core::namespace::changes;
 use segue_core::nouns::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::promise::{Change, Grace, Inodes, Promises, SessionId};
+use segue_core::upkeep::RemnantAges;
 use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
 
 use super::doors::Doors;

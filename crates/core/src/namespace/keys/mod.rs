@@ -2,8 +2,14 @@
 //!
 //! Tags from 0x80 on belong to the server's own tables (identities, invites).
 
+mod parts;
 mod tables;
 
+pub use parts::{
+    changes_part, client_part, dentry_of, extent_part, fingerprint_part, grave_part,
+    hard_link_part, idle_part, inode_of, inode_part, life_part, orphan_ino, orphan_parts,
+    outcome_part, pack_part, ragged_part, remnant_order_part, volume_name_part, volume_part,
+};
 pub use tables::{
     is_chunk, is_of, is_own, is_shared, memories, of_server, of_volume, tables_of_client,
 };
@@ -80,11 +86,6 @@ pub fn volume_names() -> Vec<u8> {
     key(VOLUME_NAME, &[])
 }
 
-/// The name of such a key.
-pub fn volume_name_part(key: &[u8]) -> Option<&str> {
-    std::str::from_utf8(key.get(1..)?).ok()
-}
-
 /// A volume's number under its name.
 pub fn volume_name(name: &str) -> Vec<u8> {
     key(VOLUME_NAME, &[name.as_bytes()])
@@ -139,12 +140,6 @@ pub fn extents_of(volume: VolumeId, ino: Ino) -> Vec<u8> {
     of_inode(EXTENT, volume, ino, &[])
 }
 
-/// The generation and the end of an extent, from what follows the inode in its key.
-pub fn extent_part(rest: &[u8]) -> Option<(u32, u64)> {
-    let (generation, end) = rest.split_first_chunk()?;
-    Some((u32::from_be_bytes(*generation), u64::from_be_bytes(end.try_into().ok()?)))
-}
-
 /// Contents that no inode has any more, and whose extents are still there.
 pub fn grave(contents: Contents) -> Vec<u8> {
     let Contents { volume, ino, generation } = contents;
@@ -159,14 +154,6 @@ pub fn all_graves() -> Vec<u8> {
 /// All graves of a volume.
 pub fn graves(volume: VolumeId) -> Vec<u8> {
     key(GRAVE, &[&volume.0.to_be_bytes()])
-}
-
-/// The contents of a grave's key.
-pub fn grave_part(key: &[u8]) -> Option<Contents> {
-    let (volume, _) = key.get(1..)?.split_first_chunk()?;
-    let (ino, generation) = inode_part(key)?;
-    let generation = u32::from_be_bytes(generation.try_into().ok()?);
-    Some(Contents { volume: VolumeId(u32::from_be_bytes(*volume)), ino, generation })
 }
 
 /// What is left of a file that lost its last name.
@@ -188,12 +175,6 @@ pub fn remnant_order(volume: VolumeId, commit: u64, ino: Ino) -> Vec<u8> {
 /// The places of all remnants of a volume, the oldest first.
 pub fn remnant_orders(volume: VolumeId) -> Vec<u8> {
     key(REMNANT_ORDER, &[&volume.0.to_be_bytes()])
-}
-
-/// The commit and the inode of such a key.
-pub fn remnant_order_part(key: &[u8]) -> Option<(u64, Ino)> {
-    let (commit, ino) = key.get(1 + size_of::<u32>()..)?.split_first_chunk()?;
-    Some((u64::from_be_bytes(*commit), Ino(u64::from_be_bytes(ino.try_into().ok()?))))
 }
 
 /// How much all remnants of a volume are.
@@ -221,25 +202,6 @@ pub fn all_extents(volume: VolumeId) -> Vec<u8> {
     key(EXTENT, &[&volume.0.to_be_bytes()])
 }
 
-/// The inode of a key that begins with a volume and an inode, and what comes after it.
-pub fn inode_part(key: &[u8]) -> Option<(Ino, &[u8])> {
-    let (ino, rest) = key.get(1 + size_of::<u32>()..)?.split_first_chunk()?;
-    Some((Ino(u64::from_be_bytes(*ino)), rest))
-}
-
-/// The inode whose row has that key, if it is such a key.
-pub fn inode_of(key: &[u8]) -> Option<(VolumeId, Ino)> {
-    let (volume, _) = key.strip_prefix(&[INODE])?.split_first_chunk()?;
-    Some((VolumeId(u32::from_be_bytes(*volume)), inode_part(key)?.0))
-}
-
-/// The volume, the directory and the name of a name's key, if it is one.
-pub fn dentry_of(key: &[u8]) -> Option<(VolumeId, Ino, &[u8])> {
-    let (volume, _) = key.strip_prefix(&[DENTRY])?.split_first_chunk()?;
-    let (directory, name) = inode_part(key)?;
-    Some((VolumeId(u32::from_be_bytes(*volume)), directory, name))
-}
-
 /// What commit `number` changed in a volume.
 pub fn changes(number: u64, volume: VolumeId) -> Vec<u8> {
     key(CHANGES, &[&number.to_be_bytes(), &volume.0.to_be_bytes()])
@@ -255,21 +217,9 @@ pub fn life(volume: VolumeId, start: u64) -> Vec<u8> {
     key(LIFE, &[&volume.0.to_be_bytes(), &start.to_be_bytes()])
 }
 
-/// Where the life of such a key starts.
-pub fn life_part(key: &[u8]) -> Option<u64> {
-    key.last_chunk().map(|start| u64::from_be_bytes(*start))
-}
-
 /// What is known of all commits: behind their rows, so that it is written beside the last.
 pub fn changes_head() -> Vec<u8> {
     key(CHANGES, &[&[u8::MAX]])
-}
-
-/// The number and the volume of such a key.
-pub fn changes_part(key: &[u8]) -> Option<(u64, VolumeId)> {
-    let (number, volume) = key.strip_prefix(&[CHANGES])?.split_first_chunk()?;
-    let volume = VolumeId(u32::from_be_bytes(volume.try_into().ok()?));
-    Some((u64::from_be_bytes(*number), volume))
 }
 
 /// The quota of a directory.
@@ -297,12 +247,6 @@ pub fn all_hard_links(volume: VolumeId) -> Vec<u8> {
     key(HARD_LINK, &[&volume.0.to_be_bytes()])
 }
 
-/// The directory and the name of such a key.
-pub fn hard_link_part(key: &[u8]) -> Option<(Ino, &[u8])> {
-    let (parent, name) = inode_part(key)?.1.split_first_chunk()?;
-    (!name.is_empty()).then_some((Ino(u64::from_be_bytes(*parent)), name))
-}
-
 /// The key that a row of a volume has in `volume`.
 pub fn moved(key: &[u8], volume: VolumeId) -> Option<Vec<u8>> {
     let mut moved = key.to_vec();
@@ -323,17 +267,6 @@ pub fn orphans(volume: VolumeId, client: ClientId) -> Vec<u8> {
 /// All nameless inodes of a volume.
 pub fn all_orphans(volume: VolumeId) -> Vec<u8> {
     key(ORPHAN, &[&volume.0.to_be_bytes()])
-}
-
-/// The client and the inode of an orphan's key.
-pub fn orphan_parts(key: &[u8]) -> Option<(ClientId, Ino)> {
-    let (client, ino) = key.get(1 + size_of::<u32>()..)?.split_first_chunk()?;
-    Some((ClientId(*client), Ino(u64::from_be_bytes(ino.try_into().ok()?))))
-}
-
-/// The inode of an orphan's key.
-pub fn orphan_ino(key: &[u8]) -> Option<Ino> {
-    key.last_chunk().map(|bytes| Ino(u64::from_be_bytes(*bytes)))
 }
 
 /// A client.
@@ -359,20 +292,6 @@ pub fn floors(client: ClientId) -> Vec<u8> {
 /// All that is known of a client's records.
 pub fn outcomes(client: ClientId) -> Vec<u8> {
     key(OUTCOME, &[&client.0])
-}
-
-/// The client of a key that begins with one.
-pub fn client_part(key: &[u8]) -> Option<ClientId> {
-    key.get(1..)?.first_chunk().map(|client| ClientId(*client))
-}
-
-/// The record of an outcome's key.
-pub fn outcome_part(key: &[u8]) -> Option<OpId> {
-    let (client, rest) = key.get(1..)?.split_first_chunk()?;
-    let (incarnation, seq) = rest.split_first_chunk()?;
-    let incarnation = u32::from_be_bytes(*incarnation);
-    let seq = u64::from_be_bytes(seq.try_into().ok()?);
-    Some(OpId { client: ClientId(*client), incarnation, seq })
 }
 
 /// What became of a record.
@@ -420,13 +339,6 @@ pub fn ragged_of(volume: VolumeId) -> Vec<u8> {
     key(RAGGED, &[&volume.0.to_be_bytes()])
 }
 
-/// The volume and the inode of such a file's key.
-pub fn ragged_part(key: &[u8]) -> Option<(VolumeId, Ino)> {
-    let (volume, _) = key.get(1..)?.split_first_chunk()?;
-    let (ino, _) = inode_part(key)?;
-    Some((VolumeId(u32::from_be_bytes(*volume)), ino))
-}
-
 /// A chunk of a volume.
 pub fn chunk(volume: VolumeId, fingerprint: &Fingerprint) -> Vec<u8> {
     key(CHUNK, &[&volume.0.to_be_bytes(), &fingerprint.0])
@@ -452,11 +364,6 @@ pub fn leaves(volume: VolumeId) -> Vec<u8> {
     key(LEAF, &[&volume.0.to_be_bytes()])
 }
 
-/// The fingerprint of a chunk's or a leaf's key.
-pub fn fingerprint_part(key: &[u8]) -> Option<Fingerprint> {
-    key.get(1 + size_of::<u32>()..)?.try_into().ok().map(Fingerprint)
-}
-
 /// Something that nothing refers to, to be collected from `due` on.
 pub fn idle(due: u64, held: Held) -> Vec<u8> {
     let (volume, kind, fingerprint) = match held {
@@ -476,21 +383,6 @@ pub fn all_idle() -> Vec<u8> {
     key(IDLE, &[])
 }
 
-/// What the key of something idle says.
-pub fn idle_part(key: &[u8]) -> Option<(u64, Held)> {
-    let (due, rest) = key.get(1..)?.split_first_chunk()?;
-    let (volume, rest) = rest.split_first_chunk()?;
-    let (kind, fingerprint) = rest.split_first()?;
-    let volume = VolumeId(u32::from_be_bytes(*volume));
-    let fingerprint = Fingerprint(fingerprint.try_into().ok()?);
-    let held = match kind {
-        0 => Held::Chunk(volume, fingerprint),
-        1 => Held::Leaf(volume, fingerprint),
-        _ => return None,
-    };
-    Some((u64::from_be_bytes(*due), held))
-}
-
 /// What rows refer to in a pack.
 pub fn pack(pack: u64) -> Vec<u8> {
     key(PACK, &[&pack.to_be_bytes()])
@@ -501,11 +393,6 @@ pub fn packs() -> Vec<u8> {
     key(PACK, &[])
 }
 
-/// The number of a pack's key.
-pub fn pack_part(key: &[u8]) -> Option<u64> {
-    Some(u64::from_be_bytes(key.get(1..)?.try_into().ok()?))
-}
-
 /// A volume whose rows are being removed.
 pub fn removed_volume(volume: VolumeId) -> Vec<u8> {
     key(REMOVED_VOLUME, &[&volume.0.to_be_bytes()])
@@ -514,11 +401,6 @@ pub fn removed_volume(volume: VolumeId) -> Vec<u8> {
 /// All volumes whose rows are being removed.
 pub fn removed_volumes() -> Vec<u8> {
     key(REMOVED_VOLUME, &[])
-}
-
-/// The number of a volume's key, or of that of a removed one.
-pub fn volume_part(key: &[u8]) -> Option<VolumeId> {
-    Some(VolumeId(u32::from_be_bytes(key.get(1..)?.try_into().ok()?)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::namespace::arrivals::{admit, bytes};
-use crate::namespace::collect::collect;
+use crate::upkeep::collect::collect;
 
 const LIMIT: u64 = 1000;
 /// With the hundredth that is taken over it.

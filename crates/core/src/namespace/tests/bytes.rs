@@ -111,7 +111,7 @@ proptest! {
         let (mut array, mut chunks) = (Array::default(), BTreeMap::new());
         for write in writes {
             // What the file has is not touched.
-            super::super::collect::collect(&mut txn, NOW + 1, write.seed.into()).unwrap();
+            crate::upkeep::collect::collect(&mut txn, NOW + 1, write.seed.into()).unwrap();
             let (mut at, mut pieces) = (0, Vec::new());
             for (gap, len, kind) in write.pieces {
                 let offset = at + gap as u64;
@@ -167,8 +167,8 @@ proptest! {
             prop_assert_eq!(&found[..], array.0.get(offset as usize..end).unwrap_or_default());
         }
         tin.apply(&mut txn, unlink(Ino::ROOT, "f", ino, false));
-        RemnantAges::default().expire(&mut txn, 0, 1, true).unwrap();
-        while super::super::collect::collect(&mut txn, u64::MAX, 50).unwrap().rows > 0 {}
+        crate::upkeep::RemnantAges::default().expire(&mut txn, 0, 1, true).unwrap();
+        while crate::upkeep::collect::collect(&mut txn, u64::MAX, 50).unwrap().rows > 0 {}
         let chunks = [keys::chunks(VOLUME), keys::leaves(VOLUME), keys::packs()];
         for table in [keys::all_extents(VOLUME), keys::all_idle()].into_iter().chain(chunks) {
             prop_assert!(!txn.0.keys().any(|key| key.starts_with(&table)));

@@ -1,8 +1,8 @@
 //! A file gets another's data by reference, as a whole or not at all.
 
 use super::*;
-use crate::namespace::check::chunk_uses_of;
-use crate::namespace::collect::collect;
+use crate::upkeep::check::chunk_uses_of;
+use crate::upkeep::collect::collect;
 
 fn clone(txn: &mut MapTxn, ino: Ino, from: Ino) -> Record {
     let Base::Version(version) = version(txn, from) else { panic!() };

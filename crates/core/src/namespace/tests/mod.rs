@@ -2,23 +2,19 @@
 
 mod arrivals;
 mod bytes;
-mod check;
 mod clone;
-mod collect;
 mod conflicts;
 mod copied;
 mod hostile;
 mod listing;
-mod model;
+pub(crate) mod model;
 mod order;
 mod outline;
 mod overlay;
 mod quotas;
 mod remnant;
-mod repair;
-mod restore;
+mod rights;
 mod rules;
-mod tidy;
 mod twice;
 mod watch;
 
@@ -31,15 +27,16 @@ use crate::nouns::{
     Attr, Base, Caller, Ino, Name, NewNode, Outcome, Piece, PieceBytes, RenameMode, Role, SetAttr,
     Store, Timestamp,
 };
+use crate::upkeep::tests::check;
 
-pub(super) const OWNER: Rights = Rights { role: Role::Writer, no_root_squash: false };
-const HOST: Rights = Rights { role: Role::Host, no_root_squash: false };
-const VOLUME: VolumeId = VolumeId(1);
+pub(crate) const OWNER: Rights = Rights { role: Role::Writer, no_root_squash: false };
+pub(crate) const HOST: Rights = Rights { role: Role::Host, no_root_squash: false };
+pub(crate) const VOLUME: VolumeId = VolumeId(1);
 /// When chunks arrive, in seconds since 1970.
-const NOW: u64 = 1_795_250_399;
+pub(crate) const NOW: u64 = 1_795_250_399;
 
 /// A store with one volume.
-pub(super) fn store() -> MapTxn {
+pub(crate) fn store() -> MapTxn {
     let mut txn = MapTxn::default();
     let made = create_volume(&mut txn, "home", [7; 16], Timestamp::default()).unwrap();
     assert_eq!(made, Ok(VOLUME));
@@ -47,21 +44,21 @@ pub(super) fn store() -> MapTxn {
 }
 
 /// A client of the volume.
-pub(super) struct Client {
-    id: ClientId,
-    rights: Rights,
-    is_shared: bool,
-    caller: Caller,
-    seq: u64,
-    next_ino: u64,
-    pub(super) proven: BTreeSet<Fingerprint>,
-    pub(super) admits: Admits,
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) rights: Rights,
+    pub(crate) is_shared: bool,
+    pub(crate) caller: Caller,
+    pub(crate) seq: u64,
+    pub(crate) next_ino: u64,
+    pub(crate) proven: BTreeSet<Fingerprint>,
+    pub(crate) admits: Admits,
     /// What the server knows to be damaged.
-    damaged: DamagedChunks,
+    pub(crate) damaged: DamagedChunks,
 }
 
 impl Client {
-    pub(super) fn new(txn: &mut MapTxn, id: u8, rights: Rights) -> Client {
+    pub(crate) fn new(txn: &mut MapTxn, id: u8, rights: Rights) -> Client {
         let id = ClientId([id; 16]);
         bind(txn, id, "identity", VOLUME, 1).unwrap().unwrap();
         let next_ino = grant(txn, id).unwrap().unwrap().first;
@@ -78,18 +75,18 @@ impl Client {
         }
     }
 
-    fn user(mut self, uid: u32, gid: u32, groups: &[u32]) -> Client {
+    pub(crate) fn user(mut self, uid: u32, gid: u32, groups: &[u32]) -> Client {
         self.caller = Caller { uid, gid, groups: groups.to_vec(), ..Caller::default() };
         self
     }
 
-    pub(super) fn ino(&mut self) -> Ino {
+    pub(crate) fn ino(&mut self) -> Ino {
         self.next_ino += 1;
         Ino(self.next_ino - 1)
     }
 
     /// The record, stamped with the next seq.
-    pub(super) fn stamp(&mut self, record: Record) -> Stamped {
+    pub(crate) fn stamp(&mut self, record: Record) -> Stamped {
         self.seq += 1;
         let time = Timestamp { secs: 1_795_250_399 + self.seq as i64, nanos: 0 };
         Stamped {
@@ -102,7 +99,7 @@ impl Client {
         }
     }
 
-    pub(super) fn send(&self, txn: &mut MapTxn, stamped: &Stamped) -> ApplyResult {
+    pub(crate) fn send(&self, txn: &mut MapTxn, stamped: &Stamped) -> ApplyResult {
         let before = check::findings(txn);
         let result = self.send_unchecked(txn, stamped).unwrap();
         // Rows that fit together do so after every record, whatever it comes to.
@@ -110,7 +107,7 @@ impl Client {
         result
     }
 
-    fn send_unchecked(
+    pub(crate) fn send_unchecked(
         &self,
         txn: &mut MapTxn,
         stamped: &Stamped,
@@ -130,7 +127,7 @@ impl Client {
         apply(txn, &context, stamped, &digest)
     }
 
-    pub(super) fn apply(&mut self, txn: &mut MapTxn, record: Record) -> Outcome {
+    pub(crate) fn apply(&mut self, txn: &mut MapTxn, record: Record) -> Outcome {
         let stamped = self.stamp(record);
         match self.send(txn, &stamped) {
             ApplyResult::Outcome(outcome) => outcome,
@@ -139,7 +136,12 @@ impl Client {
     }
 
     /// The same, where it may go only if its data are what is known.
-    fn apply_knowing(&mut self, txn: &mut MapTxn, record: Record, known: Base) -> Outcome {
+    pub(crate) fn apply_knowing(
+        &mut self,
+        txn: &mut MapTxn,
+        record: Record,
+        known: Base,
+    ) -> Outcome {
         let stamped = Stamped { known: Some(known), ..self.stamp(record) };
         match self.send(txn, &stamped) {
             ApplyResult::Outcome(outcome) => outcome,
@@ -147,14 +149,14 @@ impl Client {
         }
     }
 
-    fn make(&mut self, txn: &mut MapTxn, parent: Ino, name: &str, node: NewNode) -> Ino {
+    pub(crate) fn make(&mut self, txn: &mut MapTxn, parent: Ino, name: &str, node: NewNode) -> Ino {
         let ino = self.ino();
         let outcome = self.apply(txn, self.creation(parent, name, ino, node));
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
         ino
     }
 
-    fn creation(&self, parent: Ino, name: &str, ino: Ino, node: NewNode) -> Record {
+    pub(crate) fn creation(&self, parent: Ino, name: &str, ino: Ino, node: NewNode) -> Record {
         let (uid, gid) = match self.rights.role {
             Role::Host => (self.caller.uid, self.caller.gid),
             _ => (0, 0),
@@ -162,32 +164,32 @@ impl Client {
         Record::Create { parent, name: name_of(name), ino, node, mode: 0o755, uid, gid }
     }
 
-    fn file(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {
+    pub(crate) fn file(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {
         self.make(txn, parent, name, NewNode::File)
     }
 
-    fn directory(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {
+    pub(crate) fn directory(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {
         self.make(txn, parent, name, NewNode::Directory)
     }
 }
 
-pub(super) fn name_of(name: &str) -> Name {
+pub(crate) fn name_of(name: &str) -> Name {
     Name::new(name).unwrap()
 }
 
-pub(super) fn refused(refusal: Refusal) -> Outcome {
+pub(crate) fn refused(refusal: Refusal) -> Outcome {
     Outcome::Refused { refusal }
 }
 
-fn attr(txn: &mut MapTxn, ino: Ino) -> Attr {
+pub(crate) fn attr(txn: &mut MapTxn, ino: Ino) -> Attr {
     read::getattr(txn, VOLUME, ino).unwrap().attr
 }
 
-fn unlink(parent: Ino, name: &str, ino: Ino, open: bool) -> Record {
+pub(crate) fn unlink(parent: Ino, name: &str, ino: Ino, open: bool) -> Record {
     Record::Unlink { parent, name: name_of(name), ino, open }
 }
 
-fn rename(from: (Ino, &str), ino: Ino, to: (Ino, &str), mode: RenameMode) -> Record {
+pub(crate) fn rename(from: (Ino, &str), ino: Ino, to: (Ino, &str), mode: RenameMode) -> Record {
     Record::Rename {
         from_parent: from.0,
         from_name: name_of(from.1),
@@ -200,7 +202,7 @@ fn rename(from: (Ino, &str), ino: Ino, to: (Ino, &str), mode: RenameMode) -> Rec
 }
 
 /// A store of the whole content `bytes`.
-fn whole(ino: Ino, base: Base, bytes: &[u8]) -> Record {
+pub(crate) fn whole(ino: Ino, base: Base, bytes: &[u8]) -> Record {
     let pieces = match bytes.is_empty() {
         true => vec![],
         false => vec![Piece { offset: 0, bytes: PieceBytes::Inline(bytes.to_vec()) }],
@@ -210,13 +212,13 @@ fn whole(ino: Ino, base: Base, bytes: &[u8]) -> Record {
 }
 
 /// A store of `bytes` at `offset` that is not whole.
-fn splice(ino: Ino, base: Base, offset: u64, bytes: &[u8], size: u64) -> Record {
+pub(crate) fn splice(ino: Ino, base: Base, offset: u64, bytes: &[u8], size: u64) -> Record {
     let pieces = vec![Piece { offset, bytes: PieceBytes::Inline(bytes.to_vec()) }];
     Record::Store(Store { ino, base, cut: None, size, pieces, mtime: None, whole: false })
 }
 
 /// A chunk of these bytes arrives, if it is not there yet.
-pub(super) fn arrive(txn: &mut MapTxn, bytes: &[u8]) -> Fingerprint {
+pub(crate) fn arrive(txn: &mut MapTxn, bytes: &[u8]) -> Fingerprint {
     let fingerprint = crate::chunk::fingerprint(bytes);
     let len = u32::try_from(bytes.len()).unwrap();
     let place =
@@ -226,7 +228,7 @@ pub(super) fn arrive(txn: &mut MapTxn, bytes: &[u8]) -> Fingerprint {
 }
 
 /// All bytes of a file whose extents are inline.
-pub(super) fn content(txn: &mut MapTxn, ino: Ino) -> Vec<u8> {
+pub(crate) fn content(txn: &mut MapTxn, ino: Ino) -> Vec<u8> {
     let attr = attr(txn, ino);
     let fetch = crate::wire::Fetch { ino, version: attr.data_version, offset: 0, len: attr.size };
     let mut bytes = Vec::new();
@@ -244,12 +246,12 @@ pub(super) fn content(txn: &mut MapTxn, ino: Ino) -> Vec<u8> {
     bytes
 }
 
-fn version(txn: &mut MapTxn, ino: Ino) -> Base {
+pub(crate) fn version(txn: &mut MapTxn, ino: Ino) -> Base {
     Base::Version(attr(txn, ino).data_version)
 }
 
 /// The inode that `name` means.
-fn named(txn: &mut MapTxn, parent: Ino, name: &str) -> Option<Ino> {
+pub(crate) fn named(txn: &mut MapTxn, parent: Ino, name: &str) -> Option<Ino> {
     let looked = read::lookup(txn, VOLUME, parent, &name_of(name)).unwrap();
     looked.node.map(|node| node.attr.ino)
 }

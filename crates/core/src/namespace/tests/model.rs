@@ -10,7 +10,7 @@ use crate::nouns::Kind;
 
 /// What an operation should come to.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Expected {
+pub(crate) enum Expected {
     Done,
     Refused(Refusal),
     Conflict,
@@ -34,12 +34,12 @@ struct Node {
 /// Inodes by number; one without a name is open. And the most inodes that may stand in the tree
 /// of a directory with a quota, itself included.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Model(BTreeMap<u64, Node>, pub(super) BTreeMap<u64, u64>);
+pub(crate) struct Model(BTreeMap<u64, Node>, pub(crate) BTreeMap<u64, u64>);
 
 use Expected::{Conflict, Done, Refused as No};
 
 impl Model {
-    pub(super) fn new() -> Model {
+    pub(crate) fn new() -> Model {
         let root = Node {
             content: Content::Directory(BTreeMap::new()),
             mode: 0o755,
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    pub(super) fn apply(&mut self, record: &Record) -> Expected {
+    pub(crate) fn apply(&mut self, record: &Record) -> Expected {
         let mut after = self.clone();
         let expected = after.try_apply(record).unwrap_or_else(|refused| refused);
         let mut counted = after.clone();
@@ -308,14 +308,14 @@ impl Model {
     }
 
     /// The copy of a conflict has this name.
-    pub(super) fn conflicted(&mut self, txn: &mut MapTxn, parent: Ino, name: &Name, copy: Ino) {
+    pub(crate) fn conflicted(&mut self, txn: &mut MapTxn, parent: Ino, name: &Name, copy: Ino) {
         self.shelter(txn, parent);
         let old = self.directory(parent).unwrap().insert(name.to_string(), copy.0);
         assert_eq!(old, None, "{name} was not free");
     }
 
     /// Panics where the store holds something else.
-    pub(super) fn compare(&self, txn: &mut MapTxn) {
+    pub(crate) fn compare(&self, txn: &mut MapTxn) {
         for (number, node) in &self.0 {
             let (ino, attr) = (Ino(*number), attr(txn, Ino(*number)));
             assert_eq!((attr.nlink, attr.mode), (self.nlink(*number), node.mode), "{ino}");
@@ -338,9 +338,9 @@ impl Model {
 }
 
 /// An operation: what it is, and numbers to choose its objects by.
-pub(super) type Op = (u8, [usize; 3], [usize; 2], u8);
+pub(crate) type Op = (u8, [usize; 3], [usize; 2], u8);
 
-pub(super) fn op() -> impl Strategy<Value = Op> {
+pub(crate) fn op() -> impl Strategy<Value = Op> {
     let index = || 0usize..1 << 16;
     (0u8..20, [index(), index(), index()], [index(), index()], any::<u8>())
 }
@@ -387,7 +387,7 @@ impl Chooser<'_> {
 }
 
 /// The record that `op` is, here and now.
-pub(super) fn record(
+pub(crate) fn record(
     tin: &mut Client,
     txn: &mut MapTxn,
     model: &Model,
@@ -460,7 +460,7 @@ pub(super) fn record(
 }
 
 /// What an outcome is in the model, which learns the name of a conflict's copy.
-pub(super) fn came_to(model: &mut Model, txn: &mut MapTxn, outcome: &Outcome) -> Expected {
+pub(crate) fn came_to(model: &mut Model, txn: &mut MapTxn, outcome: &Outcome) -> Expected {
     match outcome {
         Outcome::Done { .. } => Expected::Done,
         Outcome::Refused { refusal } => Expected::Refused(*refusal),

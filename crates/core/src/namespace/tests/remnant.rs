@@ -1,8 +1,9 @@
 //! What is left of removed files, for how long, and how much.
 
-use super::super::remnant::KEPT_SECONDS as KEPT;
 use super::*;
-use crate::namespace::collect::collect;
+use crate::promise::KEPT_SECONDS as KEPT;
+use crate::upkeep::RemnantAges;
+use crate::upkeep::collect::collect;
 
 /// Attributes of what is left of `ino`.
 fn left(txn: &mut MapTxn, ino: Ino) -> Option<Attr> {
@@ -279,7 +280,7 @@ fn damage_keeps_nothing() {
         let mut damaged = txn.clone();
         damaged.0.insert(key.clone(), vec![0xff]);
         assert_ne!(check::findings(&mut damaged), [], "{key:?}");
-        let (mut fixed, heard) = super::repair::repaired(&txn, &damaged);
+        let (mut fixed, heard) = crate::upkeep::tests::repair::repaired(&txn, &damaged);
         assert_eq!((heard.repaired.is_empty(), heard.lost), (false, Vec::new()), "{key:?}");
         for txn in [&mut fixed, &mut damaged] {
             RemnantAges::default().expire(txn, 0, 9, true).unwrap();

@@ -1,0 +1,118 @@
+//! The cut of `segue-core` into modules: which of them a module must not use.
+//!
+//! The test reads text, not syntax. It looks for paths that begin at the root of the crate, as
+//! `crate::host`, as an item of `crate::{..}`, or as `super::super::host` in a file that deep.
+//! Tests may use every module: directories and files named `tests`, and the rest of a file behind
+//! `#[cfg(test)]` and `mod tests {`, are left out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A module of core, and the modules that it must not use.
+const FORBIDDEN: [(&str, &[&str]); 4] = [
+    ("nouns", &["host", "namespace", "upkeep", "wire", "promise"]),
+    ("wire", &["host", "namespace", "upkeep"]),
+    ("promise", &["namespace", "host", "upkeep"]),
+    ("namespace", &["host", "upkeep"]),
+];
+const ROOT: &str = "crate::";
+const PARENT: &str = "super::";
+
+/// The files of a module of core, and how deep in the tree of modules each is.
+fn files_of(module: &str) -> Vec<(PathBuf, usize)> {
+    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");
+    let mut found = vec![(core.join(format!("{module}.rs")), 1)];
+    let mut directories = vec![(core.join(module), 1)];
+    while let Some((directory, depth)) = directories.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            match path.file_stem().and_then(|stem| stem.to_str()) {
+                Some("tests") => {}
+                _ if path.is_dir() => directories.push((path, depth + 1)),
+                Some("mod") => found.push((path, depth)),
+                _ => found.push((path, depth + 1)),
+            }
+        }
+    }
+    found.retain(|(path, _)| path.is_file());
+    found
+}
+
+/// A source without its comments and without the module of its tests.
+fn code(source: &str) -> String {
+    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
+    let lines = source.lines().map(|line| line.split("//").next().unwrap_or(""));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The first words of a path, or of each path of a group in braces.
+fn firsts(path: &str) -> Vec<&str> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let first = |text: &'_ str| text.find(|c| !is_word(c)).unwrap_or(text.len());
+    let Some(group) = path.strip_prefix('{') else { return vec![&path[..first(path)]] };
+    let (mut depth, mut begin, mut all) = (0, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                let item = group[begin..at].trim_start();
+                all.push(&item[..first(item)]);
+                begin = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The modules at the root of the crate that a source uses, which is `depth` modules below it.
+fn used(source: &str, depth: usize) -> Vec<String> {
+    let code = code(source);
+    let climb = PARENT.repeat(depth);
+    let at_root = code.match_indices(ROOT).map(|(at, _)| &code[at + ROOT.len()..]);
+    let climbed = code.match_indices(&climb).filter_map(|(at, _)| {
+        let is_whole = !code[..at].ends_with("::");
+        is_whole.then(|| &code[at + climb.len()..])
+    });
+    at_root.chain(climbed).flat_map(firsts).map(str::to_owned).collect()
+}
+
+#[test]
+fn modules_of_core_use_only_modules_below_them() {
+    let mut faults = Vec::new();
+    for (module, forbidden) in FORBIDDEN {
+        let files = files_of(module);
+        assert!(!files.is_empty(), "there is no module {module}");
+        for (path, depth) in files {
+            let used = used(&fs::read_to_string(&path).unwrap(), depth);
+            let wrong = used.iter().filter(|used| forbidden.contains(&used.as_str()));
+            faults.extend(wrong.map(|used| format!("{}: {used}", path.display())));
+        }
+    }
+    assert!(faults.is_empty(), "these uses make circles in core:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn uses_are_found_in_all_their_forms() {
+    assert_eq!(used("use crate::upkeep::check;", 2), ["upkeep"]);
+    assert_eq!(used("    crate::upkeep::collect(txn)", 2), ["upkeep"]);
+    let group = "use crate::{\n    host::{log, cache},\n    nouns,\n    upkeep};";
+    assert_eq!(used(group, 2), ["host", "nouns", "upkeep"]);
+    assert_eq!(used("use super::super::host::log;", 2), ["host"]);
+    assert_eq!(used("use super::host::log;", 1), ["host"]);
+}
+
+#[test]
+fn uses_elsewhere_and_in_tests_do_not_count() {
+    for text in [
+        "//! As crate::upkeep does.",
+        "use super::host::log;",
+        "fn f() {}\n#[cfg(test)]\nmod tests {\n    use crate::upkeep::tests;\n}",
+    ] {
+        assert_eq!(used(text, 2), Vec::<String>::new(), "{text}");
+    }
+}
