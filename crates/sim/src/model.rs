@@ -12,7 +12,8 @@ use crate::Violation;
 use crate::check::acknowledged::overwritten;
 use crate::check::structure::Reached;
 use crate::server::{Server, content};
-use crate::work::{Answered, Flag, Op, Path, bytes_of};
+use crate::work::{Answered, Op, Path, bytes_of};
+use segue_core::host::call::RenameFlag;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Node {
@@ -287,7 +288,7 @@ impl Model {
         Ok(Answered::Ino(ino))
     }
 
-    fn rename(&mut self, from: &Path, to: &Path, flag: Flag) -> Done {
+    fn rename(&mut self, from: &Path, to: &Path, flag: RenameFlag) -> Done {
         if to != from && to.starts_with(from) {
             return Err(Refusal::Invalid);
         }
@@ -299,15 +300,15 @@ impl Model {
         let (to_parent, to_name) = self.holder(to)?;
         let target = self.directory(to_parent)?.get(to_name).copied();
         match (flag, target) {
-            (Flag::NoReplace, Some(_)) => return Err(Refusal::Exists),
-            (Flag::Exchange, None) => return Err(Refusal::NotFound),
+            (RenameFlag::NoReplace, Some(_)) => return Err(Refusal::Exists),
+            (RenameFlag::Exchange, None) => return Err(Refusal::NotFound),
             (_, Some(target)) if target == source => return Ok(Answered::Ino(source)),
-            (Flag::Exchange, Some(target)) => {
+            (RenameFlag::Exchange, Some(target)) => {
                 self.directory(from_parent)?.insert(from_name.clone(), target);
                 self.directory(to_parent)?.insert(to_name.clone(), source);
                 return Ok(Answered::Ino(source));
             }
-            (Flag::Replace, Some(target)) => {
+            (RenameFlag::Replace, Some(target)) => {
                 match (self.is_directory(source), self.is_directory(target)) {
                     (true, false) => return Err(Refusal::NotDirectory),
                     (false, true) => return Err(Refusal::IsDirectory),

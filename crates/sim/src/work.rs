@@ -1,5 +1,6 @@
 //! What applications do: operations on paths, drawn at random from few names, so that they meet.
 
+use segue_core::host::call::RenameFlag;
 use segue_core::nouns::{Ino, Name};
 
 use crate::rng::Rng;
@@ -7,17 +8,14 @@ use crate::rng::Rng;
 /// A path below the root.
 pub(crate) type Path = Vec<Name>;
 
-/// How a rename treats its target.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Flag {
-    Replace,
-    NoReplace,
-    Exchange,
-}
-
 /// How often each is.
-const RENAMES: [Flag; 5] =
-    [Flag::Replace, Flag::Replace, Flag::Replace, Flag::NoReplace, Flag::Exchange];
+const RENAMES: [RenameFlag; 5] = [
+    RenameFlag::Replace,
+    RenameFlag::Replace,
+    RenameFlag::Replace,
+    RenameFlag::NoReplace,
+    RenameFlag::Exchange,
+];
 
 /// One operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,7 +40,7 @@ pub(crate) enum Op {
     },
     Close(usize),
     Truncate(Path, u64),
-    Rename(Path, Path, Flag),
+    Rename(Path, Path, RenameFlag),
     Unlink(Path),
     Rmdir(Path),
     Link(Path, Path),

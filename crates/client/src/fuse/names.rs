@@ -2,12 +2,13 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use segue_core::nouns::{Caller, Ino, Name, NewNode, SetAttr};
+use segue_core::host::call::RenameFlag;
+use segue_core::nouns::{Caller, Dentry, Ino, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Call, Outcome, SetTime};
 
 use super::convert::{self, attributes, empty, entry, made, node, outcome, time};
-use crate::mount::{Creation, RenameFlag, Shared, SizeChange};
+use crate::mount::{Creation, Shared, SizeChange};
 
 type Given<T> = Result<T, Refusal>;
 
@@ -108,6 +109,7 @@ pub(super) async fn rename(
             libc::RENAME_EXCHANGE => RenameFlag::Exchange,
             _ => return Err(Refusal::Invalid),
         };
+        let [from, to] = [from, to].map(|(parent, name)| Dentry { parent, name });
         mount.rename(from, to, flag, caller).await
     };
     empty(renamed.await)

@@ -10,9 +10,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use segue_core::host::log::Writers;
-use segue_core::nouns::{Record, Time};
-use segue_core::refusal::Refusal;
+use segue_core::nouns::Time;
 
 use super::why::waits;
 use super::{Mount, lock};
@@ -29,24 +27,6 @@ impl Mount {
     pub(super) fn measure_pending(&self) {
         let log = lock(&self.log).len();
         self.core().measure_pending(log);
-    }
-
-    /// Refuses what there is no room for, and no hope of any soon.
-    pub(super) fn check_bound(&self) -> Result<(), Refusal> {
-        match self.core().writers() {
-            Writers::Refused => Err(Refusal::NoSpace),
-            Writers::Free | Writers::Slowed => Ok(()),
-        }
-    }
-
-    /// The same for a change of names or attributes.
-    pub(super) fn check_bound_for(&self, record: &Record) -> Result<(), Refusal> {
-        match record {
-            Record::Create { .. } | Record::Link { .. } | Record::SetXattr { .. } => {
-                self.check_bound()
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Waits as long as a caller that added so many bytes to a log that is nearly full.

@@ -1,7 +1,7 @@
 //! How soon a file's changes must be with the server: what that means for who changes it.
 
 use segue_core::host::call::Call;
-use segue_core::nouns::{Caller, Ino, Record};
+use segue_core::nouns::{Caller, Ino};
 use segue_core::refusal::Refusal;
 
 use super::Mount;
@@ -11,12 +11,6 @@ impl Mount {
     /// How soon changes of `ino` must be with the server.
     pub(super) fn lm(&self, ino: Ino) -> Lm {
         self.core().lm(ino)
-    }
-
-    /// Whether who makes this change of names or attributes waits for its commit; `exclusive`: no
-    /// host may have the name.
-    pub(super) fn waits(&self, record: &Record, exclusive: bool) -> bool {
-        self.core().lm_of(record).waits(exclusive)
     }
 
     /// Makes what was written to `ino` a change for the server, at a close by `caller`, unless that

@@ -72,8 +72,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::host::Host;
-use segue_core::namespace::personal_mode;
-use segue_core::nouns::{Attr, Ino, Kind, Name, Role, Time, Timestamp};
+use segue_core::host::call::Owner;
+use segue_core::nouns::{Attr, Ino, Name, Time, Timestamp};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::wire::Space;
@@ -83,7 +83,7 @@ use crate::options::MountOptions;
 use crate::remote::Remote;
 use crate::state::{Containers, Index, LogFile, Numbers, Preserved};
 
-pub(crate) use changes::{Creation, RenameFlag};
+pub(crate) use changes::Creation;
 pub(crate) use data::{OpenMode, Opened, SizeChange, Written};
 pub(crate) use directories::{DirectoryHandle, Reading};
 pub(crate) use holes::{Allocation, Sight};
@@ -152,40 +152,6 @@ pub(crate) struct Mount {
     settled: watch::Sender<()>,
     kernel: KernelCache,
     through: through::PassthroughState,
-}
-
-/// Whose files are whose: how ids of this host and of the store map.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner {
-    /// The user who mounted.
-    pub(crate) uid: u32,
-    /// The user's group.
-    pub(crate) gid: u32,
-    /// What the identity may do.
-    pub(crate) role: Role,
-}
-
-impl Owner {
-    /// The ids that a file gets in the store. The volume's owner is 0 there, whoever mounts.
-    pub(crate) fn to_store(self, uid: u32, gid: u32) -> (u32, u32) {
-        if self.role == Role::Host {
-            return (uid, gid);
-        }
-        (if uid == self.uid { 0 } else { uid }, if gid == self.gid { 0 } else { gid })
-    }
-
-    /// The ids that this host shows for a file of the store.
-    pub(crate) fn to_host(self, uid: u32, gid: u32) -> (u32, u32) {
-        if self.role == Role::Host {
-            return (uid, gid);
-        }
-        (if uid == 0 { self.uid } else { uid }, if gid == 0 { self.gid } else { gid })
-    }
-
-    /// The mode that the server gives what is made or changed with this one.
-    pub(crate) fn mode(self, mode: u32, kind: Kind) -> u32 {
-        if self.role == Role::Host { mode } else { personal_mode(mode, kind) }
-    }
 }
 
 impl std::fmt::Debug for Mount {

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use segue_core::host::call::Growth;
 use segue_core::nouns::Ino;
-use segue_core::refusal::Refusal;
 
 use super::{Mount, Shared};
 
@@ -13,18 +11,6 @@ use super::{Mount, Shared};
 const PERIOD: Duration = Duration::from_secs(2);
 
 impl Mount {
-    /// Refuses what the server will surely refuse; it waits for nobody.
-    pub(super) fn check_quota(&self, more: Option<Growth>) -> Result<(), Refusal> {
-        let Some(more) = more else { return Ok(()) };
-        let (now, is_offline) = (self.now(), self.remote.is_offline());
-        let mut core = self.core();
-        let refuses = core.room.refuses(more, now, is_offline);
-        if core.room.is_wanting() {
-            self.short_of_room.notify_one();
-        }
-        if refuses { Err(Refusal::Quota) } else { Ok(()) }
-    }
-
     /// Asks the server at first, and when something is changed, for as long as the mount lives.
     pub(super) async fn watch_room(self: Shared) {
         let mut quotas = BTreeSet::from([None]);

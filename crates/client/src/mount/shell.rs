@@ -10,11 +10,11 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use segue_core::host::action::{
-    Action, CallId, Change, Done, Edit, Event, Now, Preserve, Reach, Task, Undo, Undone,
+    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Now, Preserve, Reach, Task, Undo, Undone,
 };
 use segue_core::host::call::{Answer, Call, EditCall, What};
 use segue_core::host::log::{Entry, Payload, SUM_BLOCK};
-use segue_core::nouns::INLINE_MAX;
+use segue_core::nouns::{Dentry, INLINE_MAX, Ino, Record};
 use segue_core::refusal::Refusal;
 
 use super::{Awaited, Mount, lock};
@@ -23,12 +23,47 @@ use crate::state::{Container, LogFile};
 /// The answer to a call that changed something.
 #[derive(Debug)]
 pub(crate) struct Changed {
+    /// The inode that a change of names is about.
+    pub(super) ino: Option<Ino>,
+    /// The change of names that was logged.
+    pub(super) made: Option<Record>,
     /// The change in the log, if the call made one.
     pub(super) seq: Option<u64>,
     /// The outcome that the caller is to wait for.
     pub(super) told: Option<Awaited>,
     /// The update log is nearly full: the caller waits for so many bytes that it added.
     pub(super) slowed_by: Option<u64>,
+}
+
+/// How far a call came.
+enum Ran {
+    /// To its end.
+    Answered(Result<Changed, Refusal>),
+    /// To a question.
+    Asks(Ask),
+}
+
+/// A call under way. When its future is dropped, the host forgets it.
+struct Running<'a> {
+    mount: &'a Mount,
+    id: CallId,
+    made: Option<Record>,
+    is_over: bool,
+}
+
+impl<'a> Running<'a> {
+    fn new(mount: &'a Mount) -> Running<'a> {
+        let id = CallId(mount.calls.fetch_add(1, Ordering::Relaxed));
+        Running { mount, id, made: None, is_over: false }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.mount.apply(Event::Cancel(self.id));
+        }
+    }
 }
 
 /// The log while a call is carried out.
@@ -45,7 +80,7 @@ impl Mount {
         Now { time: self.now(), wall: self.wall(), link }
     }
 
-    /// Carries out a call.
+    /// Carries out a call that asks nothing.
     pub(super) fn call(&self, call: Call) -> Result<Changed, Refusal> {
         self.call_with(call, &[])
     }
@@ -57,21 +92,69 @@ impl Mount {
         if let Call::Edit(EditCall { ino, what: What::Resize { is_backed, .. }, .. }) = &mut call {
             *is_backed = self.is_backed(*ino);
         }
-        let id = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
+        let mut running = Running::new(self);
+        let event = Event::Call { id: running.id, call };
+        match self.run(&mut running, event, bytes) {
+            Ran::Answered(answer) => answer,
+            Ran::Asks(ask) => {
+                tracing::error!("a call that cannot wait asks for {ask:?}");
+                Err(Refusal::Io)
+            }
+        }
+    }
+
+    /// Carries out a call that may have to ask the server.
+    pub(super) async fn call_asking(&self, call: Call) -> Result<Changed, Refusal> {
+        let mut running = Running::new(self);
+        let mut event = Event::Call { id: running.id, call };
+        loop {
+            match self.run(&mut running, event, &[]) {
+                Ran::Answered(answer) => return answer,
+                Ran::Asks(ask) => {
+                    let found = self.find_out(ask).await.map(Done::Fact).map_err(Undone::from);
+                    event = Event::Done { id: running.id, done: found };
+                }
+            }
+        }
+    }
+
+    /// Answers a question of a call.
+    async fn find_out(&self, ask: Ask) -> Result<Fact, Refusal> {
+        Ok(match ask {
+            Ask::Name(Dentry { parent, name }) => Fact::Name(self.lookup(parent, &name).await?),
+            Ask::Attr(ino) => Fact::Attr(self.getattr(ino).await?),
+            Ask::IsEmpty(directory) => Fact::IsEmpty(self.list(directory, 0).await?.is_empty()),
+            Ask::Number => Fact::Number(self.new_ino().await?),
+        })
+    }
+
+    /// Carries out what follows from an event of a call, until that is answered or asks.
+    fn run(&self, running: &mut Running<'_>, mut event: Event, bytes: &[u8]) -> Ran {
+        let id = running.id;
         let mut log = Some(lock(&self.log));
-        let mut event = Event::Call { id, call };
         loop {
             let (actions, answer) = self.apply(event);
+            if let Some(answer) = answer {
+                running.is_over = true;
+                actions.into_iter().for_each(|action| {
+                    self.carry_out_action(action, bytes, &mut log);
+                });
+                let made = running.made.take();
+                return Ran::Answered(answer.map(|answer| Changed { made, ..answer }));
+            }
             let mut done = None;
             for action in actions {
-                done = self.carry_out_action(action, bytes, &mut log).or(done);
+                match action {
+                    Action::Ask(_, ask) => return Ran::Asks(ask),
+                    Action::Made(record) => running.made = Some(record),
+                    action => done = self.carry_out_action(action, bytes, &mut log).or(done),
+                }
             }
-            match (answer, done) {
-                (Some(answer), _) => return answer,
-                (None, Some(done)) => event = Event::Done { id, done },
-                (None, None) => {
+            match done {
+                Some(done) => event = Event::Done { id, done },
+                None => {
                     tracing::error!("a call was neither answered nor continued");
-                    return Err(Refusal::Io);
+                    return Ran::Answered(Err(Refusal::Io));
                 }
             }
         }
@@ -87,9 +170,9 @@ impl Mount {
             match action {
                 // While the core is locked, nothing settles what the caller waits for.
                 Action::Reply(_, result) => {
-                    answer = Some(result.map(|Answer { seq, waiter, slowed_by }| {
+                    answer = Some(result.map(|Answer { ino, seq, waiter, slowed_by }| {
                         let told = waiter.map(|waiter| self.waiters.hears(waiter));
-                        Changed { seq, told, slowed_by }
+                        Changed { ino, seq, told, slowed_by, made: None }
                     }));
                 }
                 action => actions.push(action),
@@ -137,8 +220,8 @@ impl Mount {
                 self.wake(task);
                 None
             }
-            // It was taken under the lock.
-            Action::Reply(..) => None,
+            // The loop has taken these.
+            Action::Reply(..) | Action::Ask(..) | Action::Made(_) => None,
         }
     }
 

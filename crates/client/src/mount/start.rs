@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::host::Host;
+use segue_core::host::call::Owner;
 use segue_core::host::log::{Bound, Lane};
+use segue_core::host::{Host, Settings};
 use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Welcome;
@@ -29,7 +30,7 @@ use super::recover::Left;
 use super::session::{MountSession, OpenCache, State, session};
 use super::through::PassthroughState;
 use super::told::AtHello;
-use super::{KernelCache, Mount, NODE_LIMIT, Owner, Shared, lock};
+use super::{KernelCache, Mount, NODE_LIMIT, Shared, lock};
 use crate::error::MountError;
 use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
@@ -247,9 +248,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         refused_dir: &refused_dir,
     };
     let mut core = recovered(left, found, first_container, welcome.as_deref())?;
-    core.lm = plan.options.write_back;
-    core.bound = Bound(plan.options.log_max);
-    core.is_read_only = plan.options.read_only || owner.role == Role::Reader;
+    core.settings = settings(plan, owner);
     let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
     let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
@@ -296,6 +295,12 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         through,
     };
     Ok(Assembled { mount: Arc::new(mount), kernel, breaks, at_hello, first_container })
+}
+
+fn settings(plan: &MountPlan, owner: Owner) -> Settings {
+    let (lm, bound) = (plan.options.write_back, Bound(plan.options.log_max));
+    let is_read_only = plan.options.read_only || owner.role == Role::Reader;
+    Settings { lm, bound, owner, is_read_only }
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.

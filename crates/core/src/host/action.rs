@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::host::cache::Scrap;
 use crate::host::call::{Answer, Call};
 use crate::host::log::{Entry, Payload};
-use crate::nouns::{ContainerId, Ino, Time, Timestamp, Version};
+use crate::nouns::{Attr, ContainerId, Dentry, Ino, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
 
 /// Number of a call, which the shell chooses. No two calls that are not answered have the same.
@@ -55,6 +55,8 @@ pub enum Event {
         /// What it asks for.
         call: Call,
     },
+    /// The program waits no longer for the answer to a call. Only a call that asks can be ended.
+    Cancel(CallId),
     /// The action that a call waited for has ended.
     Done {
         /// Whose action.
@@ -73,6 +75,8 @@ pub enum Done {
     Reserved(u64),
     /// So many bytes are free on the cache's disk.
     Free(u64),
+    /// The answer to a question.
+    Fact(Fact),
     /// The bytes are preserved; their checksums, by blocks of the file.
     Preserved(Vec<u32>),
 }
@@ -103,6 +107,10 @@ pub enum Action {
     Evict(CallId),
     /// Copy bytes of a container to the preserved bytes of a change: [`Done::Preserved`].
     Preserve(CallId, Preserve),
+    /// Answer a question: [`Done::Fact`]. That may take as long as the server does.
+    Ask(CallId, Ask),
+    /// A record of names or attributes is about to be logged.
+    Made(Record),
     /// Append an entry to the update log.
     Append(CallId, Box<Entry>),
     /// Append the entry of a write, with its bytes, and then change the container.
@@ -124,6 +132,32 @@ pub enum Action {
     Wake(Task),
     /// Answer a call.
     Reply(CallId, Result<Answer, Refusal>),
+}
+
+/// A question of a call, to what the cache or the server knows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// What a name means: [`Fact::Name`].
+    Name(Dentry),
+    /// Attributes: [`Fact::Attr`].
+    Attr(Ino),
+    /// Whether a directory has no names: [`Fact::IsEmpty`].
+    IsEmpty(Ino),
+    /// A number for a new inode: [`Fact::Number`].
+    Number,
+}
+
+/// The answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fact {
+    /// The attributes of what a name means, if it means anything.
+    Name(Option<Attr>),
+    /// The attributes.
+    Attr(Attr),
+    /// True if there are no names.
+    IsEmpty(bool),
+    /// The number.
+    Number(Ino),
 }
 
 /// A task of the shell.

@@ -22,14 +22,15 @@ use std::ops::Range;
 
 use self::action::{Action, CallId};
 use self::cache::Scrap;
-use self::call::{FreeSpace, Handles, Room, Running};
+use self::call::{FreeSpace, Handles, Owner, Room, Running};
 use self::log::{Bound, Pending};
 use self::send::{Unsealed, UploadAhead, Waiters};
 use crate::host::cache::{FileData, FileNote, Tree};
 use crate::host::log::{After, Change, Queue};
 use crate::namespace::mode_after_write;
 use crate::nouns::{
-    Attr, Caller, ContainerId, Ino, Kind, Name, RangeSet, Record, SetAttr, Time, Touched, Version,
+    Attr, Caller, ContainerId, Ino, Kind, Name, RangeSet, Record, Role, SetAttr, Time, Touched,
+    Version,
 };
 use crate::persist::Lm;
 
@@ -48,8 +49,8 @@ pub struct Host {
     pub queue: Queue,
     /// What quotas have left.
     pub room: Room,
-    /// How soon changes must be with the server where neither file nor directory says so.
-    pub lm: Lm,
+    /// What the user chose.
+    pub settings: Settings,
     /// Open files.
     pub handles: Handles,
     /// Calls that wait for outcomes.
@@ -60,12 +61,8 @@ pub struct Host {
     whole: BTreeSet<u64>,
     /// Data that are not sealed, by file.
     unsealed: BTreeMap<Ino, Unsealed>,
-    /// The most bytes that may wait for the server.
-    pub bound: Bound,
     pending: Pending,
     space: FreeSpace,
-    /// Every change is refused.
-    pub is_read_only: bool,
     /// Calls that are not answered.
     calls: BTreeMap<CallId, Running>,
     /// What the shell has to do.
@@ -96,6 +93,26 @@ pub struct Host {
     held: BTreeSet<Ino>,
     next_seq: u64,
     seq_reserved: u64,
+}
+
+/// What the user of a mount chose, and who that is.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How soon changes must be with the server where neither file nor directory says so.
+    pub lm: Lm,
+    /// The most bytes that may wait for the server.
+    pub bound: Bound,
+    /// The user.
+    pub owner: Owner,
+    /// Every change is refused.
+    pub is_read_only: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let owner = Owner { uid: 0, gid: 0, role: Role::Host };
+        Settings { lm: Lm::default(), bound: Bound(u64::MAX), owner, is_read_only: false }
+    }
 }
 
 /// More that a sync covered is not told apart.
@@ -155,16 +172,14 @@ impl Host {
             files: BTreeMap::new(),
             queue: Queue::default(),
             room: Room::default(),
-            lm: Lm::default(),
+            settings: Settings::default(),
             handles: Handles::default(),
             waiters: Waiters::default(),
             ahead: UploadAhead::default(),
             whole: BTreeSet::new(),
             unsealed: BTreeMap::new(),
-            bound: Bound(u64::MAX),
             pending: Pending::default(),
             space: FreeSpace::default(),
-            is_read_only: false,
             calls: BTreeMap::new(),
             actions: VecDeque::new(),
             planted: None,

@@ -12,6 +12,7 @@ use crate::wire::Node;
 mod calls;
 mod cancel;
 mod levels;
+mod names;
 mod passthrough;
 mod places;
 mod recover;

@@ -2,12 +2,14 @@
 //! ranges of bytes. They decide nothing, and use no other module that does.
 
 mod container;
+mod dentry;
 mod ranges;
 mod record;
 mod touched;
 mod types;
 
 pub use container::ContainerId;
+pub use dentry::Dentry;
 pub use ranges::RangeSet;
 pub(crate) use record::bytes_as_slice;
 pub use record::{

@@ -1,27 +1,29 @@
-//! Operations, as `segue-client`'s mount/changes.rs does them.
+//! Operations of applications, as calls of the host.
 
-use segue_core::nouns::{Attr, Ino, Kind, Name, NewNode, Record, RenameMode, SetAttr};
+use segue_core::host::call::{NameCall, RenameFlag};
+use segue_core::nouns::{Attr, Dentry, Ino, Kind, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 
 use super::{Mount, Stop};
 use crate::Violation;
-use crate::work::{Answered, Flag, Op, Path, bytes_of};
+use crate::work::{Answered, Op, Path, bytes_of};
 
 /// One write in so many is synced, where there are sessions.
 const SYNCED_EVERY: u64 = 3;
 
 /// Result of an operation, inside of what must never happen.
-type Attempt<R> = Result<Result<R, Stop>, Violation>;
+pub(super) type Attempt<R> = Result<Result<R, Stop>, Violation>;
 
 impl Mount {
     /// Does `op`, or says what it waits for; then nothing was changed. `changed`: the server
     /// has other data than those that were asked for last.
     pub(super) fn attempt(&mut self, op: &Op, changed: bool) -> Attempt<Answered> {
         match self.prepare(op, changed) {
-            Ok(Prepared::Record(record, ino)) => {
-                let logged = self.log_record(record)?;
-                self.read_ahead(ino);
-                Ok(logged.map(|()| Answered::Ino(ino)).map_err(Stop::from))
+            Ok(Prepared::Name(call, ino)) => {
+                let made = self.name_call(call)?;
+                let ino = made.as_ref().ok().copied().flatten().or(ino);
+                ino.into_iter().for_each(|ino| self.read_ahead(ino));
+                Ok(made.map(|_| Answered::Ino(ino.unwrap_or(Ino::ROOT))))
             }
             Ok(Prepared::Write { ino, keep }) => {
                 let Op::Write { offset, len, fill, .. } = op else { return never(op) };
@@ -73,8 +75,8 @@ impl Mount {
                 Ok(Prepared::Resize(attr.ino, *size))
             }
             Op::Rename(from, to, flag) => self.rename(from, to, *flag),
-            Op::Unlink(path) => self.unlink(path),
-            Op::Rmdir(path) => self.rmdir(path),
+            Op::Unlink(path) => Ok(Prepared::Name(NameCall::Unlink(self.at(path)?), None)),
+            Op::Rmdir(path) => Ok(Prepared::Name(NameCall::Rmdir(self.at(path)?), None)),
             Op::Link(from, to) => self.link(from, to),
             Op::Chmod(path, mode) => {
                 let attr = self.existing(path)?;
@@ -82,7 +84,7 @@ impl Mount {
                     return Err(Refusal::NotSupported.into());
                 }
                 let set = SetAttr { mode: Some(*mode), ..SetAttr::default() };
-                Ok(Prepared::Record(Record::SetAttr { ino: attr.ino, set }, attr.ino))
+                Ok(Prepared::Name(NameCall::SetAttr { ino: attr.ino, set }, None))
             }
             Op::List(path) => {
                 let attr = self.existing(path)?;
@@ -122,59 +124,23 @@ impl Mount {
         }
     }
 
-    fn free(&mut self, path: &Path) -> Result<(Ino, Name), Stop> {
+    /// The place of the last name of a path.
+    fn at(&mut self, path: &Path) -> Result<Dentry, Stop> {
         let (parent, name) = self.parent(path)?;
-        match self.lookup(parent, name)? {
-            Some(_) => Err(Refusal::Exists.into()),
-            None => Ok((parent, name.clone())),
-        }
+        Ok(Dentry { parent, name: name.clone() })
     }
 
     fn create(&mut self, path: &Path, node: NewNode, mode: u32) -> Result<Prepared, Stop> {
-        let (parent, name) = self.free(path)?;
-        self.getattr(parent)?;
-        let ino = self.take_ino()?;
-        let record = Record::Create { parent, name, ino, node, mode, uid: 0, gid: 0 };
-        Ok(Prepared::Record(record, ino))
+        let at = self.at(path)?;
+        Ok(Prepared::Name(NameCall::Create { at, node, mode, exclusive: false }, None))
     }
 
     fn link(&mut self, from: &Path, to: &Path) -> Result<Prepared, Stop> {
-        let attr = self.existing(from)?;
-        let (parent, name) = self.free(to)?;
-        if attr.kind == Kind::Directory {
-            return Err(Refusal::NotPermitted.into());
-        }
-        let ino = attr.ino;
-        self.getattr(parent)?;
-        Ok(Prepared::Record(Record::Link { ino, parent, name }, ino))
+        let ino = self.existing(from)?.ino;
+        Ok(Prepared::Name(NameCall::Link { ino, at: self.at(to)? }, None))
     }
 
-    fn unlink(&mut self, path: &Path) -> Result<Prepared, Stop> {
-        let attr = self.existing(path)?;
-        let (parent, name) = self.parent(path)?;
-        if attr.kind == Kind::Directory {
-            return Err(Refusal::IsDirectory.into());
-        }
-        self.getattr(parent)?;
-        let (ino, open, name) = (attr.ino, self.core.is_open(attr.ino), name.clone());
-        Ok(Prepared::Record(Record::Unlink { parent, name, ino, open }, ino))
-    }
-
-    fn rmdir(&mut self, path: &Path) -> Result<Prepared, Stop> {
-        let attr = self.existing(path)?;
-        let (parent, name) = self.parent(path)?;
-        if attr.kind != Kind::Directory {
-            return Err(Refusal::NotDirectory.into());
-        }
-        if !self.list(attr.ino)?.is_empty() {
-            return Err(Refusal::NotEmpty.into());
-        }
-        self.getattr(parent)?;
-        let (ino, name) = (attr.ino, name.clone());
-        Ok(Prepared::Record(Record::Rmdir { parent, name, ino }, ino))
-    }
-
-    fn rename(&mut self, from: &Path, to: &Path, flag: Flag) -> Result<Prepared, Stop> {
+    fn rename(&mut self, from: &Path, to: &Path, flag: RenameFlag) -> Result<Prepared, Stop> {
         // The kernel itself refuses to move something into itself or onto what holds it.
         if to.starts_with(from) && to != from {
             return Err(Refusal::Invalid.into());
@@ -182,48 +148,20 @@ impl Mount {
         if from.starts_with(to) && to != from {
             return Err(Refusal::NotEmpty.into());
         }
-        let source = self.existing(from)?;
-        let (from_parent, from_name) = self.parent(from)?;
-        let (to_parent, to_name) = self.parent(to)?;
-        let target = self.lookup(to_parent, to_name)?;
-        self.getattr(from_parent)?;
-        self.getattr(to_parent)?;
-        let ino = source.ino;
-        let mode = match (flag, target) {
-            (Flag::NoReplace, Some(_)) => return Err(Refusal::Exists.into()),
-            (Flag::NoReplace, None) => RenameMode::NoReplace,
-            (Flag::Exchange, None) => return Err(Refusal::NotFound.into()),
-            (_, Some(target)) if target.ino == ino => {
-                return Ok(Prepared::Answer(Answered::Ino(ino)));
-            }
-            (Flag::Exchange, Some(target)) => RenameMode::Exchange(target.ino),
-            (Flag::Replace, target) => {
-                if let Some(target) = &target {
-                    self.replaceable(&source, target)?;
-                }
-                RenameMode::Replace(target.map(|target| target.ino))
-            }
-        };
-        let open = target.is_some_and(|target| self.core.is_open(target.ino));
-        let (from_name, to_name) = (from_name.clone(), to_name.clone());
-        let record = Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open };
-        Ok(Prepared::Record(record, ino))
-    }
-
-    fn replaceable(&mut self, source: &Attr, target: &Attr) -> Result<(), Stop> {
-        match (source.kind == Kind::Directory, target.kind == Kind::Directory) {
-            (true, false) => Err(Refusal::NotDirectory.into()),
-            (false, true) => Err(Refusal::IsDirectory.into()),
-            (true, true) if !self.list(target.ino)?.is_empty() => Err(Refusal::NotEmpty.into()),
-            _ => Ok(()),
-        }
+        let source = self.existing(from)?.ino;
+        let (from, to) = (self.at(from)?, self.at(to)?);
+        Ok(Prepared::Name(NameCall::Rename { from, to, flag }, Some(source)))
     }
 }
 
 /// An operation that only needs to be carried out.
 enum Prepared {
-    Record(Record, Ino),
-    Write { ino: Ino, keep: bool },
+    /// The call, and the inode that it answers with if it changes nothing.
+    Name(NameCall, Option<Ino>),
+    Write {
+        ino: Ino,
+        keep: bool,
+    },
     WriteOpen(Ino),
     Close(usize),
     Resize(Ino, u64),

@@ -352,15 +352,6 @@ impl Mount {
         Timestamp { secs: EPOCH_SECS + secs + self.ahead, nanos: self.now.0.subsec_nanos() }
     }
 
-    fn take_ino(&mut self) -> Result<Ino, Stop> {
-        loop {
-            let ino = self.take_next_ino()?;
-            if !self.core.is_known(ino) {
-                return Ok(ino);
-            }
-        }
-    }
-
     fn take_next_ino(&mut self) -> Result<Ino, Stop> {
         let mut index = self.inos_used;
         self.inos_used += 1;

@@ -3,15 +3,16 @@
 use std::ops::Range;
 
 use segue_core::host::action::{
-    Action, CallId, Change, Done, Edit, Event, Now, Preserve, Reach, Undo, Undone,
+    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Now, Preserve, Reach, Undo, Undone,
 };
 use segue_core::host::cache::Scrap;
-use segue_core::host::call::{Answer, Call};
+use segue_core::host::call::{Answer, Call, NameCall};
 use segue_core::host::log::Entry;
-use segue_core::nouns::{ContainerId, Ino};
+use segue_core::nouns::{ContainerId, Dentry, Ino};
 
+use super::change::Attempt;
 use super::data::{bytes_of, index, put};
-use super::{Mount, RAISED_EVERY, Tried};
+use super::{Mount, RAISED_EVERY, Stop, Tried};
 use crate::Violation;
 
 /// Of so many changes that are to become others, one batch is made before one has.
@@ -26,8 +27,24 @@ impl Mount {
         Now { time: self.now, wall: self.wall(), link }
     }
 
-    /// Carries out a call, which may write `bytes`.
+    /// Carries out a call that asks nothing. It may write `bytes`.
     pub(super) fn host_call(&mut self, call: Call, bytes: &[u8]) -> Tried<Answer> {
+        match self.run(call, bytes)? {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
+            Err(stop) => Err(Violation(format!("a call that cannot wait: {stop:?}"))),
+        }
+    }
+
+    /// Carries out a change of names or attributes. Returns the inode that it is about.
+    pub(super) fn name_call(&mut self, call: NameCall) -> Attempt<Option<Ino>> {
+        let ended = self.run(Call::Name(call, self.caller.clone()), &[])?;
+        self.raise_newest();
+        Ok(ended.map(|answer| answer.ino))
+    }
+
+    /// Carries out a call. One that has to wait for the server is given up, and begins again later.
+    fn run(&mut self, call: Call, bytes: &[u8]) -> Attempt<Answer> {
         let id = CallId(0);
         let mut event = Event::Call { id, call };
         let mut seen_at = None;
@@ -37,6 +54,14 @@ impl Mount {
             while let Some(action) = self.core.poll_action() {
                 match action {
                     Action::Reply(_, result) => answer = Some(result),
+                    Action::Ask(_, ask) => match self.find_out(ask) {
+                        Ok(found) => done = Some(Ok(Done::Fact(found))),
+                        Err(Stop::Refused(refusal)) => done = Some(Err(refusal.into())),
+                        Err(stop) => {
+                            self.core.handle(Event::Cancel(id), self.moment());
+                            return Ok(Err(stop));
+                        }
+                    },
                     action => {
                         let is_unseen = hides(&action);
                         done = self.carry_out(action, bytes)?.or(done);
@@ -47,11 +72,21 @@ impl Mount {
             // Cancelled changes are as they were seen before, and so is what follows from them.
             self.changed_at = seen_at.unwrap_or(self.changed_at);
             match (answer, done) {
-                (Some(answer), _) => return Ok(answer),
+                (Some(answer), _) => return Ok(answer.map_err(Stop::from)),
                 (None, Some(done)) => event = Event::Done { id, done },
                 (None, None) => return Err(Violation("a call that does not go on".into())),
             }
         }
+    }
+
+    /// Answers a question of a call.
+    fn find_out(&mut self, ask: Ask) -> Result<Fact, Stop> {
+        Ok(match ask {
+            Ask::Name(Dentry { parent, name }) => Fact::Name(self.lookup(parent, &name)?),
+            Ask::Attr(ino) => Fact::Attr(self.getattr(ino)?),
+            Ask::IsEmpty(directory) => Fact::IsEmpty(self.list(directory)?.is_empty()),
+            Ask::Number => Fact::Number(self.take_next_ino()?),
+        })
     }
 
     /// Carries out a call up to its write, which is left to the caller. `None` if it ended before.
@@ -92,6 +127,8 @@ impl Mount {
             }
             Action::Wake(_)
             | Action::Reply(..)
+            | Action::Ask(..)
+            | Action::Made(_)
             | Action::KeepBasis(..)
             | Action::BasisEmptied(..)
             | Action::ForgetData(_)

@@ -8,19 +8,24 @@ mod below;
 mod change;
 mod edit;
 mod handles;
+mod name;
+mod owner;
 mod room;
 mod seal;
 mod space;
 
 use std::ops::Range;
 
+use self::name::Facts;
 pub use below::{UnsentBelow, is_below};
 pub use handles::{Handles, OpenFile};
+pub use name::{NameCall, RenameFlag};
+pub use owner::Owner;
 pub use room::{Growth, Quota, Room};
 pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
 
-use crate::host::action::{Action, CallId, Done, Edit, Event, Now, Preserve, Task, Undone};
+use crate::host::action::{Action, Ask, CallId, Done, Edit, Event, Now, Preserve, Task, Undone};
 use crate::host::log::{Change, Entry};
 use crate::host::send::{Claim, WaiterId};
 use crate::host::{Copied, Host};
@@ -60,6 +65,8 @@ pub enum Call {
         /// Otherwise the call is refused with [`Refusal::Changed`].
         expects: Option<Version>,
     },
+    /// The same, as a program asks for it.
+    Name(NameCall, Caller),
     /// A copy of all data of one file to an empty one, by the server. It waits for the outcome.
     Clone {
         /// The one.
@@ -134,6 +141,8 @@ pub enum What {
 /// The answer to a call that changed something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
+    /// The inode that a change of names is about.
+    pub ino: Option<Ino>,
     /// The change in the log, if the call made one.
     pub seq: Option<u64>,
     /// The waiter for the outcome of a change, if the call is to wait for one.
@@ -154,6 +163,9 @@ pub(in crate::host) struct Running {
 /// What a call has done.
 #[derive(Debug, Default)]
 struct SoFar {
+    facts: Facts,
+    /// The inode that it is about.
+    ino: Option<Ino>,
     /// There is room for what it adds.
     has_room: bool,
     has_evicted: bool,
@@ -180,6 +192,7 @@ enum Step {
     Reserve,
     Load,
     Evict,
+    Ask(Ask),
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),
     Write(Box<Edit>),
@@ -210,12 +223,13 @@ impl Host {
             Event::Call { id, call } => {
                 assert!(!self.calls.contains_key(&id), "the number of a call is used once");
                 let changes = !matches!(call, Call::Seal { .. } | Call::SealAtClose { .. });
-                if changes && self.is_read_only {
+                if changes && self.settings.is_read_only {
                     return self.reply(id, Err(Refusal::ReadOnly));
                 }
                 let running = Running { call, step: None, so_far: SoFar::default() };
                 self.go_on(id, running, now);
             }
+            Event::Cancel(id) => drop(self.calls.remove(&id)),
             Event::Done { id, done } => {
                 let running = self.calls.remove(&id);
                 let taken = running.and_then(|mut running| Some((running.step.take()?, running)));
@@ -257,6 +271,7 @@ impl Host {
             Call::Seal { .. } => self.attempt_seal(id, call),
             Call::SealAtClose { .. } => self.attempt_seal_at_close(id, call, now),
             Call::Change { .. } => self.attempt_change(id, call, now),
+            Call::Name(..) => self.attempt_name(id, call, now),
             Call::Clone { .. } => self.attempt_clone(id, call, now),
             Call::Mapped { ino, container } => {
                 let place = (*ino, *container);
@@ -321,6 +336,7 @@ impl Host {
                 call.so_far.has_evicted = true;
                 done.map_err(|undone| undone.refusal)?;
             }
+            (Step::Ask(ask), Ok(Done::Fact(found))) => call.so_far.facts.learn(ask, found),
             (Step::Preserve(part), Ok(Done::Preserved(sums))) => {
                 self.log_preserved(id, call, part, sums);
             }

@@ -98,6 +98,7 @@ impl Host {
     pub(super) fn answer_of(&self, so_far: &SoFar) -> Answer {
         let is_slowed = so_far.added > 0 && self.is_near_bound();
         Answer {
+            ino: so_far.ino,
             seq: so_far.logged.or(so_far.sealed),
             waiter: None,
             slowed_by: is_slowed.then_some(so_far.added),

@@ -108,18 +108,18 @@ impl Host {
     /// How long a program waits that added `bytes`, where the server takes `rate` bytes a second
     /// (0: not known). `None`: until some bytes are sent.
     pub fn slow_down(&self, bytes: u64, rate: u64) -> Option<Duration> {
-        let (bound, pending) = (self.bound, self.pending_bytes());
+        let (bound, pending) = (self.settings.bound, self.pending_bytes());
         (!bound.is_met(pending)).then(|| bound.delay(pending, bytes, rate))
     }
 
     /// True if the pending bytes meet their bound.
     pub fn is_bound_met(&self) -> bool {
-        self.bound.is_met(self.pending_bytes())
+        self.settings.bound.is_met(self.pending_bytes())
     }
 
     /// True if the pending bytes are near their bound.
     pub fn is_near_bound(&self) -> bool {
-        self.bound.is_near(self.pending_bytes())
+        self.settings.bound.is_near(self.pending_bytes())
     }
 
     /// Refuses writes from now on, until the server takes something. False if they were refused

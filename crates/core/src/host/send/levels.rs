@@ -82,7 +82,7 @@ impl Host {
     /// That of `ino`: its own, or that of the nearest directory above it that has one, or the
     /// mount's.
     pub fn lm(&self, ino: Ino) -> Lm {
-        self.tree.lm(ino).map_or(self.lm, |(lm, _)| lm)
+        self.tree.lm(ino).map_or(self.settings.lm, |(lm, _)| lm)
     }
 
     /// That of a change of names or attributes: names are the directory's.

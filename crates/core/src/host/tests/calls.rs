@@ -1,13 +1,13 @@
 //! Calls, carried out on a disk whose actions can be made to fail.
 
 use super::*;
-use crate::host::action::{Action, CallId, Done, Event, Now, Reach, Task, Undone};
+use crate::host::action::{Action, Ask, CallId, Done, Event, Fact, Now, Reach, Task, Undone};
 use crate::host::cache::Way;
 use crate::host::call::{Answer, By, Call, EditCall, OpenFile, What};
 use crate::host::log::Writers;
 use crate::host::send::Claim;
 
-const NOW: Now = Now {
+pub(super) const NOW: Now = Now {
     time: Time(Duration::from_secs(5)),
     wall: Timestamp { secs: 7, nanos: 0 },
     link: Reach::Online,
@@ -15,9 +15,12 @@ const NOW: Now = Now {
 
 /// A shell that writes down what it does.
 #[derive(Default)]
-struct Shell {
-    log: Vec<Entry>,
+pub(super) struct Shell {
+    pub(super) log: Vec<Entry>,
     did: Vec<String>,
+    /// Answers to questions.
+    pub(super) facts: Vec<(Ask, Result<Fact, Refusal>)>,
+    pub(super) asked: Vec<Ask>,
     /// The action with this place in the order of all fails so.
     fails: Option<(usize, Undone)>,
     /// Bytes that are free on the disk, and after an eviction.
@@ -25,15 +28,19 @@ struct Shell {
 }
 
 impl Shell {
-    fn new() -> Shell {
+    pub(super) fn new() -> Shell {
         Shell { free: (u64::MAX, u64::MAX), ..Shell::default() }
+    }
+
+    pub(super) fn knowing(facts: Vec<(Ask, Result<Fact, Refusal>)>) -> Shell {
+        Shell { facts, ..Shell::new() }
     }
 
     fn failing(at: usize, refusal: Refusal, is_logged: bool) -> Shell {
         Shell { fails: Some((at, Undone { refusal, is_logged })), ..Shell::new() }
     }
 
-    fn call(&mut self, core: &mut Host, call: Call) -> Result<Answer, Refusal> {
+    pub(super) fn call(&mut self, core: &mut Host, call: Call) -> Result<Answer, Refusal> {
         let id = CallId(1);
         let mut event = Event::Call { id, call };
         loop {
@@ -53,7 +60,17 @@ impl Shell {
         }
     }
 
+    fn find_out(&mut self, ask: Ask) -> Result<Done, Undone> {
+        self.asked.push(ask.clone());
+        let known = self.facts.iter().find(|(known, _)| *known == ask);
+        let (_, found) = known.unwrap_or_else(|| panic!("{ask:?}"));
+        found.map(Done::Fact).map_err(Undone::from)
+    }
+
     fn carry_out(&mut self, action: Action) -> Option<Result<Done, Undone>> {
+        if let Action::Ask(_, ask) = action {
+            return Some(self.find_out(ask));
+        }
         let (word, entry, done) = match action {
             Action::Reserve(_) => ("reserve", None, Done::Reserved(200)),
             Action::Load(_) => ("load", None, Done::Free(self.free.0)),
@@ -69,7 +86,7 @@ impl Shell {
             }
             Action::Undo(_, undo) => ("undo", Some(undo.entry), Done::Carried),
             // What quotas have left is not known here.
-            Action::Wake(Task::Quotas) => return None,
+            Action::Wake(Task::Quotas) | Action::Made(_) => return None,
             other => {
                 self.did.push(format!("{other:?}"));
                 return None;
@@ -87,7 +104,7 @@ impl Shell {
     }
 }
 
-fn caller() -> Caller {
+pub(super) fn caller() -> Caller {
     Caller { uid: 1000, session: 3, ..Caller::default() }
 }
 
@@ -203,7 +220,7 @@ fn a_write_is_refused_without_room_only_after_clean_data_were_removed() {
 #[test]
 fn a_writer_is_slowed_near_the_bound_and_refused_when_nothing_goes() {
     let (mut core, handle) = opened();
-    core.bound = crate::host::log::Bound(100);
+    core.settings.bound = crate::host::log::Bound(100);
     let mut shell = Shell::new();
     let first = shell.call(&mut core, write_call(handle, 0, 20)).unwrap();
     let second = shell.call(&mut core, write_call(handle, 20, 80)).unwrap();
@@ -351,7 +368,7 @@ fn numbers_are_reserved_before_they_are_used() {
 #[test]
 fn a_read_only_host_changes_nothing() {
     let (mut core, handle) = opened();
-    core.is_read_only = true;
+    core.settings.is_read_only = true;
     let mut shell = Shell::new();
     assert_eq!(shell.call(&mut core, write_call(handle, 0, 4)), Err(Refusal::ReadOnly));
     assert_eq!(shell.call(&mut core, change_call(unlink(), None)), Err(Refusal::ReadOnly));
@@ -379,7 +396,7 @@ fn a_copy_is_removed_only_as_it_was_compared() {
     assert_eq!(call(&mut core, remove(version(2))).unwrap().seq, Some(2));
 }
 
-fn kind(entry: &Entry) -> &'static str {
+pub(super) fn kind(entry: &Entry) -> &'static str {
     match entry {
         Entry::Change(logged) => logged.change.kind(),
         Entry::Cancelled { .. } => "cancelled",

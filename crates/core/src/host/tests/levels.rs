@@ -28,7 +28,7 @@ fn say(core: &mut Host, ino: u64, lm: Lm) {
 #[test]
 fn who_says_nothing_is_as_its_directory() {
     let mut core = nested();
-    core.lm = Lm::Close;
+    core.settings.lm = Lm::Close;
     assert_eq!(core.lm(Ino(7)), Lm::Close);
     say(&mut core, 6, Lm::Delay(HOUR));
     assert_eq!(
