@@ -13,6 +13,7 @@ mod fuse;
 mod mount;
 pub mod options;
 pub mod paths;
+mod rank;
 mod remote;
 mod state;
 pub mod unmounted;

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "no library asks a socket for its peer's process")]
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -129,12 +129,19 @@ fn is_over(status: &[u8]) -> bool {
     state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }
 
+/// What a user is told of a process that found itself wrong.
+const ENDED: &str = "segue: an internal check failed, and this process ends before it can do harm. \
+                     No acknowledged change is lost: the update log has them all, and the next \
+                     mount sends them. Please send us the lines above with the output of \
+                     'segue --version' and of 'segue log' after the next mount.";
+
 /// Makes a panic of any thread or task abort this process. Otherwise the other threads would go on,
 /// and some would wait for ever for the one that panicked: for write-back, or for an answer.
 pub(crate) fn abort_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tell(panic);
+        writeln!(io::stderr(), "{ENDED}").ok();
         std::process::abort();
     }));
 }
@@ -159,7 +166,8 @@ mod tests {
         let mut child = std::process::Command::new(program);
         let ended = child.args(["--exact", THIS, "--nocapture"]).env(TOLD, "1").output().unwrap();
         assert_eq!(ended.status.signal(), Some(Signal::ABORT.as_raw()), "{ended:?}");
-        assert!(String::from_utf8_lossy(&ended.stderr).contains("as it must not be"), "{ended:?}");
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert!(told.contains("as it must not be") && told.contains(ENDED), "{told}");
     }
 
     #[test]

@@ -280,7 +280,7 @@ fn a_client_that_trusts_files_after_a_loss_of_power_is_found() {
 fn a_client_that_forgets_its_doubt_is_found() {
     let bug = Some(Bug::ClientForgetsDoubt);
     let options = Options { bug, power_loss: true, ..Options::default() };
-    let failure = run(8607, options).unwrap_err();
+    let failure = run(16_291, options).unwrap_err();
     assert!(failure.what.contains("reads"), "{}", failure.what);
 }
 

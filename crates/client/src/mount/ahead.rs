@@ -2,7 +2,6 @@
 //! says what became of it.
 
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
 
 use segue_core::host::Host;
 use segue_core::host::log::{Change, Lane, Logged};
@@ -13,6 +12,7 @@ use segue_rpc::LinkState;
 
 use super::group::Group;
 use super::{Mount, Shared, lock};
+use crate::rank::Held;
 
 /// Uploads side by side: one is cut and offered while the other is sent.
 pub(super) const UPLOADS: usize = 2;
@@ -20,7 +20,7 @@ pub(super) const UPLOADS: usize = 2;
 impl Mount {
     /// The core, which knows what went ahead over the connection that is there now. That is looked
     /// up under the lock: nobody goes back to the round of an earlier one.
-    fn core_ahead(&self) -> MutexGuard<'_, Host> {
+    fn core_ahead(&self) -> Held<'_, Host> {
         let mut core = self.core();
         core.ahead.follow(match self.remote.link().state() {
             LinkState::Online { welcome, .. } => Some(welcome.nonce),

@@ -25,7 +25,7 @@ pub(super) struct Slowed(Mutex<Option<Time>>);
 impl Mount {
     /// Measures the pending bytes.
     pub(super) fn measure_pending(&self) {
-        let log = lock(&self.log).len();
+        let log = self.log.lock().len();
         self.core().measure_pending(log);
     }
 

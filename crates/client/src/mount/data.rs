@@ -11,7 +11,7 @@ use segue_fuse::BackingId;
 
 use super::metrics::Asked;
 use super::notes::known;
-use super::{Awaited, Changed, Mount, Shared, idle, lock};
+use super::{Awaited, Changed, Mount, Shared, idle};
 use crate::options::FsyncLevel;
 use crate::state::Container;
 
@@ -69,7 +69,7 @@ impl Mount {
         let mut core = self.core();
         for moved in core.tree.take_moved() {
             let is_new = core.observe(moved.ino, moved.version);
-            if is_new && lock(&self.through.nodes).moved(moved.ino) {
+            if is_new && self.through.nodes.lock().moved(moved.ino) {
                 renamed.push(moved.ino);
             }
             if is_new || moved.was_known && !core.is_ahead(moved.ino) {
@@ -99,7 +99,7 @@ impl Mount {
         if self.core().files.contains_key(&ino) {
             return Ok(());
         }
-        let _loading = lock(&self.space.loading);
+        let _loading = self.space.loading.lock();
         let noted = known("index.db", self.index.file(ino)).flatten();
         let noted = noted.filter(|note| self.containers.exists((ino, note.container)));
         match self.core().load(ino, noted) {

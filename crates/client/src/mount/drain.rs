@@ -387,7 +387,7 @@ impl Mount {
             outcome: Box::new(outcome.clone()),
         };
         let entries: Vec<Entry> = answered.iter().map(entry).collect();
-        let mut log = lock(&self.log);
+        let mut log = self.log.lock();
         let logged = log.append_all(&entries);
         logged.map_err(|error| self.disk_refusal("update.log", &error))?;
         let mut renamed = Vec::new();
@@ -397,14 +397,14 @@ impl Mount {
         let effects: Vec<Vec<Effect>> = answered.iter().map(settle).collect();
         for effect in effects.iter().flatten() {
             if let Effect::Replace(ino) = effect
-                && lock(&self.through.nodes).moved(*ino)
+                && self.through.nodes.lock().moved(*ino)
             {
                 renamed.push(*ino);
             }
         }
         for (logged, outcome) in answered {
             if let Some(ino) = logged.mistaken(outcome) {
-                lock(&self.through.nodes).release(ino);
+                self.through.nodes.lock().release(ino);
             }
         }
         drop(core);
@@ -504,7 +504,7 @@ impl Mount {
     }
 
     fn is_log_long(&self) -> bool {
-        let is_long = |bytes| lock(&self.log).is_worth_rewriting(bytes);
+        let is_long = |bytes| self.log.lock().is_worth_rewriting(bytes);
         // What is dead in it counts against the bound as well.
         let most = self.options.log_max / 8;
         if !is_long(REWRITE_SETTLED.min(most)) {

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, mpsc};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ use segue_fuse::abi::init;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::lock;
 use super::told::Told;
+use crate::rank::Ranked;
 
 /// Names are looked up again one by one if that does not take longer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -37,7 +37,7 @@ pub(crate) struct KernelCache {
     data: Orders<Ino>,
     names: Orders<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
-    nodes: Arc<Mutex<Nodes>>,
+    nodes: Arc<Ranked<Nodes>>,
     /// Read while an answer is made and given.
     answering: RwLock<()>,
     pub(super) told: Told,
@@ -51,7 +51,7 @@ pub(crate) struct KernelCacheThreads {
     data: Worker<Ino>,
     names: Worker<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
-    nodes: Arc<Mutex<Nodes>>,
+    nodes: Arc<Ranked<Nodes>>,
 }
 
 /// What a thread is to do, and how far it is.
@@ -107,7 +107,7 @@ impl<T: Send + 'static> Worker<T> {
 
 impl KernelCache {
     /// The senders, and the threads to be.
-    pub(crate) fn new(nodes: &Arc<Mutex<Nodes>>) -> (KernelCache, KernelCacheThreads) {
+    pub(crate) fn new(nodes: &Arc<Ranked<Nodes>>) -> (KernelCache, KernelCacheThreads) {
         let ((tell_data, data), (tell_names, names)) = (orders(), orders());
         let notifier = Arc::<OnceLock<_>>::default();
         let cache = KernelCache {
@@ -145,7 +145,7 @@ impl KernelCache {
         nodes.retain(|node| match notifier.invalidate_attributes(*node) {
             Ok(()) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                lock(&self.nodes).is_told(*node)
+                self.nodes.lock().is_told(*node)
             }
             Err(error) => {
                 tracing::debug!("forget the attributes of node {node}: {error}");
@@ -162,7 +162,7 @@ impl KernelCache {
         while !nodes.is_empty() {
             if Instant::now() > end {
                 tracing::warn!("the kernel has not taken in {} answers", nodes.len());
-                nodes.iter().for_each(|node| lock(&self.nodes).untold(*node));
+                nodes.iter().for_each(|node| self.nodes.lock().untold(*node));
                 return self.forget_all_names();
             }
             sleep(LOOK).await;
@@ -264,6 +264,6 @@ impl KernelCacheThreads {
 }
 
 /// All that the kernel may know `ino` by.
-fn known(nodes: &Mutex<Nodes>, ino: Ino) -> Vec<u64> {
-    lock(nodes).all(ino).collect()
+fn known(nodes: &Ranked<Nodes>, ino: Ino) -> Vec<u64> {
+    nodes.lock().all(ino).collect()
 }

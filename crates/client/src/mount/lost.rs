@@ -8,8 +8,8 @@ use segue_core::nouns::{Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Welcome;
 
+use super::Mount;
 use super::notes::known;
-use super::{Mount, lock};
 
 impl Mount {
     /// The latest version of anything that this host knows.
@@ -28,7 +28,7 @@ impl Mount {
         );
         self.forget_copies();
         // What is being noted is of before.
-        let _noting = lock(&self.noting);
+        let _noting = self.noting.lock();
         let (dropped, kept) = {
             let mut core = self.core();
             let dropped = core.forget_lost(history);

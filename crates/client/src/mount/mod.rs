@@ -1,16 +1,14 @@
-//! A mount: the client core's shell. It waits for the server and the disk, and decides nothing
-//! about files that core could decide.
+//! A mount: the shell of the host. It waits for the server and the disk, and decides nothing about
+//! files that the host could decide.
 //!
 //! ```text
-//!   FUSE ──▶ names, changes, data ──▶ core (mutex) ──▶ answer
-//!                 │        │            ▲
-//!              remote   log file        │ outcomes
-//!                          └──▶ drain ──┴──▶ remote
+//!   FUSE ──▶ names, changes, data ──▶ shell ──▶ host (mutex) ──▶ answer
+//!                 │                     │         ▲
+//!              remote               log file      │ outcomes
+//!                                       └──▶ drain┴──▶ remote
 //! ```
 //!
-//! Lock order: a container's `writing` or `syncing` or `noting`, then the log, then the core; what
-//! `space` has stands where it is declared, the other locks are leaves. No lock is held across an
-//! await.
+//! The order of locks is in `rank`. No lock is held across an await.
 
 mod ahead;
 mod basis;
@@ -80,6 +78,7 @@ use segue_core::wire::Space;
 use tokio::sync::{Notify, watch};
 
 use crate::options::MountOptions;
+use crate::rank::{Held, Ranked};
 use crate::remote::Remote;
 use crate::state::{Containers, Index, LogFile, Numbers, Preserved};
 
@@ -98,13 +97,13 @@ const NODE_LIMIT: usize = 500_000;
 
 /// One mounted volume.
 pub(crate) struct Mount {
-    core: Mutex<Host>,
-    log: Mutex<LogFile>,
+    core: Ranked<Host>,
+    log: Ranked<LogFile>,
     /// Held from the beginning of a sync of the log to its end. Taken before the log.
-    syncing: Mutex<()>,
+    syncing: Ranked<()>,
     /// Held while the index is told what is known, from asking the core to the end. Taken before
     /// the log.
-    noting: Mutex<()>,
+    noting: Ranked<()>,
     numbers: Mutex<Numbers>,
     containers: Containers,
     preserved: Preserved,
@@ -172,8 +171,8 @@ fn wall_millis() -> u64 {
 }
 
 impl Mount {
-    fn core(&self) -> MutexGuard<'_, Host> {
-        let mut core = lock(&self.core);
+    fn core(&self) -> Held<'_, Host> {
+        let mut core = self.core.lock();
         let (session, answered) = self.remote.session();
         core.tree.follow(session, answered);
         self.waiters.forget_left(&mut core);

@@ -5,15 +5,15 @@ use segue_core::host::cache::Scrap;
 use segue_core::nouns::{Ino, Name};
 use segue_core::refusal::Refusal;
 
-use super::{Mount, lock, wall_millis};
+use super::{Mount, wall_millis};
 
 impl Mount {
     /// Notes what is known now. What the log says up to here is durable before, with the data of
     /// which it speaks: so a loss of power cuts off nothing that the index has.
     pub(crate) fn note(&self) -> Result<(), Refusal> {
-        let _noting = lock(&self.noting);
+        let _noting = self.noting.lock();
         let (position, notes) = {
-            let log = lock(&self.log);
+            let log = self.log.lock();
             (log.position(), self.core().take_notes())
         };
         if notes.is_empty() {

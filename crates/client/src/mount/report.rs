@@ -106,7 +106,7 @@ impl Mount {
             (true, false) => State::Online,
         };
         let link = self.link_report();
-        let log_bytes = lock(&self.log).len();
+        let log_bytes = self.log.lock().len();
         let (cache_bytes, cache_limit_bytes) = (self.containers.bytes(), self.cache_limit());
         let writers = self.core().writers().into();
         let waits = self.why_changes_wait();

@@ -6,7 +6,6 @@
 //! of bytes to preserve, and eviction.
 
 use std::ops::Range;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use segue_core::host::action::{
@@ -18,6 +17,7 @@ use segue_core::nouns::{Dentry, INLINE_MAX, Ino, Record};
 use segue_core::refusal::Refusal;
 
 use super::{Awaited, Mount, lock};
+use crate::rank::Held;
 use crate::state::{Container, LogFile};
 
 /// The answer to a call that changed something.
@@ -67,7 +67,7 @@ impl Drop for Running<'_> {
 }
 
 /// The log while a call is carried out.
-type Log<'a> = Option<MutexGuard<'a, LogFile>>;
+type Log<'a> = Option<Held<'a, LogFile>>;
 
 impl Mount {
     /// The moment of an event.
@@ -131,7 +131,7 @@ impl Mount {
     /// Carries out what follows from an event of a call, until that is answered or asks.
     fn run(&self, running: &mut Running<'_>, mut event: Event, bytes: &[u8]) -> Ran {
         let id = running.id;
-        let mut log = Some(lock(&self.log));
+        let mut log = Some(self.log.lock());
         loop {
             let (actions, answer) = self.apply(event);
             if let Some(answer) = answer {
@@ -238,7 +238,7 @@ impl Mount {
     fn unlocked<'a, R>(&'a self, log: &mut Log<'a>, work: impl FnOnce() -> R) -> R {
         *log = None;
         let done = work();
-        *log = Some(lock(&self.log));
+        *log = Some(self.log.lock());
         done
     }
 

@@ -9,7 +9,6 @@
 //! without a row, which the next one removes. Containers are never made again under the same
 //! number. While core and index are asked nothing is noted, and no file comes into memory.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -19,7 +18,8 @@ use segue_core::nouns::Time;
 use segue_core::refusal::Refusal;
 
 use super::notes::known;
-use super::{Mount, Shared, lock};
+use super::{Mount, Shared};
+use crate::rank::{Rank, Ranked};
 
 /// So many files go at once: whoever opens a file may have to wait for it.
 const STEP: u32 = 64;
@@ -27,16 +27,27 @@ const STEP: u32 = 64;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What is known of the room for the cache.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Space {
     /// More bytes than this are too many.
     soft: AtomicU64,
     pub(super) evicted: AtomicU64,
     /// Held by who removes something. Taken before `noting`; in it, since when too little went.
-    cleaning: Mutex<Option<Time>>,
+    cleaning: Ranked<Option<Time>>,
     /// Held while what the index has of a file comes into memory, or goes from both. Taken after
     /// `noting`, and before the core.
-    pub(super) loading: Mutex<()>,
+    pub(super) loading: Ranked<()>,
+}
+
+impl Default for Space {
+    fn default() -> Space {
+        Space {
+            soft: AtomicU64::default(),
+            evicted: AtomicU64::default(),
+            cleaning: Ranked::new(Rank::Cleaning, None),
+            loading: Ranked::new(Rank::Loading, ()),
+        }
+    }
 }
 
 impl Mount {
@@ -131,7 +142,7 @@ impl Mount {
 
     /// Removes what is to go, and returns how many bytes went.
     pub(super) fn clean_cache(&self) -> u64 {
-        let mut failed = lock(&self.space.cleaning);
+        let mut failed = self.space.cleaning.lock();
         let now = self.now();
         if failed.is_some_and(|at| now.since(at) < PAUSE) {
             return 0;
@@ -172,8 +183,8 @@ impl Mount {
 
     /// Takes out of memory and the index what goes of `files`.
     fn forget_files(&self, files: Vec<Candidate>, excess: u64) -> Vec<Candidate> {
-        let _noting = lock(&self.noting);
-        let _loading = lock(&self.space.loading);
+        let _noting = self.noting.lock();
+        let _loading = self.space.loading.lock();
         let gone = {
             let mut core = self.core();
             choose(files, excess, |file| core.evict(file.ino, file.container))

@@ -34,6 +34,7 @@ use super::{KernelCache, Mount, NODE_LIMIT, Shared, lock};
 use crate::error::MountError;
 use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
+use crate::rank::{Rank, Ranked};
 use crate::remote::Remote;
 use crate::state::{
     Containers, FoundLog, Index, Maps, Numbers, Preserved, mapped, remember_volume, sync_directory,
@@ -252,10 +253,10 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
     let (cache, kernel) = KernelCache::new(&through.nodes);
     let mount = Mount {
-        core: Mutex::new(core),
-        log: Mutex::new(log),
-        syncing: Mutex::default(),
-        noting: Mutex::default(),
+        core: Ranked::new(Rank::Core, core),
+        log: Ranked::new(Rank::Log, log),
+        syncing: Ranked::new(Rank::Syncing, ()),
+        noting: Ranked::new(Rank::Noting, ()),
         numbers: Mutex::new(numbers),
         containers,
         preserved,
@@ -444,7 +445,7 @@ impl Mount {
     async fn end(self: &Shared) -> Result<(), Refusal> {
         let mount = Shared::clone(self);
         let end = move || {
-            lock(&mount.log).finish();
+            mount.log.lock().finish();
             mount.sync_disk_now()?;
             mount.note()?;
             mount.sweep();
@@ -479,7 +480,7 @@ impl Mount {
         {
             // Whoever did so before does not any more. While the log is locked nobody makes a
             // change that waits another one, which would be sent as it was.
-            let _log = lock(&self.log);
+            let _log = self.log.lock();
             self.core().put_all_back();
         }
         while !self.remote.is_offline() {

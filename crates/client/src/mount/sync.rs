@@ -73,18 +73,18 @@ impl Mount {
     }
 
     pub(super) fn sync_disk_now(&self) -> Result<(), Refusal> {
-        let mark = lock(&self.log).data_mark();
+        let mark = self.log.lock().data_mark();
         self.sync_data().map_err(|error| self.disk_refusal("containers", &error))?;
-        let marked = lock(&self.log).data_synced(mark);
+        let marked = self.log.lock().data_synced(mark);
         let synced = marked.and_then(|()| self.sync_log());
         synced.map_err(|error| self.disk_refusal("update.log", &error))
     }
 
     /// The same, but that it fails where its disk does.
     pub(super) fn try_sync_disk(&self) -> io::Result<()> {
-        let mark = lock(&self.log).data_mark();
+        let mark = self.log.lock().data_mark();
         self.sync_data()?;
-        lock(&self.log).data_synced(mark)?;
+        self.log.lock().data_synced(mark)?;
         self.try_sync_log()
     }
 
@@ -95,7 +95,7 @@ impl Mount {
     }
 
     fn mend(&self, error: &io::Error) -> io::Result<()> {
-        mend(error, &lock(&self.log), &self.containers, &self.preserved)
+        mend(error, &self.log.lock(), &self.containers, &self.preserved)
     }
 
     /// Makes the log durable, and with it what is settled. Where its disk fails it is written anew.
@@ -109,14 +109,14 @@ impl Mount {
     /// Makes the log durable. Who comes second waits for the first: until that has ended nobody
     /// knows what the disk has.
     pub(super) fn try_sync_log(&self) -> io::Result<()> {
-        let _syncing = lock(&self.syncing);
+        let _syncing = self.syncing.lock();
         let (begun, settled) = {
-            let log = lock(&self.log);
+            let log = self.log.lock();
             (log.begin_sync(), self.core().acked_below())
         };
         if let Some(sync) = begun? {
             let ended = sync.wait();
-            lock(&self.log).synced(&sync, ended)?;
+            self.log.lock().synced(&sync, ended)?;
         }
         self.acked_below.fetch_max(settled, Ordering::Relaxed);
         Ok(())
@@ -131,7 +131,7 @@ impl Mount {
 
     /// The same if it `is_wanted` once nobody else is at it: who came first may have done it.
     pub(super) fn rewrite_log_if(&self, is_wanted: impl FnOnce() -> bool) -> io::Result<()> {
-        let _noting = lock(&self.noting);
+        let _noting = self.noting.lock();
         if !is_wanted() {
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl Mount {
             true => self.containers.put_down()?,
             false => self.containers.sync_all().or_else(|error| self.mend(&error))?,
         }
-        let mut log = lock(&self.log);
+        let mut log = self.log.lock();
         let (notes, entries, settled) = {
             let mut core = self.core();
             (core.take_notes(), core.log_entries(), core.acked_below())
@@ -181,7 +181,7 @@ impl Mount {
             self.note_maps(None).ok();
             self.follow_link();
             self.tidy_log().await;
-            if lock(&self.log).needs_sync()
+            if self.log.lock().needs_sync()
                 && let Err(refusal) = self.sync_disk().await
             {
                 tracing::error!(

@@ -16,6 +16,7 @@ use segue_core::refusal::Refusal;
 use segue_fuse::{Backing, BackingId, Notifier};
 
 use super::{Mount, lock};
+use crate::rank::{Rank, Ranked};
 use crate::state::{Container, LeftMap, Maps};
 
 /// Smaller files are read so fast through the kernel's pages that telling the kernel of their
@@ -44,9 +45,9 @@ struct Behind {
 pub(crate) struct PassthroughState {
     /// The kernel takes backing files of this process.
     permitted: AtomicBool,
-    pub(super) nodes: Arc<Mutex<Nodes>>,
+    pub(super) nodes: Arc<Ranked<Nodes>>,
     /// By file: the kernel takes one container for all that are open at a time.
-    behind: Mutex<BTreeMap<Ino, Behind>>,
+    behind: Ranked<BTreeMap<Ino, Behind>>,
     /// Containers that were opened for writing while they were backed: who has mapped one may
     /// write long after closing it, and after the file has got another. No more than may be backed.
     mapped: Mutex<BTreeMap<(Ino, ContainerId), Arc<Container>>>,
@@ -59,8 +60,8 @@ impl PassthroughState {
     pub(super) fn new(maps: Maps) -> PassthroughState {
         PassthroughState {
             permitted: AtomicBool::new(false),
-            nodes: Arc::new(Mutex::new(Nodes::new(BACKED_MAX))),
-            behind: Mutex::default(),
+            nodes: Arc::new(Ranked::new(Rank::Nodes, Nodes::new(BACKED_MAX))),
+            behind: Ranked::new(Rank::Behind, BTreeMap::new()),
             mapped: Mutex::default(),
             maps,
         }
@@ -93,33 +94,33 @@ impl Mount {
 
     /// What the kernel is to call `ino`.
     pub(crate) fn node(&self, ino: Ino) -> u64 {
-        lock(&self.through.nodes).node(ino)
+        self.through.nodes.lock().node(ino)
     }
 
     /// True if the kernel means by `node` an inode that has another number by now.
     pub(crate) fn is_released(&self, node: u64) -> bool {
-        lock(&self.through.nodes).is_released(node)
+        self.through.nodes.lock().is_released(node)
     }
 
     /// An answer tells the kernel of `node`.
     pub(crate) fn tell_of(&self, node: u64) {
-        lock(&self.through.nodes).tell(node);
+        self.through.nodes.lock().tell(node);
     }
 
     /// The kernel has forgotten that it was told of `node` so many `times`.
     pub(crate) fn forgotten(&self, node: u64, times: u64) {
-        lock(&self.through.nodes).forgotten(node, times);
+        self.through.nodes.lock().forgotten(node, times);
     }
 
     /// True while the kernel reads the container of `ino`: it may be written and cut as the
     /// file is, and removed, but nothing else may be taken from it.
     pub(crate) fn is_backed(&self, ino: Ino) -> bool {
-        lock(&self.through.nodes).is_backed(ino)
+        self.through.nodes.lock().is_backed(ino)
     }
 
     /// Files that the kernel reads by itself now.
     pub(super) fn backed_files(&self) -> usize {
-        lock(&self.through.nodes).backed()
+        self.through.nodes.lock().backed()
     }
 
     /// Opens what the kernel calls `node`, whose data state is loaded.
@@ -130,7 +131,7 @@ impl Mount {
         writes: bool,
     ) -> Result<Door, Refusal> {
         let ino = Nodes::ino(node);
-        let mut behind = lock(&self.through.behind);
+        let mut behind = self.through.behind.lock();
         if only_reads
             && !behind.contains_key(&ino)
             && self.is_worth_it(ino)
@@ -139,12 +140,12 @@ impl Mount {
             return Ok(door);
         }
         let ask = Ask { only_reads, whole: false };
-        let way = lock(&self.through.nodes).open(node, ask).map_err(stale)?;
+        let way = self.through.nodes.lock().open(node, ask).map_err(stale)?;
         let known = behind.get(&ino).filter(|_| way != Way::Cached);
         if let (true, Some(known)) = (writes, known)
             && let Err(refusal) = self.watch_maps(ino, &known.container)
         {
-            lock(&self.through.nodes).closed(ino, way);
+            self.through.nodes.lock().closed(ino, way);
             return Err(refusal);
         }
         Ok(Door { way, backing: known.map(|known| known.backing.id()) })
@@ -170,7 +171,7 @@ impl Mount {
             let is_current = core.container(ino) == Some(container.id);
             let Some(size) = core.whole(ino).filter(|_| is_current) else { return Ok(None) };
             let ask = Ask { only_reads: true, whole: true };
-            (lock(&self.through.nodes).open(node, ask).map_err(stale)?, size)
+            (self.through.nodes.lock().open(node, ask).map_err(stale)?, size)
         };
         if way == Way::Cached {
             return Ok(Some(Door { way, backing: None }));
@@ -186,7 +187,7 @@ impl Mount {
                 Ok(Some(Door { way, backing: Some(id) }))
             }
             Err(error) => {
-                lock(&self.through.nodes).not_backed(ino);
+                self.through.nodes.lock().not_backed(ino);
                 self.not_permitted(&error);
                 Ok(Some(Door { way: Way::Cached, backing: None }))
             }
@@ -205,9 +206,9 @@ impl Mount {
     }
 
     pub(super) fn close_door(&self, ino: Ino, way: Way) {
-        let mut behind = lock(&self.through.behind);
+        let mut behind = self.through.behind.lock();
         let is_next_backed = {
-            let mut nodes = lock(&self.through.nodes);
+            let mut nodes = self.through.nodes.lock();
             if nodes.closed(ino, way) {
                 behind.remove(&ino);
             }
@@ -230,11 +231,11 @@ impl Mount {
     /// The container that an open file was left with when the file got another.
     pub(super) fn left_with(&self, handle: &OpenFile) -> Option<Arc<Container>> {
         let is_left =
-            handle.way == Way::Backed && lock(&self.through.nodes).is_left_behind(handle.ino);
+            handle.way == Way::Backed && self.through.nodes.lock().is_left_behind(handle.ino);
         if !is_left {
             return None;
         }
-        lock(&self.through.behind).get(&handle.ino).map(|behind| Arc::clone(&behind.container))
+        self.through.behind.lock().get(&handle.ino).map(|behind| Arc::clone(&behind.container))
     }
 
     /// Attributes as those see them who have `node` open: a file that was left behind is as
@@ -243,7 +244,7 @@ impl Mount {
         if self.node(attr.ino) == node {
             return attr;
         }
-        let behind = lock(&self.through.behind);
+        let behind = self.through.behind.lock();
         let size = behind.get(&attr.ino).and_then(|behind| behind.container.len().ok());
         Attr { size: size.unwrap_or(attr.size), ..attr }
     }

@@ -16,6 +16,7 @@ use segue_core::nouns::ContainerId;
 use super::durable::{Trust, sync_data, sync_name};
 use super::maps::MapName;
 use super::young::Bytes;
+use crate::rank::{Held, Ranked};
 
 /// When a container was modified that we left alone while maps may change it: at no time that a
 /// clock shows. What a map writes within the tick of our own change would have its time.
@@ -34,7 +35,7 @@ pub(crate) struct Container {
     held: Bytes,
     /// Its name is durable.
     is_named: AtomicBool,
-    writing: Arc<Mutex<()>>,
+    writing: Arc<Ranked<()>>,
     /// The room that it takes, as of its last change; nothing once it is removed.
     room: Mutex<Option<u64>>,
     /// The room that all of them take.
@@ -59,7 +60,7 @@ impl Container {
         id: ContainerId,
         held: Bytes,
         all: Arc<AtomicU64>,
-        writing: Arc<Mutex<()>>,
+        writing: Arc<Ranked<()>>,
     ) -> io::Result<Container> {
         let room = Mutex::new(Some(held.room()?));
         let (is_named, by_map, trust) = Default::default();
@@ -68,8 +69,8 @@ impl Container {
 
     /// Held while bytes are written and noted as valid, so that a late fill never lands on a
     /// newer write. Take it before the log and the core.
-    pub(crate) fn writing(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn writing(&self) -> Held<'_, ()> {
+        self.writing.lock()
     }
 
     /// Writes all of `bytes` at `offset`.
@@ -277,10 +278,10 @@ impl Container {
 
     /// The same as [`writing`](Container::writing), where it is not held by who waits for the log:
     /// nobody else has it for longer than it takes to write what was fetched.
-    fn writing_soon(&self) -> Option<MutexGuard<'_, ()>> {
+    fn writing_soon(&self) -> Option<Held<'_, ()>> {
         (0..SOON).find_map(|_| match self.writing.try_lock() {
-            Ok(writing) => Some(writing),
-            Err(_) => {
+            Some(writing) => Some(writing),
+            None => {
                 std::thread::sleep(Duration::from_millis(1));
                 None
             }

@@ -20,6 +20,7 @@ use segue_core::nouns::{ContainerId, Ino};
 use super::container::{Container, add, copy_data, take};
 use super::durable::{sync_directory, sync_name};
 use super::young::{Bytes, Totals, room};
+use crate::rank::{Held, Rank, Ranked};
 
 /// Open files kept for reuse.
 const OPEN_MAX: usize = 512;
@@ -48,7 +49,7 @@ pub(crate) struct Containers {
     /// The room that they take.
     bytes: Arc<AtomicU64>,
     /// Held while bytes of a file are written and noted as valid. A lock serves many files.
-    writing: [Arc<Mutex<()>>; WRITING],
+    writing: [Arc<Ranked<()>>; WRITING],
     /// Those whose bytes are in that sum; `None` when all are. Taken after `open`.
     counted: Mutex<Option<HashSet<Key>>>,
 }
@@ -62,7 +63,7 @@ impl Containers {
         sync_directory(&root)?;
         let counted = Mutex::new(Some(HashSet::new()));
         let (open, totals, unsynced, syncing, bytes) = Default::default();
-        let writing = std::array::from_fn(|_| Arc::default());
+        let writing = std::array::from_fn(|_| Arc::new(Ranked::new(Rank::Writing, ())));
         Ok(Containers { root, open, totals, unsynced, syncing, bytes, writing, counted })
     }
 
@@ -70,15 +71,15 @@ impl Containers {
         path_of(&self.root, key)
     }
 
-    fn writing_of(&self, ino: Ino) -> &Arc<Mutex<()>> {
+    fn writing_of(&self, ino: Ino) -> &Arc<Ranked<()>> {
         let [first, ..] = &self.writing;
         let index = usize::try_from(ino.0 % WRITING as u64).unwrap_or_default();
         self.writing.get(index).unwrap_or(first)
     }
 
     /// The lock of [`Container::writing`], before the container is known.
-    pub(crate) fn writing(&self, ino: Ino) -> MutexGuard<'_, ()> {
-        self.writing_of(ino).lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn writing(&self, ino: Ino) -> Held<'_, ()> {
+        self.writing_of(ino).lock()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -238,7 +238,10 @@ impl FileData {
 
     /// Closes the changes since the last seal as record `seq`.
     pub fn seal(&mut self, seq: u64) {
-        self.dirty.iter().for_each(|range| self.sealed_ranges.insert(range));
+        for range in self.dirty.iter() {
+            assert!(self.valid.contains(range.clone()), "what is sealed is here");
+            self.sealed_ranges.insert(range);
+        }
         self.dirty.clear();
         self.dirty_changes = false;
         self.cut = None;

@@ -277,7 +277,7 @@ impl Tree {
         self.unmark_inodes(touched);
         for key in &touched.names {
             let Some(entry) = self.names.get_mut(key) else { continue };
-            entry.pending = entry.pending.saturating_sub(1);
+            one_less(&mut entry.pending);
             entry.checked = None;
             if entry.pending > 0 {
                 continue;
@@ -301,7 +301,7 @@ impl Tree {
         self.unmark_inodes(touched);
         for key in &touched.names {
             let Some(entry) = self.names.get_mut(key) else { continue };
-            entry.pending = entry.pending.saturating_sub(1);
+            one_less(&mut entry.pending);
             if entry.pending == 0 {
                 let checked = checked(key.0);
                 (entry.checked, entry.hides) = (checked, false);
@@ -316,13 +316,13 @@ impl Tree {
     fn unmark_inodes(&mut self, touched: &Touched) {
         for ino in &touched.inodes {
             if let Some(node) = self.nodes.get_mut(ino) {
-                node.pending = node.pending.saturating_sub(1);
+                one_less(&mut node.pending);
                 if node.pending == 0 {
                     // The outcome's attributes follow; without them, ask.
                     node.checked = None;
                 }
             } else if let Some(unsettled) = self.unknown.get_mut(ino) {
-                unsettled.pending = unsettled.pending.saturating_sub(1);
+                one_less(&mut unsettled.pending);
                 if unsettled.pending == 0 {
                     self.unknown.remove(ino);
                 }
@@ -389,4 +389,11 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         promise: None,
         listed: None,
     }
+}
+
+/// A pending change ends. One that was not counted would leave an answer of the server on top of
+/// what this host changed.
+fn one_less(pending: &mut u32) {
+    assert!(*pending > 0, "a change that ends was counted as pending");
+    *pending -= 1;
 }

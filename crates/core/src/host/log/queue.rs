@@ -367,7 +367,10 @@ impl Queue {
         for held in self.held.values_mut() {
             held.remove(&seq);
         }
-        self.bytes -= logged.change.bytes();
+        let bytes = logged.change.bytes();
+        assert!(self.bytes >= bytes, "the queue counts the bytes of its changes");
+        assert!(self.bulk > 0 || !logged.change.is_bulk(), "the queue counts its large changes");
+        self.bytes -= bytes;
         self.bulk -= usize::from(logged.change.is_bulk());
         self.maybe_outdated -= usize::from(logged.may_be_outdated());
         for ino in logged.change.inodes() {
