@@ -17,6 +17,8 @@ use super::process::Proc;
 #[derive(Debug, Clone)]
 pub struct Host {
     inner: Arc<Inner>,
+    /// The program under test.
+    segue: Arc<Path>,
 }
 
 #[derive(Debug)]
@@ -26,7 +28,6 @@ struct Inner {
     cable: Cable,
     dir: PathBuf,
     home: PathBuf,
-    segue: PathBuf,
 }
 
 impl Host {
@@ -39,7 +40,13 @@ impl Host {
     ) -> Result<Host> {
         let home = dir.join("home");
         fs::create_dir_all(&home).doing(format!("make {}", home.display()))?;
-        Ok(Host { inner: Arc::new(Inner { name: name.into(), ns, cable, dir, home, segue }) })
+        let inner = Arc::new(Inner { name: name.into(), ns, cable, dir, home });
+        Ok(Host { inner, segue: segue.into() })
+    }
+
+    /// The same host with another `segue` program.
+    pub(crate) fn with_segue(&self, program: &Path) -> Host {
+        Host { inner: Arc::clone(&self.inner), segue: program.into() }
     }
 
     /// Its name on the bed.
@@ -81,7 +88,7 @@ impl Host {
         let mut door = std::ffi::OsString::from("--net=");
         door.push(self.inner.ns.path());
         command.arg(door).arg("--");
-        command.arg(if program == "segue" { self.inner.segue.as_os_str() } else { program });
+        command.arg(if program == "segue" { self.segue.as_os_str() } else { program });
         for (key, _) in std::env::vars_os().filter(|(key, _)| is_setting(key)) {
             command.env_remove(key);
         }

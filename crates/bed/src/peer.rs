@@ -121,9 +121,26 @@ pub const RSYNC: Kind = Kind {
     start: |stage| Ok(Box::new(rsync::Rsync::new(stage)?)),
 };
 
+/// Another build of Segue, to see what a change costs. The variable `SEGUE_BEFORE` names the
+/// program.
+pub const BEFORE: Kind = Kind {
+    name: "segue-before",
+    about: "another build of Segue: the program that SEGUE_BEFORE names",
+    remote: true,
+    start: |stage| {
+        let program = std::env::var_os("SEGUE_BEFORE");
+        let program =
+            program.ok_or_else(|| Error::Wrong("SEGUE_BEFORE names no program".into()))?;
+        let other = |host: &Host| host.with_segue(Path::new(&program));
+        let Stage { server, client, seeder } = stage;
+        let [server, client, seeder] = [server, client, seeder].map(other);
+        segue_with(&Stage { server, client, seeder }, &[])
+    },
+};
+
 /// The file system called `name`.
 pub fn named(name: &str) -> Option<Kind> {
-    all().iter().copied().find(|kind| kind.name == name)
+    all().iter().chain([&BEFORE]).copied().find(|kind| kind.name == name)
 }
 
 /// Segue, mounted with `options`.

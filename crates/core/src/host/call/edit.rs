@@ -78,6 +78,9 @@ impl Host {
         let (caller, ends) = match &call.by {
             By::Handle(handle) => {
                 let file = self.handles.file(*handle)?;
+                if file.ino != call.ino {
+                    return Err(Refusal::Stale);
+                }
                 let ends = if file.synchronous { Ends::Synced } else { Ends::Level };
                 (&file.caller, ends)
             }
