@@ -118,6 +118,15 @@ impl Mount {
         }
     }
 
+    /// A number for a new inode, if that is asked for and one is left.
+    fn number_at_hand(&self, ask: &Ask) -> Option<Done> {
+        if *ask != Ask::Number {
+            return None;
+        }
+        let number = lock(&self.numbers).take_ino().ok()??;
+        Some(Done::Fact(Fact::Number(number)))
+    }
+
     /// Answers a question of a call.
     async fn find_out(&self, ask: Ask) -> Result<Fact, Refusal> {
         Ok(match ask {
@@ -145,7 +154,10 @@ impl Mount {
             let mut done = None;
             for action in actions {
                 match action {
-                    Action::Ask(_, ask) => return Ran::Asks(ask),
+                    Action::Ask(_, ask) => match self.number_at_hand(&ask) {
+                        Some(number) => done = Some(Ok(number)),
+                        None => return Ran::Asks(ask),
+                    },
                     Action::Made(record) => running.made = Some(record),
                     action => done = self.carry_out_action(action, bytes, &mut log).or(done),
                 }

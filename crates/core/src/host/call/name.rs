@@ -179,6 +179,10 @@ impl Host {
             Ok(Some(record)) => record,
             Err(Halt::Refused(refusal)) => return Err(refusal),
             Err(Halt::Ask(ask)) => {
+                if let Some(fact) = self.fact_at_hand(&ask, now) {
+                    call.so_far.facts.learn(ask, fact);
+                    return self.attempt_name(id, call, now);
+                }
                 call.step = Some(Step::Ask(ask.clone()));
                 self.act(Action::Ask(id, ask));
                 return Ok(Next::Step);
@@ -197,6 +201,23 @@ impl Host {
         self.act(Action::Made(record.clone()));
         call.call = Call::Change { record, caller, claim, expects: None };
         self.attempt_change(id, call, now)
+    }
+
+    /// The answer to a question, if the cache may give it.
+    fn fact_at_hand(&self, ask: &Ask, now: Now) -> Option<Fact> {
+        let is_alone = now.link != Reach::Online;
+        let attr = |ino| self.tree.attr(ino, now.time).usable(is_alone);
+        match ask {
+            Ask::Name(Dentry { parent, name }) => {
+                let named = self.tree.name(*parent, name, now.time).usable(is_alone)?;
+                let Some(ino) = named else { return Some(Fact::Name(None)) };
+                // The name of a file that another host removed means something else by now.
+                let is_there = !self.is_removed_elsewhere(ino);
+                attr(ino).filter(|_| is_there).map(|attr| Fact::Name(Some(attr)))
+            }
+            Ask::Attr(ino) => attr(*ino).map(Fact::Attr),
+            Ask::IsEmpty(_) | Ask::Number => None,
+        }
     }
 
     /// The record that a call becomes. `None`: the call changes nothing.
