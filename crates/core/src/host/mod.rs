@@ -26,7 +26,7 @@ use self::call::{FreeSpace, Handles, Owner, Room, Running};
 use self::log::{Bound, Pending};
 use self::send::{Unsealed, UploadAhead, Waiters};
 use crate::host::cache::{FileData, FileNote, Tree};
-use crate::host::log::{After, Change, Queue};
+use crate::host::log::Queue;
 use crate::namespace::mode_after_write;
 use crate::nouns::{
     Attr, Caller, ContainerId, Ino, Kind, Name, RangeSet, Record, Role, SetAttr, Time, Touched,
@@ -115,8 +115,6 @@ impl Default for Settings {
     }
 }
 
-/// More that a sync covered is not told apart.
-const COVERED_MAX: usize = 64;
 /// A file that is wholly on this host, and shorter, is copied there sooner than a server answers.
 const CLONE_MIN: u64 = 1 << 20;
 
@@ -387,71 +385,6 @@ impl Host {
         };
         let has_dirty = |ino: &Ino| self.files.get(ino).is_some_and(FileData::has_dirty);
         gone.into_iter().chain(shown).filter(has_dirty).collect()
-    }
-
-    /// Notes process session `session` as a writer of `ino`.
-    pub fn note_writer(&mut self, ino: Ino, session: u32) {
-        self.writers.entry(ino).or_default().insert(session);
-    }
-
-    /// Covers the changes of `ino` so far by a sync of process session `session`: all later changes
-    /// of the session follow them.
-    pub fn cover(&mut self, session: u32, ino: Ino) {
-        let last = self.queue.last_of(ino);
-        if last.is_empty() || self.has_planted(Fault::ForgetsSyncs) {
-            return;
-        }
-        let covered = self.covered.entry(session).or_default();
-        // What follows all of these needs no more than its own number.
-        let follows_all = |seq: &u64| match self.queue.after(*seq) {
-            Some(After::Everything) => true,
-            Some(After::These(seqs)) => covered.iter().all(|before| seqs.contains(before)),
-            Some(After::Nothing) | None => covered.is_empty(),
-        };
-        if last.iter().any(follows_all) {
-            covered.clear();
-        }
-        covered.extend(last);
-        if covered.len() > COVERED_MAX {
-            self.cover_all(session);
-        }
-    }
-
-    /// The same for everything that was changed so far.
-    pub fn cover_all(&mut self, session: u32) {
-        if !self.queue.is_empty() {
-            self.covered.remove(&session);
-            self.covered_all.insert(session);
-        }
-    }
-
-    /// What the next change follows, which is by one of these sessions.
-    fn after(&self, sessions: &BTreeSet<u32>) -> After {
-        if sessions.iter().any(|session| self.covered_all.contains(session)) {
-            return After::Everything;
-        }
-        let covered = sessions.iter().filter_map(|session| self.covered.get(session));
-        let seqs: BTreeSet<u64> = covered.flatten().copied().collect();
-        After::these(seqs)
-    }
-
-    /// The process sessions that made a change, which comes next: of data those that wrote them,
-    /// not whoever closes the file.
-    fn makers(&self, change: &Change, caller: &Caller) -> BTreeSet<u32> {
-        let writers = match change {
-            Change::Record(_) => None,
-            Change::Data(data) => self.writers.get(&data.ino).cloned(),
-        };
-        writers.unwrap_or_else(|| BTreeSet::from([caller.session]))
-    }
-
-    /// Change `seq` is made: who had to wait for everything waits for it from now on.
-    fn made(&mut self, seq: u64, change: &Change, caller: &Caller) {
-        for session in self.makers(change, caller) {
-            if self.covered_all.remove(&session) {
-                self.covered.insert(session, BTreeSet::from([seq]));
-            }
-        }
     }
 
     /// What lets the server copy as `asked`, if that is all of a file into one that is empty,

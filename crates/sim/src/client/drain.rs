@@ -91,7 +91,7 @@ impl Mount {
 
     /// What is missing of a store that must be whole, and can be had.
     fn complete(&mut self, seq: u64, data: &DataChange) -> Option<Request> {
-        if !self.whole.contains(&seq) || self.baseless.contains(&seq) {
+        if !self.core.is_wanted_whole(seq) || self.baseless.contains(&seq) {
             return None;
         }
         let size = self.core.tree.peek(data.ino).map_or(0, |attr| attr.size);
@@ -102,7 +102,7 @@ impl Mount {
     }
 
     fn store(&self, seq: u64, data: &DataChange) -> Result<Store, Violation> {
-        let wanted_whole = self.whole.contains(&seq);
+        let wanted_whole = self.core.is_wanted_whole(seq);
         let (ranges, cut) = match wanted_whole {
             true => (vec![0..data.size], Some(0)),
             false => (data.ranges.clone(), data.cut),
@@ -158,7 +158,7 @@ impl Mount {
         for (logged, outcome) in batch.into_iter().zip(outcomes) {
             match outcome {
                 Outcome::NeedsWhole => {
-                    self.whole.insert(logged.seq);
+                    self.core.want_whole(logged.seq);
                 }
                 Outcome::Missing { chunks } => self.chunks.missing(&chunks)?,
                 // The others are sent again, and answered the same.
@@ -195,7 +195,6 @@ impl Mount {
             self.append(Entry::Settled { seq, outcome: Box::new(outcome.clone()) })?;
         }
         let effects = self.core.settle(seq, outcome, as_of);
-        self.whole.remove(&seq);
         self.baseless.remove(&seq);
         for effect in effects {
             match effect {

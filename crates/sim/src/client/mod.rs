@@ -101,8 +101,7 @@ pub(crate) struct Mount {
     /// Open files.
     pub(crate) handles: Vec<Ino>,
     inos_used: u64,
-    /// Stores that the server wants whole; and those whose base cannot be had.
-    whole: BTreeSet<u64>,
+    /// Stores that the server wants whole, and whose base cannot be had.
     baseless: BTreeSet<u64>,
     bug: Option<Bug>,
     pub(crate) conflicts: u64,
@@ -219,7 +218,6 @@ impl Mount {
             next_call,
             outbox: Vec::new(),
             handles: Vec::new(),
-            whole: BTreeSet::new(),
             baseless: BTreeSet::new(),
             bug,
             conflicts: 0,

@@ -16,7 +16,7 @@ use super::{By, Call, EditCall, Next, Running, SoFar, Step, What};
 use crate::host::action::{
     Action, CallId, Change, Done, Edit, Now, Preserve, Reach, Task, Undo, Undone,
 };
-use crate::host::cache::FileData;
+use crate::host::cache::{FileData, Scrap};
 use crate::host::log::{Entry, Payload, Writers};
 use crate::host::send::Claim;
 use crate::host::{Fault, Host, SetIds};
@@ -286,6 +286,8 @@ impl Host {
         if self.queue.stage(part.seq).is_some() {
             let entry = Entry::Preserved { seq: part.seq, range: part.range, sums };
             self.append(id, call, entry);
+        } else {
+            self.act(Action::Remove(Scrap::Preserved(part.seq)));
         }
     }
 

@@ -26,10 +26,11 @@ pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
 
 use crate::host::action::{Action, Ask, CallId, Done, Edit, Event, Now, Preserve, Task, Undone};
+use crate::host::cache::Scrap;
 use crate::host::log::{Change, Entry};
 use crate::host::send::{Claim, WaiterId};
 use crate::host::{Copied, Host};
-use crate::nouns::{Caller, ContainerId, Ino, Record, Version};
+use crate::nouns::{Caller, ContainerId, INLINE_MAX, Ino, Record, Version};
 use crate::refusal::Refusal;
 
 /// What is called.
@@ -381,7 +382,8 @@ impl Host {
                     match &logged.change {
                         Change::Data(_) => call.so_far.sealed = Some(logged.seq),
                         Change::Record(_) => {
-                            call.so_far.logged = Some(logged.seq);
+                            // Times of directories follow the change itself.
+                            call.so_far.logged.get_or_insert(logged.seq);
                             call.so_far.added += logged.change.weight();
                             self.pending.more(logged.change.weight());
                         }
@@ -400,7 +402,7 @@ impl Host {
             _ => return,
         };
         self.wake(Task::Drain);
-        if bytes > crate::nouns::INLINE_MAX as u64 {
+        if bytes > INLINE_MAX as u64 {
             self.wake(Task::Upload);
         }
     }
@@ -431,7 +433,7 @@ impl Host {
             }
             Entry::Preserved { seq, .. } if self.preserved(seq).is_empty() => {
                 // Nothing would say that they are there.
-                self.act(Action::Remove(crate::host::cache::Scrap::Preserved(seq)));
+                self.act(Action::Remove(Scrap::Preserved(seq)));
             }
             // The time of a directory is lost.
             Entry::Change(_) if call.so_far.is_cancelled => return Ok(()),

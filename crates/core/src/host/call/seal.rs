@@ -75,17 +75,11 @@ impl Host {
             self.append_seal(id, call, entry, sealing);
             return true;
         }
-        if self.draft_seal(ino, caller.clone()).is_none() {
-            return false;
-        }
-        if self.reserves(id, call) {
-            return true;
-        }
-        let entry = self.draft_seal(ino, caller.clone());
-        entry.is_some_and(|entry| {
+        let Some(entry) = self.draft_seal(ino, caller.clone()) else { return false };
+        if !self.reserves(id, call) {
             self.append_seal(id, call, entry, sealing);
-            true
-        })
+        }
+        true
     }
 }
 

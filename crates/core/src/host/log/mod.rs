@@ -13,6 +13,7 @@ mod admit;
 mod bound;
 mod cancel;
 mod change;
+pub(in crate::host) mod covered;
 mod draft;
 mod entry;
 mod leftover;

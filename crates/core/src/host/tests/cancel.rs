@@ -156,7 +156,9 @@ fn what_a_cancelled_change_followed_is_followed_after_a_restart() {
     assert_eq!(cancel(&mut core, 5), [2, 3]);
     let is_behind = |entries: &[Entry]| {
         let left = crate::host::log::replay(entries);
-        left.changes.iter().any(|logged| logged.seq == 4 && logged.after == After::Everything)
+        left.changes
+            .iter()
+            .any(|logged| logged.seq == 4 && logged.after == crate::host::log::After::Everything)
     };
     assert!(is_behind(&core.log_entries()));
     let log: Vec<Entry> =

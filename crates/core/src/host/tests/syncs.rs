@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::host::log::After;
+use crate::host::log::covered::COVERED_MAX;
 
 /// A session changes the permissions of file `ino`; what that follows.
 fn chmod(core: &mut Host, ino: u64, session: u32) -> After {
