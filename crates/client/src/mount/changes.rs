@@ -8,9 +8,10 @@
 
 use segue_core::host::call::{Call, NameCall, RenameFlag};
 use segue_core::nouns::{
-    Attr, Caller, Dentry, Ino, Name, NewNode, Outcome, Record, RenameMode, SetAttr,
+    Attr, Caller, Class, Dentry, Ino, Name, NewNode, Outcome, Record, RenameMode, SetAttr,
 };
 use segue_core::refusal::Refusal;
+use segue_rpc::Rpc;
 
 use super::{Changed, Mount, lock};
 
@@ -35,7 +36,7 @@ impl Mount {
     async fn change(&self, call: NameCall, caller: Caller) -> Result<Option<Ino>, Refusal> {
         let by = caller.clone();
         let Changed { ino, made, told, slowed_by, .. } =
-            self.call_asking(Call::Name(call, caller)).await?;
+            self.call_asking(&Rpc::new(Class::Fetch), Call::Name(call, caller)).await?;
         let Some(record) = made else { return Ok(ino) };
         lock(&self.conflicts).changed(&record);
         self.slow_down(slowed_by).await;

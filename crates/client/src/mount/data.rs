@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use segue_core::host::cache::{FileData, Nodes, Way};
-use segue_core::host::call::{By, Call, EditCall, OpenFile, What};
+use segue_core::host::call::{By, Call, EditCall, Followed, OpenFile, What};
 use segue_core::host::send::Claim;
 use segue_core::nouns::{Attr, Caller, ContainerId, Ino, Outcome};
 use segue_core::refusal::Refusal;
@@ -67,13 +67,12 @@ impl Mount {
         self.note_maps(None).ok();
         let mut renamed = Vec::new();
         let mut core = self.core();
-        for moved in core.tree.take_moved() {
-            let is_new = core.observe(moved.ino, moved.version);
-            if is_new && self.through.nodes.lock().moved(moved.ino) {
-                renamed.push(moved.ino);
+        for Followed { ino, is_new, shows } in core.follow_moved() {
+            if is_new && self.through.nodes.lock().moved(ino) {
+                renamed.push(ino);
             }
-            if is_new || moved.was_known && !core.is_ahead(moved.ino) {
-                self.kernel.forget_data(moved.ino);
+            if shows {
+                self.kernel.forget_data(ino);
             }
         }
         drop(core);

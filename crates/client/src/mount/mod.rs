@@ -62,7 +62,7 @@ mod watching;
 pub(crate) mod why;
 mod xattr;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,7 +125,6 @@ pub(crate) struct Mount {
     acked_below: Arc<AtomicU64>,
     directories: Mutex<directories::Directories>,
     waiters: waiters::Told,
-    lookups: Mutex<HashMap<Ino, names::Storm>>,
     /// By the directory whose quota it is; no more than a volume has of those.
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
     lanes: drain::Lanes,

@@ -1,8 +1,9 @@
 //! The index on disk: what is cached is noted there once a second, and comes back from there
 //! when it is not in memory. And what nobody needs any more goes.
 
+use segue_core::host::action::{Load, Noted};
 use segue_core::host::cache::Scrap;
-use segue_core::nouns::{Ino, Name};
+use segue_core::nouns::Ino;
 use segue_core::refusal::Refusal;
 
 use super::{Mount, wall_millis};
@@ -81,47 +82,42 @@ impl Mount {
         }
     }
 
+    /// What the index has.
+    pub(super) fn noted(&self, load: &Load) -> Noted {
+        let node = |ino| known("index.db", self.index.node(ino)).flatten();
+        match load {
+            Load::FreeSpace => Noted::default(),
+            Load::Node(ino) => Noted { nodes: node(*ino).into_iter().collect(), names: Vec::new() },
+            Load::Name(at) => {
+                let meaning = known("index.db", self.index.name(at.parent, &at.name)).flatten();
+                let nodes = [Some(at.parent), meaning.flatten()];
+                let nodes = nodes.into_iter().flatten().filter_map(node).collect();
+                let names = meaning.into_iter().map(|meaning| (at.name.clone(), meaning));
+                Noted { nodes, names: names.collect() }
+            }
+            Load::Listing(directory) => {
+                let mut noted = self.noted(&Load::Node(*directory));
+                if !noted.nodes.iter().any(|note| note.is_listed) {
+                    return noted;
+                }
+                let listing = known("index.db", self.index.listing(*directory));
+                for (name, ino, note) in listing.unwrap_or_default() {
+                    noted.nodes.extend(note);
+                    noted.names.push((name, Some(ino)));
+                }
+                noted
+            }
+        }
+    }
+
     /// Gets what the index has of an inode into memory.
     pub(super) fn load_node(&self, ino: Ino) {
         if self.core().tree.peek(ino).is_some() {
             return;
         }
-        if let Some(note) = known("index.db", self.index.node(ino)).flatten() {
-            self.core().tree.install_note(note);
-        }
-    }
-
-    /// Gets what the index has of a name into memory, with what it means.
-    pub(super) fn load_name(&self, directory: Ino, name: &Name) {
-        self.load_node(directory);
-        let meaning = known("index.db", self.index.name(directory, name)).flatten();
-        let meaning = match meaning {
-            // A directory whose names are all noted has no others.
-            None if self.core().tree.is_listed_on_disk(directory) => Some(None),
-            meaning => meaning,
-        };
-        let Some(meaning) = meaning else { return };
-        if let Some(ino) = meaning {
-            self.load_node(ino);
-        }
-        self.core().tree.install_noted_name(directory, name.clone(), meaning);
-    }
-
-    /// Gets all names in a directory that the index has into memory, if it has all.
-    pub(super) fn load_listing(&self, directory: Ino) {
-        self.load_node(directory);
-        if !self.core().tree.is_listed_on_disk(directory) {
-            return;
-        }
-        let Some(listing) = known("index.db", self.index.listing(directory)) else { return };
-        let mut core = self.core();
-        for (name, ino, note) in listing {
-            if let Some(note) = note {
-                core.tree.install_note(note);
-            }
-            core.tree.install_noted_name(directory, name, Some(ino));
-        }
-        core.tree.install_noted_listing(directory);
+        let load = Load::Node(ino);
+        let noted = self.noted(&load);
+        self.core().install_noted(load, noted);
     }
 }
 

@@ -2,27 +2,34 @@
 //!
 //! A call that changes something takes the core's mutex once before its disk work and once after.
 //! The log is locked from the first event to the last, so entries are appended in the order in
-//! which they were decided. Only work that takes long and appends nothing unlocks it: the copying
-//! of bytes to preserve, and eviction.
+//! which they were decided. Only work that takes long and appends nothing unlocks it: questions to
+//! the server and the index, the copying of bytes to preserve, and eviction. A look leaves the log
+//! alone.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use segue_core::host::action::{
-    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Now, Preserve, Reach, Task, Undo, Undone,
+    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Load, Now, Preserve, Query, Reach, Task,
+    Told, Undo, Undone,
 };
-use segue_core::host::call::{Answer, Call, EditCall, What};
+use segue_core::host::call::{Answer, Call, EditCall, Look, Seen, What};
 use segue_core::host::log::{Entry, Payload, SUM_BLOCK};
-use segue_core::nouns::{Dentry, INLINE_MAX, Ino, Record};
+use segue_core::nouns::{Class, INLINE_MAX, Ino, Record};
 use segue_core::refusal::Refusal;
+use segue_rpc::Rpc;
 
 use super::{Awaited, Mount, lock};
 use crate::rank::Held;
 use crate::state::{Container, LogFile};
 
-/// The answer to a call that changed something.
+/// The answer to a call.
 #[derive(Debug)]
 pub(crate) struct Changed {
+    /// What a look saw.
+    pub(super) seen: Option<Box<Seen>>,
+    /// Nothing was asked of the server.
+    pub(super) is_cached: bool,
     /// The inode that a change of names is about.
     pub(super) ino: Option<Ino>,
     /// The change of names that was logged.
@@ -40,21 +47,31 @@ enum Ran {
     /// To its end.
     Answered(Result<Changed, Refusal>),
     /// To a question.
-    Asks(Ask),
+    Asks(Asked),
+}
+
+/// What only the server can answer.
+#[derive(Debug)]
+enum Asked {
+    Query(Query),
+    Number,
 }
 
 /// A call under way. When its future is dropped, the host forgets it.
 struct Running<'a> {
     mount: &'a Mount,
     id: CallId,
+    /// It may append to the log.
+    changes: bool,
     made: Option<Record>,
     is_over: bool,
 }
 
 impl<'a> Running<'a> {
-    fn new(mount: &'a Mount) -> Running<'a> {
+    fn new(mount: &'a Mount, call: &Call) -> Running<'a> {
         let id = CallId(mount.calls.fetch_add(1, Ordering::Relaxed));
-        Running { mount, id, made: None, is_over: false }
+        let changes = !matches!(call, Call::Look(_));
+        Running { mount, id, changes, made: None, is_over: false }
     }
 }
 
@@ -92,7 +109,7 @@ impl Mount {
         if let Call::Edit(EditCall { ino, what: What::Resize { is_backed, .. }, .. }) = &mut call {
             *is_backed = self.is_backed(*ino);
         }
-        let mut running = Running::new(self);
+        let mut running = Running::new(self, &call);
         let event = Event::Call { id: running.id, call };
         match self.run(&mut running, event, bytes) {
             Ran::Answered(answer) => answer,
@@ -103,44 +120,72 @@ impl Mount {
         }
     }
 
-    /// Carries out a call that may have to ask the server.
-    pub(super) async fn call_asking(&self, call: Call) -> Result<Changed, Refusal> {
-        let mut running = Running::new(self);
+    /// Looks, and asks the server if need be.
+    pub(super) async fn look(&self, look: Look) -> Result<Seen, Refusal> {
+        self.look_as(&Rpc::new(Class::Fetch), look).await.map(|(seen, _)| seen)
+    }
+
+    /// The same with questions that go as `rpc`; and true if there was none.
+    pub(super) async fn look_as(&self, rpc: &Rpc, look: Look) -> Result<(Seen, bool), Refusal> {
+        let looked = self.call_asking(rpc, Call::Look(look)).await?;
+        Ok((*looked.seen.ok_or(Refusal::Io)?, looked.is_cached))
+    }
+
+    /// Carries out a call that may have to ask the server, with questions that go as `rpc`.
+    pub(super) async fn call_asking(&self, rpc: &Rpc, call: Call) -> Result<Changed, Refusal> {
+        let mut running = Running::new(self, &call);
         let mut event = Event::Call { id: running.id, call };
         loop {
             match self.run(&mut running, event, &[]) {
                 Ran::Answered(answer) => return answer,
-                Ran::Asks(ask) => {
-                    let found = self.find_out(ask).await.map(Done::Fact).map_err(Undone::from);
-                    event = Event::Done { id: running.id, done: found };
+                Ran::Asks(asked) => {
+                    let done = match asked {
+                        Asked::Query(query) => {
+                            self.query(rpc, query).await.map(|told| Done::Told(Box::new(told)))
+                        }
+                        Asked::Number => self.new_ino().await.map(Done::Number),
+                    };
+                    event = Event::Done { id: running.id, done: done.map_err(Undone::from) };
                 }
             }
         }
     }
 
-    /// A number for a new inode, if that is asked for and one is left.
-    fn number_at_hand(&self, ask: &Ask) -> Option<Done> {
-        if *ask != Ask::Number {
-            return None;
-        }
-        let number = lock(&self.numbers).take_ino().ok()??;
-        Some(Done::Fact(Fact::Number(number)))
+    /// A number for a new inode, if one is left.
+    fn number_at_hand(&self) -> Option<Ino> {
+        lock(&self.numbers).take_ino().ok()?
     }
 
-    /// Answers a question of a call.
-    async fn find_out(&self, ask: Ask) -> Result<Fact, Refusal> {
-        Ok(match ask {
-            Ask::Name(Dentry { parent, name }) => Fact::Name(self.lookup(parent, &name).await?),
-            Ask::Attr(ino) => Fact::Attr(self.getattr(ino).await?),
-            Ask::IsEmpty(directory) => Fact::IsEmpty(self.list(directory, 0).await?.is_empty()),
-            Ask::Number => Fact::Number(self.new_ino().await?),
-        })
+    /// Asks the server.
+    async fn query(&self, rpc: &Rpc, Query { ask, is_known }: Query) -> Result<Told, Refusal> {
+        let remote = if is_known { self.remote.to_refresh() } else { self.remote.clone() };
+        // From here on it may change: the answer is as old as the question.
+        let asked = self.now();
+        let (fact, promised) = match ask {
+            Ask::Attr(ino) => {
+                let (node, promised) = remote.getattr(ino).await?;
+                (Fact::Attr(node), promised)
+            }
+            Ask::Name(at) => {
+                let (looked, promised) = remote.lookup(at.parent, &at.name).await?;
+                (Fact::Name(looked), promised)
+            }
+            Ask::Page { directory, after, since, limit } => {
+                let (page, promised) = remote.page(rpc, directory, (after, since), limit).await?;
+                (Fact::Page(page), promised)
+            }
+            Ask::Xattrs(ino) => {
+                let xattrs = remote.xattrs(ino).await?;
+                (Fact::Xattrs(xattrs.values.into_iter().collect()), None)
+            }
+        };
+        Ok(Told { fact, promised, asked })
     }
 
     /// Carries out what follows from an event of a call, until that is answered or asks.
     fn run(&self, running: &mut Running<'_>, mut event: Event, bytes: &[u8]) -> Ran {
         let id = running.id;
-        let mut log = Some(self.log.lock());
+        let mut log = running.changes.then(|| self.log.lock());
         loop {
             let (actions, answer) = self.apply(event);
             if let Some(answer) = answer {
@@ -154,9 +199,10 @@ impl Mount {
             let mut done = None;
             for action in actions {
                 match action {
-                    Action::Ask(_, ask) => match self.number_at_hand(&ask) {
-                        Some(number) => done = Some(Ok(number)),
-                        None => return Ran::Asks(ask),
+                    Action::Query(_, query) => return Ran::Asks(Asked::Query(query)),
+                    Action::Number(_) => match self.number_at_hand() {
+                        Some(ino) => done = Some(Ok(Done::Number(ino))),
+                        None => return Ran::Asks(Asked::Number),
                     },
                     Action::Made(record) => running.made = Some(record),
                     action => done = self.carry_out_action(action, bytes, &mut log).or(done),
@@ -182,9 +228,10 @@ impl Mount {
             match action {
                 // While the core is locked, nothing settles what the caller waits for.
                 Action::Reply(_, result) => {
-                    answer = Some(result.map(|Answer { ino, seq, waiter, slowed_by }| {
+                    answer = Some(result.map(|answer| {
+                        let Answer { seen, is_cached, ino, seq, waiter, slowed_by } = answer;
                         let told = waiter.map(|waiter| self.waiters.hears(waiter));
-                        Changed { ino, seq, told, slowed_by, made: None }
+                        Changed { seen, is_cached, ino, seq, told, slowed_by, made: None }
                     }));
                 }
                 action => actions.push(action),
@@ -202,7 +249,16 @@ impl Mount {
     ) -> Option<Result<Done, Undone>> {
         match action {
             Action::Reserve(_) => Some(self.reserve_seqs()),
-            Action::Load(_) => Some(self.free_space().map(Done::Free).map_err(Undone::from)),
+            Action::Load(_, Load::FreeSpace) => {
+                Some(self.free_space().map(Done::Free).map_err(Undone::from))
+            }
+            Action::Load(_, load) => {
+                Some(Ok(Done::Noted(self.unlocked(log, || self.noted(&load)))))
+            }
+            Action::Follow(_) => {
+                self.unlocked(log, || self.follow_moved());
+                Some(Ok(Done::Carried))
+            }
             Action::Evict(_) => Some(self.unlocked(log, || self.evict_for_writer())),
             Action::Preserve(_, part) => Some(self.unlocked(log, || self.preserve(&part))),
             Action::Append(_, entry) => Some(self.append(log, &entry)),
@@ -233,7 +289,7 @@ impl Mount {
                 None
             }
             // The loop has taken these.
-            Action::Reply(..) | Action::Ask(..) | Action::Made(_) => None,
+            Action::Reply(..) | Action::Query(..) | Action::Number(_) | Action::Made(_) => None,
         }
     }
 
@@ -248,9 +304,9 @@ impl Mount {
 
     /// Runs `work` while the log is not locked.
     fn unlocked<'a, R>(&'a self, log: &mut Log<'a>, work: impl FnOnce() -> R) -> R {
-        *log = None;
+        let was_locked = log.take().is_some();
         let done = work();
-        *log = Some(self.log.lock());
+        *log = was_locked.then(|| self.log.lock());
         done
     }
 

@@ -277,7 +277,6 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         acked_below,
         directories: Mutex::default(),
         waiters: Default::default(),
-        lookups: Mutex::default(),
         lanes: Lanes::default(),
         unseen: Mutex::default(),
         limiter,

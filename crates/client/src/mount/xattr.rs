@@ -2,6 +2,7 @@
 //! `user.segue.persist`, which says how soon it is to be with the server.
 
 use segue_core::host::cache::XattrMap;
+use segue_core::host::call::{Look, Seen};
 use segue_core::namespace::{XATTR_COUNT_MAX, check_xattr_shape};
 use segue_core::nouns::{Caller, Ino, Kind};
 use segue_core::persist::ATTRIBUTE;
@@ -23,23 +24,10 @@ impl Mount {
         ino: Ino,
         look: impl FnOnce(&XattrMap) -> R,
     ) -> Result<R, Refusal> {
-        self.getattr(ino).await?;
-        let known = self.core().tree.xattrs(ino, self.now()).usable(true).is_some();
-        let is_silent = self.remote.is_silent();
-        if let Some(map) = self.core().tree.xattrs(ino, self.now()).usable(is_silent) {
-            return Ok(look(map));
+        match self.look(Look::Xattrs(ino)).await? {
+            Seen::Xattrs(map) => Ok(look(&map)),
+            _ => Err(Refusal::Io),
         }
-        match self.refreshing(known).xattrs(ino).await {
-            Ok(xattrs) => {
-                let map = xattrs.values.into_iter().collect();
-                self.core().tree.install_xattrs(ino, map);
-            }
-            Err(Refusal::Unreachable) => {}
-            Err(refusal) => return Err(refusal),
-        }
-        let core = self.core();
-        let known = core.tree.xattrs(ino, self.now());
-        known.usable(true).map(look).ok_or(Refusal::Unreachable)
     }
 
     /// Value of an attribute.

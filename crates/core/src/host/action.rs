@@ -13,11 +13,12 @@
 
 use std::ops::Range;
 
-use crate::host::cache::Scrap;
+use crate::host::cache::{NodeNote, Promised, Scrap, XattrMap};
 use crate::host::call::{Answer, Call};
 use crate::host::log::{Entry, Payload};
-use crate::nouns::{Attr, ContainerId, Dentry, Ino, Record, Time, Timestamp, Version};
+use crate::nouns::{ContainerId, Dentry, Ino, Name, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
+use crate::wire::{Looked, Node, Page};
 
 /// Number of a call, which the shell chooses. No two calls that are not answered have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -67,7 +68,7 @@ pub enum Event {
 }
 
 /// The result of an action.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Done {
     /// It is carried out.
     Carried,
@@ -75,8 +76,12 @@ pub enum Done {
     Reserved(u64),
     /// So many bytes are free on the cache's disk.
     Free(u64),
-    /// The answer to a question.
-    Fact(Fact),
+    /// What the index has.
+    Noted(Noted),
+    /// The server's answer to a question.
+    Told(Box<Told>),
+    /// The number of a new inode.
+    Number(Ino),
     /// The bytes are preserved; their checksums, by blocks of the file.
     Preserved(Vec<u32>),
 }
@@ -101,14 +106,19 @@ impl From<Refusal> for Undone {
 pub enum Action {
     /// Reserve numbers for changes, durably: [`Done::Reserved`].
     Reserve(CallId),
-    /// Find out how much is free on the cache's disk: [`Done::Free`].
-    Load(CallId),
+    /// Look at the cache's disk: [`Done::Free`] or [`Done::Noted`].
+    Load(CallId, Load),
     /// Remove clean data to make room on the cache's disk.
     Evict(CallId),
     /// Copy bytes of a container to the preserved bytes of a change: [`Done::Preserved`].
     Preserve(CallId, Preserve),
-    /// Answer a question: [`Done::Fact`]. That may take as long as the server does.
-    Ask(CallId, Ask),
+    /// Ask the server: [`Done::Told`].
+    Query(CallId, Query),
+    /// Take a number for a new inode: [`Done::Number`]. The server may have to grant more of them.
+    Number(CallId),
+    /// The server's answers told of other data of files than are here. Have what maps wrote before
+    /// logged, and then [`Host::follow_moved`](crate::host::Host::follow_moved).
+    Follow(CallId),
     /// A record of names or attributes is about to be logged.
     Made(Record),
     /// Append an entry to the update log.
@@ -134,30 +144,82 @@ pub enum Action {
     Reply(CallId, Result<Answer, Refusal>),
 }
 
-/// A question of a call, to what the cache or the server knows.
+/// What to look at on the cache's disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// What a name means: [`Fact::Name`].
+pub enum Load {
+    /// How much is free: [`Done::Free`].
+    FreeSpace,
+    /// What the index has of an inode: [`Done::Noted`].
+    Node(Ino),
+    /// The same of a name, of its directory, and of what it means.
     Name(Dentry),
-    /// Attributes: [`Fact::Attr`].
-    Attr(Ino),
-    /// Whether a directory has no names: [`Fact::IsEmpty`].
-    IsEmpty(Ino),
-    /// A number for a new inode: [`Fact::Number`].
-    Number,
+    /// The same of a directory, and of all its names with what they mean if it has all of them.
+    Listing(Ino),
 }
 
-/// The answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What the index has.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Noted {
+    /// Inodes.
+    pub nodes: Vec<NodeNote>,
+    /// Names of one directory. `None`: the name surely meant nothing.
+    pub names: Vec<(Name, Option<Ino>)>,
+}
+
+/// A question to the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Query {
+    /// What is asked.
+    pub ask: Ask,
+    /// An answer is known that was true once. The server is waited for only as long as a newer one
+    /// is worth it.
+    pub is_known: bool,
+}
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// Attributes: [`Fact::Attr`].
+    Attr(Ino),
+    /// What a name means: [`Fact::Name`].
+    Name(Dentry),
+    /// A page of a listing: [`Fact::Page`].
+    Page {
+        /// The directory.
+        directory: Ino,
+        /// Names behind this one.
+        after: Option<Name>,
+        /// What changed since this commit is enough.
+        since: Option<u64>,
+        /// So many at most.
+        limit: u32,
+    },
+    /// Extended attributes: [`Fact::Xattrs`].
+    Xattrs(Ino),
+}
+
+/// What the server told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Told {
+    /// The answer.
+    pub fact: Fact,
+    /// What is promised with it.
+    pub promised: Option<Promised>,
+    /// When it was asked for.
+    pub asked: Time,
+}
+
+/// An answer of the server.
+#[derive(Clone, PartialEq, Debug)]
 pub enum Fact {
-    /// The attributes of what a name means, if it means anything.
-    Name(Option<Attr>),
-    /// The attributes.
-    Attr(Attr),
-    /// True if there are no names.
-    IsEmpty(bool),
-    /// The number.
-    Number(Ino),
+    /// The inode.
+    Attr(Node),
+    /// What the name means.
+    Name(Looked),
+    /// The page.
+    Page(Page),
+    /// Extended attributes.
+    Xattrs(XattrMap),
 }
 
 /// A task of the shell.

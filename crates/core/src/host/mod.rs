@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use self::action::{Action, CallId};
-use self::cache::Scrap;
+use self::cache::{Scrap, Storms};
 use self::call::{FreeSpace, Handles, Owner, Room, Running};
 use self::log::{Bound, Pending};
 use self::send::{Unsealed, UploadAhead, Waiters};
@@ -63,6 +63,7 @@ pub struct Host {
     unsealed: BTreeMap<Ino, Unsealed>,
     pending: Pending,
     space: FreeSpace,
+    storms: Storms,
     /// Calls that are not answered.
     calls: BTreeMap<CallId, Running>,
     /// What the shell has to do.
@@ -178,6 +179,7 @@ impl Host {
             unsealed: BTreeMap::new(),
             pending: Pending::default(),
             space: FreeSpace::default(),
+            storms: Storms::default(),
             calls: BTreeMap::new(),
             actions: VecDeque::new(),
             planted: None,

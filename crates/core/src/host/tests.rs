@@ -12,6 +12,7 @@ use crate::wire::Node;
 mod calls;
 mod cancel;
 mod levels;
+mod looks;
 mod names;
 mod passthrough;
 mod places;

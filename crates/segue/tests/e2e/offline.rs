@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -658,4 +659,38 @@ fn a_slow_operation_can_be_explained() {
     assert!(shown.code == Some(0) && shown.out.contains("on the server"), "{shown:?}");
     let missing = segue(&world.b, &["why", arg(&other.path().join("missing"))]);
     assert_eq!(missing.code, Some(3), "{missing:?}");
+}
+
+/// The answer to a change of attributes told of the new version and size of a file that another
+/// host had rewritten. Its old bytes stayed beside them.
+#[test]
+fn a_change_of_attributes_brings_what_another_host_wrote_meanwhile() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.mount(&world.a), world.mount(&world.b));
+    let names = ["longer", "shorter", "same"];
+    let (old, new) = (noise(1, 300_000), [noise(2, 500_000), noise(3, 100_000), noise(4, 300_000)]);
+    for name in names {
+        fs::write(a.path().join(name), &old).unwrap();
+    }
+    a.sync().unwrap();
+    for name in names {
+        assert!(fs::read(a.path().join(name)).unwrap() == old);
+    }
+    world.a.link_down().unwrap();
+    world.lose_link(&world.a, &a);
+    for (name, new) in names.iter().zip(&new) {
+        fs::write(b.path().join(name), new).unwrap();
+        fs::set_permissions(a.path().join(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    b.sync().unwrap();
+    world.a.link_up().unwrap();
+    a.sync().unwrap();
+    for (name, new) in names.iter().zip(&new) {
+        assert!(fs::read(a.path().join(name)).unwrap() == *new, "{name}");
+        assert_eq!(fs::metadata(b.path().join(name)).unwrap().len(), new.len() as u64);
+    }
+    eventually("the other host sees the modes", || {
+        let mode = |name: &&str| fs::metadata(b.path().join(name)).unwrap().mode() & 0o777;
+        names.iter().all(|name| mode(name) == 0o600)
+    });
 }

@@ -1,11 +1,13 @@
 //! Calls to the server, and the application threads that wait for them.
 
+use segue_core::host::action::Event;
 use segue_core::host::log::{Lane, Logged};
 use segue_core::nouns::{Caller, Time};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Applied, Hello, Reply, Request};
 
+use super::shell::{Asking, Ran};
 use super::{Mount, Stop, Thread};
 use crate::Violation;
 use crate::plan::Bug;
@@ -25,7 +27,7 @@ pub(crate) enum Purpose {
     /// A batch of a lane, or what is fetched for it.
     Drain(Lane, Request, Vec<Logged>),
     /// An application's thread.
-    Thread(usize, Request),
+    Thread(usize, Asking),
     /// Data for which nobody waits.
     Ahead(Request),
     /// That the server keeps its promises.
@@ -89,7 +91,10 @@ impl Mount {
         self.outbox.clear();
         let mut waiting = Vec::new();
         for purpose in std::mem::take(&mut self.calls).into_values() {
-            if let Purpose::Thread(thread, _) = purpose {
+            if let Purpose::Thread(thread, asking) = purpose {
+                if let Some(call) = asking.call {
+                    self.core.handle(Event::Cancel(call), self.moment());
+                }
                 self.threads[thread].waits = false;
                 waiting.push(thread);
             }
@@ -144,7 +149,7 @@ impl Mount {
                         if !self.has_place_for(&request) {
                             self.give_up_base(&batch, Refusal::Io);
                         }
-                        self.take_in(&request, reply, &body, asked);
+                        self.take_data(&request, (reply, body), asked);
                         self.give_up_cut(&batch, &request);
                     }
                     (Reply::Refused(refused), _)
@@ -157,13 +162,12 @@ impl Mount {
                 }
                 None
             }
-            Purpose::Thread(thread, request) => {
-                self.thread_answered(thread, &request, (reply, body), asked);
-                Some(thread)
+            Purpose::Thread(thread, asking) => {
+                self.thread_answered(thread, asking, (reply, body), asked)?
             }
             Purpose::Visible => None,
             Purpose::Ahead(request) => {
-                self.take_in(&request, reply, &body, asked);
+                self.take_data(&request, (reply, body), asked);
                 None
             }
             Purpose::Renew => {
@@ -177,24 +181,53 @@ impl Mount {
         Ok(goes_on)
     }
 
+    /// Returns the thread, if it goes on.
     fn thread_answered(
         &mut self,
         thread: usize,
-        request: &Request,
+        asking: Asking,
         (reply, body): Answer,
         asked: Time,
-    ) {
-        let state = &mut self.threads[thread];
-        state.waits = false;
-        if let Reply::Refused(refused) = &reply {
-            match (request, refused.refusal) {
-                (Request::Getattr(_), _) => {}
-                (Request::Fetch(_), Refusal::Changed) => state.changed = true,
-                // The operation is refused: it will find that out when it goes on.
-                _ => state.tries = TRIES,
+    ) -> Result<Option<usize>, Violation> {
+        self.threads[thread].waits = false;
+        let Some(call) = asking.call else {
+            let state = &mut self.threads[thread];
+            if let Reply::Refused(refused) = &reply {
+                match refused.refusal {
+                    Refusal::Changed => state.changed = true,
+                    // The operation is refused: it will find that out when it goes on.
+                    _ => state.tries = TRIES,
+                }
             }
+            self.take_data(&asking.request, (reply, body), asked);
+            return Ok(Some(thread));
+        };
+        let changing = self.threads[thread].changing;
+        if changing.is_some_and(|changing| changing.since != self.changed_at) {
+            self.core.handle(Event::Cancel(call), self.moment());
+            return Ok(Some(thread));
         }
-        self.take_in(request, reply, &body, asked);
+        self.act_for(self.caller_of(thread));
+        let ran = self.tell(call, reply, asked)?;
+        match ran {
+            Ran::Waits(next) => {
+                self.threads[thread].waits = true;
+                self.call(next.request.clone(), Purpose::Thread(thread, *next));
+                self.act_for(Caller::default());
+                return Ok(None);
+            }
+            Ran::Answered(answer) if changing.is_some() => {
+                let answered = self.named(thread, answer);
+                self.threads[thread].answered = Some(answered);
+            }
+            Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
+                self.threads[thread].tries = TRIES;
+            }
+            // What it saw is in the cache.
+            Ran::Answered(_) => {}
+        }
+        self.act_for(Caller::default());
+        Ok(Some(thread))
     }
 
     /// Gives `op` to an idle thread.
@@ -229,11 +262,13 @@ impl Mount {
         let Some(op) = state.op.clone().filter(|_| !state.waits) else { return Ok(None) };
         let changed = std::mem::take(&mut state.changed);
         state.tries += 1;
-        let result = match state.tries > TRIES {
-            true => Err(Stop::Refused(Refusal::Changed)),
-            false => {
+        state.changing = None;
+        let result = match (state.answered.take(), state.tries > TRIES) {
+            (Some(answered), _) => answered.map_err(Stop::from),
+            (None, true) => Err(Stop::Refused(Refusal::Changed)),
+            (None, false) => {
                 self.act_for(self.caller_of(thread));
-                let result = self.attempt(&op, changed)?;
+                let result = self.attempt(thread, &op, changed)?;
                 self.act_for(Caller::default());
                 result
             }
@@ -243,9 +278,10 @@ impl Mount {
             Ok(answered) => Ended::Over(op, Ok(answered)),
             Err(Stop::Refused(refusal)) => Ended::Over(op, Err(refusal)),
             Err(Stop::Later) => return Ok(Some(Ended::Later)),
-            Err(Stop::Ask(request)) => {
+            Err(Stop::Broken(violation)) => return Err(violation),
+            Err(Stop::Ask(asking)) => {
                 self.threads[thread].waits = true;
-                self.call((*request).clone(), Purpose::Thread(thread, *request));
+                self.call(asking.request.clone(), Purpose::Thread(thread, *asking));
                 return Ok(Some(Ended::Waits));
             }
         };

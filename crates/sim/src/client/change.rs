@@ -1,10 +1,11 @@
 //! Operations of applications, as calls of the host.
 
-use segue_core::host::call::{NameCall, RenameFlag};
-use segue_core::nouns::{Attr, Dentry, Ino, Kind, NewNode, SetAttr};
+use segue_core::host::call::{Answer, Call, Look, NameCall, RenameFlag};
+use segue_core::nouns::{Attr, Dentry, Ino, Kind, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 
-use super::{Mount, Stop};
+use super::shell::Ran;
+use super::{Changing, Mount, Stop};
 use crate::Violation;
 use crate::work::{Answered, Op, Path, bytes_of};
 
@@ -17,13 +18,15 @@ pub(super) type Attempt<R> = Result<Result<R, Stop>, Violation>;
 impl Mount {
     /// Does `op`, or says what it waits for; then nothing was changed. `changed`: the server
     /// has other data than those that were asked for last.
-    pub(super) fn attempt(&mut self, op: &Op, changed: bool) -> Attempt<Answered> {
+    pub(super) fn attempt(&mut self, thread: usize, op: &Op, changed: bool) -> Attempt<Answered> {
         match self.prepare(op, changed) {
             Ok(Prepared::Name(call, ino)) => {
-                let made = self.name_call(call)?;
-                let ino = made.as_ref().ok().copied().flatten().or(ino);
-                ino.into_iter().for_each(|ino| self.read_ahead(ino));
-                Ok(made.map(|_| Answered::Ino(ino.unwrap_or(Ino::ROOT))))
+                self.threads[thread].changing = Some(Changing { ino, since: self.changed_at });
+                let call = Call::Name(call, self.caller.clone());
+                Ok(match self.start_call(call)? {
+                    Ran::Waits(asking) => Err(Stop::Ask(asking)),
+                    Ran::Answered(answer) => self.named(thread, answer).map_err(Stop::from),
+                })
             }
             Ok(Prepared::Write { ino, keep }) => {
                 let Op::Write { offset, len, fill, .. } = op else { return never(op) };
@@ -52,6 +55,19 @@ impl Mount {
             Ok(Prepared::Answer(answered)) => Ok(Ok(answered)),
             Err(stop) => Ok(Err(stop)),
         }
+    }
+
+    /// The answer to a thread's change of names.
+    pub(super) fn named(
+        &mut self,
+        thread: usize,
+        answer: Result<Answer, Refusal>,
+    ) -> Result<Answered, Refusal> {
+        self.raise_newest();
+        let about = self.threads[thread].changing.take().and_then(|changing| changing.ino);
+        let ino = answer.as_ref().ok().and_then(|answer| answer.ino).or(about);
+        ino.into_iter().for_each(|ino| self.read_ahead(ino));
+        answer.map(|_| Answered::Ino(ino.unwrap_or(Ino::ROOT)))
     }
 
     fn prepare(&mut self, op: &Op, changed: bool) -> Result<Prepared, Stop> {
@@ -107,7 +123,37 @@ impl Mount {
     fn catch_up(&mut self, ino: Ino) -> Result<(), Stop> {
         match self.core.files.get(&ino).is_some_and(|file| file.is_ahead()) {
             true => Err(Stop::Later),
-            false => self.ask(segue_core::wire::Request::Getattr(ino)),
+            false => self.look(Look::AttrAnew(ino)).map(drop),
+        }
+    }
+
+    /// What a path means. Every part but the last must be a directory.
+    fn resolve(&mut self, path: &[Name]) -> Result<Option<Attr>, Stop> {
+        let mut at = self.getattr(Ino::ROOT)?;
+        for (depth, name) in path.iter().enumerate() {
+            if at.kind != Kind::Directory {
+                return Err(Refusal::NotDirectory.into());
+            }
+            match self.lookup(at.ino, name)? {
+                Some(attr) => at = attr,
+                None if depth + 1 == path.len() => return Ok(None),
+                None => return Err(Refusal::NotFound.into()),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    fn existing(&mut self, path: &[Name]) -> Result<Attr, Stop> {
+        Ok(self.resolve(path)?.ok_or(Refusal::NotFound)?)
+    }
+
+    /// The directory that holds the last part of a path.
+    fn parent<'a>(&mut self, path: &'a [Name]) -> Result<(Ino, &'a Name), Stop> {
+        let (name, above) = path.split_last().ok_or(Refusal::Invalid)?;
+        let parent = self.existing(above)?;
+        match parent.kind {
+            Kind::Directory => Ok((parent.ino, name)),
+            _ => Err(Refusal::NotDirectory.into()),
         }
     }
 

@@ -5,13 +5,14 @@ use std::ops::Range;
 use segue_core::host::cache::FileData;
 use segue_core::host::call::{By, Call, EditCall, What};
 use segue_core::host::log::{DataChange, Entry, Redo, redo};
-use segue_core::nouns::{Ino, Record};
+use segue_core::nouns::{Ino, Record, Time};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Fetch, Fetched, Request};
+use segue_core::wire::{Fetch, Fetched, Reply, Request};
 
-use super::{Mount, Purpose, Stop, Tried};
+use super::{Asking, Mount, Purpose, Stop, Tried};
 use crate::Violation;
 use crate::plan::Bug;
+use crate::server::Answer;
 
 pub(super) fn index(at: u64) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
@@ -162,7 +163,13 @@ impl Mount {
             None => Ok(()),
             Some(gap) => {
                 let (offset, len, version) = (gap.start, gap.end - gap.start, file.version());
-                self.ask(Request::Fetch(Fetch { ino, version, offset, len }))
+                match self.is_offline {
+                    true => Err(Refusal::Unreachable.into()),
+                    false => Err(Stop::Ask(Box::new(Asking {
+                        request: Request::Fetch(Fetch { ino, version, offset, len }),
+                        call: None,
+                    }))),
+                }
             }
         }
     }
@@ -182,10 +189,20 @@ impl Mount {
         let Some(size) = self.core.tree.peek(ino).map(|attr| attr.size) else { return };
         if self.reads_ahead
             && self.load(ino).is_ok()
-            && let Err(Stop::Ask(request)) = self.fetch(ino, 0..size, size)
+            && let Err(Stop::Ask(asking)) = self.fetch(ino, 0..size, size)
         {
-            self.call((*request).clone(), Purpose::Ahead(*request));
+            self.call(asking.request.clone(), Purpose::Ahead(asking.request));
         }
+    }
+
+    /// Takes in data that the server sent.
+    pub(super) fn take_data(&mut self, request: &Request, (reply, body): Answer, asked: Time) {
+        let promised = self.promised(&reply);
+        let as_of = self.core.tree.as_of(promised, [asked, self.now]);
+        if let (Request::Fetch(ask), Reply::Fetched(fetched)) = (request, reply) {
+            self.fill(ask, &fetched, &body);
+        }
+        self.core.tree.promised(&as_of);
     }
 
     /// Puts fetched bytes into the container where nothing newer is.

@@ -96,7 +96,7 @@ impl Mount {
         }
         let size = self.core.tree.peek(data.ino).map_or(0, |attr| attr.size);
         match self.fetch(data.ino, 0..data.size, size) {
-            Err(Stop::Ask(request)) => Some(*request),
+            Err(Stop::Ask(asking)) => Some(asking.request),
             _ => None,
         }
     }

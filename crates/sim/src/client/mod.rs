@@ -18,7 +18,6 @@ mod promises;
 mod shell;
 mod space;
 mod torn;
-mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,13 +33,14 @@ use crate::Violation;
 use crate::check::acknowledged::Acknowledged;
 use crate::plan::Bug;
 use crate::server::Server;
-use crate::work::Op;
+use crate::work::{Answered, Op};
 pub(crate) use calls::{Ended, Purpose};
 use chunks::Chunks;
 pub(crate) use disk::{Kept, Lost};
 pub(crate) use failing::Failing;
 pub(crate) use notes::Noted;
 use promises::SimSession;
+use shell::{Asking, Ran};
 
 /// Where the server promises nothing its answers are believed for so long.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
@@ -60,7 +60,9 @@ pub(crate) enum Stop {
     /// It failed.
     Refused(Refusal),
     /// The server must answer this first.
-    Ask(Box<Request>),
+    Ask(Box<Asking>),
+    /// What must never happen.
+    Broken(Violation),
     /// It must wait for an outcome that is on its way.
     Later,
 }
@@ -82,6 +84,20 @@ pub(crate) struct Thread {
     /// The server had other data than those that were asked for.
     changed: bool,
     waits: bool,
+    /// Its last call is under way.
+    changing: Option<Changing>,
+    /// The answer to that.
+    answered: Option<Result<Answered, Refusal>>,
+}
+
+/// A thread's change of names that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Changing {
+    /// The inode that it is about if it changes nothing.
+    ino: Option<Ino>,
+    /// How many entries the log had when it began. The model does one operation after another: one
+    /// that others came in between begins anew.
+    since: u64,
 }
 
 /// A running client.
@@ -96,6 +112,8 @@ pub(crate) struct Mount {
     /// Calls that are not answered.
     calls: BTreeMap<u64, Purpose>,
     next_call: u64,
+    /// Calls of the host.
+    host_calls: u64,
     /// Requests to be sent, with the number of their call and what comes behind them.
     pub(crate) outbox: Vec<(u64, Request, Vec<u8>)>,
     /// Open files.
@@ -216,6 +234,7 @@ impl Mount {
             threads: vec![Thread::default(); threads],
             calls: BTreeMap::new(),
             next_call,
+            host_calls: 0,
             outbox: Vec::new(),
             handles: Vec::new(),
             baseless: BTreeSet::new(),
@@ -350,7 +369,7 @@ impl Mount {
         Timestamp { secs: EPOCH_SECS + secs + self.ahead, nanos: self.now.0.subsec_nanos() }
     }
 
-    fn take_next_ino(&mut self) -> Result<Ino, Stop> {
+    fn take_next_ino(&mut self) -> Result<Ino, Refusal> {
         let mut index = self.inos_used;
         self.inos_used += 1;
         if self.inos_used > self.kept.inos_reserved {
@@ -362,7 +381,7 @@ impl Mount {
             }
             index -= grant.count;
         }
-        Err(Refusal::Unreachable.into())
+        Err(Refusal::Unreachable)
     }
 
     /// The log is durable as it is now, and so are the data of which it speaks.
@@ -405,20 +424,32 @@ impl Mount {
         self.core.tree.set_poll(POLL);
         let mut asked = None;
         for _ in 0..64 {
-            let request = match op(self) {
+            let mut asking = match op(self) {
                 Ok(result) => return Ok(Ok(result)),
                 Err(Stop::Refused(refusal)) => return Ok(Err(refusal)),
-                Err(Stop::Ask(request)) => request,
+                Err(Stop::Ask(asking)) => asking,
+                Err(Stop::Broken(violation)) => return Err(violation),
                 Err(Stop::Later) => return Err(Violation("waits for nothing".into())),
             };
-            let (reply, body) = server.answer(self.id, &request, &[])?;
-            if let Reply::Refused(refused) = &reply
-                && !matches!(*request, Request::Getattr(_))
-            {
+            while let Some(call) = asking.call {
+                let (reply, _) = server.answer(self.id, &asking.request, &[])?;
+                match self.tell(call, reply, self.now)? {
+                    Ran::Answered(Err(refusal)) => return Ok(Err(refusal)),
+                    Ran::Answered(Ok(_)) => break,
+                    Ran::Waits(next) => asking = next,
+                }
+            }
+            if asking.call.is_some() {
+                asked = Some(asking.request);
+                continue;
+            }
+            let request = &asking.request;
+            let (reply, body) = server.answer(self.id, request, &[])?;
+            if let Reply::Refused(refused) = &reply {
                 return Ok(Err(refused.refusal));
             }
-            self.take_in(&request, reply, &body, self.now);
-            asked = Some(request);
+            self.take_data(request, (reply, body), self.now);
+            asked = Some(asking.request);
         }
         Err(Violation(format!("asks again for ever: {asked:?}")))
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use segue_core::host::action::{Load, Noted as Found};
 use segue_core::host::cache::{Candidate, FileNote, NodeNote};
 use segue_core::host::log::{Change, Logged};
 use segue_core::host::{Needs, Notes};
@@ -40,6 +41,33 @@ impl Index {
         let listed = self.nodes.iter().filter(|(_, note)| note.is_listed);
         let listed = listed.map(|(ino, _)| *ino).collect();
         Noted { nodes: self.nodes.keys().copied().collect(), listed }
+    }
+
+    /// What it has of something.
+    pub(super) fn noted_for(&self, load: &Load) -> Found {
+        let node = |ino: Ino| self.nodes.get(&ino).cloned();
+        match load {
+            Load::FreeSpace => Found::default(),
+            Load::Node(ino) => {
+                Found { nodes: node(*ino).into_iter().collect(), ..Found::default() }
+            }
+            Load::Name(at) => {
+                let meaning = self.names.get(&(at.parent, at.name.clone())).copied();
+                let nodes = [Some(at.parent), meaning.flatten()];
+                let nodes = nodes.into_iter().flatten().filter_map(node).collect();
+                let names = meaning.into_iter().map(|meaning| (at.name.clone(), meaning));
+                Found { nodes, names: names.collect() }
+            }
+            Load::Listing(directory) => {
+                let named = self
+                    .names
+                    .iter()
+                    .filter(|((parent, _), ino)| parent == directory && ino.is_some());
+                let names: Vec<_> = named.map(|((_, name), ino)| (name.clone(), *ino)).collect();
+                let nodes = names.iter().filter_map(|(_, ino)| node((*ino)?));
+                Found { nodes: node(*directory).into_iter().chain(nodes).collect(), names }
+            }
+        }
     }
 
     /// Files of which it has data.
@@ -215,39 +243,8 @@ impl Mount {
     }
 
     pub(super) fn load_node(&mut self, ino: Ino) {
-        if let Some(note) = self.kept.index.nodes.get(&ino) {
-            self.core.tree.install_note(note.clone());
-        }
-    }
-
-    pub(super) fn load_name(&mut self, directory: Ino, name: &Name) {
-        self.load_node(directory);
-        let noted = self.kept.index.names.get(&(directory, name.clone())).copied();
-        let meaning = match noted {
-            None if self.core.tree.is_listed_on_disk(directory) => Some(None),
-            meaning => meaning,
-        };
-        let Some(meaning) = meaning else { return };
-        if let Some(ino) = meaning {
-            self.load_node(ino);
-        }
-        self.core.tree.install_noted_name(directory, name.clone(), meaning);
-    }
-
-    pub(super) fn load_listing(&mut self, directory: Ino) {
-        self.load_node(directory);
-        if !self.core.tree.is_listed_on_disk(directory) {
-            return;
-        }
-        let names = self.kept.index.names.iter();
-        let names: Vec<(Name, Ino)> = names
-            .filter(|((parent, _), _)| *parent == directory)
-            .filter_map(|((_, name), ino)| Some((name.clone(), (*ino)?)))
-            .collect();
-        for (name, ino) in names {
-            self.load_node(ino);
-            self.core.tree.install_noted_name(directory, name, Some(ino));
-        }
-        self.core.tree.install_noted_listing(directory);
+        let load = Load::Node(ino);
+        let noted = self.kept.index.noted_for(&load);
+        self.core.install_noted(load, noted);
     }
 }

@@ -3,20 +3,36 @@
 use std::ops::Range;
 
 use segue_core::host::action::{
-    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Now, Preserve, Reach, Undo, Undone,
+    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Load, Now, Preserve, Reach, Told, Undo,
+    Undone,
 };
 use segue_core::host::cache::Scrap;
-use segue_core::host::call::{Answer, Call, NameCall};
+use segue_core::host::call::{Answer, Call, Look, Seen};
 use segue_core::host::log::Entry;
-use segue_core::nouns::{ContainerId, Dentry, Ino};
+use segue_core::nouns::{Attr, ContainerId, Dentry, Ino, Name, Time};
+use segue_core::refusal::Refusal;
+use segue_core::wire::{Lookup, Readdir, Reply, Request};
 
-use super::change::Attempt;
 use super::data::{bytes_of, index, put};
 use super::{Mount, RAISED_EVERY, Stop, Tried};
 use crate::Violation;
 
 /// Of so many changes that are to become others, one batch is made before one has.
 const SENT_MEANWHILE_EVERY: u64 = 3;
+
+/// A request that something waits for.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Asking {
+    pub(crate) request: Request,
+    /// The call of the host that asks.
+    pub(crate) call: Option<CallId>,
+}
+
+/// How far a call came.
+pub(super) enum Ran {
+    Answered(Result<Answer, Refusal>),
+    Waits(Box<Asking>),
+}
 
 /// How an action ended.
 type Ended = Result<Done, Undone>;
@@ -29,24 +45,75 @@ impl Mount {
 
     /// Carries out a call that asks nothing. It may write `bytes`.
     pub(super) fn host_call(&mut self, call: Call, bytes: &[u8]) -> Tried<Answer> {
-        match self.run(call, bytes)? {
-            Ok(answer) => Ok(Ok(answer)),
-            Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
-            Err(stop) => Err(Violation(format!("a call that cannot wait: {stop:?}"))),
+        let id = self.next_id();
+        match self.run(id, Event::Call { id, call }, bytes)? {
+            Ran::Answered(answer) => Ok(answer),
+            Ran::Waits(asking) => Err(Violation(format!("a call that cannot wait: {asking:?}"))),
         }
     }
 
-    /// Carries out a change of names or attributes. Returns the inode that it is about.
-    pub(super) fn name_call(&mut self, call: NameCall) -> Attempt<Option<Ino>> {
-        let ended = self.run(Call::Name(call, self.caller.clone()), &[])?;
-        self.raise_newest();
-        Ok(ended.map(|answer| answer.ino))
+    /// Carries out a call until it is answered or asks.
+    pub(super) fn start_call(&mut self, call: Call) -> Result<Ran, Violation> {
+        let id = self.next_id();
+        self.run(id, Event::Call { id, call }, &[])
     }
 
-    /// Carries out a call. One that has to wait for the server is given up, and begins again later.
-    fn run(&mut self, call: Call, bytes: &[u8]) -> Attempt<Answer> {
-        let id = CallId(0);
-        let mut event = Event::Call { id, call };
+    fn next_id(&mut self) -> CallId {
+        self.host_calls += 1;
+        CallId(self.host_calls)
+    }
+
+    /// Goes on with a call that asked the server.
+    pub(super) fn tell(
+        &mut self,
+        call: CallId,
+        reply: Reply,
+        asked: Time,
+    ) -> Result<Ran, Violation> {
+        let promised = self.promised(&reply);
+        let fact = match reply {
+            Reply::Node(found) => Ok(Fact::Attr(found.node)),
+            Reply::Looked(looked) => Ok(Fact::Name(looked)),
+            Reply::Page(page) => Ok(Fact::Page(page)),
+            Reply::Xattrs(xattrs) => Ok(Fact::Xattrs(xattrs.values.into_iter().collect())),
+            Reply::Refused(refused) => Err(refused.refusal),
+            _ => Err(Refusal::Protocol),
+        };
+        let told = fact.map(|fact| Done::Told(Box::new(Told { fact, promised, asked })));
+        self.run(call, Event::Done { id: call, done: told.map_err(Undone::from) }, &[])
+    }
+
+    /// Looks, or says what the server must answer before. Then the operation begins anew.
+    pub(super) fn look(&mut self, look: Look) -> Result<Seen, Stop> {
+        match self.start_call(Call::Look(look)) {
+            Ok(Ran::Answered(answer)) => Ok(*answer?.seen.ok_or(Refusal::Io)?),
+            Ok(Ran::Waits(asking)) => Err(Stop::Ask(asking)),
+            Err(violation) => Err(Stop::Broken(violation)),
+        }
+    }
+
+    pub(crate) fn getattr(&mut self, ino: Ino) -> Result<Attr, Stop> {
+        match self.look(Look::Attr(ino))? {
+            Seen::Attr(attr) => Ok(attr),
+            _ => Err(Refusal::Io.into()),
+        }
+    }
+
+    pub(crate) fn lookup(&mut self, parent: Ino, name: &Name) -> Result<Option<Attr>, Stop> {
+        match self.look(Look::Name(Dentry { parent, name: name.clone() }))? {
+            Seen::Name(attr) => Ok(attr),
+            _ => Err(Refusal::Io.into()),
+        }
+    }
+
+    pub(crate) fn list(&mut self, directory: Ino) -> Result<Vec<(Name, Ino)>, Stop> {
+        match self.look(Look::Names(directory))? {
+            Seen::Names(names) => Ok(names),
+            _ => Err(Refusal::Io.into()),
+        }
+    }
+
+    fn run(&mut self, id: CallId, mut event: Event, bytes: &[u8]) -> Result<Ran, Violation> {
         let mut seen_at = None;
         loop {
             self.core.handle(event, self.moment());
@@ -54,14 +121,13 @@ impl Mount {
             while let Some(action) = self.core.poll_action() {
                 match action {
                     Action::Reply(_, result) => answer = Some(result),
-                    Action::Ask(_, ask) => match self.find_out(ask) {
-                        Ok(found) => done = Some(Ok(Done::Fact(found))),
-                        Err(Stop::Refused(refusal)) => done = Some(Err(refusal.into())),
-                        Err(stop) => {
-                            self.core.handle(Event::Cancel(id), self.moment());
-                            return Ok(Err(stop));
-                        }
-                    },
+                    Action::Query(..) if self.is_offline => {
+                        done = Some(Err(Refusal::Unreachable.into()));
+                    }
+                    Action::Query(_, query) => {
+                        let asking = Asking { request: request(query.ask), call: Some(id) };
+                        return Ok(Ran::Waits(Box::new(asking)));
+                    }
                     action => {
                         let is_unseen = hides(&action);
                         done = self.carry_out(action, bytes)?.or(done);
@@ -72,26 +138,16 @@ impl Mount {
             // Cancelled changes are as they were seen before, and so is what follows from them.
             self.changed_at = seen_at.unwrap_or(self.changed_at);
             match (answer, done) {
-                (Some(answer), _) => return Ok(answer.map_err(Stop::from)),
+                (Some(answer), _) => return Ok(Ran::Answered(answer)),
                 (None, Some(done)) => event = Event::Done { id, done },
                 (None, None) => return Err(Violation("a call that does not go on".into())),
             }
         }
     }
 
-    /// Answers a question of a call.
-    fn find_out(&mut self, ask: Ask) -> Result<Fact, Stop> {
-        Ok(match ask {
-            Ask::Name(Dentry { parent, name }) => Fact::Name(self.lookup(parent, &name)?),
-            Ask::Attr(ino) => Fact::Attr(self.getattr(ino)?),
-            Ask::IsEmpty(directory) => Fact::IsEmpty(self.list(directory)?.is_empty()),
-            Ask::Number => Fact::Number(self.take_next_ino()?),
-        })
-    }
-
     /// Carries out a call up to its write, which is left to the caller. `None` if it ended before.
     pub(super) fn host_call_to_write(&mut self, call: Call) -> Result<Option<Edit>, Violation> {
-        let id = CallId(0);
+        let id = self.next_id();
         let mut event = Event::Call { id, call };
         loop {
             self.core.handle(event, self.moment());
@@ -115,7 +171,13 @@ impl Mount {
                 self.reserve_seqs();
                 Ok(Done::Reserved(self.kept.seq_reserved))
             }
-            Action::Load(_) => Ok(Done::Free(u64::MAX)),
+            Action::Load(_, Load::FreeSpace) => Ok(Done::Free(u64::MAX)),
+            Action::Load(_, load) => Ok(Done::Noted(self.kept.index.noted_for(&load))),
+            Action::Number(_) => self.take_next_ino().map(Done::Number).map_err(Undone::from),
+            Action::Follow(_) => {
+                self.core.follow_moved();
+                Ok(Done::Carried)
+            }
             Action::Evict(_) => Ok(Done::Carried),
             Action::Preserve(_, part) => self.keep_preserved(&part),
             Action::Append(_, entry) => self.append_entry(*entry)?,
@@ -127,7 +189,7 @@ impl Mount {
             }
             Action::Wake(_)
             | Action::Reply(..)
-            | Action::Ask(..)
+            | Action::Query(..)
             | Action::Made(_)
             | Action::KeepBasis(..)
             | Action::BasisEmptied(..)
@@ -243,6 +305,17 @@ impl Mount {
         self.append(undo.entry)?;
         self.bytes_of_container((undo.ino, undo.container)).truncate(index(undo.size));
         Ok(Ok(Done::Carried))
+    }
+}
+
+fn request(ask: Ask) -> Request {
+    match ask {
+        Ask::Attr(ino) => Request::Getattr(ino),
+        Ask::Name(Dentry { parent, name }) => Request::Lookup(Lookup { parent, name }),
+        Ask::Page { directory, after, since, limit } => {
+            Request::Readdir(Readdir { ino: directory, after, since, limit })
+        }
+        Ask::Xattrs(ino) => Request::Xattrs(ino),
     }
 }
 

@@ -13,6 +13,7 @@ mod notes;
 mod pages;
 mod places;
 mod promised;
+mod storms;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -27,5 +28,6 @@ pub use nodes::{Ask, LeftBehind, Nodes, Way};
 pub use notes::{Meaning, NodeNote, TreeNotes};
 pub use pages::Pages;
 pub use places::{Scrap, Sight};
+pub(in crate::host) use storms::Storms;
 pub use tree::{Moved, Tree};
 pub use xattrs::{XattrMap, Xattrs};

@@ -226,6 +226,11 @@ impl Tree {
         std::mem::take(&mut self.moved)
     }
 
+    /// True if something has moved since.
+    pub fn has_moved(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
     pub(super) fn put_node(&mut self, node: Node, when: impl When) {
         let ino = node.attr.ino;
         let checked = Some(when.of(ino));

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::{By, Call, EditCall, Next, Running, SoFar, Step, What};
 use crate::host::action::{
-    Action, CallId, Change, Done, Edit, Now, Preserve, Reach, Task, Undo, Undone,
+    Action, CallId, Change, Done, Edit, Load, Now, Preserve, Reach, Task, Undo, Undone,
 };
 use crate::host::cache::{FileData, Scrap};
 use crate::host::log::{Entry, Payload, Writers};
@@ -160,8 +160,8 @@ impl Host {
         match self.reserve_space(len, now.time) {
             Some(true) => {}
             None => {
-                call.step = Some(Step::Load);
-                self.act(Action::Load(id));
+                call.step = Some(Step::Load(Load::FreeSpace));
+                self.act(Action::Load(id, Load::FreeSpace));
                 return Ok(true);
             }
             Some(false) if call.so_far.has_evicted => return Err(Refusal::NoSpace),

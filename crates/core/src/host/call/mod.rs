@@ -8,8 +8,10 @@ mod below;
 mod change;
 mod edit;
 mod handles;
+mod look;
 mod name;
 mod owner;
+mod paging;
 mod room;
 mod seal;
 mod space;
@@ -19,13 +21,15 @@ use std::ops::Range;
 use self::name::Facts;
 pub use below::{UnsentBelow, is_below};
 pub use handles::{Handles, OpenFile};
+use look::Looking;
+pub use look::{Followed, Look, Seen};
 pub use name::{NameCall, RenameFlag};
 pub use owner::Owner;
 pub use room::{Growth, Quota, Room};
 pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
 
-use crate::host::action::{Action, Ask, CallId, Done, Edit, Event, Now, Preserve, Task, Undone};
+use crate::host::action::{Action, CallId, Done, Edit, Event, Load, Now, Preserve, Task, Undone};
 use crate::host::cache::Scrap;
 use crate::host::log::{Change, Entry};
 use crate::host::send::{Claim, WaiterId};
@@ -68,6 +72,8 @@ pub enum Call {
     },
     /// The same, as a program asks for it.
     Name(NameCall, Caller),
+    /// A look at names or attributes.
+    Look(Look),
     /// A copy of all data of one file to an empty one, by the server. It waits for the outcome.
     Clone {
         /// The one.
@@ -139,9 +145,13 @@ pub enum What {
     },
 }
 
-/// The answer to a call that changed something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// The answer to a call.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
+    /// What a look saw.
+    pub seen: Option<Box<Seen>>,
+    /// Nothing was asked of the server.
+    pub is_cached: bool,
     /// The inode that a change of names is about.
     pub ino: Option<Ino>,
     /// The change in the log, if the call made one.
@@ -165,6 +175,12 @@ pub(in crate::host) struct Running {
 #[derive(Debug, Default)]
 struct SoFar {
     facts: Facts,
+    /// The look that is not over, below it what that needs.
+    looks: Vec<Looking>,
+    /// The server was asked.
+    has_asked: bool,
+    /// Others may have changed names since facts were looked for.
+    has_waited: bool,
     /// The inode that it is about.
     ino: Option<Ino>,
     /// There is room for what it adds.
@@ -191,9 +207,11 @@ struct SoFar {
 #[derive(Debug)]
 enum Step {
     Reserve,
-    Load,
+    Load(Load),
     Evict,
-    Ask(Ask),
+    Query,
+    Number,
+    Follow,
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),
     Write(Box<Edit>),
@@ -223,8 +241,9 @@ impl Host {
         match event {
             Event::Call { id, call } => {
                 assert!(!self.calls.contains_key(&id), "the number of a call is used once");
-                let changes = !matches!(call, Call::Seal { .. } | Call::SealAtClose { .. });
-                if changes && self.settings.is_read_only {
+                let is_harmless =
+                    matches!(call, Call::Look(_) | Call::Seal { .. } | Call::SealAtClose { .. });
+                if !is_harmless && self.settings.is_read_only {
                     return self.reply(id, Err(Refusal::ReadOnly));
                 }
                 let running = Running { call, step: None, so_far: SoFar::default() };
@@ -272,6 +291,7 @@ impl Host {
             Call::Seal { .. } => self.attempt_seal(id, call),
             Call::SealAtClose { .. } => self.attempt_seal_at_close(id, call, now),
             Call::Change { .. } => self.attempt_change(id, call, now),
+            Call::Look(_) => self.attempt_look(id, call, now),
             Call::Name(..) => self.attempt_name(id, call, now),
             Call::Clone { .. } => self.attempt_clone(id, call, now),
             Call::Mapped { ino, container } => {
@@ -331,13 +351,27 @@ impl Host {
     ) -> Result<(), Refusal> {
         match (step, done) {
             (Step::Reserve, Ok(Done::Reserved(through))) => self.reserve_seqs(through),
-            (Step::Load, Ok(Done::Free(bytes))) => self.space.told(bytes, now.time),
+            (Step::Load(_), Ok(Done::Free(bytes))) => self.space.told(bytes, now.time),
+            (Step::Load(load), Ok(Done::Noted(noted))) => self.noted_was(call, load, noted),
+            (Step::Query, done) => {
+                let told = match done {
+                    Ok(Done::Told(told)) => Ok(*told),
+                    Ok(_) => Err(Refusal::Protocol),
+                    Err(undone) => Err(undone.refusal),
+                };
+                self.answered(call, told, now);
+                if self.tree.has_moved() {
+                    call.step = Some(Step::Follow);
+                    self.act(Action::Follow(id));
+                }
+            }
+            (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
+            (Step::Follow, Ok(Done::Carried)) => {}
             (Step::Evict, done) => {
                 self.space.forget();
                 call.so_far.has_evicted = true;
                 done.map_err(|undone| undone.refusal)?;
             }
-            (Step::Ask(ask), Ok(Done::Fact(found))) => call.so_far.facts.learn(ask, found),
             (Step::Preserve(part), Ok(Done::Preserved(sums))) => {
                 self.log_preserved(id, call, part, sums);
             }

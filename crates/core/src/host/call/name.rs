@@ -1,14 +1,14 @@
 //! Calls that change names and attributes: which facts each needs, when it is refused, and the
 //! record that it becomes.
 //!
-//! A call asks for one fact at a time: what a name means, attributes, whether a directory is empty.
-//! The answer counts for this call only, because it may come without a promise of the server.
+//! A call looks for one fact at a time: what a name means, attributes, whether a directory is empty.
+//! What it sees counts for this call only, because it may come without a promise of the server.
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Call, Next, Running, Step};
+use super::{Answer, Call, Look, Next, Running, Seen, Step};
 use crate::host::Host;
-use crate::host::action::{Action, Ask, CallId, Fact, Now, Reach, Task};
+use crate::host::action::{Action, CallId, Now, Reach, Task};
 use crate::host::log::Writers;
 use crate::host::send::Claim;
 use crate::namespace::check_border;
@@ -79,31 +79,33 @@ pub enum RenameFlag {
     Exchange,
 }
 
-/// Facts that a call has asked for.
+/// Facts that a call has looked for.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Facts {
     names: BTreeMap<Dentry, Option<Attr>>,
     attrs: BTreeMap<Ino, Attr>,
     empty: BTreeMap<Ino, bool>,
-    number: Option<Ino>,
+    pub(super) number: Option<Ino>,
 }
 
 impl Facts {
-    /// Takes in the answer to a question.
-    pub(super) fn learn(&mut self, ask: Ask, found: Fact) {
-        match (ask, found) {
-            (Ask::Name(at), Fact::Name(attr)) => drop(self.names.insert(at, attr)),
-            (Ask::Attr(ino), Fact::Attr(attr)) => drop(self.attrs.insert(ino, attr)),
-            (Ask::IsEmpty(ino), Fact::IsEmpty(is)) => drop(self.empty.insert(ino, is)),
-            (Ask::Number, Fact::Number(ino)) => self.number = Some(ino),
-            (ask, found) => unreachable!("{found:?} is no answer to {ask:?}"),
+    /// Takes in what was seen.
+    fn learn(&mut self, look: Look, seen: Seen) {
+        match (look, seen) {
+            (Look::Name(at), Seen::Name(attr)) => drop(self.names.insert(at, attr)),
+            (Look::Attr(ino), Seen::Attr(attr)) => drop(self.attrs.insert(ino, attr)),
+            (Look::Names(ino), Seen::Names(names)) => {
+                self.empty.insert(ino, names.is_empty());
+            }
+            (look, seen) => unreachable!("{seen:?} is not seen by {look:?}"),
         }
     }
 }
 
 /// Why a record cannot be made yet, or at all.
 enum Halt {
-    Ask(Ask),
+    Look(Look),
+    Number,
     Refused(Refusal),
 }
 
@@ -118,7 +120,7 @@ struct Known<'a>(&'a Facts);
 
 impl Known<'_> {
     fn name(&self, at: &Dentry) -> Result<Option<Attr>, Halt> {
-        self.0.names.get(at).copied().ok_or_else(|| Halt::Ask(Ask::Name(at.clone())))
+        self.0.names.get(at).copied().ok_or_else(|| Halt::Look(Look::Name(at.clone())))
     }
 
     fn existing(&self, at: &Dentry) -> Result<Attr, Halt> {
@@ -133,19 +135,19 @@ impl Known<'_> {
     }
 
     fn attr(&self, ino: Ino) -> Result<Attr, Halt> {
-        self.0.attrs.get(&ino).copied().ok_or(Halt::Ask(Ask::Attr(ino)))
+        self.0.attrs.get(&ino).copied().ok_or(Halt::Look(Look::Attr(ino)))
     }
 
     fn empty(&self, directory: Ino) -> Result<(), Halt> {
         match self.0.empty.get(&directory) {
             Some(true) => Ok(()),
             Some(false) => Err(Refusal::NotEmpty.into()),
-            None => Err(Halt::Ask(Ask::IsEmpty(directory))),
+            None => Err(Halt::Look(Look::Names(directory))),
         }
     }
 
     fn number(&self) -> Result<Ino, Halt> {
-        self.0.number.ok_or(Halt::Ask(Ask::Number))
+        self.0.number.ok_or(Halt::Number)
     }
 
     fn replaceable(&self, source: &Attr, target: &Attr) -> Result<(), Halt> {
@@ -178,16 +180,25 @@ impl Host {
             Ok(None) => return Ok(Next::Reply(Answer::default())),
             Ok(Some(record)) => record,
             Err(Halt::Refused(refusal)) => return Err(refusal),
-            Err(Halt::Ask(ask)) => {
-                if let Some(fact) = self.fact_at_hand(&ask, now) {
-                    call.so_far.facts.learn(ask, fact);
-                    return self.attempt_name(id, call, now);
-                }
-                call.step = Some(Step::Ask(ask.clone()));
-                self.act(Action::Ask(id, ask));
+            Err(Halt::Number) => {
+                call.so_far.has_waited = true;
+                call.step = Some(Step::Number);
+                self.act(Action::Number(id));
                 return Ok(Next::Step);
             }
+            Err(Halt::Look(look)) => {
+                let Some(seen) = self.look(id, call, look.clone(), now)? else {
+                    call.so_far.has_waited = true;
+                    return Ok(Next::Step);
+                };
+                call.so_far.facts.learn(look, seen);
+                return self.attempt_name(id, call, now);
+            }
         };
+        if call.so_far.has_waited && self.is_overtaken(&call.so_far.facts, now) {
+            (call.so_far.facts, call.so_far.has_waited) = (Facts::default(), false);
+            return self.attempt_name(id, call, now);
+        }
         if let Record::Create { ino, .. } = record
             && self.is_known(ino)
         {
@@ -203,21 +214,10 @@ impl Host {
         self.attempt_change(id, call, now)
     }
 
-    /// The answer to a question, if the cache may give it.
-    fn fact_at_hand(&self, ask: &Ask, now: Now) -> Option<Fact> {
-        let is_alone = now.link != Reach::Online;
-        let attr = |ino| self.tree.attr(ino, now.time).usable(is_alone);
-        match ask {
-            Ask::Name(Dentry { parent, name }) => {
-                let named = self.tree.name(*parent, name, now.time).usable(is_alone)?;
-                let Some(ino) = named else { return Some(Fact::Name(None)) };
-                // The name of a file that another host removed means something else by now.
-                let is_there = !self.is_removed_elsewhere(ino);
-                attr(ino).filter(|_| is_there).map(|attr| Fact::Name(Some(attr)))
-            }
-            Ask::Attr(ino) => attr(*ino).map(Fact::Attr),
-            Ask::IsEmpty(_) | Ask::Number => None,
-        }
+    /// True if a name that was looked up surely means something else by now.
+    fn is_overtaken(&self, facts: &Facts, now: Now) -> bool {
+        let ino = |found: &Option<Attr>| found.map(|attr| attr.ino);
+        facts.names.iter().any(|(at, found)| self.names_another(at, ino(found), now))
     }
 
     /// The record that a call becomes. `None`: the call changes nothing.

@@ -94,8 +94,8 @@ impl Host {
         Answer {
             ino: so_far.ino,
             seq: so_far.logged.or(so_far.sealed),
-            waiter: None,
             slowed_by: is_slowed.then_some(so_far.added),
+            ..Answer::default()
         }
     }
 }

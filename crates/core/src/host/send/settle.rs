@@ -1,7 +1,7 @@
 //! What an outcome changes here: the change leaves the queue, and what is cached follows the
 //! server again where nothing of this host is left.
 
-use crate::host::cache::{AsOf, FileData};
+use crate::host::cache::{AsOf, FileData, Tree};
 use crate::host::log::{Change, Logged};
 use crate::host::{Effect, Host};
 use crate::nouns::{Attr, Ino, Kind, Name, Outcome, Record, Touched, names_after, touched};
@@ -57,14 +57,14 @@ impl Host {
                 }
                 let doubtful = self.drop_doubtful(ino);
                 self.settle_names(touched, &logged.change, attrs, as_of);
-                self.learn(attrs, as_of);
+                let moved = self.learn(attrs, as_of);
                 let orphan = self.note_orphan(&logged.change, outcome);
                 let released = orphan.filter(|ino| self.ends_unsent(*ino)).map(Effect::Release);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
                     // It followed an earlier change of ours into that one's conflict copy.
                     return self.give_up(seq, ino, &[]).into_iter().collect();
                 }
-                doubtful.into_iter().chain(replaced).chain(released).collect()
+                doubtful.into_iter().chain(replaced).chain(released).chain(moved).collect()
             }
             Outcome::Conflict { parent, name, touched: attrs, .. } => {
                 self.tree.undo(&touched);
@@ -81,7 +81,7 @@ impl Host {
                 } else {
                     self.data_committed(seq, ino, attrs, &logged.change);
                 }
-                self.learn(attrs, as_of);
+                effects.extend(self.learn(attrs, as_of));
                 effects
             }
             Outcome::Refused { refusal } => {
@@ -122,10 +122,28 @@ impl Host {
         self.tree.undo(&Touched { inodes: Vec::new(), names: unchanged });
     }
 
-    fn learn(&mut self, attrs: &[Attr], as_of: &AsOf) {
+    /// What an outcome says of inodes. Where another host wrote to one of them meanwhile, what is
+    /// here of its data is forgotten.
+    fn learn(&mut self, attrs: &[Attr], as_of: &AsOf) -> Vec<Effect> {
+        let version = |tree: &Tree, ino| {
+            let file = tree.peek(ino).filter(|attr| attr.kind == Kind::File);
+            file.map(|attr| attr.data_version)
+        };
+        let before: Vec<_> = attrs.iter().map(|attr| version(&self.tree, attr.ino)).collect();
         let files = &self.files;
         let ahead = |ino| files.get(&ino).is_some_and(FileData::is_ahead);
         self.tree.learn(attrs, ahead, as_of);
+        let mut moved = Vec::new();
+        for (ino, before) in attrs.iter().map(|attr| attr.ino).zip(before) {
+            let Some(now) = version(&self.tree, ino).filter(|now| Some(*now) != before) else {
+                continue;
+            };
+            let is_here = self.files.get(&ino).is_some_and(|file| file.version() == now);
+            if !is_here && (self.observe(ino, now) || !self.is_ahead(ino)) {
+                moved.push(Effect::Replace(ino));
+            }
+        }
+        moved
     }
 
     /// A change that will not be took no name.

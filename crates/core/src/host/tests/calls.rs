@@ -1,11 +1,15 @@
 //! Calls, carried out on a disk whose actions can be made to fail.
 
 use super::*;
-use crate::host::action::{Action, Ask, CallId, Done, Event, Fact, Now, Reach, Task, Undone};
-use crate::host::cache::Way;
+use crate::host::action::{
+    Action, Ask, CallId, Done, Event, Fact, Load, Noted, Now, Reach, Task, Told, Undone,
+};
+use crate::host::cache::{Way, XattrMap};
 use crate::host::call::{Answer, By, Call, EditCall, OpenFile, What};
 use crate::host::log::Writers;
 use crate::host::send::Claim;
+use crate::nouns::Dentry;
+use crate::wire::{Looked, Node, Page};
 
 pub(super) const NOW: Now = Now {
     time: Time(Duration::from_secs(5)),
@@ -13,14 +17,22 @@ pub(super) const NOW: Now = Now {
     link: Reach::Online,
 };
 
+/// What the server of a test knows.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Truth {
+    Name(Dentry, Result<Option<Attr>, Refusal>),
+    Attr(Attr),
+    Names(Ino, Vec<(Name, Attr)>),
+    Number(Ino),
+}
+
 /// A shell that writes down what it does.
 #[derive(Default)]
 pub(super) struct Shell {
     pub(super) log: Vec<Entry>,
     did: Vec<String>,
-    /// Answers to questions.
-    pub(super) facts: Vec<(Ask, Result<Fact, Refusal>)>,
-    pub(super) asked: Vec<Ask>,
+    pub(super) truth: Vec<Truth>,
+    pub(super) asked: Vec<&'static str>,
     /// The action with this place in the order of all fails so.
     fails: Option<(usize, Undone)>,
     /// Bytes that are free on the disk, and after an eviction.
@@ -32,8 +44,8 @@ impl Shell {
         Shell { free: (u64::MAX, u64::MAX), ..Shell::default() }
     }
 
-    pub(super) fn knowing(facts: Vec<(Ask, Result<Fact, Refusal>)>) -> Shell {
-        Shell { facts, ..Shell::new() }
+    pub(super) fn knowing(truth: Vec<Truth>) -> Shell {
+        Shell { truth, ..Shell::new() }
     }
 
     fn failing(at: usize, refusal: Refusal, is_logged: bool) -> Shell {
@@ -60,20 +72,80 @@ impl Shell {
         }
     }
 
-    fn find_out(&mut self, ask: Ask) -> Result<Done, Undone> {
-        self.asked.push(ask.clone());
-        let known = self.facts.iter().find(|(known, _)| *known == ask);
-        let (_, found) = known.unwrap_or_else(|| panic!("{ask:?}"));
-        found.map(Done::Fact).map_err(Undone::from)
+    /// What the server says.
+    pub(super) fn told(&mut self, ask: &Ask) -> Result<Fact, Refusal> {
+        let mut truth = self.truth.iter();
+        let node = |attr| Node { attr, target: None };
+        match ask {
+            Ask::Name(at) => {
+                self.asked.push("name");
+                let found = truth.find_map(|truth| match truth {
+                    Truth::Name(known, found) if known == at => Some(*found),
+                    _ => None,
+                });
+                let found = found.unwrap_or_else(|| panic!("{at:?}"))?;
+                let parent = self.truth.iter().find_map(|truth| match truth {
+                    Truth::Attr(attr) if attr.ino == at.parent => Some(*attr),
+                    _ => None,
+                });
+                let parent = parent.unwrap_or(attr(at.parent.0, Kind::Directory, 1));
+                Ok(Fact::Name(Looked { parent, node: found.map(node), promised: None }))
+            }
+            Ask::Attr(ino) => {
+                self.asked.push("attr");
+                let found = truth.find_map(|truth| match truth {
+                    Truth::Attr(attr) if attr.ino == *ino => Some(*attr),
+                    _ => None,
+                });
+                Ok(Fact::Attr(node(found.unwrap_or_else(|| panic!("{ino}")))))
+            }
+            Ask::Page { directory, .. } => {
+                let names = truth.find_map(|truth| match truth {
+                    Truth::Names(known, names) if known == directory => Some(names.clone()),
+                    _ => None,
+                });
+                // A listing may be asked for instead of a name.
+                let names = names.ok_or(Refusal::Unreachable)?;
+                self.asked.push("page");
+                let entries = names.into_iter().map(|(name, attr)| (name, node(attr))).collect();
+                let directory = attr(directory.0, Kind::Directory, 1);
+                let (more, promised, commit, gone) = (false, None, 0, None);
+                Ok(Fact::Page(Page { directory, entries, more, promised, commit, gone }))
+            }
+            Ask::Xattrs(_) => {
+                self.asked.push("xattrs");
+                Ok(Fact::Xattrs(XattrMap::new()))
+            }
+        }
     }
 
-    fn carry_out(&mut self, action: Action) -> Option<Result<Done, Undone>> {
-        if let Action::Ask(_, ask) = action {
-            return Some(self.find_out(ask));
+    fn number(&mut self) -> Ino {
+        self.asked.push("number");
+        let mut truth = self.truth.iter();
+        let number = truth.find_map(|truth| match truth {
+            Truth::Number(ino) => Some(*ino),
+            _ => None,
+        });
+        number.expect("a number")
+    }
+
+    pub(super) fn carry_out(&mut self, action: Action) -> Option<Result<Done, Undone>> {
+        match action {
+            Action::Query(_, query) => {
+                let told =
+                    |fact| Done::Told(Box::new(Told { fact, promised: None, asked: NOW.time }));
+                return Some(self.told(&query.ask).map(told).map_err(Undone::from));
+            }
+            Action::Number(_) => return Some(Ok(Done::Number(self.number()))),
+            Action::Follow(_) => return Some(Ok(Done::Carried)),
+            Action::Load(_, load) if load != Load::FreeSpace => {
+                return Some(Ok(Done::Noted(Noted::default())));
+            }
+            _ => {}
         }
         let (word, entry, done) = match action {
             Action::Reserve(_) => ("reserve", None, Done::Reserved(200)),
-            Action::Load(_) => ("load", None, Done::Free(self.free.0)),
+            Action::Load(..) => ("load", None, Done::Free(self.free.0)),
             Action::Evict(_) => {
                 self.free.0 = self.free.1;
                 ("evict", None, Done::Carried)

@@ -1,8 +1,8 @@
 //! Calls that change names: the facts that each asks for, and the record that it becomes.
 
-use super::calls::{Shell, caller, kind};
+use super::calls::{Shell, Truth, caller, kind};
 use super::*;
-use crate::host::action::{Ask, CallId, Event, Fact};
+use crate::host::action::{CallId, Done, Event};
 use crate::host::call::{Call, NameCall, Owner, RenameFlag};
 use crate::nouns::{Dentry, Role, SetAttr};
 use crate::persist::Lm;
@@ -11,20 +11,17 @@ fn at(name: &str) -> Dentry {
     Dentry::new(Ino::ROOT, Name::new(name).unwrap())
 }
 
-fn named(name: &str, found: Option<Attr>) -> (Ask, Result<Fact, Refusal>) {
-    (Ask::Name(at(name)), Ok(Fact::Name(found)))
+fn named(name: &str, found: Option<Attr>) -> Truth {
+    Truth::Name(at(name), Ok(found))
 }
 
-fn known(attr: Attr) -> (Ask, Result<Fact, Refusal>) {
-    (Ask::Attr(attr.ino), Ok(Fact::Attr(attr)))
+fn root() -> Truth {
+    Truth::Attr(attr(1, Kind::Directory, 1))
 }
 
-fn root() -> (Ask, Result<Fact, Refusal>) {
-    known(attr(1, Kind::Directory, 1))
-}
-
-fn empty(ino: u64, is: bool) -> (Ask, Result<Fact, Refusal>) {
-    (Ask::IsEmpty(Ino(ino)), Ok(Fact::IsEmpty(is)))
+fn empty(ino: u64, is: bool) -> Truth {
+    let names = if is { Vec::new() } else { vec![(Name::new("x").unwrap(), file(77))] };
+    Truth::Names(Ino(ino), names)
 }
 
 fn file(ino: u64) -> Attr {
@@ -36,17 +33,14 @@ fn directory(ino: u64) -> Attr {
 }
 
 /// The record that a call becomes where the facts are these.
-fn record(
-    facts: Vec<(Ask, Result<Fact, Refusal>)>,
-    call: NameCall,
-) -> Result<Option<Record>, Refusal> {
+fn record(facts: Vec<Truth>, call: NameCall) -> Result<Option<Record>, Refusal> {
     let mut core = core();
     record_in(&mut core, facts, call)
 }
 
 fn record_in(
     core: &mut Host,
-    facts: Vec<(Ask, Result<Fact, Refusal>)>,
+    facts: Vec<Truth>,
     call: NameCall,
 ) -> Result<Option<Record>, Refusal> {
     let mut shell = Shell::knowing(facts);
@@ -62,8 +56,8 @@ fn creation(exclusive: bool) -> NameCall {
     NameCall::Create { at: at("new"), node: NewNode::File, mode: 0o666, exclusive }
 }
 
-fn number(ino: u64) -> (Ask, Result<Fact, Refusal>) {
-    (Ask::Number, Ok(Fact::Number(Ino(ino))))
+fn number(ino: u64) -> Truth {
+    Truth::Number(Ino(ino))
 }
 
 #[test]
@@ -81,13 +75,13 @@ fn what_the_cache_may_answer_is_not_asked() {
     core.tree.install_listing(top, Vec::new(), calls::NOW.time);
     let mut shell = Shell::knowing(vec![number(9)]);
     shell.call(&mut core, Call::Name(creation(true), caller())).unwrap();
-    assert_eq!(shell.asked, [Ask::Number]);
+    assert_eq!(shell.asked, ["number"]);
 }
 
 #[test]
 fn a_failed_question_is_the_answer() {
-    let facts = vec![(Ask::Name(at("new")), Err(Refusal::Unreachable))];
-    assert_eq!(record(facts, creation(true)), Err(Refusal::Unreachable));
+    let facts = vec![Truth::Name(at("new"), Err(Refusal::Io))];
+    assert_eq!(record(facts, creation(true)), Err(Refusal::Io));
 }
 
 #[test]
@@ -108,7 +102,7 @@ fn a_set_group_id_directory_gives_its_group_and_directories_also_the_bit() {
     (top.mode, top.gid) = (0o2755, 44);
     core.tree.install_listing(top, Vec::new(), Time::default());
     for (node, mode) in [(NewNode::File, 0o755), (NewNode::Directory, 0o2755)] {
-        let facts = vec![named("new", None), known(top), number(9)];
+        let facts = vec![named("new", None), Truth::Attr(top), number(9)];
         let call = NameCall::Create { at: at("new"), node, mode: 0o755, exclusive: true };
         let made = record_in(&mut core, facts, call).unwrap();
         let Some(Record::Create { gid, mode: given, .. }) = made else { panic!("{made:?}") };
@@ -126,13 +120,20 @@ fn a_number_that_is_known_here_is_not_given_again() {
     let id = CallId(1);
     core.handle(Event::Call { id, call: Call::Name(creation(false), caller()) }, calls::NOW);
     // The attributes of the directory, which this host changed, are at hand.
-    for found in [Fact::Name(None), Fact::Number(Ino(5))] {
-        while core.poll_action().is_some() {}
-        let done = Ok(crate::host::action::Done::Fact(found));
+    let mut shell = Shell::knowing(vec![named("new", None)]);
+    let mut numbers = 0;
+    while let Some(action) = core.poll_action() {
+        let done = match action {
+            Action::Number(_) if numbers == 1 => break,
+            Action::Number(_) => {
+                numbers += 1;
+                Ok(Done::Number(Ino(5)))
+            }
+            action => shell.carry_out(action).unwrap(),
+        };
         core.handle(Event::Done { id, done }, calls::NOW);
     }
-    let action = core.poll_action();
-    assert!(matches!(action, Some(Action::Ask(_, Ask::Number))), "{action:?}");
+    assert_eq!(numbers, 1);
     core.handle(Event::Cancel(id), calls::NOW);
     assert_eq!(core.calls(), 0);
 }
@@ -155,7 +156,7 @@ fn removals_look_at_the_kind_and_at_what_is_in_a_directory() {
 
 #[test]
 fn a_directory_gets_no_further_name() {
-    let facts = vec![named("b", None), known(directory(8))];
+    let facts = vec![named("b", None), Truth::Attr(directory(8))];
     let link = NameCall::Link { ino: Ino(8), at: at("b") };
     assert_eq!(record(facts, link), Err(Refusal::NotPermitted));
 }
@@ -196,11 +197,11 @@ fn a_call_that_needs_a_free_name_waits_for_the_server_where_closes_do() {
     let made = shell.call(&mut core, Call::Name(creation(true), caller())).unwrap();
     assert_eq!((made.ino, made.waiter.map(|(seq, _)| seq)), (Some(Ino(9)), Some(1)));
     let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
-    shell.facts.push(known(file(9)));
+    shell.truth.push(Truth::Attr(file(9)));
     let call = Call::Name(NameCall::SetAttr { ino: Ino(9), set }, caller());
     assert_eq!(shell.call(&mut core, call).unwrap().waiter, None);
     assert_eq!(shell.log.iter().map(kind).collect::<Vec<_>>(), ["create", "setattr"]);
-    assert_eq!(shell.asked.len(), 3, "each fact once, and none of what is pending here");
+    assert_eq!(shell.asked, ["name", "number"], "the directory comes with the name");
 }
 
 /// Proves S14.3.
