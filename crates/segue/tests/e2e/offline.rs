@@ -673,6 +673,7 @@ fn a_change_of_attributes_brings_what_another_host_wrote_meanwhile() {
         fs::write(a.path().join(name), &old).unwrap();
     }
     a.sync().unwrap();
+    let open = names.map(|name| fs::File::open(a.path().join(name)).unwrap());
     for name in names {
         assert!(fs::read(a.path().join(name)).unwrap() == old);
     }
@@ -689,6 +690,7 @@ fn a_change_of_attributes_brings_what_another_host_wrote_meanwhile() {
         assert!(fs::read(a.path().join(name)).unwrap() == *new, "{name}");
         assert_eq!(fs::metadata(b.path().join(name)).unwrap().len(), new.len() as u64);
     }
+    drop(open);
     eventually("the other host sees the modes", || {
         let mode = |name: &&str| fs::metadata(b.path().join(name)).unwrap().mode() & 0o777;
         names.iter().all(|name| mode(name) == 0o600)
