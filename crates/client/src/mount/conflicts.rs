@@ -208,6 +208,7 @@ impl Mount {
             let core = self.core();
             Kept::new(logged, (parent, name), |ino| core.tree.path(ino))
         };
+        tracing::warn!("conflict: this host's change is kept as {}", kept.path);
         self.metrics.conflicts.inc();
         let kept = lock(&self.conflicts).keep(logged.seq, kept);
         kept.map_err(|error| self.disk_refusal("conflicts", &error))

@@ -1,16 +1,15 @@
 //! The drain: sends the update log to the server, a batch of each lane at a time, and carries out
 //! what the answers ask for.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::host::Effect;
 use segue_core::host::cache::AsOf;
-use segue_core::host::log::{Change, Entry, Lane, Logged};
-use segue_core::host::send::{BatchSize, Claim, ServerDisk};
-use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Stamped, Time, touched};
+use segue_core::host::call::{Call, Settle};
+use segue_core::host::log::{Change, Lane, Logged};
+use segue_core::host::send::{BatchSize, ServerDisk};
+use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Stamped, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Applied;
 use segue_rpc::LinkState;
@@ -284,7 +283,8 @@ impl Mount {
         let unsettled = ends.map(|at| answered.split_off(at));
         for slice in answered.chunks(SETTLE_MAX) {
             self.flush_maps_of_released(slice).await;
-            self.settle(slice, &as_of)?;
+            let settle = Settle { answered: slice.to_vec(), as_of: as_of.clone() };
+            self.call(Call::Settle(Arc::new(settle)))?;
         }
         if let Some((session, commit, asked)) = heard {
             self.core().tree.heard_through(session, commit, asked);
@@ -322,156 +322,6 @@ impl Mount {
             // It was whole: something is wrong.
             _ => Err(Refusal::Changed),
         }
-    }
-
-    /// Takes final outcomes in. Nothing is forgotten before what it leaves behind is on disk;
-    /// where that fails nothing has happened, and the changes are sent again and answered the
-    /// same: the server forgets no outcome whose `Settled` is not durable here.
-    fn settle(&self, answered: &[(Logged, Outcome)], as_of: &AsOf) -> Result<(), Refusal> {
-        let mut parkings = Vec::new();
-        for (logged, outcome) in answered {
-            let claim = self.claim(logged.seq);
-            if let Some(place) = logged.copy_of(outcome)
-                && claim < Claim::Answers
-            {
-                self.keep_conflict(logged, place)?;
-            }
-            let Some(parking) = self.parking(logged, outcome)? else { continue };
-            if claim < Claim::IsRefused {
-                self.park(&parking)?;
-            } else {
-                parkings.push((logged.seq, parking));
-            }
-        }
-        for (logged, outcome) in answered {
-            self.release_number(logged, outcome)?;
-        }
-        let effects = self.take_out(answered, as_of)?;
-        self.take_back_unpromised(answered, as_of);
-        let claims = self.tell_waiters(answered);
-        let claim = |seq: u64| claims.get(&seq).copied().unwrap_or(Claim::Nothing);
-        for (seq, parking) in parkings {
-            // Whoever waited has stopped just now.
-            if claim(seq) < Claim::IsRefused {
-                // It fails with words, and the change is settled.
-                self.park(&parking).ok();
-            }
-        }
-        for ((logged, outcome), effects) in answered.iter().zip(effects) {
-            let is_answered = claim(logged.seq) == Claim::Answers;
-            if let (false, Some(place)) = (is_answered, logged.copy_of(outcome)) {
-                // What it fails with was said.
-                self.keep_conflict(logged, place).ok();
-                self.merges.new.notify_one();
-            }
-            if let (Outcome::Refused { refusal }, Change::Data(data)) = (outcome, &logged.change) {
-                // Also of what somebody was told: others may have written some of it.
-                self.core().handles.refused(data.ino, *refusal);
-            }
-            let is_copy = !is_answered && logged.copy_of(outcome).is_some();
-            effects.into_iter().for_each(|effect| self.carry_out(effect, logged, is_copy));
-        }
-        self.reap(answered);
-        self.settled.send_replace(());
-        Ok(())
-    }
-
-    /// Takes changes out of the log and the core.
-    fn take_out(
-        &self,
-        answered: &[(Logged, Outcome)],
-        as_of: &AsOf,
-    ) -> Result<Vec<Vec<Effect>>, Refusal> {
-        let entry = |(logged, outcome): &(Logged, Outcome)| Entry::Settled {
-            seq: logged.seq,
-            outcome: Box::new(outcome.clone()),
-        };
-        let entries: Vec<Entry> = answered.iter().map(entry).collect();
-        let mut log = self.log.lock();
-        let logged = log.append_all(&entries);
-        logged.map_err(|error| self.disk_refusal("update.log", &error))?;
-        let mut renamed = Vec::new();
-        let mut core = self.core();
-        let settle =
-            |(logged, outcome): &(Logged, Outcome)| core.settle(logged.seq, outcome, as_of);
-        let effects: Vec<Vec<Effect>> = answered.iter().map(settle).collect();
-        for effect in effects.iter().flatten() {
-            if let Effect::Replace(ino) = effect
-                && self.through.nodes.lock().moved(*ino)
-            {
-                renamed.push(*ino);
-            }
-        }
-        for (logged, outcome) in answered {
-            if let Some(ino) = logged.mistaken(outcome) {
-                self.through.nodes.lock().release(ino);
-            }
-        }
-        drop(core);
-        renamed.into_iter().for_each(|ino| self.forget_names_of(ino));
-        Ok(effects)
-    }
-
-    /// The kernel was told for a while what this host changed: where the server does not tell what
-    /// becomes of it, the kernel asks again.
-    fn take_back_unpromised(&self, answered: &[(Logged, Outcome)], as_of: &AsOf) {
-        for (logged, outcome) in answered {
-            let unpromised = as_of.unpromised(outcome);
-            unpromised.iter().for_each(|ino| self.kernel.forget_attributes(*ino));
-            let Change::Record(record) = &logged.change else { continue };
-            let names = touched(record).names.into_iter();
-            for (parent, name) in names.filter(|(parent, _)| unpromised.contains(parent)) {
-                // Who works in a directory whose name is dropped cannot tell where it is.
-                let is_directory = self.core().tree.names_directory(parent, &name);
-                if self.kernel.keeps_places() || !is_directory {
-                    self.kernel.forget_name(parent, name);
-                }
-            }
-        }
-    }
-
-    fn carry_out(&self, effect: Effect, logged: &Logged, is_copy: bool) {
-        match effect {
-            Effect::Replace(ino) => self.kernel.forget_data(ino),
-            Effect::Conflict { parent, name, .. } => {
-                self.kernel_forgets(logged);
-                self.kernel.forget_name(parent, name.clone());
-                if is_copy {
-                    let directory = self.core().tree.path(parent);
-                    tracing::warn!("conflict: this host's change is kept as {directory}/{name}");
-                }
-            }
-            Effect::Release(ino) => {
-                if let Err(refusal) = self.release_orphan(ino, logged.caller.clone()) {
-                    tracing::debug!("inode {ino}: the server has to release it: {refusal}");
-                }
-            }
-            Effect::Refused { .. } => self.kernel_forgets(logged),
-        }
-    }
-
-    /// What the kernel was told when the change was made is not so.
-    fn kernel_forgets(&self, logged: &Logged) {
-        match &logged.change {
-            Change::Record(record) => {
-                let touched = touched(record);
-                for (parent, name) in touched.names {
-                    self.kernel.forget_name(parent, name);
-                }
-                touched.inodes.into_iter().for_each(|ino| self.kernel.forget_data(ino));
-            }
-            Change::Data(data) => self.kernel.forget_data(data.ino),
-        }
-    }
-
-    /// Drops what is here of files that are gone everywhere.
-    fn reap(&self, answered: &[(Logged, Outcome)]) {
-        let gone: BTreeSet<Ino> = {
-            let core = self.core();
-            let inodes = answered.iter().flat_map(|(logged, _)| logged.change.inodes());
-            inodes.filter(|&ino| core.is_gone(ino)).collect()
-        };
-        gone.into_iter().for_each(|ino| self.reap_one(ino));
     }
 
     pub(super) fn reap_one(&self, ino: Ino) {

@@ -14,6 +14,7 @@ mod ahead;
 mod basis;
 mod beside;
 mod bound;
+mod carry;
 mod changes;
 mod clone;
 mod conflicts;

@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use segue_core::host::call::{Kept, KeptAs};
 use segue_core::host::log::{Change, DataChange, Logged};
-use segue_core::nouns::Outcome;
 use segue_core::refusal::Refusal;
 use serde::Deserialize;
 
@@ -27,31 +27,35 @@ pub(super) const UNREADABLE: &str = "the note of it on this host cannot be read"
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
 
-/// A refused change, with where its data are whatever becomes of the file.
+/// What became of a change, with where its data are whatever becomes of the file.
 pub(super) struct Parking<'a> {
-    logged: &'a Logged,
-    refusal: Refusal,
+    pub(super) kept: Kept,
     source: Option<Source<'a>>,
 }
 
 impl Mount {
-    /// What is needed to keep `logged`, if it was refused.
-    pub(super) fn parking<'a>(
-        &'a self,
-        logged: &'a Logged,
-        outcome: &Outcome,
-    ) -> Result<Option<Parking<'a>>, Refusal> {
-        let Outcome::Refused { refusal } = outcome else { return Ok(None) };
-        let source = match &logged.change {
-            Change::Data(data) => Some(self.source(logged.seq, data)?),
-            Change::Record(_) => None,
+    /// What is needed to keep it.
+    pub(super) fn parking(&self, kept: Kept) -> Result<Parking<'_>, Refusal> {
+        let source = match (&kept.to, &kept.logged.change) {
+            (KeptAs::Refused(_), Change::Data(data)) => Some(self.source(kept.logged.seq, data)?),
+            _ => None,
         };
-        Ok(Some(Parking { logged, refusal: *refusal, source }))
+        Ok(Parking { kept, source })
+    }
+
+    /// Keeps it for the user, durably.
+    pub(super) fn keep(&self, parking: &Parking<'_>) -> Result<(), Refusal> {
+        match &parking.kept.to {
+            KeptAs::Copy { parent, name } => {
+                self.keep_conflict(&parking.kept.logged, (*parent, name))
+            }
+            KeptAs::Refused(refusal) => self.park(parking, *refusal),
+        }
     }
 
     /// Keeps a refused change, durably.
-    pub(super) fn park(&self, parking: &Parking<'_>) -> Result<(), Refusal> {
-        let Parking { logged, refusal, .. } = parking;
+    fn park(&self, parking: &Parking<'_>, refusal: Refusal) -> Result<(), Refusal> {
+        let logged = &parking.kept.logged;
         let path = self.core().tree.path(logged.change.ino());
         let name = self.refused_dir.join(format!("{}.json", logged.seq));
         if name.exists() {
@@ -70,10 +74,11 @@ impl Mount {
     }
 
     fn park_data(&self, parking: &Parking<'_>) -> io::Result<()> {
-        let (Change::Data(data), Some(source)) = (&parking.logged.change, &parking.source) else {
+        let logged = &parking.kept.logged;
+        let (Change::Data(data), Some(source)) = (&logged.change, &parking.source) else {
             return Ok(());
         };
-        let path = self.refused_dir.join(format!("{}.data", parking.logged.seq));
+        let path = self.refused_dir.join(format!("{}.data", logged.seq));
         let copied = copy(data, source, &File::create(&path)?);
         if copied.is_err() {
             // A part is of no use, and takes the room that is missing.

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use segue_core::host::log::Logged;
-use segue_core::nouns::{Outcome, Record};
-use segue_core::refusal::Refusal;
+use segue_core::nouns::Outcome;
 use tokio::time::timeout;
 
 use super::Mount;
@@ -25,15 +24,5 @@ impl Mount {
         }
         numbers.for_each(|ino| self.kernel.forget_data(ino));
         timeout(PATIENCE, self.kernel.forgotten()).await.ok();
-    }
-
-    /// A new inode got another number. Data that were written to it so far are its own, and its
-    /// open handles are refused from now on.
-    pub(super) fn release_number(&self, logged: &Logged, outcome: &Outcome) -> Result<(), Refusal> {
-        let number = self.core().number_to_release(logged, outcome);
-        let Some(ino) = number else { return Ok(()) };
-        self.core().handles.lose(ino);
-        self.seal(ino, logged.caller.clone(), false)?;
-        self.log_record(Record::Release { ino }, logged.caller.clone())
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use segue_core::host::log::{self, Entry, Payload, SUM_BLOCK};
 use segue_core::nouns::RangeSet;
 
-use super::shell::sums;
+use super::carry::sums;
 use crate::state::{Containers, Key, LogFile, Preserved};
 
 /// Which of `entries`, from the `first` on, [lack](log::lacking) some of their bytes on the

@@ -1,11 +1,10 @@
 //! The channels to calls that wait for the outcomes of changes. Which outcomes and why is in
 //! [`segue_core::host::send::Waiters`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use segue_core::host::Host;
-use segue_core::host::log::Logged;
 use segue_core::host::send::{Claim, WaiterId};
 use segue_core::nouns::Outcome;
 use tokio::sync::oneshot;
@@ -54,6 +53,12 @@ impl Told {
         }
     }
 
+    /// Tells an outcome to a waiter that the core has just taken out. False if it has stopped.
+    pub(super) fn tell(&self, waiter: WaiterId, outcome: Outcome) -> bool {
+        let channel = lock(&self.channels).remove(&waiter);
+        channel.is_some_and(|tell| tell.send(outcome).is_ok())
+    }
+
     /// The channel of a waiter that the core has just added. Call it while the core is locked.
     pub(super) fn hears(&self, number: (u64, WaiterId)) -> Awaited {
         let (tell, told) = oneshot::channel();
@@ -73,28 +78,5 @@ impl Mount {
     /// True if a call waits for change `seq`, or for one that follows it.
     pub(super) fn is_awaited(&self, seq: u64) -> bool {
         self.core().waiters.is_awaited(seq)
-    }
-
-    /// The claim to the outcome of change `seq`.
-    pub(super) fn claim(&self, seq: u64) -> Claim {
-        self.core().waiters.claim(seq)
-    }
-
-    /// Tells outcomes to the calls that wait for them. Returns the claims of the calls that took
-    /// theirs.
-    pub(super) fn tell_waiters(&self, answered: &[(Logged, Outcome)]) -> BTreeMap<u64, Claim> {
-        let mut claims = BTreeMap::new();
-        let mut core = self.core();
-        let mut channels = lock(&self.waiters.channels);
-        for (logged, outcome) in answered {
-            for (waiter, claim) in core.waiters.take(logged.seq) {
-                let channel = channels.remove(&waiter);
-                if channel.is_some_and(|tell| tell.send(outcome.clone()).is_ok()) {
-                    let most = claims.entry(logged.seq).or_insert(claim);
-                    *most = claim.max(*most);
-                }
-            }
-        }
-        claims
     }
 }

@@ -14,9 +14,10 @@
 use std::ops::Range;
 
 use crate::host::cache::{NodeNote, Promised, Scrap, XattrMap};
-use crate::host::call::{Answer, Call};
+use crate::host::call::{Answer, Call, Kept};
 use crate::host::log::{Entry, Payload};
-use crate::nouns::{ContainerId, Dentry, Ino, Name, Record, Time, Timestamp, Version};
+use crate::host::send::{Claim, WaiterId};
+use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
 use crate::wire::{Looked, Node, Page};
 
@@ -123,6 +124,24 @@ pub enum Action {
     Made(Record),
     /// Append an entry to the update log.
     Append(CallId, Box<Entry>),
+    /// The same of several entries, at one go.
+    AppendAll(CallId, Vec<Entry>),
+    /// Keep for the user what became of a change, durably.
+    Keep(CallId, Box<Kept>),
+    /// Make sure that it can be kept, until the call is answered: if less of it was
+    /// [told](Action::Tell) than it needs, keep it then.
+    Hold(CallId, Box<Kept>),
+    /// Tell an outcome to who waits for it.
+    Tell {
+        /// Of this change.
+        seq: u64,
+        /// Who waits.
+        waiter: WaiterId,
+        /// What it claims of it.
+        claim: Claim,
+        /// The outcome.
+        outcome: Box<Outcome>,
+    },
     /// Append the entry of a write, with its bytes, and then change the container.
     Write(CallId, Box<Edit>),
     /// Remove the entry that was appended last, append the other one, and cut the container.
@@ -138,6 +157,15 @@ pub enum Action {
     ForgetData(Ino),
     /// Have the kernel drop attributes.
     ForgetAttributes(Ino),
+    /// Have the kernel drop what a name means.
+    ForgetName(Dentry),
+    /// The same of a directory, unless it would keep a process that works there from knowing where.
+    ForgetPlace(Dentry),
+    /// The container of a file is another one. A kernel that reads the old one is to call the file
+    /// something else. Do it before the host hears of anything else.
+    Leave(Ino),
+    /// What the kernel may know by this number has another one now. Do it as early.
+    Renumber(Ino),
     /// Wake a task.
     Wake(Task),
     /// Answer a call.
@@ -233,6 +261,8 @@ pub enum Task {
     Settled,
     /// Asks the server how much quotas have left.
     Quotas,
+    /// Merges what hosts made twice.
+    Merge,
 }
 
 /// Bytes to preserve.

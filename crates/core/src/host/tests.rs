@@ -17,6 +17,7 @@ mod names;
 mod passthrough;
 mod places;
 mod recover;
+mod settles;
 mod superseded;
 mod syncs;
 

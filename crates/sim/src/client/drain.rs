@@ -1,13 +1,15 @@
 //! Write-back, as `segue-client`'s mount/drain.rs and mount/upload.rs do.
 
-use segue_core::host::Effect;
+use std::sync::Arc;
+
 use segue_core::host::cache::AsOf;
-use segue_core::host::log::{Change, DataChange, Entry, Fit, Lane, Logged};
-use segue_core::nouns::{INLINE_MAX, Outcome, Piece, PieceBytes, Record, Stamped, Store, touched};
+use segue_core::host::call::{Call, Settle};
+use segue_core::host::log::{Change, DataChange, Fit, Lane, Logged};
+use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Piece, PieceBytes, Record, Stamped, Store};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Apply, Request};
 
-use super::{Mount, Purpose, Stop, Tried};
+use super::{Mount, Purpose, Stop};
 use crate::Violation;
 use crate::plan::Bug;
 
@@ -155,62 +157,30 @@ impl Mount {
         if outcomes.is_empty() || outcomes.len() > batch.len() {
             return Err(Violation(format!("{} outcomes of {}", outcomes.len(), batch.len())));
         }
-        for (logged, outcome) in batch.into_iter().zip(outcomes) {
-            match outcome {
-                Outcome::NeedsWhole => {
-                    self.core.want_whole(logged.seq);
-                }
-                Outcome::Missing { chunks } => self.chunks.missing(&chunks)?,
-                // The others are sent again, and answered the same.
-                outcome => {
-                    let is_full = self.failing.try_write().is_err();
-                    if is_full || self.release_number(&logged, &outcome)?.is_err() {
-                        self.unsettled = true;
-                        return Ok(());
-                    }
-                    self.settle(&logged, &outcome, as_of)?;
-                }
+        let ends = outcomes.iter().position(|outcome| !outcome.is_final());
+        let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
+        let later = ends.map(|at| answered.split_off(at)).unwrap_or_default();
+        if !answered.is_empty() {
+            let files: Vec<Ino> = answered.iter().map(|(logged, _)| logged.change.ino()).collect();
+            let seqs: Vec<u64> = answered.iter().map(|(logged, _)| logged.seq).collect();
+            let settle = Settle { answered, as_of: as_of.clone() };
+            // Else they are sent again, and answered the same.
+            self.unsettled = self.host_call(Call::Settle(Arc::new(settle)), &[])?.is_err();
+            if self.unsettled {
+                return Ok(());
+            }
+            self.baseless.retain(|seq| !seqs.contains(seq));
+            if self.bug == Some(Bug::ClientDropsDirtyData) {
+                self.kept.containers.retain(|(ino, _), _| !files.contains(ino));
+            }
+            if self.kept.log.len() > LOG_ENTRIES {
+                self.rewrite_log();
             }
         }
-        Ok(())
-    }
-
-    fn release_number(&mut self, logged: &Logged, outcome: &Outcome) -> Tried<()> {
-        let Some(ino) = self.core.number_to_release(logged, outcome) else { return Ok(Ok(())) };
-        if let Err(refusal) = self.seal(ino)? {
-            return Ok(Err(refusal));
-        }
-        self.log_record(Record::Release { ino })
-    }
-
-    fn settle(
-        &mut self,
-        logged: &Logged,
-        outcome: &Outcome,
-        as_of: &AsOf,
-    ) -> Result<(), Violation> {
-        let seq = logged.seq;
-        self.unsettled = false;
-        if self.bug != Some(Bug::ClientForgetsSettled) {
-            self.append(Entry::Settled { seq, outcome: Box::new(outcome.clone()) })?;
-        }
-        let effects = self.core.settle(seq, outcome, as_of);
-        self.baseless.remove(&seq);
-        for effect in effects {
-            match effect {
-                Effect::Replace(_) => {}
-                Effect::Conflict { .. } => self.conflicts += 1,
-                Effect::Refused { .. } => self.refused += 1,
-                Effect::Release(ino) => drop(self.log_record(Record::Release { ino })?),
-            }
-        }
-        if self.bug == Some(Bug::ClientDropsDirtyData) {
-            let ino = logged.change.ino();
-            self.kept.containers.retain(|(other, _), _| *other != ino);
-        }
-        self.reap(logged);
-        if self.kept.log.len() > LOG_ENTRIES {
-            self.rewrite_log();
+        match later.into_iter().next() {
+            Some((logged, Outcome::NeedsWhole)) => drop(self.core.want_whole(logged.seq)),
+            Some((_, Outcome::Missing { chunks })) => self.chunks.missing(&chunks)?,
+            _ => {}
         }
         Ok(())
     }
@@ -228,15 +198,5 @@ impl Mount {
         self.kept.sync_index();
         self.kept.rewrite(entries);
         self.acked_below = self.core.acked_below();
-    }
-
-    pub(super) fn reap(&mut self, logged: &Logged) {
-        let Change::Record(record) = &logged.change else { return };
-        for ino in touched(record).inodes {
-            let gone = self.core.tree.peek(ino).is_some_and(|attr| attr.nlink == 0);
-            if gone && !self.core.is_open(ino) && !self.core.tree.is_pending(ino) {
-                self.core.forget_file(ino, self.now);
-            }
-        }
     }
 }

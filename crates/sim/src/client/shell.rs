@@ -7,7 +7,7 @@ use segue_core::host::action::{
     Undone,
 };
 use segue_core::host::cache::Scrap;
-use segue_core::host::call::{Answer, Call, Look, Seen};
+use segue_core::host::call::{Answer, Call, KeptAs, Look, Seen};
 use segue_core::host::log::Entry;
 use segue_core::nouns::{Attr, ContainerId, Dentry, Ino, Name, Time};
 use segue_core::refusal::Refusal;
@@ -16,6 +16,7 @@ use segue_core::wire::{Lookup, Readdir, Reply, Request};
 use super::data::{bytes_of, index, put};
 use super::{Mount, RAISED_EVERY, Stop, Tried};
 use crate::Violation;
+use crate::plan::Bug;
 
 /// Of so many changes that are to become others, one batch is made before one has.
 const SENT_MEANWHILE_EVERY: u64 = 3;
@@ -178,9 +179,17 @@ impl Mount {
                 self.core.follow_moved();
                 Ok(Done::Carried)
             }
-            Action::Evict(_) => Ok(Done::Carried),
+            Action::Evict(_) | Action::Hold(..) => Ok(Done::Carried),
             Action::Preserve(_, part) => self.keep_preserved(&part),
             Action::Append(_, entry) => self.append_entry(*entry)?,
+            Action::AppendAll(_, entries) => self.append_settled(entries)?,
+            Action::Keep(_, kept) => {
+                match kept.to {
+                    KeptAs::Copy { .. } => self.conflicts += 1,
+                    KeptAs::Refused(_) => self.refused += 1,
+                }
+                Ok(Done::Carried)
+            }
             Action::Write(_, edit) => self.write_edit(&edit, bytes)?,
             Action::Undo(_, undo) => self.undo(*undo)?,
             Action::Remove(scrap) => {
@@ -188,6 +197,11 @@ impl Mount {
                 return Ok(None);
             }
             Action::Wake(_)
+            | Action::Tell { .. }
+            | Action::ForgetName(_)
+            | Action::ForgetPlace(_)
+            | Action::Leave(_)
+            | Action::Renumber(_)
             | Action::Reply(..)
             | Action::Query(..)
             | Action::Made(_)
@@ -236,6 +250,16 @@ impl Mount {
                 self.changed_at = changed_at;
             }
             _ => {}
+        }
+        Ok(Ok(Done::Carried))
+    }
+
+    fn append_settled(&mut self, entries: Vec<Entry>) -> Result<Ended, Violation> {
+        if let Err(refusal) = self.failing.try_write() {
+            return Ok(Err(refusal.into()));
+        }
+        if self.bug != Some(Bug::ClientForgetsSettled) {
+            entries.into_iter().try_for_each(|entry| self.append(entry))?;
         }
         Ok(Ok(Done::Carried))
     }

@@ -93,7 +93,7 @@ impl Looking {
 }
 
 /// How far the cache brings a look.
-enum Found {
+enum Glimpse {
     /// To its end.
     Seen(Seen),
     /// Another look comes first.
@@ -135,7 +135,7 @@ impl Host {
         let mut within = None;
         while let Some(mut looking) = looks.pop() {
             let action = match self.see(&mut looking, within.take(), now) {
-                Ok(Found::Seen(seen)) => {
+                Ok(Glimpse::Seen(seen)) => {
                     within = Some(Ok(seen));
                     continue;
                 }
@@ -143,16 +143,16 @@ impl Host {
                     within = Some(Err(refusal));
                     continue;
                 }
-                Ok(Found::Needs(look)) => {
+                Ok(Glimpse::Needs(look)) => {
                     looks.push(looking);
                     looks.push(Looking::new(look, now));
                     continue;
                 }
-                Ok(Found::Load(load)) => {
+                Ok(Glimpse::Load(load)) => {
                     call.step = Some(Step::Load(load.clone()));
                     Action::Load(id, load)
                 }
-                Ok(Found::Query(query)) => {
+                Ok(Glimpse::Query(query)) => {
                     call.so_far.has_asked = true;
                     looking.so_far.asked = now.time;
                     call.step = Some(Step::Query);
@@ -172,38 +172,38 @@ impl Host {
         looking: &mut Looking,
         within: Option<Result<Seen, Refusal>>,
         now: Now,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<Glimpse, Refusal> {
         let Looking { look, so_far } = looking;
         match look {
             Look::Attr(ino) => self.see_attr(*ino, so_far, now),
             Look::AttrAnew(ino) => self.see_attr_anew(*ino, so_far),
             Look::Name(at) => self.see_name(at, so_far, within, now),
-            Look::Names(directory) => self.see_names(*directory, so_far, now),
+            Look::Names(directory) => self.see_names(*directory, so_far, within, now),
             Look::Target(ino) => self.see_target(*ino, so_far, within),
             Look::Xattrs(ino) => self.see_xattrs(*ino, so_far, within, now),
         }
     }
 
-    fn see_attr(&self, ino: Ino, so_far: &Sighted, now: Now) -> Result<Found, Refusal> {
+    fn see_attr(&self, ino: Ino, so_far: &Sighted, now: Now) -> Result<Glimpse, Refusal> {
         if so_far.answered.is_none() {
             let known = self.tree.attr(ino, now.time);
             if known == Known::Unknown && !so_far.is_loaded {
-                return Ok(Found::Load(Load::Node(ino)));
+                return Ok(Glimpse::Load(Load::Node(ino)));
             }
             if let Some(attr) = known.usable(is_alone(now)) {
-                return Ok(Found::Seen(Seen::Attr(attr)));
+                return Ok(Glimpse::Seen(Seen::Attr(attr)));
             }
         }
         self.see_attr_anew(ino, so_far)
     }
 
-    fn see_attr_anew(&self, ino: Ino, so_far: &Sighted) -> Result<Found, Refusal> {
+    fn see_attr_anew(&self, ino: Ino, so_far: &Sighted) -> Result<Glimpse, Refusal> {
         let known = self.tree.peek(ino).copied();
         match (so_far.answered, known) {
             (None, known) => {
-                Ok(Found::Query(Query { ask: Ask::Attr(ino), is_known: known.is_some() }))
+                Ok(Glimpse::Query(Query { ask: Ask::Attr(ino), is_known: known.is_some() }))
             }
-            (Some(_), Some(attr)) => Ok(Found::Seen(Seen::Attr(attr))),
+            (Some(_), Some(attr)) => Ok(Glimpse::Seen(Seen::Attr(attr))),
             (Some(answered), None) => Err(answered.err().unwrap_or(Refusal::Stale)),
         }
     }
@@ -214,13 +214,13 @@ impl Host {
         so_far: &mut Sighted,
         within: Option<Result<Seen, Refusal>>,
         now: Now,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<Glimpse, Refusal> {
         match within {
             Some(Ok(Seen::Attr(attr))) if self.forget_removed(attr.ino, now.time) => {
                 so_far.removed = Some(attr);
             }
             Some(Ok(Seen::Attr(attr))) if !self.names_another(at, Some(attr.ino), now) => {
-                return Ok(Found::Seen(Seen::Name(Some(attr))));
+                return Ok(Glimpse::Seen(Seen::Name(Some(attr))));
             }
             Some(Err(refusal)) if refusal != Refusal::Stale => return Err(refusal),
             _ => {}
@@ -228,7 +228,7 @@ impl Host {
         if within.is_some() {
             // The name means something else by now.
             if so_far.changes + 1 == OVERTAKEN_MAX {
-                let seen = so_far.removed.map(|attr| Found::Seen(Seen::Name(Some(attr))));
+                let seen = so_far.removed.map(|attr| Glimpse::Seen(Seen::Name(Some(attr))));
                 return seen.ok_or(Refusal::Stale);
             }
             let (removed, changes) = (so_far.removed, so_far.changes + 1);
@@ -241,11 +241,11 @@ impl Host {
                 Err(found) => return Ok(found),
             },
         };
-        let Some(ino) = named else { return Ok(Found::Seen(Seen::Name(None))) };
+        let Some(ino) = named else { return Ok(Glimpse::Seen(Seen::Name(None))) };
         // Who asks for a name is told what it names.
         Ok(match self.tree.attr_since(ino, [so_far.since, now.time]) {
-            Some(attr) => Found::Seen(Seen::Name(Some(attr))),
-            None => Found::Needs(Look::Attr(ino)),
+            Some(attr) => Glimpse::Seen(Seen::Name(Some(attr))),
+            None => Glimpse::Needs(Look::Attr(ino)),
         })
     }
 
@@ -261,12 +261,12 @@ impl Host {
         at: &Dentry,
         so_far: &mut Sighted,
         now: Now,
-    ) -> Result<Result<Option<Ino>, Found>, Refusal> {
+    ) -> Result<Result<Option<Ino>, Glimpse>, Refusal> {
         let known = self.tree.name(at.parent, &at.name, now.time);
         match so_far.answered.take() {
             None => {
                 if known == Known::Unknown && !so_far.is_loaded {
-                    return Ok(Err(Found::Load(Load::Name(at.clone()))));
+                    return Ok(Err(Glimpse::Load(Load::Name(at.clone()))));
                 }
                 if let Some(named) = known.clone().usable(is_alone(now)) {
                     return Ok(Ok(named));
@@ -283,29 +283,35 @@ impl Host {
             let since = self.tree.listed_through(parent);
             let ask = Ask::Page { directory: parent, after: None, since, limit };
             so_far.listing = Some(limit);
-            return Ok(Err(Found::Query(Query { ask, is_known })));
+            return Ok(Err(Glimpse::Query(Query { ask, is_known })));
         }
-        Ok(Err(Found::Query(Query { ask: Ask::Name(at.clone()), is_known })))
+        Ok(Err(Glimpse::Query(Query { ask: Ask::Name(at.clone()), is_known })))
     }
 
     fn see_names(
         &mut self,
         directory: Ino,
         so_far: &mut Sighted,
+        within: Option<Result<Seen, Refusal>>,
         now: Now,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<Glimpse, Refusal> {
         if self.is_removed(directory) {
-            // It was empty when it lost its name.
-            return Ok(Found::Seen(Seen::Names(Vec::new())));
+            let known = self.tree.attr(directory, now.time).usable(is_alone(now));
+            return Ok(match known.is_some() || within.is_some() {
+                // It was empty when it lost its name.
+                true => Glimpse::Seen(Seen::Names(Vec::new())),
+                // The server may have refused to remove it.
+                false => Glimpse::Needs(Look::Attr(directory)),
+            });
         }
         match so_far.answered {
             None if so_far.paging.is_begun() => {
-                return Ok(Found::Query(so_far.paging.next(&self.tree, directory)));
+                return Ok(Glimpse::Query(so_far.paging.next(&self.tree, directory)));
             }
             None => {}
             Some(Ok(()) | Err(Refusal::Unreachable)) => {
                 let known = self.tree.listing(directory, now.time).usable(true);
-                return known.map(Seen::Names).map(Found::Seen).ok_or(Refusal::Unreachable);
+                return known.map(Seen::Names).map(Glimpse::Seen).ok_or(Refusal::Unreachable);
             }
             Some(Err(refusal)) => return Err(refusal),
         }
@@ -314,11 +320,11 @@ impl Host {
         let may_be_noted =
             self.tree.peek(directory).is_none() || self.tree.is_listed_on_disk(directory);
         if !is_known && !so_far.is_loaded && may_be_noted {
-            return Ok(Found::Load(Load::Listing(directory)));
+            return Ok(Glimpse::Load(Load::Listing(directory)));
         }
         Ok(match known.usable(is_alone(now)) {
-            Some(names) => Found::Seen(Seen::Names(names)),
-            None => Found::Query(so_far.paging.begin(&self.tree, directory, is_known)),
+            Some(names) => Glimpse::Seen(Seen::Names(names)),
+            None => Glimpse::Query(so_far.paging.begin(&self.tree, directory, is_known)),
         })
     }
 
@@ -327,15 +333,15 @@ impl Host {
         ino: Ino,
         so_far: &Sighted,
         within: Option<Result<Seen, Refusal>>,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<Glimpse, Refusal> {
         if self.tree.peek(ino).is_none() && !so_far.is_loaded {
-            return Ok(Found::Load(Load::Node(ino)));
+            return Ok(Glimpse::Load(Load::Node(ino)));
         }
         match (self.tree.target(ino), within) {
-            (Some(target), _) => Ok(Found::Seen(Seen::Target(target.to_vec()))),
+            (Some(target), _) => Ok(Glimpse::Seen(Seen::Target(target.to_vec()))),
             (None, Some(Ok(_))) => Err(Refusal::Invalid),
             (None, Some(Err(refusal))) => Err(refusal),
-            (None, None) => Ok(Found::Needs(Look::AttrAnew(ino))),
+            (None, None) => Ok(Glimpse::Needs(Look::AttrAnew(ino))),
         }
     }
 
@@ -345,9 +351,9 @@ impl Host {
         so_far: &mut Sighted,
         within: Option<Result<Seen, Refusal>>,
         now: Now,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<Glimpse, Refusal> {
         match (so_far.answered, within) {
-            (None, None) => return Ok(Found::Needs(Look::Attr(ino))),
+            (None, None) => return Ok(Glimpse::Needs(Look::Attr(ino))),
             (None, Some(seen)) => drop(seen?),
             (Some(Err(refusal)), _) if refusal != Refusal::Unreachable => return Err(refusal),
             _ => {}
@@ -356,9 +362,9 @@ impl Host {
         let is_known = known != Known::Unknown;
         let is_enough = so_far.answered.is_some() || is_alone(now);
         match known.usable(is_enough) {
-            Some(map) => Ok(Found::Seen(Seen::Xattrs(map.clone()))),
+            Some(map) => Ok(Glimpse::Seen(Seen::Xattrs(map.clone()))),
             None if so_far.answered.is_some() => Err(Refusal::Unreachable),
-            None => Ok(Found::Query(Query { ask: Ask::Xattrs(ino), is_known })),
+            None => Ok(Glimpse::Query(Query { ask: Ask::Xattrs(ino), is_known })),
         }
     }
 

@@ -13,10 +13,13 @@ mod name;
 mod owner;
 mod paging;
 mod room;
+mod run;
 mod seal;
+mod settle;
 mod space;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use self::name::Facts;
 pub use below::{UnsentBelow, is_below};
@@ -26,15 +29,16 @@ pub use look::{Followed, Look, Seen};
 pub use name::{NameCall, RenameFlag};
 pub use owner::Owner;
 pub use room::{Growth, Quota, Room};
+use settle::Settling;
+pub use settle::{Kept, KeptAs, Settle};
 pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
 
-use crate::host::action::{Action, CallId, Done, Edit, Event, Load, Now, Preserve, Task, Undone};
-use crate::host::cache::Scrap;
-use crate::host::log::{Change, Entry};
+use crate::host::Copied;
+use crate::host::action::{Edit, Load, Preserve};
+use crate::host::log::Entry;
 use crate::host::send::{Claim, WaiterId};
-use crate::host::{Copied, Host};
-use crate::nouns::{Caller, ContainerId, INLINE_MAX, Ino, Record, Version};
+use crate::nouns::{Caller, ContainerId, Ino, Record, Version};
 use crate::refusal::Refusal;
 
 /// What is called.
@@ -74,6 +78,8 @@ pub enum Call {
     Name(NameCall, Caller),
     /// A look at names or attributes.
     Look(Look),
+    /// Final outcomes of changes.
+    Settle(Arc<Settle>),
     /// A copy of all data of one file to an empty one, by the server. It waits for the outcome.
     Clone {
         /// The one.
@@ -168,7 +174,20 @@ pub(in crate::host) struct Running {
     call: Call,
     /// The action that is under way.
     step: Option<Step>,
+    /// A call that is a part of this one. Then that has the action.
+    inner: Option<Box<Running>>,
     so_far: SoFar,
+}
+
+impl Running {
+    fn new(call: Call) -> Running {
+        Running { call, step: None, inner: None, so_far: SoFar::default() }
+    }
+
+    /// True if an action is under way.
+    fn is_stepping(&self) -> bool {
+        self.step.is_some() || self.inner.as_ref().is_some_and(|inner| inner.is_stepping())
+    }
 }
 
 /// What a call has done.
@@ -201,6 +220,9 @@ struct SoFar {
     is_cancelled: bool,
     /// Times of directories to change.
     times: Vec<Record>,
+    /// Why a part of it failed.
+    inner_failed: Option<Refusal>,
+    settling: Settling,
 }
 
 /// An action that is under way.
@@ -212,6 +234,8 @@ enum Step {
     Query,
     Number,
     Follow,
+    Keep,
+    Settle(Arc<Settle>),
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),
     Write(Box<Edit>),
@@ -233,246 +257,4 @@ enum Next {
     Step,
     /// The call is answered.
     Reply(Answer),
-}
-
-impl Host {
-    /// Takes in what happened. Carry out all actions before the next event of the same call.
-    pub fn handle(&mut self, event: Event, now: Now) {
-        match event {
-            Event::Call { id, call } => {
-                assert!(!self.calls.contains_key(&id), "the number of a call is used once");
-                let is_harmless =
-                    matches!(call, Call::Look(_) | Call::Seal { .. } | Call::SealAtClose { .. });
-                if !is_harmless && self.settings.is_read_only {
-                    return self.reply(id, Err(Refusal::ReadOnly));
-                }
-                let running = Running { call, step: None, so_far: SoFar::default() };
-                self.go_on(id, running, now);
-            }
-            Event::Cancel(id) => drop(self.calls.remove(&id)),
-            Event::Done { id, done } => {
-                let running = self.calls.remove(&id);
-                let taken = running.and_then(|mut running| Some((running.step.take()?, running)));
-                assert!(taken.is_some(), "an action that ends was under way");
-                let Some((step, mut running)) = taken else { return };
-                match self.end_step(id, &mut running, step, done, now) {
-                    Ok(()) if running.step.is_some() => drop(self.calls.insert(id, running)),
-                    Ok(()) => self.go_on(id, running, now),
-                    Err(refusal) => self.reply(id, Err(refusal)),
-                }
-            }
-        }
-    }
-
-    /// The next action to carry out.
-    pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    /// Calls that are not answered.
-    pub fn calls(&self) -> usize {
-        self.calls.len()
-    }
-
-    fn go_on(&mut self, id: CallId, mut running: Running, now: Now) {
-        match self.attempt(id, &mut running, now) {
-            Ok(Next::Step) => {
-                assert!(running.step.is_some(), "a call that goes on waits for an action");
-                self.calls.insert(id, running);
-            }
-            Ok(Next::Reply(answer)) => self.reply(id, Ok(answer)),
-            Err(refusal) => self.reply(id, Err(refusal)),
-        }
-    }
-
-    fn attempt(&mut self, id: CallId, call: &mut Running, now: Now) -> Result<Next, Refusal> {
-        match &call.call {
-            Call::Edit(_) => self.attempt_edit(id, call, now),
-            Call::Seal { .. } => self.attempt_seal(id, call),
-            Call::SealAtClose { .. } => self.attempt_seal_at_close(id, call, now),
-            Call::Change { .. } => self.attempt_change(id, call, now),
-            Call::Look(_) => self.attempt_look(id, call, now),
-            Call::Name(..) => self.attempt_name(id, call, now),
-            Call::Clone { .. } => self.attempt_clone(id, call, now),
-            Call::Mapped { ino, container } => {
-                let place = (*ino, *container);
-                self.attempt_mapped(id, call, place, now)
-            }
-        }
-    }
-
-    fn reply(&mut self, id: CallId, answer: Result<Answer, Refusal>) {
-        self.act(Action::Reply(id, answer));
-    }
-
-    fn act(&mut self, action: Action) {
-        self.actions.push_back(action);
-    }
-
-    fn wake(&mut self, task: Task) {
-        self.act(Action::Wake(task));
-    }
-
-    fn append(&mut self, id: CallId, call: &mut Running, entry: Entry) -> Next {
-        self.append_seal(id, call, entry, Sealing::Must)
-    }
-
-    fn append_seal(
-        &mut self,
-        id: CallId,
-        call: &mut Running,
-        entry: Entry,
-        sealing: Sealing,
-    ) -> Next {
-        let entry = Box::new(entry);
-        call.step = Some(Step::Append(entry.clone(), sealing));
-        self.act(Action::Append(id, entry));
-        Next::Step
-    }
-
-    /// Reserves numbers if none is left for another change. True if that is under way.
-    fn reserves(&mut self, id: CallId, call: &mut Running) -> bool {
-        let is_none_left = self.seqs_left() == 0;
-        if is_none_left {
-            call.step = Some(Step::Reserve);
-            self.act(Action::Reserve(id));
-        }
-        is_none_left
-    }
-
-    /// Takes in the end of an action. An error is the answer to the call.
-    fn end_step(
-        &mut self,
-        id: CallId,
-        call: &mut Running,
-        step: Step,
-        done: Result<Done, Undone>,
-        now: Now,
-    ) -> Result<(), Refusal> {
-        match (step, done) {
-            (Step::Reserve, Ok(Done::Reserved(through))) => self.reserve_seqs(through),
-            (Step::Load(_), Ok(Done::Free(bytes))) => self.space.told(bytes, now.time),
-            (Step::Load(load), Ok(Done::Noted(noted))) => self.noted_was(call, load, noted),
-            (Step::Query, done) => {
-                let told = match done {
-                    Ok(Done::Told(told)) => Ok(*told),
-                    Ok(_) => Err(Refusal::Protocol),
-                    Err(undone) => Err(undone.refusal),
-                };
-                self.answered(call, told, now);
-                if self.tree.has_moved() {
-                    call.step = Some(Step::Follow);
-                    self.act(Action::Follow(id));
-                }
-            }
-            (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
-            (Step::Follow, Ok(Done::Carried)) => {}
-            (Step::Evict, done) => {
-                self.space.forget();
-                call.so_far.has_evicted = true;
-                done.map_err(|undone| undone.refusal)?;
-            }
-            (Step::Preserve(part), Ok(Done::Preserved(sums))) => {
-                self.log_preserved(id, call, part, sums);
-            }
-            (Step::Append(entry, _), Ok(Done::Carried)) => self.appended(call, *entry, now),
-            (Step::Append(entry, sealing), Err(undone)) => {
-                match self.not_appended(call, *entry, undone.refusal) {
-                    Err(_) if sealing == Sealing::May => call.so_far.is_seal_put_off = true,
-                    ended => ended?,
-                }
-            }
-            (Step::Write(edit), done) => self.written(id, call, *edit, done, now)?,
-            (Step::Undo(entry, refusal), _) => {
-                self.admit(*entry, now.time);
-                return Err(refusal);
-            }
-            (_, Err(undone)) => return Err(undone.refusal),
-            (step, Ok(done)) => unreachable!("{done:?} is no result of {step:?}"),
-        }
-        Ok(())
-    }
-
-    /// An entry is in the log.
-    fn appended(&mut self, call: &mut Running, entry: Entry, now: Now) {
-        match entry {
-            Entry::Unsealed { seq } => {
-                self.unseal(seq, now.time);
-                call.so_far.is_unsealed = true;
-                self.wake(Task::Settled);
-            }
-            Entry::Cancelled { ino, seqs } => {
-                let cancelled = self.cancel(ino, &seqs);
-                call.so_far.times = self.times_of_cancelled(&cancelled);
-                self.cancelled(ino, &cancelled, now);
-            }
-            Entry::Superseded { ino, seqs, by } => {
-                let cancelled = self.supersede(ino, &seqs, &by);
-                self.cancelled(ino, &cancelled, now);
-            }
-            entry => {
-                call.so_far.is_edited |= matches!(entry, Entry::Written { .. });
-                if let Entry::Change(logged) = &entry {
-                    match &logged.change {
-                        Change::Data(_) => call.so_far.sealed = Some(logged.seq),
-                        Change::Record(_) => {
-                            // Times of directories follow the change itself.
-                            call.so_far.logged.get_or_insert(logged.seq);
-                            call.so_far.added += logged.change.weight();
-                            self.pending.more(logged.change.weight());
-                        }
-                    }
-                }
-                self.wake_senders(&entry);
-                self.admit(entry, now.time);
-            }
-        }
-    }
-
-    fn wake_senders(&mut self, entry: &Entry) {
-        let bytes = match entry {
-            Entry::Change(logged) => logged.change.bytes(),
-            Entry::Amended { .. } => u64::MAX,
-            _ => return,
-        };
-        self.wake(Task::Drain);
-        if bytes > INLINE_MAX as u64 {
-            self.wake(Task::Upload);
-        }
-    }
-
-    /// An entry could not be logged, so what it says did not happen.
-    fn not_appended(
-        &mut self,
-        call: &mut Running,
-        entry: Entry,
-        refusal: Refusal,
-    ) -> Result<(), Refusal> {
-        match entry {
-            Entry::Amended { seq, .. } | Entry::Unsealed { seq } => {
-                self.send_after_all(&[seq]);
-                self.wake(Task::Drain);
-            }
-            // The call itself is done. All of it is sent.
-            Entry::Cancelled { seqs, .. } => {
-                self.send_after_all(&seqs);
-                self.wake(Task::Drain);
-                return Ok(());
-            }
-            Entry::Superseded { seqs, by, .. } => {
-                self.send_after_all(&seqs);
-                self.send_after_all(&[by.seq]);
-                self.wake(Task::Drain);
-                return Ok(());
-            }
-            Entry::Preserved { seq, .. } if self.preserved(seq).is_empty() => {
-                // Nothing would say that they are there.
-                self.act(Action::Remove(Scrap::Preserved(seq)));
-            }
-            // The time of a directory is lost.
-            Entry::Change(_) if call.so_far.is_cancelled => return Ok(()),
-            _ => {}
-        }
-        Err(refusal)
-    }
 }

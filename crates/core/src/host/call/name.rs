@@ -1,7 +1,8 @@
 //! Calls that change names and attributes: which facts each needs, when it is refused, and the
 //! record that it becomes.
 //!
-//! A call looks for one fact at a time: what a name means, attributes, whether a directory is empty.
+//! A call looks for one fact at a time: what a name means, attributes, whether a directory is
+//! empty.
 //! What it sees counts for this call only, because it may come without a promise of the server.
 
 use std::collections::BTreeMap;

@@ -58,6 +58,7 @@ impl Host {
                 let doubtful = self.drop_doubtful(ino);
                 self.settle_names(touched, &logged.change, attrs, as_of);
                 let moved = self.learn(attrs, as_of);
+                self.note_gone(&logged.change, attrs, as_of);
                 let orphan = self.note_orphan(&logged.change, outcome);
                 let released = orphan.filter(|ino| self.ends_unsent(*ino)).map(Effect::Release);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
@@ -152,6 +153,16 @@ impl Host {
             && let Some(ino) = record.removed()
         {
             self.let_go(ino);
+        }
+    }
+
+    /// The file that lost its last name here by `change`, and of which the server says nothing. What
+    /// it promised of it before may come later.
+    fn note_gone(&mut self, change: &Change, attrs: &[Attr], as_of: &AsOf) {
+        let Change::Record(record) = change else { return };
+        if let Some(ino) = record.unnamed().filter(|ino| attrs.iter().all(|attr| attr.ino != *ino))
+        {
+            self.tree.broken(ino, as_of.came());
         }
     }
 

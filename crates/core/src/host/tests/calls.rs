@@ -30,7 +30,8 @@ pub(super) enum Truth {
 #[derive(Default)]
 pub(super) struct Shell {
     pub(super) log: Vec<Entry>,
-    did: Vec<String>,
+    pub(super) did: Vec<String>,
+    pub(super) kept: Vec<u64>,
     pub(super) truth: Vec<Truth>,
     pub(super) asked: Vec<&'static str>,
     /// The action with this place in the order of all fails so.
@@ -48,7 +49,7 @@ impl Shell {
         Shell { truth, ..Shell::new() }
     }
 
-    fn failing(at: usize, refusal: Refusal, is_logged: bool) -> Shell {
+    pub(super) fn failing(at: usize, refusal: Refusal, is_logged: bool) -> Shell {
         Shell { fails: Some((at, Undone { refusal, is_logged })), ..Shell::new() }
     }
 
@@ -152,6 +153,15 @@ impl Shell {
             }
             Action::Preserve(..) => ("preserve", None, Done::Preserved(vec![9])),
             Action::Append(_, entry) => ("append", Some(*entry), Done::Carried),
+            Action::AppendAll(_, entries) => {
+                let last = entries.last().cloned();
+                ("append all", last, Done::Carried)
+            }
+            Action::Keep(_, kept) => {
+                self.kept.push(kept.logged.seq);
+                ("keep", None, Done::Carried)
+            }
+            Action::Hold(..) => ("hold", None, Done::Carried),
             Action::Write(_, edit) => {
                 let entry = edit.entry(|| Payload::Inline(vec![1; 4]));
                 ("write", Some(entry), Done::Carried)
@@ -181,7 +191,7 @@ pub(super) fn caller() -> Caller {
 }
 
 /// The core with file 5, which is open for writing; its handle.
-fn opened() -> (Host, u64) {
+pub(super) fn opened() -> (Host, u64) {
     let mut core = core();
     create(&mut core);
     core.opened(Ino(5));
@@ -191,20 +201,20 @@ fn opened() -> (Host, u64) {
     (core, handle)
 }
 
-fn write_call(handle: u64, offset: u64, len: u64) -> Call {
+pub(super) fn write_call(handle: u64, offset: u64, len: u64) -> Call {
     let what = What::Write { offset, len, append: false };
     Call::Edit(EditCall { ino: Ino(5), by: By::Handle(handle), what, kills_set_ids: false })
 }
 
-fn seal_call() -> Call {
+pub(super) fn seal_call() -> Call {
     Call::SealAtClose { ino: Ino(5), caller: caller() }
 }
 
-fn change_call(record: Record, claim: Option<Claim>) -> Call {
+pub(super) fn change_call(record: Record, claim: Option<Claim>) -> Call {
     Call::Change { record, caller: caller(), claim, expects: None }
 }
 
-fn unlink() -> Record {
+pub(super) fn unlink() -> Record {
     let name = Name::new("a").unwrap();
     Record::Unlink { parent: Ino::ROOT, name, ino: Ino(5), open: false }
 }

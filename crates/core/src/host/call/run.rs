@@ -1,0 +1,315 @@
+//! How a call is carried out: attempted, continued when an action has ended, and answered.
+
+use std::sync::Arc;
+
+use super::{Answer, Call, Next, Running, Sealing, Step};
+use crate::host::Host;
+use crate::host::action::{Action, CallId, Done, Event, Now, Task, Undone};
+use crate::host::cache::Scrap;
+use crate::host::log::{Change, Entry};
+use crate::nouns::INLINE_MAX;
+use crate::refusal::Refusal;
+
+impl Host {
+    /// Takes in what happened. Carry out all actions before the next event of the same call.
+    pub fn handle(&mut self, event: Event, now: Now) {
+        match event {
+            Event::Call { id, call } => {
+                assert!(!self.calls.contains_key(&id), "the number of a call is used once");
+                let is_refused = !matches!(
+                    call,
+                    Call::Look(_) | Call::Settle(_) | Call::Seal { .. } | Call::SealAtClose { .. }
+                );
+                if is_refused && self.settings.is_read_only {
+                    return self.reply(id, Err(Refusal::ReadOnly));
+                }
+                self.go_on(id, Running::new(call), now);
+            }
+            Event::Cancel(id) => drop(self.calls.remove(&id)),
+            Event::Done { id, done } => {
+                let running = self.calls.remove(&id);
+                assert!(running.is_some(), "an action that ends was under way");
+                let Some(mut running) = running else { return };
+                match self.end(id, &mut running, done, now) {
+                    Ok(()) if running.is_stepping() => drop(self.calls.insert(id, running)),
+                    Ok(()) => self.go_on(id, running, now),
+                    Err(refusal) => self.reply(id, Err(refusal)),
+                }
+            }
+        }
+    }
+
+    /// The next action to carry out.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Calls that are not answered.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    fn go_on(&mut self, id: CallId, mut running: Running, now: Now) {
+        match self.attempt(id, &mut running, now) {
+            Ok(Next::Step) => {
+                assert!(running.is_stepping(), "a call that goes on waits for an action");
+                self.calls.insert(id, running);
+            }
+            Ok(Next::Reply(answer)) => self.reply(id, Ok(answer)),
+            Err(refusal) => self.reply(id, Err(refusal)),
+        }
+    }
+
+    fn attempt(&mut self, id: CallId, call: &mut Running, now: Now) -> Result<Next, Refusal> {
+        match &call.call {
+            Call::Edit(_) => self.attempt_edit(id, call, now),
+            Call::Seal { .. } => self.attempt_seal(id, call),
+            Call::SealAtClose { .. } => self.attempt_seal_at_close(id, call, now),
+            Call::Change { .. } => self.attempt_change(id, call, now),
+            Call::Look(_) => self.attempt_look(id, call, now),
+            Call::Name(..) => self.attempt_name(id, call, now),
+            Call::Settle(settle) => {
+                let settle = Arc::clone(settle);
+                self.attempt_settle(id, call, &settle, now)
+            }
+            Call::Clone { .. } => self.attempt_clone(id, call, now),
+            Call::Mapped { ino, container } => {
+                let place = (*ino, *container);
+                self.attempt_mapped(id, call, place, now)
+            }
+        }
+    }
+
+    /// Begins another call as a part of `call`.
+    pub(super) fn begin_inner(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        inner: Call,
+        now: Now,
+    ) -> Result<Option<Answer>, Refusal> {
+        assert!(call.inner.is_none(), "a call has one part at a time");
+        call.inner = Some(Box::new(Running::new(inner)));
+        self.go_on_inner(id, call, now)
+    }
+
+    /// Goes on with the call that is a part of `call`. `None` if an action of it is under way, or
+    /// there is none.
+    pub(super) fn go_on_inner(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        now: Now,
+    ) -> Result<Option<Answer>, Refusal> {
+        if let Some(refusal) = call.so_far.inner_failed.take() {
+            return Err(refusal);
+        }
+        let Some(mut running) = call.inner.take() else { return Ok(None) };
+        match self.attempt(id, &mut running, now)? {
+            Next::Reply(answer) => Ok(Some(answer)),
+            Next::Step => {
+                call.inner = Some(running);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes in the end of the action that a call waits for, or a call in it does.
+    fn end(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        done: Result<Done, Undone>,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        if let Some(mut inner) = call.inner.take() {
+            match self.end(id, &mut inner, done, now) {
+                Ok(()) => call.inner = Some(inner),
+                Err(refusal) => call.so_far.inner_failed = Some(refusal),
+            }
+            return Ok(());
+        }
+        let step = call.step.take();
+        assert!(step.is_some(), "an action that ends was under way");
+        match step {
+            Some(step) => self.end_step(id, call, step, done, now),
+            None => Ok(()),
+        }
+    }
+
+    fn reply(&mut self, id: CallId, answer: Result<Answer, Refusal>) {
+        self.act(Action::Reply(id, answer));
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    pub(super) fn wake(&mut self, task: Task) {
+        self.act(Action::Wake(task));
+    }
+
+    pub(super) fn append(&mut self, id: CallId, call: &mut Running, entry: Entry) -> Next {
+        self.append_seal(id, call, entry, Sealing::Must)
+    }
+
+    pub(super) fn append_seal(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        entry: Entry,
+        sealing: Sealing,
+    ) -> Next {
+        let entry = Box::new(entry);
+        call.step = Some(Step::Append(entry.clone(), sealing));
+        self.act(Action::Append(id, entry));
+        Next::Step
+    }
+
+    /// Reserves numbers if none is left for another change. True if that is under way.
+    pub(super) fn reserves(&mut self, id: CallId, call: &mut Running) -> bool {
+        let is_none_left = self.seqs_left() == 0;
+        if is_none_left {
+            call.step = Some(Step::Reserve);
+            self.act(Action::Reserve(id));
+        }
+        is_none_left
+    }
+
+    /// Takes in the end of an action. An error is the answer to the call.
+    fn end_step(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        step: Step,
+        done: Result<Done, Undone>,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        match (step, done) {
+            (Step::Reserve, Ok(Done::Reserved(through))) => self.reserve_seqs(through),
+            (Step::Load(_), Ok(Done::Free(bytes))) => self.space.told(bytes, now.time),
+            (Step::Load(load), Ok(Done::Noted(noted))) => self.noted_was(call, load, noted),
+            (Step::Query, done) => {
+                let told = match done {
+                    Ok(Done::Told(told)) => Ok(*told),
+                    Ok(_) => Err(Refusal::Protocol),
+                    Err(undone) => Err(undone.refusal),
+                };
+                self.answered(call, told, now);
+                if self.tree.has_moved() {
+                    call.step = Some(Step::Follow);
+                    self.act(Action::Follow(id));
+                }
+            }
+            (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
+            (Step::Follow | Step::Keep, Ok(Done::Carried)) => {}
+            (Step::Settle(settle), Ok(Done::Carried)) => self.settled(call, &settle, now),
+            (Step::Evict, done) => {
+                self.space.forget();
+                call.so_far.has_evicted = true;
+                done.map_err(|undone| undone.refusal)?;
+            }
+            (Step::Preserve(part), Ok(Done::Preserved(sums))) => {
+                self.log_preserved(id, call, part, sums);
+            }
+            (Step::Append(entry, _), Ok(Done::Carried)) => self.appended(call, *entry, now),
+            (Step::Append(entry, sealing), Err(undone)) => {
+                match self.not_appended(call, *entry, undone.refusal) {
+                    Err(_) if sealing == Sealing::May => call.so_far.is_seal_put_off = true,
+                    ended => ended?,
+                }
+            }
+            (Step::Write(edit), done) => self.written(id, call, *edit, done, now)?,
+            (Step::Undo(entry, refusal), _) => {
+                self.admit(*entry, now.time);
+                return Err(refusal);
+            }
+            (_, Err(undone)) => return Err(undone.refusal),
+            (step, Ok(done)) => unreachable!("{done:?} is no result of {step:?}"),
+        }
+        Ok(())
+    }
+
+    /// An entry is in the log.
+    fn appended(&mut self, call: &mut Running, entry: Entry, now: Now) {
+        match entry {
+            Entry::Unsealed { seq } => {
+                self.unseal(seq, now.time);
+                call.so_far.is_unsealed = true;
+                self.wake(Task::Settled);
+            }
+            Entry::Cancelled { ino, seqs } => {
+                let cancelled = self.cancel(ino, &seqs);
+                call.so_far.times = self.times_of_cancelled(&cancelled);
+                self.cancelled(ino, &cancelled, now);
+            }
+            Entry::Superseded { ino, seqs, by } => {
+                let cancelled = self.supersede(ino, &seqs, &by);
+                self.cancelled(ino, &cancelled, now);
+            }
+            entry => {
+                call.so_far.is_edited |= matches!(entry, Entry::Written { .. });
+                if let Entry::Change(logged) = &entry {
+                    match &logged.change {
+                        Change::Data(_) => call.so_far.sealed = Some(logged.seq),
+                        Change::Record(_) => {
+                            // Times of directories follow the change itself.
+                            call.so_far.logged.get_or_insert(logged.seq);
+                            call.so_far.added += logged.change.weight();
+                            self.pending.more(logged.change.weight());
+                        }
+                    }
+                }
+                self.wake_senders(&entry);
+                self.admit(entry, now.time);
+            }
+        }
+    }
+
+    fn wake_senders(&mut self, entry: &Entry) {
+        let bytes = match entry {
+            Entry::Change(logged) => logged.change.bytes(),
+            Entry::Amended { .. } => u64::MAX,
+            _ => return,
+        };
+        self.wake(Task::Drain);
+        if bytes > INLINE_MAX as u64 {
+            self.wake(Task::Upload);
+        }
+    }
+
+    /// An entry could not be logged, so what it says did not happen.
+    fn not_appended(
+        &mut self,
+        call: &mut Running,
+        entry: Entry,
+        refusal: Refusal,
+    ) -> Result<(), Refusal> {
+        match entry {
+            Entry::Amended { seq, .. } | Entry::Unsealed { seq } => {
+                self.send_after_all(&[seq]);
+                self.wake(Task::Drain);
+            }
+            // The call itself is done. All of it is sent.
+            Entry::Cancelled { seqs, .. } => {
+                self.send_after_all(&seqs);
+                self.wake(Task::Drain);
+                return Ok(());
+            }
+            Entry::Superseded { seqs, by, .. } => {
+                self.send_after_all(&seqs);
+                self.send_after_all(&[by.seq]);
+                self.wake(Task::Drain);
+                return Ok(());
+            }
+            Entry::Preserved { seq, .. } if self.preserved(seq).is_empty() => {
+                // Nothing would say that they are there.
+                self.act(Action::Remove(Scrap::Preserved(seq)));
+            }
+            // The time of a directory is lost.
+            Entry::Change(_) if call.so_far.is_cancelled => return Ok(()),
+            _ => {}
+        }
+        Err(refusal)
+    }
+}

@@ -1,0 +1,153 @@
+//! Outcomes: what is kept for the user before they are logged, and who hears of them.
+
+use std::sync::Arc;
+
+use super::calls::{NOW, Shell, change_call, opened, seal_call, unlink, write_call};
+use super::*;
+use crate::host::action::{Action, CallId, Done, Event};
+use crate::host::call::{Call, Settle};
+use crate::host::send::Claim;
+
+const REFUSED: Outcome = Outcome::Refused { refusal: Refusal::NoSpace };
+
+fn settle_call(core: &Host, outcomes: Vec<Outcome>) -> Call {
+    let logged = core.queue.iter().map(|(logged, _)| logged.clone());
+    let answered: Vec<_> = logged.zip(outcomes).collect();
+    let as_of = core.tree.as_of(None, [NOW.time; 2]);
+    Call::Settle(Arc::new(Settle { answered, as_of }))
+}
+
+/// A host whose queue has the creation of file 5 and a store of it.
+fn stored() -> Host {
+    let (mut core, handle) = opened();
+    core.told_free(u64::MAX, NOW.time);
+    let mut shell = Shell::new();
+    shell.call(&mut core, write_call(handle, 0, 4)).unwrap();
+    shell.call(&mut core, seal_call()).unwrap();
+    core.handles.remove(handle);
+    core.closed(Ino(5));
+    assert_eq!(core.queue.len(), 2);
+    core
+}
+
+fn created() -> Outcome {
+    let touched = vec![attr(1, Kind::Directory, 2), attr(5, Kind::File, 2)];
+    Outcome::Done { touched }
+}
+
+fn conflict() -> Outcome {
+    let (parent, name, copy) = (Ino::ROOT, Name::new("a.conflict").unwrap(), Ino(9));
+    Outcome::Conflict { parent, name, copy, touched: vec![attr(9, Kind::File, 5)] }
+}
+
+#[test]
+fn what_is_refused_is_kept_before_the_log_forgets_it() {
+    let mut core = stored();
+    let mut shell = Shell::new();
+    let call = settle_call(&core, vec![created(), REFUSED]);
+    shell.call(&mut core, call).unwrap();
+    let done: Vec<&str> = shell.did.iter().map(String::as_str).take(2).collect();
+    assert_eq!((done, shell.kept), (vec!["keep", "append all"], vec![2]));
+    assert!(core.queue.is_empty());
+}
+
+#[test]
+fn what_cannot_be_kept_or_logged_stays_in_the_queue() {
+    for at in 0..2 {
+        let mut core = stored();
+        let call = settle_call(&core, vec![created(), REFUSED]);
+        let mut shell = Shell::failing(at, Refusal::NoSpace, false);
+        assert_eq!(shell.call(&mut core, call.clone()), Err(Refusal::NoSpace));
+        assert_eq!(core.queue.len(), 2, "nothing has happened");
+        Shell::new().call(&mut core, call).unwrap();
+        assert!(core.queue.is_empty(), "the next answer is the same");
+    }
+}
+
+/// Who reports an outcome to a program is told it, and it is kept only if that fails.
+#[test]
+fn what_somebody_reports_is_held_and_told() {
+    for (claim, outcome, is_held) in [
+        (Claim::Nothing, REFUSED, false),
+        (Claim::IsRefused, REFUSED, true),
+        (Claim::IsRefused, conflict(), false),
+        (Claim::Answers, conflict(), true),
+    ] {
+        let mut core = stored();
+        core.waiters.add(2, claim);
+        let mut shell = Shell::new();
+        let call = settle_call(&core, vec![created(), outcome]);
+        shell.call(&mut core, call).unwrap();
+        let first = if is_held { "hold" } else { "keep" };
+        assert_eq!(shell.did[0], first, "{claim:?}");
+        assert!(shell.did.iter().any(|did| did.starts_with("Tell")), "{claim:?}");
+        assert!(core.waiters.is_empty());
+    }
+}
+
+/// Who waits stops while something else is kept.
+#[test]
+fn a_claim_counts_when_the_outcome_is_logged() {
+    let mut core = stored();
+    let waiter = core.waiters.add(2, Claim::IsRefused);
+    let call = settle_call(&core, vec![conflict(), REFUSED]);
+    let id = CallId(1);
+    core.handle(Event::Call { id, call }, NOW);
+    let mut kept = Vec::new();
+    loop {
+        let done = match core.poll_action().expect("an action") {
+            Action::Keep(_, what) => {
+                kept.push(what.logged.seq);
+                Ok(Done::Carried)
+            }
+            Action::Hold(..) => {
+                core.waiters.leave(2, waiter);
+                Ok(Done::Carried)
+            }
+            Action::Append(..) => Ok(Done::Carried),
+            Action::Wake(_) | Action::ForgetAttributes(_) | Action::Remove(_) => continue,
+            Action::AppendAll(..) => break,
+            other => panic!("{other:?}"),
+        };
+        core.handle(Event::Done { id, done }, NOW);
+    }
+    assert_eq!(kept, [1, 2]);
+}
+
+#[test]
+fn a_new_file_with_another_number_gives_its_own_back_first() {
+    let mut core = stored();
+    let (parent, name, copy) = (Ino::ROOT, Name::new("a").unwrap(), Ino(9));
+    let touched = vec![attr(1, Kind::Directory, 2), attr(9, Kind::File, 2)];
+    let mut answered = settle_call(&core, vec![Outcome::Conflict { parent, name, copy, touched }]);
+    if let Call::Settle(settle) = &mut answered {
+        Arc::make_mut(settle).answered.truncate(1);
+    }
+    let mut shell = Shell::new();
+    shell.call(&mut core, answered).unwrap();
+    let of = |entry: &Entry| match entry {
+        Entry::Change(logged) => logged.change.kind(),
+        Entry::Settled { .. } => "settled",
+        _ => "other",
+    };
+    assert_eq!(shell.log.iter().map(of).collect::<Vec<_>>(), ["release", "settled"]);
+    assert!(shell.did.contains(&format!("{:?}", Action::Renumber(Ino(5)))), "{:?}", shell.did);
+}
+
+/// The server keeps a removed file until nobody has it open.
+#[test]
+fn a_file_that_was_closed_before_its_removal_was_answered_is_released() {
+    let (mut core, handle) = opened();
+    settle(&mut core, 1, &created());
+    let mut shell = Shell::new();
+    shell.call(&mut core, change_call(unlink(), None)).unwrap();
+    core.handles.remove(handle);
+    core.closed(Ino(5));
+    let gone = Attr { nlink: 0, ..attr(5, Kind::File, 3) };
+    let done = Outcome::Done { touched: vec![attr(1, Kind::Directory, 3), gone] };
+    let call = settle_call(&core, vec![done]);
+    let mut shell = Shell::new();
+    shell.call(&mut core, call).unwrap();
+    let last = shell.log.last().and_then(Entry::change).map(|logged| logged.change.kind());
+    assert_eq!(last, Some("release"));
+}
