@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use segue_core::host::cache::XattrMap;
 use segue_core::host::log::Entry;
 use segue_core::nouns::{Attr, Ino, Kind, Name};
 use segue_core::refusal::Refusal;
@@ -11,7 +12,7 @@ use segue_core::refusal::Refusal;
 use crate::Violation;
 use crate::check::acknowledged::overwritten;
 use crate::check::structure::Reached;
-use crate::server::{Server, content};
+use crate::server::{Server, content, xattrs};
 use crate::work::{Answered, Op, Path, bytes_of};
 use segue_core::host::call::RenameFlag;
 
@@ -27,6 +28,7 @@ enum Node {
 pub(crate) struct Model {
     nodes: BTreeMap<Ino, Node>,
     modes: BTreeMap<Ino, u32>,
+    xattrs: BTreeMap<Ino, XattrMap>,
     handles: Vec<Ino>,
     /// Bytes that may be of a write that a loss of power took back.
     unsure: BTreeSet<(Ino, u64)>,
@@ -43,6 +45,7 @@ impl Model {
         Model {
             nodes: BTreeMap::from([(Ino::ROOT, Node::Directory(BTreeMap::new()))]),
             modes: BTreeMap::from([(Ino::ROOT, 0o755)]),
+            xattrs: BTreeMap::new(),
             handles: Vec::new(),
             unsure: BTreeSet::new(),
         }
@@ -129,6 +132,10 @@ impl Model {
         let of_disk = [Refusal::NoSpace, Refusal::Io];
         let may_be = |refusal| unknown.contains(refusal) || disk_fails && of_disk.contains(refusal);
         if matches!(told, Err(refusal) if may_be(refusal)) {
+            return Ok(());
+        }
+        // The host says when it leaves the copying of bytes to its caller.
+        if matches!((op, told), (Op::Clone(..), Err(Refusal::NotSupported))) {
             return Ok(());
         }
         let made = match told {
@@ -268,6 +275,44 @@ impl Model {
                 Ok(Answered::Names(names.map(|(name, ino)| (name.clone(), *ino)).collect()))
             }
             Op::Read(path) => Ok(Answered::Bytes(self.file(path)?.1.clone())),
+            Op::Punch(path, range) => {
+                let (ino, bytes) = self.file(path)?;
+                let range = range.start..range.end.min(bytes.len() as u64);
+                if range.start < range.end {
+                    bytes[index(range.start)..index(range.end)].fill(0);
+                    self.mark_sure(ino, range);
+                }
+                Ok(Answered::Ino(ino))
+            }
+            Op::SetXattr(path, name, value) => {
+                let ino = self.with_xattrs(path)?;
+                self.xattrs.entry(ino).or_default().insert(name.clone(), value.clone());
+                Ok(Answered::Ino(ino))
+            }
+            Op::RemoveXattr(path, name) => {
+                let ino = self.with_xattrs(path)?;
+                let gone = self.xattrs.entry(ino).or_default().remove(name);
+                gone.map(|_| Answered::Ino(ino)).ok_or(Refusal::NoAttribute)
+            }
+            Op::Xattrs(path) => {
+                let ino = self.with_xattrs(path)?;
+                Ok(Answered::Xattrs(self.xattrs.get(&ino).cloned().unwrap_or_default()))
+            }
+            Op::Clone(from, to) => {
+                let bytes = self.file(from)?.1.clone();
+                let ino = self.file(to)?.0;
+                self.nodes.insert(ino, Node::File(bytes));
+                Ok(Answered::Ino(ino))
+            }
+        }
+    }
+
+    /// The kernel gives links none of the user's.
+    fn with_xattrs(&mut self, path: &Path) -> Result<Ino, Refusal> {
+        let ino = self.existing(path)?;
+        match self.nodes.get(&ino) {
+            Some(Node::Symlink(_)) => Err(Refusal::NotPermitted),
+            _ => Ok(ino),
         }
     }
 
@@ -335,6 +380,11 @@ impl Model {
             let node = reached.nodes.get(&ino).ok_or_else(|| differs("missing"))?;
             if self.modes.get(&ino) != Some(&node.attr.mode) {
                 return Err(differs("mode"));
+            }
+            let volume = server.volume;
+            let found = xattrs(&mut server.snapshot(), volume, ino)?;
+            if self.xattrs.get(&ino).cloned().unwrap_or_default() != found {
+                return Err(differs(&format!("{found:?}")));
             }
             match &self.nodes[&ino] {
                 Node::Directory(names) => {

@@ -29,7 +29,7 @@ use crate::check::ledger::Ledger;
 use crate::plan::{Bug, Options};
 use crate::rng::Rng;
 use crate::store::{Disk, Txn, Written};
-pub(crate) use chunks::content;
+pub(crate) use chunks::{content, xattrs};
 use doors::Doors;
 pub(crate) use doors::{Holder, Origin};
 pub(crate) use lives::Image;
@@ -155,6 +155,8 @@ impl Server {
                 });
                 page.map(|page| (Reply::Page(page), Vec::new()))
             }
+            Request::Xattrs(ino) => read::xattrs(&mut txn, volume, *ino)
+                .map(|xattrs| (Reply::Xattrs(xattrs), Vec::new())),
             Request::Fetch(ask) => return chunks::fetch(&mut txn, volume, ask),
             other => return Err(Violation(format!("nobody asks for {}", other.name()))),
         })

@@ -1,5 +1,8 @@
 //! What applications do: operations on paths, drawn at random from few names, so that they meet.
 
+use std::ops::Range;
+
+use segue_core::host::cache::XattrMap;
 use segue_core::host::call::RenameFlag;
 use segue_core::nouns::{Ino, Name};
 
@@ -47,6 +50,13 @@ pub(crate) enum Op {
     Chmod(Path, u32),
     List(Path),
     Read(Path),
+    /// Makes a hole.
+    Punch(Path, Range<u64>),
+    SetXattr(Path, Vec<u8>, Vec<u8>),
+    RemoveXattr(Path, Vec<u8>),
+    Xattrs(Path),
+    /// Has the server copy a file into an empty one.
+    Clone(Path, Path),
 }
 
 /// What an operation answered.
@@ -56,6 +66,7 @@ pub(crate) enum Answered {
     Ino(Ino),
     Names(Vec<(Name, Ino)>),
     Bytes(Vec<u8>),
+    Xattrs(XattrMap),
 }
 
 /// The bytes that a write puts: from each one tells where and by which write it was put.
@@ -93,11 +104,19 @@ pub(crate) fn extent(rng: &mut Rng) -> (u64, u64) {
     (rng.pick(&[0, 0, 10, 100, 200]), rng.between(1, 120))
 }
 
+fn xattr(rng: &mut Rng) -> Vec<u8> {
+    rng.pick(&[&b"user.a"[..], b"user.b"]).to_vec()
+}
+
+/// Kinds of operations, of which the first so many are usual.
+const KINDS: usize = 19;
+const USUAL: usize = 14;
+
 /// What operations are like.
 #[derive(Clone, Debug)]
 pub(crate) struct Mix {
     /// How often each kind is drawn, in the order of [`Op`].
-    often: [u64; 14],
+    often: [u64; KINDS],
     /// How deep paths are.
     depth: usize,
     /// Names of files, or of directories, in one directory.
@@ -106,7 +125,7 @@ pub(crate) struct Mix {
 
 impl Default for Mix {
     fn default() -> Mix {
-        let often = [14, 10, 3, 20, 7, 6, 6, 10, 6, 3, 4, 3, 3, 5];
+        let often = [14, 10, 3, 20, 7, 6, 6, 10, 6, 3, 4, 3, 3, 5, 0, 0, 0, 0, 0];
         Mix { often, depth: usize::MAX, names: usize::MAX }
     }
 }
@@ -120,6 +139,9 @@ impl Mix {
         often[0] = often[0].max(usual[0]);
         often[3] = often[3].max(usual[3]);
         let (depth, names) = rng.pick(&[(0, 1), (0, 2), (1, 1), (2, 3), (2, 3)]);
+        often[USUAL..].iter_mut().for_each(|often| *often = rng.pick(&[0, 0, 3, 10]));
+        // Most files have something already.
+        often[KINDS - 1] *= 4;
         Mix { often, depth, names }
     }
 
@@ -164,7 +186,12 @@ impl Op {
             10 => Op::Link(file, path(rng, mix, &FILES)),
             11 => Op::Chmod(file, rng.pick(&[0o600, 0o644, 0o755])),
             12 => Op::List(directory),
-            _ => Op::Read(file),
+            13 => Op::Read(file),
+            14 => Op::Punch(file, offset..offset + len),
+            15 => Op::SetXattr(file, xattr(rng), vec![b'x'; index(rng.between(1, 9))]),
+            16 => Op::RemoveXattr(file, xattr(rng)),
+            17 => Op::Xattrs(file),
+            _ => Op::Clone(file, path(rng, mix, &FILES)),
         }
     }
 }

@@ -300,7 +300,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
 fn settings(plan: &MountPlan, owner: Owner) -> Settings {
     let (lm, bound) = (plan.options.write_back, Bound(plan.options.log_max));
     let is_read_only = plan.options.read_only || owner.role == Role::Reader;
-    Settings { lm, bound, owner, is_read_only }
+    Settings { lm, bound, owner, is_read_only, ..Settings::default() }
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.

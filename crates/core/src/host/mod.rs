@@ -107,16 +107,19 @@ pub struct Settings {
     pub owner: Owner,
     /// Every change is refused.
     pub is_read_only: bool,
+    /// A file that is wholly here and has fewer bytes is copied here, not by the server.
+    pub clone_min: u64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let owner = Owner { uid: 0, gid: 0, role: Role::Host };
-        Settings { lm: Lm::default(), bound: Bound(u64::MAX), owner, is_read_only: false }
+        let (lm, bound, is_read_only) = (Lm::default(), Bound(u64::MAX), false);
+        Settings { lm, bound, owner, is_read_only, clone_min: CLONE_MIN }
     }
 }
 
-/// A file that is wholly on this host, and shorter, is copied there sooner than a server answers.
+/// Shorter files are copied here sooner than a server answers.
 const CLONE_MIN: u64 = 1 << 20;
 
 /// Bytes to copy from a place in one file to a place in another.
@@ -400,9 +403,9 @@ impl Host {
             return None;
         }
         let is_here = self.file(from)?.is_valid(0..size, size);
+        let is_worth = size >= self.settings.clone_min || !is_here;
         let file = self.file(ino)?;
         let is_empty = !file.has_dirty() && !file.is_cloning();
-        let is_worth = size >= CLONE_MIN || !is_here;
         let record = Record::Clone { ino, base: file.base(), from, version };
         (is_empty && is_worth).then_some(record)
     }

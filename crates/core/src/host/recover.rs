@@ -165,8 +165,11 @@ impl Host {
             Change::Record(Record::Clone { ino, .. }) => {
                 if let Some(note) = files.get(ino) {
                     let file = || FileData::restored(note.clone());
-                    let file = self.files.entry(*ino).or_insert_with(file);
-                    file.cloned(logged.seq, note.container);
+                    self.files.entry(*ino).or_insert_with(file);
+                }
+                // Nothing may be noted of its data: it was empty.
+                if let Some(file) = self.file(*ino) {
+                    file.cloned(logged.seq, file.container());
                 }
             }
             Change::Record(_) => {}

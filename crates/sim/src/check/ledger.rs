@@ -346,6 +346,9 @@ impl Ledger {
             (Record::Store(store), Outcome::Done { touched }) => {
                 self.take_store(txn, op, store, touched)
             }
+            (Record::Clone { ino, base, from, version }, Outcome::Done { touched }) => {
+                self.take_clone(txn, op, (*ino, *base), (*from, *version), touched)
+            }
             (Record::Store(store), Outcome::Conflict { touched, copy, .. }) => {
                 if !store.whole {
                     return Err(Violation("a conflict copy of a part".into()));
@@ -400,6 +403,39 @@ impl Ledger {
         let named = [Some(&ino), copy].into_iter().flatten().filter(|ino| self.is_named(**ino));
         named.filter_map(|ino| self.files.get(ino)).any(is_newer)
             || self.removed_by.get(&ino).is_some_and(is_later)
+    }
+
+    /// A copy is of that version, or there is none. Either way an empty file that nobody else
+    /// changed is the result of it.
+    fn take_clone(
+        &mut self,
+        txn: &mut Txn<'_>,
+        op: OpId,
+        (ino, base): (Ino, Base),
+        (from, version): (Ino, Version),
+        touched: &[Attr],
+    ) -> Result<(), Violation> {
+        let Some(attr) = touched.iter().find(|attr| attr.ino == ino) else { return Ok(()) };
+        let source = self.files.get(&from).filter(|source| source.version == version).cloned();
+        let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
+        if !file.content.is_empty() || !is_base(file, op, base) {
+            return match attr.data_version == file.version {
+                true => Ok(()),
+                false => Err(Violation(format!("#{ino} was cloned over"))),
+            };
+        }
+        file.made_by = vec![op];
+        if attr.data_version == file.version {
+            return Ok(());
+        }
+        let source = source.ok_or_else(|| Violation(format!("#{ino} is of another version")))?;
+        (file.content, file.version) = (source.content, attr.data_version);
+        let state = file.clone();
+        self.lives.given(ino, &state)?;
+        match content(txn, self.volume, ino)? == state.content {
+            true => Ok(()),
+            false => Err(Violation(format!("#{ino} is another copy"))),
+        }
     }
 
     fn take_store(

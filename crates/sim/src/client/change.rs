@@ -1,6 +1,9 @@
 //! Operations of applications, as calls of the host.
 
-use segue_core::host::call::{Answer, Call, Look, NameCall, RenameFlag};
+use std::ops::Range;
+
+use segue_core::host::cache::XattrMap;
+use segue_core::host::call::{Answer, Call, Look, NameCall, RenameFlag, Seen};
 use segue_core::nouns::{Attr, Dentry, Ino, Kind, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 
@@ -41,6 +44,15 @@ impl Mount {
                     self.close(self.handles.len() - 1)?;
                 }
                 Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))
+            }
+            Ok(Prepared::Punch(ino, range)) => {
+                let size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
+                let punched = self.punch(ino, range.start..range.end.min(size))?;
+                Ok(punched.map(|()| Answered::Ino(ino)).map_err(Stop::from))
+            }
+            Ok(Prepared::Clone(from, to)) => {
+                let copied = self.clone_file(from, to)?;
+                Ok(copied.map(|()| Answered::Ino(to)).map_err(Stop::from))
             }
             Ok(Prepared::WriteOpen(ino)) => {
                 let Op::WriteOpen { offset, len, fill, .. } = op else { return never(op) };
@@ -116,6 +128,42 @@ impl Mount {
                 }
                 Ok(Prepared::Answer(Answered::Bytes(self.read(attr.ino, 0..u64::MAX)?)))
             }
+            Op::Punch(path, range) => {
+                let attr = self.file(path)?;
+                self.load(attr.ino)?;
+                Ok(Prepared::Punch(attr.ino, range.clone()))
+            }
+            Op::SetXattr(path, name, value) => {
+                let (ino, _) = self.xattrs(path)?;
+                let (name, value) = (name.clone(), Some(value.clone()));
+                Ok(Prepared::Name(NameCall::SetXattr { ino, name, value }, None))
+            }
+            Op::RemoveXattr(path, name) => {
+                let (ino, known) = self.xattrs(path)?;
+                if !known.contains_key(name) {
+                    return Err(Refusal::NoAttribute.into());
+                }
+                let (name, value) = (name.clone(), None);
+                Ok(Prepared::Name(NameCall::SetXattr { ino, name, value }, None))
+            }
+            Op::Xattrs(path) => Ok(Prepared::Answer(Answered::Xattrs(self.xattrs(path)?.1))),
+            Op::Clone(from, to) => {
+                let (from, to) = (self.file(from)?.ino, self.file(to)?.ino);
+                self.load(from)?;
+                self.load(to)?;
+                Ok(Prepared::Clone(from, to))
+            }
+        }
+    }
+
+    fn xattrs(&mut self, path: &Path) -> Result<(Ino, XattrMap), Stop> {
+        let attr = self.existing(path)?;
+        if attr.kind == Kind::Symlink {
+            return Err(Refusal::NotPermitted.into());
+        }
+        match self.look(Look::Xattrs(attr.ino))? {
+            Seen::Xattrs(map) => Ok((attr.ino, map)),
+            _ => Err(Refusal::Io.into()),
         }
     }
 
@@ -209,6 +257,8 @@ enum Prepared {
         keep: bool,
     },
     WriteOpen(Ino),
+    Punch(Ino, Range<u64>),
+    Clone(Ino, Ino),
     Close(usize),
     Resize(Ino, u64),
     Answer(Answered),

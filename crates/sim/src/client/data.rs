@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use segue_core::host::Copied;
 use segue_core::host::cache::FileData;
 use segue_core::host::call::{By, Call, EditCall, What};
 use segue_core::host::log::{DataChange, Entry, Redo, redo};
@@ -108,6 +109,23 @@ impl Mount {
         self.edit(ino, By::Name(self.caller.clone()), what, &[])
     }
 
+    pub(super) fn punch(&mut self, ino: Ino, range: Range<u64>) -> Tried<()> {
+        if range.is_empty() {
+            return Ok(Ok(()));
+        }
+        self.edit(ino, By::Name(self.caller.clone()), What::Zeros(range), &[])
+    }
+
+    /// Nobody waits for the outcome: who reads the copy does.
+    pub(super) fn clone_file(&mut self, from: Ino, to: Ino) -> Tried<()> {
+        let caller = self.caller.clone();
+        let bytes = Copied { from: 0, to: 0, len: u64::MAX };
+        let answer = self.host_call(Call::Clone { from, to, bytes, caller }, &[])?;
+        Ok(answer.map(|answer| {
+            answer.waiter.into_iter().for_each(|(seq, waiter)| self.core.waiters.leave(seq, waiter));
+        }))
+    }
+
     fn edit(&mut self, ino: Ino, by: By, what: What, bytes: &[u8]) -> Tried<()> {
         let edit = EditCall { ino, by, what, kills_set_ids: false };
         Ok(self.host_call(Call::Edit(edit), bytes)?.map(drop))
@@ -148,8 +166,12 @@ impl Mount {
 
     /// Bytes of a file, its end at the most.
     pub(crate) fn read(&mut self, ino: Ino, range: Range<u64>) -> Result<Vec<u8>, Stop> {
-        let size = self.getattr(ino)?.size;
+        self.getattr(ino)?;
         self.load(ino)?;
+        if self.core.is_cloning(ino) {
+            return Err(Stop::Later);
+        }
+        let size = self.getattr(ino)?.size;
         let range = range.start.min(size)..range.end.min(size);
         self.fetch(ino, range.clone(), size)?;
         self.failing.try_read()?;

@@ -48,6 +48,8 @@ pub(crate) const POLL: Duration = Duration::from_secs(1);
 pub(crate) const NODE_LIMIT: usize = 12;
 /// Low, so that blocks of numbers end in a run.
 const SEQ_BLOCK: u64 = 16;
+/// Low, as files are small.
+const CLONE_MIN: u64 = 8;
 const INO_BLOCK: u64 = 8;
 /// One change in so many goes before others.
 const RAISED_EVERY: u64 = 11;
@@ -219,6 +221,7 @@ impl Mount {
         now: Time,
     ) -> Mount {
         let mut core = Host::new(NODE_LIMIT, kept.seq_reserved.max(1));
+        core.settings.clone_min = CLONE_MIN;
         bug.and_then(Bug::fault).into_iter().for_each(|fault| core.plant(fault));
         Mount {
             id: kept.client(),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use segue_core::host::cache::XattrMap;
 use segue_core::chunk::fingerprint;
 use segue_core::namespace::{self, ChunkPlace, ChunkRow, MetaTxn, Source, Stop, keys, read};
 use segue_core::nouns::{ClientId, Fingerprint, Ino, Time, VolumeId};
@@ -118,6 +119,16 @@ pub(super) fn fetch(txn: &mut Txn<'_>, volume: VolumeId, ask: &Fetch) -> Result<
         }
     }
     Ok((Reply::Fetched(Fetched { segments }), body))
+}
+
+/// The extended attributes of an inode.
+pub(crate) fn xattrs(
+    txn: &mut Txn<'_>,
+    volume: VolumeId,
+    ino: Ino,
+) -> Result<XattrMap, Violation> {
+    let words = |stop: Stop<Infallible>| Violation(format!("attributes of #{ino}: {stop:?}"));
+    Ok(read::xattrs(txn, volume, ino).map_err(words)?.values.into_iter().collect())
 }
 
 /// All bytes of a file.

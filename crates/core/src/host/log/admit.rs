@@ -152,7 +152,7 @@ impl Host {
                 // What the log says of the old one is over: it would be done again, with zeros
                 // where the other file's data were fetched to.
                 let fresh = self.fresh_container();
-                if let Some(file) = self.files.get_mut(ino) {
+                if let Some(file) = self.file(*ino) {
                     let old = file.container();
                     file.cloned(seq, fresh);
                     self.abandon(*ino, old);

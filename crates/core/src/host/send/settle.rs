@@ -156,12 +156,12 @@ impl Host {
         }
     }
 
-    /// The file that lost its last name here by `change`, and of which the server says nothing. What
-    /// it promised of it before may come later.
+    /// The inode that lost its last name here by `change`, and of which the server says nothing.
+    /// What it promised of it before may come later.
     fn note_gone(&mut self, change: &Change, attrs: &[Attr], as_of: &AsOf) {
         let Change::Record(record) = change else { return };
-        if let Some(ino) = record.unnamed().filter(|ino| attrs.iter().all(|attr| attr.ino != *ino))
-        {
+        let is_unsaid = |ino: &Ino| attrs.iter().all(|attr| attr.ino != *ino);
+        if let Some(ino) = record.removed().filter(is_unsaid) {
             self.tree.broken(ino, as_of.came());
         }
     }

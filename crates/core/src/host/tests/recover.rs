@@ -99,3 +99,27 @@ fn a_pending_name_means_what_its_last_change_made_of_it() {
         assert_eq!(meaning("c"), Known::Fresh(Some(Ino(9))));
     }
 }
+
+/// Nothing was noted of the data of an empty file. The copy that was on its way was forgotten: the
+/// file was shown as empty, and its removal was refused as that of a file which another host had
+/// changed.
+#[test]
+fn a_copy_by_the_server_is_on_its_way_in_the_next_life_too() {
+    for noted in 0..=1 {
+        let mut before = core();
+        let empty = Attr { size: 0, ..attr(7, Kind::File, 3) };
+        before.tree.install_node(Node { attr: empty, target: None }, Time::default());
+        let base = before.file(Ino(7)).unwrap().base();
+        let record = Record::Clone { ino: Ino(7), base, from: Ino(8), version: version(2) };
+        let clone = before.draft_change(record, Caller::default(), Timestamp::default());
+        let mut core = core();
+        core.tree.install_node(Node { attr: empty, target: None }, Time::default());
+        core.recover(vec![clone], noted, &BTreeMap::new(), Time::default());
+        assert!(core.is_cloning(Ino(7)), "{noted}");
+        let (parent, name) = (Ino::ROOT, Name::new("f").unwrap());
+        let unlink = Record::Unlink { parent, name, ino: Ino(7), open: false };
+        let entry = core.draft_apart(unlink, Caller::default(), Timestamp::default());
+        let known = entry.change().and_then(|logged| logged.known);
+        assert_eq!(known, Some(crate::nouns::Base::Result(1)), "{noted}");
+    }
+}
