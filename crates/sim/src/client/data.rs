@@ -122,7 +122,10 @@ impl Mount {
         let bytes = Copied { from: 0, to: 0, len: u64::MAX };
         let answer = self.host_call(Call::Clone { from, to, bytes, caller }, &[])?;
         Ok(answer.map(|answer| {
-            answer.waiter.into_iter().for_each(|(seq, waiter)| self.core.waiters.leave(seq, waiter));
+            answer
+                .waiter
+                .into_iter()
+                .for_each(|(seq, waiter)| self.core.waiters.leave(seq, waiter));
         }))
     }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use segue_core::host::cache::XattrMap;
 use segue_core::chunk::fingerprint;
+use segue_core::host::cache::XattrMap;
 use segue_core::namespace::{self, ChunkPlace, ChunkRow, MetaTxn, Source, Stop, keys, read};
 use segue_core::nouns::{ClientId, Fingerprint, Ino, Time, VolumeId};
 use segue_core::upkeep::collect::collect;
@@ -122,11 +122,7 @@ pub(super) fn fetch(txn: &mut Txn<'_>, volume: VolumeId, ask: &Fetch) -> Result<
 }
 
 /// The extended attributes of an inode.
-pub(crate) fn xattrs(
-    txn: &mut Txn<'_>,
-    volume: VolumeId,
-    ino: Ino,
-) -> Result<XattrMap, Violation> {
+pub(crate) fn xattrs(txn: &mut Txn<'_>, volume: VolumeId, ino: Ino) -> Result<XattrMap, Violation> {
     let words = |stop: Stop<Infallible>| Violation(format!("attributes of #{ino}: {stop:?}"));
     Ok(read::xattrs(txn, volume, ino).map_err(words)?.values.into_iter().collect())
 }

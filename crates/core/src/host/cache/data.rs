@@ -352,6 +352,16 @@ mod tests {
         assert!(!data.is_valid(0..100, 100));
     }
 
+    /// Its end is the other file's by then: behind the end of the old one there were zeros.
+    #[test]
+    fn nothing_fetched_is_of_a_file_that_gets_the_data_of_another() {
+        let mut data = FileData::new(version(1), ContainerId(1));
+        data.cloned(7, ContainerId(2));
+        assert!(data.fillable(0..100, version(1)).is_empty());
+        data.committed(7, version(2));
+        assert_eq!(data.fillable(0..100, version(2)), [0..100]);
+    }
+
     /// The server's older data after a restore are no reply that was overtaken.
     #[test]
     fn data_that_a_restore_lost_are_forgotten() {

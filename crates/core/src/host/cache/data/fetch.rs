@@ -40,10 +40,13 @@ impl FileData {
 
     /// Which parts of fetched `range` of `version` may be put into the container: bytes that
     /// were written here meanwhile are newer, bytes that were cut off here are gone, and bytes
-    /// of another version do not belong.
+    /// of another version do not belong, nor of the one before another file's data came.
     pub fn fillable(&self, range: Range<u64>, version: Version) -> Vec<Range<u64>> {
         let range = range.start..range.end.min(self.clean_len);
-        if version != self.version { Vec::new() } else { self.valid.missing(range) }
+        match version != self.version || self.is_cloning() {
+            true => Vec::new(),
+            false => self.valid.missing(range),
+        }
     }
 
     /// `range` is in the container now.
