@@ -56,6 +56,7 @@ impl Host {
                     self.data_committed(seq, ino, attrs, &logged.change);
                 }
                 let doubtful = self.drop_doubtful(ino);
+                self.doubt_others(&touched, attrs, as_of);
                 self.settle_names(touched, &logged.change, attrs, as_of);
                 let moved = self.learn(attrs, as_of);
                 self.note_gone(&logged.change, attrs, as_of);
@@ -153,6 +154,16 @@ impl Host {
             && let Some(ino) = record.removed()
         {
             self.let_go(ino);
+        }
+    }
+
+    /// The server did the change in directories that this host knows by other numbers: which of
+    /// their names changed is not known here.
+    fn doubt_others(&mut self, touched: &Touched, attrs: &[Attr], as_of: &AsOf) {
+        let directories = attrs.iter().filter(|attr| attr.kind == Kind::Directory);
+        for attr in directories.filter(|attr| !touched.inodes.contains(&attr.ino)) {
+            self.tree.expire(attr.ino);
+            self.tree.broken(attr.ino, as_of.came());
         }
     }
 

@@ -243,3 +243,32 @@ fn an_outcome_that_tells_of_other_data_has_them_forgotten() {
     let state = host.file(Ino(5)).unwrap();
     assert_eq!((state.version(), state.valid().is_empty()), (now.data_version, true));
 }
+
+/// Another copy of this cache had made the directory under another number. A name that this host
+/// then moved away was believed to be there still.
+#[test]
+fn names_in_a_directory_that_has_another_number_here_are_asked_for_again() {
+    let mut host = core();
+    let directory = |counter| attr(20, Kind::Directory, counter);
+    let name = Name::new("c").unwrap();
+    host.tree.install_listing(
+        directory(1),
+        vec![(name.clone(), node(attr(5, Kind::File, 1)))],
+        NOW.time,
+    );
+    let record = Record::Rename {
+        from_parent: Ino(9),
+        from_name: name.clone(),
+        ino: Ino(5),
+        to_parent: Ino::ROOT,
+        to_name: name.clone(),
+        mode: RenameMode::Replace(None),
+        open: false,
+    };
+    let entry = host.draft_change(record, Caller::default(), Timestamp::default());
+    host.admit(entry, NOW.time);
+    let touched = vec![directory(2), attr(1, Kind::Directory, 2), attr(5, Kind::File, 2)];
+    let as_of = host.tree.as_of(None, [NOW.time; 2]);
+    host.settle(1, &Outcome::Done { touched }, &as_of);
+    assert!(host.tree.name(Ino(20), &name, NOW.time).usable(false).is_none());
+}
