@@ -275,6 +275,13 @@ impl Model {
                 Ok(Answered::Names(names.map(|(name, ino)| (name.clone(), *ino)).collect()))
             }
             Op::Read(path) => Ok(Answered::Bytes(self.file(path)?.1.clone())),
+            other => self.run_unusual(other),
+        }
+    }
+
+    /// The operations that not every run has.
+    fn run_unusual(&mut self, op: &Op) -> Done {
+        match op {
             Op::Punch(path, range) => {
                 let (ino, bytes) = self.file(path)?;
                 let range = range.start..range.end.min(bytes.len() as u64);
@@ -304,6 +311,7 @@ impl Model {
                 self.nodes.insert(ino, Node::File(bytes));
                 Ok(Answered::Ino(ino))
             }
+            other => unreachable!("{other:?} is usual"),
         }
     }
 

@@ -128,6 +128,13 @@ impl Mount {
                 }
                 Ok(Prepared::Answer(Answered::Bytes(self.read(attr.ino, 0..u64::MAX)?)))
             }
+            other => self.prepare_unusual(other),
+        }
+    }
+
+    /// The operations that not every run has.
+    fn prepare_unusual(&mut self, op: &Op) -> Result<Prepared, Stop> {
+        match op {
             Op::Punch(path, range) => {
                 let attr = self.file(path)?;
                 self.load(attr.ino)?;
@@ -153,6 +160,7 @@ impl Mount {
                 self.load(to)?;
                 Ok(Prepared::Clone(from, to))
             }
+            other => Err(Stop::Broken(Violation(format!("{other:?} is usual")))),
         }
     }
 
