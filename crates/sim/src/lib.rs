@@ -11,6 +11,7 @@
 
 mod check;
 mod client;
+mod disk;
 mod model;
 pub mod path;
 mod plan;

@@ -13,7 +13,7 @@ use segue_core::nouns::{Ino, PieceBytes, Record, Store};
 
 use super::ordered::Ordered;
 use crate::Violation;
-use crate::client::Lost;
+use crate::disk::Lost;
 
 /// What was acknowledged since the last seal of a file.
 #[derive(Clone, Debug, Default)]

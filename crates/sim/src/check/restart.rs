@@ -10,7 +10,8 @@ use segue_core::nouns::{Ino, Kind, Name};
 use super::clean;
 use super::ledger::Ledger;
 use crate::Violation;
-use crate::client::{Mount, Noted};
+use crate::client::Mount;
+use crate::disk::Noted;
 use crate::model::Model;
 use crate::work::NAMES;
 

@@ -7,8 +7,9 @@ use segue_core::nouns::{ClientId, Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Hello, History, Reply, Request, Welcome};
 
-use super::{Kept, Mount, Purpose};
+use super::{Mount, Purpose};
 use crate::Violation;
+use crate::disk::Kept;
 use crate::plan::Bug;
 use crate::server::host_name;
 

@@ -10,9 +10,7 @@ mod change;
 mod chunks;
 mod copied;
 mod data;
-mod disk;
 mod drain;
-mod failing;
 mod notes;
 mod promises;
 mod shell;
@@ -31,14 +29,12 @@ use segue_core::wire::{Reply, Request};
 
 use crate::Violation;
 use crate::check::acknowledged::Acknowledged;
+use crate::disk::{Failing, Kept};
 use crate::plan::Bug;
 use crate::server::Server;
 use crate::work::{Answered, Op};
 pub(crate) use calls::{Ended, Purpose};
 use chunks::Chunks;
-pub(crate) use disk::{Kept, Lost};
-pub(crate) use failing::Failing;
-pub(crate) use notes::Noted;
 use promises::SimSession;
 use shell::{Asking, Ran};
 

@@ -7,7 +7,7 @@
 use segue_core::host::cache::{Bounds, Candidate, choose};
 
 use super::Mount;
-use super::disk::Key;
+use crate::disk::Key;
 use crate::plan::Bug;
 use crate::rng::Rng;
 

@@ -14,8 +14,8 @@ use segue_core::host::log::{Entry, Payload, lacking};
 use segue_core::nouns::{Caller, Ino, Kind, RangeSet};
 
 use super::data::{bytes_of, put};
-use super::disk::Key;
 use super::{Broken, Mount, Steps};
+use crate::disk::Key;
 use crate::plan::Bug;
 use crate::rng::Rng;
 use crate::{Violation, work};

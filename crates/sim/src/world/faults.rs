@@ -6,7 +6,8 @@ use super::draws::Who;
 use super::{Event, Host, RECONNECT, THREADS, World};
 use crate::Violation;
 use crate::check::restart;
-use crate::client::{Failing, Lost, Mount, POLL};
+use crate::client::{Mount, POLL};
+use crate::disk::{Failing, Lost};
 use crate::rng::Rng;
 
 impl World {

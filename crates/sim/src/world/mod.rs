@@ -25,7 +25,8 @@ use segue_core::nouns::{ClientId, Ino, Time};
 use segue_core::wire::Request;
 
 use crate::check::{acknowledged::Acknowledged, bounded, clean, structure, view};
-use crate::client::{Ended, Kept, Mount};
+use crate::client::{Ended, Mount};
+use crate::disk::Kept;
 use crate::model::Model;
 use crate::plan::{Options, Plan};
 use crate::rng::Rng;

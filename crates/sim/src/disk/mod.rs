@@ -10,13 +10,17 @@
 //! A loss of power takes only what the server does not have either, or has settled: else nobody
 //! could say what the host shows until it has heard from the server.
 
+mod failing;
+mod index;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::host::log::{Entry, Logged};
 use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant};
 
-use super::notes::{Index, Noted};
 use crate::rng::Rng;
+pub(crate) use failing::Failing;
+pub(crate) use index::{Index, Noted};
 
 /// Blocks reach the disk in any order. Small, as the files are.
 const BLOCK: usize = 16;
@@ -24,12 +28,12 @@ const BLOCK: usize = 16;
 const NOTES_MAX: usize = 8;
 
 /// Which container.
-pub(super) type Key = (Ino, ContainerId);
+pub(crate) type Key = (Ino, ContainerId);
 
 /// Bytes of one inode.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Container {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Container {
+    pub(crate) bytes: Vec<u8>,
     /// As they were at the last sync.
     durable: Option<Vec<u8>>,
 }
@@ -63,14 +67,14 @@ impl Container {
 
 /// What was kept of a change.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Preserved {
-    pub(super) bytes: BTreeMap<u64, u8>,
+pub(crate) struct Preserved {
+    pub(crate) bytes: BTreeMap<u64, u8>,
     /// What was there at the last sync, if there is more now.
     durable: Option<BTreeMap<u64, u8>>,
 }
 
 impl Preserved {
-    pub(super) fn keep(&mut self, bytes: impl IntoIterator<Item = (u64, u8)>) {
+    pub(crate) fn keep(&mut self, bytes: impl IntoIterator<Item = (u64, u8)>) {
         let durable = || self.bytes.clone();
         self.durable.get_or_insert_with(durable);
         self.bytes.extend(bytes);
@@ -101,29 +105,29 @@ pub(crate) struct Kept {
     synced: usize,
     data: usize,
     /// How often the log was written anew, and how many entries of it the index had then.
-    pub(super) generation: u64,
-    pub(super) began: usize,
-    pub(super) containers: BTreeMap<Key, Container>,
+    pub(crate) generation: u64,
+    pub(crate) began: usize,
+    pub(crate) containers: BTreeMap<Key, Container>,
     /// Those that were changed and not synced.
-    pub(super) unsynced: BTreeSet<Key>,
-    pub(super) preserved: BTreeMap<u64, Preserved>,
-    pub(super) index: Index,
+    pub(crate) unsynced: BTreeSet<Key>,
+    pub(crate) preserved: BTreeMap<u64, Preserved>,
+    pub(crate) index: Index,
     /// What the index was since its last sync, oldest first.
     older: Vec<Index>,
-    pub(super) starts: u64,
-    pub(super) seq_reserved: u64,
-    pub(super) inos_reserved: u64,
-    pub(super) grants: Vec<InoGrant>,
+    pub(crate) starts: u64,
+    pub(crate) seq_reserved: u64,
+    pub(crate) inos_reserved: u64,
+    pub(crate) grants: Vec<InoGrant>,
     /// Changes that went out, as far as they were logged.
-    pub(super) sent: BTreeSet<u64>,
+    pub(crate) sent: BTreeSet<u64>,
     /// Changes that are what a loss of power left.
     pub(crate) left: BTreeSet<u64>,
     /// How many bytes may be cached, if that is bounded.
-    pub(super) cache_size: Option<u64>,
+    pub(crate) cache_size: Option<u64>,
     /// The host goes down when the process does.
     pub(crate) loses_power: bool,
     /// It went down, and what it left was not looked at.
-    pub(super) lost_power: bool,
+    pub(crate) lost_power: bool,
 }
 
 impl Kept {
@@ -143,26 +147,26 @@ impl Kept {
     }
 
     /// The cache is another client from now on, whose inode numbers are these.
-    pub(super) fn become_client(&mut self, client: ClientId, grants: &[InoGrant]) {
+    pub(crate) fn become_client(&mut self, client: ClientId, grants: &[InoGrant]) {
         self.was.extend(self.client.replace(client));
         self.grants = grants.to_vec();
         self.inos_reserved = 0;
     }
 
     /// The entries that may speak of data that are not durable begin here.
-    pub(super) fn first_unsynced(&self) -> usize {
+    pub(crate) fn first_unsynced(&self) -> usize {
         self.data
     }
 
     /// Takes the last entry out of the log.
-    pub(super) fn cut_last(&mut self) {
+    pub(crate) fn cut_last(&mut self) {
         if self.log.pop().is_some() {
             self.end -= 1;
             self.synced = self.synced.min(self.log.len());
         }
     }
 
-    pub(super) fn append(&mut self, entry: Entry) {
+    pub(crate) fn append(&mut self, entry: Entry) {
         self.log.push(entry);
         self.end += 1;
     }
@@ -173,22 +177,22 @@ impl Kept {
     }
 
     /// The log is durable as it is now.
-    pub(super) fn sync_log(&mut self) {
+    pub(crate) fn sync_log(&mut self) {
         self.synced = self.log.len();
     }
 
     /// And so are the data of which it speaks and that it does not have itself.
-    pub(super) fn sync_disk(&mut self) {
+    pub(crate) fn sync_disk(&mut self) {
         self.sync_preserved();
         self.sync_log();
         self.data = self.log.len();
     }
 
-    pub(super) fn sync_preserved(&mut self) {
+    pub(crate) fn sync_preserved(&mut self) {
         self.preserved.values_mut().for_each(|preserved| preserved.durable = None);
     }
 
-    pub(super) fn sync_containers(&mut self) {
+    pub(crate) fn sync_containers(&mut self) {
         for key in std::mem::take(&mut self.unsynced) {
             if let Some(container) = self.containers.get_mut(&key) {
                 container.sync();
@@ -197,7 +201,7 @@ impl Kept {
     }
 
     /// The index is about to change.
-    pub(super) fn save_index(&mut self) -> &mut Index {
+    pub(crate) fn save_index(&mut self) -> &mut Index {
         if self.loses_power {
             if self.older.len() == NOTES_MAX {
                 self.older.remove(0);
@@ -207,12 +211,12 @@ impl Kept {
         &mut self.index
     }
 
-    pub(super) fn sync_index(&mut self) {
+    pub(crate) fn sync_index(&mut self) {
         self.older.clear();
     }
 
     /// The log is replaced by one that says the same in less, all of which the index has.
-    pub(super) fn rewrite(&mut self, entries: Vec<Entry>) {
+    pub(crate) fn rewrite(&mut self, entries: Vec<Entry>) {
         self.generation += 1;
         self.began = entries.len();
         self.log = entries;
@@ -221,7 +225,7 @@ impl Kept {
     }
 
     /// How many entries of the log the index has. One that has more than there are is of no use.
-    pub(super) fn noted(&mut self) -> usize {
+    pub(crate) fn noted(&mut self) -> usize {
         let (generation, entries) = self.index.position;
         if generation < self.generation {
             return self.began;

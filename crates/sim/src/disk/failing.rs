@@ -26,14 +26,14 @@ impl Failing {
     }
 
     /// Tries to write the log or the index, or to fill a container from the server.
-    pub(super) fn try_write(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn try_write(&mut self) -> Result<(), Refusal> {
         let per_mille = if self.is_full { FULL } else { 0 };
         if self.draw(per_mille) { Err(Refusal::NoSpace) } else { Ok(()) }
     }
 
     /// Tries to write `len` bytes to a container; the error says how many it has got. None, if the
     /// container has the only copy: a full disk takes bytes that overwrite others.
-    pub(super) fn try_change(
+    pub(crate) fn try_change(
         &mut self,
         len: usize,
         is_only_here: bool,
@@ -43,7 +43,7 @@ impl Failing {
     }
 
     /// Tries to read.
-    pub(super) fn try_read(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn try_read(&mut self) -> Result<(), Refusal> {
         if self.draw(self.read_errors) { Err(Refusal::Io) } else { Ok(()) }
     }
 }
