@@ -37,10 +37,14 @@ impl Mount {
             Action::Preserve(_, part) => Some(self.unlocked(log, || self.preserve(&part))),
             Action::Append(_, entry) => Some(self.append(log, &entry)),
             Action::AppendAll(_, entries) => Some(self.append_all(log, &entries)),
-            Action::Keep(_, kept) => Some(self.unlocked(log, || {
-                self.keep(&self.parking(*kept)?)?;
-                Ok(Done::Carried)
-            })),
+            Action::Keep(_, kept) => {
+                // Whoever waited for it has stopped since it was held.
+                running.held.retain(|held| held.kept.logged.seq != kept.logged.seq);
+                Some(self.unlocked(log, || {
+                    self.keep(&self.parking(*kept)?)?;
+                    Ok(Done::Carried)
+                }))
+            }
             Action::Hold(_, kept) => Some(match self.parking(*kept) {
                 Ok(parking) => {
                     running.held.push(parking);

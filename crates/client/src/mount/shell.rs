@@ -199,7 +199,10 @@ impl Mount {
                     self.carry_out_action(running, action, bytes, &mut log);
                 }
                 drop(log);
-                self.keep_untold(running);
+                // Nothing has happened if it failed.
+                if answer.is_ok() {
+                    self.keep_untold(running);
+                }
                 let made = running.made.take();
                 return Ran::Answered(answer.map(|answer| Changed { made, ..answer }));
             }
