@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::host::call::{Look, Seen};
-use segue_core::nouns::{Attr, Class, Dentry, Ino, Kind, Name, Time};
+use segue_core::nouns::{Attr, Dentry, Ino, Kind, Name, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Space;
 use segue_rpc::Rpc;
@@ -17,8 +17,7 @@ use super::{DirectoryHandle, Mount, Reading, idle, lock};
 impl Mount {
     /// Attributes of `ino`, asked for if what is known is stale.
     pub(crate) async fn getattr(&self, ino: Ino) -> Result<Attr, Refusal> {
-        let rpc = Rpc::new(Class::Fetch);
-        let (seen, is_cached) = self.look_as(&rpc, Look::Attr(ino)).await?;
+        let (seen, is_cached) = self.look(Look::Attr(ino)).await?;
         self.metrics.looked_up(Asked::Attributes, is_cached);
         match seen {
             Seen::Attr(attr) => Ok(self.shown(attr)),
@@ -29,7 +28,7 @@ impl Mount {
     /// Attributes of `ino` from the server, unless this host is ahead of it.
     pub(super) async fn ask_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
         match self.look(Look::AttrAnew(ino)).await? {
-            Seen::Attr(attr) => Ok(attr),
+            (Seen::Attr(attr), _) => Ok(attr),
             _ => Err(Refusal::Io),
         }
     }
@@ -37,8 +36,7 @@ impl Mount {
     /// What `name` in `parent` is; `None`: surely nothing.
     pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Option<Attr>, Refusal> {
         let at = Dentry { parent, name: name.clone() };
-        let rpc = Rpc::new(Class::Fetch);
-        let (seen, is_cached) = self.look_as(&rpc, Look::Name(at)).await?;
+        let (seen, is_cached) = self.look(Look::Name(at)).await?;
         self.metrics.looked_up(Asked::Name, is_cached);
         match seen {
             Seen::Name(attr) => Ok(attr.map(|attr| self.shown(attr))),
@@ -53,8 +51,12 @@ impl Mount {
 
     /// Everything in `directory`, in byte order of names, for process `pid`; 0: for none.
     pub(super) async fn list(&self, directory: Ino, pid: u32) -> Result<Vec<(Name, Ino)>, Refusal> {
+        let look = Look::Names(directory);
+        if let Some(Seen::Names(names)) = self.glance(&look) {
+            return Ok(names);
+        }
         let rpc = Rpc::new(idle::class_of(pid));
-        match idle::list(&rpc, self.look_as(&rpc, Look::Names(directory))).await? {
+        match idle::list(&rpc, self.look_as(&rpc, look)).await? {
             (Seen::Names(names), _) => Ok(names),
             _ => Err(Refusal::Io),
         }
@@ -63,7 +65,7 @@ impl Mount {
     /// Target of symbolic link `ino`.
     pub(crate) async fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Refusal> {
         match self.look(Look::Target(ino)).await? {
-            Seen::Target(target) => Ok(target),
+            (Seen::Target(target), _) => Ok(target),
             _ => Err(Refusal::Io),
         }
     }

@@ -125,12 +125,21 @@ impl Mount {
         }
     }
 
-    /// Looks, and asks the server if need be.
-    pub(super) async fn look(&self, look: Look) -> Result<Seen, Refusal> {
-        self.look_as(&Rpc::new(Class::Fetch), look).await.map(|(seen, _)| seen)
+    /// What the cache shows without any question.
+    pub(super) fn glance(&self, look: &Look) -> Option<Seen> {
+        let now = self.moment();
+        self.core().glance(look, now)
     }
 
-    /// The same with questions that go as `rpc`; and true if there was none.
+    /// Looks, and asks the server if need be; and true if it was not asked.
+    pub(super) async fn look(&self, look: Look) -> Result<(Seen, bool), Refusal> {
+        match self.glance(&look) {
+            Some(seen) => Ok((seen, true)),
+            None => self.look_as(&Rpc::new(Class::Fetch), look).await,
+        }
+    }
+
+    /// The same of what the cache does not show, with questions that go as `rpc`.
     pub(super) async fn look_as(&self, rpc: &Rpc, look: Look) -> Result<(Seen, bool), Refusal> {
         let looked = self.call_asking(rpc, Call::Look(look)).await?;
         Ok((*looked.seen.ok_or(Refusal::Io)?, looked.is_cached))

@@ -25,7 +25,7 @@ impl Mount {
         look: impl FnOnce(&XattrMap) -> R,
     ) -> Result<R, Refusal> {
         match self.look(Look::Xattrs(ino)).await? {
-            Seen::Xattrs(map) => Ok(look(&map)),
+            (Seen::Xattrs(map), _) => Ok(look(&map)),
             _ => Err(Refusal::Io),
         }
     }

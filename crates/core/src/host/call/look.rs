@@ -120,6 +120,22 @@ impl Host {
         Ok(Next::Reply(Answer { seen: Some(Box::new(seen)), is_cached, ..Answer::default() }))
     }
 
+    /// What the cache shows of something without any action. So most looks need no call.
+    pub fn glance(&mut self, look: &Look, now: Now) -> Option<Seen> {
+        let looking = Sighted { since: now.time, tried_listing: true, ..Sighted::default() };
+        let mut looking = Looking { look: look.clone(), so_far: looking };
+        let mut within = None;
+        loop {
+            match self.see(&mut looking, within, now) {
+                Ok(Glimpse::Seen(seen)) => return Some(seen),
+                Ok(Glimpse::Needs(Look::Attr(ino))) => {
+                    within = Some(Ok(self.glance(&Look::Attr(ino), now)?));
+                }
+                _ => return None,
+            }
+        }
+    }
+
     /// Looks for a call. `None` if an action is under way.
     pub(super) fn look(
         &mut self,

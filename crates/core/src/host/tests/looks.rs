@@ -272,3 +272,26 @@ fn names_in_a_directory_that_has_another_number_here_are_asked_for_again() {
     host.settle(1, &Outcome::Done { touched }, &as_of);
     assert!(host.tree.name(Ino(20), &name, NOW.time).usable(false).is_none());
 }
+
+/// Most looks of the kernel are answered so.
+#[test]
+fn a_glance_shows_what_a_call_would_and_asks_for_nothing() {
+    let mut host = core();
+    let file = attr(5, Kind::File, 1);
+    let top = attr(1, Kind::Directory, 1);
+    let names = vec![(at("a").name, node(file))];
+    host.tree.install_listing(top, names, NOW.time);
+    assert_eq!(host.glance(&Look::Attr(Ino(5)), NOW), Some(Seen::Attr(file)));
+    assert_eq!(host.glance(&Look::Name(at("a")), NOW), Some(Seen::Name(Some(file))));
+    assert_eq!(host.glance(&Look::Name(at("b")), NOW), Some(Seen::Name(None)));
+    let listed = vec![(at("a").name, Ino(5))];
+    assert_eq!(host.glance(&Look::Names(Ino::ROOT), NOW), Some(Seen::Names(listed)));
+    let late = Now { time: Time(Duration::from_secs(60)), ..NOW };
+    for look in [Look::Attr(Ino(5)), Look::Name(at("a")), Look::Names(Ino::ROOT)] {
+        assert_eq!(host.glance(&look, late), None);
+        let alone = Now { link: Reach::Offline, ..late };
+        assert!(host.glance(&look, alone).is_some());
+    }
+    assert_eq!(host.glance(&Look::AttrAnew(Ino(5)), NOW), None);
+    assert!(host.poll_action().is_none() && host.calls() == 0);
+}
