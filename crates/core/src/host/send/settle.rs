@@ -157,11 +157,10 @@ impl Host {
         }
     }
 
-    /// The server did the change in directories that this host knows by other numbers: which of
-    /// their names changed is not known here.
+    /// The server did the change to inodes that this host knows by other numbers. Which names of a
+    /// directory changed is not known here, nor is what later changes do to a file.
     fn doubt_others(&mut self, touched: &Touched, attrs: &[Attr], as_of: &AsOf) {
-        let directories = attrs.iter().filter(|attr| attr.kind == Kind::Directory);
-        for attr in directories.filter(|attr| !touched.inodes.contains(&attr.ino)) {
+        for attr in attrs.iter().filter(|attr| !touched.inodes.contains(&attr.ino)) {
             self.tree.expire(attr.ino);
             self.tree.broken(attr.ino, as_of.came());
         }
