@@ -1,6 +1,8 @@
 //! What an outcome changes here: the change leaves the queue, and what is cached follows the
 //! server again where nothing of this host is left.
 
+use std::collections::BTreeSet;
+
 use crate::host::cache::{AsOf, FileData, Tree};
 use crate::host::log::{Change, Logged};
 use crate::host::{Effect, Host};
@@ -56,10 +58,9 @@ impl Host {
                     self.data_committed(seq, ino, attrs, &logged.change);
                 }
                 let doubtful = self.drop_doubtful(ino);
-                self.doubt_others(&touched, attrs, as_of);
+                self.doubt_unrelated(&touched, attrs, as_of);
                 self.settle_names(touched, &logged.change, attrs, as_of);
                 let moved = self.learn(attrs, as_of);
-                self.note_gone(&logged.change, attrs, as_of);
                 let orphan = self.note_orphan(&logged.change, outcome);
                 let released = orphan.filter(|ino| self.ends_unsent(*ino)).map(Effect::Release);
                 if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
@@ -124,8 +125,8 @@ impl Host {
         self.tree.undo(&Touched { inodes: Vec::new(), names: unchanged });
     }
 
-    /// What an outcome says of inodes. Where another host wrote to one of them meanwhile, what is
-    /// here of its data is forgotten.
+    /// Takes in the attributes in an outcome. If another host wrote to a file meanwhile, its cached
+    /// data are forgotten.
     fn learn(&mut self, attrs: &[Attr], as_of: &AsOf) -> Vec<Effect> {
         let version = |tree: &Tree, ino| {
             let file = tree.peek(ino).filter(|attr| attr.kind == Kind::File);
@@ -157,22 +158,13 @@ impl Host {
         }
     }
 
-    /// The server did the change to inodes that this host knows by other numbers. Which names of a
-    /// directory changed is not known here, nor is what later changes do to a file.
-    fn doubt_others(&mut self, touched: &Touched, attrs: &[Attr], as_of: &AsOf) {
-        for attr in attrs.iter().filter(|attr| !touched.inodes.contains(&attr.ino)) {
-            self.tree.expire(attr.ino);
-            self.tree.broken(attr.ino, as_of.came());
-        }
-    }
-
-    /// The inode that lost its last name here by `change`, and of which the server says nothing.
-    /// What it promised of it before may come later.
-    fn note_gone(&mut self, change: &Change, attrs: &[Attr], as_of: &AsOf) {
-        let Change::Record(record) = change else { return };
-        let is_unsaid = |ino: &Ino| attrs.iter().all(|attr| attr.ino != *ino);
-        if let Some(ino) = record.removed().filter(is_unsaid) {
-            self.tree.broken(ino, as_of.came());
+    /// Nothing is promised of an inode that only the change or only its outcome speaks of. The
+    /// server knows it by another number than this host, or has removed it.
+    fn doubt_unrelated(&mut self, touched: &Touched, attrs: &[Attr], as_of: &AsOf) {
+        let told = attrs.iter().map(|attr| attr.ino).collect::<BTreeSet<Ino>>();
+        let asked = touched.inodes.iter().copied().collect::<BTreeSet<Ino>>();
+        for ino in told.symmetric_difference(&asked) {
+            self.tree.broken(*ino, as_of.came());
         }
     }
 
