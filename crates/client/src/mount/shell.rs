@@ -26,7 +26,7 @@ use crate::state::LogFile;
 /// The answer to a call.
 #[derive(Debug)]
 pub(crate) struct Changed {
-    /// What a look saw.
+    /// The result of a look.
     pub(super) seen: Option<Box<Seen>>,
     /// Nothing was asked of the server.
     pub(super) is_cached: bool,
@@ -50,7 +50,7 @@ enum Ran {
     Asks(Asked),
 }
 
-/// What only the server can answer.
+/// A question that only the server can answer.
 #[derive(Debug)]
 enum Asked {
     Query(Query),
@@ -64,9 +64,9 @@ pub(super) struct Running<'a> {
     /// It may append to the log.
     changes: bool,
     made: Option<Record>,
-    /// What can be kept until it is answered.
+    /// Fates of changes that the call may still have to keep.
     pub(super) held: Vec<Parking<'a>>,
-    /// What who waited was told of changes.
+    /// The largest claim of a told waiter, by change.
     pub(super) told: BTreeMap<u64, Claim>,
     is_over: bool,
 }
@@ -125,7 +125,7 @@ impl Mount {
         }
     }
 
-    /// What the cache shows without any question.
+    /// Looks at the cache only.
     pub(super) fn glance(&self, look: &Look) -> Option<Seen> {
         let now = self.moment();
         self.core().glance(look, now)
@@ -139,7 +139,7 @@ impl Mount {
         }
     }
 
-    /// The same of what the cache does not show, with questions that go as `rpc`.
+    /// The same past the cache, with questions that go as `rpc`.
     pub(super) async fn look_as(&self, rpc: &Rpc, look: Look) -> Result<(Seen, bool), Refusal> {
         let looked = self.call_asking(rpc, Call::Look(look)).await?;
         Ok((*looked.seen.ok_or(Refusal::Io)?, looked.is_cached))
@@ -267,11 +267,11 @@ impl Mount {
         (actions, answer)
     }
 
-    /// Keeps what whoever waited for it was not told.
+    /// Keeps the fates that no waiter was told.
     fn keep_untold(&self, running: &mut Running<'_>) {
         for parking in std::mem::take(&mut running.held) {
-            let claim = running.told.get(&parking.kept.logged.seq);
-            if claim.is_none_or(|claim| *claim < parking.kept.claim()) {
+            let told = running.told.get(&parking.kept.logged.seq);
+            if parking.kept.is_unreported(told.copied().unwrap_or(Claim::Nothing)) {
                 // It fails with words, and the change is settled.
                 self.keep(&parking).ok();
                 self.merges.new.notify_one();

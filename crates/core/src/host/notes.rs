@@ -9,8 +9,9 @@
 //! together say what it knew (`recover`).
 
 use super::Host;
+use crate::host::action::{Load, Noted};
 use crate::host::cache::{FileData, FileNote, TreeNotes};
-use crate::nouns::{Ino, Version};
+use crate::nouns::{Dentry, Ino, Version};
 
 /// What the index on disk lacks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -75,5 +76,27 @@ impl Host {
             let is_noted = file.is_noted() && !file.is_mapped();
             !is_noted || file.is_ahead() || file.is_fetching() || open.contains_key(ino)
         });
+    }
+
+    /// Takes in notes of the index. Newer state stays.
+    pub fn install_noted(&mut self, load: Load, noted: Noted) {
+        noted.nodes.into_iter().for_each(|note| self.tree.install_note(note));
+        match load {
+            Load::Name(Dentry { parent, name }) => {
+                let meaning = noted.names.into_iter().next().map(|(_, meaning)| meaning);
+                // A directory whose names are all noted has no others.
+                let is_all = self.tree.is_listed_on_disk(parent);
+                if let Some(meaning) = meaning.or(is_all.then_some(None)) {
+                    self.tree.install_noted_name(parent, name, meaning);
+                }
+            }
+            Load::Listing(directory) if self.tree.is_listed_on_disk(directory) => {
+                for (name, meaning) in noted.names {
+                    self.tree.install_noted_name(directory, name, meaning);
+                }
+                self.tree.install_noted_listing(directory);
+            }
+            _ => {}
+        }
     }
 }

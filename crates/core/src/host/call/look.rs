@@ -1,6 +1,6 @@
 //! Calls that look: attributes, names, listings, links, extended attributes.
 //!
-//! What the cache may answer is answered at once. Otherwise the index is looked at, and then the
+//! The cache answers at once if it may. Otherwise the index is looked at, and then the
 //! server is asked. An answer of the server goes into the cache. It answers the call also where it
 //! comes without a promise.
 //!
@@ -11,23 +11,22 @@
 use super::paging::Paging;
 use super::{Answer, Call, Next, Running, Step};
 use crate::host::Host;
-use crate::host::action::{Action, Ask, CallId, Fact, Load, Noted, Now, Query, Reach, Told};
-use crate::host::cache::{AsOf, Known, Moved, XattrMap};
+use crate::host::action::{Action, Ask, CallId, Load, Noted, Now, Query, Reach};
+use crate::host::cache::{Known, XattrMap};
 use crate::nouns::{Attr, Dentry, Ino, Name, Time};
 use crate::refusal::Refusal;
-use crate::wire::{Looked, Page};
 
 /// So often a reply may be overtaken by a change before the caller is told to try again.
 pub(super) const OVERTAKEN_MAX: u32 = 8;
 
-/// What is looked at.
+/// The object of a look.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Look {
     /// Attributes: [`Seen::Attr`].
     Attr(Ino),
     /// The server's attributes, unless this host is ahead of it: [`Seen::Attr`].
     AttrAnew(Ino),
-    /// What a name means: [`Seen::Name`].
+    /// The inode of a name: [`Seen::Name`].
     Name(Dentry),
     /// All names in a directory: [`Seen::Names`].
     Names(Ino),
@@ -37,12 +36,12 @@ pub enum Look {
     Xattrs(Ino),
 }
 
-/// What is seen.
+/// The result of a look.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// Attributes, as they are stored.
     Attr(Attr),
-    /// Attributes of what a name means. `None`: it surely means nothing.
+    /// Attributes of a name's inode. `None`: the name surely does not exist.
     Name(Option<Attr>),
     /// All names, in byte order.
     Names(Vec<(Name, Ino)>),
@@ -55,35 +54,35 @@ pub enum Seen {
 /// A look that is not over.
 #[derive(Debug)]
 pub(super) struct Looking {
-    look: Look,
-    so_far: Sighted,
+    pub(super) look: Look,
+    pub(super) so_far: Sighted,
 }
 
 /// How far a look came.
 #[derive(Debug, Default)]
-struct Sighted {
+pub(super) struct Sighted {
     /// When this attempt of it began.
-    since: Time,
-    /// What the index has is known.
-    is_loaded: bool,
+    pub(super) since: Time,
+    /// The index was read.
+    pub(super) is_loaded: bool,
     /// How the question to the server ended.
-    answered: Option<Result<(), Refusal>>,
+    pub(super) answered: Option<Result<(), Refusal>>,
     /// When the question was put.
-    asked: Time,
+    pub(super) asked: Time,
     /// Answers that a change overtook.
-    overtaken: u32,
+    pub(super) overtaken: u32,
     /// A listing was thought of instead of the name.
-    tried_listing: bool,
+    pub(super) tried_listing: bool,
     /// It is being asked for, so much of it at most.
-    listing: Option<u32>,
-    /// What the name means.
-    named: Option<Option<Ino>>,
-    /// It meant what another host removed, and can still be read.
-    removed: Option<Attr>,
+    pub(super) listing: Option<u32>,
+    /// The inode of the name.
+    pub(super) named: Option<Option<Ino>>,
+    /// The name's inode, which another host removed, and which can still be read.
+    pub(super) removed: Option<Attr>,
     /// How often it meant something else than before.
-    changes: u32,
+    pub(super) changes: u32,
     /// The pages of a listing.
-    paging: Paging,
+    pub(super) paging: Paging,
 }
 
 impl Looking {
@@ -120,7 +119,7 @@ impl Host {
         Ok(Next::Reply(Answer { seen: Some(Box::new(seen)), is_cached, ..Answer::default() }))
     }
 
-    /// What the cache shows of something without any action. So most looks need no call.
+    /// Looks at the cache only, without any action. So most looks need no call.
     pub fn glance(&mut self, look: &Look, now: Now) -> Option<Seen> {
         let looking = Sighted { since: now.time, tried_listing: true, ..Sighted::default() };
         let mut looking = Looking { look: look.clone(), so_far: looking };
@@ -258,7 +257,7 @@ impl Host {
             },
         };
         let Some(ino) = named else { return Ok(Glimpse::Seen(Seen::Name(None))) };
-        // Who asks for a name is told what it names.
+        // The answer to a name has the attributes of its inode.
         Ok(match self.tree.attr_since(ino, [so_far.since, now.time]) {
             Some(attr) => Glimpse::Seen(Seen::Name(Some(attr))),
             None => Glimpse::Needs(Look::Attr(ino)),
@@ -271,7 +270,7 @@ impl Host {
         known.is_some_and(|known| known != ino)
     }
 
-    /// The inode that a name means, or what that needs.
+    /// The inode of a name, or the action or look that comes first.
     fn see_meaning(
         &mut self,
         at: &Dentry,
@@ -384,206 +383,11 @@ impl Host {
         }
     }
 
-    /// Takes in what the index has.
+    /// Takes in notes that were read for a call.
     pub(super) fn noted_was(&mut self, call: &mut Running, load: Load, noted: Noted) {
         if let Some(looking) = call.so_far.looks.last_mut() {
             looking.so_far.is_loaded = true;
         }
         self.install_noted(load, noted);
     }
-
-    /// Takes in what the index has, where nothing newer is known.
-    pub fn install_noted(&mut self, load: Load, noted: Noted) {
-        noted.nodes.into_iter().for_each(|note| self.tree.install_note(note));
-        match load {
-            Load::Name(Dentry { parent, name }) => {
-                let meaning = noted.names.into_iter().next().map(|(_, meaning)| meaning);
-                // A directory whose names are all noted has no others.
-                let is_all = self.tree.is_listed_on_disk(parent);
-                if let Some(meaning) = meaning.or(is_all.then_some(None)) {
-                    self.tree.install_noted_name(parent, name, meaning);
-                }
-            }
-            Load::Listing(directory) if self.tree.is_listed_on_disk(directory) => {
-                for (name, meaning) in noted.names {
-                    self.tree.install_noted_name(directory, name, meaning);
-                }
-                self.tree.install_noted_listing(directory);
-            }
-            _ => {}
-        }
-    }
-
-    /// Takes in how a question to the server ended.
-    pub(super) fn answered(&mut self, call: &mut Running, told: Result<Told, Refusal>, now: Now) {
-        let Some(Looking { look, so_far }) = call.so_far.looks.last_mut() else { return };
-        let ended = match look {
-            Look::Attr(ino) | Look::AttrAnew(ino) => self.answered_attr(*ino, told, now),
-            Look::Name(at) => {
-                self.storms.waited(at.parent, [so_far.asked, now.time]);
-                match so_far.listing.take() {
-                    Some(limit) => self.answered_listing(at, so_far, (limit, told), now),
-                    None => self.answered_name(at, so_far, told, now),
-                }
-            }
-            Look::Names(_) => match told.and_then(|told| self.answered_page(so_far, told, now)) {
-                Ok(true) => Some(Ok(())),
-                Ok(false) => None,
-                Err(refusal) => Some(Err(refusal)),
-            },
-            Look::Xattrs(ino) => Some(told.and_then(|told| {
-                let Fact::Xattrs(map) = told.fact else { return Err(Refusal::Protocol) };
-                self.tree.install_xattrs(*ino, map);
-                Ok(())
-            })),
-            // Another look asks for it.
-            Look::Target(_) => None,
-        };
-        so_far.answered = ended;
-    }
-
-    fn answered_attr(
-        &mut self,
-        ino: Ino,
-        told: Result<Told, Refusal>,
-        now: Now,
-    ) -> Option<Result<(), Refusal>> {
-        let refusal = match told {
-            Ok(Told { fact: Fact::Attr(node), promised, asked }) => {
-                let as_of = self.tree.as_of(promised, [asked, now.time]);
-                self.tree.install_node(node, &as_of);
-                self.tree.promised(&as_of);
-                return Some(Ok(()));
-            }
-            Ok(_) => Refusal::Protocol,
-            Err(refusal) => refusal,
-        };
-        // What is pending or still in use here exists here.
-        if refusal == Refusal::Stale && !self.is_open(ino) && !self.is_held(ino) {
-            self.tree.forget(ino, now.time);
-        }
-        Some(Err(refusal))
-    }
-
-    /// A listing that was fetched instead of a name, or the first page of a long one.
-    fn answered_listing(
-        &mut self,
-        at: &Dentry,
-        so_far: &mut Sighted,
-        (limit, told): (u32, Result<Told, Refusal>),
-        now: Now,
-    ) -> Option<Result<(), Refusal>> {
-        let mut is_answered = false;
-        if let Ok(Told { fact: Fact::Page(page), promised, asked }) = told {
-            let as_of = self.tree.as_of(promised, [asked, now.time]);
-            let is_whole = !page.more;
-            // Promised or not, all names are the answer to this question.
-            is_answered = self.install_first_page(page, limit, &as_of, now) && is_whole;
-        }
-        so_far.named = self.tree.name(at.parent, &at.name, now.time).usable(is_answered);
-        None
-    }
-
-    /// False if it had been overtaken.
-    fn install_first_page(&mut self, page: Page, limit: u32, as_of: &AsOf, now: Now) -> bool {
-        if !page.more {
-            return self.install_listing(page, as_of, now);
-        }
-        self.storms.note_longer(page.directory.ino, limit);
-        for (name, node) in page.entries {
-            if !self.tree.install_name(page.directory, name, Some(node), as_of) {
-                return false;
-            }
-        }
-        self.tree.promised(as_of);
-        true
-    }
-
-    /// False if it had been overtaken.
-    fn install_listing(&mut self, page: Page, as_of: &AsOf, now: Now) -> bool {
-        self.shrink(now.time);
-        let is_taken = self.tree.install_page(page, as_of);
-        if is_taken {
-            self.tree.promised(as_of);
-        }
-        is_taken
-    }
-
-    fn answered_name(
-        &mut self,
-        at: &Dentry,
-        so_far: &mut Sighted,
-        told: Result<Told, Refusal>,
-        now: Now,
-    ) -> Option<Result<(), Refusal>> {
-        let (looked, promised, asked) = match told {
-            Ok(Told { fact: Fact::Name(looked), promised, asked }) => (looked, promised, asked),
-            Ok(_) => return Some(Err(Refusal::Protocol)),
-            Err(refusal) => return Some(Err(refusal)),
-        };
-        let as_of = self.tree.as_of(promised, [asked, now.time]);
-        let Looked { parent, node, .. } = looked;
-        self.shrink(now.time);
-        if self.tree.install_name(parent, at.name.clone(), node.clone(), &as_of) {
-            self.tree.promised(&as_of);
-            so_far.named = self.tree.name(parent.ino, &at.name, now.time).usable(true);
-        }
-        if so_far.named.is_some() {
-            return None;
-        }
-        so_far.overtaken += 1;
-        if so_far.overtaken < OVERTAKEN_MAX {
-            return None;
-        }
-        if self.tree.is_pending(at.parent) {
-            return Some(Err(Refusal::Changed));
-        }
-        // The directory changes faster than it can be asked: the answer was true when it was given.
-        so_far.named = Some(node.as_ref().map(|node| node.attr.ino));
-        node.into_iter().for_each(|node| self.tree.install_node(node, &as_of));
-        None
-    }
-
-    /// True if that was the last page of a listing, which is known now.
-    fn answered_page(
-        &mut self,
-        so_far: &mut Sighted,
-        told: Told,
-        now: Now,
-    ) -> Result<bool, Refusal> {
-        let Told { fact: Fact::Page(page), promised, asked } = told else {
-            return Err(Refusal::Protocol);
-        };
-        let Some(listing) = so_far.paging.take(page, promised, asked)? else { return Ok(false) };
-        let as_of = self.tree.as_of(listing.promised, [listing.asked, now.time]);
-        let is_taken = self.install_listing(listing.page, &as_of, now);
-        if !is_taken {
-            so_far.paging.again()?;
-        }
-        Ok(is_taken)
-    }
-
-    /// Forgets what is here of other data than the server's answers told of. Do it after what maps
-    /// wrote before is logged.
-    pub fn follow_moved(&mut self) -> Vec<Followed> {
-        let moved = self.tree.take_moved();
-        let follow = |moved: Moved| {
-            let ino = moved.ino;
-            let is_new = self.observe(ino, moved.version);
-            let shows = is_new || moved.was_known && !self.is_ahead(ino);
-            Followed { ino, is_new, shows }
-        };
-        moved.into_iter().map(follow).collect()
-    }
-}
-
-/// A file of which the server has other data than were known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Followed {
-    /// The file.
-    pub ino: Ino,
-    /// What was here of its data is forgotten. Its container is another one.
-    pub is_new: bool,
-    /// The kernel may have pages of the old data.
-    pub shows: bool,
 }

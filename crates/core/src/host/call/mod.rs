@@ -4,6 +4,7 @@
 //! has to be carried out first. When that is done, the call is attempted again, and finds that part
 //! done. So no attempt depends on what was true before the action.
 
+mod answers;
 mod below;
 mod change;
 mod edit;
@@ -22,10 +23,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use self::name::Facts;
+pub use answers::Followed;
 pub use below::{UnsentBelow, is_below};
 pub use handles::{Handles, OpenFile};
 use look::Looking;
-pub use look::{Followed, Look, Seen};
+pub use look::{Look, Seen};
 pub use name::{NameCall, RenameFlag};
 pub use owner::Owner;
 pub use room::{Growth, Quota, Room};
@@ -154,7 +156,7 @@ pub enum What {
 /// The answer to a call.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
-    /// What a look saw.
+    /// The result of a look.
     pub seen: Option<Box<Seen>>,
     /// Nothing was asked of the server.
     pub is_cached: bool,
@@ -194,7 +196,7 @@ impl Running {
 #[derive(Debug, Default)]
 struct SoFar {
     facts: Facts,
-    /// The look that is not over, below it what that needs.
+    /// Looks that are not over. Each needs the one behind it.
     looks: Vec<Looking>,
     /// The server was asked.
     has_asked: bool,

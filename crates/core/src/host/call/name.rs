@@ -1,9 +1,8 @@
 //! Calls that change names and attributes: which facts each needs, when it is refused, and the
 //! record that it becomes.
 //!
-//! A call looks for one fact at a time: what a name means, attributes, whether a directory is
-//! empty.
-//! What it sees counts for this call only, because it may come without a promise of the server.
+//! A call looks for one fact at a time: the inode of a name, attributes, an empty directory. The
+//! fact counts for this call only, because it may come without a promise of the server.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +89,7 @@ pub(in crate::host) struct Facts {
 }
 
 impl Facts {
-    /// Takes in what was seen.
+    /// Takes in the result of a look.
     fn learn(&mut self, look: Look, seen: Seen) {
         match (look, seen) {
             (Look::Name(at), Seen::Name(attr)) => drop(self.names.insert(at, attr)),

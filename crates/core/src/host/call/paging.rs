@@ -19,7 +19,7 @@ pub(super) struct Paging {
     first: Option<First>,
 }
 
-/// What came with the first page.
+/// The start of a listing.
 #[derive(Debug)]
 struct First {
     change: Version,
@@ -49,7 +49,7 @@ impl Paging {
         self.next(tree, directory)
     }
 
-    /// The next question. What changed since all names were told is enough, at first.
+    /// The next question. At first it asks only for names that changed since all were known.
     pub(super) fn next(&self, tree: &Tree, directory: Ino) -> Query {
         let is_first = self.overtaken == 0 && self.first.is_none();
         let since = tree.listed_through(directory).filter(|_| is_first);
@@ -94,7 +94,7 @@ impl Paging {
         Ok(Some(Listing { page, promised, asked }))
     }
 
-    /// What was fetched had been overtaken.
+    /// A change has overtaken the pages.
     pub(super) fn again(&mut self) -> Result<(), Refusal> {
         let overtaken = self.overtaken + 1;
         *self = Paging { is_begun: true, is_known: self.is_known, overtaken, ..Paging::default() };

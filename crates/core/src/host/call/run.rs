@@ -278,7 +278,7 @@ impl Host {
         }
     }
 
-    /// An entry could not be logged, so what it says did not happen.
+    /// An entry could not be logged, so its change did not happen.
     fn not_appended(
         &mut self,
         call: &mut Running,

@@ -1,12 +1,12 @@
-//! Final outcomes of changes: what is kept for the user of them, what leaves the log, and what the
-//! kernel hears.
+//! Final outcomes of changes. Some are kept for the user. The changes leave the log, and waiters
+//! and the kernel are told.
 //!
-//! Nothing is forgotten before what it leaves behind is on disk. Where that fails nothing has
-//! happened, and the changes are sent again and answered the same: the server forgets no outcome
-//! whose `Settled` is not durable here.
+//! The host forgets a change after the kept outcome and the log entry `Settled` are written. If
+//! that fails, nothing has happened. The change is sent again and gets the same answer: the server
+//! forgets no outcome whose `Settled` is not durable here.
 //!
 //! ```text
-//!   keep copies and refused changes ─▶ release numbers ─▶ log ─▶ settle ─▶ tell who waits
+//!   keep copies and refused changes ─▶ release numbers ─▶ log ─▶ settle ─▶ tell waiters
 //! ```
 
 use std::collections::BTreeSet;
@@ -30,16 +30,16 @@ pub struct Settle {
     pub as_of: AsOf,
 }
 
-/// What became of a change that is kept for the user.
+/// The fate of a change, to be kept for the user.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kept {
     /// The change.
     pub logged: Logged,
-    /// What it became.
+    /// Its fate.
     pub to: KeptAs,
 }
 
-/// What it became.
+/// A fate of which the user has to hear.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeptAs {
     /// A conflict copy.
@@ -65,12 +65,13 @@ impl Kept {
         Some(Kept { logged: logged.clone(), to })
     }
 
-    /// Who claims this reports it, and it is not kept.
-    pub fn claim(&self) -> Claim {
-        match self.to {
-            KeptAs::Copy { .. } => Claim::Answers,
-            KeptAs::Refused(_) => Claim::IsRefused,
-        }
+    /// True if it is to be kept for the user: no waiter with a large enough `claim` reports it.
+    pub fn is_unreported(&self, claim: Claim) -> bool {
+        claim
+            < match self.to {
+                KeptAs::Copy { .. } => Claim::Answers,
+                KeptAs::Refused(_) => Claim::IsRefused,
+            }
     }
 }
 
@@ -79,7 +80,7 @@ impl Kept {
 pub(super) struct Settling {
     /// Changes that are kept.
     kept: BTreeSet<u64>,
-    /// Changes that are to be kept if whoever waits for them stops before it was told.
+    /// Changes whose fate is kept only if no waiter can be told.
     held: BTreeSet<u64>,
     is_settled: bool,
     /// Files that the server need not keep any more.
@@ -120,12 +121,12 @@ impl Host {
         Ok(Next::Step)
     }
 
-    /// Keeps for the user what nobody reports. True if that is under way.
+    /// Keeps fates that no waiter reports. True if that is under way.
     fn keeps(&mut self, id: CallId, call: &mut Running, settle: &Settle) -> bool {
         for (logged, outcome) in &settle.answered {
             let Some(kept) = Kept::of(logged, outcome) else { continue };
             let settling = &mut call.so_far.settling;
-            let action = if self.waiters.claim(logged.seq) < kept.claim() {
+            let action = if kept.is_unreported(self.waiters.claim(logged.seq)) {
                 settling.kept.insert(logged.seq).then_some(Action::Keep(id, Box::new(kept)))
             } else {
                 settling.held.insert(logged.seq).then_some(Action::Hold(id, Box::new(kept)))
@@ -187,7 +188,7 @@ impl Host {
                 self.wake(Task::Merge);
             }
             if let (Outcome::Refused { refusal }, Change::Data(data)) = (outcome, &logged.change) {
-                // Also of what somebody was told: others may have written some of it.
+                // Also after a waiter was told: other programs may have written some of it.
                 self.handles.refused(data.ino, *refusal);
             }
             for effect in effects {
@@ -204,8 +205,8 @@ impl Host {
         self.wake(Task::Settled);
     }
 
-    /// The kernel was told for a while what this host changed: where the server does not tell what
-    /// becomes of it, the kernel asks again.
+    /// The kernel could use this host's changes for a while. Without a promise of the server, it
+    /// asks again from now on.
     fn take_back_unpromised(&mut self, logged: &Logged, outcome: &Outcome, as_of: &AsOf) {
         let unpromised = as_of.unpromised(outcome);
         unpromised.iter().for_each(|ino| self.act(Action::ForgetAttributes(*ino)));
@@ -234,7 +235,7 @@ impl Host {
         }
     }
 
-    /// What the kernel was told when the change was made is not so.
+    /// The kernel was told of a change that did not happen.
     fn forget_told(&mut self, logged: &Logged) {
         match &logged.change {
             Change::Record(record) => {

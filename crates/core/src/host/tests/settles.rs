@@ -1,4 +1,4 @@
-//! Outcomes: what is kept for the user before they are logged, and who hears of them.
+//! Outcomes: those that are kept for the user before they are logged, and those that waiters hear.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn what_cannot_be_kept_or_logged_stays_in_the_queue() {
     }
 }
 
-/// Who reports an outcome to a program is told it, and it is kept only if that fails.
+/// A waiter that reports an outcome is told it. The outcome is kept only if that fails.
 #[test]
 fn what_somebody_reports_is_held_and_told() {
     for (claim, outcome, is_held) in [
@@ -85,7 +85,7 @@ fn what_somebody_reports_is_held_and_told() {
     }
 }
 
-/// Who waits stops while something else is kept.
+/// The waiter stops while another outcome is kept.
 #[test]
 fn a_claim_counts_when_the_outcome_is_logged() {
     let mut core = stored();
@@ -150,4 +150,24 @@ fn a_file_that_was_closed_before_its_removal_was_answered_is_released() {
     shell.call(&mut core, call).unwrap();
     let last = shell.log.last().and_then(Entry::change).map(|logged| logged.change.kind());
     assert_eq!(last, Some("release"));
+}
+
+/// A waiter for a close reports a refusal. Only the caller of the change reports a conflict copy.
+#[test]
+fn what_a_waiter_reports_is_not_kept() {
+    let mut core = stored();
+    let call = settle_call(&core, vec![conflict(), REFUSED]);
+    let id = CallId(1);
+    core.handle(Event::Call { id, call }, NOW);
+    let mut kept = Vec::new();
+    while let Some(action) = core.poll_action() {
+        if let Action::Keep(_, fate) = action {
+            kept.push(
+                [Claim::Nothing, Claim::IsRefused, Claim::Answers]
+                    .map(|claim| fate.is_unreported(claim)),
+            );
+            core.handle(Event::Done { id, done: Ok(Done::Carried) }, NOW);
+        }
+    }
+    assert_eq!(kept, [[true, true, false], [true, false, false]]);
 }
