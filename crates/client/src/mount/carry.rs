@@ -38,7 +38,7 @@ impl Mount {
             Action::Append(_, entry) => Some(self.append(log, &entry)),
             Action::AppendAll(_, entries) => Some(self.append_all(log, &entries)),
             Action::Keep(_, kept) => {
-                // Whoever waited for it has stopped since it was held.
+                // The waiter has stopped since it was held.
                 running.held.retain(|held| held.kept.logged.seq != kept.logged.seq);
                 Some(self.unlocked(log, || {
                     self.keep(&self.parking(*kept)?)?;

@@ -82,7 +82,7 @@ impl Mount {
         }
     }
 
-    /// What the index has.
+    /// Reads notes from the index.
     pub(super) fn noted(&self, load: &Load) -> Noted {
         let node = |ino| known("index.db", self.index.node(ino)).flatten();
         match load {
@@ -110,7 +110,7 @@ impl Mount {
         }
     }
 
-    /// Gets what the index has of an inode into memory.
+    /// Reads the note of an inode into memory.
     pub(super) fn load_node(&self, ino: Ino) {
         if self.core().tree.peek(ino).is_some() {
             return;

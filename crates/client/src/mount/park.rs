@@ -27,14 +27,14 @@ pub(super) const UNREADABLE: &str = "the note of it on this host cannot be read"
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
 
-/// What became of a change, with where its data are whatever becomes of the file.
+/// The fate of a change, with the place of its data. The file may change meanwhile.
 pub(super) struct Parking<'a> {
     pub(super) kept: Kept,
     source: Option<Source<'a>>,
 }
 
 impl Mount {
-    /// What is needed to keep it.
+    /// Opens its data, so that it can be kept later.
     pub(super) fn parking(&self, kept: Kept) -> Result<Parking<'_>, Refusal> {
         let source = match (&kept.to, &kept.logged.change) {
             (KeptAs::Refused(_), Change::Data(data)) => Some(self.source(kept.logged.seq, data)?),

@@ -77,7 +77,7 @@ pub enum Done {
     Reserved(u64),
     /// So many bytes are free on the cache's disk.
     Free(u64),
-    /// What the index has.
+    /// Notes of the index.
     Noted(Noted),
     /// The server's answer to a question.
     Told(Box<Told>),
@@ -117,8 +117,8 @@ pub enum Action {
     Query(CallId, Query),
     /// Take a number for a new inode: [`Done::Number`]. The server may have to grant more of them.
     Number(CallId),
-    /// The server's answers told of other data of files than are here. Have what maps wrote before
-    /// logged, and then [`Host::follow_moved`](crate::host::Host::follow_moved).
+    /// The server has other data of files than this host. Log the writes of memory maps, then call
+    /// [`Host::follow_moved`](crate::host::Host::follow_moved).
     Follow(CallId),
     /// A record of names or attributes is about to be logged.
     Made(Record),
@@ -126,18 +126,18 @@ pub enum Action {
     Append(CallId, Box<Entry>),
     /// The same of several entries, at one go.
     AppendAll(CallId, Vec<Entry>),
-    /// Keep for the user what became of a change, durably.
+    /// Keep the fate of a change for the user, durably.
     Keep(CallId, Box<Kept>),
-    /// Make sure that it can be kept, until the call is answered: if less of it was
-    /// [told](Action::Tell) than it needs, keep it then.
+    /// Open the data of the change. When the call is answered, keep its fate if no waiter with a
+    /// large enough claim was [told](Action::Tell).
     Hold(CallId, Box<Kept>),
-    /// Tell an outcome to who waits for it.
+    /// Tell an outcome to a waiter.
     Tell {
         /// Of this change.
         seq: u64,
-        /// Who waits.
+        /// The waiter.
         waiter: WaiterId,
-        /// What it claims of it.
+        /// Its claim.
         claim: Claim,
         /// The outcome.
         outcome: Box<Outcome>,
@@ -157,14 +157,14 @@ pub enum Action {
     ForgetData(Ino),
     /// Have the kernel drop attributes.
     ForgetAttributes(Ino),
-    /// Have the kernel drop what a name means.
+    /// Have the kernel drop a name.
     ForgetName(Dentry),
     /// The same of a directory, unless it would keep a process that works there from knowing where.
     ForgetPlace(Dentry),
     /// The container of a file is another one. A kernel that reads the old one is to call the file
     /// something else. Do it before the host hears of anything else.
     Leave(Ino),
-    /// What the kernel may know by this number has another one now. Do it as early.
+    /// The inode of this number has another one now. Do it as early.
     Renumber(Ino),
     /// Wake a task.
     Wake(Task),
@@ -172,20 +172,20 @@ pub enum Action {
     Reply(CallId, Result<Answer, Refusal>),
 }
 
-/// What to look at on the cache's disk.
+/// A thing to read on the cache's disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Load {
     /// How much is free: [`Done::Free`].
     FreeSpace,
-    /// What the index has of an inode: [`Done::Noted`].
+    /// The note of an inode: [`Done::Noted`].
     Node(Ino),
-    /// The same of a name, of its directory, and of what it means.
+    /// The notes of a name, of its directory and of its inode.
     Name(Dentry),
-    /// The same of a directory, and of all its names with what they mean if it has all of them.
+    /// The note of a directory. If all its names are noted, these with their inodes.
     Listing(Ino),
 }
 
-/// What the index has.
+/// Notes of the index.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Noted {
     /// Inodes.
@@ -197,19 +197,19 @@ pub struct Noted {
 /// A question to the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// What is asked.
+    /// The question.
     pub ask: Ask,
     /// An answer is known that was true once. The server is waited for only as long as a newer one
     /// is worth it.
     pub is_known: bool,
 }
 
-/// What is asked.
+/// A question, without its worth.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Attributes: [`Fact::Attr`].
     Attr(Ino),
-    /// What a name means: [`Fact::Name`].
+    /// The inode of a name: [`Fact::Name`].
     Name(Dentry),
     /// A page of a listing: [`Fact::Page`].
     Page {
@@ -217,7 +217,7 @@ pub enum Ask {
         directory: Ino,
         /// Names behind this one.
         after: Option<Name>,
-        /// What changed since this commit is enough.
+        /// Only changes since this commit are needed.
         since: Option<u64>,
         /// So many at most.
         limit: u32,
@@ -226,12 +226,12 @@ pub enum Ask {
     Xattrs(Ino),
 }
 
-/// What the server told.
+/// An answer of the server, with its age.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Told {
     /// The answer.
     pub fact: Fact,
-    /// What is promised with it.
+    /// The promises in it.
     pub promised: Option<Promised>,
     /// When it was asked for.
     pub asked: Time,
@@ -242,7 +242,7 @@ pub struct Told {
 pub enum Fact {
     /// The inode.
     Attr(Node),
-    /// What the name means.
+    /// The inode of the name.
     Name(Looked),
     /// The page.
     Page(Page),
@@ -261,7 +261,7 @@ pub enum Task {
     Settled,
     /// Asks the server how much quotas have left.
     Quotas,
-    /// Merges what hosts made twice.
+    /// Merges directories and files that two hosts made.
     Merge,
 }
 

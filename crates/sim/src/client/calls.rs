@@ -223,7 +223,7 @@ impl Mount {
             Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
                 self.threads[thread].tries = TRIES;
             }
-            // What it saw is in the cache.
+            // The result is in the cache.
             Ran::Answered(_) => {}
         }
         self.act_for(Caller::default());

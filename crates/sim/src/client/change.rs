@@ -183,7 +183,7 @@ impl Mount {
         }
     }
 
-    /// What a path means. Every part but the last must be a directory.
+    /// The inode of a path. Every part but the last must be a directory.
     fn resolve(&mut self, path: &[Name]) -> Result<Option<Attr>, Stop> {
         let mut at = self.getattr(Ino::ROOT)?;
         for (depth, name) in path.iter().enumerate() {

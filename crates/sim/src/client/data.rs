@@ -116,7 +116,7 @@ impl Mount {
         self.edit(ino, By::Name(self.caller.clone()), What::Zeros(range), &[])
     }
 
-    /// Nobody waits for the outcome: who reads the copy does.
+    /// Nobody waits for the outcome. A reader of the copy waits.
     pub(super) fn clone_file(&mut self, from: Ino, to: Ino) -> Tried<()> {
         let caller = self.caller.clone();
         let bytes = Copied { from: 0, to: 0, len: u64::MAX };

@@ -59,7 +59,7 @@ pub(crate) enum Stop {
     Refused(Refusal),
     /// The server must answer this first.
     Ask(Box<Asking>),
-    /// What must never happen.
+    /// A violation.
     Broken(Violation),
     /// It must wait for an outcome that is on its way.
     Later,

@@ -84,7 +84,7 @@ impl Mount {
         self.run(call, Event::Done { id: call, done: told.map_err(Undone::from) }, &[])
     }
 
-    /// Looks, or says what the server must answer before. Then the operation begins anew.
+    /// Looks, or stops at a question to the server. Then the operation begins anew.
     pub(super) fn look(&mut self, look: Look) -> Result<Seen, Stop> {
         if let Some(seen) = self.core.glance(&look, self.moment()) {
             return Ok(seen);

@@ -24,7 +24,7 @@ pub(crate) struct Index {
     latest: Option<Version>,
 }
 
-/// What an index has.
+/// Inodes and listings of an index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
     /// Inodes.
@@ -40,7 +40,7 @@ impl Index {
         Noted { nodes: self.nodes.keys().copied().collect(), listed }
     }
 
-    /// What it has of something.
+    /// Its notes for a load.
     pub(crate) fn noted_for(&self, load: &Load) -> Found {
         let node = |ino: Ino| self.nodes.get(&ino).cloned();
         match load {
@@ -67,12 +67,12 @@ impl Index {
         }
     }
 
-    /// What it has of the data of `ino`.
+    /// The note of a file's data.
     pub(crate) fn file(&self, ino: Ino) -> Option<&FileNote> {
         self.files.get(&ino)
     }
 
-    /// What it has of a name.
+    /// The note of a name.
     pub(crate) fn name(&self, key: &(Ino, Name)) -> Option<Option<Ino>> {
         self.names.get(key).copied()
     }

@@ -17,7 +17,7 @@ pub(super) const NOW: Now = Now {
     link: Reach::Online,
 };
 
-/// What the server of a test knows.
+/// A fact that the server of a test knows.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Truth {
     Name(Dentry, Result<Option<Attr>, Refusal>),
@@ -73,7 +73,7 @@ impl Shell {
         }
     }
 
-    /// What the server says.
+    /// The answer of the server.
     pub(super) fn told(&mut self, ask: &Ask) -> Result<Fact, Refusal> {
         let mut truth = self.truth.iter();
         let node = |attr| Node { attr, target: None };

@@ -1,4 +1,4 @@
-//! Looks: what is asked of the index and of the server, and what is seen.
+//! Looks: their questions to the index and the server, and their results.
 
 use super::calls::NOW;
 use super::*;
