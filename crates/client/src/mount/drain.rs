@@ -278,9 +278,7 @@ impl Mount {
         batch: Vec<Logged>,
         Exchanged { outcomes, as_of, heard, full }: Exchanged,
     ) -> Result<(), Refusal> {
-        let ends = outcomes.iter().position(|outcome| !outcome.is_final());
-        let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
-        let unsettled = ends.map(|at| answered.split_off(at));
+        let (Settle { answered, as_of }, not_yet) = Settle::of_batch(batch, outcomes, as_of);
         for slice in answered.chunks(SETTLE_MAX) {
             self.flush_maps_of_released(slice).await;
             let settle = Settle { answered: slice.to_vec(), as_of: as_of.clone() };
@@ -296,7 +294,7 @@ impl Mount {
                 self.ask_attr(data.ino).await.ok();
             }
         }
-        match unsettled.and_then(|unsettled| unsettled.into_iter().next()) {
+        match not_yet {
             Some((logged, outcome)) => self.not_yet(&logged, outcome, full),
             None => Ok(()),
         }

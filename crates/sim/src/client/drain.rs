@@ -157,13 +157,11 @@ impl Mount {
         if outcomes.is_empty() || outcomes.len() > batch.len() {
             return Err(Violation(format!("{} outcomes of {}", outcomes.len(), batch.len())));
         }
-        let ends = outcomes.iter().position(|outcome| !outcome.is_final());
-        let mut answered: Vec<_> = batch.into_iter().zip(outcomes).collect();
-        let later = ends.map(|at| answered.split_off(at)).unwrap_or_default();
-        if !answered.is_empty() {
+        let (settle, not_yet) = Settle::of_batch(batch, outcomes, as_of.clone());
+        if !settle.answered.is_empty() {
+            let answered = &settle.answered;
             let files: Vec<Ino> = answered.iter().map(|(logged, _)| logged.change.ino()).collect();
             let seqs: Vec<u64> = answered.iter().map(|(logged, _)| logged.seq).collect();
-            let settle = Settle { answered, as_of: as_of.clone() };
             // Else they are sent again, and answered the same.
             self.unsettled = self.host_call(Call::Settle(Arc::new(settle)), &[])?.is_err();
             if self.unsettled {
@@ -177,7 +175,7 @@ impl Mount {
                 self.rewrite_log();
             }
         }
-        match later.into_iter().next() {
+        match not_yet {
             Some((logged, Outcome::NeedsWhole)) => drop(self.core.want_whole(logged.seq)),
             Some((_, Outcome::Missing { chunks })) => self.chunks.missing(&chunks)?,
             _ => {}

@@ -30,6 +30,21 @@ pub struct Settle {
     pub as_of: AsOf,
 }
 
+impl Settle {
+    /// The settlement of a batch up to the first outcome that is not final, and that one with its
+    /// change. The server has done nothing behind it.
+    pub fn of_batch(
+        batch: Vec<Logged>,
+        outcomes: Vec<Outcome>,
+        as_of: AsOf,
+    ) -> (Settle, Option<(Logged, Outcome)>) {
+        let ends = outcomes.iter().take_while(|outcome| outcome.is_final()).count();
+        let mut pairs = batch.into_iter().zip(outcomes);
+        let answered = pairs.by_ref().take(ends).collect();
+        (Settle { answered, as_of }, pairs.next())
+    }
+}
+
 /// The fate of a change, to be kept for the user.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kept {

@@ -171,3 +171,19 @@ fn what_a_waiter_reports_is_not_kept() {
     }
     assert_eq!(kept, [[true, true, false], [true, false, false]]);
 }
+
+#[test]
+fn an_answer_is_settled_up_to_the_first_outcome_that_is_not_final() {
+    let batch = || stored().queue.iter().map(|(logged, _)| logged.clone()).collect::<Vec<_>>();
+    let split = |outcomes| {
+        let as_of = core().tree.as_of(None, [NOW.time; 2]);
+        let (settle, not_yet) = Settle::of_batch(batch(), outcomes, as_of);
+        (settle.answered, not_yet)
+    };
+    let (answered, not_yet) = split(vec![created(), Outcome::NeedsWhole]);
+    assert_eq!((answered.len(), not_yet.map(|(logged, _)| logged.seq)), (1, Some(2)));
+    let (answered, not_yet) = split(vec![Outcome::NeedsWhole, created()]);
+    assert_eq!((answered.len(), not_yet.map(|(logged, _)| logged.seq)), (0, Some(1)));
+    let (answered, not_yet) = split(vec![created()]);
+    assert_eq!((answered.len(), not_yet), (1, None));
+}
