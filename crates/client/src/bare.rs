@@ -5,22 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use segue_core::host::cache::FileNote;
-use segue_core::host::log::{Change, Entry, Payload, Redo, lacking, redo};
-use segue_core::host::{Host, Needs, needs};
+use segue_core::host::cache::{FileNote, NodeNote};
+use segue_core::host::log::{Change, Entry, Payload, Redo};
+use segue_core::host::{Host, LeftDisk, LeftLog, Notes};
 use segue_core::nouns::{Caller, ContainerId, Ino, Name, NewNode, RangeSet, Record, Time};
 use serde::Serialize;
 
 use crate::error::MountError;
 use crate::mount::verify::has;
-use crate::state::{Index, LogFile, ReadContainer, SHORT_LOG, holder, mapped, read_container};
+use crate::state::{Index, Key, LogFile, ReadContainer, SHORT_LOG, holder, mapped, read_container};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
+/// Numbers for changes that nobody closed.
+const SEQS: u64 = 1 << 32;
 /// Most files under one name.
 const SAME_MAX: u32 = 10_000;
 
@@ -29,7 +32,7 @@ const SAME_MAX: u32 = 10_000;
 pub struct Uncommitted {
     directory: PathBuf,
     core: Host,
-    entries: Vec<Entry>,
+    redone: BTreeMap<Key, Vec<Redone>>,
     index: Option<Index>,
     /// What is wrong with the directory.
     pub damage: Option<String>,
@@ -80,28 +83,34 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
     let noted = position.map(|position| found.noted_at(position, found.entries.len()));
     let damage = damage.or_else(|| (noted == Some(None)).then(|| SHORT_LOG.to_owned()));
     let noted = noted.flatten().unwrap_or(0);
-    let mut entries = found.entries;
-    leave_out_lacking(directory, &mut entries, found.durable.max(noted))
-        .map_err(|error| MountError::state(directory, error))?;
-    let mapped = mapped(directory).map_err(|error| MountError::state(directory, error))?;
+    let failed = |error| MountError::state(directory, error);
+    let mapped = mapped(directory).map_err(failed)?;
     let mut core = Host::new(usize::MAX, 1);
-    let mut files = BTreeMap::new();
-    if let Some(index) = &index {
-        let mut needs = needs(&entries, noted);
-        needs.inodes.extend(mapped.iter().map(|(ino, _)| *ino));
-        files = load(index, &mut core, needs);
-    }
-    let unsealed = core.recover(entries.clone(), noted, &files, Time::default());
-    for data in unsealed {
-        core.reserve_seqs(core.next_seq() + 1);
-        let entry = core.draft_leftover(data, Caller::default(), false);
-        core.admit(entry, Time::default());
-    }
-    for (ino, id) in mapped {
-        core.load(ino, files.get(&ino).cloned());
+    let redone = BTreeMap::new();
+    let mut left = ReadOnly { directory, index: index.as_ref(), noted, redone };
+    let first_unsynced = found.durable.max(noted);
+    let log = LeftLog { entries: found.entries, first_unsynced, lost_power: false };
+    core.recover(&mut left, log, Time::default()).map_err(failed)?;
+    for &(ino, id) in &mapped {
+        load_path(&left, &mut core, [ino].into());
+        core.load(ino, left.file(ino));
         take_mapped(&mut core, ino, id);
     }
-    Ok(Uncommitted { directory: directory.into(), core, entries, index, damage })
+    let named = core.queue.iter().flat_map(|(logged, _)| logged.change.touched().inodes).collect();
+    load_path(&left, &mut core, named);
+    let redone = left.redone;
+    Ok(Uncommitted { directory: directory.into(), core, redone, index, damage })
+}
+
+/// Loads inodes and the directories above them, which tell their paths.
+fn load_path(left: &ReadOnly<'_>, core: &mut Host, mut inodes: Vec<Ino>) {
+    let mut seen = BTreeSet::new();
+    while let Some(ino) = inodes.pop() {
+        if let Some(note) = left.node(ino).filter(|_| seen.insert(ino)) {
+            inodes.extend(note.place.as_ref().map(|(directory, _)| *directory));
+            core.tree.install_note(note);
+        }
+    }
 }
 
 /// Takes a container to which maps may have written as written in full.
@@ -123,14 +132,56 @@ fn take_mapped(core: &mut Host, ino: Ino, id: ContainerId) {
     }
 }
 
-/// Takes out what was written and is not in its container, from entry `first` on: a process that
-/// was killed had begun its last change, and a loss of power takes any part of what was not synced.
-fn leave_out_lacking(directory: &Path, entries: &mut Vec<Entry>, first: usize) -> io::Result<()> {
-    let is_there = |key, range, sums: &[u32], later: &RangeSet| {
-        let ReadContainer::There(container) = read_container(directory, key)? else {
+/// What the log has of a container itself.
+#[derive(Debug)]
+enum Redone {
+    Bytes(u64, Vec<u8>),
+    Zeros(Range<u64>),
+}
+
+/// What an earlier process left, of which nothing is changed.
+struct ReadOnly<'a> {
+    directory: &'a Path,
+    index: Option<&'a Index>,
+    noted: usize,
+    redone: BTreeMap<Key, Vec<Redone>>,
+}
+
+impl LeftDisk for ReadOnly<'_> {
+    type Error = io::Error;
+
+    fn noted(&mut self, _: usize) -> io::Result<usize> {
+        Ok(self.noted)
+    }
+
+    fn node(&self, ino: Ino) -> Option<NodeNote> {
+        self.index?.node(ino).ok().flatten()
+    }
+
+    fn name(&self, directory: Ino, name: &Name) -> Option<Option<Ino>> {
+        self.index?.name(directory, name).ok().flatten()
+    }
+
+    fn file(&self, ino: Ino) -> Option<FileNote> {
+        self.index?.file(ino).ok().flatten()
+    }
+
+    /// Of a container that is missing the rest is still told.
+    fn has_container(&self, _: Ino, _: ContainerId) -> bool {
+        true
+    }
+
+    fn has_written(
+        &self,
+        key: Key,
+        range: &Range<u64>,
+        sums: &[u32],
+        later: &RangeSet,
+    ) -> io::Result<bool> {
+        let ReadContainer::There(container) = read_container(self.directory, key)? else {
             return Ok(false);
         };
-        has(range, sums, later, |at, len| {
+        has(range.clone(), sums, later, |at, len| {
             let mut bytes = vec![0; len];
             match container.read_exact_at(&mut bytes, at) {
                 Ok(()) => Ok(bytes),
@@ -138,43 +189,57 @@ fn leave_out_lacking(directory: &Path, entries: &mut Vec<Entry>, first: usize) -
                 Err(error) => Err(error),
             }
         })
-    };
-    loop {
-        // What stands elsewhere is not looked at: none of it is extracted.
-        let lacking = lacking(entries, first, is_there, |_, _, _, _| Ok::<_, io::Error>(true))?;
-        if lacking.is_empty() {
-            return Ok(());
-        }
-        for index in lacking.into_iter().rev() {
-            entries.remove(index);
-        }
     }
-}
 
-fn load(index: &Index, core: &mut Host, needs: Needs) -> BTreeMap<Ino, FileNote> {
-    let mut files = BTreeMap::new();
-    let mut inodes: Vec<Ino> = needs.inodes.iter().copied().collect();
-    inodes.extend(needs.names.iter().map(|(directory, _)| *directory));
-    let mut seen = BTreeSet::new();
-    while let Some(ino) = inodes.pop() {
-        if !seen.insert(ino) {
-            continue;
-        }
-        if let Ok(Some(note)) = index.node(ino) {
-            // The directories above tell the path.
-            inodes.extend(note.place.as_ref().map(|(directory, _)| *directory));
-            core.tree.install_note(note);
-        }
-        if let Ok(Some(file)) = index.file(ino) {
-            files.insert(ino, file);
-        }
+    /// None of it is extracted.
+    fn has_preserved(&self, _: u64, _: &Range<u64>, _: &[u32], _: &RangeSet) -> io::Result<bool> {
+        Ok(true)
     }
-    for (directory, name) in needs.names {
-        if let Ok(Some(meaning)) = index.name(directory, &name) {
-            core.tree.install_noted_name(directory, name, meaning);
-        }
+
+    fn reserve_seqs(&mut self, first: u64) -> io::Result<u64> {
+        Ok(first + SEQS)
     }
-    files
+
+    fn mark_unsynced(&mut self, _: Ino, _: ContainerId) {}
+
+    fn redo(&mut self, key: Key, step: Redo<'_>) -> io::Result<()> {
+        let redone = self.redone.entry(key).or_default();
+        match step {
+            Redo::Bytes(offset, bytes) => redone.push(Redone::Bytes(offset, bytes.to_vec())),
+            Redo::Zeros(range) => redone.push(Redone::Zeros(range)),
+            // Nothing behind the end of a file is extracted.
+            Redo::Cut(_) => {}
+        }
+        Ok(())
+    }
+
+    fn forget_file(&mut self, _: Ino) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn note(&mut self, _: &Notes, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn cut_log(&mut self, _: &[Entry]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn report_lost(&mut self, _: &[Entry]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn append(&mut self, _: &Entry) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn keep_preserved(&mut self, _: &[u64]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn end_doubt(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Uncommitted {
@@ -274,21 +339,21 @@ impl Uncommitted {
                 }
             }
         }
-        for (_, step) in redo(&self.entries).into_iter().filter(|(other, _)| *other == key) {
+        for step in self.redone.get(&key).into_iter().flatten() {
             match step {
-                Redo::Bytes(offset, bytes) => {
+                Redone::Bytes(offset, bytes) => {
+                    let offset = *offset;
                     let end = file.size.saturating_sub(offset);
                     let len = bytes.len().min(usize::try_from(end).unwrap_or(usize::MAX));
                     out.write_all_at(bytes.get(..len).unwrap_or_default(), offset)?;
                 }
-                Redo::Zeros(range) => {
+                Redone::Zeros(range) => {
                     for at in (range.start..range.end.min(file.size)).step_by(4096) {
                         let len = 4096.min(range.end.min(file.size) - at);
                         let zeros = vec![0; usize::try_from(len).unwrap_or(0)];
                         out.write_all_at(&zeros, at)?;
                     }
                 }
-                Redo::Cut(_) => {}
             }
         }
         out.sync_all()

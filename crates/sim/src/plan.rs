@@ -100,6 +100,12 @@ impl Bug {
             Bug::ClientSumsWhatOnlyItHas => Some(Fault::SumsWhatOnlyItHas),
             Bug::ClientForgetsSpoiled => Some(Fault::ForgetsSpoiled),
             Bug::ClientForgetsSyncs => Some(Fault::ForgetsSyncs),
+            Bug::ClientRedoesNothing => Some(Fault::RedoesNothing),
+            Bug::ClientTrustsDoubtful => Some(Fault::TrustsDoubtful),
+            Bug::ClientForgetsDoubt => Some(Fault::ForgetsDoubt),
+            Bug::ClientHidesItsLoss => Some(Fault::HidesItsLoss),
+            Bug::ClientBelievesTorn => Some(Fault::BelievesBegun),
+            Bug::ClientForgetsTorn => Some(Fault::ForgetsBegun),
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ impl Mount {
         log: &mut Log<'a>,
     ) -> Option<Result<Done, Undone>> {
         match action {
-            Action::Reserve(_) => Some(self.reserve_seqs()),
+            Action::Reserve(_, first) => Some(self.reserve_seqs(first)),
             Action::Load(_, Load::FreeSpace) => {
                 Some(self.free_space().map(Done::Free).map_err(Undone::from))
             }
@@ -105,8 +105,8 @@ impl Mount {
         done
     }
 
-    fn reserve_seqs(&self) -> Result<Done, Undone> {
-        let through = lock(&self.numbers).reserve_seqs();
+    fn reserve_seqs(&self, first: u64) -> Result<Done, Undone> {
+        let through = lock(&self.numbers).reserve_seqs(first);
         let through = through.map_err(|error| self.disk_refusal("state.json", &error))?;
         Ok(Done::Reserved(through))
     }

@@ -37,7 +37,7 @@ use crate::paths::{Paths, socket_path};
 use crate::rank::{Rank, Ranked};
 use crate::remote::Remote;
 use crate::state::{
-    Containers, FoundLog, Index, Maps, Numbers, Preserved, mapped, remember_volume, sync_directory,
+    Containers, Index, Maps, Numbers, Preserved, mapped, remember_volume, sync_directory,
 };
 use crate::unmounted::{refused, remember_base};
 use crate::{control, fuse};
@@ -241,6 +241,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
     granted.transpose().map_err(|error| MountError::state(&path, error))?;
     let left = Left {
         log: &mut log,
+        found,
         numbers: &mut numbers,
         index: &index,
         containers: &containers,
@@ -248,7 +249,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         lost_power,
         refused_dir: &refused_dir,
     };
-    let mut core = recovered(left, found, first_container, welcome.as_deref())?;
+    let mut core = recovered(left, first_container, welcome.as_deref())?;
     core.settings = settings(plan, owner);
     let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
     let (cache, kernel) = KernelCache::new(&through.nodes);
@@ -320,7 +321,6 @@ fn owner(plan: &MountPlan, role: Option<Role>) -> Result<Owner, MountError> {
 /// What an earlier process knew, and what the first session begins with.
 fn recovered(
     left: Left<'_>,
-    found: FoundLog,
     first_container: u64,
     welcome: Option<&Welcome>,
 ) -> Result<Host, MountError> {
@@ -329,7 +329,7 @@ fn recovered(
     if let Some(welcome) = welcome {
         core.tree.begin_connection(welcome.epoch, welcome.commit);
     }
-    left.recover(&mut core, found)?;
+    left.recover(&mut core)?;
     Ok(core)
 }
 

@@ -12,22 +12,6 @@ use segue_core::nouns::RangeSet;
 use super::carry::sums;
 use crate::state::{Containers, Key, LogFile, Preserved};
 
-/// Which of `entries`, from the `first` on, [lack](log::lacking) some of their bytes on the
-/// disk.
-pub(super) fn lacking(
-    entries: &[Entry],
-    first: usize,
-    containers: &Containers,
-    preserved: &Preserved,
-) -> io::Result<Vec<usize>> {
-    log::lacking(
-        entries,
-        first,
-        |key, range, sums, later| is_there(containers, key, range, sums, later),
-        |seq, range, sums, later| is_preserved(preserved, seq, range, sums, later),
-    )
-}
-
 /// After a sync that failed with `error`: writes anew what the disk may not have taken, and syncs
 /// the rest again. Of what was written anew each byte that the server may lack has to be what `log`
 /// says. No more is logged meanwhile.
@@ -76,7 +60,9 @@ fn summed(entry: Entry) -> Entry {
     }
 }
 
-fn is_preserved(
+/// Whether `preserved` has of change `seq` in `range` what the checksums are of, but for what was
+/// preserved `later`.
+pub(super) fn is_preserved(
     preserved: &Preserved,
     seq: u64,
     range: &Range<u64>,
@@ -89,7 +75,8 @@ fn is_preserved(
     }
 }
 
-fn is_there(
+/// Whether a container has in `range` what the checksums are of, but for what was written `later`.
+pub(super) fn is_there(
     containers: &Containers,
     key: Key,
     range: Range<u64>,
@@ -133,6 +120,21 @@ mod tests {
     use super::*;
     use crate::state::failing;
 
+    fn lacking(
+        entries: &[Entry],
+        first: usize,
+        containers: &Containers,
+        preserved: &Preserved,
+    ) -> Vec<usize> {
+        let lacking = log::lacking::<io::Error>(
+            entries,
+            first,
+            |key, range, sums, later| is_there(containers, key, range, sums, later),
+            |seq, range, sums, later| is_preserved(preserved, seq, range, sums, later),
+        );
+        lacking.unwrap()
+    }
+
     fn written(containers: &Containers, offset: u64, bytes: &[u8], is_done: bool) -> Entry {
         let (ino, container) = (Ino(7), ContainerId(1));
         if is_done {
@@ -149,8 +151,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let containers = Containers::at(dir.path().join("containers")).unwrap();
         let preserved = Preserved::at(dir.path().join("preserved")).unwrap();
-        let lacking =
-            |entries: &[Entry], first| lacking(entries, first, &containers, &preserved).unwrap();
+        let lacking = |entries: &[Entry], first| lacking(entries, first, &containers, &preserved);
         let none = written(&containers, 0, &[1; 9000], false);
         assert_eq!(lacking(std::slice::from_ref(&none), 0), [0]);
         let first = written(&containers, 100, &[1; 9000], true);
@@ -180,13 +181,13 @@ mod tests {
             Entry::Preserved { seq: 1, sums: sums(range.start, &bytes), range }
         };
         let entries = [kept(0..9000, 1), kept(4096..8192, 2)];
-        assert!(lacking(&entries, 0, &containers, &preserved).unwrap().is_empty());
+        assert!(lacking(&entries, 0, &containers, &preserved).is_empty());
         preserved.keep(1, 5000, &[3]).unwrap();
-        assert_eq!(lacking(&entries, 0, &containers, &preserved).unwrap(), [1]);
+        assert_eq!(lacking(&entries, 0, &containers, &preserved), [1]);
         preserved.keep(1, 0, &[3]).unwrap();
-        assert_eq!(lacking(&entries, 0, &containers, &preserved).unwrap(), [0, 1]);
+        assert_eq!(lacking(&entries, 0, &containers, &preserved), [0, 1]);
         preserved.remove(1).unwrap();
-        assert_eq!(lacking(&entries, 0, &containers, &preserved).unwrap(), [0, 1]);
+        assert_eq!(lacking(&entries, 0, &containers, &preserved), [0, 1]);
     }
 
     /// A disk fails once. What it did not take is written anew, if it is there still.
@@ -252,7 +253,7 @@ mod tests {
         let mut place = old.place().unwrap().clone();
         place.container = ContainerId(2);
         let entries = [old, Entry::Resized { place, size: 0 }];
-        assert_eq!(lacking(&entries[..1], 0, &containers, &preserved).unwrap(), [0]);
-        assert!(lacking(&entries, 0, &containers, &preserved).unwrap().is_empty());
+        assert_eq!(lacking(&entries[..1], 0, &containers, &preserved), [0]);
+        assert!(lacking(&entries, 0, &containers, &preserved).is_empty());
     }
 }

@@ -163,10 +163,10 @@ impl LogFile {
         }
     }
 
-    /// Cuts off all entries behind the first `keep` of `entries`, which are all there are.
-    pub(crate) fn cut(&mut self, entries: &[Entry], keep: usize) -> io::Result<()> {
+    /// Cuts off what stands behind `entries`, with which it begins.
+    pub(crate) fn cut(&mut self, entries: &[Entry]) -> io::Result<()> {
         let mut len = FILE_HEADER as u64;
-        for entry in entries.iter().take(keep) {
+        for entry in entries {
             len += encode(entry, 0, 0)?.len() as u64;
         }
         self.file.set_len(len)?;
@@ -174,7 +174,7 @@ impl LogFile {
         self.file.sync_all()?;
         self.len = len;
         self.durable = len;
-        self.count = keep as u64;
+        self.count = entries.len() as u64;
         Ok(())
     }
 

@@ -56,9 +56,11 @@ impl Numbers {
         self.directory.save()
     }
 
-    /// Reserves a block of seqs; they may be used up to the returned one, excluded.
-    pub(crate) fn reserve_seqs(&mut self) -> io::Result<u64> {
-        self.directory.saved.seq_reserved += SEQ_BLOCK;
+    /// Reserves a block of seqs, none of them below `first`; they may be used up to the returned
+    /// one, excluded.
+    pub(crate) fn reserve_seqs(&mut self, first: u64) -> io::Result<u64> {
+        let reserved = self.directory.saved.seq_reserved;
+        self.directory.saved.seq_reserved = reserved.max(first) + SEQ_BLOCK;
         self.directory.save()?;
         Ok(self.directory.saved.seq_reserved)
     }
@@ -133,7 +135,7 @@ mod tests {
         numbers.set_grants(&[InoGrant { first: 100, count: 5000 }]).unwrap();
         assert_eq!(numbers.take_ino().unwrap(), Some(Ino(100)));
         assert_eq!(numbers.take_ino().unwrap(), Some(Ino(101)));
-        let through = numbers.reserve_seqs().unwrap();
+        let through = numbers.reserve_seqs(1).unwrap();
         drop(numbers);
         let mut numbers = Numbers::new(open());
         assert_eq!(numbers.first_seq(), through);

@@ -105,8 +105,8 @@ impl From<Refusal> for Undone {
 /// What the shell is to do.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
-    /// Reserve numbers for changes, durably: [`Done::Reserved`].
-    Reserve(CallId),
+    /// Reserve numbers for changes from this one on, durably: [`Done::Reserved`].
+    Reserve(CallId, u64),
     /// Look at the cache's disk: [`Done::Free`] or [`Done::Noted`].
     Load(CallId, Load),
     /// Remove clean data to make room on the cache's disk.

@@ -36,7 +36,7 @@ use crate::persist::Lm;
 
 pub use notes::Notes;
 pub use planted::Fault;
-pub use recover::{Needs, needs};
+pub use recover::{LeftDisk, LeftLog};
 
 /// State of one mount.
 #[derive(Debug)]

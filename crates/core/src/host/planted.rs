@@ -14,6 +14,18 @@ pub enum Fault {
     ForgetsSpoiled,
     /// A sync covers nothing.
     ForgetsSyncs,
+    /// What the log has of data is not written again.
+    RedoesNothing,
+    /// After a loss of power, files are taken to have what was written and nothing else.
+    TrustsDoubtful,
+    /// After a loss of power, data are in doubt, and for the next process they are not.
+    ForgetsDoubt,
+    /// Nothing says that a loss of power may have taken what was done since.
+    HidesItsLoss,
+    /// A change that was only begun is taken out of the log, and what it spoiled is not noted.
+    BelievesBegun,
+    /// Nothing is noted of a file with such a change, and it is taken out of the log.
+    ForgetsBegun,
 }
 
 impl Host {

@@ -17,6 +17,7 @@ mod names;
 mod passthrough;
 mod places;
 mod recover;
+mod recoveries;
 mod settles;
 mod superseded;
 mod syncs;
@@ -587,7 +588,7 @@ fn data_that_an_earlier_life_left_stay_until_they_are_settled() {
     let container = ContainerId(1);
     let left = DataChange { ino: Ino(7), container, base, cut: None, size: 10, ranges, mtime };
     let entries = vec![Entry::Change(left.logged(1, Caller::default()))];
-    assert!(core.recover(entries, 1, &BTreeMap::new(), Time::default()).is_empty());
+    assert!(core.take_in_log(entries, 1, &BTreeMap::new(), Time::default()).is_empty());
     assert!(core.files[&Ino(7)].is_valid(0..10, 10));
     core.tree.install_node(Node { attr: attr(7, Kind::File, 4), target: None }, Time::default());
     let moved = core.tree.peek(Ino(7)).unwrap().data_version;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use segue_bed::segue::SegueMount;
 
 use crate::tree::{hash, hash_of, noise};
-use crate::world::{World, arg, errno, json, save, segue, wait_for_state};
+use crate::world::{World, arg, errno, eventually, json, save, segue, wait_for_state};
 
 /// What a directory holds, as far as a program can tell: paths with modes, targets and hashes.
 fn contents(top: &Path) -> BTreeMap<PathBuf, String> {
@@ -155,6 +155,41 @@ fn a_mount_that_dies_without_a_network_comes_back_with_everything() {
     assert_eq!(json(&world.a, &["status", arg(&top)])["mounts"][0]["conflicts"], 0);
     let other = world.mount(&world.b);
     assert_eq!(contents(other.path()), done);
+}
+
+/// What is small and new has no container on the disk for a moment. A mount that was killed then
+/// had nothing of such a file that the server had by then: without a network git said that this was
+/// no repository.
+/// Proves S1.3, S12.2.
+#[test]
+fn what_was_just_sent_is_there_without_a_network_after_a_kill() {
+    let Some(world) = World::new() else { return };
+    let mut mount = world.mount(&world.a);
+    let top = mount.path().to_owned();
+    let git = |args: &[&str]| {
+        let at = ["-C", arg(&top), "-c", "user.name=a", "-c", "user.email=a@b"];
+        world.a.run("git", &[&at, args].concat()).unwrap()
+    };
+    git(&["init", "--quiet"]);
+    // What is cached is noted once a second.
+    std::thread::sleep(Duration::from_secs(3));
+    for round in 0..2 {
+        save(&top.join("note"), format!("round {round}").as_bytes()).unwrap();
+        git(&["add", "note"]);
+        git(&["commit", "--quiet", "--message", "a round"]);
+        eventually("the server has it", || {
+            json(&world.a, &["status", arg(&top)])["mounts"][0]["log_records"] == 0
+        });
+        mount.kill9().unwrap();
+        drop(mount);
+        world.a.link_down().unwrap();
+        mount = world.mount_with(&world.a, "grace=500ms");
+        git(&["fsck", "--full", "--strict"]);
+        assert_eq!(git(&["status", "--porcelain"]), "");
+        assert_eq!(git(&["rev-list", "--count", "HEAD"]).trim(), (round + 1).to_string());
+        world.a.link_up().unwrap();
+        wait_for_state(&world.a, &mount, "online");
+    }
 }
 
 /// `segue recover` finds every file that was not committed in a cache directory that nothing can

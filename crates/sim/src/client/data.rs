@@ -5,40 +5,16 @@ use std::ops::Range;
 use segue_core::host::Copied;
 use segue_core::host::cache::FileData;
 use segue_core::host::call::{By, Call, EditCall, What};
-use segue_core::host::log::{DataChange, Entry, Redo, redo};
+use segue_core::host::log::DataChange;
 use segue_core::nouns::{Ino, Record, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Fetch, Fetched, Reply, Request};
 
 use super::{Asking, Mount, Purpose, Stop, Tried};
 use crate::Violation;
+use crate::disk::{bytes_of, place, put};
 use crate::plan::Bug;
 use crate::server::Answer;
-
-pub(super) fn index(at: u64) -> usize {
-    usize::try_from(at).unwrap_or(usize::MAX)
-}
-
-/// `range` of a container; what lies beyond its end is zeros.
-pub(super) fn bytes_of(container: &[u8], range: &Range<u64>) -> Vec<u8> {
-    let from = index(range.start).min(container.len());
-    let to = index(range.end).min(container.len());
-    let mut bytes = container[from..to].to_vec();
-    bytes.resize(index(range.end - range.start), 0);
-    bytes
-}
-
-fn len(range: &Range<u64>) -> usize {
-    index(range.end - range.start)
-}
-
-pub(super) fn put(container: &mut Vec<u8>, at: u64, bytes: &[u8]) {
-    let (start, end) = (index(at), index(at) + bytes.len());
-    if container.len() < end {
-        container.resize(end, 0);
-    }
-    container[start..end].copy_from_slice(bytes);
-}
 
 impl Mount {
     /// Makes the data state of `ino`.
@@ -53,34 +29,6 @@ impl Mount {
     pub(super) fn container(&mut self, ino: Ino) -> Option<&mut Vec<u8>> {
         let id = self.core.container(ino)?;
         Some(&mut self.kept.containers.entry((ino, id)).or_default().bytes)
-    }
-
-    /// Writes what the log has itself into the containers again.
-    pub(super) fn redo(&mut self, log: &[Entry]) {
-        if self.bug == Some(Bug::ClientRedoesNothing) {
-            return;
-        }
-        for (key, step) in redo(log) {
-            if !self.core.needs_container(key.0, key.1) {
-                continue;
-            }
-            self.kept.unsynced.insert(key);
-            let container = &mut self.kept.containers.entry(key).or_default().bytes;
-            match step {
-                Redo::Bytes(offset, bytes) => put(container, offset, bytes),
-                Redo::Zeros(range) => put(container, range.start, &vec![0; len(&range)]),
-                Redo::Cut(size) => container.truncate(index(size)),
-            }
-        }
-    }
-
-    /// Cuts off what containers have behind the ends of their files: nobody logged it.
-    pub(super) fn cut_containers(&mut self) {
-        for (key, size) in self.core.ends() {
-            if let Some(container) = self.kept.containers.get_mut(&key) {
-                container.bytes.truncate(index(size));
-            }
-        }
     }
 
     /// What is here of a file: where, and what.
@@ -250,14 +198,14 @@ impl Mount {
         let segments =
             fetched.segments.iter().copied().chain([(ask.len.saturating_sub(sent), false)]);
         for (len, is_data) in segments {
-            let mut bytes = vec![0; index(len)];
+            let mut bytes = vec![0; place(len)];
             if is_data {
                 let (these, after) = rest.split_at(bytes.len());
                 bytes.copy_from_slice(these);
                 rest = after;
             }
             for part in file.fillable(at..at + len, version) {
-                put(container, part.start, &bytes[index(part.start - at)..index(part.end - at)]);
+                put(container, part.start, &bytes[place(part.start - at)..place(part.end - at)]);
                 file.filled(part);
             }
             at += len;
@@ -272,7 +220,7 @@ impl Mount {
         let preserved = self.core.preserved(seq);
         for at in preserved.within(range.clone()).flatten() {
             let kept = self.kept.preserved.get(&seq).and_then(|kept| kept.bytes.get(&at));
-            bytes[index(at - range.start)] = kept.copied().unwrap_or_default();
+            bytes[place(at - range.start)] = kept.copied().unwrap_or_default();
         }
         bytes
     }

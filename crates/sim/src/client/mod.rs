@@ -13,6 +13,7 @@ mod data;
 mod drain;
 mod notes;
 mod promises;
+mod recover;
 mod shell;
 mod space;
 mod torn;
@@ -20,9 +21,9 @@ mod torn;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use segue_core::host::Host;
 use segue_core::host::call::Call;
-use segue_core::host::log::{Change, Entry, Logged, left_of};
-use segue_core::host::{Host, needs};
+use segue_core::host::log::{Change, Entry, Logged};
 use segue_core::nouns::{Caller, ClientId, Ino, Record, Time, Timestamp};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Reply, Request};
@@ -42,10 +43,9 @@ use shell::{Asking, Ran};
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 /// Low, so that the core's limit is reached.
 pub(crate) const NODE_LIMIT: usize = 12;
-/// Low, so that blocks of numbers end in a run.
-const SEQ_BLOCK: u64 = 16;
 /// Low, as files are small.
 const CLONE_MIN: u64 = 8;
+/// Low, so that blocks of numbers end in a run.
 const INO_BLOCK: u64 = 8;
 /// One change in so many goes before others.
 const RAISED_EVERY: u64 = 11;
@@ -158,28 +158,6 @@ pub(crate) struct Mount {
     pub(crate) changed_at: u64,
 }
 
-/// How far a recovery comes: so many changes of the disk.
-struct Steps(u32);
-
-impl Steps {
-    fn take(&mut self) -> Result<(), Broken> {
-        self.0 = self.0.checked_sub(1).ok_or(Broken::Died)?;
-        Ok(())
-    }
-}
-
-/// Why a recovery did not come to its end.
-enum Broken {
-    Died,
-    Violation(Violation),
-}
-
-impl From<Violation> for Broken {
-    fn from(violation: Violation) -> Broken {
-        Broken::Violation(violation)
-    }
-}
-
 impl Mount {
     /// Starts a process on what an earlier one left; calls are numbered from `next_call`.
     pub(crate) fn start(
@@ -189,10 +167,8 @@ impl Mount {
         now: Time,
     ) -> Result<Mount, Violation> {
         let mut mount = Mount::new((kept, acknowledged), (threads, next_call), bug, now);
-        match mount.recover(Steps(u32::MAX)) {
-            Err(Broken::Violation(violation)) => return Err(violation),
-            Ok(()) | Err(Broken::Died) => mount.say_hello(),
-        }
+        mount.recover(u32::MAX)?;
+        mount.say_hello();
         Ok(mount)
     }
 
@@ -204,10 +180,8 @@ impl Mount {
         steps: u32,
     ) -> Result<(Kept, Acknowledged), Violation> {
         let mut mount = Mount::new(left, (0, 0), bug, now);
-        match mount.recover(Steps(steps)) {
-            Err(Broken::Violation(violation)) => Err(violation),
-            Ok(()) | Err(Broken::Died) => Ok((mount.kept, mount.acknowledged)),
-        }
+        mount.recover(steps)?;
+        Ok((mount.kept, mount.acknowledged))
     }
 
     fn new(
@@ -259,61 +233,6 @@ impl Mount {
         }
     }
 
-    /// As the real client's mount/recover.rs.
-    fn recover(&mut self, mut steps: Steps) -> Result<(), Broken> {
-        self.kept.sync_log();
-        self.kept.starts += 1;
-        let lost_power = self.kept.lost_power;
-        if lost_power && self.bug != Some(Bug::ClientBelievesNotedData) {
-            self.kept.save_index().clear_files();
-        }
-        self.core.number_containers(self.kept.starts << 32);
-        steps.take()?;
-        self.reserve_seqs();
-        steps.take()?;
-        let (log, undone) = self.verify();
-        let noted = left_of(self.kept.noted(), &undone.entries);
-        let files = self.load_needed(&needs(&log, noted));
-        let mut unsealed = self.core.recover(log.clone(), noted, &files, self.now);
-        let containers = &self.kept.containers;
-        let is_in_doubt = lost_power && self.bug != Some(Bug::ClientTrustsDoubtful);
-        let believes = self.bug == Some(Bug::ClientBelievesEvicted);
-        let is_there = |ino, id| believes || containers.contains_key(&(ino, id));
-        self.core.check_data(is_in_doubt, is_there);
-        self.core.drop_lost(&mut unsealed, &log, is_there);
-        steps.take()?;
-        self.redo(&log);
-        steps.take()?;
-        if lost_power {
-            self.cut_containers();
-        }
-        steps.take()?;
-        if !undone.ranges.is_empty() {
-            self.forget(undone, &mut steps)?;
-        }
-        for data in unsealed {
-            steps.take()?;
-            if self.core.seqs_left() == 0 {
-                self.reserve_seqs();
-            }
-            if lost_power {
-                self.kept.left.insert(self.core.next_seq());
-            }
-            let says_so = lost_power && self.bug != Some(Bug::ClientHidesItsLoss);
-            let entry = self.core.draft_leftover(data, Caller::default(), says_so);
-            self.log_left(entry)?;
-        }
-        steps.take()?;
-        let needed = self.core.all_preserved();
-        self.kept.preserved.retain(|seq, _| needed.contains(seq));
-        steps.take()?;
-        self.kept.lost_power &=
-            self.core.is_in_doubt() && self.bug != Some(Bug::ClientForgetsDoubt);
-        self.sweep();
-        self.sweep_left();
-        Ok(())
-    }
-
     /// Files of which it is noted which data are here.
     pub(crate) fn noted_files(&self) -> Vec<Ino> {
         self.kept.index.files()
@@ -322,11 +241,6 @@ impl Mount {
     /// The process dies: what it leaves, and the number of its next call.
     pub(crate) fn die(self) -> (Kept, Acknowledged, u64) {
         (self.kept, self.acknowledged, self.next_call)
-    }
-
-    fn reserve_seqs(&mut self) {
-        self.kept.seq_reserved = self.kept.seq_reserved.max(self.core.next_seq()) + SEQ_BLOCK;
-        self.core.reserve_seqs(self.kept.seq_reserved);
     }
 
     fn append(&mut self, entry: Entry) -> Result<(), Violation> {
@@ -354,13 +268,6 @@ impl Mount {
         let logged = self.host_call(call, &[])?.map(drop);
         self.raise_newest();
         Ok(logged)
-    }
-
-    /// Logs what an earlier process left, and takes it in.
-    fn log_left(&mut self, entry: Entry) -> Result<(), Violation> {
-        self.append(entry.clone())?;
-        self.core.admit(entry, self.now);
-        Ok(())
     }
 
     fn wall(&self) -> Timestamp {

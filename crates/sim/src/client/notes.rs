@@ -1,8 +1,7 @@
 //! What is noted of the cache on the disk, as `segue-client`'s mount/notes.rs does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use segue_core::host::Needs;
 use segue_core::host::action::Load;
 use segue_core::host::cache::FileNote;
 use segue_core::host::log::{Change, Logged};
@@ -12,17 +11,12 @@ use super::Mount;
 use crate::plan::Bug;
 
 impl Mount {
-    /// Notes what is known now. What the log says up to here is durable before.
+    /// Notes what is known now. What the log says up to here is durable before. False if the disk
+    /// refuses it.
     pub(crate) fn note(&mut self) -> bool {
         if self.bug != Some(Bug::ClientNotesUnsynced) {
             self.sync_disk();
         }
-        self.note_through(self.kept.log.len())
-    }
-
-    /// Notes what is known, which is what the first `entries` of the log did. False if the disk
-    /// refuses it.
-    pub(super) fn note_through(&mut self, entries: usize) -> bool {
         let mut notes = self.core.take_notes();
         if self.failing.try_write().is_err() {
             self.core.noted(&notes, false);
@@ -36,12 +30,7 @@ impl Mount {
             }
             _ => {}
         }
-        let position = (self.kept.generation, entries);
-        let index = self.kept.save_index();
-        index.position = position;
-        for key in index.save(&notes, self.now) {
-            self.kept.containers.remove(&key);
-        }
+        self.kept.note(&notes, self.kept.log.len(), self.now);
         self.core.noted(&notes, true);
         true
     }
@@ -60,18 +49,6 @@ impl Mount {
         for scrap in self.core.take_scrap() {
             self.remove(scrap);
         }
-    }
-
-    /// Gets into memory what the index has of this; what it has of data is returned.
-    pub(super) fn load_needed(&mut self, needs: &Needs) -> BTreeMap<Ino, FileNote> {
-        needs.inodes.iter().for_each(|ino| self.load_node(*ino));
-        for key in &needs.names {
-            if let Some(meaning) = self.kept.index.name(key) {
-                self.core.tree.install_noted_name(key.0, key.1.clone(), meaning);
-            }
-        }
-        let file = |ino: &Ino| Some((*ino, self.noted_file(*ino)?));
-        needs.inodes.iter().filter_map(file).collect()
     }
 
     pub(super) fn noted_file(&self, ino: Ino) -> Option<FileNote> {

@@ -13,9 +13,9 @@ use segue_core::nouns::{Attr, ContainerId, Dentry, Ino, Name, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Lookup, Readdir, Reply, Request};
 
-use super::data::{bytes_of, index, put};
 use super::{Mount, RAISED_EVERY, Stop, Tried};
 use crate::Violation;
+use crate::disk::{bytes_of, place, put};
 use crate::plan::Bug;
 
 /// Of so many changes that are to become others, one batch is made before one has.
@@ -171,10 +171,7 @@ impl Mount {
     /// Carries out an action. Returns how it ended, if a call waits for that.
     fn carry_out(&mut self, action: Action, bytes: &[u8]) -> Result<Option<Ended>, Violation> {
         Ok(Some(match action {
-            Action::Reserve(_) => {
-                self.reserve_seqs();
-                Ok(Done::Reserved(self.kept.seq_reserved))
-            }
+            Action::Reserve(_, first) => Ok(Done::Reserved(self.kept.reserve_seqs(first))),
             Action::Load(_, Load::FreeSpace) => Ok(Done::Free(u64::MAX)),
             Action::Load(_, load) => Ok(Done::Noted(self.kept.index.noted_for(&load))),
             Action::Number(_) => self.take_next_ino().map(Done::Number).map_err(Undone::from),
@@ -310,12 +307,12 @@ impl Mount {
                 self.acknowledged.wrote(ino, *offset, bytes, old_size);
             }
             Change::Zeros(Range { start, end }) => {
-                let zeros = vec![0; index(end - start)];
+                let zeros = vec![0; place(end - start)];
                 put(self.bytes_of_container(key), *start, &zeros);
                 self.acknowledged.wrote(ino, *start, &zeros, old_size);
             }
             Change::Size(size) => {
-                self.bytes_of_container(key).resize(index(*size), 0);
+                self.bytes_of_container(key).resize(place(*size), 0);
                 self.acknowledged.resized(ino, *size, old_size);
             }
             Change::Nothing => self.acknowledged.resized(ino, 0, old_size),
@@ -330,7 +327,7 @@ impl Mount {
     /// There is room for the word of what failed where the change stood in the log.
     fn undo(&mut self, undo: Undo) -> Result<Ended, Violation> {
         self.append(undo.entry)?;
-        self.bytes_of_container((undo.ino, undo.container)).truncate(index(undo.size));
+        self.bytes_of_container((undo.ino, undo.container)).truncate(place(undo.size));
         Ok(Ok(Done::Carried))
     }
 }

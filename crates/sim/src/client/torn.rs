@@ -1,22 +1,18 @@
-//! Writes that a process dies in the middle of, as `segue-client`'s mount/edit.rs, mount/verify.rs
-//! and mount/recover.rs treat them.
+//! Writes that a process dies in the middle of.
 //!
 //! A large write is logged as checksums, unless it is over what only this host has. The next
 //! process takes out of the log what is not in the container, and what stood there is not valid.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::ops::Range;
 
 use segue_core::host::action::{Change, Edit};
 use segue_core::host::call::{By, Call, EditCall, What};
-use segue_core::host::log::{Entry, Payload, lacking};
-use segue_core::nouns::{Caller, Ino, Kind, RangeSet};
+use segue_core::host::log::{Entry, Payload};
+use segue_core::nouns::{Caller, Ino, Kind};
 
-use super::data::{bytes_of, put};
-use super::{Broken, Mount, Steps};
-use crate::disk::Key;
-use crate::plan::Bug;
+use super::Mount;
+use crate::disk::{bytes_of, put};
 use crate::rng::Rng;
 use crate::{Violation, work};
 
@@ -33,25 +29,15 @@ pub(crate) struct Done {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Writes that were begun when a process died.
-#[derive(Debug, Default)]
-pub(super) struct Undone {
-    pub(super) ranges: Vec<(Ino, Range<u64>)>,
-    /// One of them is the last entry of the log.
-    is_last: bool,
-    /// Which entries of the log they are.
-    pub(super) entries: Vec<usize>,
-}
-
 /// The blocks of a range.
-fn blocks(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+pub(super) fn blocks(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let Range { start, end } = *range;
     let next = move |at: u64| ((at / SUM_BLOCK + 1) * SUM_BLOCK).min(end);
     let from = std::iter::successors(Some(start), move |at| Some(next(*at)));
     from.take_while(move |at| *at < end).map(move |at| at..next(at))
 }
 
-fn sum(bytes: &[u8]) -> u32 {
+pub(super) fn sum(bytes: &[u8]) -> u32 {
     let [a, b, c, d, ..] = *blake3::hash(bytes).as_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
@@ -134,73 +120,5 @@ impl Mount {
     fn has_amended(&self, ino: Ino) -> bool {
         let mut queued = self.core.queue.iter().map(|(logged, _)| logged);
         queued.any(|of| of.change.ino() == ino && self.core.queue.is_rewritten(of.seq))
-    }
-
-    /// The log without what the containers do not have; and which ranges of which files that is.
-    pub(super) fn verify(&mut self) -> (Vec<Entry>, Undone) {
-        let mut log = self.kept.log.clone();
-        let mut undone = Undone::default();
-        // The last one first: so the numbers of the others stay.
-        for index in self.lacking(&log).into_iter().rev() {
-            undone.is_last |= index + 1 == log.len();
-            undone.entries.push(index);
-            if let Entry::Written { place, offset, data } = log.remove(index) {
-                undone.ranges.push((place.ino, offset..offset + data.len()));
-            }
-        }
-        (log, undone)
-    }
-
-    /// Which entries lack bytes in the containers.
-    fn lacking(&self, log: &[Entry]) -> Vec<usize> {
-        let has = |key, range: Range<u64>, sums: &[u32], later: &RangeSet| {
-            Ok(self.has(key, &range, sums, later))
-        };
-        let found: Result<_, Infallible> =
-            lacking(log, self.kept.first_unsynced(), has, |_, _, _, _| Ok(true));
-        match found {
-            Ok(found) => found,
-        }
-    }
-
-    /// True if a container has what these checksums are of, but for what was written `later`.
-    fn has(&self, key: Key, range: &Range<u64>, sums: &[u32], later: &RangeSet) -> bool {
-        let Some(container) = self.kept.containers.get(&key) else { return false };
-        blocks(range).zip(sums).all(|(block, expected)| {
-            later.overlaps(block.clone()) || sum(&bytes_of(&container.bytes, &block)) == *expected
-        })
-    }
-
-    /// Has the index say what was undone, and then the log nothing of it any more.
-    pub(super) fn forget(&mut self, undone: Undone, steps: &mut Steps) -> Result<(), Broken> {
-        let files: BTreeSet<Ino> = undone.ranges.iter().map(|(ino, _)| *ino).collect();
-        for (ino, range) in undone.ranges {
-            let size = self.core.tree.peek(ino).map(|attr| attr.size);
-            let Some(file) = self.core.files.get_mut(&ino) else {
-                if self.bug != Some(Bug::ClientBelievesTorn) {
-                    self.kept.save_index().forget_file(ino);
-                }
-                continue;
-            };
-            file.spoiled(range);
-            let key = (ino, file.container());
-            if let (Some(size), Some(container)) = (size, self.kept.containers.get_mut(&key)) {
-                container.bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
-            }
-        }
-        steps.take()?;
-        let forgets = self.bug == Some(Bug::ClientForgetsTorn);
-        if forgets {
-            files.into_iter().for_each(|ino| self.kept.save_index().forget_file(ino));
-        }
-        if !forgets && self.bug != Some(Bug::ClientBelievesTorn) {
-            self.kept.sync_log();
-            self.note_through(self.kept.log.len() - usize::from(undone.is_last));
-            steps.take()?;
-        }
-        if undone.is_last {
-            self.kept.cut_last();
-        }
-        Ok(())
     }
 }

@@ -67,6 +67,11 @@ impl Index {
         }
     }
 
+    /// The note of an inode.
+    pub(crate) fn node(&self, ino: Ino) -> Option<&NodeNote> {
+        self.nodes.get(&ino)
+    }
+
     /// The note of a file's data.
     pub(crate) fn file(&self, ino: Ino) -> Option<&FileNote> {
         self.files.get(&ino)

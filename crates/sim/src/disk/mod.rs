@@ -10,76 +10,28 @@
 //! A loss of power takes only what the server does not have either, or has settled: else nobody
 //! could say what the host shows until it has heard from the server.
 
+mod container;
 mod failing;
 mod index;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use segue_core::host::Notes;
 use segue_core::host::log::{Entry, Logged};
-use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant};
+use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant, Time};
 
 use crate::rng::Rng;
+pub(crate) use container::{Container, Preserved, bytes_of, place, put};
 pub(crate) use failing::Failing;
 pub(crate) use index::{Index, Noted};
 
-/// Blocks reach the disk in any order. Small, as the files are.
-const BLOCK: usize = 16;
+/// Low, so that blocks of numbers end in a run.
+const SEQ_BLOCK: u64 = 16;
 /// Notes that may not be on the disk yet.
 const NOTES_MAX: usize = 8;
 
 /// Which container.
 pub(crate) type Key = (Ino, ContainerId);
-
-/// Bytes of one inode.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Container {
-    pub(crate) bytes: Vec<u8>,
-    /// As they were at the last sync.
-    durable: Option<Vec<u8>>,
-}
-
-impl Container {
-    fn sync(&mut self) {
-        self.durable = Some(self.bytes.clone());
-    }
-
-    /// False if it was never synced and is gone.
-    fn lose_power(&mut self, rng: &mut Rng) -> bool {
-        if self.durable.is_none() && rng.chance(300) {
-            return false;
-        }
-        let old = self.durable.take().unwrap_or_default();
-        if old != self.bytes {
-            let len = rng.pick(&[old.len(), self.bytes.len()]);
-            self.bytes.resize(len, 0);
-            for (at, block) in (0..).step_by(BLOCK).zip(self.bytes.chunks_mut(BLOCK)) {
-                if rng.chance(500) {
-                    let rest = old.get(at..).unwrap_or_default();
-                    let had = |at: usize| rest.get(at).copied().unwrap_or_default();
-                    block.iter_mut().enumerate().for_each(|(at, byte)| *byte = had(at));
-                }
-            }
-        }
-        self.sync();
-        true
-    }
-}
-
-/// What was kept of a change.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Preserved {
-    pub(crate) bytes: BTreeMap<u64, u8>,
-    /// What was there at the last sync, if there is more now.
-    durable: Option<BTreeMap<u64, u8>>,
-}
-
-impl Preserved {
-    pub(crate) fn keep(&mut self, bytes: impl IntoIterator<Item = (u64, u8)>) {
-        let durable = || self.bytes.clone();
-        self.durable.get_or_insert_with(durable);
-        self.bytes.extend(bytes);
-    }
-}
 
 /// What a loss of power took.
 #[derive(Clone, Debug, Default)]
@@ -209,6 +161,22 @@ impl Kept {
             self.older.push(self.index.clone());
         }
         &mut self.index
+    }
+
+    /// Saves in the index what the first `entries` of the log did.
+    pub(crate) fn note(&mut self, notes: &Notes, entries: usize, now: Time) {
+        let position = (self.generation, entries);
+        let index = self.save_index();
+        index.position = position;
+        for key in index.save(notes, now) {
+            self.containers.remove(&key);
+        }
+    }
+
+    /// Reserves numbers of changes from `first` on; those below the returned one may be used.
+    pub(crate) fn reserve_seqs(&mut self, first: u64) -> u64 {
+        self.seq_reserved = self.seq_reserved.max(first) + SEQ_BLOCK;
+        self.seq_reserved
     }
 
     pub(crate) fn sync_index(&mut self) {

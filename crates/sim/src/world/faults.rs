@@ -155,6 +155,7 @@ impl World {
                 self.summary.renamed += mount.copied.renamed;
                 self.summary.histories += mount.copied.histories;
                 let (mut kept, mut acknowledged, next_call) = mount.die();
+                kept.lose_young(&mut self.disk_rng);
                 if kept.loses_power {
                     let lost = kept.lose_power(self.model.is_some(), &mut self.disk_rng);
                     acknowledged.lost(&lost);
@@ -208,7 +209,7 @@ impl World {
             let bug = self.options.bug;
             // A short life or two before: what it did not end the next one does.
             while !self.options.plain && self.disk_rng.chance(200) {
-                let steps = u32::try_from(self.disk_rng.below(12)).unwrap_or_default();
+                let steps = u32::try_from(self.disk_rng.below(30)).unwrap_or_default();
                 left = Mount::die_recovering(left, bug, now, steps)?;
                 self.summary.broken_recoveries += 1;
             }

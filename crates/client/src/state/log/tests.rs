@@ -211,7 +211,7 @@ fn entries_say_up_to_where_data_were_durable() {
     let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
     assert_eq!((found.entries.len(), found.durable), (7, 5));
     assert_eq!(found.entries.last(), Some(&Entry::Synced));
-    log.cut(&found.entries, 4).unwrap();
+    log.cut(&found.entries[..4]).unwrap();
     let (_, found) = LogFile::open(path, 1, false).unwrap();
     assert_eq!(found.entries.len(), 4);
 }

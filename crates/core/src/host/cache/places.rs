@@ -194,7 +194,7 @@ impl Host {
     /// The containers of all files in memory, and where what belongs to them ends. What a container
     /// has behind that, after a loss of power, nobody logged; it would be seen where the file grows
     /// over it.
-    pub fn ends(&self) -> Vec<((Ino, ContainerId), u64)> {
+    pub(in crate::host) fn ends(&self) -> Vec<((Ino, ContainerId), u64)> {
         let end = |(ino, file): (&Ino, &FileData)| {
             let container = file.container();
             let queued = self.queued_data(*ino).filter(|(_, data)| data.container == container);
@@ -206,7 +206,7 @@ impl Host {
     }
 
     /// All changes of which some bytes are preserved.
-    pub fn all_preserved(&self) -> Vec<u64> {
+    pub(in crate::host) fn all_preserved(&self) -> Vec<u64> {
         self.preserved.keys().copied().collect()
     }
 }

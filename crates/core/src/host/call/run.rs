@@ -171,7 +171,7 @@ impl Host {
         let is_none_left = self.seqs_left() == 0;
         if is_none_left {
             call.step = Some(Step::Reserve);
-            self.act(Action::Reserve(id));
+            self.act(Action::Reserve(id, self.next_seq));
         }
         is_none_left
     }

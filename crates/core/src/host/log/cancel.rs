@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use crate::host::Host;
 use crate::host::log::{Change, Logged};
-use crate::host::recover::touched_by;
 use crate::host::send::Unsealed;
 use crate::nouns::{Base, Ino, Record, SetAttr, Time};
 
@@ -37,7 +36,7 @@ impl Host {
         let later = self.unsealed_data(ino);
         if later.is_some() {
             // One unsettled change stands for everything that is not sealed.
-            self.tree.cancel(&touched_by(&logged.change));
+            self.tree.cancel(&logged.change.touched());
         }
         let before = match data.base {
             Base::Result(before) => Some(before).filter(|seq| self.queue.stage(*seq).is_some()),
@@ -94,8 +93,8 @@ impl Host {
         let earlier = seqs.iter().find(replacing).copied();
         self.room.superseded(earlier, by.seq);
         if let Some(before) = self.queue.supersede(by) {
-            self.tree.mark_all(&touched_by(&by.change));
-            self.tree.cancel(&touched_by(&before.change));
+            self.tree.mark_all(&by.change.touched());
+            self.tree.cancel(&before.change.touched());
         }
         // What follows what a sync covered follows what stands for it.
         for covered in self.covered.values_mut() {
@@ -127,7 +126,7 @@ impl Host {
             self.room.settled(*seq, false);
             self.ahead.cancelled(&logged);
             self.pending.less(logged.change.bytes());
-            self.tree.cancel(&touched_by(&logged.change));
+            self.tree.cancel(&logged.change.touched());
             if let Some(file) = self.files.get_mut(&logged.change.ino()) {
                 file.withdrawn(*seq);
             }
@@ -147,7 +146,7 @@ impl Host {
     pub fn times_of_cancelled(&self, cancelled: &[Logged]) -> Vec<Record> {
         let mut times = BTreeMap::new();
         for logged in cancelled {
-            let names = touched_by(&logged.change).names;
+            let names = logged.change.touched().names;
             times.extend(names.into_iter().map(|(directory, _)| (directory, logged.time)));
         }
         let is_there = |ino: &Ino| self.tree.peek(*ino).is_some_and(|attr| attr.nlink > 0);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::cache::RANGES_MAX;
 use crate::nouns::{
     Base, Caller, Class, ContainerId, INLINE_MAX, Ino, Name, Outcome, Piece, RangeSet, Record,
-    Store, Timestamp,
+    Store, Timestamp, Touched, touched,
 };
 
 /// What a record takes in a message with its names and its caller, about.
@@ -98,6 +98,14 @@ impl Change {
         match self {
             Change::Record(record) => record.kind(),
             Change::Data(_) => "store",
+        }
+    }
+
+    /// What it touches.
+    pub fn touched(&self) -> Touched {
+        match self {
+            Change::Record(record) => touched(record),
+            Change::Data(data) => Touched { inodes: vec![data.ino], names: Vec::new() },
         }
     }
 

@@ -157,7 +157,12 @@ impl Host {
 
     /// The entry that makes a change of what an earlier life left unsealed. If the host
     /// `lost_power`, that may have been sealed and sent, and changed again.
-    pub fn draft_leftover(&self, data: DataChange, caller: Caller, lost_power: bool) -> Entry {
+    pub(in crate::host) fn draft_leftover(
+        &self,
+        data: DataChange,
+        caller: Caller,
+        lost_power: bool,
+    ) -> Entry {
         let known = lost_power.then_some(data.base);
         let logged = data.logged(self.next_seq, caller);
         Entry::Change(Logged { after: After::Everything, known, ..logged })

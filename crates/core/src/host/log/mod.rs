@@ -28,5 +28,5 @@ pub use change::{After, Change, DataChange, Logged};
 pub use entry::{Entry, Payload, SUM_BLOCK, WritePlace};
 pub use leftover::{Leftover, latest_told, replay};
 pub use queue::{Fit, Lane, Queue, Stage};
-pub use redo::{Redo, has_all, redo};
+pub use redo::{Covered, Redo, covered_by, redo};
 pub use verify::{lacking, left_of};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{DataChange, Entry, Payload};
+use super::{Entry, Payload};
 use crate::nouns::{ContainerId, Ino, RangeSet};
 
 /// One step. Steps of one container may be taken in any order: they do not overlap.
@@ -65,20 +65,21 @@ pub fn redo(entries: &[Entry]) -> Vec<((Ino, ContainerId), Redo<'_>)> {
     steps
 }
 
-/// True if a log has all bytes of `data` itself, so that its container need not be there.
-pub fn has_all(entries: &[Entry], data: &DataChange) -> bool {
-    let mut had = RangeSet::default();
+/// Which bytes of which containers.
+pub type Covered = BTreeMap<(Ino, ContainerId), RangeSet>;
+
+/// The bytes that a log has itself: a container with no others need not be there.
+pub fn covered_by(entries: &[Entry]) -> Covered {
+    let mut covered = Covered::new();
     for (key, step) in redo(entries) {
         let range = match step {
             Redo::Bytes(offset, bytes) => offset..offset.saturating_add(bytes.len() as u64),
             Redo::Zeros(range) => range,
             Redo::Cut(size) => size..u64::MAX,
         };
-        if key == (data.ino, data.container) {
-            had.insert(range);
-        }
+        covered.entry(key).or_default().insert(range);
     }
-    data.ranges.iter().all(|range| had.missing(range.clone()).is_empty())
+    covered
 }
 
 #[cfg(test)]

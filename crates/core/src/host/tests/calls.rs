@@ -145,7 +145,7 @@ impl Shell {
             _ => {}
         }
         let (word, entry, done) = match action {
-            Action::Reserve(_) => ("reserve", None, Done::Reserved(200)),
+            Action::Reserve(..) => ("reserve", None, Done::Reserved(200)),
             Action::Load(..) => ("load", None, Done::Free(self.free.0)),
             Action::Evict(_) => {
                 self.free.0 = self.free.1;

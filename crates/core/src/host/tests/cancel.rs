@@ -130,7 +130,7 @@ fn a_log_with_it_leaves_nothing_of_it() {
     // And in a life that begins with any part of it noted.
     for noted in 0..=log.len() {
         let mut next = super::core();
-        next.recover(log.clone(), noted, &BTreeMap::new(), Time::default());
+        next.take_in_log(log.clone(), noted, &BTreeMap::new(), Time::default());
         assert!(next.queue.is_empty() && next.log_entries().is_empty(), "{noted}");
     }
 }
@@ -222,7 +222,7 @@ fn what_is_saved_again_is_one_change() {
     assert_eq!(left.changes[1].change, Change::Data(both.clone()));
     assert!(left.unsealed.is_empty() && left.preserved[&2].is_empty());
     let mut next = super::core();
-    next.recover(log, 0, &BTreeMap::new(), Time::default());
+    next.take_in_log(log, 0, &BTreeMap::new(), Time::default());
     assert_eq!(stored(&next, 2), both);
     // Emptied, it has another container, and nothing of what was there before.
     let emptied = core.draft_resize(Ino(5), 0, false, Timestamp::default()).unwrap();
@@ -271,7 +271,7 @@ fn a_store_that_is_taken_back_is_unsealed_with_what_was_written_since() {
     assert!(left.changes.is_empty());
     assert_eq!((&left.unsealed[0].ranges, left.unsealed[0].size), (&vec![10..40], 40));
     let mut next = super::core();
-    let unsealed = next.recover(log, 0, &BTreeMap::new(), Time::default());
+    let unsealed = next.take_in_log(log, 0, &BTreeMap::new(), Time::default());
     assert_eq!(unsealed[0].ranges, [10..40]);
     // It is stored whole if it is not removed after all.
     assert!(seal(&mut core, 7));

@@ -1,7 +1,8 @@
 //! What the next process makes of what a full disk left.
 
 use super::*;
-use crate::host::log::Logged;
+use crate::host::log::{Logged, covered_by};
+use crate::host::recover::needs;
 
 /// What is noted of a file of which the first hundred bytes are here.
 fn noted(core: &mut Host) -> BTreeMap<Ino, FileNote> {
@@ -23,7 +24,7 @@ fn what_a_failed_write_spoiled_is_not_valid_for_the_next_process() {
             .install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
         let log = vec![Entry::Spoiled { ino: Ino(7), container, range: 10..20 }];
         assert!(needs(&log, 0).inodes.contains(&Ino(7)));
-        assert!(next.recover(log, 0, &files, Time::default()).is_empty());
+        assert!(next.take_in_log(log, 0, &files, Time::default()).is_empty());
         let file = &next.files[&Ino(7)];
         assert_eq!(file.is_valid(10..20, 100), is_there);
         assert!(file.is_valid(0..10, 100) && file.is_valid(20..100, 100));
@@ -50,9 +51,9 @@ fn what_went_with_its_container_is_not_stored() {
     ] {
         let mut next = core();
         let log = vec![written(data)];
-        let mut unsealed = next.recover(log.clone(), 0, &BTreeMap::new(), Time::default());
+        let mut unsealed = next.take_in_log(log.clone(), 0, &BTreeMap::new(), Time::default());
         assert_eq!(unsealed.len(), 1);
-        let lost = next.drop_lost(&mut unsealed, &log, |_, _| is_there);
+        let lost = next.drop_lost(&mut unsealed, &covered_by(&log), |_, _| is_there);
         assert_eq!((unsealed.len(), lost.len()), if is_stored { (1, 0) } else { (0, 1) });
         assert_eq!(next.has_unsealed(), is_stored);
     }
@@ -91,7 +92,7 @@ fn a_pending_name_means_what_its_last_change_made_of_it() {
         if !is_forgotten {
             next.tree.install_noted_name(Ino(2), name("a"), Some(Ino(11)));
         }
-        next.recover(log.clone(), log.len(), &BTreeMap::new(), Time::default());
+        next.take_in_log(log.clone(), log.len(), &BTreeMap::new(), Time::default());
         let meaning = |of: &str| next.tree.name(Ino(2), &name(of), Time::default());
         let of_the_index = Known::Fresh(Some(Ino(if is_forgotten { 7 } else { 11 })));
         assert_eq!(meaning("a"), of_the_index);
@@ -114,7 +115,7 @@ fn a_copy_by_the_server_is_on_its_way_in_the_next_life_too() {
         let clone = before.draft_change(record, Caller::default(), Timestamp::default());
         let mut core = core();
         core.tree.install_node(Node { attr: empty, target: None }, Time::default());
-        core.recover(vec![clone], noted, &BTreeMap::new(), Time::default());
+        core.take_in_log(vec![clone], noted, &BTreeMap::new(), Time::default());
         assert!(core.is_cloning(Ino(7)), "{noted}");
         let (parent, name) = (Ino::ROOT, Name::new("f").unwrap());
         let unlink = Record::Unlink { parent, name, ino: Ino(7), open: false };

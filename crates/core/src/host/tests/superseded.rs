@@ -85,7 +85,7 @@ impl Saver {
         let left: Vec<Change> = left.changes.into_iter().map(|logged| logged.change).collect();
         assert_eq!(left, waits);
         let mut next = core();
-        next.recover(self.log.clone(), 0, &BTreeMap::new(), Time::default());
+        next.take_in_log(self.log.clone(), 0, &BTreeMap::new(), Time::default());
         let again: Vec<Change> =
             next.queue.iter().map(|(logged, _)| logged.change.clone()).collect();
         assert_eq!(again, waits);

@@ -1,42 +1,36 @@
-//! After a restart: the index says what was known at one place in the log, the log what came
-//! after it.
+//! The index says what was known at one place in the log, the log what came after it.
 //!
 //! What stands before that place and is not settled is pending, and part of what is noted; what
 //! stands behind it is taken in again as it was then. Names and attributes of the past are
 //! stale; what is pending stays this host's own truth until the server has it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use super::Host;
+use crate::host::Host;
 use crate::host::cache::{FileData, FileNote};
-use crate::host::log::{Change, DataChange, Entry, Logged, has_all, replay};
-use crate::nouns::{ContainerId, Ino, Name, NewNode, Record, Time, Touched, touched};
+use crate::host::log::{Change, Covered, DataChange, Entry, Logged, replay};
+use crate::host::planted::Fault;
+use crate::nouns::{ContainerId, Ino, Name, NewNode, Record, Time};
 
 /// What of the index has to be in memory before the log is taken in.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Needs {
+pub(in crate::host) struct Needs {
     /// Inodes.
     pub inodes: BTreeSet<Ino>,
     /// Names in directories.
     pub names: BTreeSet<(Ino, Name)>,
 }
 
-pub(super) fn touched_by(change: &Change) -> Touched {
-    match change {
-        Change::Record(record) => touched(record),
-        Change::Data(data) => Touched { inodes: vec![data.ino], names: Vec::new() },
-    }
-}
-
-/// What [`Host::recover`] needs of the index for these entries, of which the index has the
+/// What [`Host::take_in_log`] needs of the index for these entries, of which the index has the
 /// first `noted`.
-pub fn needs(entries: &[Entry], noted: usize) -> Needs {
+pub(in crate::host) fn needs(entries: &[Entry], noted: usize) -> Needs {
     let (before, after) = entries.split_at(noted.min(entries.len()));
     let left = replay(before);
     let mut needs = Needs::default();
     needs.inodes.extend(left.unsealed.iter().map(|data| data.ino));
     let changes = left.changes.iter().chain(after.iter().filter_map(Entry::change));
-    for touched in changes.map(|logged| touched_by(&logged.change)) {
+    for touched in changes.map(|logged| logged.change.touched()) {
         needs.inodes.extend(touched.inodes);
         needs.names.extend(touched.names);
     }
@@ -44,32 +38,52 @@ pub fn needs(entries: &[Entry], noted: usize) -> Needs {
     needs
 }
 
+/// True if a log has all bytes of these ranges of a container.
+fn has_all(
+    covered: &Covered,
+    key: (Ino, ContainerId),
+    mut ranges: impl Iterator<Item = Range<u64>>,
+) -> bool {
+    let covered = covered.get(&key);
+    ranges.all(|range| covered.is_some_and(|covered| covered.contains(range)))
+}
+
 impl Host {
-    /// What of the data that the log speaks of can be relied on: `is_there` says which containers
-    /// there are. Those of another version than the file's were given up, of which the log says
-    /// nothing. If the host went `down`, containers may lack anything, or have what nobody logged:
-    /// what is ahead of the server is fetched anew once it is not.
-    pub fn check_data(&mut self, down: bool, is_there: impl Fn(Ino, ContainerId) -> bool) {
+    /// Forgets data that cannot be relied on. `is_there` tells which containers exist; the log may
+    /// have all bytes of one that does not (`covered`), because small new files are in memory at
+    /// first. Data of another version than the file's were given up without a word in the log. If
+    /// the host went `down`, containers may lack anything, or have what nobody logged: what is
+    /// ahead of the server is fetched anew once it is not.
+    pub(in crate::host) fn check_data(
+        &mut self,
+        down: bool,
+        covered: &Covered,
+        is_there: impl Fn(Ino, ContainerId) -> bool,
+    ) {
+        let down = down && !self.has_planted(Fault::TrustsDoubtful);
         let tree = &self.tree;
         self.files.retain(|ino, file| {
             let version = tree.peek(*ino).map(|attr| attr.data_version);
-            let is_current = version == Some(file.version()) && is_there(*ino, file.container());
-            file.is_ahead() || !down && is_current
+            let key = (*ino, file.container());
+            let is_here = || is_there(key.0, key.1) || has_all(covered, key, file.valid().iter());
+            file.is_ahead() || !down && version == Some(file.version()) && is_here()
         });
         self.files.values_mut().filter(|_| down).for_each(FileData::doubted);
     }
 
     /// What was written to a file that nobody could reach any more went with it, and its container,
-    /// but not from the log if the disk was full. Takes out of `unsealed`, of which `entries`
-    /// speak, what is not there, and returns that.
-    pub fn drop_lost(
+    /// but not from the log if the disk was full. Takes out of `unsealed` what is neither there nor
+    /// `covered`, and returns that.
+    pub(in crate::host) fn drop_lost(
         &mut self,
         unsealed: &mut Vec<DataChange>,
-        entries: &[Entry],
+        covered: &Covered,
         is_there: impl Fn(Ino, ContainerId) -> bool,
     ) -> Vec<DataChange> {
-        let is_lost =
-            |data: &mut DataChange| !is_there(data.ino, data.container) && !has_all(entries, data);
+        let is_lost = |data: &mut DataChange| {
+            let key = (data.ino, data.container);
+            !is_there(key.0, key.1) && !has_all(covered, key, data.ranges.iter().cloned())
+        };
         let lost: Vec<DataChange> = unsealed.extract_if(.., is_lost).collect();
         for data in &lost {
             self.drop_dirty(data.ino);
@@ -88,7 +102,7 @@ impl Host {
     /// which `files` is what it says of data; what is [needed](needs) of its tree has been
     /// installed. Returns what was written and never sealed: draft, log and admit it
     /// ([`Host::draft_leftover`]).
-    pub fn recover(
+    pub(in crate::host) fn take_in_log(
         &mut self,
         entries: Vec<Entry>,
         noted: usize,
@@ -130,7 +144,7 @@ impl Host {
             }
         }
         for logged in left.changes {
-            self.tree.mark_all(&touched_by(&logged.change));
+            self.tree.mark_all(&logged.change.touched());
             self.resume_data(&logged, files);
             self.next_seq = self.next_seq.max(logged.seq + 1);
             self.seq_reserved = self.seq_reserved.max(self.next_seq);

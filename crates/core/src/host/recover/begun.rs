@@ -1,0 +1,117 @@
+//! Changes that a process had begun when it died: the log has them, and the containers do not.
+//!
+//! A process that dies has at most begun its last change, and told nobody that it was done. A host
+//! that loses power, or a disk that fails, may take any part of what was not synced.
+
+use std::ops::Range;
+
+use super::LeftDisk;
+use crate::host::Host;
+use crate::host::log::{Entry, Redo, lacking};
+use crate::host::planted::Fault;
+use crate::nouns::Ino;
+
+/// Changes that were begun.
+#[derive(Default)]
+pub(super) struct Begun {
+    /// Of which files.
+    pub(super) ranges: Vec<(Ino, Range<u64>)>,
+    /// Which entries of the log they are.
+    pub(super) entries: Vec<usize>,
+    /// There is one, and it is the last entry of the log.
+    is_last: bool,
+}
+
+/// The first entry of which the disk lacks data.
+fn first_lacking<D: LeftDisk>(
+    disk: &D,
+    entries: &[Entry],
+    first_unsynced: usize,
+) -> Result<Option<usize>, D::Error> {
+    let lacking = lacking(
+        entries,
+        first_unsynced,
+        |key, range, sums, later| disk.has_written(key, &range, sums, later),
+        |seq, range, sums, later| disk.has_preserved(seq, range, sums, later),
+    )?;
+    Ok(lacking.first().copied())
+}
+
+/// Cuts the log off at the first entry of which a loss of power took data.
+pub(super) fn cut_lost<D: LeftDisk>(
+    disk: &mut D,
+    entries: &mut Vec<Entry>,
+    first_unsynced: usize,
+) -> Result<Begun, D::Error> {
+    while let Some(first) = first_lacking(disk, entries, first_unsynced)? {
+        disk.report_lost(entries.get(first..).unwrap_or_default())?;
+        entries.truncate(first);
+        disk.cut_log(entries)?;
+    }
+    Ok(Begun::default())
+}
+
+/// Takes out of `entries` what was only begun. The log on the disk has it until the index has heard
+/// of it.
+pub(super) fn take_out<D: LeftDisk>(
+    disk: &D,
+    entries: &mut Vec<Entry>,
+    first_unsynced: usize,
+) -> Result<Begun, D::Error> {
+    let mut begun = Begun::default();
+    let mut left: Vec<usize> = (0..entries.len()).collect();
+    while let Some(first) = first_lacking(disk, entries, first_unsynced)? {
+        // It stands last, unless the disk is damaged: the log is locked until a change is done.
+        begun.is_last = begun.entries.is_empty() && first + 1 == entries.len();
+        begun.entries.push(left.remove(first));
+        if let Entry::Written { place, offset, data } = entries.remove(first) {
+            begun.ranges.push((place.ino, offset..offset.saturating_add(data.len())));
+        }
+    }
+    Ok(begun)
+}
+
+impl Host {
+    /// Has the index say what was begun, and then the log nothing of it any more. In this order:
+    /// whoever dies in between does it again, and who comes later knows of it from the index.
+    pub(super) fn forget_begun<D: LeftDisk>(
+        &mut self,
+        disk: &mut D,
+        begun: Begun,
+        entries: &[Entry],
+    ) -> Result<(), D::Error> {
+        for (ino, range) in &begun.ranges {
+            self.spoil_begun(disk, *ino, range.clone())?;
+        }
+        if self.has_planted(Fault::ForgetsBegun) {
+            begun.ranges.iter().try_for_each(|(ino, _)| disk.forget_file(*ino))?;
+        } else if !self.has_planted(Fault::BelievesBegun) {
+            let all = entries.len() + begun.entries.len();
+            let notes = self.take_notes();
+            disk.note(&notes, all - usize::from(begun.is_last))?;
+            self.noted(&notes, true);
+        }
+        if begun.is_last { disk.cut_log(entries) } else { Ok(()) }
+    }
+
+    /// A change of `range` was begun, and is not done.
+    fn spoil_begun<D: LeftDisk>(
+        &mut self,
+        disk: &mut D,
+        ino: Ino,
+        range: Range<u64>,
+    ) -> Result<(), D::Error> {
+        let size = self.tree.peek(ino).map(|attr| attr.size);
+        let believes = self.has_planted(Fault::BelievesBegun);
+        let Some(file) = self.files.get_mut(&ino) else {
+            // Nothing of it is this host's only.
+            return if believes { Ok(()) } else { disk.forget_file(ino) };
+        };
+        file.spoiled(range);
+        let key = (ino, file.container());
+        match size {
+            Some(size) if disk.has_container(ino, key.1) => disk.redo(key, Redo::Cut(size)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What the next process makes of a disk, wherever the one before ended, itself recovering or not.
+
+use super::*;
+use crate::host::cache::{FileNote, NodeNote};
+use crate::host::log::{Redo, SUM_BLOCK};
+use crate::host::{LeftDisk, LeftLog};
+use crate::nouns::RangeSet;
+
+const MANY: u32 = 1000;
+
+/// A disk in memory. It fails after so many changes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Remains {
+    log: Vec<Entry>,
+    containers: BTreeMap<(Ino, ContainerId), Vec<u8>>,
+    files: BTreeMap<Ino, FileNote>,
+    noted: usize,
+    reserved: u64,
+    is_doubted: bool,
+    lives: u32,
+}
+
+impl Remains {
+    fn change(&mut self) -> Result<(), ()> {
+        self.lives = self.lives.checked_sub(1).ok_or(())?;
+        Ok(())
+    }
+
+    fn recover(&mut self, lives: u32, lost_power: bool) -> Result<Host, ()> {
+        self.lives = lives;
+        let mut next = core();
+        next.number_containers(u64::from(lives) << 32);
+        let log = LeftLog { entries: self.log.clone(), first_unsynced: 0, lost_power };
+        next.recover(self, log, Time::default())?;
+        Ok(next)
+    }
+}
+
+impl LeftDisk for Remains {
+    type Error = ();
+
+    fn noted(&mut self, _: usize) -> Result<usize, ()> {
+        Ok(self.noted)
+    }
+
+    fn node(&self, _: Ino) -> Option<NodeNote> {
+        None
+    }
+
+    fn name(&self, _: Ino, _: &Name) -> Option<Option<Ino>> {
+        None
+    }
+
+    fn file(&self, ino: Ino) -> Option<FileNote> {
+        self.files.get(&ino).cloned()
+    }
+
+    fn has_container(&self, ino: Ino, container: ContainerId) -> bool {
+        self.containers.contains_key(&(ino, container))
+    }
+
+    /// The checksum of a block is its first byte.
+    fn has_written(
+        &self,
+        key: (Ino, ContainerId),
+        range: &Range<u64>,
+        sums: &[u32],
+        later: &RangeSet,
+    ) -> Result<bool, ()> {
+        let Some(bytes) = self.containers.get(&key) else { return Ok(false) };
+        let at = |at: u64| bytes.get(usize::try_from(at).unwrap()).copied().unwrap_or_default();
+        let mut blocks = (range.start..range.end).step_by(usize::try_from(SUM_BLOCK).unwrap());
+        Ok(blocks.all(|block| later.contains(block..block + 1) || u32::from(at(block)) == sums[0]))
+    }
+
+    fn has_preserved(&self, _: u64, _: &Range<u64>, _: &[u32], _: &RangeSet) -> Result<bool, ()> {
+        Ok(true)
+    }
+
+    fn reserve_seqs(&mut self, first: u64) -> Result<u64, ()> {
+        self.change()?;
+        self.reserved = self.reserved.max(first) + 1;
+        Ok(self.reserved)
+    }
+
+    fn mark_unsynced(&mut self, _: Ino, _: ContainerId) {}
+
+    fn redo(&mut self, key: (Ino, ContainerId), step: Redo<'_>) -> Result<(), ()> {
+        self.change()?;
+        let bytes = self.containers.entry(key).or_default();
+        let index = |at: u64| usize::try_from(at).unwrap();
+        match step {
+            Redo::Bytes(at, new) => {
+                bytes.resize(bytes.len().max(index(at) + new.len()), 0);
+                bytes[index(at)..][..new.len()].copy_from_slice(new);
+            }
+            Redo::Zeros(range) => bytes.resize(bytes.len().max(index(range.end)), 0),
+            Redo::Cut(size) => bytes.truncate(index(size)),
+        }
+        Ok(())
+    }
+
+    fn forget_file(&mut self, ino: Ino) -> Result<(), ()> {
+        self.change()?;
+        self.files.remove(&ino);
+        Ok(())
+    }
+
+    fn note(&mut self, notes: &Notes, entries: usize) -> Result<(), ()> {
+        self.change()?;
+        self.files.extend(notes.files.iter().cloned());
+        self.noted = entries;
+        Ok(())
+    }
+
+    fn cut_log(&mut self, entries: &[Entry]) -> Result<(), ()> {
+        self.change()?;
+        assert!(self.log.starts_with(entries), "the log begins with what stays");
+        self.log.truncate(entries.len());
+        Ok(())
+    }
+
+    fn report_lost(&mut self, _: &[Entry]) -> Result<(), ()> {
+        self.change()
+    }
+
+    fn append(&mut self, entry: &Entry) -> Result<(), ()> {
+        self.change()?;
+        self.log.push(entry.clone());
+        Ok(())
+    }
+
+    fn keep_preserved(&mut self, _: &[u64]) -> Result<(), ()> {
+        self.change()
+    }
+
+    fn end_doubt(&mut self) -> Result<(), ()> {
+        self.change()?;
+        self.is_doubted = false;
+        Ok(())
+    }
+}
+
+/// What a process logs that makes inode 5, writes `data` to it and stores it.
+fn stored(data: Payload) -> (Host, Vec<Entry>) {
+    let mut core = core();
+    create(&mut core);
+    let made = core.queue.iter().map(|(logged, _)| Entry::Change(logged.clone()));
+    let mut log: Vec<Entry> = made.collect();
+    let written = core.draft_write(Ino(5), 0, data, Timestamp::default()).unwrap();
+    core.admit(written.clone(), Time::default());
+    let store = core.draft_seal(Ino(5), Caller::default()).unwrap();
+    core.admit(store.clone(), Time::default());
+    log.extend([written, store]);
+    for (seq, counter) in [(1, 2), (2, 3)] {
+        let attr = Attr { size: 10, ..attr(5, Kind::File, counter) };
+        let outcome = Outcome::Done { touched: vec![attr] };
+        settle(&mut core, seq, &outcome);
+        log.push(Entry::Settled { seq, outcome: Box::new(outcome) });
+    }
+    (core, log)
+}
+
+/// Its container was never made: a process that was killed had it in memory. Without the server, a
+/// file was unreadable of which all bytes were in the log.
+#[test]
+fn what_only_the_log_has_of_a_file_is_here_though_the_server_has_it_too() {
+    for (data, lost_power, is_here) in [
+        (Payload::Inline(vec![7; 10]), false, true),
+        (Payload::Inline(vec![7; 10]), true, false),
+        (Payload::Durable { len: 10 }, false, false),
+    ] {
+        let (before, log) = stored(data);
+        let container = before.files[&Ino(5)].container();
+        let mut disk = Remains { log, ..Remains::default() };
+        let next = disk.recover(MANY, lost_power).unwrap();
+        let file = next.files.get(&Ino(5));
+        assert_eq!(file.is_some_and(|file| file.is_valid(0..10, 10)), is_here);
+        let bytes = disk.containers.get(&(Ino(5), container));
+        assert_eq!(bytes.is_some_and(|bytes| *bytes == [7; 10]), is_here);
+    }
+}
+
+/// One write was closed by nobody, and one was only begun.
+#[test]
+fn a_recovery_that_ends_anywhere_is_ended_by_the_next_one() {
+    let (mut before, mut log) = stored(Payload::Inline(vec![7; 10]));
+    let (inline, begun) = (Payload::Inline(vec![8; 4]), Payload::Summed { len: 4, sums: vec![9] });
+    for (at, data) in [(2, inline), (6, begun)] {
+        let written = before.draft_write(Ino(5), at, data, Timestamp::default()).unwrap();
+        before.admit(written.clone(), Time::default());
+        log.push(written);
+    }
+    let key = (Ino(5), before.files[&Ino(5)].container());
+    let left = Remains { log, is_doubted: true, ..Remains::default() };
+    let mut ends = BTreeMap::new();
+    for lives in 0..MANY {
+        let mut disk = left.clone();
+        disk.containers.insert(key, vec![7; 10]);
+        let is_done = disk.recover(lives, false).is_ok();
+        let next = disk.recover(MANY, false).unwrap();
+        let stores = next.queue.iter().filter(|(logged, _)| logged.change.ino() == Ino(5)).count();
+        let log: Vec<_> =
+            disk.log.iter().filter(|entry| entry.change().is_none()).cloned().collect();
+        let file = (next.files[&Ino(5)].valid().clone(), disk.containers[&key].clone());
+        ends.insert(lives, (log, stores, next.has_unsealed(), file));
+        if is_done {
+            break;
+        }
+    }
+    assert!(ends.len() > 5, "it was ended in between");
+    let (log, stores, has_unsealed, (valid, bytes)) = &ends[&0];
+    assert!(ends.values().all(|end| *end == ends[&0]), "{ends:#?}");
+    assert_eq!((log.len(), *stores, *has_unsealed), (4, 1, false), "what was begun is gone");
+    // Where it stood nobody knows what is there.
+    assert_eq!(valid.iter().collect::<Vec<_>>(), [0..6]);
+    assert_eq!(bytes[..6], [7, 7, 8, 8, 8, 8]);
+}
+
+/// What was not synced may be missing, and what came later may rely on it.
+#[test]
+fn a_loss_of_power_cuts_the_log_off_at_the_first_data_that_are_missing() {
+    let (mut before, mut log) = stored(Payload::Inline(vec![7; 10]));
+    let keeps = log.len();
+    let (inline, summed) = (Payload::Inline(vec![8; 1]), Payload::Summed { len: 4, sums: vec![9] });
+    for (at, data) in [(20, summed), (30, inline)] {
+        let written = before.draft_write(Ino(5), at, data, Timestamp::default()).unwrap();
+        before.admit(written.clone(), Time::default());
+        log.push(written);
+    }
+    for (byte, logged) in [(9, keeps + 3), (0, keeps)] {
+        let mut disk = Remains { log: log.clone(), is_doubted: true, ..Remains::default() };
+        let bytes = [vec![7; 20], vec![byte; 4]].concat();
+        disk.containers.insert((Ino(5), before.files[&Ino(5)].container()), bytes);
+        let next = disk.recover(MANY, true).unwrap();
+        assert_eq!(disk.log.len(), logged, "with the change that closes what was written");
+        assert_eq!(disk.is_doubted, next.is_in_doubt());
+    }
+}
