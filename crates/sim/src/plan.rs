@@ -1,6 +1,7 @@
 //! What a run is like: how many clients, how bad the network, which bug is planted.
 
 use segue_core::host::Fault;
+use segue_core::persist::Lm;
 use std::time::Duration;
 
 use crate::rng::Rng;
@@ -283,6 +284,8 @@ pub(crate) struct More {
     pub(crate) reads_ahead: bool,
     /// Hosts send what was changed a while later.
     pub(crate) lingers: bool,
+    /// How soon changes must be with the server.
+    pub(crate) lm: Lm,
     /// Bytes of notes of commits that the server keeps.
     pub(crate) notes_max: Option<u64>,
 }
@@ -359,6 +362,15 @@ impl More {
             reads_ahead: rng.chance(600),
             notes_max: rng.pick(&[None, None, Some(300), Some(2000)]),
             lingers: rng.chance(400),
+            lm: rng.pick(&[Lm::Async, Lm::Async, delay(5), delay(40), log(1), log(10)]),
         }
     }
+}
+
+fn delay(seconds: u64) -> Lm {
+    Lm::Delay(Duration::from_secs(seconds))
+}
+
+fn log(seconds: u64) -> Lm {
+    Lm::Log(Duration::from_secs(seconds))
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use segue_core::host::cache::XattrMap;
 use segue_core::host::call::RenameFlag;
 use segue_core::nouns::{Ino, Name};
+use segue_core::persist::ATTRIBUTE;
 
 use crate::rng::Rng;
 
@@ -105,7 +106,15 @@ pub(crate) fn extent(rng: &mut Rng) -> (u64, u64) {
 }
 
 fn xattr(rng: &mut Rng) -> Vec<u8> {
-    rng.pick(&[&b"user.a"[..], b"user.b"]).to_vec()
+    rng.pick(&[&b"user.a"[..], b"user.b", ATTRIBUTE]).to_vec()
+}
+
+/// A value for it; a level is the file's own from then on.
+fn value_of(name: &[u8], rng: &mut Rng) -> Vec<u8> {
+    match name {
+        ATTRIBUTE => rng.pick(&[&b"async"[..], b"delay:20s", b"log:5s"]).to_vec(),
+        _ => vec![b'x'; index(rng.between(1, 9))],
+    }
 }
 
 /// Kinds of operations, of which the first so many are usual.
@@ -188,7 +197,11 @@ impl Op {
             12 => Op::List(directory),
             13 => Op::Read(file),
             14 => Op::Punch(file, offset..offset + len),
-            15 => Op::SetXattr(file, xattr(rng), vec![b'x'; index(rng.between(1, 9))]),
+            15 => {
+                let name = xattr(rng);
+                let value = value_of(&name, rng);
+                Op::SetXattr(file, name, value)
+            }
             16 => Op::RemoveXattr(file, xattr(rng)),
             17 => Op::Xattrs(file),
             _ => Op::Clone(file, path(rng, mix, &FILES)),

@@ -289,9 +289,9 @@ fn a_client_that_forgets_its_doubt_is_found() {
 #[test]
 fn a_client_that_sends_what_its_log_may_lose_is_found() {
     let bug = Some(Bug::ClientSendsRewritten);
-    let failure = run(971, Options { bug, ..Options::default() }.swarm(971)).unwrap_err();
+    let failure = run(1807, Options { bug, ..Options::default() }.swarm(1807)).unwrap_err();
     assert!(failure.what.contains("Copied"), "{}", failure.what);
-    ends_well(971, Options::default().swarm(971));
+    ends_well(1807, Options::default().swarm(1807));
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn a_client_that_evicts_what_it_wrote_is_found() {
 
 #[test]
 fn a_client_that_believes_that_what_was_evicted_is_there_is_found() {
-    assert_found_in(Bug::ClientBelievesEvicted, 380..420, "offline");
+    assert_found_in(Bug::ClientBelievesEvicted, 430..440, "offline");
 }
 
 /// What the tests of other bugs of promises do not see: the word of the change is on its way.
@@ -405,7 +405,7 @@ fn a_client_that_forgets_what_a_failed_write_spoiled_is_found() {
 #[test]
 fn a_client_that_takes_bytes_of_another_version_is_found() {
     let bug = Some(Bug::ClientFillsStale);
-    let failure = run(948, Options { bug, ..Options::default() }.swarm(948)).unwrap_err();
+    let failure = run(27, Options { bug, ..Options::default() }.swarm(27)).unwrap_err();
     assert!(failure.what.contains("is cached as"), "{}", failure.what);
 }
 

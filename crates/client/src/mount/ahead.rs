@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use segue_core::host::Host;
 use segue_core::host::log::{Change, Lane, Logged};
-use segue_core::host::send::{OFFER_FROM, Picked};
+use segue_core::host::send::Picked;
 use segue_core::nouns::Store;
 use segue_core::refusal::Refusal;
 use segue_rpc::LinkState;
 
 use super::group::Group;
-use super::{Mount, Shared, lock};
+use super::{Mount, Shared};
 use crate::rank::Held;
 
 /// Uploads side by side: one is cut and offered while the other is sent.
@@ -20,7 +20,7 @@ pub(super) const UPLOADS: usize = 2;
 impl Mount {
     /// The core, which knows what went ahead over the connection that is there now. That is looked
     /// up under the lock: nobody goes back to the round of an earlier one.
-    fn core_ahead(&self) -> Held<'_, Host> {
+    pub(super) fn core_ahead(&self) -> Held<'_, Host> {
         let mut core = self.core();
         core.ahead.follow(match self.remote.link().state() {
             LinkState::Online { welcome, .. } => Some(welcome.nonce),
@@ -31,36 +31,12 @@ impl Mount {
 
     /// What goes to the server next in this lane; nobody else takes it meanwhile.
     pub(super) fn next_batch(&self, lane: Lane) -> Vec<Logged> {
-        let bytes = self.lanes.of(lane).batch_bytes();
-        self.core_ahead().next_batch(lane, bytes, self.now())
-    }
-
-    /// Leaves the later half of a batch for another one.
-    pub(super) fn halve(&self, batch: &mut Vec<Logged>) {
-        let later = batch.split_off(batch.len() / 2);
-        self.put_back(later.into_iter().map(|logged| logged.seq));
-    }
-
-    /// Puts back the changes of a batch that is over: those not settled wait again.
-    pub(super) fn put_back(&self, seqs: impl IntoIterator<Item = u64>) {
-        self.core_ahead().put_back(seqs);
+        self.core_ahead().next_batch(lane, self.now())
     }
 
     /// The store of change `seq`, if its chunks went ahead over this connection.
     pub(super) fn store_sent_ahead(&self, seq: u64) -> Option<Store> {
         self.core_ahead().ahead.store(seq).cloned()
-    }
-
-    /// The server wants change `seq` in another way. Others may be wanted so, too.
-    pub(super) fn leave_to_drain(&self, seq: u64) {
-        self.core().ahead.leave(seq);
-    }
-
-    /// The server takes no chunks of a batch's only change. True if the change has to wait until
-    /// others are settled.
-    pub(super) fn refused_chunks(&self, batch: &[Logged]) -> bool {
-        let mut core = self.core_ahead();
-        batch.first().is_some_and(|logged| core.refused_chunks(logged.seq))
     }
 
     /// Chunks of data that wait reached the server.
@@ -107,15 +83,11 @@ impl Mount {
     }
 
     fn pick(&self) -> Option<Picked> {
-        let most = self.lanes.of(Lane::Data).batch_bytes().max(OFFER_FROM);
-        self.core_ahead().pick_ahead(most, self.now())
+        self.core_ahead().pick_ahead(self.now())
     }
 
     fn uploaded(&self, picked: &Picked, made: Result<Vec<(u64, Store)>, Refusal>) {
         // What is settled before this is let go of is not kept, and what is settled later goes.
-        if made.is_ok() {
-            lock(&self.lanes.server_disk).note_taken();
-        }
         self.core_ahead().uploaded(picked, made);
     }
 

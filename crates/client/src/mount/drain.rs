@@ -8,7 +8,7 @@ use std::time::Duration;
 use segue_core::host::cache::AsOf;
 use segue_core::host::call::{Call, Settle};
 use segue_core::host::log::{Change, Lane, Logged};
-use segue_core::host::send::{BatchSize, ServerDisk};
+use segue_core::host::send::Without;
 use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Stamped, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Applied;
@@ -16,7 +16,6 @@ use segue_rpc::LinkState;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::full::Without;
 use super::upload::Prepared;
 use super::waiters::Awaited;
 use super::why::waits;
@@ -42,15 +41,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Sending {
     /// There may be something to send.
     wakes: Notify,
-    batch_size: Mutex<BatchSize>,
     /// Why the last batch could not be sent, if it could not.
     hindered: Mutex<Option<Refusal>>,
-}
-
-impl Sending {
-    pub(super) fn batch_bytes(&self) -> u64 {
-        lock(&self.batch_size).bytes()
-    }
 }
 
 /// All lanes.
@@ -59,7 +51,6 @@ pub(super) struct Lanes {
     metadata: Sending,
     fast: Sending,
     data: Sending,
-    pub(super) server_disk: Mutex<ServerDisk>,
     /// Wakes the calls that carry something when a user pushes: it may be what they carry.
     pub(super) pushed: watch::Sender<()>,
 }
@@ -181,7 +172,7 @@ impl Mount {
                 Err(refusal) => return Err(refusal),
                 Ok((outcomes, as_of, heard)) => {
                     if full.is_none() && batch.iter().any(|logged| has_chunks(&logged.change)) {
-                        lock(&self.lanes.server_disk).note_taken();
+                        self.core().note_chunks_taken();
                     }
                     return Ok(Some(Exchanged { outcomes, as_of, heard, full }));
                 }
@@ -211,28 +202,21 @@ impl Mount {
             // It was not sent, and may still be cancelled.
             return Err(Refusal::Unreachable);
         }
-        {
-            let (now, mut core) = (self.now(), self.core());
-            for logged in batch {
-                core.room.mark_sending(logged.seq);
-                core.queue.mark_sending(logged.seq, now);
-            }
-        }
-        let weight =
-            batch.iter().map(|logged| logged.change.weight() + logged.change.bytes()).sum();
+        self.core().mark_sending(batch, self.now());
         let (asked, began) = (self.now(), Instant::now());
         let remote = &self.remote;
         let apply = |rpc| async move { remote.apply(&rpc, records, chunks, acked_below).await };
         let applied = self.until_due(lane.class(), apply).await;
         let (Applied { outcomes, visible, heard, .. }, promised) = applied?;
         let (now, session) = (self.now(), promised.as_ref().map(|promised| promised.session));
-        let as_of = self.core().tree.as_of(promised, [asked, now]);
+        let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
+        let as_of = {
+            let mut core = self.core();
+            core.batch_answered(lane, batch, began.elapsed(), round_trip);
+            core.tree.as_of(promised, [asked, now])
+        };
         let heard = session.map(|session| (session, heard, asked));
         lock(&self.unseen).answered(visible, now);
-        let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
-        let mut batch_size = lock(&self.lanes.of(lane).batch_size);
-        batch_size.answered(weight, began.elapsed(), round_trip);
-        drop(batch_size);
         match (1..=batch.len()).contains(&outcomes.len()) {
             true => Ok((outcomes, as_of, heard)),
             false => Err(Refusal::Protocol),
@@ -249,7 +233,7 @@ impl Mount {
         let exchanged = loop {
             match self.exchange(lane, &mut batch).await {
                 // Less of it may fit into a message..
-                Err(Refusal::TooLarge) if batch.len() > 1 => self.halve(&mut batch),
+                Err(Refusal::TooLarge) if batch.len() > 1 => self.core().halve(&mut batch),
                 // ..and what alone does not never will.
                 Err(Refusal::TooLarge) => {
                     break Ok(Some(Exchanged {
@@ -268,7 +252,7 @@ impl Mount {
             Ok(None) => Ok(()),
             Err(refusal) => Err(refusal),
         };
-        self.put_back(seqs);
+        self.core_ahead().put_back(seqs);
         sent
     }
 
@@ -295,31 +279,18 @@ impl Mount {
             }
         }
         match not_yet {
-            Some((logged, outcome)) => self.not_yet(&logged, outcome, full),
+            Some((logged, outcome)) => self.core().not_yet(logged.seq, &outcome, full),
             None => Ok(()),
         }
     }
 
-    /// What an outcome that is not final asks for.
-    fn not_yet(
+    /// How a batch goes on whose chunks the server did not take.
+    pub(super) fn without_chunks(
         &self,
-        logged: &Logged,
-        outcome: Outcome,
-        full: Option<Refusal>,
-    ) -> Result<(), Refusal> {
-        self.leave_to_drain(logged.seq);
-        match (outcome, full) {
-            (Outcome::NeedsWhole, _) if self.core().want_whole(logged.seq) => Ok(()),
-            // It fits, and others were faster with what they send.
-            (Outcome::Missing { .. }, Some(refusal)) => Err(refusal),
-            // The next attempt offers all chunks again.
-            (Outcome::Missing { chunks }, None) => {
-                tracing::debug!("{} chunks are missing for {}", chunks.len(), logged.seq);
-                Err(Refusal::Changed)
-            }
-            // It was whole: something is wrong.
-            _ => Err(Refusal::Changed),
-        }
+        batch: &mut Vec<Logged>,
+        refusal: Refusal,
+    ) -> Result<Without, Refusal> {
+        self.core_ahead().without_chunks(batch, refusal, self.now())
     }
 
     pub(super) fn reap_one(&self, ino: Ino) {

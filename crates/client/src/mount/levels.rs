@@ -23,10 +23,7 @@ impl Mount {
     /// left, and returned.
     pub(crate) fn seal_all(&self) -> Vec<Ino> {
         self.note_maps(None).ok();
-        let (left, unsealed) = {
-            let core = self.core();
-            core.unsealed().into_iter().partition::<Vec<Ino>, _>(|ino| core.awaits_verdict(*ino))
-        };
+        let (unsealed, left) = self.core().to_seal_at_end();
         unsealed.into_iter().for_each(|ino| self.seal_early(ino));
         left
     }

@@ -24,7 +24,6 @@ mod directories;
 mod drain;
 mod due;
 mod fetch;
-mod full;
 mod group;
 mod healing;
 mod holes;

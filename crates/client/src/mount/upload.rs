@@ -12,7 +12,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use segue_core::chunk::Cutter;
 use segue_core::host::log::{Change, DataChange, Logged};
-use segue_core::host::send::{OFFER_FROM, group_bytes};
+use segue_core::host::send::{OFFER_FROM, Without, group_bytes};
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_wanted};
 use segue_core::nouns::{
     Base, Class, Fingerprint, INLINE_MAX, Ino, Piece, PieceBytes, Record, Stamped, Store,
@@ -22,7 +22,6 @@ use segue_core::wire::{Leaf, Staged};
 use segue_rpc::{LinkState, Rpc};
 
 use super::differ::{Differ, Hints};
-use super::full::Without;
 use super::group::{FLYING_MAX, Group, Way};
 use super::source::Source;
 use super::{Mount, Shared};

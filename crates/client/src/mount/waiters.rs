@@ -74,9 +74,4 @@ impl Mount {
         self.lanes.wake();
         self.waiters.hears((seq, waiter))
     }
-
-    /// True if a call waits for change `seq`, or for one that follows it.
-    pub(super) fn is_awaited(&self, seq: u64) -> bool {
-        self.core().waiters.is_awaited(seq)
-    }
 }

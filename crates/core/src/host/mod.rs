@@ -24,7 +24,7 @@ use self::action::{Action, CallId};
 use self::cache::{Scrap, Storms};
 use self::call::{FreeSpace, Handles, Owner, Room, Running};
 use self::log::{Bound, Pending};
-use self::send::{Unsealed, UploadAhead, Waiters};
+use self::send::{BATCH_MAX, BatchSizes, ServerDisk, Unsealed, UploadAhead, Waiters};
 use crate::host::cache::{FileData, FileNote, Tree};
 use crate::host::log::Queue;
 use crate::namespace::mode_after_write;
@@ -57,6 +57,9 @@ pub struct Host {
     pub waiters: Waiters,
     /// Stores whose chunks the server has before their turn.
     pub ahead: UploadAhead,
+    batch_sizes: BatchSizes,
+    /// Whether the server's disk takes chunks.
+    server_disk: ServerDisk,
     /// Stores that the server wants whole.
     whole: BTreeSet<u64>,
     /// Data that are not sealed, by file.
@@ -109,13 +112,15 @@ pub struct Settings {
     pub is_read_only: bool,
     /// A file that is wholly here and has fewer bytes is copied here, not by the server.
     pub clone_min: u64,
+    /// The most bytes of a batch.
+    pub batch_max: u64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let owner = Owner { uid: 0, gid: 0, role: Role::Host };
         let (lm, bound, is_read_only) = (Lm::default(), Bound(u64::MAX), false);
-        Settings { lm, bound, owner, is_read_only, clone_min: CLONE_MIN }
+        Settings { lm, bound, owner, is_read_only, clone_min: CLONE_MIN, batch_max: BATCH_MAX }
     }
 }
 
@@ -178,6 +183,8 @@ impl Host {
             handles: Handles::default(),
             waiters: Waiters::default(),
             ahead: UploadAhead::default(),
+            batch_sizes: BatchSizes::default(),
+            server_disk: ServerDisk::default(),
             whole: BTreeSet::new(),
             unsealed: BTreeMap::new(),
             pending: Pending::default(),

@@ -11,6 +11,7 @@ use crate::wire::Node;
 
 mod calls;
 mod cancel;
+mod exchange;
 mod levels;
 mod looks;
 mod names;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use segue_core::nouns::Time;
+use segue_core::nouns::{Kind, Time};
 
 use crate::Violation;
 use crate::client::{Mount, NODE_LIMIT};
@@ -18,7 +18,11 @@ pub(crate) fn check(mount: &mut Mount, server: &Server) -> Result<(), Violation>
     mount.core.shrink(mount.now);
     mount.sweep();
     let in_use = server.ledger.seen.iter().filter(|ino| mount.core.is_held(**ino)).count();
-    let known = mount.core.tree.known_inodes().count();
+    let tree = &mount.core.tree;
+    let attrs = || tree.known_inodes().filter_map(|ino| tree.peek(ino));
+    // Where levels are given, each directory may say what holds below it.
+    let has_levels = attrs().any(|attr| attr.lm.is_some());
+    let known = attrs().filter(|attr| !(has_levels && attr.kind == Kind::Directory)).count();
     // The root always is.
     if known > NODE_LIMIT + in_use + 1 {
         return Err(Violation(format!("{known} inodes are known, {in_use} of them in use")));

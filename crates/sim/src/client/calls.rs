@@ -87,7 +87,7 @@ impl Mount {
     pub(crate) fn lose_link(&mut self) -> Vec<usize> {
         self.is_offline = true;
         self.forget_calls();
-        self.core.queue.put_all_back();
+        self.core.put_all_back();
         self.outbox.clear();
         let mut waiting = Vec::new();
         for purpose in std::mem::take(&mut self.calls).into_values() {
@@ -121,7 +121,7 @@ impl Mount {
                 None
             }
             Purpose::Drain(_, request, batch) => {
-                batch.iter().for_each(|logged| self.core.queue.put_back(logged.seq));
+                self.core.put_back(batch.iter().map(|logged| logged.seq));
                 match (reply, &request) {
                     (reply @ Reply::Applied(_), _) => {
                         let promised = self.promised(&reply);

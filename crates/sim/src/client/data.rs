@@ -87,6 +87,14 @@ impl Mount {
         Ok(self.host_call(Call::Seal { ino, caller, waits: false }, &[])?.map(drop))
     }
 
+    /// Seals a file before its writer asks for it.
+    pub(super) fn seal_early(&mut self, ino: Ino) -> Result<(), Violation> {
+        let caller = self.core.sealer(ino).unwrap_or_default();
+        // Another time, if the disk is full.
+        self.host_call(Call::Seal { ino, caller, waits: false }, &[])?.ok();
+        Ok(())
+    }
+
     /// What the session does later comes after what was written to `ino` so far.
     pub(super) fn fsync(&mut self, ino: Ino) -> Tried<()> {
         if let Err(refusal) = self.seal(ino)? {
@@ -107,7 +115,8 @@ impl Mount {
     pub(super) fn close(&mut self, which: usize) -> Result<Ino, Violation> {
         let ino = self.handles.remove(which);
         // What cannot be sealed now is sealed by the next chores.
-        self.seal(ino)?.ok();
+        let caller = self.caller.clone();
+        self.host_call(Call::SealAtClose { ino, caller }, &[])?.ok();
         if self.core.closed(ino) && self.core.is_to_release(ino) {
             // Else it is left to the server's own care.
             self.log_record(Record::Release { ino })?.ok();

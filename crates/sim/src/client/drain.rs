@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use segue_core::host::cache::AsOf;
 use segue_core::host::call::{Call, Settle};
-use segue_core::host::log::{Change, DataChange, Fit, Lane, Logged};
+use segue_core::host::log::{Change, DataChange, Lane, Logged};
 use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Piece, PieceBytes, Record, Stamped, Store};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Apply, Request};
@@ -13,9 +13,6 @@ use super::{Mount, Purpose, Stop};
 use crate::Violation;
 use crate::plan::Bug;
 
-/// Fewer than the real client's, so that a run has more batches.
-const BATCH_RECORDS: usize = 6;
-const BATCH_BYTES: u64 = 1 << 20;
 /// One change in so many is sent at once, the others at the next tick.
 const LINGERING: u64 = 4;
 /// The log is rewritten when it has more entries than this.
@@ -37,12 +34,12 @@ impl Mount {
         if self.is_offline || self.is_draining(lane) {
             return Ok(());
         }
-        let weigh = |logged: &Logged| Fit::Takes(logged.change.bytes());
-        let batch = self.core.queue.batch_of(lane, BATCH_RECORDS, BATCH_BYTES, weigh);
+        let batch = self.core.next_batch(lane, self.now);
         if batch.is_empty() {
             return Ok(());
         }
         if self.failing.try_read().is_err() {
+            self.core.put_back(batch.iter().map(|logged| logged.seq));
             return Ok(());
         }
         let is_rewritten = |logged: &Logged| self.core.queue.is_rewritten(logged.seq);
@@ -57,11 +54,8 @@ impl Mount {
             Err(request) => request,
         };
         self.acknowledged.check_sent(&batch)?;
-        for logged in &batch {
-            self.kept.sent.insert(logged.seq);
-            self.core.queue.take(logged.seq);
-            self.core.queue.mark_sending(logged.seq, self.now);
-        }
+        self.kept.sent.extend(batch.iter().map(|logged| logged.seq));
+        self.core.mark_sending(&batch, self.now);
         self.call(request.clone(), Purpose::Drain(lane, request, batch));
         Ok(())
     }
@@ -175,10 +169,12 @@ impl Mount {
                 self.rewrite_log();
             }
         }
-        match not_yet {
-            Some((logged, Outcome::NeedsWhole)) => drop(self.core.want_whole(logged.seq)),
-            Some((_, Outcome::Missing { chunks })) => self.chunks.missing(&chunks)?,
-            _ => {}
+        if let Some((logged, outcome)) = not_yet {
+            // It goes again with the next batch.
+            self.core.not_yet(logged.seq, &outcome, None).ok();
+            if let Outcome::Missing { chunks } = outcome {
+                self.chunks.missing(&chunks)?;
+            }
         }
         Ok(())
     }

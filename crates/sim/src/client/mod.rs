@@ -45,6 +45,8 @@ pub(crate) const POLL: Duration = Duration::from_secs(1);
 pub(crate) const NODE_LIMIT: usize = 12;
 /// Low, as files are small.
 const CLONE_MIN: u64 = 8;
+/// Low, so that a run has more batches.
+const BATCH_MAX: u64 = 1000;
 /// Low, so that blocks of numbers end in a run.
 const INO_BLOCK: u64 = 8;
 /// One change in so many goes before others.
@@ -192,6 +194,7 @@ impl Mount {
     ) -> Mount {
         let mut core = Host::new(NODE_LIMIT, kept.seq_reserved.max(1));
         core.settings.clone_min = CLONE_MIN;
+        core.settings.batch_max = BATCH_MAX;
         bug.and_then(Bug::fault).into_iter().for_each(|fault| core.plant(fault));
         Mount {
             id: kept.client(),
@@ -299,9 +302,8 @@ impl Mount {
 
     /// The chores that the real client does every few seconds.
     pub(crate) fn tick(&mut self) -> Result<(), Violation> {
-        for ino in self.core.unsealed() {
-            // Another time, if the disk is full.
-            self.seal(ino)?.ok();
+        for ino in self.core.due_to_seal(self.now) {
+            self.seal_early(ino)?;
         }
         self.core.shrink(self.now);
         self.renew_lease();
@@ -313,11 +315,15 @@ impl Mount {
         Ok(())
     }
 
-    /// Closes every file that is open.
+    /// Closes every file that is open, and has everything sent.
     pub(crate) fn close_all(&mut self) -> Result<(), Violation> {
         while !self.handles.is_empty() {
             self.close(0)?;
         }
+        for ino in self.core.to_seal_at_end().0 {
+            self.seal_early(ino)?;
+        }
+        self.core.queue.release_all();
         self.tick()
     }
 

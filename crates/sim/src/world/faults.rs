@@ -225,6 +225,7 @@ impl World {
             mount.failing.rng = Rng::new(*next_call ^ 5);
             mount.reads_ahead = self.plan.more.reads_ahead;
             mount.lingers = self.plan.more.lingers;
+            mount.core.settings.lm = self.plan.more.lm;
             mount.has_sessions = self.options.sessions;
             mount.copied.may_be = self.options.copies;
             mount.chunks.least = self.plan.more.chunks;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::lifetime::TOLD;
-use super::tree::{Listing, Tree};
+use super::tree::{Listing, NodeEntry, Tree};
 use crate::nouns::{Attr, Ino, Kind, Name, Time, Version};
 use crate::wire::History;
 
@@ -105,11 +105,13 @@ impl Tree {
         let recent = |outcome: Option<Time>| outcome.is_some_and(|at| now.since(at) < LATE);
         let (unnoted, noting) = (&self.unnoted, &self.noting);
         // What holds for a file is said by one of the directories above it.
-        let has_levels = self.nodes.values().any(|node| node.attr.lm.is_some());
+        let is_directory = |node: &NodeEntry| node.attr.kind == Kind::Directory;
+        let mut directories = self.nodes.values().filter(|node| is_directory(node));
+        let has_levels = directories.any(|node| node.attr.lm.is_some());
         self.nodes.retain(|ino, node| {
             let in_use = node.pending > 0 || *ino == Ino::ROOT || keep(*ino);
             let to_note = unnoted.nodes.contains(ino) || noting.nodes.contains(ino);
-            let may_speak = has_levels && node.attr.kind == Kind::Directory;
+            let may_speak = has_levels && is_directory(node);
             in_use || to_note || may_speak || fresh(node.checked) || recent(node.outcome)
         });
         for node in self.nodes.values_mut() {

@@ -7,12 +7,14 @@
 
 use std::time::Duration;
 
+use crate::host::log::Lane;
+
 /// What a batch may take, beside the round trip.
 const TARGET: Duration = Duration::from_millis(400);
 /// At least this: some dozen small records, a quarter of a second at 64 KB/s.
 const BYTES_MIN: u64 = 16 << 10;
 /// At most this: it has to fit into a message, and into memory on both sides.
-const BYTES_MAX: u64 = 4 << 20;
+pub(in crate::host) const BYTES_MAX: u64 = 4 << 20;
 
 /// Chunks are offered and sent in groups of about this many bytes at most..
 const GROUP_MAX: usize = 8 << 20;
@@ -33,9 +35,28 @@ pub fn group_bytes(link: Option<(u64, Duration)>) -> usize {
     usize::try_from(bytes).unwrap_or(GROUP_MAX).clamp(GROUP_MIN, GROUP_MAX)
 }
 
+/// The sizes of the next batches, by lane.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::host) struct BatchSizes {
+    metadata: BatchSize,
+    fast: BatchSize,
+    data: BatchSize,
+}
+
+impl BatchSizes {
+    /// That of a lane.
+    pub(in crate::host) fn of(&mut self, lane: Lane) -> &mut BatchSize {
+        match lane {
+            Lane::Metadata => &mut self.metadata,
+            Lane::Fast => &mut self.fast,
+            Lane::Data => &mut self.data,
+        }
+    }
+}
+
 /// The size of the next batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BatchSize {
+pub(in crate::host) struct BatchSize {
     bytes: u64,
 }
 
@@ -47,13 +68,13 @@ impl Default for BatchSize {
 
 impl BatchSize {
     /// What the next batch may weigh.
-    pub fn bytes(self) -> u64 {
+    pub(super) fn bytes(self) -> u64 {
         self.bytes
     }
 
     /// A batch that weighed `bytes` was answered after `took`, of which the link's `round_trip`
     /// is a part.
-    pub fn answered(&mut self, bytes: u64, took: Duration, round_trip: Duration) {
+    pub(super) fn answered(&mut self, bytes: u64, took: Duration, round_trip: Duration) {
         let took = took.saturating_sub(round_trip);
         // One that was not full says nothing of what a full one would take.
         let was_full = bytes > self.bytes / 2;

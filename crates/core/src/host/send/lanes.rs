@@ -1,18 +1,20 @@
-//! The batches of changes that go to the server, lane by lane, and stores that the server wants in
-//! another way.
+//! The batches of changes that go to the server, lane by lane.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::host::Host;
 use crate::host::log::{Lane, Logged};
-use crate::host::send::Picked;
+use crate::host::send::{OFFER_FROM, Picked};
 use crate::nouns::{Store, Time};
 use crate::refusal::Refusal;
 
 impl Host {
-    /// Takes the changes that go to the server next in `lane`, about `bytes` of them. Nothing else
-    /// takes them until they are settled or [put back](Host::put_back).
-    pub fn next_batch(&mut self, lane: Lane, bytes: u64, now: Time) -> Vec<Logged> {
+    /// Takes the changes that go to the server next in `lane`: about as many bytes as get through
+    /// in a moment, as far as that is known. Nothing else takes them until they are settled or [put
+    /// back](Host::put_back).
+    pub fn next_batch(&mut self, lane: Lane, now: Time) -> Vec<Logged> {
+        let bytes = self.batch_bytes(lane);
         let awaited = self.waiters.first();
         // A call that waits for one change waits for those that it follows.
         match awaited {
@@ -22,6 +24,23 @@ impl Host {
         let batch = self.ahead.batch(&self.queue, (lane, bytes), &self.whole, awaited);
         batch.iter().for_each(|logged| self.queue.take(logged.seq));
         batch
+    }
+
+    /// How many bytes the next batch of a lane has at most.
+    fn batch_bytes(&mut self, lane: Lane) -> u64 {
+        self.batch_sizes.of(lane).bytes().min(self.settings.batch_max)
+    }
+
+    /// Notes that a batch was answered after `took`, of which the link's `round_trip` is a part.
+    pub fn batch_answered(
+        &mut self,
+        lane: Lane,
+        batch: &[Logged],
+        took: Duration,
+        round_trip: Duration,
+    ) {
+        let weight = batch.iter().map(|logged| logged.change.weight() + logged.change.bytes());
+        self.batch_sizes.of(lane).answered(weight.sum(), took, round_trip);
     }
 
     /// Puts back the changes of a batch that is over: those not settled wait again.
@@ -39,30 +58,18 @@ impl Host {
     }
 
     /// The changes whose chunks are to be sent before their turn.
-    pub fn pick_ahead(&mut self, most: u64, now: Time) -> Option<Picked> {
+    pub fn pick_ahead(&mut self, now: Time) -> Option<Picked> {
+        let most = self.batch_bytes(Lane::Data).max(OFFER_FROM);
         self.queue.release(now);
         self.ahead.pick(&self.queue, most, &self.whole)
     }
 
     /// The chunks of `picked` are at the server, for these stores, or could not be sent.
     pub fn uploaded(&mut self, picked: &Picked, made: Result<Vec<(u64, Store)>, Refusal>) {
+        if made.is_ok() {
+            self.server_disk.note_taken();
+        }
         self.ahead.uploaded(picked, made, &self.queue);
-    }
-
-    /// Notes that the server takes no chunks of change `seq`. True if the change has to wait until
-    /// others are settled.
-    pub fn refused_chunks(&mut self, seq: u64) -> bool {
-        self.ahead.refused_chunks(&self.queue, seq)
-    }
-
-    /// Notes that the server wants the store of change `seq` whole. False if it was whole.
-    pub fn want_whole(&mut self, seq: u64) -> bool {
-        self.whole.insert(seq)
-    }
-
-    /// True if the server wants the store of change `seq` whole.
-    pub fn is_wanted_whole(&self, seq: u64) -> bool {
-        self.whole.contains(&seq)
     }
 
     /// Raises these changes over others, with those that they follow. Returns which were raised.

@@ -79,6 +79,12 @@ impl Host {
         unsealed.into_iter().filter(is_due).collect()
     }
 
+    /// Files whose data are sealed when the mount ends, before their time; and those that wait
+    /// until the server has said that nobody needs them.
+    pub fn to_seal_at_end(&self) -> (Vec<Ino>, Vec<Ino>) {
+        self.unsealed().into_iter().partition(|ino| !self.awaits_verdict(*ino))
+    }
+
     /// That of `ino`: its own, or that of the nearest directory above it that has one, or the
     /// mount's.
     pub fn lm(&self, ino: Ino) -> Lm {

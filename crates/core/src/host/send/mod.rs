@@ -3,6 +3,7 @@
 
 mod ahead;
 mod batch;
+mod exchange;
 mod lanes;
 mod levels;
 mod server_disk;
@@ -11,8 +12,10 @@ mod similar;
 mod waiters;
 
 pub use ahead::{OFFER_FROM, Picked, UploadAhead};
-pub use batch::{BatchSize, group_bytes};
+pub use batch::group_bytes;
+pub(in crate::host) use batch::{BYTES_MAX as BATCH_MAX, BatchSizes};
+pub use exchange::Without;
 pub(in crate::host) use levels::Unsealed;
-pub use server_disk::{ServerDisk, is_to_replace};
+pub(in crate::host) use server_disk::ServerDisk;
 pub use similar::{BASIS_MIN, CleanCopy};
 pub use waiters::{Claim, WaiterId, Waiters};

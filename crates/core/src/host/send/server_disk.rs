@@ -18,29 +18,29 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether the server's disk takes chunks.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ServerDisk {
+pub(in crate::host) struct ServerDisk {
     full_since: Option<Time>,
 }
 
 impl ServerDisk {
     /// The server took chunks.
-    pub fn note_taken(&mut self) {
+    pub(super) fn note_taken(&mut self) {
         self.full_since = None;
     }
 
     /// The server had no room for chunks.
-    pub fn note_full(&mut self, now: Time) {
+    pub(super) fn note_full(&mut self, now: Time) {
         self.full_since.get_or_insert(now);
     }
 
     /// True if the server is to say for good whether it refuses a change.
-    pub fn decides(&self, now: Time, is_awaited: bool) -> bool {
+    pub(super) fn decides(&self, now: Time, is_awaited: bool) -> bool {
         self.full_since.is_some_and(|since| is_awaited || now.since(since) >= PATIENCE)
     }
 }
 
 /// True if a later change puts the file of `logged` in the place of another file.
-pub fn is_to_replace(queue: &Queue, logged: &Logged) -> bool {
+pub(super) fn is_to_replace(queue: &Queue, logged: &Logged) -> bool {
     let Change::Data(data) = &logged.change else { return false };
     let replaces = |later: &Logged| match &later.change {
         Change::Record(Record::Rename { ino, mode: RenameMode::Replace(Some(_)), .. }) => {
