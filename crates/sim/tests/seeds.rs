@@ -271,7 +271,7 @@ fn a_client_that_believes_in_bytes_that_were_not_synced_is_found() {
 fn a_client_that_trusts_files_after_a_loss_of_power_is_found() {
     let bug = Some(Bug::ClientTrustsDoubtful);
     let options = Options { bug, power_loss: true, plain: true, ..Options::default() };
-    let failure = run(9202, options).unwrap_err();
+    let failure = run(834, options).unwrap_err();
     assert!(failure.what.contains("reads"), "{}", failure.what);
 }
 

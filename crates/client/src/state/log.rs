@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use segue_core::host::log::Entry;
 
-use self::format::{FILE_HEADER, behind, encode, header, is_unfinished, parse, parts};
+use self::format::{FILE_HEADER, behind, encode, header, is_older, is_unfinished, parse, parts};
 pub(crate) use self::format::{FoundLog, Position, REMEDY, SHORT_LOG};
 use super::durable::{sync_data, sync_name};
 use crate::error::MountError;
@@ -47,6 +47,34 @@ pub(crate) struct LogFile {
     doubted: bool,
     /// It gets no more changes: the cache directory is being left in order.
     is_final: bool,
+}
+
+/// Puts a file with these entries in the place of the log at `path`. Returns it, and its length.
+/// Its name is not durable.
+fn write_anew(
+    path: &Path,
+    incarnation: u32,
+    begins: Position,
+    entries: &[Entry],
+) -> io::Result<(File, u64)> {
+    let mut bytes = header(incarnation, begins);
+    for entry in entries {
+        bytes.extend(encode(entry, 0, 0)?);
+    }
+    let new = path.with_extension("new");
+    let mut file = File::options().create(true).write(true).truncate(true).open(&new)?;
+    file.write_all(&bytes)?;
+    sync_data(&file)?;
+    fs::rename(&new, path)?;
+    Ok((file, bytes.len() as u64))
+}
+
+/// The same log in this version.
+fn renewed(path: &Path, incarnation: u32, found: &FoundLog) -> io::Result<(File, u64)> {
+    let begins = Position { generation: found.generation, entries: found.noted as u64 };
+    let renewed = write_anew(path, incarnation, begins, &found.entries)?;
+    sync_name(path)?;
+    Ok(renewed)
 }
 
 /// A sync under way.
@@ -97,8 +125,7 @@ impl LogFile {
                 .and_then(|()| file.sync_all())
                 .and_then(|()| sync_name(&path))
                 .map_err(|error| damaged(error.to_string()))?;
-            let found = FoundLog { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
-            (found, FILE_HEADER as u64)
+            (FoundLog::default(), FILE_HEADER as u64)
         } else {
             let remedy =
                 if parts(&bytes).is_none() { format!("; {REMEDY}") } else { String::new() };
@@ -109,6 +136,12 @@ impl LogFile {
             .and_then(|()| file.seek(SeekFrom::Start(len)))
             .and_then(|_| file.sync_all())
             .map_err(|error| damaged(error.to_string()))?;
+        let (file, len) = if found.is_older {
+            // No program that does not know them finds entries of this version in it.
+            renewed(&path, incarnation, &found).map_err(|error| damaged(error.to_string()))?
+        } else {
+            (file, len)
+        };
         let log = LogFile {
             file,
             path,
@@ -137,19 +170,19 @@ impl LogFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(|error| MountError::state(path, error))?,
         };
-        let nothing = || FoundLog { entries: Vec::new(), generation: 0, noted: 0, durable: 0 };
         if is_unfinished(&bytes) {
-            return Ok((nothing(), None));
+            return Ok((FoundLog::default(), None));
         }
         let incarnation = bytes.get(12..).and_then(|rest| rest.first_chunk::<4>());
         let incarnation = incarnation.map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let damage = parse(&bytes, incarnation, false).err().map(|why| format!("update.log {why}"));
         let Ok((mut found, end)) = parse(&bytes, incarnation, true) else {
-            return Ok((FoundLog { entries: behind(&bytes).collect(), ..nothing() }, damage));
+            let entries = behind(&bytes, is_older(&bytes)).collect();
+            return Ok((FoundLog { entries, ..FoundLog::default() }, damage));
         };
         if damage.is_some() {
             let rest = usize::try_from(end).ok().and_then(|end| bytes.get(end..));
-            found.entries.extend(behind(rest.unwrap_or_default()));
+            found.entries.extend(behind(rest.unwrap_or_default(), found.is_older));
         }
         Ok((found, damage))
     }
@@ -299,19 +332,11 @@ impl LogFile {
     pub(crate) fn rewrite(&mut self, entries: &[Entry]) -> io::Result<()> {
         let count = entries.len() as u64;
         let begins = Position { generation: self.generation + 1, entries: count };
-        let mut bytes = header(self.incarnation, begins).to_vec();
-        for entry in entries {
-            bytes.extend(encode(entry, 0, 0)?);
-        }
-        let new = self.path.with_extension("new");
-        let mut file = File::options().create(true).write(true).truncate(true).open(&new)?;
-        file.write_all(&bytes)?;
-        sync_data(&file)?;
-        fs::rename(&new, &self.path)?;
+        let (file, len) = write_anew(&self.path, self.incarnation, begins, entries)?;
         // Whoever opens the log from here on finds this one, whatever the disk says of its name.
         self.file = file;
         self.generation = begins.generation;
-        self.len = bytes.len() as u64;
+        self.len = len;
         self.rewritten = self.len;
         self.count = count;
         self.last = (0, 0);

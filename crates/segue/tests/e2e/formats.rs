@@ -27,9 +27,12 @@ const COMMITTED: &str = "
     echo old >removed; echo old >renamed
     setfattr -n user.note -v value dir/file";
 
-/// What only the cache had.
+/// What only the cache had. Of some changes others took the place.
 const UNSENT: &str = "
-    echo unsent >dir/below/new; echo more >>dir/file; rm removed; mv renamed dir/renamed";
+    printf uns >dir/below/new; echo ent >>dir/below/new; echo more >>dir/file
+    echo lost >>removed; rm removed; mv renamed dir/renamed
+    echo made >temporary; rm temporary
+    echo first >save; mv save dir/saved; echo second >save; mv save dir/saved; rm dir/saved";
 
 /// Writes the state of this version as `name`.
 fn record(name: &str) {

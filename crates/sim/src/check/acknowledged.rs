@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use segue_core::host::log::{Change, DataChange, Entry, Logged};
+use segue_core::host::log::{Change, DataChange, Entry, Instead, Logged, Replaced};
 use segue_core::nouns::{Ino, PieceBytes, Record, Store};
 
 use super::ordered::Ordered;
@@ -161,6 +161,40 @@ impl Acknowledged {
         file.size = size;
     }
 
+    fn replaced(&mut self, Replaced { seqs, by }: &Replaced) -> Result<(), Violation> {
+        match by {
+            Instead::More { data, .. } => {
+                return seqs.iter().try_for_each(|seq| self.amended(*seq, data));
+            }
+            Instead::Unsealed => seqs.iter().for_each(|seq| self.unsealed_again(*seq)),
+            Instead::Nothing(ino) | Instead::Rename(ino, _) => {
+                self.unsent.extend(seqs);
+                self.now.stores.retain(|seq, _| !seqs.contains(seq));
+                self.now.sealed.retain(|seq, _| !seqs.contains(seq));
+                self.now.unsealed.remove(ino);
+            }
+        }
+        Ok(())
+    }
+
+    fn amended(&mut self, seq: u64, data: &DataChange) -> Result<(), Violation> {
+        let before = self.now.stores.remove(&seq);
+        let first = self.now.sealed.remove(&seq);
+        let writers = self.writers(data.ino);
+        self.now.ordered.amended(seq, &writers);
+        self.sealed(seq, data)?;
+        if let Some(both) = first.and_then(|first| first.with(data)) {
+            self.now.sealed.insert(seq, both);
+        }
+        if let (Some((_, before)), Some((_, store))) = (before, self.now.stores.get_mut(&seq)) {
+            let (cut, store) = (data.cut.unwrap_or(u64::MAX), Rc::make_mut(store));
+            for (at, byte) in before.range(..cut) {
+                store.entry(*at).or_insert(*byte);
+            }
+        }
+        Ok(())
+    }
+
     /// An entry went into the log.
     pub(crate) fn logged(&mut self, entry: &Entry) -> Result<(), Violation> {
         if let Entry::Settled { seq, outcome } = entry {
@@ -171,34 +205,11 @@ impl Acknowledged {
             self.now.stores.remove(seq);
             self.now.sealed.remove(seq);
         }
-        if let Entry::Unsealed { seq } = entry {
-            self.unsealed_again(*seq);
-        }
-        if let Entry::Cancelled { ino, seqs } | Entry::Superseded { ino, seqs, .. } = entry {
-            self.unsent.extend(seqs);
-            self.now.stores.retain(|seq, _| !seqs.contains(seq));
-            self.now.sealed.retain(|seq, _| !seqs.contains(seq));
-            self.now.unsealed.remove(ino);
+        if let Entry::Replaced(replaced) = entry {
+            return self.replaced(replaced);
         }
         if let (Entry::Nameless(_), Some(place)) = (entry, entry.place()) {
             self.now.nameless.insert(place.ino);
-        }
-        if let Entry::Amended { seq, data, .. } = entry {
-            let before = self.now.stores.remove(seq);
-            let first = self.now.sealed.remove(seq);
-            let writers = self.writers(data.ino);
-            self.now.ordered.amended(*seq, &writers);
-            self.sealed(*seq, data)?;
-            if let Some(both) = first.and_then(|first| first.with(data)) {
-                self.now.sealed.insert(*seq, both);
-            }
-            if let (Some((_, before)), Some((_, store))) = (before, self.now.stores.get_mut(seq)) {
-                let (cut, store) = (data.cut.unwrap_or(u64::MAX), Rc::make_mut(store));
-                for (at, byte) in before.range(..cut) {
-                    store.entry(*at).or_insert(*byte);
-                }
-            }
-            return Ok(());
         }
         let Some(logged) = entry.change() else { return Ok(()) };
         if !self.now.seqs.insert(logged.seq) {

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use segue_core::host::Host;
 use segue_core::host::call::Call;
-use segue_core::host::log::{Change, Entry, Logged};
+use segue_core::host::log::{Change, Entry, Instead, Logged, Replaced};
 use segue_core::nouns::{Caller, ClientId, Ino, Record, Time, Timestamp};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Reply, Request};
@@ -256,7 +256,12 @@ impl Mount {
             return Ok(());
         }
         let is_seal = matches!(&entry, Entry::Change(Logged { change: Change::Data(_), .. }));
-        let is_end = is_seal || matches!(entry, Entry::Settled { .. } | Entry::Amended { .. });
+        let is_more = |replaced: &Replaced| matches!(replaced.by, Instead::More { .. });
+        let is_end = match &entry {
+            Entry::Settled { .. } => true,
+            Entry::Replaced(replaced) => is_more(replaced),
+            _ => is_seal,
+        };
         self.kept.append(entry);
         // A seal that follows a write, and what the server says, change nothing that is seen.
         if !is_end {

@@ -8,7 +8,7 @@ use segue_core::host::action::{
 };
 use segue_core::host::cache::Scrap;
 use segue_core::host::call::{Answer, Call, KeptAs, Look, Seen};
-use segue_core::host::log::Entry;
+use segue_core::host::log::{Entry, Instead, Replaced};
 use segue_core::nouns::{Attr, ContainerId, Dentry, Ino, Name, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Lookup, Readdir, Reply, Request};
@@ -236,22 +236,34 @@ impl Mount {
         }
         let changed_at = self.changed_at;
         self.append(entry.clone())?;
-        match &entry {
-            Entry::Amended { .. } => self.amended += 1,
-            Entry::Unsealed { .. } => self.taken_back += 1,
-            Entry::Cancelled { ino, seqs } => {
-                self.cancelled += seqs.len() as u64;
-                self.forgotten_by_kernel(*ino);
-                self.changed_at = changed_at;
-            }
-            Entry::Superseded { ino, seqs, .. } => {
-                self.superseded += seqs.len() as u64;
-                self.forgotten_by_kernel(*ino);
-                self.changed_at = changed_at;
-            }
-            _ => {}
+        if let Entry::Replaced(Replaced { seqs, by }) = &entry {
+            self.note_replaced(seqs, by, changed_at);
         }
         Ok(Ok(Done::Carried))
+    }
+
+    fn note_replaced(&mut self, seqs: &[u64], by: &Instead, changed_at: u64) {
+        let count = seqs.len() as u64;
+        let ino = match by {
+            Instead::More { .. } => {
+                self.amended += 1;
+                return;
+            }
+            Instead::Unsealed => {
+                self.taken_back += 1;
+                return;
+            }
+            Instead::Nothing(ino) => {
+                self.cancelled += count;
+                ino
+            }
+            Instead::Rename(ino, _) => {
+                self.superseded += count;
+                ino
+            }
+        };
+        self.forgotten_by_kernel(*ino);
+        self.changed_at = changed_at;
     }
 
     fn append_settled(&mut self, entries: Vec<Entry>) -> Result<Ended, Violation> {
@@ -271,12 +283,8 @@ impl Mount {
 
     /// Some changes are taken, and not yet what they will be: the drain looks for a batch.
     fn meanwhile(&mut self, entry: &Entry) -> Result<(), Violation> {
-        let seq = match entry {
-            Entry::Amended { seq, .. } | Entry::Unsealed { seq } => *seq,
-            Entry::Cancelled { seqs, .. } => seqs.last().copied().unwrap_or(1),
-            Entry::Superseded { by, .. } => by.seq,
-            _ => return Ok(()),
-        };
+        let Entry::Replaced(replaced) = entry else { return Ok(()) };
+        let seq = replaced.taken().last().unwrap_or(1);
         if seq.is_multiple_of(SENT_MEANWHILE_EVERY) { self.send() } else { Ok(()) }
     }
 
@@ -346,5 +354,6 @@ fn request(ask: Ask) -> Request {
 /// True for an entry after which everything is as it was seen before.
 fn hides(action: &Action) -> bool {
     let Action::Append(_, entry) = action else { return false };
-    matches!(**entry, Entry::Cancelled { .. } | Entry::Superseded { .. })
+    let Entry::Replaced(replaced) = &**entry else { return false };
+    matches!(replaced.by, Instead::Nothing(_) | Instead::Rename(..))
 }

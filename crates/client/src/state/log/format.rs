@@ -12,8 +12,9 @@
 
 use std::cmp::Ordering;
 use std::io;
+use std::ops::Range;
 
-use segue_core::host::log::Entry;
+use segue_core::host::log::{Entry, Entry3};
 
 /// That the log is older than what was noted of it.
 pub(crate) const SHORT_LOG: &str = "the update log of this host has fewer entries than its index \
@@ -26,7 +27,10 @@ pub(crate) const REMEDY: &str = "put it back from a backup, or extract the pendi
                                  'segue recover', move the cache directory away, and mount again";
 
 const MAGIC: &[u8; 8] = b"SEGUELOG";
-const VERSION: u32 = 3;
+const VERSION_AT: Range<usize> = 8..12;
+const VERSION: u32 = 4;
+/// Its entries are read, and written anew before any other.
+pub(super) const OLDER: u32 = 3;
 pub(super) const FILE_HEADER: usize = 32;
 const ENTRY_HEADER: usize = 32;
 /// Longest entry: a change with its ranges.
@@ -40,7 +44,7 @@ pub(crate) struct Position {
 }
 
 /// A log as it was read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FoundLog {
     pub(crate) entries: Vec<Entry>,
     pub(crate) generation: u64,
@@ -48,6 +52,8 @@ pub(crate) struct FoundLog {
     pub(crate) noted: usize,
     /// The data of so many entries were durable.
     pub(crate) durable: usize,
+    /// It is of an older version.
+    pub(super) is_older: bool,
 }
 
 impl FoundLog {
@@ -78,14 +84,10 @@ pub(super) fn header(incarnation: u32, begins: Position) -> Vec<u8> {
 fn seq_of(entry: &Entry) -> u64 {
     match entry {
         Entry::Change(logged) => logged.seq,
-        Entry::Settled { seq, .. }
-        | Entry::Amended { seq, .. }
-        | Entry::Unsealed { seq }
-        | Entry::Preserved { seq, .. } => *seq,
+        Entry::Settled { seq, .. } | Entry::Preserved { seq, .. } => *seq,
         Entry::Written { .. }
         | Entry::Resized { .. }
-        | Entry::Cancelled { .. }
-        | Entry::Superseded { .. }
+        | Entry::Replaced(_)
         | Entry::Synced
         | Entry::Nameless(_)
         | Entry::Spoiled { .. } => 0,
@@ -95,14 +97,19 @@ fn seq_of(entry: &Entry) -> u64 {
 /// The bytes of an entry; what came before it was durable up to `synced`, and the data of which
 /// that speaks up to `data`.
 pub(super) fn encode(entry: &Entry, synced: u64, data: u64) -> io::Result<Vec<u8>> {
-    let too_long = || io::Error::other("log entry too long");
     let body = postcard::to_stdvec(entry).map_err(io::Error::other)?;
+    framed(&body, seq_of(entry), (synced, data))
+}
+
+/// An entry as it stands in the file.
+pub(super) fn framed(body: &[u8], seq: u64, (synced, data): (u64, u64)) -> io::Result<Vec<u8>> {
+    let too_long = || io::Error::other("log entry too long");
     if body.len() > ENTRY_MAX {
         return Err(too_long());
     }
     let len = u32::try_from(body.len()).map_err(|_| too_long())?;
     let mut rest = Vec::with_capacity(ENTRY_HEADER + body.len());
-    rest.extend(seq_of(entry).to_le_bytes());
+    rest.extend(seq.to_le_bytes());
     rest.extend(synced.to_le_bytes());
     rest.extend(data.to_le_bytes());
     rest.extend(body);
@@ -113,7 +120,7 @@ pub(super) fn encode(entry: &Entry, synced: u64, data: u64) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// An entry as it stands in the file.
+/// An entry that was read.
 struct Decoded {
     entry: Entry,
     len: usize,
@@ -127,7 +134,7 @@ struct Decoded {
 ///
 /// An entry knows of no more than stands in its file, which is `file_len` long: so most of what is
 /// none is told without a checksum.
-fn decode(bytes: &[u8], file_len: u64) -> Option<Decoded> {
+fn decode(bytes: &[u8], file_len: u64, is_older: bool) -> Option<Decoded> {
     let (body_len, rest) = bytes.split_first_chunk::<4>()?;
     let (crc, rest) = rest.split_first_chunk::<4>()?;
     let len = ENTRY_HEADER.checked_add(u32::from_le_bytes(*body_len) as usize)?;
@@ -138,18 +145,22 @@ fn decode(bytes: &[u8], file_len: u64) -> Option<Decoded> {
     if synced.max(data) > file_len || crc32c::crc32c(rest) != u32::from_le_bytes(*crc) {
         return None;
     }
-    let entry = postcard::from_bytes(body).ok()?;
+    let entry = match is_older {
+        true => postcard::from_bytes::<Entry3>(body).ok()?.into(),
+        false => postcard::from_bytes(body).ok()?,
+    };
     Some(Decoded { entry, len, synced, data })
 }
 
 /// Good entries behind a bad one.
-fn decode_behind(rest: &[u8], file_len: u64) -> Vec<Decoded> {
-    let at = |skip| rest.get(skip..).and_then(|bytes| decode(bytes, file_len));
+fn decode_behind(rest: &[u8], file_len: u64, is_older: bool) -> Vec<Decoded> {
+    let at = |skip| rest.get(skip..).and_then(|bytes| decode(bytes, file_len, is_older));
     (1..rest.len()).filter_map(at).collect()
 }
 
-pub(super) fn behind(rest: &[u8]) -> impl Iterator<Item = Entry> {
-    decode_behind(rest, u64::MAX).into_iter().map(|decoded| decoded.entry)
+/// The good entries in a part of a file.
+pub(super) fn behind(rest: &[u8], is_older: bool) -> impl Iterator<Item = Entry> {
+    decode_behind(rest, u64::MAX, is_older).into_iter().map(|decoded| decoded.entry)
 }
 
 /// The header and what follows it; `None` if the file does not begin as a log.
@@ -157,12 +168,17 @@ pub(super) fn parts(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(FILE_HEADER).filter(|(head, _)| head.starts_with(MAGIC))
 }
 
+/// True if the file is of an older version that can be read.
+pub(super) fn is_older(bytes: &[u8]) -> bool {
+    bytes.get(VERSION_AT) == Some(&OLDER.to_le_bytes())
+}
+
 /// True if a process may have died while it made the file: it has a part of the header, or zeros.
 pub(super) fn is_unfinished(bytes: &[u8]) -> bool {
     let made = header(0, Position::default());
-    let incarnation = 12..16;
+    let differs = VERSION_AT.start..16;
     let mut pairs = bytes.iter().zip(&made).enumerate();
-    let is_part = pairs.all(|(at, (found, made))| found == made || incarnation.contains(&at));
+    let is_part = pairs.all(|(at, (found, made))| found == made || differs.contains(&at));
     let is_short = bytes.len() < FILE_HEADER && is_part;
     is_short || bytes.len() <= FILE_HEADER && bytes.iter().all(|byte| *byte == 0)
 }
@@ -177,21 +193,26 @@ pub(super) fn parse(
     let number = |at: usize| head.get(at..).and_then(|rest| rest.first_chunk::<8>());
     let number = |at| number(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let begins = Position { generation: number(16), entries: number(24) };
-    if head != header(incarnation, begins) {
+    let is_older = is_older(bytes);
+    let mut expected = header(incarnation, begins);
+    if is_older {
+        expected.splice(VERSION_AT, OLDER.to_le_bytes());
+    }
+    if head != expected {
         return Err(
             "is of another version of segue, or of another incarnation of this cache".into()
         );
     }
     let file_len = bytes.len() as u64;
     let (mut entries, mut ends, mut at, mut data) = (Vec::new(), Vec::new(), 0, 0);
-    while let Some(decoded) = body.get(at..).and_then(|bytes| decode(bytes, file_len)) {
+    while let Some(decoded) = body.get(at..).and_then(|rest| decode(rest, file_len, is_older)) {
         entries.push(decoded.entry);
         at += decoded.len;
         ends.push((FILE_HEADER + at) as u64);
         data = data.max(decoded.data);
     }
     let (rest, offset) = (body.get(at..).unwrap_or_default(), (FILE_HEADER + at) as u64);
-    let behind = decode_behind(rest, file_len);
+    let behind = decode_behind(rest, file_len, is_older);
     let was_synced = behind.iter().any(|later| later.synced > offset);
     if was_synced || (!restarted && !behind.is_empty()) {
         return Err(format!(
@@ -208,5 +229,5 @@ pub(super) fn parse(
     }
     let noted = usize::try_from(begins.entries).unwrap_or(usize::MAX);
     let durable = ends.partition_point(|end| *end <= data).max(noted.min(entries.len()));
-    Ok((FoundLog { entries, generation: begins.generation, noted, durable }, offset))
+    Ok((FoundLog { entries, generation: begins.generation, noted, durable, is_older }, offset))
 }

@@ -1,9 +1,12 @@
 use std::path::Path;
 
-use segue_core::host::log::{After, Change, Logged, Payload, WritePlace};
+use segue_core::host::log::{
+    After, Change, DataChange, Instead, Logged, Payload, Replaced, WritePlace,
+};
 use segue_core::nouns::{Base, Caller, ContainerId, Ino, Outcome, Record, Timestamp, Version};
 
 use super::super::durable::failing;
+use super::format::{OLDER, framed};
 use super::*;
 
 fn change(seq: u64) -> Entry {
@@ -214,4 +217,47 @@ fn entries_say_up_to_where_data_were_durable() {
     log.cut(&found.entries[..4]).unwrap();
     let (_, found) = LogFile::open(path, 1, false).unwrap();
     assert_eq!(found.entries.len(), 4);
+}
+
+/// Each way to replace changes was an entry of its own, and no longer is. The older program, which
+/// does not know the new ones, finds none of them in a log that it takes for its own.
+#[test]
+fn a_log_of_the_version_before_is_read_and_then_is_of_this_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    let (base, container) = (Base::Version(Version::default()), ContainerId(3));
+    let (ino, time) = (Ino(1), Timestamp { secs: 1, nanos: 2 });
+    let (ranges, mtime) = (vec![0..5], time);
+    let data = DataChange { ino, container, base, cut: None, size: 5, ranges, mtime };
+    let Entry::Change(rename) = change(4) else { panic!("a change") };
+    let kept = [change(1), written(), Entry::Synced, settled(1)];
+    let mut bodies: Vec<Vec<u8>> =
+        kept.iter().map(|entry| postcard::to_stdvec(entry).unwrap()).collect();
+    bodies.push(postcard::to_stdvec(&(8u8, 2u64, time, &data)).unwrap());
+    bodies.push(postcard::to_stdvec(&(9u8, 2u64)).unwrap());
+    bodies.push(postcard::to_stdvec(&(10u8, ino, vec![2u64, 3])).unwrap());
+    bodies.push(postcard::to_stdvec(&(11u8, ino, vec![2u64], &rename)).unwrap());
+    let replaced = |seqs, by| Entry::Replaced(Replaced { seqs, by });
+    let mut expected = kept.to_vec();
+    expected.extend([
+        replaced(vec![2], Instead::More { time, data }),
+        replaced(vec![2], Instead::Unsealed),
+        replaced(vec![2, 3], Instead::Nothing(ino)),
+        replaced(vec![2], Instead::Rename(ino, Box::new(rename))),
+    ]);
+    let mut bytes = header(1, Position { generation: 6, entries: 2 });
+    bytes.splice(8..12, OLDER.to_le_bytes());
+    bodies.iter().for_each(|body| bytes.extend(framed(body, 0, (0, 0)).unwrap()));
+    fs::write(&path, &bytes).unwrap();
+    let (read, damage) = LogFile::read(&path).unwrap();
+    assert_eq!((&read.entries, damage), (&expected, None));
+    let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
+    assert_eq!((&found.entries, found.generation, found.noted), (&expected, 6, 2));
+    assert_eq!(log.position(), Position { generation: 6, entries: 8 });
+    log.append(&change(5)).unwrap();
+    drop(log);
+    assert_ne!(fs::read(&path).unwrap()[8..12], OLDER.to_le_bytes());
+    let (_, found) = LogFile::open(path, 1, false).unwrap();
+    expected.push(change(5));
+    assert_eq!((&found.entries, found.generation, found.noted), (&expected, 6, 2));
 }

@@ -8,7 +8,7 @@
 use super::{Answer, Call, Next, Running, SoFar};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Now, Reach, Task};
-use crate::host::log::{Change, Entry, Logged};
+use crate::host::log::{Change, Entry, Instead, Logged};
 use crate::host::send::Claim;
 use crate::nouns::{Caller, Ino, Record, Version, touched};
 use crate::refusal::Refusal;
@@ -59,8 +59,8 @@ impl Host {
         }
         if let Some(ino) = record.unnamed() {
             let is_kept = self.is_open(ino) || self.is_kept_back(ino, now.time);
-            if !is_kept && let Some(seq) = self.take_to_unseal(ino) {
-                return Ok(self.append(id, call, Entry::Unsealed { seq }));
+            if !is_kept && let Some(replaced) = self.take_to_unseal(ino) {
+                return Ok(self.append(id, call, Entry::Replaced(replaced)));
             }
             if is_kept || call.so_far.is_unsealed {
                 record.keep_unnamed();
@@ -121,24 +121,37 @@ impl Host {
         true
     }
 
-    /// The entry that takes changes out of the queue, which change `seq` makes needless. They are
-    /// taken until it is logged.
+    /// Takes the changes that change `seq` makes needless.
     fn take_needless(&mut self, seq: u64, record: &Record) -> Option<Entry> {
-        match record {
+        let replaced = match record {
             Record::Unlink { ino, .. } | Record::Rmdir { ino, .. } | Record::Release { ino } => {
-                let seqs = self.take_to_cancel(*ino)?;
-                Some(Entry::Cancelled { ino: *ino, seqs })
+                self.take_to_cancel(*ino)
             }
-            Record::Rename { .. } => {
-                let (ino, seqs, by) = self.take_superseded(seq)?;
-                Some(Entry::Superseded { ino, seqs, by: Box::new(by) })
-            }
+            Record::Rename { .. } => self.take_superseded(seq),
             _ => None,
+        };
+        replaced.map(Entry::Replaced)
+    }
+
+    /// Changes that are `gone` were replaced.
+    pub(super) fn replaced(&mut self, call: &mut Running, by: &Instead, gone: &[Logged], now: Now) {
+        self.wake(Task::Drain);
+        match by {
+            Instead::More { .. } => self.wake(Task::Upload),
+            Instead::Unsealed => {
+                call.so_far.is_unsealed = true;
+                self.wake(Task::Settled);
+            }
+            Instead::Nothing(ino) => {
+                call.so_far.times = self.times_of_cancelled(gone);
+                self.cancelled(*ino, gone, now);
+            }
+            Instead::Rename(ino, _) => self.cancelled(*ino, gone, now),
         }
     }
 
     /// Changes of `ino`, which has no name any more, are cancelled.
-    pub(super) fn cancelled(&mut self, ino: Ino, cancelled: &[Logged], now: Now) {
+    fn cancelled(&mut self, ino: Ino, cancelled: &[Logged], now: Now) {
         for logged in cancelled {
             let Change::Record(record) = &logged.change else { continue };
             // The kernel was told of directories as they were with it.
@@ -149,6 +162,5 @@ impl Host {
             self.forget_file(ino, now.time);
         }
         self.wake(Task::Settled);
-        self.wake(Task::Drain);
     }
 }

@@ -6,7 +6,7 @@ use super::{Answer, Call, Next, Running, Sealing, Step};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Done, Event, Now, Task, Undone};
 use crate::host::cache::Scrap;
-use crate::host::log::{Change, Entry};
+use crate::host::log::{Change, Entry, Instead};
 use crate::nouns::INLINE_MAX;
 use crate::refusal::Refusal;
 
@@ -233,19 +233,9 @@ impl Host {
     /// An entry is in the log.
     fn appended(&mut self, call: &mut Running, entry: Entry, now: Now) {
         match entry {
-            Entry::Unsealed { seq } => {
-                self.unseal(seq, now.time);
-                call.so_far.is_unsealed = true;
-                self.wake(Task::Settled);
-            }
-            Entry::Cancelled { ino, seqs } => {
-                let cancelled = self.cancel(ino, &seqs);
-                call.so_far.times = self.times_of_cancelled(&cancelled);
-                self.cancelled(ino, &cancelled, now);
-            }
-            Entry::Superseded { ino, seqs, by } => {
-                let cancelled = self.supersede(ino, &seqs, &by);
-                self.cancelled(ino, &cancelled, now);
+            Entry::Replaced(replaced) => {
+                let gone = self.replace(&replaced, now.time);
+                self.replaced(call, &replaced.by, &gone, now);
             }
             entry => {
                 call.so_far.is_edited |= matches!(entry, Entry::Written { .. });
@@ -269,7 +259,6 @@ impl Host {
     fn wake_senders(&mut self, entry: &Entry) {
         let bytes = match entry {
             Entry::Change(logged) => logged.change.bytes(),
-            Entry::Amended { .. } => u64::MAX,
             _ => return,
         };
         self.wake(Task::Drain);
@@ -286,21 +275,13 @@ impl Host {
         refusal: Refusal,
     ) -> Result<(), Refusal> {
         match entry {
-            Entry::Amended { seq, .. } | Entry::Unsealed { seq } => {
-                self.send_after_all(&[seq]);
+            Entry::Replaced(replaced) => {
+                self.send_after_all(&replaced);
                 self.wake(Task::Drain);
-            }
-            // The call itself is done. All of it is sent.
-            Entry::Cancelled { seqs, .. } => {
-                self.send_after_all(&seqs);
-                self.wake(Task::Drain);
-                return Ok(());
-            }
-            Entry::Superseded { seqs, by, .. } => {
-                self.send_after_all(&seqs);
-                self.send_after_all(&[by.seq]);
-                self.wake(Task::Drain);
-                return Ok(());
+                if let Instead::Nothing(_) | Instead::Rename(..) = replaced.by {
+                    // The call itself is done. All of it is sent.
+                    return Ok(());
+                }
             }
             Entry::Preserved { seq, .. } if self.preserved(seq).is_empty() => {
                 // Nothing would say that they are there.

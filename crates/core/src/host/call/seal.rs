@@ -5,6 +5,7 @@ use super::{Answer, Call, Next, Running, Sealing, SoFar};
 use crate::host::Host;
 use crate::host::action::{CallId, Now};
 use crate::host::cache::FileData;
+use crate::host::log::Entry;
 use crate::nouns::{Caller, Ino};
 use crate::refusal::Refusal;
 
@@ -71,8 +72,8 @@ impl Host {
         if !self.files.get(&ino).is_some_and(FileData::has_dirty) {
             return false;
         }
-        if !waits && let Some((_, entry)) = self.take_to_amend(ino, caller) {
-            self.append_seal(id, call, entry, sealing);
+        if !waits && let Some(replaced) = self.take_to_amend(ino, caller) {
+            self.append_seal(id, call, Entry::Replaced(replaced), sealing);
             return true;
         }
         let Some(entry) = self.draft_seal(ino, caller.clone()) else { return false };

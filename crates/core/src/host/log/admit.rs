@@ -5,9 +5,9 @@ use std::ops::Range;
 use crate::host::Host;
 use crate::host::cache::FileData;
 use crate::host::call::Growth;
-use crate::host::log::{Change, DataChange, Entry, WritePlace};
+use crate::host::log::{Change, Entry, WritePlace};
 use crate::host::send::Unsealed;
-use crate::nouns::{Ino, Kind, NewNode, Record, Time, Timestamp, Touched};
+use crate::nouns::{Ino, Kind, NewNode, Record, Time, Timestamp};
 
 impl Host {
     /// Takes in an entry that was drafted last and is in the log now.
@@ -56,7 +56,7 @@ impl Host {
             Entry::Preserved { seq, range, .. } => {
                 self.preserved.entry(seq).or_default().insert(range);
             }
-            Entry::Amended { seq, time, data } => self.amend(seq, time, &data),
+            Entry::Replaced(replaced) => drop(self.replace(&replaced, now)),
             Entry::Nameless(entry) => {
                 let ino = entry.file();
                 self.admit(*entry, now);
@@ -69,31 +69,7 @@ impl Host {
                     file.spoiled(range);
                 }
             }
-            Entry::Settled { .. }
-            | Entry::Unsealed { .. }
-            | Entry::Cancelled { .. }
-            | Entry::Superseded { .. }
-            | Entry::Synced => {}
-        }
-    }
-
-    fn amend(&mut self, seq: u64, time: Timestamp, data: &DataChange) {
-        self.room.sealed(seq, data.ino);
-        self.writers.remove(&data.ino);
-        self.unsealed.remove(&data.ino);
-        if let Some(file) = self.files.get_mut(&data.ino) {
-            file.seal(seq);
-        }
-        // The change that it is part of stands for it.
-        self.tree.cancel(&Touched { inodes: vec![data.ino], names: Vec::new() });
-        let before = self.queue.amend(seq, time, data);
-        self.queue.put_back(seq);
-        self.ahead.put_back(seq);
-        if let Some(preserved) = self.preserved.get_mut(&seq) {
-            data.overwrites(preserved);
-        }
-        if let Some(before) = before.filter(|before| before.container != data.container) {
-            self.abandon(data.ino, before.container);
+            Entry::Settled { .. } | Entry::Synced => {}
         }
     }
 

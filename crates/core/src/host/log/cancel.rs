@@ -1,18 +1,87 @@
-//! What is not sent: stores of files that lose their last names, and what was made and removed
-//! before the server heard of it.
+//! Changes that need not be sent as they are: further data of a file that waits, stores of files
+//! that lose their last names, and what was made and removed before the server heard of it.
+//!
+//! ```text
+//!   take_to_..  ──▶ logged as Entry::Replaced ──▶ replace
+//!       └─────────▶ cannot be logged ──▶ send_after_all
+//! ```
 
 use std::collections::BTreeMap;
 
 use crate::host::Host;
-use crate::host::log::{Change, Logged};
+use crate::host::cache::FileData;
+use crate::host::log::{Change, DataChange, Instead, Logged, Replaced};
 use crate::host::send::Unsealed;
-use crate::nouns::{Base, Ino, Record, SetAttr, Time};
+use crate::nouns::{Base, Caller, Ino, Record, SetAttr, Time, Timestamp, Touched};
 
 impl Host {
-    /// The change with the newest data of `ino`, if it can be [unsealed](Host::unseal): the
-    /// file, which nobody has open, is about to lose its last name. It is taken until then, or
-    /// until it is [sent after all](Host::send_after_all). Log `Entry::Unsealed` before.
-    pub fn take_to_unseal(&mut self, ino: Ino) -> Option<u64> {
+    /// Takes in that changes are replaced, which is logged. Returns those that are gone.
+    pub(in crate::host) fn replace(&mut self, replaced: &Replaced, now: Time) -> Vec<Logged> {
+        let Replaced { seqs, by } = replaced;
+        match by {
+            Instead::More { time, data } => {
+                seqs.iter().for_each(|seq| self.amend(*seq, *time, data));
+                Vec::new()
+            }
+            Instead::Unsealed => seqs.iter().filter_map(|seq| self.unseal(*seq, now)).collect(),
+            Instead::Nothing(ino) => self.cancel(*ino, seqs),
+            Instead::Rename(ino, by) => self.supersede(*ino, seqs, by),
+        }
+    }
+
+    /// What was taken to be replaced waits again.
+    pub(in crate::host) fn send_after_all(&mut self, replaced: &Replaced) {
+        replaced.taken().for_each(|seq| self.queue.put_back(seq));
+    }
+
+    /// The change with data of `ino` that waits, if what was written since can be a part of it:
+    /// nothing that has to go between them, nobody else's, and nothing that a map may write
+    /// meanwhile.
+    pub(in crate::host) fn take_to_amend(&mut self, ino: Ino, caller: &Caller) -> Option<Replaced> {
+        let data = self.unsealed_data(ino)?;
+        let time = self.tree.peek(ino)?.ctime;
+        let is_mapped = self.files.get(&ino).is_some_and(FileData::is_mapped);
+        let makers = self.writers.get(&ino).cloned();
+        let after = self.after(&makers.unwrap_or_else(|| [caller.session].into()));
+        let seq = self.queue.to_amend(ino, caller, &after)?;
+        if self.is_wanted(seq) || self.ahead.is_known(seq) {
+            return None;
+        }
+        let fits = match self.queue.change(seq) {
+            Some(Change::Data(before)) => before.with(&data).is_some(),
+            _ => false,
+        };
+        if is_mapped || !fits || data.base != Base::Result(seq) {
+            return None;
+        }
+        self.queue.take(seq);
+        Some(Replaced { seqs: vec![seq], by: Instead::More { time, data } })
+    }
+
+    /// Makes what was written since part of change `seq`.
+    fn amend(&mut self, seq: u64, time: Timestamp, data: &DataChange) {
+        self.room.sealed(seq, data.ino);
+        self.writers.remove(&data.ino);
+        self.unsealed.remove(&data.ino);
+        if let Some(file) = self.files.get_mut(&data.ino) {
+            file.seal(seq);
+        }
+        // The change that it is part of stands for it.
+        self.tree.cancel(&Touched { inodes: vec![data.ino], names: Vec::new() });
+        let before = self.queue.amend(seq, time, data);
+        self.queue.put_back(seq);
+        self.ahead.put_back(seq);
+        if let Some(preserved) = self.preserved.get_mut(&seq) {
+            data.overwrites(preserved);
+        }
+        if let Some(before) = before.filter(|before| before.container != data.container) {
+            self.abandon(data.ino, before.container);
+        }
+    }
+
+    /// The change with the newest data of `ino`, if these can count as not sealed: the file, which
+    /// nobody has open, is about to lose its last name.
+    pub(in crate::host) fn take_to_unseal(&mut self, ino: Ino) -> Option<Replaced> {
         let is_last = self.tree.peek(ino)?.nlink == 1;
         let file = self.files.get(&ino)?;
         let seq = self.queue.to_unseal(ino)?;
@@ -22,12 +91,12 @@ impl Host {
             return None;
         }
         self.queue.take(seq);
-        Some(seq)
+        Some(Replaced { seqs: vec![seq], by: Instead::Unsealed })
     }
 
     /// Change `seq` is not sent: what it had of a file's data, and who made it when, is as if it
     /// had never been closed. Returns it.
-    pub fn unseal(&mut self, seq: u64, now: Time) -> Option<Logged> {
+    fn unseal(&mut self, seq: u64, now: Time) -> Option<Logged> {
         let logged = self.queue.cancel(seq)?;
         self.forget_ended();
         self.ahead.cancelled(&logged);
@@ -55,9 +124,7 @@ impl Host {
     }
 
     /// The changes that made `ino` and removed its last name, if they can go without the server.
-    /// They are taken until they are [cancelled](Host::cancel), or [sent after
-    /// all](Host::send_after_all). Log `Entry::Cancelled` with them before.
-    pub fn take_to_cancel(&mut self, ino: Ino) -> Option<Vec<u64>> {
+    pub(in crate::host) fn take_to_cancel(&mut self, ino: Ino) -> Option<Replaced> {
         if !self.is_out_of_reach(ino) {
             return None;
         }
@@ -66,14 +133,12 @@ impl Host {
             return None;
         }
         seqs.iter().for_each(|seq| self.queue.take(*seq));
-        Some(seqs)
+        Some(Replaced { seqs, by: Instead::Nothing(ino) })
     }
 
     /// The changes that made the file which change `by` renamed another one over, and what that
-    /// change is without them, if they can go without the server. All are taken until they are
-    /// [superseded](Host::supersede), or [sent after all](Host::send_after_all) with
-    /// `by`. Log `Entry::Superseded` before.
-    pub fn take_superseded(&mut self, by: u64) -> Option<(Ino, Vec<u64>, Logged)> {
+    /// change is without them, if they can go without the server.
+    pub(in crate::host) fn take_superseded(&mut self, by: u64) -> Option<Replaced> {
         let ino = self.queue.change(by)?.unnamed()?;
         if !self.is_out_of_reach(ino) {
             return None;
@@ -83,12 +148,13 @@ impl Host {
             return None;
         }
         seqs.iter().chain([&by]).for_each(|seq| self.queue.take(*seq));
-        Some((ino, seqs.into_iter().collect(), amended))
+        let seqs = seqs.into_iter().collect();
+        Some(Replaced { seqs, by: Instead::Rename(ino, Box::new(amended)) })
     }
 
     /// These, all changes of `ino`, are as if they had never been made, and a later rename is `by`.
     /// Returns them.
-    pub fn supersede(&mut self, ino: Ino, seqs: &[u64], by: &Logged) -> Vec<Logged> {
+    fn supersede(&mut self, ino: Ino, seqs: &[u64], by: &Logged) -> Vec<Logged> {
         let replacing = |seq: &&u64| self.queue.change(**seq).and_then(Change::unnamed).is_some();
         let earlier = seqs.iter().find(replacing).copied();
         self.room.superseded(earlier, by.seq);
@@ -112,14 +178,9 @@ impl Host {
         self.whole.contains(&seq) || self.waiters.is_waited_for(seq)
     }
 
-    /// What was taken to be cancelled waits again.
-    pub fn send_after_all(&mut self, seqs: &[u64]) {
-        seqs.iter().for_each(|seq| self.queue.put_back(*seq));
-    }
-
     /// These, all changes of `ino` and earlier times of its directories, are as if they had never
     /// been made. Returns them.
-    pub fn cancel(&mut self, ino: Ino, seqs: &[u64]) -> Vec<Logged> {
+    fn cancel(&mut self, ino: Ino, seqs: &[u64]) -> Vec<Logged> {
         let mut cancelled = Vec::with_capacity(seqs.len());
         for seq in seqs {
             let Some(logged) = self.queue.cancel(*seq) else { continue };

@@ -130,31 +130,6 @@ impl Host {
         })
     }
 
-    /// The change with data of `ino` that waits, and the entry that makes what was written since
-    /// part of it, if that can be: nothing that has to go between them, nobody else's, and nothing
-    /// that a map may write meanwhile. The change is taken until the entry is admitted, or [sent
-    /// after all](Host::send_after_all) as it was.
-    pub fn take_to_amend(&mut self, ino: Ino, caller: &Caller) -> Option<(u64, Entry)> {
-        let data = self.unsealed_data(ino)?;
-        let time = self.tree.peek(ino)?.ctime;
-        let is_mapped = self.files.get(&ino).is_some_and(FileData::is_mapped);
-        let makers = self.writers.get(&ino).cloned();
-        let after = self.after(&makers.unwrap_or_else(|| [caller.session].into()));
-        let seq = self.queue.to_amend(ino, caller, &after)?;
-        if self.is_wanted(seq) || self.ahead.is_known(seq) {
-            return None;
-        }
-        let fits = match self.queue.change(seq) {
-            Some(Change::Data(before)) => before.with(&data).is_some(),
-            _ => false,
-        };
-        if is_mapped || !fits || data.base != Base::Result(seq) {
-            return None;
-        }
-        self.queue.take(seq);
-        Some((seq, Entry::Amended { seq, time, data }))
-    }
-
     /// The entry that makes a change of what an earlier life left unsealed. If the host
     /// `lost_power`, that may have been sealed and sent, and changed again.
     pub(in crate::host) fn draft_leftover(

@@ -60,38 +60,66 @@ pub enum Entry {
         /// What stands there.
         range: Range<u64>,
     },
-    /// What was written since to the file of a change that waits is part of that.
-    Amended {
-        /// The change's seq.
-        seq: u64,
+    /// Pending changes are not sent as they are.
+    Replaced(Replaced),
+}
+
+/// Pending changes that are replaced, by one change or by nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Replaced {
+    /// Their seqs, ascending.
+    pub seqs: Vec<u64>,
+    /// What stands for them.
+    pub by: Instead,
+}
+
+/// What stands for replaced changes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Instead {
+    /// The same change of data, and what was written to its file since.
+    More {
         /// When the file was changed last.
         time: Timestamp,
         /// What was written, as if it were a change by itself.
         data: DataChange,
     },
-    /// A change of data is not sent: they count as written and not sealed again.
-    Unsealed {
-        /// Its seq.
-        seq: u64,
-    },
-    /// These, which made an inode and removed its last name, were not sent and will not be; nor
-    /// will earlier times of its directories.
-    Cancelled {
-        /// The inode.
-        ino: Ino,
-        /// Their seqs, ascending.
-        seqs: Vec<u64>,
-    },
-    /// These, which made a file, were not sent and will not be, because another one was renamed
-    /// over it.
-    Superseded {
-        /// The file.
-        ino: Ino,
-        /// Their seqs, ascending.
-        seqs: Vec<u64>,
-        /// That rename as it is without them: it replaces what they replaced.
-        by: Box<Logged>,
-    },
+    /// Data that count as written and not sealed again.
+    Unsealed,
+    /// Nothing: they made this inode and removed its last name, or were earlier times of its
+    /// directories.
+    Nothing(Ino),
+    /// A later rename, as it is without them: it replaces what they replaced. They made this file,
+    /// which the rename removed.
+    Rename(Ino, Box<Logged>),
+}
+
+impl Replaced {
+    /// Those that nobody sends any more.
+    pub fn gone(&self) -> &[u64] {
+        match self.by {
+            Instead::More { .. } => &[],
+            _ => &self.seqs,
+        }
+    }
+
+    /// All pending changes that it changes.
+    pub fn taken(&self) -> impl Iterator<Item = u64> + '_ {
+        let by = match &self.by {
+            Instead::Rename(_, by) => Some(by.seq),
+            _ => None,
+        };
+        self.seqs.iter().copied().chain(by)
+    }
+
+    /// The file of which nothing is stored that was written and is not sealed: it goes nowhere, or
+    /// with the change that stands for it.
+    pub fn takes_unsealed(&self) -> Option<Ino> {
+        match &self.by {
+            Instead::More { data, .. } => Some(data.ino),
+            Instead::Unsealed => None,
+            Instead::Nothing(ino) | Instead::Rename(ino, _) => Some(*ino),
+        }
+    }
 }
 
 /// The place of a write: the changed file, its container, and their state before.
@@ -167,7 +195,7 @@ impl Entry {
     pub fn file(&self) -> Option<Ino> {
         match self {
             Entry::Spoiled { ino, .. } => Some(*ino),
-            Entry::Amended { data, .. } => Some(data.ino),
+            Entry::Replaced(Replaced { by: Instead::More { data, .. }, .. }) => Some(data.ino),
             entry => entry.place().map(|place| place.ino),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Change, DataChange, Entry, Logged, WritePlace};
+use super::{Change, DataChange, Entry, Instead, Logged, Replaced, WritePlace};
 use crate::host::cache::FileData;
 use crate::nouns::{Attr, Base, Ino, Outcome, RangeSet, Timestamp, Version};
 
@@ -114,19 +114,7 @@ impl Replay {
                 self.left.preserved.entry(*seq).or_default().insert(range.clone());
             }
             Entry::Settled { seq, outcome } => self.settled(*seq, outcome),
-            Entry::Amended { seq, time, data } => self.amended(*seq, *time, data),
-            Entry::Unsealed { seq } => self.unsealed_again(*seq),
-            Entry::Cancelled { ino, seqs } => {
-                self.unsealed.remove(ino);
-                seqs.iter().for_each(|seq| self.cancelled(*seq));
-            }
-            Entry::Superseded { ino, seqs, by } => {
-                self.unsealed.remove(ino);
-                seqs.iter().for_each(|seq| self.cancelled(*seq));
-                if let Some(logged) = self.changes.get_mut(&by.seq) {
-                    *logged = Logged::clone(by);
-                }
-            }
+            Entry::Replaced(replaced) => self.replaced(replaced),
             Entry::Synced | Entry::Nameless(_) | Entry::Spoiled { .. } => {}
         }
     }
@@ -150,8 +138,25 @@ impl Replay {
         }
     }
 
+    fn replaced(&mut self, replaced: &Replaced) {
+        replaced.takes_unsealed().and_then(|ino| self.unsealed.remove(&ino));
+        let Replaced { seqs, by } = replaced;
+        match by {
+            Instead::More { time, data } => {
+                seqs.iter().for_each(|seq| self.amended(*seq, *time, data));
+            }
+            Instead::Unsealed => seqs.iter().for_each(|seq| self.unsealed_again(*seq)),
+            Instead::Nothing(_) => seqs.iter().for_each(|seq| self.cancelled(*seq)),
+            Instead::Rename(_, by) => {
+                seqs.iter().for_each(|seq| self.cancelled(*seq));
+                if let Some(logged) = self.changes.get_mut(&by.seq) {
+                    *logged = Logged::clone(by);
+                }
+            }
+        }
+    }
+
     fn amended(&mut self, seq: u64, time: Timestamp, data: &DataChange) {
-        self.unsealed.remove(&data.ino);
         if let Some(logged) = self.changes.get_mut(&seq) {
             logged.amend(time, data);
         }

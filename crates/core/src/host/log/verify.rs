@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{Change, Entry, Payload};
+use super::{Change, Entry, Instead, Payload, Replaced};
 use crate::nouns::{ContainerId, Ino, RangeSet};
 
 /// Which of `entries`, from the `first` on, lack some of their bytes on the disk. Only data that
@@ -20,8 +20,7 @@ pub fn lacking<E>(
     let is_settled = |seq: u64| {
         entries.iter().any(|entry| match entry {
             Entry::Settled { seq: it, .. } => *it == seq,
-            Entry::Unsealed { seq: it } => *it == seq,
-            Entry::Cancelled { seqs, .. } | Entry::Superseded { seqs, .. } => seqs.contains(&seq),
+            Entry::Replaced(replaced) => replaced.gone().contains(&seq),
             _ => false,
         })
     };
@@ -93,24 +92,27 @@ fn live(entries: &[Entry]) -> BTreeSet<usize> {
                     sealed.insert(logged.seq, unsealed.remove(&data.ino).unwrap_or_default());
                 }
             }
-            Entry::Unsealed { seq } => {
-                let again = sealed.remove(seq).unwrap_or_default();
-                if let Some(place) = again.first().and_then(|index| entries[*index].place()) {
-                    let later = unsealed.entry(place.ino).or_default();
-                    later.splice(0..0, again);
-                }
-            }
-            Entry::Amended { seq, data, .. } => {
-                let all = sealed.entry(*seq).or_default();
-                let is_there = |index: &usize| {
-                    entries[*index].place().map(|at| at.container) == Some(data.container)
-                };
-                all.retain(is_there);
-                all.extend(unsealed.remove(&data.ino).unwrap_or_default());
-            }
             Entry::Settled { seq, .. } => drop(sealed.remove(seq)),
-            Entry::Cancelled { seqs, .. } | Entry::Superseded { seqs, .. } => {
-                sealed.retain(|seq, _| !seqs.contains(seq));
+            Entry::Replaced(Replaced { seqs, by }) => {
+                let taken: Vec<usize> =
+                    seqs.iter().filter_map(|seq| sealed.remove(seq)).flatten().collect();
+                let place = |index: &usize| entries.get(*index).and_then(Entry::place);
+                match by {
+                    Instead::More { data, .. } => {
+                        let is_there = |index: &usize| {
+                            place(index).map(|at| at.container) == Some(data.container)
+                        };
+                        let mut all: Vec<usize> = taken.into_iter().filter(is_there).collect();
+                        all.extend(unsealed.remove(&data.ino).unwrap_or_default());
+                        sealed.extend(seqs.first().map(|seq| (*seq, all)));
+                    }
+                    Instead::Unsealed => {
+                        if let Some(place) = taken.first().and_then(place) {
+                            unsealed.entry(place.ino).or_default().splice(0..0, taken);
+                        }
+                    }
+                    Instead::Nothing(_) | Instead::Rename(..) => {}
+                }
             }
             _ => {}
         }

@@ -226,9 +226,6 @@ impl Host {
             Entry::Settled { seq, outcome } => {
                 drop(self.settle(seq, &outcome, &self.tree.as_of(None, [now; 2])))
             }
-            Entry::Unsealed { seq } => drop(self.unseal(seq, now)),
-            Entry::Cancelled { ino, seqs } => drop(self.cancel(ino, &seqs)),
-            Entry::Superseded { ino, seqs, by } => drop(self.supersede(ino, &seqs, &by)),
             Entry::Change(logged) => {
                 self.next_seq = logged.seq;
                 self.seq_reserved = self.seq_reserved.max(logged.seq + 1);

@@ -1,6 +1,7 @@
 //! What was made and removed before the server heard of it.
 
 use super::*;
+use crate::host::log::{Instead, Replaced};
 
 /// A file made here, with bytes of it stored, and its name removed.
 fn made_and_removed(open: bool) -> Host {
@@ -12,9 +13,13 @@ fn made_and_removed(open: bool) -> Host {
     core
 }
 
+fn cancelled(seqs: Vec<u64>) -> Entry {
+    Entry::Replaced(Replaced { seqs, by: Instead::Nothing(Ino(5)) })
+}
+
 fn cancel(core: &mut Host, ino: u64) -> Vec<u64> {
-    let Some(seqs) = core.take_to_cancel(Ino(ino)) else { return Vec::new() };
-    core.cancel(Ino(ino), &seqs).iter().map(|logged| logged.seq).collect()
+    let Some(replaced) = core.take_to_cancel(Ino(ino)) else { return Vec::new() };
+    core.replace(&replaced, Time::default()).iter().map(|logged| logged.seq).collect()
 }
 
 #[test]
@@ -90,9 +95,9 @@ fn a_file_that_is_open_is_kept_until_it_is_closed() {
 #[test]
 fn what_cannot_be_logged_is_sent() {
     let mut core = made_and_removed(false);
-    let seqs = core.take_to_cancel(Ino(5)).unwrap();
+    let replaced = core.take_to_cancel(Ino(5)).unwrap();
     assert!(core.queue.batch(9, 999).is_empty(), "nobody else takes them");
-    core.send_after_all(&seqs);
+    core.send_after_all(&replaced);
     assert_eq!(core.queue.batch(9, 999).len(), 3);
 }
 
@@ -123,7 +128,7 @@ fn a_log_with_it_leaves_nothing_of_it() {
     let entry = core.draft_change(record, Caller::default(), Timestamp::default());
     admit(&mut core, &mut log, entry);
     assert_eq!(crate::host::log::replay(&log).changes.len(), 3);
-    log.push(Entry::Cancelled { ino: Ino(5), seqs: vec![1, 2, 3] });
+    log.push(cancelled(vec![1, 2, 3]));
     let left = crate::host::log::replay(&log);
     assert!(left.changes.is_empty() && left.unsealed.is_empty(), "{left:?}");
     assert_eq!(left.newest_seq, 3);
@@ -161,17 +166,16 @@ fn what_a_cancelled_change_followed_is_followed_after_a_restart() {
             .any(|logged| logged.seq == 4 && logged.after == crate::host::log::After::Everything)
     };
     assert!(is_behind(&core.log_entries()));
-    let log: Vec<Entry> =
-        log.into_iter().chain([Entry::Cancelled { ino: Ino(5), seqs: vec![2, 3] }]).collect();
+    let log: Vec<Entry> = log.into_iter().chain([cancelled(vec![2, 3])]).collect();
     assert!(is_behind(&log));
     settle(&mut core, 1, &Outcome::Done { touched: vec![attr(7, Kind::File, 4)] });
     assert_eq!(core.queue.batch(9, 999).len(), 1);
 }
 
 fn amend(core: &mut Host, log: &mut Vec<Entry>) -> bool {
-    let Some((_, entry)) = core.take_to_amend(Ino(5), &Caller::default()) else { return false };
-    log.push(entry.clone());
-    core.admit(entry, Time::default());
+    let Some(replaced) = core.take_to_amend(Ino(5), &Caller::default()) else { return false };
+    log.push(Entry::Replaced(replaced.clone()));
+    core.replace(&replaced, Time::default());
     true
 }
 
@@ -263,9 +267,10 @@ fn stored_and_written() -> (Host, Vec<Entry>) {
 #[test]
 fn a_store_that_is_taken_back_is_unsealed_with_what_was_written_since() {
     let (mut core, mut log) = stored_and_written();
-    assert_eq!(core.take_to_unseal(Ino(7)), Some(1));
-    log.push(Entry::Unsealed { seq: 1 });
-    assert_eq!(core.unseal(1, Time::default()).map(|logged| logged.seq), Some(1));
+    let replaced = core.take_to_unseal(Ino(7)).unwrap();
+    log.push(Entry::Replaced(replaced.clone()));
+    let gone = core.replace(&replaced, Time::default());
+    assert_eq!(gone.iter().map(|logged| logged.seq).collect::<Vec<_>>(), [1]);
     assert!(core.queue.is_empty() && core.is_ahead(Ino(7)) && core.tree.is_pending(Ino(7)));
     let left = crate::host::log::replay(&log);
     assert!(left.changes.is_empty());
@@ -287,8 +292,9 @@ fn each_part_of_a_file_is_taken_back() {
     let (mut core, _) = stored_and_written();
     assert!(seal(&mut core, 7));
     for seq in [2, 1] {
-        assert_eq!(core.take_to_unseal(Ino(7)), Some(seq));
-        core.unseal(seq, Time::default());
+        let replaced = core.take_to_unseal(Ino(7)).unwrap();
+        assert_eq!(replaced.seqs, [seq]);
+        core.replace(&replaced, Time::default());
     }
     assert!(core.queue.is_empty() && core.is_ahead(Ino(7)) && core.tree.is_pending(Ino(7)));
     unlink(&mut core, 7, true);
@@ -320,8 +326,8 @@ fn of_a_removed_open_file_nothing_is_noted() {
 fn what_is_taken_back_goes_nowhere_once_the_last_name_is_gone() {
     for nlink in [0, 1] {
         let (mut core, _) = stored_and_written();
-        let seq = core.take_to_unseal(Ino(7)).unwrap();
-        core.unseal(seq, Time::default());
+        let replaced = core.take_to_unseal(Ino(7)).unwrap();
+        core.replace(&replaced, Time::default());
         unlink(&mut core, 7, true);
         settle_with_links(&mut core, 2, nlink);
         assert_eq!(core.unsealed().is_empty(), nlink == 0);

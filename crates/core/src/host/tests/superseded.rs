@@ -67,10 +67,9 @@ impl Saver {
 
     /// What change `by` makes superfluous.
     fn supersede(&mut self, by: u64) -> Vec<u64> {
-        let Some((ino, seqs, by)) = self.core.take_superseded(by) else { return Vec::new() };
-        let entry = Entry::Superseded { ino, seqs: seqs.clone(), by: Box::new(by.clone()) };
-        self.log.push(entry);
-        let superseded = self.core.supersede(ino, &seqs, &by);
+        let Some(replaced) = self.core.take_superseded(by) else { return Vec::new() };
+        self.log.push(Entry::Replaced(replaced.clone()));
+        let superseded = self.core.replace(&replaced, Time::default());
         superseded.iter().map(|logged| logged.seq).collect()
     }
 
@@ -248,10 +247,9 @@ fn what_cannot_be_logged_is_sent_as_it_was() {
     let mut saver = Saver::new();
     saver.save(5, None);
     let by = saver.save(6, Some(5));
-    let (_, seqs, _) = saver.core.take_superseded(by).unwrap();
+    let taken = saver.core.take_superseded(by).unwrap();
     assert!(saver.core.queue.batch(9, 999).is_empty(), "nobody else takes them");
-    saver.core.send_after_all(&seqs);
-    saver.core.send_after_all(&[by]);
+    saver.core.send_after_all(&taken);
     assert_eq!(saver.core.queue.batch(9, 999).len(), 6);
     assert_eq!(replaced(&saver.waits()[5].change), Some(Ino(5)));
 }
