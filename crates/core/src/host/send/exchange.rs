@@ -18,7 +18,7 @@ pub enum Without {
 }
 
 impl Host {
-    /// Notes that a batch goes to the server now: what it says of these changes counts from here on.
+    /// Notes that a batch goes to the server now: its changes are decided there from here on.
     pub fn mark_sending(&mut self, batch: &[Logged], now: Time) {
         for logged in batch {
             self.room.mark_sending(logged.seq);
